@@ -1,0 +1,1 @@
+"""When and where: thin entry points, and one adapter for each outside thing."""

@@ -1,0 +1,1 @@
+"""One module for each outside thing: ZooKeeper, brokers, Delta, Spark, embedded servers."""

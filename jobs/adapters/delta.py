@@ -1,0 +1,69 @@
+"""The warehouse on Spark: what grows with the cluster is read and written as DataFrames.
+
+Every write names its cluster in the predicate, is idempotent (replaceWhere or MERGE on keys), and is retried a
+bounded number of times when another writer came in between.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from delta.tables import DeltaTable
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from jobs.adapters.lake import RETRIES, Lake, Row, quoted
+from schemas.tables import TABLES
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The cluster's tables in a session."""
+
+    spark: SparkSession
+    lake: Lake
+
+    def read(self, table: str, version: int | None = None) -> DataFrame:
+        """Read the cluster's rows, at a Delta version or now."""
+        reader = self.spark.read.format("delta")
+        if version is not None:
+            reader = reader.option("versionAsOf", version)
+        return reader.load(self.lake.path(table)).where(F.col("cluster") == self.lake.cluster).to(TABLES[table])
+
+    def frame(self, table: str, rows: Sequence[Row]) -> DataFrame:
+        """Make a DataFrame of a table's shape from rows of the driver; absent columns are null."""
+        schema = TABLES[table]
+        filled = [tuple({**row, "cluster": self.lake.cluster}.get(name) for name in schema.names) for row in rows]
+        return self.spark.createDataFrame(filled, schema)
+
+    def replace(self, table: str, rows: DataFrame, where: str = "true") -> None:
+        """Replace the cluster's rows that satisfy `where`; running it again changes nothing."""
+        predicate = f"cluster = {quoted(self.lake.cluster)} AND ({where})"
+        writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", predicate)
+        _retried(lambda: writer.save(self.lake.path(table)))
+
+    def merge(self, table: str, changed: DataFrame, keys: Sequence[str], vanished: str) -> None:
+        """Upsert rows by their keys; those that satisfy `vanished` are deleted instead."""
+        same = " AND ".join(f"t.{key} = s.{key}" for key in keys)
+        merge = (
+            DeltaTable.forPath(self.spark, self.lake.path(table))
+            .alias("t")
+            .merge(changed.alias("s"), f"t.cluster = {quoted(self.lake.cluster)} AND {same}")
+            .whenMatchedDelete(f"s.{vanished}")
+            .whenMatchedUpdateAll()
+            .whenNotMatchedInsertAll(f"NOT s.{vanished}")
+        )
+        _retried(merge.execute)
+
+
+def _retried(write: Callable[[], object]) -> None:
+    for attempt in range(RETRIES):
+        try:
+            write()
+        except PySparkException as error:
+            if attempt == RETRIES - 1 or "Concurrent" not in str(error):
+                raise
+            time.sleep(0.2 * 2**attempt)
+        else:
+            return

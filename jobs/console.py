@@ -1,0 +1,89 @@
+"""What people and programs see: results on stdout, tables or one JSON object; progress and errors on stderr."""
+
+import json
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from threading import Timer
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from jobs.settings import Settings
+
+LONG: Final = 2.0
+"""Seconds after which a step says that it is still at work."""
+
+Result = dict[str, Any]
+
+
+def stdout() -> Console:
+    return Console(soft_wrap=True, highlight=False)
+
+
+def say(line: str) -> None:
+    """Write a line of progress or log to stderr."""
+    print(line, file=sys.stderr, flush=True)  # noqa: T201 - stderr is where progress goes
+
+
+@contextmanager
+def progress(step: str) -> Iterator[None]:
+    """Say on stderr what takes long, and how long it took."""
+    started = time.monotonic()
+    timer = Timer(LONG, say, [f"  ... {step}"])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+    seconds = time.monotonic() - started
+    if seconds >= LONG:
+        say(f"  ... {step}: {seconds:.1f} s")
+
+
+def finish(settings: Settings, result: Result, *people: Table | str) -> None:
+    """Give the result: one JSON object under --json and to --result-file, else tables and lines for people."""
+    text = json.dumps(result, default=str)
+    if settings.result_file is not None:
+        settings.result_file.write_text(text + "\n", encoding="utf-8")
+    console = stdout()
+    if settings.as_json:
+        console.print(text, markup=False)
+        return
+    for part in people:
+        console.print(part, markup=False) if isinstance(part, str) else console.print(part)
+
+
+def table(title: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Lay out rows for people: numbers to the right, lists as [2,0], nothing for null."""
+    drawn = Table(title=title, title_justify="left", header_style="bold", show_edge=False, pad_edge=False)
+    for column in columns:
+        numeric = all(isinstance(row[column], int | float | None) for row in rows)
+        drawn.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        drawn.add_row(*(Text(shown(row[column])) for column in columns))
+    return drawn
+
+
+def shown(value: Any) -> str:  # noqa: ANN401 - whatever a column holds
+    """Write a cell for people.
+
+    >>> [shown(value) for value in (None, True, [2, 0], 0.8, {"a": "b"})]
+    ['', 'yes', '[2,0]', '0.800', 'a=b']
+    """
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return f"{value:.3f}"
+        case list():
+            return "[" + ",".join(shown(item) for item in value) + "]"
+        case dict():
+            return " ".join(f"{key}={shown(item)}" for key, item in value.items())
+    return str(value)

@@ -1,0 +1,64 @@
+"""What a command says when it cannot go on, and the exit code that goes with it.
+
+Every error names what was found, where, what was expected and what to do next; `jobs.cli` prints it as
+one message on stderr, never as a stack trace. The codes are a contract with schedulers and scripts.
+"""
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """The documented exit codes of every command."""
+
+    DONE = 0
+    """Done; also when nothing was due, with rejections and with quarantined znodes."""
+    ERROR = 1
+    USAGE = 2
+    CHANGES = 10
+    """Changes are present (only under --detailed-exitcode)."""
+    FENCED = 20
+    """Another controller took over: nothing more was written."""
+    STALE = 21
+    """Some rows were set aside as stale (only under --detailed-exitcode)."""
+    UNREADABLE = 22
+    """Nothing could be read."""
+    REFUSED = 23
+    """Limits, lint, a KRaft migration or a broker that is not understood."""
+    MISSING = 24
+    """Java or jars are missing."""
+
+
+class SurveyorError(Exception):
+    """One clear message and its exit code."""
+
+    exit_code = ExitCode.ERROR
+
+
+class UsageError(SurveyorError):
+    """The command line, a configuration or an input file is not what was expected."""
+
+    exit_code = ExitCode.USAGE
+
+
+class FencedError(SurveyorError):
+    """/controller_epoch is no longer ours: another controller took over."""
+
+    exit_code = ExitCode.FENCED
+
+
+class UnreadableError(SurveyorError):
+    """The cluster, or what the command needs of the warehouse, could not be read."""
+
+    exit_code = ExitCode.UNREADABLE
+
+
+class RefusedError(SurveyorError):
+    """Surveyor understood the request and will not do it."""
+
+    exit_code = ExitCode.REFUSED
+
+
+class MissingError(SurveyorError):
+    """A program or file that Surveyor needs on this machine is missing."""
+
+    exit_code = ExitCode.MISSING

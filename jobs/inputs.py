@@ -1,0 +1,123 @@
+"""Input files and values that people write: read strictly, refused with what is wrong and where."""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+
+from jobs.adapters.lake import Row
+from jobs.errors import RefusedError, UsageError
+
+T = TypeVar("T")
+
+
+class _Target(Struct):
+    topic: str
+    partition: Annotated[int, Meta(ge=0)]
+    replicas: list[int]
+
+
+class _Reassignment(Struct):
+    """kafka-reassign-partitions: `{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2]}]}`."""
+
+    partitions: list[_Target]
+    version: int = 1
+
+
+class _Wanted(Struct):
+    topic: str
+    partition: Annotated[int, Meta(ge=0)]
+
+
+class _Election(Struct):
+    """kafka-leader-election: `{"partitions":[{"topic":"t","partition":0}]}`."""
+
+    partitions: list[_Wanted]
+
+
+def read_reassignment(path: Path) -> list[Row]:
+    """Return the targets of a reassignment file: topic, partition, replicas."""
+    rows = [
+        {"topic": t.topic, "partition": t.partition, "replicas": t.replicas}
+        for t in _read(path, _Reassignment).partitions
+    ]
+    _refuse_repeated(path, rows)
+    return rows
+
+
+def read_election(path: Path) -> list[Row]:
+    """Return the partitions of an election file: topic, partition."""
+    rows = [{"topic": w.topic, "partition": w.partition} for w in _read(path, _Election).partitions]
+    _refuse_repeated(path, rows)
+    return rows
+
+
+def _read(path: Path, shape: type[T]) -> T:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=shape)
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        example = (shape.__doc__ or "").split("`")[1]
+        raise UsageError(f"{path}: {error}; expected {example}") from None
+
+
+def _refuse_repeated(path: Path, rows: Iterable[Row]) -> None:
+    seen: set[tuple[str, int]] = set()
+    for row in rows:
+        key = (row["topic"], row["partition"])
+        if key in seen:
+            raise RefusedError(f"{path} names {key[0]}-{key[1]} twice; say once what it should be")
+        seen.add(key)
+
+
+def parse_replica_assignment(text: str) -> list[list[int]]:
+    """Read what kafka-topics takes: partitions by comma, replicas by colon.
+
+    >>> parse_replica_assignment("0:1:2,1:2:0")
+    [[0, 1, 2], [1, 2, 0]]
+    """
+    if not re.fullmatch(r"\d+(:\d+)*(,\d+(:\d+)*)*", text):
+        raise UsageError(f"--replica-assignment {text!r}: expected brokers as in 0:1:2,1:2:0")
+    assignment = [[int(broker) for broker in partition.split(":")] for partition in text.split(",")]
+    for partition, replicas in enumerate(assignment):
+        if len(set(replicas)) < len(replicas):
+            raise RefusedError(f"--replica-assignment: partition {partition} names a broker twice: {replicas}")
+        if len(replicas) != len(assignment[0]):
+            raise RefusedError(
+                f"--replica-assignment: partition {partition} has {len(replicas)} replicas, partition 0 has "
+                f"{len(assignment[0])}; all need the same replication factor",
+            )
+    return assignment
+
+
+def parse_broker_ids(text: str) -> list[int]:
+    """Read broker ids by comma, none twice.
+
+    >>> parse_broker_ids("2,0")
+    [2, 0]
+    """
+    if not re.fullmatch(r"\d+(,\d+)*", text):
+        raise UsageError(f"--brokers {text!r}: expected ids as in 0,1,2")
+    ids = [int(broker) for broker in text.split(",")]
+    if len(set(ids)) < len(ids):
+        raise UsageError(f"--brokers {text!r} names a broker twice")
+    return ids
+
+
+def parse_configs(pairs: Iterable[str]) -> dict[str, str]:
+    """Read key=value pairs.
+
+    >>> parse_configs(["min.insync.replicas=2"])
+    {'min.insync.replicas': '2'}
+    """
+    configs = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not key or not equals:
+            raise UsageError(f"--config {pair!r}: expected key=value")
+        configs[key] = value
+    return configs

@@ -1,0 +1,75 @@
+"""The options every command takes after its name, and how a command is run: settings in, exit code out."""
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from jobs.console import say
+from jobs.errors import ExitCode, SurveyorError
+from jobs.settings import settle
+
+Cluster = Annotated[str, typer.Option(help="Name of the cluster in the tables and in the --conf file.")]
+ZooKeeper = Annotated[
+    str | None,
+    typer.Option("--zookeeper", help="HOST:PORT[,...][/chroot]", envvar="SURVEYOR_ZOOKEEPER"),
+]
+Warehouse = Annotated[
+    str | None,
+    typer.Option(help="Folder of the Delta tables [default: warehouse].", envvar="SURVEYOR_WAREHOUSE"),
+]
+ConfPath = Annotated[Path | None, typer.Option("--conf", help="surveyor.toml", envvar="SURVEYOR_CONF")]
+CommandConfig = Annotated[Path | None, typer.Option(help="client.properties for the brokers' Admin API.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
+ResultFile = Annotated[Path | None, typer.Option(help="Also write that JSON object to this file.")]
+DetailedExitcode = Annotated[
+    bool,
+    typer.Option("--detailed-exitcode", help="Exit with 10 if changes are present, with 21 if rows were stale."),
+]
+
+_COMMON: Final[dict[str, tuple[Any, Any]]] = {
+    "cluster": (Cluster, "default"),
+    "zookeeper": (ZooKeeper, None),
+    "warehouse": (Warehouse, None),
+    "conf_path": (ConfPath, None),
+    "command_config": (CommandConfig, None),
+    "as_json": (AsJson, False),
+    "result_file": (ResultFile, None),
+}
+
+Command = Callable[..., ExitCode | None]
+
+
+def command(function: Command) -> Command:
+    """Give `function(settings, ...)` the common options, and turn its errors into a message and an exit code."""
+    own = inspect.signature(function)
+    common = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        for name, (annotation, default) in _COMMON.items()
+    ]
+
+    @functools.wraps(function)
+    def run(**arguments: Any) -> None:  # noqa: ANN401 - as typer gives them
+        with reported():
+            settings = settle(**{name: arguments.pop(name) for name in _COMMON})
+            raise typer.Exit(function(settings, **arguments) or ExitCode.DONE)
+
+    parameters = [
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in list(own.parameters.values())[1:]
+    ]
+    run.__signature__ = own.replace(parameters=parameters + common, return_annotation=None)  # type: ignore[attr-defined]
+    return run
+
+
+@contextmanager
+def reported() -> Iterator[None]:
+    """Report a SurveyorError on stderr, as one message, and exit with its code."""
+    try:
+        yield
+    except SurveyorError as error:
+        say(f"surveyor: {error}")
+        raise typer.Exit(error.exit_code) from None

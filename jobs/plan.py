@@ -1,0 +1,198 @@
+"""`surveyor plan`: compute a plan on Spark from a snapshot and store it for review; no cluster is written to."""
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from jobs.assign import AssignRequest
+from jobs.console import finish
+from jobs.errors import ExitCode, RefusedError, UsageError
+from jobs.inputs import (
+    parse_broker_ids,
+    parse_configs,
+    parse_replica_assignment,
+    read_election,
+    read_reassignment,
+)
+from jobs.options import DetailedExitcode, command
+from jobs.planning import Planned, Planner, make_plan
+from jobs.plans import find_plan, plan_lines
+from jobs.settings import Settings
+from jobs.snapshots import SnapshotTables
+from planner.imbalance import imbalance
+from planner.preferred import preferred_changes, preferred_rejections, wanted_by_imbalance
+from planner.reassignment import reassignment_changes, reassignment_faults, reassignment_rejections
+from planner.reconcile import reconcile_changes, reconcile_rejections
+from schemas.names import PlanKind
+from schemas.znodes import MalformedZnodeError, check_topic_name
+
+SnapshotId = Annotated[int | None, typer.Option("--snapshot", help="Plan on this snapshot [default: the newest].")]
+Name = Annotated[str | None, typer.Option(help="An alias for the plan; planning again under it gives the same plan.")]
+
+FAULTS_SHOWN: Final = 10
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Compute a plan from a snapshot; nothing is written to the cluster.",
+)
+
+
+def _report(settings: Settings, snapshot: int | None, name: str | None, planner: Planner) -> ExitCode:
+    result = make_plan(settings, snapshot, name, planner)
+    finish(settings, result, *plan_lines(settings.lake, find_plan(settings.lake, result["plan_id"])))
+    return ExitCode.CHANGES if result["changes"] else ExitCode.DONE
+
+
+def _exit(code: ExitCode, *, detailed: bool) -> ExitCode:
+    return code if detailed else ExitCode.DONE
+
+
+@app.command()
+@command
+def reconcile(
+    settings: Settings,
+    *,
+    snapshot: SnapshotId = None,
+    name: Name = None,
+    allow_unclean: Annotated[
+        bool,
+        typer.Option("--allow-unclean", help="Allow unclean elections, which lose data, where nothing else can lead."),
+    ] = False,
+    detailed_exitcode: DetailedExitcode = False,
+) -> ExitCode:
+    """Plan what is due after failures: dead leaders replaced, dead followers out of the ISR, first leaders."""
+
+    def planner(at: SnapshotTables) -> Planned:
+        known = at["partitions"], at["topics"], at["brokers"]
+        return Planned(
+            PlanKind.RECONCILE,
+            {"allow_unclean": allow_unclean},
+            reconcile_changes(*known, allow_unclean=allow_unclean),
+            reconcile_rejections(*known, allow_unclean=allow_unclean),
+        )
+
+    return _exit(_report(settings, snapshot, name, planner), detailed=detailed_exitcode)
+
+
+@app.command()
+@command
+def elect(
+    settings: Settings,
+    *,
+    preferred: Annotated[bool, typer.Option("--preferred", help="Give leadership back to preferred replicas.")] = False,
+    path_to_json_file: Annotated[
+        Path | None,
+        typer.Option(help="Only these partitions, as kafka-leader-election reads them; the threshold is not asked."),
+    ] = None,
+    imbalance_threshold: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="Elect for brokers whose ratio is strictly above [default: 0.1]."),
+    ] = None,
+    snapshot: SnapshotId = None,
+    name: Name = None,
+    detailed_exitcode: DetailedExitcode = False,
+) -> ExitCode:
+    """Plan elections that find a leader; the others are rejections."""
+    if not preferred:
+        raise UsageError("say which election: --preferred")
+    threshold = settings.conf.imbalance_threshold if imbalance_threshold is None else imbalance_threshold
+    wanted = None if path_to_json_file is None else read_election(path_to_json_file)
+
+    def planner(at: SnapshotTables) -> Planned:
+        partitions, topics, brokers = at["partitions"], at["topics"], at["brokers"]
+        skew = imbalance(partitions, topics, at.snapshot["snapshot_id"], threshold).localCheckpoint()
+        where = f"snapshot_id = {at.snapshot['snapshot_id']}"
+        at.tables.lake.replace("imbalance", [row.asDict() for row in skew.collect()], where)
+        asked = (
+            wanted_by_imbalance(partitions, skew) if wanted is None else at.targets(wanted).select("topic", "partition")
+        )
+        parameters = {"election": "preferred", "threshold": threshold, "partitions": wanted}
+        return Planned(
+            PlanKind.ELECT,
+            parameters,
+            preferred_changes(partitions, topics, brokers, asked),
+            preferred_rejections(partitions, topics, brokers, asked),
+        )
+
+    return _exit(_report(settings, snapshot, name, planner), detailed=detailed_exitcode)
+
+
+@app.command()
+@command
+def reassign(
+    settings: Settings,
+    *,
+    reassignment_json_file: Annotated[Path, typer.Option(help="Targets, as kafka-reassign-partitions reads them.")],
+    snapshot: SnapshotId = None,
+    name: Name = None,
+    detailed_exitcode: DetailedExitcode = False,
+) -> ExitCode:
+    """Plan moves of replicas to the targets asked for."""
+    wanted = read_reassignment(reassignment_json_file)
+
+    def planner(at: SnapshotTables) -> Planned:
+        targets = at.targets(wanted)
+        known = targets, at["partitions"], at["topics"], at["brokers"]
+        faults = [f"{row.topic}-{row.partition}: {row.fault}" for row in reassignment_faults(*known).collect()]
+        _refuse_faults(reassignment_json_file, faults)
+        parameters = {"targets": wanted}
+        return Planned(PlanKind.REASSIGN, parameters, reassignment_changes(*known), reassignment_rejections(*known))
+
+    return _exit(_report(settings, snapshot, name, planner), detailed=detailed_exitcode)
+
+
+def _refuse_faults(path: Path, faults: list[str]) -> None:
+    if faults:
+        more = f"\n  and {len(faults) - FAULTS_SHOWN} more" if len(faults) > FAULTS_SHOWN else ""
+        listed = "\n  ".join(faults[:FAULTS_SHOWN])
+        raise RefusedError(f"{path} cannot be planned; mend these and plan again:\n  {listed}{more}")
+
+
+@app.command()
+@command
+def assign(
+    settings: Settings,
+    *,
+    topic: Annotated[str, typer.Option(help="The new topic.")],
+    partitions: Annotated[int | None, typer.Option(min=1)] = None,
+    replication_factor: Annotated[int | None, typer.Option(min=1)] = None,
+    replica_assignment: Annotated[str | None, typer.Option(help="Replicas by hand: 0:1:2,1:2:0")] = None,
+    brokers: Annotated[str | None, typer.Option(help="Brokers to use, in this order: 0,1,2 [default: all].")] = None,
+    start_index: Annotated[int | None, typer.Option(min=0, help="Where partition 0 leads [default: by name].")] = None,
+    shift: Annotated[int | None, typer.Option(min=0, help="First shift of the followers [default: by name].")] = None,
+    strategy: Annotated[str, typer.Option(help="kafka or simple")] = "kafka",
+    disable_rack_aware: Annotated[bool, typer.Option("--disable-rack-aware", help="Ignore racks.")] = False,
+    config: Annotated[list[str] | None, typer.Option(help="key=value, may be repeated")] = None,
+    snapshot: SnapshotId = None,
+    name: Name = None,
+    detailed_exitcode: DetailedExitcode = False,
+) -> ExitCode:
+    """Plan a new topic: where its replicas go and who leads first."""
+    asked = AssignRequest(
+        topic=_topic_name(topic),
+        partitions=partitions,
+        replication_factor=replication_factor,
+        by_hand=None if replica_assignment is None else parse_replica_assignment(replica_assignment),
+        brokers=None if brokers is None else parse_broker_ids(brokers),
+        start_index=start_index,
+        shift=shift,
+        strategy=strategy,
+        rack_aware=not disable_rack_aware,
+        configs=parse_configs(config or []),
+    )
+    asked.check()
+    return _exit(_report(settings, snapshot, name, asked.plan), detailed=detailed_exitcode)
+
+
+def _topic_name(topic: str) -> str:
+    try:
+        check_topic_name(topic)
+    except MalformedZnodeError as error:
+        raise UsageError(f"--topic: {error}") from None
+    return topic
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,124 @@
+"""Stored plans: found by id or alias, read whole, checked against their id, and shown as people read them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from rich.table import Table
+
+from jobs.adapters.lake import Lake, Row
+from jobs.console import shown
+from jobs.errors import RefusedError, UnreadableError, UsageError
+from schemas.digest import plan_header, plan_id
+from schemas.names import NO_LEADER, Action
+
+LINES_SHOWN: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A plan and its rows, in the order they are committed."""
+
+    row: Row
+    changes: list[Row]
+    operations: list[Row]
+    rejections: list[Row]
+
+    @property
+    def plan_id(self) -> str:
+        return str(self.row["plan_id"])
+
+    @property
+    def title(self) -> str:
+        return f"{self.plan_id} ({self.row['name']})" if self.row["name"] else self.plan_id
+
+
+def find_plan(lake: Lake, id_or_name: str) -> Row:
+    """Return a plan's row by id or alias."""
+    if not lake.exists():
+        raise UnreadableError(f"no warehouse at {lake.warehouse}; check --warehouse")
+    for column in ("plan_id", "name"):
+        found = lake.rows("plans", (column, "=", id_or_name))
+        if found:
+            return found[0]
+    raise UsageError(
+        f"no plan {id_or_name!r} of cluster {lake.cluster!r} in {lake.warehouse}; "
+        "`surveyor show plans` lists those there are",
+    )
+
+
+def read_plan(lake: Lake, id_or_name: str) -> Plan:
+    """Return a plan whole."""
+    row = find_plan(lake, id_or_name)
+    mine = ("plan_id", "=", row["plan_id"])
+    changes = sorted(lake.rows("changes", mine), key=lambda c: (c["wave"], c["topic"], c["partition"]))
+    operations = sorted(lake.rows("operations", mine), key=lambda o: o["sequence"])
+    return Plan(row, changes, operations, lake.rows("rejections", mine))
+
+
+def refuse_edited(plan: Plan) -> None:
+    """Raise RefusedError unless the rows are those the plan's id was made of."""
+    rows = {"changes": plan.changes, "operations": plan.operations, "rejections": plan.rejections}
+    found = plan_id(plan_header(plan.row), rows)
+    if found != plan.plan_id:
+        raise RefusedError(
+            f"plan {plan.title} is not what was planned: its rows hash to {found}; "
+            "somebody edited or lost rows of it; plan again",
+        )
+
+
+def plan_lines(lake: Lake, row: Row) -> Iterator[Table | str]:
+    """Show a plan: a summary, a line a change, then the rejections."""
+    plan = read_plan(lake, row["plan_id"])
+    yield (
+        f"plan {plan.title} on snapshot {row['snapshot_id']}: {row['kind']}, {row['status']}; "
+        f"{row['changes']} changes, {row['moves']} replica moves, {row['rejected']} rejected"
+    )
+    for operation in plan.operations:
+        yield f"  {operation['kind']} {operation['topic']} {operation['data']}"
+    yield from _cut([f"  {change_line(change)}" for change in plan.changes], "changes")
+    rejections = sorted(plan.rejections, key=lambda r: (r["topic"], r["partition"]))
+    yield from _cut([f"  rejected {_name(r)}  {r['code']}: {r['reason']}" for r in rejections], "rejections")
+    yield from (f"  warning: {warning}" for warning in warnings(plan))
+
+
+def change_line(change: Row) -> str:
+    """Write one change as people read it: what was -> what will be, and why.
+
+    >>> change_line({"topic": "orders", "partition": 7, "action": "elect", "replicas_before": [2, 5],
+    ...     "replicas_after": [2, 5], "leader_before": 2, "leader_after": 5, "isr_before": [2, 5],
+    ...     "isr_after": [5], "reason": "broker 2 is gone"})
+    'orders-7  leader 2→5  isr [2,5]→[5]  broker 2 is gone'
+    """
+    names = ("replicas", "leader", "isr")
+    moved = [_moved(name, change[f"{name}_before"], change[f"{name}_after"]) for name in names]
+    return "  ".join([_name(change), *filter(None, moved), change["reason"]])
+
+
+def warnings(plan: Plan) -> Iterator[str]:
+    """What a reviewer must see last."""
+    offline = [_name(c) for c in plan.changes if c["leader_after"] == NO_LEADER]
+    unclean = [
+        _name(c)
+        for c in plan.changes
+        if c["action"] == Action.ELECT and not set(c["isr_after"]) <= set(c["isr_before"])
+    ]
+    for what, names in (("go offline", offline), ("may lose data by an unclean election", unclean)):
+        if names:
+            yield f"{len(names)} partitions {what}: {', '.join(names[:LINES_SHOWN])}"
+
+
+def _name(row: Row) -> str:
+    return f"{row['topic']}-{row['partition']}"
+
+
+def _moved(name: str, before: object, after: object) -> str | None:
+    if before == after:
+        return None
+    return f"{name} {shown(after)}" if before is None else f"{name} {shown(before)}→{shown(after)}"
+
+
+def _cut(lines: list[str], what: str) -> list[str]:
+    if len(lines) <= LINES_SHOWN:
+        return lines
+    return [*lines[:LINES_SHOWN], f"  ... and {len(lines) - LINES_SHOWN} more {what}"]

@@ -1,0 +1,1 @@
+"""Why: the controller's rules as pure transforms, DataFrames in, DataFrame out."""

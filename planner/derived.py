@@ -1,0 +1,60 @@
+"""What follows from a partition's znodes and the live brokers: its state, its offline replicas, its warnings.
+
+Corresponds to the initial states of `PartitionStateMachine` and the metrics `UnderReplicated` and `UnderMinIsr`.
+In: partitions as read, topics, brokers, broker_configs. Out: PARTITIONS.
+"""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from planner.liveness import not_among, with_live_brokers, with_topic
+from schemas.names import PartitionState
+from schemas.tables import PARTITIONS
+
+MIN_ISR: Final = "min.insync.replicas"
+DEFAULT_MIN_ISR: Final = 1
+
+
+def partition_state(leader: Column, live: Column) -> Column:
+    """New without leadership, Online with a live leader, else Offline."""
+    return (
+        F.when(leader.isNull(), PartitionState.NEW.value)
+        .when(F.array_contains(live, leader), PartitionState.ONLINE.value)
+        .otherwise(PartitionState.OFFLINE.value)
+    )
+
+
+def default_min_isr(broker_configs: DataFrame) -> DataFrame:
+    """One row: `default_min_isr`, the largest that any broker uses (they should agree)."""
+    values = F.when(F.col("name") == MIN_ISR, F.col("value").try_cast("int"))
+    return broker_configs.agg(F.coalesce(F.max(values), F.lit(DEFAULT_MIN_ISR)).alias("default_min_isr"))
+
+
+def derive_partitions(
+    partitions: DataFrame,
+    topics: DataFrame,
+    brokers: DataFrame,
+    broker_configs: DataFrame,
+) -> DataFrame:
+    """Fill the derived columns of PARTITIONS.
+
+    Shapes: one row a partition in, the same rows out; no units; raises nothing.
+    """
+    live = F.col("live")
+    min_isr = F.coalesce(F.col("config")[MIN_ISR].try_cast("int"), F.col("default_min_isr"))
+    return (
+        partitions.transform(with_topic, topics)
+        .transform(with_live_brokers, brokers)
+        .crossJoin(F.broadcast(default_min_isr(broker_configs)))
+        .withColumns(
+            {
+                "partition_state": partition_state(F.col("leader"), live),
+                "offline_replicas": not_among(F.col("replicas"), live),
+                "under_replicated": F.size(not_among(F.col("replicas"), F.coalesce("isr", F.array()))) > 0,
+                "under_min_isr": F.size(F.coalesce("isr", F.array())) < min_isr,
+            },
+        )
+        .to(PARTITIONS)
+    )

@@ -1,0 +1,111 @@
+"""The words of the tables: sentinels, states, actions, codes and outcomes, each with one spelling.
+
+Names follow Kafka (`PartitionState`, `LeaderAndIsr`, `Errors`); codes are stable, programs may match on them.
+"""
+
+from enum import StrEnum
+from typing import Final
+
+NO_LEADER: Final = -1
+"""`leader` of a partition that has none, as Kafka writes it."""
+
+NO_CONTROLLER: Final = -1
+"""`controller_id` of a cluster without /controller."""
+
+NO_VERSION: Final = -1
+"""Version of a znode that must not exist yet."""
+
+RECOVERED: Final = 0
+RECOVERING: Final = 1
+"""`leader_recovery_state` after an unclean election, until the new leader has recovered."""
+
+
+class PartitionState(StrEnum):
+    """States of Kafka's PartitionStateMachine."""
+
+    NON_EXISTENT = "NonExistent"
+    NEW = "New"
+    ONLINE = "Online"
+    OFFLINE = "Offline"
+
+
+class Action(StrEnum):
+    """What a change does to its partition."""
+
+    CREATE = "create"
+    """Write the first leader and ISR (New -> Online)."""
+    ELECT = "elect"
+    """Replace a dead leader (Offline -> Online)."""
+    TAKE_OFFLINE = "take_offline"
+    """Record that nobody can lead: leader -1, the ISR kept."""
+    SHRINK_ISR = "shrink_isr"
+    """Take dead followers out of the ISR."""
+    ELECT_PREFERRED = "elect_preferred"
+    REASSIGN = "reassign"
+
+
+class OperationKind(StrEnum):
+    """Topic-level work of a plan."""
+
+    CREATE_TOPIC = "create_topic"
+
+
+class PlanKind(StrEnum):
+    ASSIGN = "assign"
+    ELECT = "elect"
+    REASSIGN = "reassign"
+    RECONCILE = "reconcile"
+
+
+class PlanStatus(StrEnum):
+    PLANNED = "planned"
+    REFUSED = "refused"
+    COMMITTING = "committing"
+    COMMITTED = "committed"
+    PARTIAL = "partial"
+    CANCELLED = "cancelled"
+    ROLLED_BACK = "rolled_back"
+
+
+class RejectionCode(StrEnum):
+    """Why a partition gets no change."""
+
+    NO_ELIGIBLE_LEADER = "NO_ELIGIBLE_LEADER"
+    ALREADY_PREFERRED = "ALREADY_PREFERRED"
+    PREFERRED_NOT_ALIVE = "PREFERRED_NOT_ALIVE"
+    PREFERRED_NOT_IN_ISR = "PREFERRED_NOT_IN_ISR"
+    NO_STATE = "NO_STATE"
+    DELETION_REQUESTED = "DELETION_REQUESTED"
+    UNKNOWN_PARTITION = "UNKNOWN_PARTITION"
+    NOT_UNDERSTOOD = "NOT_UNDERSTOOD"
+    ALREADY_ASSIGNED = "ALREADY_ASSIGNED"
+    REASSIGNMENT_IN_PROGRESS = "REASSIGNMENT_IN_PROGRESS"
+
+
+class Outcome(StrEnum):
+    """What became of a row of a plan at commit."""
+
+    PENDING = "pending"
+    APPLIED = "applied"
+    STALE = "stale"
+    FENCED = "fenced"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+    SKIPPED = "skipped"
+
+
+class Step(StrEnum):
+    """Rows of `commits` that are no change of the plan."""
+
+    TAKE_OVER = "take_over"
+    HAND_BACK = "hand_back"
+
+
+class RequestKind(StrEnum):
+    """What stands in /admin and the notification znodes."""
+
+    REASSIGN = "reassign"
+    PREFERRED_ELECTION = "preferred_election"
+    DELETE_TOPIC = "delete_topic"
+    ISR_CHANGE = "isr_change"
+    LOG_DIR = "log_dir"

@@ -1,0 +1,35 @@
+"""Real servers for the tests: one ZooKeeper for the whole run, a Kafka cluster for each module that asks for one."""
+
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+from kazoo.client import KazooClient
+
+from jobs.adapters.embedded import EmbeddedZooKeeper
+from jobs.adapters.embedded_cluster import EmbeddedCluster
+
+
+@pytest.fixture(scope="session")
+def zookeeper_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeeper]:
+    with EmbeddedZooKeeper(tmp_path_factory.mktemp("zookeeper")) as server:
+        yield server
+
+
+@pytest.fixture
+def zookeeper(zookeeper_server: EmbeddedZooKeeper) -> str:
+    """`host:port/chroot`: a tree of the test's own, empty."""
+    chroot = f"/test-{uuid4().hex}"
+    client = KazooClient(zookeeper_server.connect)
+    client.start()
+    client.create(chroot)
+    client.stop()
+    client.close()
+    return f"{zookeeper_server.connect}{chroot}"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    """Three brokers, shared by a module's tests: what a test kills, it restarts."""
+    with EmbeddedCluster(3) as running:
+        yield running
