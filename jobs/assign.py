@@ -143,7 +143,8 @@ def _refuse_unknown(topic: str, named: list[int], live: list[int]) -> None:
     unknown = sorted(set(named) - set(live))
     if unknown:
         raise RefusedError(
-            f"brokers {', '.join(map(str, unknown))} are not alive in the snapshot; alive are {', '.join(map(str, live))}",
+            f"brokers {', '.join(map(str, unknown))} are not alive in the snapshot; "
+            f"alive are {', '.join(map(str, live))}",
         )
 
 

@@ -1,9 +1,13 @@
 """The command `surveyor`: every job under one name."""
 
 import typer
+from typer.main import get_command
 
-from jobs import plan
+from jobs import plan, show
+from jobs.commit import commit
+from jobs.demo import demo_command
 from jobs.snapshot import snapshot
+from jobs.verify import verify
 
 app = typer.Typer(
     name="surveyor",
@@ -12,8 +16,19 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Batch controller and planner for Kafka clusters that keep their metadata in ZooKeeper.",
 )
+
+
+def run(arguments: list[str]) -> int:
+    """Run a command line in this process; return its exit code."""
+    return int(get_command(app).main(arguments, standalone_mode=False) or 0)
+
+
 app.command()(snapshot)
+app.add_typer(show.app, name="show")
 app.add_typer(plan.app, name="plan")
+app.command()(commit)
+app.command()(verify)
+app.command()(demo_command(run))
 
 
 def main() -> None:

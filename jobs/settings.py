@@ -17,6 +17,9 @@ CONTROLLER_ID: Final = 2147483647
 """The id Surveyor takes the controllership with: the largest there is, which no broker can be given by accident."""
 
 
+DEFAULT_WAREHOUSE: Final = "warehouse"
+
+
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -104,7 +107,7 @@ def settle(
     known = conf.clusters.get(cluster, ClusterConf())
     return Settings(
         cluster=cluster,
-        warehouse=warehouse or conf.warehouse or "warehouse",
+        warehouse=warehouse or conf.warehouse or DEFAULT_WAREHOUSE,
         conf=known.model_copy(update=flags),
         as_json=as_json,
         result_file=result_file,

@@ -19,7 +19,7 @@ from jobs.adapters.lake import Row
 from jobs.adapters.spark import start_session
 from jobs.adapters.zookeeper import connected
 from jobs.adapters.zookeeper_source import ZooKeeperDataSource
-from jobs.console import Result, finish, progress, say, table
+from jobs.console import Result, finish, progress, say
 from jobs.options import command
 from jobs.settings import Settings
 from jobs.snapshots import last_snapshot
@@ -173,7 +173,17 @@ def _warn(state: ClusterState, counts: dict[str, int]) -> None:
 def snapshot(settings: Settings) -> None:
     """Read the cluster from ZooKeeper into the Delta tables."""
     result = take_snapshot(settings)
-    finish(settings, result, table(f"snapshot {result['snapshot_id']} of {settings.cluster}", list(result), [result]))
+    finish(settings, result, summary(settings.cluster, result))
+
+
+def summary(cluster: str, result: Result) -> str:
+    """Say in a line what was found."""
+    counts = ", ".join(f"{result[name]} {name}" for name in ("brokers", "topics", "partitions", "quarantined"))
+    who = "no controller" if result["controller_id"] < 0 else f"controller {result['controller_id']}"
+    return (
+        f"snapshot {result['snapshot_id']} of {cluster}: {counts}; "
+        f"{who}, epoch {result['controller_epoch']}; {result['seconds']:.1f} s"
+    )
 
 
 if __name__ == "__main__":

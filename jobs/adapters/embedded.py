@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kazoo.client import KazooClient
+from kazoo.handlers.threading import KazooTimeoutError
 
 from jobs.adapters.jars import kafka_jars, zookeeper_jars
 from jobs.adapters.java import find_java
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SESSION_TIMEOUT_MS = 6_000
+CONNECT_SECONDS = 15.0
 
 # Else kazoo warns of connections that we ourselves close.
 _QUIET = logging.getLogger("kazoo.embedded")
@@ -121,8 +123,6 @@ class EmbeddedKafka(Server):
             "listeners": f"PLAINTEXT://{self.address}",
             "log.dirs": str(self.folder / "data"),
             "auto.leader.rebalance.enable": "false",
-            # The default takes 128 MB of memory at once, of every broker.
-            "log.cleaner.dedupe.buffer.size": "4194304",
             **rack,
             **self.overrides,
         }
@@ -132,7 +132,7 @@ class EmbeddedKafka(Server):
         config = _write(self.folder / "server.properties", "".join(lines))
         logging = _write(self.folder / "log4j.properties", _LOG4J)
         # The first compiler only: on few cores several brokers start in half the time.
-        options = ["-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Dlog4j.configuration=file:{logging}"]
+        options = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Dlog4j.configuration=file:{logging}"]
         return [str(find_java()), *options, "-cp", class_path(kafka_jars()), "kafka.Kafka", str(config)]
 
     def start(self) -> None:
@@ -165,8 +165,10 @@ class EmbeddedKafka(Server):
 def _session(connect: str) -> "Iterator[KazooClient]":
     client = KazooClient(connect, timeout=10, logger=_QUIET)
     try:
-        client.start(timeout=15)
+        client.start(timeout=CONNECT_SECONDS)
         yield client
+    except KazooTimeoutError as error:
+        raise SurveyorError(f"ZooKeeper at {connect} does not answer: start it before the brokers.") from error
     finally:
         client.stop()
         client.close()

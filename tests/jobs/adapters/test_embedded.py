@@ -4,6 +4,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,8 +21,9 @@ from jobs.adapters.ports import accepts, ask, free_port
 from jobs.errors import SurveyorError
 
 OWNER = """\
-import sys, time
+import signal, time
 from jobs.adapters.embedded_cluster import EmbeddedCluster
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job would ignore it
 with EmbeddedCluster(1) as cluster:
     print(cluster.folder, cluster.zookeeper.pid, cluster.brokers[0].pid, flush=True)
     time.sleep(60)
@@ -142,6 +144,14 @@ def test_failing_broker_names_its_log(cluster: EmbeddedCluster, tmp_path: Path) 
     assert str(tmp_path / "broker-9.log") in str(raised.value)
 
 
+def test_broker_without_zookeeper_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jobs.adapters.embedded.CONNECT_SECONDS", 0.5)
+    port = free_port()
+
+    with pytest.raises(SurveyorError, match=f"ZooKeeper at 127.0.0.1:{port} does not answer"):
+        EmbeddedKafka(f"127.0.0.1:{port}", 0, tmp_path).start()
+
+
 def test_late_server_names_its_log(tmp_path: Path) -> None:
     server = EmbeddedZooKeeper(tmp_path)
     server.start()
@@ -195,7 +205,10 @@ def test_server_outlives_the_thread_that_started_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("number", "tidied"), [(signal.SIGTERM, True), (signal.SIGINT, True), (signal.SIGKILL, False)])
-def test_servers_are_gone_when_their_owner_is(number: signal.Signals, *, tidied: bool) -> None:
+def test_servers_are_gone_when_their_owner_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, *, tidied: bool
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     with subprocess.Popen([sys.executable, "-c", OWNER], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as owner:
         assert owner.stdout
         folder, *pids = owner.stdout.readline().decode().split()
@@ -206,7 +219,10 @@ def test_servers_are_gone_when_their_owner_is(number: signal.Signals, *, tidied:
     assert Path(folder).exists() is not tidied
 
 
-def test_failed_block_keeps_the_logs_and_says_where(capsys: pytest.CaptureFixture[str]) -> None:
+def test_failed_block_keeps_the_logs_and_says_where(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with pytest.raises(ValueError, match="oops"), EmbeddedCluster(0) as cluster:
         raise ValueError("oops")
 

@@ -1,0 +1,52 @@
+.DEFAULT_GOAL := help
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+JAVA = $(BIN)/python -m jobs.adapters.java
+TOO_OLD = 'Surveyor needs Python 3.11 or newer; $(PYTHON) is not. Install it, or: make PYTHON=/path/to/python3.11'
+
+.PHONY: help
+help: ## Show this help
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: .venv/.setup ## Make .venv and fetch what is needed; quick when it is there
+
+.venv/.setup: pyproject.toml
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo $(TOO_OLD) >&2; exit 1; }
+	@"$(PYTHON)" -c 'import ensurepip, venv' || sh .ci/need python3-venv
+	test -x $(BIN)/pip || "$(PYTHON)" -m venv .venv
+	$(BIN)/python -m pip install -q --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install -q --editable . --group dev
+	@$(JAVA) || { sh .ci/need openjdk-17-jdk-headless openjdk-21-jdk-headless && $(JAVA); }
+	$(BIN)/python -m jobs.adapters.jars
+	@touch $@
+
+.PHONY: check
+check: setup ## Lint, format, types, and the borders between the packages
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+.PHONY: test
+test: check ## Everything CI runs: setup, check, and all tests
+	$(BIN)/pytest
+
+.PHONY: demo
+demo: setup ## Embedded ZooKeeper and real brokers: the whole story
+	$(BIN)/surveyor demo
+
+.PHONY: bench
+bench: setup ## Measure; options go into BENCH_ARGS
+	$(BIN)/python tests/bench.py $(BENCH_ARGS)
+
+.PHONY: dist
+dist: setup ## The wheel, and its copy for spark-submit --py-files, which takes no .whl
+	rm -rf dist
+	$(BIN)/python -m build --wheel
+	for wheel in dist/*.whl; do cp "$$wheel" "$${wheel%.whl}.zip"; done
+
+.PHONY: clean
+clean: ## Remove what was built and cached here; .venv and the jars stay
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +

@@ -1,0 +1,135 @@
+"""Kafka's own controller, asked through the Admin API: elections, reassignments, topics. By kafka-python."""
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from kafka import TopicPartition
+from kafka.admin import KafkaAdminClient
+from kafka.errors import KafkaError, for_code
+
+from jobs.errors import SurveyorError, UsageError
+
+Row = dict[str, Any]
+Key = tuple[str, int]
+
+NONE: Final = 0
+ELECTION_NOT_NEEDED: Final = 84
+PREFERRED: Final = 0
+
+_SETTINGS: Final = {
+    "security.protocol": "security_protocol",
+    "sasl.mechanism": "sasl_mechanism",
+    "sasl.username": "sasl_plain_username",
+    "sasl.password": "sasl_plain_password",
+    "ssl.ca.location": "ssl_cafile",
+    "ssl.certificate.location": "ssl_certfile",
+    "ssl.key.location": "ssl_keyfile",
+    "ssl.key.password": "ssl_password",
+    "client.id": "client_id",
+}
+"""What a client.properties file may say; PEM files, as the Python clients take them."""
+
+logging.getLogger("kafka").setLevel(logging.CRITICAL)  # what goes wrong is raised, and said once
+
+
+class AdminUnavailableError(SurveyorError):
+    """No broker answered the Admin API."""
+
+
+def read_properties(path: Path | None) -> dict[str, str]:
+    """Read a client.properties file into kafka-python's settings; raise UsageError on what it does not know."""
+    if path is None:
+        return {}
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read --command-config {path}: {error}") from None
+    settings = {}
+    for line in map(str.strip, lines):
+        if line and not line.startswith("#"):
+            key, _, value = (part.strip() for part in line.partition("="))
+            if key not in _SETTINGS:
+                raise UsageError(f"--command-config {path}: {key!r} is not known; known are {', '.join(_SETTINGS)}")
+            settings[_SETTINGS[key]] = value
+    return settings
+
+
+def bootstrap(brokers: Sequence[Row], settings: dict[str, str]) -> list[str]:
+    """Addresses of the endpoints that speak the wanted protocol."""
+    wanted = settings.get("security_protocol", "PLAINTEXT")
+    return [
+        f"{endpoint['host']}:{endpoint['port']}"
+        for broker in brokers
+        for endpoint in broker["endpoints"] or ()
+        if endpoint["security_protocol"] == wanted
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Admin:
+    """A connection to the controller; each call returns a Kafka error code by partition or topic."""
+
+    client: KafkaAdminClient
+
+    def elect_preferred(self, partitions: Sequence[Key]) -> dict[Key, int]:
+        by_topic: dict[str, list[int]] = defaultdict(list)
+        for topic, partition in partitions:
+            by_topic[topic].append(partition)
+        answer = self.client.elect_leaders(PREFERRED, dict(by_topic), raise_errors=False)
+        return {
+            (result.topic, partition.partition_id): partition.error_code
+            for result in answer.replica_election_results
+            for partition in result.partition_result
+        }
+
+    def reassign(self, targets: dict[Key, list[int]]) -> dict[Key, int]:
+        asked = {TopicPartition(*key): replicas for key, replicas in targets.items()}
+        answer = self.client.alter_partition_reassignments(asked)
+        return {(tp.topic, tp.partition): NONE if error is None else error.errno for tp, error in answer.items()}
+
+    def reassigning(self) -> dict[Key, Row]:
+        """What is being reassigned now: replicas, adding_replicas and removing_replicas by partition."""
+        found = self.client.list_partition_reassignments()
+        return {(tp.topic, tp.partition): moving for tp, moving in found.items()}
+
+    def create_topic(self, topic: str, assignment: dict[int, list[int]], config: dict[str, str]) -> int:
+        answer = self.client.create_topics(
+            {topic: {"assignments": assignment, "configs": config}},
+            raise_errors=False,
+        )
+        return int(answer["topics"][0]["error_code"])
+
+
+@contextmanager
+def connected_admin(addresses: Sequence[str], settings: dict[str, str]) -> Iterator[Admin]:
+    """Yield an Admin; raise AdminUnavailableError where nobody answers."""
+    try:
+        client = KafkaAdminClient(
+            bootstrap_servers=list(addresses),
+            bootstrap_timeout_ms=10_000,
+            request_timeout_ms=20_000,
+            **settings,
+        )
+    except (KafkaError, ValueError, OSError) as error:
+        raise AdminUnavailableError(
+            f"no broker answered the Admin API at {', '.join(addresses) or 'no address'} ({error}); "
+            "check --command-config and that brokers run",
+        ) from None
+    try:
+        yield Admin(client)
+    finally:
+        client.close()
+
+
+def error_name(code: int) -> str:
+    """Name a Kafka error code.
+
+    >>> error_name(84)
+    'ElectionNotNeededError (84)'
+    """
+    return f"{for_code(code).__name__} ({code})"

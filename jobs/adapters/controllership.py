@@ -1,0 +1,172 @@
+"""The controllership: taken over in one multi, proved by every write, handed back by ending the session.
+
+Corresponds to `KafkaZkClient.registerControllerAndIncrementControllerEpoch`, and to the take-over of a KRaft
+migration, with an ephemeral node: delete /controller at its version, create it, set /controller_epoch + 1 at its
+version, all in one multi, so that nobody can come between (seed 002's loop around an old ephemeral node needs none).
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kazoo.client import KazooClient, TransactionRequest
+from kazoo.exceptions import (
+    BadVersionError,
+    ConnectionClosedError,
+    ConnectionLoss,
+    KazooException,
+    NoNodeError,
+    OperationTimeoutError,
+    SessionExpiredError,
+)
+
+from jobs.adapters.cluster import CONTROLLER, CONTROLLER_EPOCH, ClusterState, read_cluster
+from jobs.adapters.zookeeper import connected, read, sync
+from jobs.errors import FencedError, RefusedError, SurveyorError
+from schemas.znodes import decode_controller, encode_controller, encode_epoch
+
+TRIES: Final = 5
+"""Take-overs tried while others move /controller at the same time."""
+
+LOST: Final = (ConnectionLoss, ConnectionClosedError, OperationTimeoutError)
+"""What leaves the outcome of a request unknown, the session perhaps alive."""
+
+
+class SessionLostError(SurveyorError):
+    """The session ended: what was in flight may or may not have happened."""
+
+
+@dataclass(frozen=True, slots=True)
+class Controllership:
+    """Ours, as long as /controller_epoch has this version."""
+
+    client: KazooClient
+    controller_id: int
+    epoch: int
+    epoch_version: int
+    since: float
+
+    def transaction(self) -> TransactionRequest:
+        """Begin a multi that fails as a whole once another controller has taken over."""
+        multi = self.client.transaction()
+        multi.check(CONTROLLER_EPOCH, self.epoch_version)
+        return multi
+
+    def refuse_fenced(self) -> None:
+        """Raise FencedError if another controller has taken over."""
+        epoch = read(self.client, CONTROLLER_EPOCH)
+        if epoch.version != self.epoch_version:
+            raise fenced(self.epoch)
+
+    def held(self) -> float:
+        """Seconds since the take-over."""
+        return time.monotonic() - self.since
+
+
+def fenced(epoch: int) -> FencedError:
+    return FencedError(
+        f"another controller took over after our epoch {epoch}: nothing more was written; "
+        "take a new snapshot and plan again",
+    )
+
+
+@contextmanager
+def controllership(hosts: str, controller_id: int) -> Iterator[Controllership]:
+    """Take the controllership over, and hand it back at the end by closing the session."""
+    with connected(hosts) as client:
+        yield take_over(client, hosts, controller_id)
+
+
+def take_over(client: KazooClient, hosts: str, controller_id: int) -> Controllership:
+    """Become the controller, or raise and have changed nothing."""
+    for _ in range(TRIES):
+        state = read_cluster(client, hosts)
+        refuse_take_over(state, controller_id)
+        multi = client.transaction()
+        if state.controller_version is not None:
+            multi.delete(CONTROLLER, state.controller_version)
+        multi.create(CONTROLLER, encode_controller(controller_id, time.time_ns() // 1_000_000), ephemeral=True)
+        epoch = state.epoch + 1
+        if state.epoch_version < 0:
+            multi.create(CONTROLLER_EPOCH, encode_epoch(epoch))
+        else:
+            multi.set_data(CONTROLLER_EPOCH, encode_epoch(epoch), state.epoch_version)
+        if _became(client, multi):
+            return Controllership(client, controller_id, epoch, state.epoch_version + 1, time.monotonic())
+    raise SurveyorError(
+        f"/controller at {hosts} changed hands during each of {TRIES} attempts to take it over; "
+        "find out who fights over it (broker logs: 'Controller'), then commit again",
+    )
+
+
+def refuse_take_over(state: ClusterState, controller_id: int) -> None:
+    """Refuse where a take-over is not ours to do."""
+    if state.migration:
+        raise RefusedError(
+            f"a migration to KRaft is in progress ({state.migration}): ZooKeeper is no longer the authority; "
+            "use Kafka's own tools",
+        )
+    unreadable = [row["path"] for row in state.quarantine if row["path"] in {CONTROLLER, CONTROLLER_EPOCH}]
+    if unreadable:
+        raise RefusedError(f"{unreadable[0]} could not be understood: nobody can tell who is in control; mend it first")
+    if controller_id in state.live:
+        raise RefusedError(f"broker {controller_id} exists: choose another controller_id in the --conf file")
+    if state.controller.broker_id == controller_id:
+        raise RefusedError(
+            f"another Surveyor holds the controllership (/controller names {controller_id}); "
+            "wait until it has handed back: its session ends with its process",
+        )
+
+
+def _became(client: KazooClient, multi: TransactionRequest) -> bool:
+    """Commit the take-over; tell whether it happened, also when its answer was lost."""
+    try:
+        return not failed(multi.commit())
+    except SessionExpiredError:
+        raise SessionLostError("ZooKeeper ended our session during the take-over; commit again") from None
+    except LOST:
+        return _owns_controller(client)
+
+
+def _owns_controller(client: KazooClient) -> bool:
+    """After a lost connection: /controller is ours if the same session owns it."""
+    settled(client)
+    node = read(client, CONTROLLER)
+    return node.stat is not None and client.client_id is not None and node.stat.ephemeralOwner == client.client_id[0]
+
+
+def settled(client: KazooClient, patience: float = 15.0) -> None:
+    """Wait until the same session is connected again, and caught up; raise SessionLostError if it is not."""
+    session = client.client_id
+    deadline = time.monotonic() + patience
+    while time.monotonic() < deadline:
+        try:
+            sync(client)
+        except SessionExpiredError:
+            break
+        except KazooException:
+            time.sleep(0.1)
+        else:
+            if client.client_id == session:
+                return
+            break
+    raise SessionLostError("the connection to ZooKeeper was lost and our session with it; commit again")
+
+
+def failed(results: Sequence[Any]) -> bool:
+    """Tell whether a multi was refused; then it changed nothing."""
+    return any(isinstance(result, Exception) for result in results)
+
+
+def refused_by_epoch(results: Sequence[Any]) -> bool:
+    """Tell whether a fenced multi was refused by its first operation, the check of the epoch."""
+    return bool(results) and isinstance(results[0], BadVersionError | NoNodeError)
+
+
+def who_controls(hosts: str) -> int:
+    """Return the broker id in /controller, -1 if there is none."""
+    with connected(hosts) as client:
+        node = read(client, CONTROLLER)
+        return -1 if node.stat is None else decode_controller(node.data).broker_id

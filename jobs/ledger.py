@@ -1,0 +1,91 @@
+"""What became of each row of a plan: intents written before the cluster is touched, outcomes after.
+
+Rows of `commits` are only ever appended. An attempt that was killed leaves its intents pending; the next attempt reads
+the cluster, not the ledger, to see what was done.
+"""
+
+import getpass
+import socket
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from jobs.adapters.lake import Lake, Row, quoted
+from jobs.plans import Plan
+from schemas.names import Outcome, PlanStatus, Step
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of one change."""
+
+    change: Row
+    outcome: Outcome
+    message: str
+    state_version_after: int | None = None
+
+
+@dataclass(slots=True)
+class Ledger:
+    """One attempt at a plan."""
+
+    lake: Lake
+    plan: Plan
+    attempt: int
+    who: str
+    verdicts: list[Verdict] = field(default_factory=list)
+
+    @classmethod
+    def open(cls, lake: Lake, plan: Plan) -> "Ledger":
+        attempts = lake.read("commits", ("plan_id", "=", plan.plan_id))["attempt"].to_pylist()
+        return cls(lake, plan, max(attempts, default=0) + 1, f"{getpass.getuser()}@{socket.gethostname()}")
+
+    def intend(self, changes: Iterable[Row]) -> None:
+        """Record what is about to be written, and that the plan is being committed."""
+        self._append(self._row(change, Outcome.PENDING, "") for change in changes)
+        self._status(PlanStatus.COMMITTING)
+
+    def step(self, step: Step, outcome: Outcome, message: str) -> None:
+        """Record a take-over or a hand-back."""
+        self._append([self._common(outcome, message) | {"action": step.value}])
+
+    def judge(self, verdicts: Iterable[Verdict]) -> None:
+        """Take note of what became of changes; `close` writes it down."""
+        self.verdicts += verdicts
+
+    def close(self) -> None:
+        """Record the outcomes, and what the plan now is."""
+        rows = (self._row(v.change, v.outcome, v.message, v.state_version_after) for v in self.verdicts)
+        self._append(rows)
+        done = all(verdict.outcome is Outcome.APPLIED for verdict in self.verdicts)
+        whole = len(self.verdicts) == len(self.plan.changes)
+        self._status(PlanStatus.COMMITTED if done and whole else PlanStatus.PARTIAL)
+
+    def counts(self) -> dict[str, int]:
+        """Count the outcomes."""
+        found = Counter(verdict.outcome.value for verdict in self.verdicts)
+        return {outcome.value: found[outcome.value] for outcome in Outcome if outcome is not Outcome.PENDING}
+
+    def of(self, outcome: Outcome) -> list[Verdict]:
+        return [verdict for verdict in self.verdicts if verdict.outcome is outcome]
+
+    def _row(self, change: Row, outcome: Outcome, message: str, version: int | None = None) -> Row:
+        named = {name: change[name] for name in ("wave", "topic", "partition", "action")}
+        return self._common(outcome, message) | named | {"state_version_after": version}
+
+    def _common(self, outcome: Outcome, message: str) -> Row:
+        return {
+            "plan_id": self.plan.plan_id,
+            "attempt": self.attempt,
+            "outcome": outcome.value,
+            "committed_at": datetime.now(UTC),
+            "who": self.who,
+            "message": message,
+        }
+
+    def _append(self, rows: Iterable[Row]) -> None:
+        self.lake.append("commits", rows)
+
+    def _status(self, status: PlanStatus) -> None:
+        self.lake.update("plans", f"plan_id = {quoted(self.plan.plan_id)}", status=quoted(status.value))

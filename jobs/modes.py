@@ -1,0 +1,71 @@
+"""Which way a plan is committed, and why: admin where a live controller can execute it, batch where it cannot."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+
+from jobs.adapters.admin import Admin, AdminUnavailableError, bootstrap, connected_admin, read_properties
+from jobs.adapters.cluster import ClusterState
+from jobs.commit_admin import EXECUTABLE
+from jobs.errors import RefusedError
+from jobs.plans import Plan
+from jobs.settings import Settings
+from schemas.names import NO_VERSION, Action
+
+
+class Mode(StrEnum):
+    AUTO = "auto"
+    ADMIN = "admin"
+    BATCH = "batch"
+
+
+def choose_mode(asked: Mode, settings: Settings, plan: Plan, state: ClusterState) -> tuple[Mode, str]:
+    """Return admin or batch, and why."""
+    cannot_ask = _not_for_admin(plan)
+    cannot_write = _not_for_batch(plan)
+    if asked is Mode.ADMIN and cannot_ask:
+        raise RefusedError(f"--mode admin cannot commit plan {plan.title}: {cannot_ask}; use --mode batch")
+    if asked is Mode.BATCH and cannot_write:
+        raise RefusedError(f"--mode batch cannot commit plan {plan.title}: {cannot_write}; use --mode admin")
+    if asked is not Mode.AUTO:
+        return asked, "as asked"
+    if cannot_write:
+        return Mode.ADMIN, cannot_write
+    if cannot_ask:
+        return Mode.BATCH, cannot_ask
+    silent = _silent(settings, state)
+    return (Mode.BATCH, silent) if silent else (Mode.ADMIN, f"broker {state.controller.broker_id} is the controller")
+
+
+def _not_for_admin(plan: Plan) -> str | None:
+    actions = {Action(change["action"]) for change in plan.changes}
+    others = sorted(actions - EXECUTABLE)
+    if others:
+        return f"the Admin API knows no {', '.join(others)}"
+    states_only = [c for c in plan.changes if c["action"] == Action.CREATE and c["topic_version"] != NO_VERSION]
+    return "the Admin API makes no first leaders of partitions that exist" if states_only else None
+
+
+def _not_for_batch(plan: Plan) -> str | None:
+    moving = any(change["action"] == Action.REASSIGN for change in plan.changes)
+    return "a reassignment takes longer than the controllership may be held" if moving else None
+
+
+def _silent(settings: Settings, state: ClusterState) -> str | None:
+    """Say why no live controller can be asked, None if one answers."""
+    controller = state.controller.broker_id
+    if controller not in state.live:
+        return "no broker is the controller" if controller < 0 else f"controller {controller} is no live broker"
+    try:
+        with admin_of(settings, state):
+            return None
+    except AdminUnavailableError as error:
+        return str(error)
+
+
+@contextmanager
+def admin_of(settings: Settings, state: ClusterState) -> Iterator[Admin]:
+    """Yield a connection to the Admin API of the cluster's live brokers."""
+    properties = read_properties(settings.conf.command_config)
+    with connected_admin(bootstrap(state.brokers, properties), properties) as admin:
+        yield admin

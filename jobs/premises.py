@@ -1,0 +1,206 @@
+"""Whether a change may still be written: read what is, compare it with what the plan was computed from.
+
+A change is applied already when leader, ISR and epoch are the `_after` ones at the version after; it is stale when a
+version moved on, when a broker it needs bounced or left, or when one it counts on being gone came back; else it is due.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kazoo.client import KazooClient
+
+from jobs.adapters.cluster import ClusterState
+from jobs.adapters.lake import Row
+from jobs.adapters.zookeeper import Znode, read_many
+from jobs.ledger import Verdict
+from jobs.plans import Plan
+from schemas.names import NO_VERSION, Action, Outcome
+from schemas.znodes import MalformedZnodeError, State, decode_assignment, decode_state
+
+TOPICS: Final = "/brokers/topics"
+
+Assigned = tuple[list[int], list[int], list[int]]
+"""Replicas, adding and removing replicas."""
+
+
+def topic_path(change: Row) -> str:
+    return f"{TOPICS}/{change['topic']}"
+
+
+def state_path(change: Row) -> str:
+    return f"{topic_path(change)}/partitions/{change['partition']}/state"
+
+
+@dataclass(frozen=True, slots=True)
+class Premises:
+    """The cluster now, beside the brokers the plan knew."""
+
+    live: Mapping[int, int]
+    known: Mapping[int, int]
+
+    @classmethod
+    def of(cls, plan: Plan, state: ClusterState) -> "Premises":
+        known = {broker["broker_id"]: broker["broker_epoch"] for broker in plan.row["brokers"]}
+        return cls(state.live, known)
+
+    def judge(self, client: KazooClient, changes: Sequence[Row]) -> tuple[list[Row], list[Verdict]]:
+        """Read the changes' znodes at once; return those that are due, and the verdicts on the others."""
+        topics = sorted({topic_path(change) for change in changes})
+        znodes = {znode.path: znode for znode in read_many(client, [*topics, *map(state_path, changes)])}
+        due: list[Row] = []
+        verdicts: list[Verdict] = []
+        for change in changes:
+            verdict = self._judge(change, znodes[topic_path(change)], znodes[state_path(change)])
+            if verdict is None:
+                due.append(change)
+            else:
+                verdicts.append(verdict)
+        return due, verdicts
+
+    def _judge(self, change: Row, topic: Znode, state: Znode) -> Verdict | None:
+        if is_applied(change, state) and not _other_topic(change, topic):
+            return Verdict(change, Outcome.APPLIED, "found applied", state.version)
+        why = _topic_moved(change, topic) or _state_moved(change, state) or self._brokers_moved(change)
+        return None if why is None else Verdict(change, Outcome.STALE, why)
+
+    def _brokers_moved(self, change: Row) -> str | None:
+        for broker in change["requires_live"]:
+            if broker not in self.live:
+                return f"broker {broker} is no longer alive"
+            if self.live[broker] != self.known.get(broker):
+                return f"broker {broker} registered anew since the snapshot"
+        back = [broker for broker in change["requires_dead"] if broker in self.live]
+        return f"broker {back[0]} came back" if back else None
+
+
+def is_applied(change: Row, znode: Znode) -> bool:
+    """Tell whether a state is the one this change makes, at the version its write makes."""
+    state = understood(znode)
+    if state is None or znode.version != change["state_version"] + 1:
+        return False
+    after = (change["leader_after"], change["isr_after"], change["leader_epoch_after"])
+    return bool((state.leader, state.isr, state.leader_epoch) == after)
+
+
+def understood(znode: Znode) -> State | None:
+    """Decode a state, None where it is absent or malformed."""
+    try:
+        return None if znode.stat is None else decode_state(znode.data)
+    except MalformedZnodeError:
+        return None
+
+
+def _other_topic(change: Row, topic: Znode) -> bool:
+    """Tell whether a topic of this name is not the one the change creates."""
+    if change["topic_version"] != NO_VERSION or topic.stat is None:
+        return False
+    try:
+        return decode_assignment(topic.data).topic_id != change["topic_id"]
+    except MalformedZnodeError:
+        return True
+
+
+def _topic_moved(change: Row, topic: Znode) -> str | None:
+    if change["topic_version"] == NO_VERSION:
+        return f"topic {change['topic']} exists and is not the one planned" if _other_topic(change, topic) else None
+    if topic.stat is None:
+        return f"topic {change['topic']} is gone"
+    if topic.version != change["topic_version"]:
+        return f"{topic.path} is at version {topic.version}, planned at {change['topic_version']}"
+    return None
+
+
+def _state_moved(change: Row, znode: Znode) -> str | None:
+    found = NO_VERSION if znode.version is None else znode.version
+    if found == change["state_version"]:
+        return None
+    state = understood(znode)
+    now = "" if state is None else f": leader {state.leader}, ISR {state.isr}, leader epoch {state.leader_epoch}"
+    return f"{znode.path} is at version {found}, planned at {change['state_version']}{now}"
+
+
+def judge_for_admin(client: KazooClient, changes: Sequence[Row]) -> tuple[list[Row], list[Verdict]]:
+    """The same for changes that Kafka's controller is asked for, which decides on ISR and epochs itself.
+
+    Due is what still has the assignment, and for an election the leader, that the plan was computed from.
+    """
+    topics = sorted({topic_path(change) for change in changes})
+    znodes = {znode.path: znode for znode in read_many(client, [*topics, *map(state_path, changes)])}
+    due: list[Row] = []
+    verdicts: list[Verdict] = []
+    for change in changes:
+        verdict = _judge_for_admin(change, znodes[topic_path(change)], understood(znodes[state_path(change)]))
+        if verdict is None:
+            due.append(change)
+        else:
+            verdicts.append(verdict)
+    return due, verdicts
+
+
+def _judge_for_admin(change: Row, topic: Znode, state: State | None) -> Verdict | None:
+    if change["topic_version"] == NO_VERSION:
+        return _creation_for_admin(change, topic)
+    try:
+        found = assigned(topic, change["partition"])
+    except MalformedZnodeError as error:
+        return Verdict(change, Outcome.STALE, f"{topic.path}: {error}")
+    if found is None:
+        return Verdict(change, Outcome.STALE, f"{change['topic']}-{change['partition']} is gone")
+    judged = _reassigned(change, found) if change["action"] == Action.REASSIGN else _elected(change, state)
+    before = (change["replicas_before"], change["adding_before"], change["removing_before"])
+    if judged is None and found != before:
+        return Verdict(change, Outcome.STALE, f"its replicas are now {found[0]}")
+    return judged
+
+
+def _reassigned(change: Row, found: Assigned) -> Verdict | None:
+    replicas, adding, removing = found
+    if target(replicas, removing) != change["replicas_after"]:
+        return None
+    return Verdict(change, Outcome.APPLIED, "found in progress" if adding or removing else "found applied")
+
+
+def _elected(change: Row, state: State | None) -> Verdict | None:
+    if state is not None and state.leader == change["leader_after"]:
+        return Verdict(change, Outcome.APPLIED, "found applied")
+    if state is None or state.leader != change["leader_before"]:
+        return Verdict(change, Outcome.STALE, f"the leader is no longer {change['leader_before']}")
+    return None
+
+
+def _creation_for_admin(change: Row, topic: Znode) -> Verdict | None:
+    """A topic that exists has an id of Kafka's own: it counts as created where its replicas are those planned."""
+    if topic.stat is None:
+        return None
+    try:
+        found = assigned(topic, change["partition"])
+    except MalformedZnodeError as error:
+        return Verdict(change, Outcome.STALE, f"{topic.path}: {error}")
+    if found is not None and found[0] == change["replicas_after"]:
+        return Verdict(change, Outcome.APPLIED, "found applied")
+    return Verdict(change, Outcome.STALE, f"topic {change['topic']} exists and is not the one planned")
+
+
+def assigned(topic: Znode, partition: int) -> Assigned | None:
+    """Replicas, adding and removing replicas of a partition in its topic's znode, None where it has none."""
+    if topic.stat is None:
+        return None
+    assignment = decode_assignment(topic.data)
+    replicas = assignment.partitions.get(partition)
+    if replicas is None:
+        return None
+    return (
+        replicas,
+        assignment.adding_replicas.get(partition, []),
+        assignment.removing_replicas.get(partition, []),
+    )
+
+
+def target(replicas: Sequence[int], removing: Sequence[int]) -> list[int]:
+    """Where a reassignment is going: the replicas without those it removes (`ReplicaAssignment.targetReplicas`).
+
+    >>> target([4, 5, 1, 2], removing=[1, 2])
+    [4, 5]
+    """
+    return [replica for replica in replicas if replica not in removing]

@@ -1,0 +1,196 @@
+"""`surveyor show`: the tables as people read them, now or as of a snapshot. No JVM."""
+
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+from typing import Annotated, Any, Final
+
+import typer
+
+from jobs.adapters.lake import Filter, Row
+from jobs.console import finish, table
+from jobs.errors import UsageError
+from jobs.options import command
+from jobs.plans import find_plan, plan_lines
+from jobs.settings import Settings
+from jobs.snapshots import as_of, find_snapshot
+
+AsOf = Annotated[int | None, typer.Option("--as-of", help="As this snapshot left it [default: the newest].")]
+Topic = Annotated[str | None, typer.Option(help="Only this topic.")]
+PlanId = Annotated[str, typer.Argument(help="Id or alias of the plan.")]
+
+ROWS_SHOWN: Final = 200
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Show the tables, now or as of a snapshot.")
+
+
+def _give(settings: Settings, title: str, columns: Sequence[str], rows: Sequence[Row], **said: Any) -> None:  # noqa: ANN401
+    more = [f"... and {len(rows) - ROWS_SHOWN} more; --json gives all"] if len(rows) > ROWS_SHOWN else []
+    finish(settings, {**said, "rows": list(rows)}, table(title, columns, rows[:ROWS_SHOWN]), *more)
+
+
+def _at_snapshot(
+    settings: Settings,
+    snapshot_id: int | None,
+    name: str,
+    columns: Sequence[str],
+    key: Sequence[str],
+    *filters: Filter,
+) -> None:
+    """Show a table as a snapshot left it."""
+    snapshot = find_snapshot(settings.lake, snapshot_id)
+    rows = sorted(as_of(settings.lake, snapshot, name, *filters), key=itemgetter(*key))
+    found = snapshot["snapshot_id"]
+    _give(settings, f"{name} of {settings.cluster}, snapshot {found}", columns, rows, snapshot_id=found)
+
+
+@app.command()
+@command
+def brokers(settings: Settings, *, as_of: AsOf = None) -> None:
+    """Registered brokers."""
+    columns = ("broker_id", "broker_epoch", "host", "port", "rack", "understood")
+    _at_snapshot(settings, as_of, "brokers", columns, ["broker_id"])
+
+
+@app.command()
+@command
+def topics(settings: Settings, *, as_of: AsOf = None) -> None:
+    """Topics and their configs."""
+    columns = ("topic", "topic_id", "config", "deletion_requested", "understood")
+    _at_snapshot(settings, as_of, "topics", columns, ["topic"])
+
+
+@app.command()
+@command
+def partitions(settings: Settings, *, topic: Topic = None, as_of: AsOf = None) -> None:
+    """Partitions: who leads, who is in sync."""
+    columns = ("topic", "partition", "replicas", "leader", "isr", "leader_epoch", "partition_state", "offline_replicas")
+    _known_topic(settings, topic, as_of)
+    filters = [] if topic is None else [("topic", "=", topic)]
+    _at_snapshot(settings, as_of, "partitions", columns, ["topic", "partition"], *filters)
+
+
+@app.command()
+@command
+def imbalance(settings: Settings, *, as_of: AsOf = None) -> None:
+    """How far leadership is from the preferred replicas, by broker."""
+    columns = ("broker_id", "preferred_partitions", "not_led", "ratio", "exceeds")
+    snapshot = find_snapshot(settings.lake, as_of)["snapshot_id"]
+    rows = settings.lake.rows("imbalance", ("snapshot_id", "=", snapshot))
+    rows.sort(key=itemgetter("broker_id"))
+    _give(settings, f"imbalance of {settings.cluster}, snapshot {snapshot}", columns, rows, snapshot_id=snapshot)
+
+
+@app.command()
+@command
+def requests(settings: Settings, *, as_of: AsOf = None) -> None:
+    """What stands in /admin and the notification znodes."""
+    _at_snapshot(settings, as_of, "requests", ("kind", "topic", "partition", "replicas", "broker_id", "path"), ["path"])
+
+
+@app.command()
+@command
+def quarantine(settings: Settings, *, as_of: AsOf = None) -> None:
+    """Znodes that could not be understood, and why."""
+    _at_snapshot(settings, as_of, "quarantine", ("path", "reason", "data"), ["path"])
+
+
+@app.command()
+@command
+def history(
+    settings: Settings,
+    *,
+    topic: Annotated[str, typer.Option(help="Topic.")],
+    partition: Annotated[int | None, typer.Option(min=0, help="Only this partition.")] = None,
+) -> None:
+    """Who led when: each snapshot in which a partition changed."""
+    _known_topic(settings, topic, None, ever=True)
+    filters: list[Filter] = [("topic", "=", topic)]
+    if partition is not None:
+        filters.append(("partition", "=", partition))
+    taken = {row["snapshot_id"]: row["taken_at"] for row in settings.lake.rows("snapshots")}
+    rows = [
+        {**row, "taken_at": taken[row["snapshot_id"]].strftime("%Y-%m-%d %H:%M:%S")}
+        for row in settings.lake.rows("partition_history", *filters)
+        if row["snapshot_id"] in taken
+    ]
+    if not rows:
+        raise UsageError(f"no snapshot has seen {topic}-{partition}")
+    rows.sort(key=itemgetter("partition", "snapshot_id"))
+    columns = ("snapshot_id", "taken_at", "partition", "leader", "isr", "leader_epoch", "replicas", "partition_state")
+    _give(settings, f"history of {topic}", columns, rows)
+
+
+def _known_topic(settings: Settings, topic: str | None, snapshot_id: int | None, *, ever: bool = False) -> None:
+    if topic is None:
+        return
+    snapshot = find_snapshot(settings.lake, snapshot_id)
+    wanted = ("topic", "=", topic)
+    if as_of(settings.lake, snapshot, "topics", wanted) or (ever and settings.lake.rows("partition_history", wanted)):
+        return
+    raise UsageError(
+        f"no topic {topic!r} in snapshot {snapshot['snapshot_id']} of {settings.cluster}; "
+        "`surveyor show topics` lists them",
+    )
+
+
+@app.command()
+@command
+def snapshots(settings: Settings) -> None:
+    """Snapshots taken."""
+    find_snapshot(settings.lake)
+    rows = sorted(settings.lake.rows("snapshots"), key=itemgetter("snapshot_id"))
+    columns = (
+        "snapshot_id",
+        "taken_at",
+        "controller_id",
+        "controller_epoch",
+        "brokers",
+        "topics",
+        "partitions",
+        "seconds",
+    )
+    _give(settings, f"snapshots of {settings.cluster}", columns, rows)
+
+
+@app.command()
+@command
+def plans(settings: Settings) -> None:
+    """Plans made, the newest last."""
+    find_snapshot(settings.lake)
+    rows = sorted(settings.lake.rows("plans"), key=itemgetter("created_at"))
+    columns = ("plan_id", "name", "snapshot_id", "kind", "status", "changes", "rejected", "moves", "created_at")
+    _give(settings, f"plans of {settings.cluster}", columns, rows)
+
+
+@app.command()
+@command
+def plan(settings: Settings, *, plan: PlanId) -> None:
+    """One plan: a summary, a line a change, then what was rejected."""
+    row = find_plan(settings.lake, plan)
+    finish(settings, row, *plan_lines(settings.lake, row))
+
+
+def _of_plan(settings: Settings, plan: str, name: str, columns: Sequence[str], key: Callable[[Row], Any]) -> None:
+    row = find_plan(settings.lake, plan)
+    rows = sorted(settings.lake.rows(name, ("plan_id", "=", row["plan_id"])), key=key)
+    _give(settings, f"{name} of plan {plan}", columns, rows, plan_id=row["plan_id"])
+
+
+@app.command()
+@command
+def rejections(settings: Settings, *, plan: PlanId) -> None:
+    """What a plan left out, and why."""
+    columns = ("topic", "partition", "action", "code", "reason")
+    _of_plan(settings, plan, "rejections", columns, itemgetter("topic", "partition"))
+
+
+@app.command()
+@command
+def commits(settings: Settings, *, plan: PlanId) -> None:
+    """What became of a plan, attempt by attempt."""
+    columns = ("attempt", "action", "topic", "partition", "outcome", "state_version_after", "committed_at", "message")
+    _of_plan(settings, plan, "commits", columns, itemgetter("attempt", "committed_at"))
+
+
+if __name__ == "__main__":
+    app()

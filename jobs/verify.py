@@ -1,0 +1,102 @@
+"""`surveyor verify`: how far a committed plan has come, change by change, as the cluster shows it now. No JVM."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from jobs.adapters.lake import Row
+from jobs.adapters.zookeeper import Znode, connected, read_many, sync
+from jobs.console import Result, finish
+from jobs.errors import ExitCode
+from jobs.options import DetailedExitcode, command
+from jobs.plans import LINES_SHOWN, Plan, read_plan
+from jobs.premises import assigned, state_path, target, topic_path, understood
+from jobs.settings import Settings
+from schemas.names import Action
+from schemas.znodes import MalformedZnodeError, State
+
+
+class Progress(StrEnum):
+    """How far a change has come."""
+
+    COMPLETE = "complete"
+    IN_PROGRESS = "in_progress"
+    NOT_STARTED = "not_started"
+    DIVERGED = "diverged"
+    """The cluster is neither where the change began nor where it leads: somebody else changed it since."""
+
+
+def progress_of(change: Row, topic: Znode, state: State | None) -> tuple[Progress, str]:
+    """Tell how far one change has come, and what is found."""
+    if change["action"] == Action.REASSIGN:
+        return _reassignment(change, topic, state)
+    if state is None:
+        return Progress.NOT_STARTED if change["is_new"] else Progress.DIVERGED, "no state znode"
+    found = f"leader {state.leader}, ISR {state.isr}, leader epoch {state.leader_epoch}"
+    if state.leader == change["leader_after"] and state.leader_epoch >= change["leader_epoch_after"]:
+        return Progress.COMPLETE, found
+    if not change["is_new"] and state.leader_epoch == change["leader_epoch_before"]:
+        return Progress.NOT_STARTED, found
+    return Progress.DIVERGED, found
+
+
+def _reassignment(change: Row, topic: Znode, state: State | None) -> tuple[Progress, str]:
+    try:
+        found = assigned(topic, change["partition"])
+    except MalformedZnodeError as error:
+        return Progress.DIVERGED, str(error)
+    if found is None:
+        return Progress.DIVERGED, "the partition is gone"
+    replicas, adding, removing = found
+    if target(replicas, removing) == change["replicas_after"]:
+        if not adding and not removing:
+            return Progress.COMPLETE, f"replicas {replicas}"
+        missing = [broker for broker in change["replicas_after"] if state is None or broker not in state.isr]
+        return Progress.IN_PROGRESS, f"replicas {replicas}, not yet in sync {missing}"
+    if replicas == change["replicas_before"]:
+        return Progress.NOT_STARTED, f"replicas {replicas}"
+    return Progress.DIVERGED, f"replicas {replicas}"
+
+
+def verify_plan(settings: Settings, plan: Plan) -> list[tuple[Row, Progress, str]]:
+    """Read the cluster and tell how far each change has come."""
+    topics = sorted({topic_path(change) for change in plan.changes})
+    with connected(settings.zookeeper) as client:
+        sync(client)
+        znodes = {z.path: z for z in read_many(client, [*topics, *map(state_path, plan.changes)])}
+    return [
+        (change, *progress_of(change, znodes[topic_path(change)], understood(znodes[state_path(change)])))
+        for change in plan.changes
+    ]
+
+
+@command
+def verify(
+    settings: Settings,
+    *,
+    plan: Annotated[str, typer.Argument(help="Id or alias of the plan.")],
+    detailed_exitcode: DetailedExitcode = False,
+) -> ExitCode:
+    """Show how far a committed plan has come."""
+    whole = read_plan(settings.lake, plan)
+    found = verify_plan(settings, whole)
+    counts = Counter(progress for _, progress, _ in found)
+    complete = counts[Progress.COMPLETE] == len(found)
+    result: Result = {"plan_id": whole.plan_id, "complete": complete, **{p.value: counts[p] for p in Progress}}
+    told = ", ".join(f"{counts[progress]} {progress.replace('_', ' ')}" for progress in Progress if counts[progress])
+    title = f"plan {whole.title}: {told or 'no changes'}"
+    finish(settings, result, title + ("; the plan is complete" if complete else ""), *_lines(found))
+    return ExitCode.CHANGES if detailed_exitcode and not complete else ExitCode.DONE
+
+
+def _lines(found: Sequence[tuple[Row, Progress, str]]) -> Iterator[str]:
+    unfinished = [row for row in found if row[1] is not Progress.COMPLETE]
+    for change, progress, what in unfinished[:LINES_SHOWN]:
+        yield f"  {change['topic']}-{change['partition']}  {progress.replace('_', ' ')}: {what}"
+
+
+if __name__ == "__main__":
+    typer.run(verify)
