@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from threading import Timer
 from typing import Any, Final
 
@@ -17,11 +18,19 @@ from jobs.settings import Settings
 LONG: Final = 2.0
 """Seconds after which a step says that it is still at work."""
 
+PROSE: Final = frozenset({"config", "data", "message", "path", "reason"})
+"""Columns that may be wrapped; the others keep to one line."""
+
 Result = dict[str, Any]
 
 
+WIDTH: Final = 160
+"""Columns where stdout is no terminal: a log or a file wraps nothing."""
+
+
 def stdout() -> Console:
-    return Console(soft_wrap=True, highlight=False)
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=WIDTH)
 
 
 def say(line: str) -> None:
@@ -52,10 +61,10 @@ def finish(settings: Settings, result: Result, *people: Table | str) -> None:
         settings.result_file.write_text(text + "\n", encoding="utf-8")
     console = stdout()
     if settings.as_json:
-        console.print(text, markup=False)
+        console.print(text, markup=False, soft_wrap=True)
         return
     for part in people:
-        console.print(part, markup=False) if isinstance(part, str) else console.print(part)
+        console.print(part, markup=False, soft_wrap=isinstance(part, str))
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Table:
@@ -63,7 +72,7 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]])
     drawn = Table(title=title, title_justify="left", header_style="bold", show_edge=False, pad_edge=False)
     for column in columns:
         numeric = all(isinstance(row[column], int | float | None) for row in rows)
-        drawn.add_column(column, justify="right" if numeric else "left", overflow="fold")
+        drawn.add_column(column, justify="right" if numeric else "left", overflow="fold", no_wrap=column not in PROSE)
     for row in rows:
         drawn.add_row(*(Text(shown(row[column])) for column in columns))
     return drawn
@@ -77,13 +86,17 @@ def shown(value: Any) -> str:  # noqa: ANN401 - whatever a column holds
     """
     match value:
         case None:
-            return ""
+            text = ""
         case bool():
-            return "yes" if value else "no"
+            text = "yes" if value else "no"
         case float():
-            return f"{value:.3f}"
+            text = f"{value:.3f}"
+        case datetime():
+            text = value.strftime("%Y-%m-%d %H:%M:%S")
         case list():
-            return "[" + ",".join(shown(item) for item in value) + "]"
+            text = "[" + ",".join(map(shown, value)) + "]"
         case dict():
-            return " ".join(f"{key}={shown(item)}" for key, item in value.items())
-    return str(value)
+            text = " ".join(f"{key}={shown(item)}" for key, item in value.items())
+        case _:
+            text = str(value)
+    return text

@@ -24,7 +24,7 @@ from jobs.adapters.controllership import (
     settled,
 )
 from jobs.adapters.lake import Row
-from jobs.adapters.zookeeper import read_many
+from jobs.adapters.zookeeper import commit, read_many
 from jobs.ledger import Verdict
 from jobs.plans import Plan
 from jobs.premises import TOPICS, Premises, state_path, topic_path
@@ -90,23 +90,21 @@ class FencedWriter:
 
     def _commit(self, due: Sequence[Row]) -> list[Any]:
         """Commit one multi; one whose answer was lost counts as refused, and what it did is read back."""
-        multi = self._multi(due)
         try:
-            results: list[Any] = multi.commit()
+            return commit(self._multi(due))
         except LOST as lost:
-            settled(self.control.client)
+            settled(self.control.client, self.control.session)
             return [True, lost]
-        return results
 
     def _judge_again(self, due: Sequence[Row]) -> tuple[list[Row], list[Verdict]]:
         client = self.control.client
-        try:
-            state = read_cluster(client, self.hosts)
-            return Premises.of(self.plan, state).judge(client, due)
-        except LOST:
-            settled(client)
-            state = read_cluster(client, self.hosts)
-            return Premises.of(self.plan, state).judge(client, due)
+        for _ in range(_TRIES):
+            try:
+                state = read_cluster(client, self.hosts)
+                return Premises.of(self.plan, state).judge(client, due)
+            except LOST:
+                settled(client, self.control.session)
+        raise SessionLostError("the connection to ZooKeeper was lost again and again; commit again")
 
     def _multi(self, due: Sequence[Row]) -> TransactionRequest:
         multi = self.control.transaction()

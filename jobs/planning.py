@@ -86,9 +86,13 @@ def _store(tables: Tables, snapshot: Row, name: str | None, planned: Planned) ->
     known = lake.rows("plans", ("plan_id", "=", plan["plan_id"]))
     if known:
         return _under(name, known[0], lake)
-    for table, frame in rows.items():
-        _write_rows(tables, table, frame, plan["plan_id"])
-    lake.replace("plans", [plan], f"plan_id = {quoted(plan['plan_id'])}")
+    mine = f"plan_id = {quoted(plan['plan_id'])}"
+    for table, count in (("changes", plan["changes"]), ("rejections", plan["rejected"])):
+        if count:
+            named = {"plan_id": F.lit(plan["plan_id"]), "cluster": F.lit(lake.cluster)}
+            tables.replace(table, rows[table].withColumns(named), mine)
+    lake.replace("operations", [{**row, "plan_id": plan["plan_id"]} for row in planned.operations], mine)
+    lake.replace("plans", [plan], mine)
     return {column: plan[column] for column in RESULT}
 
 
@@ -104,8 +108,3 @@ def _broker_epochs(lake: Lake, snapshot: Row) -> list[Row]:
     brokers = as_of(lake, snapshot, "brokers")
     epochs = ({"broker_id": row["broker_id"], "broker_epoch": row["broker_epoch"]} for row in brokers)
     return sorted(epochs, key=itemgetter("broker_id"))
-
-
-def _write_rows(tables: Tables, table: str, frame: DataFrame, plan_id: str) -> None:
-    identified = frame.withColumns({"plan_id": F.lit(plan_id), "cluster": F.lit(tables.lake.cluster)})
-    tables.replace(table, identified, f"plan_id = {quoted(plan_id)}")

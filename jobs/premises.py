@@ -15,7 +15,7 @@ from jobs.adapters.lake import Row
 from jobs.adapters.zookeeper import Znode, read_many
 from jobs.ledger import Verdict
 from jobs.plans import Plan
-from schemas.names import NO_VERSION, Action, Outcome
+from schemas.names import NO_VERSION, Action, Outcome, RequestKind
 from schemas.znodes import MalformedZnodeError, State, decode_assignment, decode_state
 
 TOPICS: Final = "/brokers/topics"
@@ -38,11 +38,13 @@ class Premises:
 
     live: Mapping[int, int]
     known: Mapping[int, int]
+    deleting: frozenset[str]
 
     @classmethod
     def of(cls, plan: Plan, state: ClusterState) -> "Premises":
         known = {broker["broker_id"]: broker["broker_epoch"] for broker in plan.row["brokers"]}
-        return cls(state.live, known)
+        queued = (row["topic"] for row in state.requests if row["kind"] == RequestKind.DELETE_TOPIC)
+        return cls(state.live, known, frozenset(queued))
 
     def judge(self, client: KazooClient, changes: Sequence[Row]) -> tuple[list[Row], list[Verdict]]:
         """Read the changes' znodes at once; return those that are due, and the verdicts on the others."""
@@ -61,6 +63,8 @@ class Premises:
     def _judge(self, change: Row, topic: Znode, state: Znode) -> Verdict | None:
         if is_applied(change, state) and not _other_topic(change, topic):
             return Verdict(change, Outcome.APPLIED, "found applied", state.version)
+        if change["topic"] in self.deleting:
+            return Verdict(change, Outcome.STALE, f"topic {change['topic']} is queued for deletion")
         why = _topic_moved(change, topic) or _state_moved(change, state) or self._brokers_moved(change)
         return None if why is None else Verdict(change, Outcome.STALE, why)
 
@@ -96,7 +100,7 @@ def _other_topic(change: Row, topic: Znode) -> bool:
     if change["topic_version"] != NO_VERSION or topic.stat is None:
         return False
     try:
-        return decode_assignment(topic.data).topic_id != change["topic_id"]
+        return bool(decode_assignment(topic.data).topic_id != change["topic_id"])
     except MalformedZnodeError:
         return True
 

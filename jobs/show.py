@@ -109,7 +109,7 @@ def history(
         filters.append(("partition", "=", partition))
     taken = {row["snapshot_id"]: row["taken_at"] for row in settings.lake.rows("snapshots")}
     rows = [
-        {**row, "taken_at": taken[row["snapshot_id"]].strftime("%Y-%m-%d %H:%M:%S")}
+        {**row, "taken_at": taken[row["snapshot_id"]]}
         for row in settings.lake.rows("partition_history", *filters)
         if row["snapshot_id"] in taken
     ]

@@ -16,14 +16,13 @@ from kazoo.exceptions import (
     BadVersionError,
     ConnectionClosedError,
     ConnectionLoss,
-    KazooException,
     NoNodeError,
     OperationTimeoutError,
     SessionExpiredError,
 )
 
 from jobs.adapters.cluster import CONTROLLER, CONTROLLER_EPOCH, ClusterState, read_cluster
-from jobs.adapters.zookeeper import connected, read, sync
+from jobs.adapters.zookeeper import PATIENCE, commit, connected, read, sync
 from jobs.errors import FencedError, RefusedError, SurveyorError
 from schemas.znodes import decode_controller, encode_controller, encode_epoch
 
@@ -47,6 +46,7 @@ class Controllership:
     epoch: int
     epoch_version: int
     since: float
+    session: int
 
     def transaction(self) -> TransactionRequest:
         """Begin a multi that fails as a whole once another controller has taken over."""
@@ -93,8 +93,9 @@ def take_over(client: KazooClient, hosts: str, controller_id: int) -> Controller
             multi.create(CONTROLLER_EPOCH, encode_epoch(epoch))
         else:
             multi.set_data(CONTROLLER_EPOCH, encode_epoch(epoch), state.epoch_version)
-        if _became(client, multi):
-            return Controllership(client, controller_id, epoch, state.epoch_version + 1, time.monotonic())
+        session = session_of(client)
+        if _became(client, multi, session):
+            return Controllership(client, controller_id, epoch, state.epoch_version + 1, time.monotonic(), session)
     raise SurveyorError(
         f"/controller at {hosts} changed hands during each of {TRIES} attempts to take it over; "
         "find out who fights over it (broker logs: 'Controller'), then commit again",
@@ -120,36 +121,43 @@ def refuse_take_over(state: ClusterState, controller_id: int) -> None:
         )
 
 
-def _became(client: KazooClient, multi: TransactionRequest) -> bool:
+def _became(client: KazooClient, multi: TransactionRequest, session: int) -> bool:
     """Commit the take-over; tell whether it happened, also when its answer was lost."""
     try:
-        return not failed(multi.commit())
+        return not failed(commit(multi))
     except SessionExpiredError:
         raise SessionLostError("ZooKeeper ended our session during the take-over; commit again") from None
     except LOST:
-        return _owns_controller(client)
+        return _owns_controller(client, session)
 
 
-def _owns_controller(client: KazooClient) -> bool:
+def _owns_controller(client: KazooClient, session: int) -> bool:
     """After a lost connection: /controller is ours if the same session owns it."""
-    settled(client)
+    settled(client, session)
     node = read(client, CONTROLLER)
-    return node.stat is not None and client.client_id is not None and node.stat.ephemeralOwner == client.client_id[0]
+    return node.stat is not None and node.stat.ephemeralOwner == session
 
 
-def settled(client: KazooClient, patience: float = 15.0) -> None:
-    """Wait until the same session is connected again, and caught up; raise SessionLostError if it is not."""
-    session = client.client_id
-    deadline = time.monotonic() + patience
+def session_of(client: KazooClient) -> int:
+    """Return the id of the client's session, 0 while it has no connection: kazoo forgets it so long."""
+    return client.client_id[0] if client.client_id else 0
+
+
+def settled(client: KazooClient, session: int) -> None:
+    """Wait until this session is connected again, and caught up; raise SessionLostError if it is not.
+
+    Requests of one session are answered in order: once the `sync` is answered, what was sent before it is decided.
+    """
+    deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         try:
             sync(client)
         except SessionExpiredError:
             break
-        except KazooException:
+        except LOST:
             time.sleep(0.1)
         else:
-            if client.client_id == session:
+            if session_of(client) == session:
                 return
             break
     raise SessionLostError("the connection to ZooKeeper was lost and our session with it; commit again")

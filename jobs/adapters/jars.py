@@ -100,10 +100,17 @@ def _jars_in(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.jar"))
 
 
-if __name__ == "__main__":
+def main(arguments: list[str]) -> int:
+    """Fetch all sets; with the argument `delta`, print Delta's jars as `spark-submit --jars` takes them."""
     try:
-        delta_jars()
-        kafka_jars()
+        delta, _ = delta_jars(), kafka_jars()
     except MissingError as missing:
         sys.stderr.write(f"{missing}\n")
-        sys.exit(missing.exit_code)
+        return missing.exit_code
+    if arguments == ["delta"]:
+        sys.stdout.write(",".join(map(str, delta)) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NamedTuple
 
-from kazoo.client import KazooClient
-from kazoo.exceptions import KazooException, NoNodeError
+from kazoo.client import KazooClient, TransactionRequest
+from kazoo.exceptions import KazooException, NoNodeError, OperationTimeoutError
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.paths import _prefix_root
 from kazoo.protocol.serialization import (
@@ -27,6 +27,9 @@ from jobs.errors import UnreadableError
 
 SESSION_TIMEOUT: Final = 10.0
 """Seconds; a session that is silent for so long ends, and what is ephemeral in it goes."""
+
+PATIENCE: Final = 15.0
+"""Seconds an answer may take, reconnecting included: longer than a session lasts; kazoo itself waits for ever."""
 
 BATCH: Final = 500
 """Znodes a request: answers stay small and requests far below jute.maxbuffer (1 MB)."""
@@ -81,26 +84,44 @@ class _MultiRead:
 
 @contextmanager
 def connected(hosts: str, timeout: float = SESSION_TIMEOUT) -> Iterator[KazooClient]:
-    """Yield a started client of `HOST:PORT[,...][/chroot]`; raise UnreadableError if nobody answers."""
+    """Yield a started client of `HOST:PORT[,...][/chroot]`; raise UnreadableError if nobody answers, or no more."""
     client = KazooClient(hosts=hosts, timeout=timeout)
     try:
-        client.start(timeout=timeout)
-    except (KazooTimeoutError, KazooException, OSError) as error:
-        client.close()
-        raise UnreadableError(
-            f"no ZooKeeper answered at {hosts} within {timeout:g} s ({error}); "
-            "check --zookeeper HOST:PORT[,...][/chroot] and that the server runs",
-        ) from None
-    try:
+        # not `start`, which warns of an absent chroot; `read_cluster` says what that means
+        client.start_async().wait(timeout)
+        if not client.connected:
+            raise UnreadableError(
+                f"no ZooKeeper answered at {hosts} within {timeout:g} s; "
+                "check --zookeeper HOST:PORT[,...][/chroot] and that the server runs",
+            )
         yield client
+    except KazooException as error:
+        raise UnreadableError(
+            f"ZooKeeper at {hosts} stopped answering ({type(error).__name__}); "
+            "check that the server runs and is reachable, then run the command again",
+        ) from error
     finally:
         client.stop()
         client.close()
 
 
+def answer(pending: Any) -> Any:  # noqa: ANN401 - kazoo's IAsyncResult is untyped
+    """Wait for an answer; raise OperationTimeoutError where none comes."""
+    try:
+        return pending.get(timeout=PATIENCE)
+    except KazooTimeoutError:
+        raise OperationTimeoutError(f"no answer within {PATIENCE:g} s") from None
+
+
 def sync(client: KazooClient) -> None:
     """Let the server catch up with its leader, so that what is read next is not older than this call."""
-    client.sync("/")
+    answer(client.sync_async("/"))
+
+
+def commit(multi: TransactionRequest) -> list[Any]:
+    """Commit a multi; return one result an operation, an exception for each if it was refused."""
+    results: list[Any] = answer(multi.commit_async())
+    return results
 
 
 def _ask(client: KazooClient, paths: Sequence[str]) -> Any:  # noqa: ANN401 - kazoo's IAsyncResult is untyped
@@ -115,20 +136,20 @@ def read_many(client: KazooClient, paths: Sequence[str], batch: int = BATCH) -> 
     batches = [paths[start : start + batch] for start in range(0, len(paths), batch)]
     znodes: list[Znode] = []
     for asked, pending in [(asked, _ask(client, asked)) for asked in batches]:
-        for path, answer in zip(asked, pending.get(), strict=True):
-            if isinstance(answer, tuple):
-                znodes.append(Znode(path, *answer))
-            elif answer == _NO_NODE:
+        for path, found in zip(asked, answer(pending), strict=True):
+            if isinstance(found, tuple):
+                znodes.append(Znode(path, *found))
+            elif found == _NO_NODE:
                 znodes.append(Znode(path, None, None))
             else:
-                raise UnreadableError(f"ZooKeeper answered error {answer} to reading {path}; check its ACL and logs")
+                raise UnreadableError(f"ZooKeeper answered error {found} to reading {path}; check its ACL and logs")
     return znodes
 
 
 def read(client: KazooClient, path: str) -> Znode:
     """Read one znode, absent or not."""
     try:
-        data, stat = client.get(path)
+        data, stat = answer(client.get_async(path))
     except NoNodeError:
         return Znode(path, None, None)
     return Znode(path, data, stat)
@@ -137,6 +158,6 @@ def read(client: KazooClient, path: str) -> Znode:
 def children(client: KazooClient, path: str) -> list[str] | None:
     """Return the names under `path` in order, None where there is no such znode."""
     try:
-        return sorted(client.get_children(path))
+        return sorted(answer(client.get_children_async(path)))
     except NoNodeError:
         return None
