@@ -23,7 +23,7 @@ from jobs.errors import ExitCode, SurveyorError
 from jobs.ledger import Ledger, Verdict
 from jobs.limits import CommitLimits, refuse_beyond, seconds
 from jobs.modes import Mode, admin_of, choose_mode
-from jobs.options import DetailedExitcode, command
+from jobs.options import DetailedExitcode, command, run_alone
 from jobs.plans import LINES_SHOWN, Plan, change_line, read_plan
 from jobs.premises import Premises, judge_for_admin
 from jobs.settings import Settings
@@ -181,4 +181,4 @@ def _stale_lines(verdicts: Sequence[Verdict]) -> list[str]:
 
 
 if __name__ == "__main__":
-    typer.run(commit)
+    run_alone(commit)

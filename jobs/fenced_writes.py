@@ -24,7 +24,7 @@ from jobs.adapters.controllership import (
     settled,
 )
 from jobs.adapters.lake import Row
-from jobs.adapters.zookeeper import commit, read_many
+from jobs.adapters.zookeeper import commit, create_null, read_many
 from jobs.ledger import Verdict
 from jobs.plans import Plan
 from jobs.premises import TOPICS, Premises, state_path, topic_path
@@ -138,7 +138,7 @@ class FencedWriter:
         else:
             self._create_topic(multi, topic, config_exists=exists[f"{CONFIGS}/{topic}"])
         if due[0]["state_version"] == NO_VERSION and not exists[f"{path}/partitions"]:
-            multi.create(f"{path}/partitions")
+            create_null(multi, f"{path}/partitions")
 
     def _create_topic(self, multi: TransactionRequest, topic: str, *, config_exists: bool) -> None:
         data = json.loads(self.creations[topic]["data"])
@@ -166,5 +166,5 @@ class FencedWriter:
             return
         parent = path.rsplit("/", 1)[0]
         if not exists[parent]:
-            multi.create(parent)
+            create_null(multi, parent)
         multi.create(path, data)

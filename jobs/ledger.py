@@ -35,6 +35,7 @@ class Ledger:
     attempt: int
     who: str
     verdicts: list[Verdict] = field(default_factory=list)
+    begun: bool = False
 
     @classmethod
     def open(cls, lake: Lake, plan: Plan) -> "Ledger":
@@ -43,6 +44,7 @@ class Ledger:
 
     def intend(self, changes: Iterable[Row]) -> None:
         """Record what is about to be written, and that the plan is being committed."""
+        self.begun = True
         self._append(self._row(change, Outcome.PENDING, "") for change in changes)
         self._status(PlanStatus.COMMITTING)
 
@@ -55,7 +57,9 @@ class Ledger:
         self.verdicts += verdicts
 
     def close(self) -> None:
-        """Record the outcomes, and what the plan now is."""
+        """Record the outcomes, and what the plan now is; an attempt refused before it began leaves no trace."""
+        if not (self.begun or self.verdicts):
+            return
         rows = (self._row(v.change, v.outcome, v.message, v.state_version_after) for v in self.verdicts)
         self._append(rows)
         done = all(verdict.outcome is Outcome.APPLIED for verdict in self.verdicts)

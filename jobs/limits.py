@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from jobs.adapters.cluster import ClusterState
+from jobs.adapters.controllership import refuse_migration
 from jobs.errors import RefusedError, UsageError
 from jobs.plans import Plan, refuse_edited
 from jobs.settings import Settings
@@ -38,7 +39,8 @@ def seconds(text: str) -> float:
 
 
 def refuse_beyond(limits: CommitLimits, settings: Settings, plan: Plan, state: ClusterState, now: datetime) -> None:
-    """Raise RefusedError where the plan exceeds a limit."""
+    """Raise RefusedError where the plan exceeds a limit, or the cluster must not be written to at all."""
+    refuse_migration(state)
     if plan.row["status"] in CLOSED:
         raise RefusedError(f"plan {plan.title} is {plan.row['status']}; plan again")
     refuse_edited(plan)

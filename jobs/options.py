@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,6 +42,9 @@ _COMMON: Final[dict[str, tuple[Any, Any]]] = {
     "result_file": (ResultFile, None),
 }
 
+DEBUG: Final = "SURVEYOR_DEBUG"
+"""Environment variable that lets an unexpected error through with its stack trace."""
+
 Command = Callable[..., ExitCode | None]
 
 
@@ -67,9 +71,24 @@ def command(function: Command) -> Command:
 
 @contextmanager
 def reported() -> Iterator[None]:
-    """Report a SurveyorError on stderr, as one message, and exit with its code."""
+    """Report an error on stderr, as one message, and exit with its code."""
     try:
         yield
     except SurveyorError as error:
         say(f"surveyor: {error}")
         raise typer.Exit(error.exit_code) from None
+    except (typer.Exit, typer.Abort):
+        raise
+    except Exception as error:
+        if os.environ.get(DEBUG):
+            raise
+        first = (str(error).splitlines() or [""])[0][:300]
+        say(f"surveyor: unexpected {type(error).__name__}: {first}; run it again with {DEBUG}=1 to see where")
+        raise typer.Exit(ExitCode.ERROR) from None
+
+
+def run_alone(function: Command) -> None:
+    """Run one command as a script, as spark-submit does."""
+    app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    app.command()(function)
+    app()

@@ -96,8 +96,8 @@ def understood(znode: Znode) -> State | None:
 
 
 def _other_topic(change: Row, topic: Znode) -> bool:
-    """Tell whether a topic of this name is not the one the change creates."""
-    if change["topic_version"] != NO_VERSION or topic.stat is None:
+    """Tell whether a topic of this name is not the one the change is about: one made anew starts its versions anew."""
+    if topic.stat is None:
         return False
     try:
         return bool(decode_assignment(topic.data).topic_id != change["topic_id"])
@@ -112,16 +112,22 @@ def _topic_moved(change: Row, topic: Znode) -> str | None:
         return f"topic {change['topic']} is gone"
     if topic.version != change["topic_version"]:
         return f"{topic.path} is at version {topic.version}, planned at {change['topic_version']}"
-    return None
+    return f"topic {change['topic']} was deleted and made anew" if _other_topic(change, topic) else None
 
 
 def _state_moved(change: Row, znode: Znode) -> str | None:
     found = NO_VERSION if znode.version is None else znode.version
-    if found == change["state_version"]:
-        return None
     state = understood(znode)
+    if found == change["state_version"] and (found == NO_VERSION or _is_before(change, state)):
+        return None
     now = "" if state is None else f": leader {state.leader}, ISR {state.isr}, leader epoch {state.leader_epoch}"
     return f"{znode.path} is at version {found}, planned at {change['state_version']}{now}"
+
+
+def _is_before(change: Row, state: State | None) -> bool:
+    """Tell whether a state is the one planned from: that of a topic made anew has the same version again."""
+    before = (change["leader_before"], change["isr_before"], change["leader_epoch_before"])
+    return state is not None and bool((state.leader, state.isr, state.leader_epoch) == before)
 
 
 def judge_for_admin(client: KazooClient, changes: Sequence[Row]) -> tuple[list[Row], list[Verdict]]:

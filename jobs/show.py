@@ -20,7 +20,12 @@ PlanId = Annotated[str, typer.Argument(help="Id or alias of the plan.")]
 
 ROWS_SHOWN: Final = 200
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Show the tables, now or as of a snapshot.")
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="Show the tables, now or as of a snapshot.",
+)
 
 
 def _give(settings: Settings, title: str, columns: Sequence[str], rows: Sequence[Row], **said: Any) -> None:  # noqa: ANN401

@@ -9,7 +9,6 @@ import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-import typer
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -20,7 +19,7 @@ from jobs.adapters.spark import start_session
 from jobs.adapters.zookeeper import connected
 from jobs.adapters.zookeeper_source import ZooKeeperDataSource
 from jobs.console import Result, finish, progress, say
-from jobs.options import command
+from jobs.options import command, run_alone
 from jobs.settings import Settings
 from jobs.snapshots import last_snapshot
 from planner.derived import derive_partitions
@@ -187,4 +186,4 @@ def summary(cluster: str, result: Result) -> str:
 
 
 if __name__ == "__main__":
-    typer.run(snapshot)
+    run_alone(snapshot)

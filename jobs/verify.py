@@ -11,7 +11,7 @@ from jobs.adapters.lake import Row
 from jobs.adapters.zookeeper import Znode, connected, read_many, sync
 from jobs.console import Result, finish
 from jobs.errors import ExitCode
-from jobs.options import DetailedExitcode, command
+from jobs.options import DetailedExitcode, command, run_alone
 from jobs.plans import LINES_SHOWN, Plan, read_plan
 from jobs.premises import assigned, state_path, target, topic_path, understood
 from jobs.settings import Settings
@@ -99,4 +99,4 @@ def _lines(found: Sequence[tuple[Row, Progress, str]]) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    typer.run(verify)
+    run_alone(verify)

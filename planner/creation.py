@@ -1,7 +1,8 @@
 """First leaders of a new topic: the first live replica leads, the live replicas are the ISR.
 
 Corresponds to `PartitionStateMachine.initializeLeaderAndIsrForPartitions`, seed 000 "TopicChangeListener" with its
-example {0:[0,1,2], 1:[1,2,0], 2:[2,1,0]}. In: assignments (topic, partition, replicas, topic_id), BROKERS. Out: CHANGES.
+example {0:[0,1,2], 1:[1,2,0], 2:[2,1,0]}. In: assignments (topic, partition, replicas, topic_id), each with a live
+replica, and BROKERS. Out: CHANGES.
 """
 
 from pyspark.sql import DataFrame

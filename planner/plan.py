@@ -27,7 +27,7 @@ def _topic_digests(table: str, rows: DataFrame) -> DataFrame:
 def plan_summary(header: str, tables: Mapping[str, DataFrame]) -> DataFrame:
     """One row: plan_id, changes, rejected, moves.
 
-    `tables` maps changes, operations and rejections to their rows. A move is a replica that has to be copied.
+    `tables` maps changes, operations and rejections to their rows. A move is a replica that this plan has copied.
     """
     digests = [_topic_digests(table, rows) for table, rows in tables.items()]
     lines = digests[0]
@@ -35,7 +35,7 @@ def plan_summary(header: str, tables: Mapping[str, DataFrame]) -> DataFrame:
         lines = lines.unionByName(more)
     text = F.concat_ws("\n", F.lit(header), F.sort_array(F.collect_list("line")))
     identity = lines.agg(F.substring(F.sha2(text, 256), 1, ID_LENGTH).alias("plan_id"))
-    moves = F.when(~F.col("is_new"), F.size("adding_after")).otherwise(0)
+    moves = F.when(~F.col("is_new"), F.size(F.array_except("adding_after", "adding_before"))).otherwise(0)
     counted = tables["changes"].agg(
         F.count("*").alias("changes"),
         F.coalesce(F.sum(moves), F.lit(0)).cast("bigint").alias("moves"),

@@ -26,6 +26,12 @@ def wanted_by_imbalance(partitions: DataFrame, imbalance: DataFrame) -> DataFram
     )
 
 
+def _leader_not_understood() -> Column:
+    """Registered, so alive, but nobody can tell it that it no longer leads: it would go on taking writes."""
+    leader = F.col("leader")
+    return F.array_contains(F.col("live"), leader) & ~F.array_contains(F.col("eligible"), leader)
+
+
 def _code() -> Column:
     """Why the election cannot be, null where it can."""
     preferred = F.col("preferred")
@@ -36,6 +42,7 @@ def _code() -> Column:
         .when(~F.col("understood"), codes.NOT_UNDERSTOOD.value)
         .when(F.col("leader").isNull(), codes.NO_STATE.value)
         .when(F.col("leader") == preferred, codes.ALREADY_PREFERRED.value)
+        .when(_leader_not_understood(), codes.NOT_UNDERSTOOD.value)
         .when(~F.array_contains(F.col("eligible"), preferred), codes.PREFERRED_NOT_ALIVE.value)
         .when(~F.array_contains(F.col("isr"), preferred), codes.PREFERRED_NOT_IN_ISR.value)
     )
@@ -43,14 +50,19 @@ def _code() -> Column:
 
 def _why_not() -> Column:
     preferred = F.col("preferred").cast("string")
+    leader = F.col("leader").cast("string")
+    opaque_leader = F.concat(F.lit("its leader "), leader, F.lit(" is alive, but its registration is in quarantine"))
+    not_in_isr = F.concat(F.lit("preferred replica "), preferred, F.lit(" is not in the ISR"))
     reasons = {
         RejectionCode.UNKNOWN_PARTITION: F.lit("no such partition in the snapshot"),
         RejectionCode.DELETION_REQUESTED: F.lit("its topic is queued for deletion"),
-        RejectionCode.NOT_UNDERSTOOD: F.lit("its znode is in quarantine"),
+        RejectionCode.NOT_UNDERSTOOD: F.when(F.col("understood"), opaque_leader).otherwise(
+            "its znode is in quarantine"
+        ),
         RejectionCode.NO_STATE: F.lit("it has no state znode yet"),
         RejectionCode.ALREADY_PREFERRED: F.concat(F.lit("already led by its preferred replica "), preferred),
         RejectionCode.PREFERRED_NOT_ALIVE: F.concat(F.lit("preferred replica "), preferred, F.lit(" is not alive")),
-        RejectionCode.PREFERRED_NOT_IN_ISR: F.concat(F.lit("preferred replica "), preferred, F.lit(" is not in the ISR")),
+        RejectionCode.PREFERRED_NOT_IN_ISR: not_in_isr,
     }
     return F.coalesce(*(F.when(F.col("code") == code.value, reason) for code, reason in reasons.items()))
 

@@ -30,7 +30,7 @@ def reassignment_faults(
     absent = F.array_except("target", "known")
     fault = (
         F.when(F.col("replicas").isNull(), F.lit("no such partition in the snapshot"))
-        .when(F.size("target") == 0, F.lit("no replicas"))
+        .when(F.coalesce(F.size("target"), F.lit(0)) == 0, F.lit("no replicas"))
         .when(
             F.size(F.array_distinct("target")) < F.size("target"),
             F.concat(F.lit("names a broker twice: "), in_words(F.col("target"))),
@@ -73,7 +73,7 @@ def reassignment_changes(
     )
     return (
         _considered(targets, partitions, topics, brokers)
-        .where(_code().isNull())
+        .where(F.col("replicas").isNotNull() & _code().isNull())
         .transform(unchanged)
         .withColumns(
             {

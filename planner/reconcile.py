@@ -72,14 +72,14 @@ def _isr_after() -> Column:
 
 
 def _reason() -> Column:
-    leader, gone = F.col("leader").cast("string"), in_words(F.col("gone"))
-    chosen = F.col("leader_after").cast("string")
-    who_left = F.when(F.col("leader") == NO_LEADER, "no leader").otherwise(F.concat(F.lit("broker "), leader, F.lit(" is gone")))
+    action, chosen, gone = F.col("action"), F.col("leader_after").cast("string"), in_words(F.col("gone"))
+    broker_is_gone = F.concat(F.lit("broker "), F.col("leader").cast("string"), F.lit(" is gone"))
+    who_left = F.when(F.col("leader") == NO_LEADER, "no leader").otherwise(broker_is_gone)
     return (
-        F.when(F.col("action") == Action.CREATE.value, "no state yet: first live replica leads, live replicas are in sync")
+        F.when(action == Action.CREATE.value, "no state yet: first live replica leads, live replicas are in sync")
         .when(F.col("unclean"), F.concat(who_left, F.lit("; unclean election of "), chosen, F.lit(" may lose data")))
-        .when(F.col("action") == Action.ELECT.value, F.concat(who_left, F.lit("; first live in-sync replica is "), chosen))
-        .when(F.col("action") == Action.TAKE_OFFLINE.value, F.concat(F.lit("no in-sync replica is alive: gone are "), gone))
+        .when(action == Action.ELECT.value, F.concat(who_left, F.lit("; first live in-sync replica is "), chosen))
+        .when(action == Action.TAKE_OFFLINE.value, F.concat(F.lit("no in-sync replica is alive: gone are "), gone))
         .otherwise(F.concat(F.lit("gone from the ISR: "), gone))
     )
 
@@ -100,6 +100,13 @@ def _requires_live() -> Column:
         .when(F.col("leader_after") >= 0, F.array("leader_after"))
         .otherwise(F.array().cast("array<int>"))
     )
+
+
+def _isr_in_words() -> Column:
+    """The ISR, and which of it is alive after all: not understood, or not assigned."""
+    survivors = not_among(F.col("isr"), F.col("gone"))
+    alive = F.concat(F.lit("; alive but not to be elected: "), in_words(survivors))
+    return F.concat(F.lit("ISR "), in_words(F.col("isr")), F.when(F.size(survivors) > 0, alive).otherwise(""))
 
 
 def _considered(partitions: DataFrame, topics: DataFrame, brokers: DataFrame, *, allow_unclean: bool) -> DataFrame:
@@ -162,7 +169,7 @@ def reconcile_rejections(
                 ),
                 "reason": F.when(~F.col("understood"), "its znode is in quarantine: nothing is decided about it")
                 .when(never_up, F.concat(F.lit("no replica is alive: "), in_words(F.col("replicas"))))
-                .otherwise(F.concat(F.lit("no in-sync replica is alive: ISR "), in_words(F.col("isr")))),
+                .otherwise(F.concat(F.lit("no in-sync replica can lead: "), _isr_in_words())),
             },
         )
         .transform(as_rejections, Action.ELECT)

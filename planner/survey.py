@@ -23,7 +23,7 @@ def keep_last_understood(partitions: DataFrame, topics: DataFrame, previous: Dat
     not_understood = kept.join(partitions.where(~F.col("understood")).select(*_KEY), _KEY, "left_semi")
     last_known = in_opaque_topics.unionByName(not_understood).dropDuplicates(_KEY)
     current = partitions.join(last_known.select(*_KEY), _KEY, "left_anti")
-    return current.unionByName(last_known, allowMissingColumns=True)
+    return current.unionByName(last_known, allowMissingColumns=True).to(PARTITIONS)
 
 
 def difference(now: DataFrame, before: DataFrame, snapshot_id: int) -> DataFrame:

@@ -102,13 +102,18 @@ def take_over(client: KazooClient, hosts: str, controller_id: int) -> Controller
     )
 
 
-def refuse_take_over(state: ClusterState, controller_id: int) -> None:
-    """Refuse where a take-over is not ours to do."""
+def refuse_migration(state: ClusterState) -> None:
+    """Refuse to write anything to a cluster on its way to KRaft."""
     if state.migration:
         raise RefusedError(
             f"a migration to KRaft is in progress ({state.migration}): ZooKeeper is no longer the authority; "
             "use Kafka's own tools",
         )
+
+
+def refuse_take_over(state: ClusterState, controller_id: int) -> None:
+    """Refuse where a take-over is not ours to do."""
+    refuse_migration(state)
     unreadable = [row["path"] for row in state.quarantine if row["path"] in {CONTROLLER, CONTROLLER_EPOCH}]
     if unreadable:
         raise RefusedError(f"{unreadable[0]} could not be understood: nobody can tell who is in control; mend it first")

@@ -26,7 +26,7 @@ from kio.serial.errors import SerialError
 Row = dict[str, Any]
 
 TIMEOUT: Final = 10.0
-"""Seconds a broker may take to answer one request; it is asked again until the deadline."""
+"""Seconds a broker may take to answer one request, or what is left until the deadline; it is asked again until then."""
 
 PAUSE: Final = 0.1
 """Seconds between two tries, as Kafka's RequestSendThread waits."""
@@ -39,6 +39,8 @@ _PROTOCOLS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 
 _KEYS: Final = {"leader_and_isr": 4, "update_metadata": 6}
 _NAMES: Final = {"leader_and_isr": "LeaderAndIsr", "update_metadata": "UpdateMetadata"}
 _VERSIONS: Final = {"leader_and_isr": range(4, 8), "update_metadata": range(6, 9)}
+_NAMES_TOPICS: Final = 4
+"""The last version of LeaderAndIsr whose answer names topics; later ones give their ids, which older topics lack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +82,10 @@ def plaintext_address(broker: Row) -> tuple[str, int] | None:
 def _tell(announcement: Announcement, broker: Row, deadline: float) -> list[Row]:
     mine = [state for state in announcement.states if broker["broker_id"] in state["to"]]
     requests: list[tuple[str, list[Row]]] = [("update_metadata", [])]
-    if mine:
-        requests.append(("leader_and_isr", mine))
+    for named in (True, False):
+        some = [state for state in mine if (state["topic_id"] is not None) is named]
+        if some:
+            requests.append(("leader_and_isr", some))
     if announcement.states:
         requests.append(("update_metadata", list(announcement.states)))
     answers: list[Row] = []
@@ -93,8 +97,9 @@ def _tell(announcement: Announcement, broker: Row, deadline: float) -> list[Row]
 def _ask_until(announcement: Announcement, broker: Row, api: str, states: list[Row], deadline: float) -> list[Row]:
     """Send one request again and again until it is answered: brokers register before they listen."""
     while True:
+        timeout = max(PAUSE, min(TIMEOUT, deadline - time.monotonic()))
         try:
-            with _Channel.to(broker, announcement.controller_id) as channel:
+            with _Channel.to(broker, announcement.controller_id, timeout) as channel:
                 return _answers(announcement, broker, api, states, channel.ask(api, announcement, broker, states))
         except (OSError, SerialError, struct.error):
             if time.monotonic() + PAUSE > deadline:
@@ -150,11 +155,11 @@ class _Channel:
 
     @classmethod
     @contextmanager
-    def to(cls, broker: Row, controller_id: int) -> "Iterator[_Channel]":
+    def to(cls, broker: Row, controller_id: int, timeout: float) -> "Iterator[_Channel]":
         address = plaintext_address(broker)
         if address is None:
             raise OSError(f"broker {broker['broker_id']} has no {PLAINTEXT} endpoint")
-        with socket.create_connection(address, timeout=TIMEOUT) as connection:
+        with socket.create_connection(address, timeout=timeout) as connection:
             channel = cls(connection.makefile("rwb"), str(controller_id), {})
             asked = importlib.import_module("kio.schema.api_versions.v0.request").ApiVersionsRequest()
             found = channel._exchange(asked)
@@ -163,6 +168,8 @@ class _Channel:
 
     def ask(self, api: str, announcement: Announcement, broker: Row, states: list[Row]) -> Any:  # noqa: ANN401
         known = _VERSIONS[api]
+        if api == "leader_and_isr" and any(state["topic_id"] is None for state in states):
+            known = range(known[0], _NAMES_TOPICS + 1)
         version = min(self.versions.get(_KEYS[api], 0), known[-1])
         if version < known[0]:
             raise OSError(f"broker {broker['broker_id']} speaks {_NAMES[api]} up to version {version} only")

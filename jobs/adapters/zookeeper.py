@@ -14,6 +14,7 @@ from kazoo.exceptions import KazooException, NoNodeError, OperationTimeoutError
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.paths import _prefix_root
 from kazoo.protocol.serialization import (
+    Create,
     GetData,
     MultiHeader,
     int_struct,
@@ -22,6 +23,7 @@ from kazoo.protocol.serialization import (
     stat_struct,
 )
 from kazoo.protocol.states import ZnodeStat
+from kazoo.security import OPEN_ACL_UNSAFE
 
 from jobs.errors import UnreadableError
 
@@ -122,6 +124,12 @@ def commit(multi: TransactionRequest) -> list[Any]:
     """Commit a multi; return one result an operation, an exception for each if it was refused."""
     results: list[Any] = answer(multi.commit_async())
     return results
+
+
+def create_null(multi: TransactionRequest, path: str) -> None:
+    """Add the creation of a znode without data, as Kafka makes parents; kazoo's own would hold empty bytes."""
+    rooted = _prefix_root(multi.client.chroot, path)
+    multi._add(Create(rooted, None, OPEN_ACL_UNSAFE, 0), None)  # noqa: SLF001 - kazoo insists on bytes
 
 
 def _ask(client: KazooClient, paths: Sequence[str]) -> Any:  # noqa: ANN401 - kazoo's IAsyncResult is untyped

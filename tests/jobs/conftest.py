@@ -1,0 +1,49 @@
+"""What the tests of the committer share: a Kafka tree without Kafka, a proxy in front of it, and a warehouse."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from jobs.adapters.lake import Lake
+from tests.jobs.command_line import Surveyor
+from tests.jobs.kafka_tree import KafkaTree
+from tests.jobs.plan_rows import CLUSTER
+from tests.jobs.zookeeper_proxy import ZooKeeperProxy
+
+
+@pytest.fixture
+def bare_tree(zookeeper: str) -> Iterator[KafkaTree]:
+    """An empty tree."""
+    client = KazooClient(zookeeper)
+    client.start()
+    yield KafkaTree(zookeeper, client)
+    client.stop()
+    client.close()
+
+
+@pytest.fixture
+def tree(bare_tree: KafkaTree) -> KafkaTree:
+    """Brokers 0, 1 and 2 are registered, and broker 0 is the controller with epoch 7."""
+    bare_tree.lay_out()
+    bare_tree.elect(0, epoch=7)
+    return bare_tree
+
+
+@pytest.fixture
+def proxy(zookeeper: str) -> Iterator[ZooKeeperProxy]:
+    with ZooKeeperProxy(zookeeper) as running:
+        yield running
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake(str(tmp_path / "warehouse"), CLUSTER)
+
+
+@pytest.fixture
+def surveyor(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Surveyor:
+    """The command line on this warehouse; it does not wait for brokers, which the tree has not, to take over again."""
+    monkeypatch.setattr("jobs.commit_batch.HAND_BACK_PATIENCE", 0.0)
+    return Surveyor(lake)

@@ -1,0 +1,109 @@
+"""What every command does with its options, and with a world that is not as it should be."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.jobs.commands import Surveyor
+from tests.jobs.kafka_tree import KafkaTree
+
+COMMANDS = (
+    ("snapshot",),
+    ("plan", "reconcile"),
+    ("plan", "assign", "--topic", "t", "--partitions", "1", "--replication-factor", "1"),
+    ("show", "brokers"),
+    ("show", "plan", "p"),
+    ("commit", "p"),
+    ("verify", "p"),
+)
+
+
+@pytest.mark.parametrize("arguments", COMMANDS[1:])
+def test_unused_warehouse_is_unreadable_and_stays_unused(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    ran = Surveyor("127.0.0.1:1", tmp_path / "warehouse")(*arguments)
+    assert (ran.code, ran.stdout) == (22, "")
+    assert "no warehouse at" in ran.stderr
+    assert not (tmp_path / "warehouse").exists()
+
+
+def test_no_zookeeper_there(tmp_path: Path) -> None:
+    ran = Surveyor("127.0.0.1:1", tmp_path / "warehouse")("snapshot")
+    assert (ran.code, ran.stdout) == (22, "")
+    assert "no ZooKeeper answered at 127.0.0.1:1" in ran.stderr
+    assert not (tmp_path / "warehouse").exists()
+
+
+def test_wrong_chroot(zookeeper: str, tmp_path: Path) -> None:
+    ran = Surveyor(f"{zookeeper}/nowhere", tmp_path / "warehouse")("snapshot")
+    assert (ran.code, ran.stdout) == (22, "")
+    assert "check the chroot" in ran.stderr
+    assert not (tmp_path / "warehouse").exists()
+
+
+@pytest.mark.parametrize(
+    ("toml", "said"),
+    [
+        ("warehouse = ", "is no TOML"),
+        ("warehouse = 1", "warehouse"),
+        ("[clusters.default]\nzokeeper = 'x'", "zokeeper"),
+        ("[clusters.default]\nimbalance_threshold = 2", "imbalance_threshold"),
+    ],
+)
+def test_bad_conf_says_which_key(tmp_path: Path, toml: str, said: str) -> None:
+    conf = tmp_path / "surveyor.toml"
+    conf.write_text(toml)
+    ran = Surveyor("127.0.0.1:1", tmp_path / "warehouse")("show", "brokers", "--conf", str(conf))
+    assert (ran.code, said in ran.stderr) == (2, True)
+
+
+def test_conf_names_the_cluster(tree: KafkaTree, tmp_path: Path) -> None:
+    conf = tmp_path / "surveyor.toml"
+    conf.write_text(f'warehouse = "{tmp_path}/w"\n[clusters.east]\nzookeeper = "{tree.hosts}"\n')
+    command = [
+        sys.executable,
+        "-c",
+        "from jobs.cli import main; main()",
+        "snapshot",
+        "--conf",
+        str(conf),
+        "--cluster",
+        "east",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "snapshot 1 of east: 3 brokers" in done.stdout
+
+
+def test_missing_java(tree: KafkaTree, tmp_path: Path) -> None:
+    nothing = {"PATH": str(tmp_path), "HOME": os.environ["HOME"], "JAVA_HOME": str(tmp_path)}
+    told = ["--zookeeper", tree.hosts, "--warehouse", str(tmp_path / "w")]
+    command = [sys.executable, "-c", "from jobs.cli import main; main()", "snapshot", *told]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=nothing)
+    assert (done.returncode, "Traceback" in done.stderr) == (24, False)
+    assert "Java" in done.stderr
+
+
+@pytest.mark.usefixtures("spark")
+def test_show_as_of_and_history(tree: KafkaTree, tmp_path: Path) -> None:
+    surveyor = Surveyor(tree.hosts, tmp_path / "warehouse")
+    tree.add_topic("orders", {0: [0, 1]})
+    surveyor.json("snapshot")
+    state = b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":6,"isr":[1]}'
+    tree.write("/brokers/topics/orders/partitions/0/state", state)
+    surveyor.json("snapshot")
+    rows = surveyor.json("show", "history", "--topic", "orders", "--partition", "0")["rows"]
+    assert [(row["snapshot_id"], row["leader"], row["isr"]) for row in rows] == [(1, 0, [0, 1]), (2, 1, [1])]
+    assert surveyor.json("show", "partitions", "--as-of", "1")["rows"][0]["leader"] == 0
+    assert surveyor.json("show", "partitions")["rows"][0]["leader"] == 1
+    assert "orders" in surveyor("show", "topics").stdout
+    unknown = surveyor("show", "partitions", "--topic", "nope")
+    assert (unknown.code, "no topic 'nope'" in unknown.stderr) == (2, True)
+
+
+def test_unexpected_errors_are_one_line(tmp_path: Path) -> None:
+    (tmp_path / "warehouse").write_text("a file where a folder should be")
+    ran = Surveyor("127.0.0.1:1", tmp_path / "warehouse")("show", "brokers")
+    assert (ran.code, "Traceback" in ran.stderr) == (22, False)

@@ -1,0 +1,203 @@
+"""Commits on real brokers: they learn what was written, their clients lose nothing, one of them is in control again."""
+
+import base64
+from collections.abc import Iterator
+from uuid import NAMESPACE_DNS, uuid5
+
+import pytest
+
+from jobs.adapters.embedded_cluster import EmbeddedCluster
+from jobs.adapters.lake import Lake, Row
+from jobs.plans import Plan
+from schemas.names import Action, PlanStatus
+from schemas.znodes import decode_assignment
+from tests.jobs.command_line import Surveyor
+from tests.jobs.kafka_tree import KafkaTree
+from tests.jobs.plan_rows import creation, election, store_plan, topic_creation
+from tests.jobs.real_cluster import Traffic, broker_in_control, eventually, kafka_tree, seen_by
+
+REPLICAS = {0: [0, 1, 2], 1: [1, 2, 0], 2: [2, 0, 1]}
+
+
+@pytest.fixture
+def kafka(cluster: EmbeddedCluster) -> Iterator[KafkaTree]:
+    with kafka_tree(cluster) as tree:
+        assert eventually(lambda: broker_in_control(tree))
+        yield tree
+
+
+@pytest.fixture
+def patient(lake: Lake) -> Surveyor:
+    """The command line as it is: it waits for a broker to take over again."""
+    return Surveyor(lake)
+
+
+def commit(surveyor: Surveyor, kafka: KafkaTree, plan: Plan, mode: str = "batch") -> None:
+    done = surveyor.run("commit", plan.plan_id, "--zookeeper", kafka.hosts, "--mode", mode, "--apply")
+    assert done.exit_code == 0, done.stderr
+    assert surveyor.status(plan.plan_id) == PlanStatus.COMMITTED
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest, kafka: KafkaTree, patient: Surveyor) -> str:
+    """A topic of the test's own, created in batch mode."""
+    name = f"{request.node.originalname}.topic"
+    create(patient, kafka, name)
+    return name
+
+
+def create(surveyor: Surveyor, kafka: KafkaTree, topic: str) -> Plan:
+    topic_id = base64.urlsafe_b64encode(uuid5(NAMESPACE_DNS, topic).bytes).decode().rstrip("=")
+    changes = [creation(topic, partition, replicas, topic_id) for partition, replicas in REPLICAS.items()]
+    operation = topic_creation(topic, {"min.insync.replicas": "2"}, topic_id)
+    plan = store_plan(surveyor.lake, kafka, changes, [operation])
+    commit(surveyor, kafka, plan)
+    return plan
+
+
+def leaders(kafka: KafkaTree, topic: str) -> dict[int, int]:
+    return {partition: kafka.state(topic, partition).leader for partition in REPLICAS}
+
+
+def moves(kafka: KafkaTree, topic: str) -> list[Row]:
+    """Every partition gets its second replica as its leader."""
+    return [election(kafka, topic, partition, leader=replicas[1]) for partition, replicas in REPLICAS.items()]
+
+
+@pytest.mark.usefixtures("kafka")
+def test_created_topic_is_known_to_every_broker(cluster: EmbeddedCluster, topic: str) -> None:
+    planned = {partition: (replicas[0], replicas, replicas) for partition, replicas in REPLICAS.items()}
+
+    seen = {broker_id: seen_by(broker.address, topic) for broker_id, broker in cluster.brokers.items()}
+
+    assert seen == dict.fromkeys(REPLICAS, planned)
+
+
+def test_created_topic_takes_records_at_once(cluster: EmbeddedCluster, topic: str) -> None:
+    with Traffic(cluster.bootstrap, topic) as traffic:
+        pass
+
+    assert traffic.failed == []
+    assert traffic.stored(len(REPLICAS)) >= traffic.acknowledged
+
+
+@pytest.mark.usefixtures("topic")
+def test_all_answers_are_without_error(patient: Surveyor) -> None:
+    answers = patient.lake.rows("answers")
+
+    assert {row["error"] for row in answers} == {0}
+    told = sorted((row["broker_id"], row["topic"] is not None, row["partition"]) for row in answers if row["topic"])
+    assert told == [(broker, True, partition) for broker in range(3) for partition in range(3)]
+    assert [row["api"] for row in answers].count("UpdateMetadata") == 6
+
+
+@pytest.mark.usefixtures("topic")
+def test_broker_is_in_control_again(kafka: KafkaTree, patient: Surveyor) -> None:
+    assert broker_in_control(kafka)
+    handed_back = next(row for row in patient.lake.rows("commits") if row["action"] == "hand_back")
+    assert "is the controller; held for" in handed_back["message"]
+
+
+def test_elections_lose_no_record(cluster: EmbeddedCluster, kafka: KafkaTree, patient: Surveyor, topic: str) -> None:
+    plan = store_plan(patient.lake, kafka, moves(kafka, topic))
+
+    with Traffic(cluster.bootstrap, topic) as traffic:
+        commit(patient, kafka, plan)
+
+    assert leaders(kafka, topic) == {0: 1, 1: 2, 2: 0}
+    assert traffic.failed == []
+    assert traffic.stored(len(REPLICAS)) >= traffic.acknowledged
+
+
+def test_elections_are_known_to_every_broker(
+    cluster: EmbeddedCluster, kafka: KafkaTree, patient: Surveyor, topic: str
+) -> None:
+    commit(patient, kafka, store_plan(patient.lake, kafka, moves(kafka, topic)))
+
+    for broker in cluster.brokers.values():
+        assert {p: leader for p, (leader, _, _) in seen_by(broker.address, topic).items()} == {0: 1, 1: 2, 2: 0}
+
+
+def test_kafka_goes_on_from_what_was_written(kafka: KafkaTree, patient: Surveyor, topic: str) -> None:
+    """Its controller neither undoes it nor decides anew: the states are those that were written."""
+    commit(patient, kafka, store_plan(patient.lake, kafka, moves(kafka, topic)))
+
+    assert kafka.versions(topic) == dict.fromkeys(REPLICAS, 1)
+    assert {kafka.state(topic, partition).leader_epoch for partition in REPLICAS} == {1}
+
+
+def test_dry_run_touches_nothing(kafka: KafkaTree, patient: Surveyor, topic: str) -> None:
+    plan = store_plan(patient.lake, kafka, moves(kafka, topic))
+    before = kafka.dump()
+
+    done = patient.run("commit", plan.plan_id, "--zookeeper", kafka.hosts)
+
+    assert "dry run: nothing was written" in done.stdout
+    assert kafka.dump() == before
+
+
+def test_admin_mode_elects_preferred_leaders(kafka: KafkaTree, patient: Surveyor, topic: str) -> None:
+    commit(patient, kafka, store_plan(patient.lake, kafka, moves(kafka, topic)))
+    back = [election(kafka, topic, partition, leader=replicas[0]) for partition, replicas in REPLICAS.items()]
+
+    commit(patient, kafka, store_plan(patient.lake, kafka, back), mode="admin")
+
+    assert leaders(kafka, topic) == {0: 0, 1: 1, 2: 2}
+
+
+def test_auto_mode_asks_a_live_controller(kafka: KafkaTree, patient: Surveyor, topic: str) -> None:
+    plan = store_plan(patient.lake, kafka, moves(kafka, topic))
+
+    done = patient.run("commit", plan.plan_id, "--zookeeper", kafka.hosts)
+
+    assert "mode admin (broker" in done.stdout
+
+
+def test_admin_mode_reassigns(kafka: KafkaTree, patient: Surveyor, topic: str) -> None:
+    after = {"replicas_after": [0, 1], "removing_after": [2], "isr_after": [0, 1], "leader_epoch_after": None}
+    change = election(kafka, topic, 0, leader=0, action=Action.REASSIGN.value, **after)
+
+    commit(patient, kafka, store_plan(patient.lake, kafka, [change]), mode="admin")
+
+    assert eventually(
+        lambda: decode_assignment(kafka.client.get(f"/brokers/topics/{topic}")[0]).partitions[0] == [0, 1]
+    )
+
+
+def test_admin_mode_creates(kafka: KafkaTree, patient: Surveyor, lake: Lake) -> None:
+    changes = [creation("by.kafka", partition, replicas) for partition, replicas in REPLICAS.items()]
+    plan = store_plan(lake, kafka, changes, [topic_creation("by.kafka", {"retention.ms": "60000"})])
+
+    commit(patient, kafka, plan, mode="admin")
+
+    assert eventually(lambda: bool(kafka.client.exists("/brokers/topics/by.kafka/partitions/2/state")))
+    assert leaders(kafka, "by.kafka") == {0: 0, 1: 1, 2: 2}
+    assert b'"retention.ms":"60000"' in kafka.client.get("/config/topics/by.kafka")[0]
+
+
+def test_admin_mode_tells_what_kafka_refuses(kafka: KafkaTree, patient: Surveyor, topic: str) -> None:
+    after = {"replicas_after": [0, 77], "adding_after": [77], "leader_epoch_after": None}
+    change = election(kafka, topic, 0, leader=0, action=Action.REASSIGN.value, **after)
+    plan = store_plan(patient.lake, kafka, [change])
+
+    done = patient.run("commit", plan.plan_id, "--zookeeper", kafka.hosts, "--mode", "admin", "--apply")
+
+    assert done.exit_code == 1
+    assert "the controller refused: InvalidReplicationAssignmentError (39)" in done.stdout
+
+
+def test_dead_brokers_partition_is_elected_and_it_comes_back(
+    cluster: EmbeddedCluster, kafka: KafkaTree, patient: Surveyor, topic: str
+) -> None:
+    """Whoever is quicker: Kafka's controller, and the rows are stale, or we, and they are applied."""
+    cluster.brokers[1].kill()
+    assert eventually(lambda: not cluster.brokers[1].is_registered())
+    assert eventually(lambda: leaders(kafka, topic)[1] == 2)
+
+    plan = store_plan(patient.lake, kafka, [election(kafka, topic, 1, leader=0, requires_dead=[1])])
+    commit(patient, kafka, plan)
+    elected = kafka.state(topic, 1)
+    cluster.brokers[1].restart()
+
+    assert (elected.leader, elected.isr) == (0, [2, 0])
+    assert eventually(lambda: sorted(kafka.state(topic, 1).isr) == [0, 1, 2], seconds=40)

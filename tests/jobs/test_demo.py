@@ -1,0 +1,20 @@
+"""The demo is the main job: it must end well, with its last line, and leave no process behind."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+
+def test_demo_loses_nothing_and_leaves_nothing(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "from jobs.cli import main; main()", "demo"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=900)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    last = re.fullmatch(r"records acked=(\d+) read=(\d+) lost=0", done.stdout.splitlines()[-1])
+    assert last is not None
+    assert last[1] == last[2] != "0"
+    assert "changed state znodes carry our controller epoch" in done.stderr
+    assert "the plan is complete" in done.stdout
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("surveyor")] == []

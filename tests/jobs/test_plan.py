@@ -1,0 +1,229 @@
+"""Plans from the command line: what is stored, that the same is the same, and what is refused."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from jobs.adapters.embedded import EmbeddedZooKeeper
+from jobs.plans import read_plan, refuse_edited
+from tests.jobs.commands import Surveyor
+from tests.jobs.kafka_tree import KafkaTree
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+ORDERS = {0: [0, 1, 2], 1: [1, 2, 0], 2: [2, 0, 1]}
+BY_HAND = ("plan", "assign", "--topic", "test", "--replica-assignment", "0:1:2,1:2:0,2:1:0")
+
+
+@pytest.fixture
+def surveyor(tree: KafkaTree, tmp_path: Path) -> Surveyor:
+    tree.add_topic("orders", ORDERS)
+    ready = Surveyor(tree.hosts, tmp_path / "warehouse")
+    ready.json("snapshot")
+    return ready
+
+
+@pytest.fixture(scope="module")
+def untouched(zookeeper_server: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Surveyor]:
+    """A cluster with its snapshot, for input so bad that it changes neither."""
+    hosts = f"{zookeeper_server.connect}/untouched"
+    client = KazooClient(hosts)
+    client.start()
+    client.ensure_path("/")
+    tree = KafkaTree(hosts, client)
+    tree.lay_out()
+    tree.elect(0, epoch=7)
+    tree.add_topic("orders", ORDERS)
+    ready = Surveyor(hosts, tmp_path_factory.mktemp("untouched") / "warehouse")
+    ready.json("snapshot")
+    yield ready
+    client.stop()
+    client.close()
+
+
+def _file(tmp_path: Path, content: object) -> str:
+    path = tmp_path / "input.json"
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return str(path)
+
+
+def _moves(*targets: tuple[str, int, list[int]]) -> object:
+    rows = [{"topic": topic, "partition": partition, "replicas": replicas} for topic, partition, replicas in targets]
+    return {"version": 1, "partitions": rows}
+
+
+def test_seeds_example_by_hand(surveyor: Surveyor) -> None:
+    plan = surveyor.json(*BY_HAND)
+    assert (plan["status"], plan["changes"], plan["rejected"], plan["moves"]) == ("planned", 3, 0, 0)
+    assert surveyor.rows("changes", "partition", "action", "leader_after", "isr_after", "leader_epoch_after") == [
+        (0, "create", 0, [0, 1, 2], 0),
+        (1, "create", 1, [1, 2, 0], 0),
+        (2, "create", 2, [2, 1, 0], 0),
+    ]
+    assert surveyor.rows("operations", "kind", "topic") == [("create_topic", "test")]
+
+
+def test_algorithm_with_start_and_shift(surveyor: Surveyor) -> None:
+    size = ["--partitions", "4", "--replication-factor", "2"]
+    surveyor.json("plan", "assign", "--topic", "t", *size, "--start-index", "0", "--shift", "0")
+    assert surveyor.rows("changes", "partition", "replicas_after") == [
+        (0, [0, 1]),
+        (1, [1, 2]),
+        (2, [2, 0]),
+        (3, [0, 2]),
+    ]
+
+
+def test_planning_again_is_the_same_plan(surveyor: Surveyor) -> None:
+    size = ["--partitions", "4", "--replication-factor", "2"]
+    first = surveyor.json("plan", "assign", "--topic", "t", *size)
+    assert surveyor.json("plan", "assign", "--topic", "t", *size) == first
+    assert len(surveyor.rows("plans", "plan_id")) == 1
+
+
+def test_a_name_keeps_its_plan(surveyor: Surveyor, tree: KafkaTree) -> None:
+    first = surveyor.json("plan", "reconcile", "--name", "nightly")
+    tree.unregister(2)
+    surveyor.json("snapshot")
+    assert surveyor.json("plan", "reconcile", "--name", "nightly") == first
+    assert surveyor.json("plan", "reconcile")["changes"] == 3
+
+
+def test_stored_plan_hashes_to_its_id(surveyor: Surveyor, tree: KafkaTree) -> None:
+    tree.unregister(2)
+    surveyor.json("snapshot")
+    plan = read_plan(surveyor.lake, surveyor.json("plan", "reconcile")["plan_id"])
+    refuse_edited(plan)
+    assert len(plan.changes) == 3
+
+
+def test_planning_writes_nothing_to_the_cluster(surveyor: Surveyor, tree: KafkaTree) -> None:
+    before = tree.dump()
+    surveyor.json("plan", "reconcile")
+    surveyor.json("plan", "elect", "--preferred")
+    surveyor.json(*BY_HAND)
+    assert tree.dump() == before
+
+
+def test_reconcile_after_a_death(surveyor: Surveyor, tree: KafkaTree) -> None:
+    tree.unregister(2)
+    surveyor.json("snapshot")
+    ran = surveyor("plan", "reconcile", "--detailed-exitcode")
+    assert ran.code == 10
+    assert "orders-2  leader 2→0  isr [2,0,1]→[0,1]  broker 2 is gone; first live in-sync replica is 0" in ran.stdout
+    assert surveyor.rows("changes", "partition", "action", "requires_live", "requires_dead", "leader_and_isr_to") == [
+        (0, "shrink_isr", [0], [2], [0, 1]),
+        (1, "shrink_isr", [1], [2], [1, 0]),
+        (2, "elect", [0], [2], [0, 1]),
+    ]
+
+
+def test_elect_rewrites_the_imbalance_with_its_threshold(surveyor: Surveyor, tree: KafkaTree) -> None:
+    state = b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":6,"isr":[0,1,2]}'
+    tree.write("/brokers/topics/orders/partitions/0/state", state)
+    surveyor.json("snapshot")
+    assert surveyor.json("plan", "elect", "--preferred")["changes"] == 1
+    assert surveyor.json("plan", "elect", "--preferred", "--imbalance-threshold", "1")["changes"] == 0
+    rows = surveyor.json("show", "imbalance")["rows"]
+    assert [(row["broker_id"], row["not_led"], row["exceeds"], row["threshold"]) for row in rows] == [
+        (0, 1, False, 1.0),
+        (1, 0, False, 1.0),
+        (2, 0, False, 1.0),
+    ]
+
+
+def test_election_file_names_rejections(surveyor: Surveyor, tmp_path: Path) -> None:
+    asked = {"partitions": [{"topic": "orders", "partition": 0}, {"topic": "nope", "partition": 3}]}
+    plan = surveyor.json("plan", "elect", "--preferred", "--path-to-json-file", _file(tmp_path, asked))
+    assert plan["rejected"] == 2
+    assert surveyor.rows("rejections", "topic", "code") == [
+        ("nope", "UNKNOWN_PARTITION"),
+        ("orders", "ALREADY_PREFERRED"),
+    ]
+
+
+def test_reassign_counts_moves(surveyor: Surveyor, tmp_path: Path, tree: KafkaTree) -> None:
+    tree.register(3)
+    surveyor.json("snapshot")
+    file = _file(tmp_path, _moves(("orders", 0, [0, 1, 3]), ("orders", 1, [2, 1, 0]), ("orders", 2, [2, 0, 1])))
+    plan = surveyor.json("plan", "reassign", "--reassignment-json-file", file)
+    assert (plan["changes"], plan["moves"], plan["rejected"]) == (2, 1, 1)
+    assert surveyor.rows("changes", "partition", "replicas_after", "adding_after", "removing_after") == [
+        (0, [0, 1, 3], [3], [2]),
+        (1, [2, 1, 0], [], []),
+    ]
+
+
+SIZE = ("--partitions", "3", "--replication-factor", "3")
+REFUSED = [
+    (("assign", "--topic", "orders", *SIZE), 23, "topic orders exists"),
+    (("assign", "--topic", "t", "--partitions", "3", "--replication-factor", "4"), 23, "larger than the 3 brokers"),
+    (("assign", "--topic", "t", "--replica-assignment", "0:9"), 23, "brokers 9 are not alive"),
+    (("assign", "--topic", "t", "--replica-assignment", "0:0"), 23, "names a broker twice"),
+    (("assign", "--topic", "t", "--replica-assignment", "0:1,2"), 23, "same replication factor"),
+    (("assign", "--topic", "t", "--replica-assignment", "0,x"), 2, "expected brokers as in 0:1:2"),
+    (("assign", "--topic", "t", "--replica-assignment", "0:1", *SIZE), 2, "leave out --partitions"),
+    (("assign", "--topic", "t"), 2, "say --partitions and --replication-factor"),
+    (("assign", "--topic", "a/b", *SIZE), 2, "is no topic name"),
+    (("assign", "--topic", "t", *SIZE, "--config", "x"), 2, "expected key=value"),
+    (("assign", "--topic", "t", *SIZE, "--brokers", "0,1,7"), 23, "brokers 7 are not alive"),
+    (("assign", "--topic", "t", *SIZE, "--strategy", "best"), 2, "expected one of kafka, simple"),
+    (("elect",), 2, "--preferred"),
+    (("reconcile", "--snapshot", "99"), 2, "no snapshot 99"),
+    (("reassign", "--reassignment-json-file", "/no/such/file"), 2, "No such file"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "code", "said"), REFUSED)
+def test_bad_input_is_one_message_and_no_plan(
+    untouched: Surveyor, arguments: tuple[str, ...], code: int, said: str
+) -> None:
+    ran = untouched("plan", *arguments)
+    assert (ran.code, ran.stdout) == (code, "")
+    assert said in ran.stderr
+    assert "Traceback" not in ran.stderr
+    assert untouched.rows("plans", "plan_id") == []
+
+
+FILES = [
+    ("{", 2, "truncated"),
+    ('{"partitions":[{"topic":"orders","partition":0}]}', 2, "replicas"),
+    ('{"partitions":[{"topic":"orders","partition":-1,"replicas":[1]}]}', 2, ">= 0"),
+    (_moves(("orders", 0, [0, 0])), 23, "names a broker twice"),
+    (_moves(("orders", 0, [0, 9])), 23, "brokers not alive in the snapshot: 9"),
+    (_moves(("orders", 7, [0])), 23, "no such partition"),
+    (_moves(("nope", 0, [0])), 23, "no such partition"),
+    (_moves(("orders", 0, [])), 23, "no replicas"),
+    (_moves(("orders", 0, [0]), ("orders", 0, [1])), 23, "orders-0 twice"),
+]
+
+
+@pytest.mark.parametrize(("content", "code", "said"), FILES)
+def test_bad_reassignment_file(untouched: Surveyor, tmp_path: Path, content: object, code: int, said: str) -> None:
+    ran = untouched("plan", "reassign", "--reassignment-json-file", _file(tmp_path, content))
+    assert ran.code == code
+    assert said in ran.stderr
+    assert untouched.rows("plans", "plan_id") == []
+
+
+def test_racks_are_not_ignored_silently(surveyor: Surveyor, tree: KafkaTree) -> None:
+    tree.client.set("/brokers/ids/0", tree.client.get("/brokers/ids/0")[0].replace(b'"rack": null', b'"rack": "a"'))
+    surveyor.json("snapshot")
+    ran = surveyor("plan", "assign", "--topic", "t", *SIZE)
+    assert (ran.code, "brokers are in racks (a)" in ran.stderr) == (23, True)
+    assert surveyor.json("plan", "assign", "--topic", "t", *SIZE, "--disable-rack-aware")["changes"] == 3
+
+
+def test_world_in_which_nothing_can_be_planned(surveyor: Surveyor, tree: KafkaTree) -> None:
+    for broker in (0, 1, 2):
+        tree.unregister(broker)
+    surveyor.json("snapshot")
+    dead = surveyor("plan", "assign", "--topic", "t", *SIZE)
+    assert (dead.code, "no broker is alive" in dead.stderr) == (23, True)
+    tree.write("/migration", b'{"version":0,"kraft_controller_id":3000,"kraft_controller_epoch":4}')
+    surveyor.json("snapshot")
+    migrating = surveyor("plan", "reconcile")
+    assert (migrating.code, "migration to KRaft" in migrating.stderr) == (23, True)

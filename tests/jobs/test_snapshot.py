@@ -1,0 +1,181 @@
+"""Snapshots of a real ZooKeeper: what is read, what is written again, and what a bad znode does."""
+
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from jobs import snapshot as job
+from jobs.adapters.zookeeper_source import ZooKeeperDataSource
+from schemas.tables import TABLES
+from tests.jobs.commands import Surveyor
+from tests.jobs.kafka_tree import CLUSTER_ID, KafkaTree
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+NOISE = b"\xff\x00" * 450_000
+
+
+@pytest.fixture
+def surveyor(tree: KafkaTree, tmp_path: Path) -> Surveyor:
+    tree.add_topic("orders", {0: [0, 1], 1: [1, 2], 2: [2, 0]})
+    return Surveyor(tree.hosts, tmp_path / "warehouse")
+
+
+def test_everything_is_read(surveyor: Surveyor, tree: KafkaTree) -> None:
+    tree.write("/config/topics/orders", b'{"version":1,"config":{"min.insync.replicas":"2"}}')
+    tree.write("/admin/delete_topics/orders", b"")
+    result = surveyor.json("snapshot")
+    counted = {name: result[name] for name in ("snapshot_id", "brokers", "topics", "partitions", "quarantined")}
+    assert counted == {"snapshot_id": 1, "brokers": 3, "topics": 1, "partitions": 3, "quarantined": 0}
+    row = surveyor.lake.rows("snapshots")[0]
+    assert (row["controller_id"], row["controller_epoch"], row["cluster_id"]) == (0, 7, CLUSTER_ID)
+    assert row["zxid_before"] <= row["zxid_after"]
+    assert surveyor.rows("topics", "topic", "config", "deletion_requested") == [
+        ("orders", {"min.insync.replicas": "2"}, True),
+    ]
+    assert surveyor.rows("partitions", "partition", "replicas", "leader", "isr", "leader_epoch", "partition_state") == [
+        (0, [0, 1], 0, [0, 1], 5, "Online"),
+        (1, [1, 2], 1, [1, 2], 5, "Online"),
+        (2, [2, 0], 2, [2, 0], 5, "Online"),
+    ]
+    assert surveyor.rows("requests", "kind", "topic") == [("delete_topic", "orders")]
+    broker_epochs = {row["broker_id"]: row["broker_epoch"] for row in surveyor.lake.rows("brokers")}
+    assert broker_epochs == {id_: tree.client.get(f"/brokers/ids/{id_}")[1].czxid for id_ in (0, 1, 2)}
+
+
+def test_derived_columns_follow_the_brokers(surveyor: Surveyor, tree: KafkaTree) -> None:
+    tree.write("/config/topics/orders", b'{"version":1,"config":{"min.insync.replicas":"3"}}')
+    tree.unregister(2)
+    surveyor.json("snapshot")
+    derived = ("partition", "partition_state", "offline_replicas", "under_replicated", "under_min_isr")
+    assert surveyor.rows("partitions", *derived) == [
+        (0, "Online", [], False, True),
+        (1, "Online", [2], False, True),
+        (2, "Offline", [2], False, True),
+    ]
+
+
+def test_an_unchanged_cluster_adds_no_history_to_tables_that_deltalake_reads(surveyor: Surveyor) -> None:
+    surveyor.json("snapshot")
+    surveyor.json("snapshot")
+    assert surveyor.rows("partition_history", "snapshot_id", "partition") == [(1, 0), (1, 1), (1, 2)]
+    assert surveyor.rows("snapshots", "snapshot_id", "partitions") == [(1, 3), (2, 3)]
+    for name, schema in TABLES.items():
+        table = DeltaTable(surveyor.lake.path(name))
+        assert [field.name for field in table.schema().fields] == schema.names
+        assert table.protocol().min_reader_version == 1
+
+
+def test_only_the_difference_is_written(surveyor: Surveyor, tree: KafkaTree) -> None:
+    surveyor.json("snapshot")
+    tree.touch("/brokers/topics/orders/partitions/1/state")
+    tree.client.delete("/brokers/topics/orders/partitions/2/state")
+    tree.add_topic("payments", {0: [1]})
+    surveyor.json("snapshot")
+    assert surveyor.rows("partition_history", "snapshot_id", "topic", "partition", "partition_state")[3:] == [
+        (2, "orders", 1, "Online"),
+        (2, "orders", 2, "New"),
+        (2, "payments", 0, "Online"),
+    ]
+    assert surveyor.rows("partitions", "topic", "partition", "snapshot_id") == [
+        ("orders", 0, 1),
+        ("orders", 1, 2),
+        ("orders", 2, 2),
+        ("payments", 0, 2),
+    ]
+
+
+def test_vanished_topic_leaves_the_table_and_stays_in_history(surveyor: Surveyor, tree: KafkaTree) -> None:
+    surveyor.json("snapshot")
+    tree.client.delete("/brokers/topics/orders", recursive=True)
+    surveyor.json("snapshot")
+    assert surveyor.rows("partitions", "topic") == []
+    assert {row[1] for row in surveyor.rows("partition_history", "snapshot_id", "partition_state") if row[0] == 2} == {
+        "NonExistent",
+    }
+    assert surveyor.json("show", "partitions", "--as-of", "1")["rows"][0]["partition_state"] == "Online"
+
+
+def test_bad_states_keep_their_last_rows_and_spoil_nothing_else(surveyor: Surveyor, tree: KafkaTree) -> None:
+    garbage = [b"", b"{", b"null", b"\xff", NOISE, b'{"leader":1}', b'{"isr":[]}']
+    tree.add_topic("bad", {partition: [1, 2] for partition in range(len(garbage))})
+    surveyor.json("snapshot")
+    for partition, data in enumerate(garbage):
+        tree.client.set(f"/brokers/topics/bad/partitions/{partition}/state", data)
+    assert surveyor.json("snapshot")["quarantined"] == len(garbage)
+    kept = [("bad", partition, 1, False) for partition in range(len(garbage))]
+    good = [("orders", 0, 0, True), ("orders", 1, 1, True), ("orders", 2, 2, True)]
+    assert surveyor.rows("partitions", "topic", "partition", "leader", "understood") == kept + good
+    paths = [(f"/brokers/topics/bad/partitions/{partition}/state",) for partition in range(len(garbage))]
+    assert surveyor.rows("quarantine", "path") == paths
+
+
+def test_a_bad_topic_keeps_its_partitions(surveyor: Surveyor, tree: KafkaTree) -> None:
+    surveyor.json("snapshot")
+    tree.client.set("/brokers/topics/orders", b"not json")
+    assert surveyor.json("snapshot")["partitions"] == 3
+    assert surveyor.rows("partitions", "partition", "leader", "understood") == [
+        (0, 0, False),
+        (1, 1, False),
+        (2, 2, False),
+    ]
+    assert surveyor.rows("partition_history", "snapshot_id", "partition_state")[3:] == [(2, "Online")] * 3
+
+
+def test_crash_before_the_last_row_changes_no_complete_snapshot(
+    surveyor: Surveyor,
+    tree: KafkaTree,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    surveyor.json("snapshot")
+    tree.touch("/brokers/topics/orders/partitions/0/state")
+    tree.client.delete("/brokers/topics/orders/partitions/1/state")
+    with monkeypatch.context() as patched:
+        patched.setattr(job, "imbalance", _crash)
+        assert surveyor("snapshot").code == 1
+    before = surveyor.json("show", "partitions")
+    tree.touch("/brokers/topics/orders/partitions/0/state")
+    tree.write(
+        "/brokers/topics/orders/partitions/1/state",
+        b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":5,"isr":[1,2]}',
+    )
+    surveyor.json("snapshot")
+    history = surveyor.rows("partition_history", "snapshot_id", "partition", "state_version")
+    assert [row["state_version"] for row in before["rows"]] == [0, 0, 0]
+    assert history == [(1, 0, 0), (1, 1, 0), (1, 2, 0), (2, 0, 2)]
+    assert surveyor.rows("partitions", "partition", "state_version") == [(0, 2), (1, 0), (2, 0)]
+
+
+def _crash(*_: object) -> None:
+    raise RuntimeError("killed")
+
+
+def test_two_clusters_share_a_warehouse(surveyor: Surveyor, spark: SparkSession) -> None:
+    surveyor.json("snapshot", "--cluster", "default")
+    surveyor.json("snapshot", "--cluster", "other")
+    partitions = spark.read.format("delta").load(surveyor.lake.path("partitions"))
+    counted = {row.cluster: row["count"] for row in partitions.groupBy("cluster").count().collect()}
+    assert counted == {"default": 3, "other": 3}
+
+
+def test_the_source_is_usable_on_its_own(surveyor: Surveyor, spark: SparkSession) -> None:
+    spark.dataSource.register(ZooKeeperDataSource)
+    read = spark.read.format("zookeeper").option("zookeeper", surveyor.hosts).load()
+    assert sorted(row.kind for row in read.collect()) == ["partition", "partition", "partition", "topic"]
+
+
+def test_an_odd_world_is_said_and_the_result_file_holds_the_result(
+    surveyor: Surveyor,
+    tree: KafkaTree,
+    tmp_path: Path,
+) -> None:
+    for broker in (0, 1, 2):
+        tree.unregister(broker)
+    tree.write("/migration", b'{"version":0,"kraft_controller_id":3000,"kraft_controller_epoch":4}')
+    file = tmp_path / "result.json"
+    ran = surveyor("snapshot", "--json", "--result-file", str(file))
+    assert (ran.code, file.read_text()) == (0, ran.stdout)
+    assert "no broker is registered" in ran.stderr
+    assert "migration to KRaft is in sight" in ran.stderr

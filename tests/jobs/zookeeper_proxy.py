@@ -1,0 +1,176 @@
+"""A TCP proxy between a client and ZooKeeper that loses one answer, as networks do: the request is done, nobody hears.
+
+It understands as much of the protocol as it needs: frames of a length, then a request's xid and op code.
+"""
+
+import socket
+import struct
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+from kazoo.client import KazooClient
+
+MULTI = 14
+MULTI_READ = 22
+SYNC = 9
+
+
+@dataclass
+class Loss:
+    """What is lost: the `nth` request of a kind, or only its answer; `then` runs before anybody can reconnect."""
+
+    op: int
+    nth: int = 1
+    deliver: bool = True
+    then: Callable[["ZooKeeperProxy"], object] | None = None
+    happened: threading.Event = field(default_factory=threading.Event)
+
+
+class ZooKeeperProxy:
+    """Listens on `port`; at most one connection at a time matters, as a session has."""
+
+    def __init__(self, upstream: str) -> None:
+        address, _, chroot = upstream.partition("/")
+        host, _, port = address.partition(":")
+        self._upstream = (host, int(port))
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.chroot = chroot
+        self.hosts = f"127.0.0.1:{self._listener.getsockname()[1]}/{chroot}"
+        self.session: tuple[int, bytes] | None = None
+        self._loss: Loss | None = None
+        self._refusing = False
+        self._sockets: list[socket.socket] = []
+
+    def lose(self, loss: Loss) -> Loss:
+        """From now on, lose that; it happens once."""
+        self._loss = loss
+        return loss
+
+    def refuse(self) -> None:
+        """Let nobody through any more."""
+        self._refusing = True
+
+    def expire_session(self) -> None:
+        """Let ZooKeeper end the session that was last opened through here."""
+        assert self.session
+        host, port = self._upstream
+        twin = KazooClient(f"{host}:{port}", client_id=self.session)
+        twin.start()
+        twin.stop()
+        twin.close()
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # `close` alone would leave the thread in `accept`.
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for each in self._sockets:
+            _shut(each)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            if self._refusing:
+                client.close()
+                continue
+            server = socket.create_connection(self._upstream)
+            self._sockets += [client, server]
+            _Connection(self, client, server).start()
+
+    def due(self, op: int) -> Loss | None:
+        """Count a request; the loss it falls to, if it does."""
+        loss = self._loss
+        if loss is None or op != loss.op:
+            return None
+        loss.nth -= 1
+        if loss.nth:
+            return None
+        self._loss = None
+        return loss
+
+
+class _Connection:
+    def __init__(self, proxy: ZooKeeperProxy, client: socket.socket, server: socket.socket) -> None:
+        self.proxy, self.client, self.server = proxy, client, server
+        self.lost: tuple[int, Loss] | None = None
+
+    def start(self) -> None:
+        for work in (self._requests, self._answers):
+            threading.Thread(target=self._run, args=(work,), daemon=True).start()
+
+    def _run(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except OSError:
+            pass
+        finally:
+            _shut(self.client)
+            _shut(self.server)
+
+    def _requests(self) -> None:
+        self.server.sendall(_frame(self.client))
+        while True:
+            frame = _frame(self.client)
+            xid, op = struct.unpack_from(">ii", frame, 4)
+            loss = self.proxy.due(op)
+            if loss is not None and not loss.deliver:
+                self._drop(loss)
+                return
+            if loss is not None:
+                self.lost = (xid, loss)
+            self.server.sendall(frame)
+
+    def _answers(self) -> None:
+        opened = _frame(self.server)
+        session, length = struct.unpack_from(">qi", opened, 12)
+        if session:
+            self.proxy.session = (session, opened[24 : 24 + length])
+        self.client.sendall(opened)
+        while True:
+            frame = _frame(self.server)
+            (xid,) = struct.unpack_from(">i", frame, 4)
+            if self.lost and xid == self.lost[0]:
+                self._drop(self.lost[1])
+                return
+            self.client.sendall(frame)
+
+    def _drop(self, loss: Loss) -> None:
+        if loss.then:
+            loss.then(self.proxy)
+        loss.happened.set()
+        _shut(self.client)
+
+
+def _frame(stream: socket.socket) -> bytes:
+    head = _exactly(stream, 4)
+    return head + _exactly(stream, struct.unpack(">i", head)[0])
+
+
+def _exactly(stream: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        more = stream.recv(size - len(data))
+        if not more:
+            raise ConnectionError("closed")
+        data += more
+    return data
+
+
+def _shut(stream: socket.socket) -> None:
+    try:
+        stream.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass
+    finally:
+        stream.close()

@@ -1,0 +1,136 @@
+"""Rows and frames for planner tests: every table with its full schema, sensible values where a test says none."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+from pyspark.testing import assertDataFrameEqual
+
+from schemas.tables import BROKERS, CHANGES, OPERATIONS, PARTITIONS, REJECTIONS, TOPICS
+
+Row = dict[str, Any]
+
+CLUSTER: Final = "test"
+TOPIC: Final = "t"
+TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
+
+
+def partition_row(replicas: Sequence[int], leader: int | None, isr: Sequence[int] | None, **columns: object) -> Row:
+    """Return a partition as snapshots hold it: at version 4, leader epoch 5 of controller epoch 7; new without leader.
+
+    >>> row = partition_row([1, 2], 1, [1, 2], partition=3)
+    >>> row["partition"], row["leader_epoch"], partition_row([1], None, None).get("leader_epoch")
+    (3, 5, None)
+    """
+    state = {"leader_epoch": 5, "controller_epoch": 7, "state_version": 4, "leader_recovery_state": 0}
+    return {
+        "cluster": CLUSTER,
+        "snapshot_id": 1,
+        "topic": TOPIC,
+        "partition": 0,
+        "replicas": list(replicas),
+        "adding_replicas": [],
+        "removing_replicas": [],
+        "leader": leader,
+        "isr": None if isr is None else list(isr),
+        "topic_version": 2,
+        "understood": True,
+        **({} if leader is None else state),
+        **columns,
+    }
+
+
+def topic_row(topic: str = TOPIC, **columns: object) -> Row:
+    return {
+        "cluster": CLUSTER,
+        "snapshot_id": 1,
+        "topic": topic,
+        "topic_id": TOPIC_ID,
+        "topic_version": 2,
+        "config": {},
+        "deletion_requested": False,
+        "understood": True,
+        **columns,
+    }
+
+
+def broker_row(broker_id: int, **columns: object) -> Row:
+    return {
+        "cluster": CLUSTER,
+        "snapshot_id": 1,
+        "broker_id": broker_id,
+        "broker_epoch": 100 + broker_id,
+        "state_version": 0,
+        "endpoints": [],
+        "understood": True,
+        **columns,
+    }
+
+
+def frame(spark: SparkSession, rows: Iterable[Mapping[str, Any]], schema: StructType) -> DataFrame:
+    """Make a frame of rows; columns that a row does not name are null."""
+    return spark.createDataFrame([tuple(row.get(name) for name in schema.names) for row in rows], schema)
+
+
+def as_rows(rows: DataFrame) -> list[Row]:
+    return [row.asDict(recursive=True) for row in rows.collect()]
+
+
+def by_partition(rows: DataFrame) -> dict[tuple[str, int], Row]:
+    """Return rows by topic and partition, and fail where a partition has two."""
+    collected = as_rows(rows)
+    found = {(row["topic"], row["partition"]): row for row in collected}
+    assert len(found) == len(collected), "a partition has two rows"
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What a rule is given: partitions, their topics, and the brokers by what is known of them."""
+
+    partitions: list[Row]
+    topics: list[Row] = field(default_factory=lambda: [topic_row()])
+    live: frozenset[int] = frozenset()
+    opaque: frozenset[int] = frozenset()
+
+    @property
+    def registered(self) -> frozenset[int]:
+        """Live brokers, understood or not."""
+        return self.live | self.opaque
+
+    def frames(self, spark: SparkSession) -> tuple[DataFrame, DataFrame, DataFrame]:
+        """Return partitions, topics and brokers."""
+        brokers = [broker_row(broker, understood=broker in self.live) for broker in sorted(self.registered)]
+        return (
+            frame(spark, self.partitions, PARTITIONS),
+            frame(spark, self.topics, TOPICS),
+            frame(spark, brokers, BROKERS),
+        )
+
+
+def plan_tables(spark: SparkSession, changes: DataFrame, rejections: DataFrame) -> dict[str, DataFrame]:
+    """Return a plan's tables by name, with no operations."""
+    return {"changes": changes, "operations": frame(spark, [], OPERATIONS), "rejections": rejections}
+
+
+def shape(schema: StructType) -> list[tuple[str, str, Any]]:
+    """Return names, types and comments in order; `.to` lets a column promise never to be null, which is no matter."""
+    return [(column.name, column.dataType.simpleString(), column.metadata) for column in schema]
+
+
+def assert_rows(found: DataFrame, expected: Sequence[Mapping[str, Any]], schema: StructType) -> None:
+    """Compare with rows of a schema, in any order; columns that no expected row names are not compared."""
+    assert shape(found.schema) == shape(schema)
+    named = [name for name in schema.names if any(name in row for row in expected)] or schema.names
+    wanted = frame(found.sparkSession, expected, schema)
+    assertDataFrameEqual(found.select(named), wanted.select(named))
+
+
+def assert_changes(found: DataFrame, expected: Sequence[Mapping[str, Any]]) -> None:
+    assert_rows(found, expected, CHANGES)
+
+
+def assert_rejections(found: DataFrame, expected: Sequence[Mapping[str, Any]]) -> None:
+    assert_rows(found, expected, REJECTIONS)

@@ -1,0 +1,126 @@
+"""The controller's rules once more, one partition at a time in plain Python, written from Kafka's own procedures.
+
+`Election.scala`: a strategy is given the assignment, the ISR and who is online, and names a leader and an ISR.
+`ReplicaStateMachine.removeReplicasFromIsr`: a dead follower leaves the ISR, the last member stays.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any, Final
+
+from schemas.names import NO_LEADER, RECOVERED, RECOVERING
+from tests.planner.frames import Row, World
+from tests.planner.worlds import UNCLEAN
+
+DELETED: Final = "deleted"
+
+
+def offline_election(row: Row, world: World, *, unclean: bool) -> tuple[int, list[int], int] | None:
+    """`offlinePartitionLeaderElection`: leader, ISR and recovery state, None where nobody can be elected."""
+    for replica in row["replicas"]:
+        if replica in world.live and replica in row["isr"]:
+            online = [member for member in row["isr"] if member in world.registered]
+            return replica, online, row["leader_recovery_state"]
+    if unclean and not any(member in world.registered for member in row["isr"]):
+        for replica in row["replicas"]:
+            if replica in world.live:
+                return replica, [replica], RECOVERING
+    return None
+
+
+def removal_from_isr(row: Row, world: World) -> list[int]:
+    """`removeReplicasFromIsr` for each dead broker in turn: the last member is never removed."""
+    isr = list(row["isr"])
+    for member in row["isr"]:
+        if member not in world.registered and len(isr) > 1:
+            isr.remove(member)
+    return isr
+
+
+def _change(row: Row, action: str, leader: int, isr: list[int], recovery: int) -> Row:
+    epoch = 0 if row["leader"] is None else row["leader_epoch"] + 1
+    return {"action": action, "leader": leader, "isr": isr, "epoch": epoch, "recovery": recovery}
+
+
+def due(row: Row, world: World, *, allow_unclean: bool) -> Row | None:
+    """What a cycle does to a partition: its one change, or nothing."""
+    if row["topic"] == DELETED or not row["understood"]:
+        return None
+    if row["leader"] is None:
+        online = [replica for replica in row["replicas"] if replica in world.live]
+        return _change(row, "create", online[0], online, RECOVERED) if online else None
+    if row["leader"] in world.registered:
+        isr = removal_from_isr(row, world)
+        shrinks = isr != row["isr"] and isr[0] in world.registered
+        return _change(row, "shrink_isr", row["leader"], isr, row["leader_recovery_state"]) if shrinks else None
+    elected = offline_election(row, world, unclean=allow_unclean or row["topic"] in UNCLEAN)
+    if elected is not None:
+        return _change(row, "elect", *elected)
+    # all the ISR is kept: whoever of it returns first has all that was acknowledged
+    if row["leader"] == NO_LEADER or set(row["isr"]) & world.registered:
+        return None
+    return _change(row, "take_offline", NO_LEADER, row["isr"], row["leader_recovery_state"])
+
+
+def reconcile_code(row: Row, world: World, *, allow_unclean: bool) -> str | None:
+    """Say why a partition has no leader after a cycle, or was not judged."""
+    if row["topic"] == DELETED:
+        return None
+    if not row["understood"]:
+        return "NOT_UNDERSTOOD"
+    if row["leader"] in world.registered:
+        return None
+    change = due(row, world, allow_unclean=allow_unclean)
+    return "NO_ELIGIBLE_LEADER" if change is None or change["leader"] == NO_LEADER else None
+
+
+def preferred(row: Row, world: World) -> Row | str:
+    """`preferredReplicaPartitionLeaderElection`: the change, or why there is none."""
+    candidate, leader = row["replicas"][0], row["leader"]
+    conditions = {
+        "DELETION_REQUESTED": row["topic"] == DELETED,
+        "NOT_UNDERSTOOD": not row["understood"],
+        "NO_STATE": leader is None,
+        "ALREADY_PREFERRED": leader == candidate,
+    }
+    for code, holds in conditions.items():
+        if holds:
+            return code
+    if leader in world.opaque:
+        return "NOT_UNDERSTOOD"
+    if candidate not in world.live:
+        return "PREFERRED_NOT_ALIVE"
+    if candidate not in row["isr"]:
+        return "PREFERRED_NOT_IN_ISR"
+    return _change(row, "elect_preferred", candidate, row["isr"], row["leader_recovery_state"])
+
+
+def rebalance(rows: Iterable[Row], threshold: float) -> tuple[dict[int, tuple[int, int]], set[tuple[str, int]]]:
+    """`checkAndTriggerAutoLeaderRebalance`: by broker how many prefer it and are not led by it; whom to elect for.
+
+    Topics queued for deletion do not count; their partitions are asked for all the same, and then rejected.
+    """
+    by_preferred: dict[int, list[Row]] = defaultdict(list)
+    for row in rows:
+        by_preferred[row["replicas"][0]].append(row)
+    counts, wanted = {}, set()
+    for broker, group in by_preferred.items():
+        bad = [row for row in group if row["leader"] is not None and row["leader"] != broker]
+        counted = [row for row in group if row["topic"] != DELETED]
+        bad_counted = [row for row in bad if row["topic"] != DELETED]
+        if counted:
+            counts[broker] = (len(counted), len(bad_counted))
+        if counted and len(bad_counted) / len(counted) > threshold:
+            wanted |= {(row["topic"], row["partition"]) for row in bad}
+    return counts, wanted
+
+
+def told(change: dict[str, Any]) -> Row:
+    """Reduce a change row to what the oracle says of it."""
+    return {
+        "action": change["action"],
+        "leader": change["leader_after"],
+        "isr": change["isr_after"],
+        "epoch": change["leader_epoch_after"],
+        "recovery": change["leader_recovery_state_after"],
+    }

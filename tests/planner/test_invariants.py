@@ -1,0 +1,100 @@
+"""What must hold of a reconciling plan whatever the cluster looks like."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+from planner.plan import plan_summary
+from planner.reconcile import reconcile_changes, reconcile_rejections
+from schemas.digest import plan_id
+from schemas.names import NO_LEADER
+from tests.planner.frames import Row, World, as_rows, by_partition, plan_tables
+from tests.planner.worlds import BATCHES, all_small_partitions, is_sane, worlds
+
+Changes = dict[tuple[str, int], Row]
+
+
+def _broken(row: Row, change: Row, world: World) -> list[str]:
+    """Return the rules that a change breaks."""
+    leader, isr, before = change["leader_after"], change["isr_after"], row["isr"] or []
+    was_alive = row["leader"] in world.registered
+    clean = set(before) & set(row["replicas"]) & world.live
+    holders = set(before) & world.registered
+    rules = {
+        "an ISR is never empty": bool(isr),
+        "an ISR names nobody twice": len(set(isr)) == len(isr),
+        "a leader is alive, or there is none": leader == NO_LEADER or leader in world.registered,
+        "a leader is in the ISR, or there is none": leader == NO_LEADER or leader in isr or not is_sane(row),
+        "a new leader is one we understand": leader in {row["leader"], NO_LEADER, *world.live},
+        "nothing is elected away from who is alive": leader == row["leader"] or not was_alive,
+        "a clean candidate is not passed over": leader in clean or was_alive or not clean,
+        "who is alive stays in the ISR": holders <= set(isr) or row["leader"] is None,
+        "nobody enters the ISR while one of it is alive": set(isr) <= set(before) or not holders,
+        "an ISR keeps its order": [broker for broker in before if broker in isr] == [b for b in isr if b in before],
+        "a leader epoch grows": change["leader_epoch_after"] > (-1 if row["leader"] is None else row["leader_epoch"]),
+        "it rests on the version seen": change["state_version"] == row.get("state_version", -1),
+        "the assignment stays": change["replicas_after"] == row["replicas"],
+        "told is who is alive of the assignment": set(change["leader_and_isr_to"]) == set(row["replicas"]) & world.live,
+        "nobody alive has to be dead": set(change["requires_dead"]).isdisjoint(world.registered),
+        "nobody dead has to be alive": set(change["requires_live"]) <= world.registered,
+        "a new leader has to be alive": leader in {NO_LEADER, *change["requires_live"]},
+        "who is taken out has to be dead": set(before) - set(isr) <= set(change["requires_dead"]),
+        "the old leader has to be dead": row["leader"] in {None, NO_LEADER, leader, *change["requires_dead"]},
+    }
+    return [rule for rule, holds in rules.items() if not holds]
+
+
+def _breaches(world: World, changes: Changes) -> list[tuple[Row, Row, list[str]]]:
+    rows = {(row["topic"], row["partition"]): row for row in world.partitions}
+    found = ((rows[key], change, _broken(rows[key], change, world)) for key, change in changes.items())
+    return [breach for breach in found if breach[2]]
+
+
+def _applied(world: World, changes: Changes) -> World:
+    """Return the world as it is when all changes have been written."""
+    partitions = []
+    for row in world.partitions:
+        change = changes.get((row["topic"], row["partition"]))
+        names = ("leader", "isr", "leader_epoch", "leader_recovery_state")
+        after = {} if change is None else {name: change[f"{name}_after"] for name in names}
+        version = {} if change is None else {"state_version": change["state_version"] + 1, "controller_epoch": 8}
+        partitions.append(row | after | version)
+    return World(partitions, world.topics, world.live, world.opaque)
+
+
+@BATCHES
+@given(worlds(), st.booleans())
+def test_nothing_is_lost_and_one_cycle_is_enough(
+    spark: SparkSession,
+    world: World,
+    allow_unclean: bool,  # noqa: FBT001 - from Hypothesis
+) -> None:
+    changes = by_partition(reconcile_changes(*world.frames(spark), allow_unclean=allow_unclean))
+    after = reconcile_changes(*_applied(world, changes).frames(spark), allow_unclean=allow_unclean)
+    assert (_breaches(world, changes), as_rows(after)) == ([], [])
+
+
+def test_nor_with_any_small_partition(spark: SparkSession) -> None:
+    world = all_small_partitions()
+    changes = by_partition(reconcile_changes(*world.frames(spark), allow_unclean=True))
+    after = reconcile_changes(*_applied(world, changes).frames(spark), allow_unclean=True)
+    assert (_breaches(world, changes), as_rows(after)) == ([], [])
+
+
+@settings(BATCHES, max_examples=2)
+@given(worlds())
+def test_the_same_cluster_gives_the_same_plan(spark: SparkSession, world: World) -> None:
+    """In whatever order and number of pieces its rows come; and the committer reads the same id from the rows."""
+    partitions, topics, brokers = world.frames(spark)
+    shuffled = World(partitions=world.partitions[::-1], topics=world.topics[::-1], live=world.live, opaque=world.opaque)
+    again, _, _ = shuffled.frames(spark)
+    plans = [
+        plan_tables(
+            spark,
+            reconcile_changes(some, topics, brokers).localCheckpoint(),
+            reconcile_rejections(some, topics, brokers).localCheckpoint(),
+        )
+        for some in (partitions, again.repartition(3))
+    ]
+    ids = {plan_summary("header", tables).collect()[0].plan_id for tables in plans}
+    assert ids == {plan_id("header", {name: as_rows(rows) for name, rows in plans[0].items()})}

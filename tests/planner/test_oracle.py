@@ -1,0 +1,79 @@
+"""The planner against an oracle in plain Python: on clusters by chance, and on every small partition there is."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+from planner.imbalance import imbalance
+from planner.preferred import preferred_changes, preferred_rejections, wanted_by_imbalance
+from planner.reconcile import reconcile_changes, reconcile_rejections
+from tests.planner import oracle
+from tests.planner.frames import Row, World, as_rows, by_partition
+from tests.planner.worlds import BATCHES, all_small_partitions, worlds
+
+Key = tuple[str, int]
+Verdicts = dict[Key, Row | str]
+"""What becomes of each partition in need: its change, or else the code of its rejection."""
+
+
+def _key(row: Row) -> Key:
+    return row["topic"], row["partition"]
+
+
+def _reconciled(spark: SparkSession, world: World, *, allow_unclean: bool) -> tuple[Verdicts, Verdicts]:
+    frames = world.frames(spark)
+    changes = by_partition(reconcile_changes(*frames, allow_unclean=allow_unclean))
+    rejections = by_partition(reconcile_rejections(*frames, allow_unclean=allow_unclean))
+    return {k: oracle.told(row) for k, row in changes.items()}, {k: row["code"] for k, row in rejections.items()}
+
+
+def _reconciled_by_hand(world: World, *, allow_unclean: bool) -> tuple[Verdicts, Verdicts]:
+    due = {_key(row): oracle.due(row, world, allow_unclean=allow_unclean) for row in world.partitions}
+    codes = {_key(row): oracle.reconcile_code(row, world, allow_unclean=allow_unclean) for row in world.partitions}
+    return {k: change for k, change in due.items() if change}, {k: code for k, code in codes.items() if code}
+
+
+def _preferred(spark: SparkSession, world: World) -> Verdicts:
+    partitions, topics, brokers = world.frames(spark)
+    wanted = partitions.select("topic", "partition")
+    changes = by_partition(preferred_changes(partitions, topics, brokers, wanted))
+    rejections = by_partition(preferred_rejections(partitions, topics, brokers, wanted))
+    assert not changes.keys() & rejections.keys()
+    return {k: oracle.told(row) for k, row in changes.items()} | {k: row["code"] for k, row in rejections.items()}
+
+
+def _preferred_by_hand(world: World) -> Verdicts:
+    return {_key(row): oracle.preferred(row, world) for row in world.partitions}
+
+
+@BATCHES
+@given(worlds(), st.booleans())
+def test_reconcile(spark: SparkSession, world: World, allow_unclean: bool) -> None:  # noqa: FBT001 - from Hypothesis
+    found = _reconciled(spark, world, allow_unclean=allow_unclean)
+    assert found == _reconciled_by_hand(world, allow_unclean=allow_unclean)
+
+
+def test_reconcile_every_small_partition(spark: SparkSession) -> None:
+    world = all_small_partitions()
+    assert _reconciled(spark, world, allow_unclean=False) == _reconciled_by_hand(world, allow_unclean=False)
+
+
+@BATCHES
+@given(worlds())
+def test_preferred(spark: SparkSession, world: World) -> None:
+    assert _preferred(spark, world) == _preferred_by_hand(world)
+
+
+def test_preferred_of_every_small_partition(spark: SparkSession) -> None:
+    world = all_small_partitions()
+    assert _preferred(spark, world) == _preferred_by_hand(world)
+
+
+@BATCHES
+@given(worlds(), st.sampled_from([0.0, 0.1, 0.2, 0.25, 0.5, 1.0]))
+def test_imbalance(spark: SparkSession, world: World, threshold: float) -> None:
+    partitions, topics, _ = world.frames(spark)
+    skew = imbalance(partitions, topics, 1, threshold)
+    wanted = set(by_partition(wanted_by_imbalance(partitions, skew)))
+    found = {row["broker_id"]: (row["preferred_partitions"], row["not_led"]) for row in as_rows(skew)}
+    assert (found, wanted) == oracle.rebalance(world.partitions, threshold)

@@ -1,0 +1,126 @@
+"""Reassignments asked for: what they add and remove, what is refused, what is not due."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from planner.reassignment import reassignment_changes, reassignment_faults, reassignment_rejections
+from schemas.names import NO_LEADER, Action, RejectionCode
+from schemas.tables import PARTITIONS
+from tests.planner.frames import (
+    TOPIC_ID,
+    World,
+    as_rows,
+    assert_changes,
+    assert_rejections,
+    frame,
+    partition_row,
+    topic_row,
+)
+
+LIVE: Final = frozenset(range(1, 10))
+TOPICS: Final = [topic_row("plain"), topic_row("deleted", deletion_requested=True)]
+
+Frames = tuple[DataFrame, DataFrame, DataFrame, DataFrame]
+
+
+def _asked(spark: SparkSession, world: World, targets: Sequence[tuple[str, int, list[int] | None]]) -> Frames:
+    rows = [{"topic": topic, "partition": number, "replicas": replicas} for topic, number, replicas in targets]
+    return (frame(spark, rows, PARTITIONS).select("topic", "partition", "replicas"), *world.frames(spark))
+
+
+# replicas, leader, target -> adding, removing, leader, reason
+Case = tuple[list[int], int | None, list[int], list[int], list[int], int, str]
+CASES: Final[list[Case]] = [
+    ([1, 2, 3], 1, [3, 4, 5], [4, 5], [1, 2], 3, "adds [4, 5], removes [1, 2]"),
+    ([1, 2, 3], 3, [3, 4, 5], [4, 5], [1, 2], 3, "adds [4, 5], removes [1, 2]"),
+    ([1, 2, 3], 1, [4, 5, 6], [4, 5, 6], [1, 2, 3], 4, "adds [4, 5, 6], removes [1, 2, 3]"),
+    ([1, 2, 3, 4], 2, [4, 2, 5, 3], [5], [1], 2, "adds [5], removes [1]"),
+    ([1, 2, 3], 1, [3, 1, 2], [], [], 1, "order of replicas changes, no data moves"),
+    ([1, 2], 2, [2, 1, 3], [3], [], 2, "adds [3], removes []"),
+    ([1, 2, 3], 3, [2], [], [1, 3], 2, "adds [], removes [1, 3]"),
+    ([1, 2], NO_LEADER, [2, 3], [3], [1], 2, "adds [3], removes [1]"),
+    ([1, 2], None, [2, 3], [3], [1], 2, "adds [3], removes [1]"),
+]
+
+
+def test_what_a_reassignment_adds_and_removes(spark: SparkSession) -> None:
+    partitions = [
+        partition_row(replicas, leader, None if leader is None else replicas, partition=number)
+        for number, (replicas, leader, *_) in enumerate(CASES)
+    ]
+    targets = [("t", number, case[2]) for number, case in enumerate(CASES)]
+    expected: list[dict[str, Any]] = [
+        {
+            "partition": number,
+            "action": Action.REASSIGN,
+            "replicas_before": replicas,
+            "replicas_after": target,
+            "adding_before": [],
+            "adding_after": adding,
+            "removing_before": [],
+            "removing_after": removing,
+            "leader_before": leader,
+            "leader_after": leader_after,
+            "isr_before": None if leader is None else replicas,
+            "isr_after": target,
+            "leader_epoch_after": None,
+            "topic_version": 2,
+            "topic_id": TOPIC_ID,
+            "leader_and_isr_to": [],
+            "requires_live": target,
+            "requires_dead": [],
+            "reason": reason,
+        }
+        for number, (replicas, leader, target, adding, removing, leader_after, reason) in enumerate(CASES)
+    ]
+    changes = reassignment_changes(*_asked(spark, World(partitions, live=LIVE), targets))
+    assert_changes(changes, expected)
+
+
+def test_faults_are_named_in_order(spark: SparkSession) -> None:
+    world = World([partition_row([1, 2], 1, [1, 2], partition=p) for p in range(8)], live=LIVE, opaque=frozenset({20}))
+    asked: list[tuple[str, int, list[int] | None, str | None]] = [
+        ("nowhere", 0, [1], "no such partition in the snapshot"),
+        ("t", 0, [3, 4], None),
+        ("t", 1, [], "no replicas"),
+        ("t", 2, None, "no replicas"),
+        ("t", 3, [3, 4, 3], "names a broker twice: 3, 4, 3"),
+        ("t", 4, [3, 11, 12], "brokers not alive in the snapshot: 11, 12"),
+        ("t", 5, [-1, 3], "brokers not alive in the snapshot: -1"),
+        ("t", 6, [1, 20], "brokers not alive in the snapshot: 20"),
+        ("t", 7, [1, 2], None),
+        ("t", 99, [1], "no such partition in the snapshot"),
+    ]
+    targets = [(topic, number, replicas) for topic, number, replicas, _ in reversed(asked)]
+    expected = [{"topic": t, "partition": p, "fault": fault} for t, p, _, fault in asked if fault]
+    assert as_rows(reassignment_faults(*_asked(spark, world, targets))) == expected
+
+
+NOT_DUE: Final[list[tuple[dict[str, Any], list[int], RejectionCode, str]]] = [
+    ({"topic": "deleted"}, [3, 4], RejectionCode.DELETION_REQUESTED, "its topic is queued for deletion"),
+    ({"understood": False}, [3, 4], RejectionCode.NOT_UNDERSTOOD, "its znode is in quarantine"),
+    ({"adding_replicas": [2]}, [3, 4], RejectionCode.REASSIGNMENT_IN_PROGRESS, "it is being reassigned already"),
+    ({"removing_replicas": [1]}, [1, 2], RejectionCode.REASSIGNMENT_IN_PROGRESS, "it is being reassigned already"),
+    ({}, [1, 2], RejectionCode.ALREADY_ASSIGNED, "it has these replicas already"),
+]
+
+
+def _not_due(spark: SparkSession) -> Frames:
+    topics = [{"topic": "plain"} | columns for columns, *_ in NOT_DUE]
+    rows = [partition_row([1, 2], 1, [1, 2], partition=number, **columns) for number, columns in enumerate(topics)]
+    targets = [(topics[number]["topic"], number, case[1]) for number, case in enumerate(NOT_DUE)]
+    return _asked(spark, World(rows, TOPICS, LIVE), [*targets, ("plain", 99, [1])])
+
+
+def test_each_reason_why_it_is_not_due_is_a_rejection(spark: SparkSession) -> None:
+    expected = [
+        {"topic": columns.get("topic", "plain"), "partition": p, "action": Action.REASSIGN, "code": code, "reason": why}
+        for p, (columns, _, code, why) in enumerate(NOT_DUE)
+    ]
+    assert_rejections(reassignment_rejections(*_not_due(spark)), expected)
+
+
+def test_what_is_not_due_or_not_there_is_no_change(spark: SparkSession) -> None:
+    assert_changes(reassignment_changes(*_not_due(spark)), [])

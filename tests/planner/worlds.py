@@ -1,0 +1,82 @@
+"""Clusters by chance, and all small ones: partitions of every kind, brokers that are live, not understood or dead."""
+
+from functools import cache
+from itertools import permutations, product
+from typing import Final
+
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+
+from schemas.names import NO_LEADER
+from tests.planner.frames import Row, World, partition_row, topic_row
+
+BROKERS: Final = range(6)
+
+TOPICS: Final = [
+    topic_row("plain"),
+    topic_row("unclean", config={"unclean.leader.election.enable": "true"}),
+    topic_row("shouting", config={"unclean.leader.election.enable": "TRUE", "min.insync.replicas": "2"}),
+    topic_row("clean", config={"unclean.leader.election.enable": "false"}),
+    topic_row("deleted", deletion_requested=True),
+]
+UNCLEAN: Final = {"unclean", "shouting"}
+NAMES: Final = [topic["topic"] for topic in TOPICS] + ["unlisted"]
+"""Topics of partitions; the last has no row among the topics."""
+
+BATCHES: Final = settings(
+    deadline=None,
+    max_examples=8,
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),  # shrinking takes minutes; the diff names the partition
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
+)
+"""An example is a whole cluster, planned by Spark in half a second: few and large ones."""
+
+_ids = st.lists(st.sampled_from(BROKERS), min_size=1, max_size=4, unique=True)
+
+
+@st.composite
+def _partitions(draw: st.DrawFn) -> Row:
+    """Any partition: the ISR mostly among the replicas, the leader mostly in the ISR, some without a state."""
+    replicas = draw(_ids)
+    isr = draw(st.one_of(st.permutations(replicas).map(lambda ids: ids[: 1 + ids[0] % len(ids)]), _ids))
+    leaders = [None, NO_LEADER, *isr, *isr]
+    leader = draw(st.one_of(st.sampled_from(leaders), st.sampled_from([NO_LEADER, *BROKERS])))
+    columns: Row = {"topic": draw(st.sampled_from(NAMES)), "understood": draw(st.integers(0, 9)) > 0}
+    if leader is None:
+        return partition_row(replicas, None, None, **columns)
+    numbers = ("leader_epoch", "controller_epoch", "state_version")
+    columns |= {name: draw(st.integers(0, 50)) for name in numbers}
+    columns["leader_recovery_state"] = draw(st.integers(0, 1))
+    return partition_row(replicas, leader, isr, **columns)
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> World:
+    """Up to 60 partitions that share their brokers."""
+    rows = draw(st.lists(_partitions(), min_size=1, max_size=60))
+    partitions = [row | {"partition": number} for number, row in enumerate(rows)]
+    fates = draw(st.lists(st.sampled_from(["live", "live", "dead", "opaque"]), min_size=6, max_size=6))
+    live = frozenset(broker for broker in BROKERS if fates[broker] == "live")
+    opaque = frozenset(broker for broker in BROKERS if fates[broker] == "opaque")
+    return World(partitions, TOPICS, live, opaque)
+
+
+@cache
+def all_small_partitions() -> World:
+    """Every partition of up to two replicas and two in sync, over two live, two dead and one opaque broker."""
+    brokers: Final = range(5)
+    ids = [list(some) for size in (1, 2) for some in permutations(brokers, size)]
+    states = [*product([NO_LEADER, *brokers], ids), (None, None)]
+    rows = [
+        partition_row(replicas, leader, isr, topic=topic)
+        for topic, replicas, (leader, isr) in product(("plain", "unclean"), ids, states)
+    ]
+    numbered = [row | {"partition": number} for number, row in enumerate(rows)]
+    return World(numbered, TOPICS, frozenset({0, 1}), frozenset({2}))
+
+
+def is_sane(row: Row) -> bool:
+    """Tell whether a partition is as Kafka leaves it: its ISR among its replicas, its leader in its ISR or none."""
+    if row["leader"] is None:
+        return True
+    return set(row["isr"]) <= set(row["replicas"]) and row["leader"] in {NO_LEADER, *row["isr"]}

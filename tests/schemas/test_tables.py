@@ -1,0 +1,205 @@
+"""The tables' contract: names and types that others read, and that every column says what it is."""
+
+from typing import Final
+
+import pytest
+from pyspark.sql.types import StructType
+
+from schemas.digest import HASHED
+from schemas.tables import CHECKS, KEYS, TABLES
+
+IDS: Final = "array<int>"
+
+CONTRACT: Final[dict[str, dict[str, str]]] = {
+    "snapshots": {
+        "snapshot_id": "bigint",
+        "taken_at": "timestamp",
+        "controller_id": "int",
+        "controller_epoch": "int",
+        "controller_epoch_version": "int",
+        "zxid_before": "bigint",
+        "zxid_after": "bigint",
+        "brokers": "int",
+        "topics": "int",
+        "partitions": "bigint",
+        "quarantined": "bigint",
+        "seconds": "double",
+    },
+    "brokers": {
+        "snapshot_id": "bigint",
+        "broker_id": "int",
+        "broker_epoch": "bigint",
+        "state_version": "int",
+        "host": "string",
+        "port": "int",
+        "endpoints": "array<struct<listener:string,security_protocol:string,host:string,port:int>>",
+        "rack": "string",
+        "understood": "boolean",
+    },
+    "topics": {
+        "snapshot_id": "bigint",
+        "topic": "string",
+        "topic_id": "string",
+        "topic_version": "int",
+        "config": "map<string,string>",
+        "deletion_requested": "boolean",
+    },
+    "partitions": {
+        "snapshot_id": "bigint",
+        "topic": "string",
+        "partition": "int",
+        "replicas": IDS,
+        "adding_replicas": IDS,
+        "removing_replicas": IDS,
+        "leader": "int",
+        "isr": IDS,
+        "leader_epoch": "int",
+        "controller_epoch": "int",
+        "state_version": "int",
+        "topic_version": "int",
+        "partition_state": "string",
+        "offline_replicas": IDS,
+    },
+    "requests": {"kind": "string", "topic": "string", "partition": "int"},
+    "broker_configs": {"broker_id": "int", "name": "string", "value": "string", "assumed": "boolean"},
+    "quarantine": {"path": "string", "data": "string", "reason": "string"},
+    "events": {"snapshot_id": "bigint", "kind": "string", "subject": "string", "before": "string", "after": "string"},
+    "imbalance": {
+        "snapshot_id": "bigint",
+        "broker_id": "int",
+        "preferred_partitions": "bigint",
+        "not_led": "bigint",
+        "ratio": "double",
+        "exceeds": "boolean",
+    },
+    "plans": {
+        "plan_id": "string",
+        "name": "string",
+        "snapshot_id": "bigint",
+        "kind": "string",
+        "parameters": "string",
+        "created_at": "timestamp",
+        "status": "string",
+        "changes": "bigint",
+        "rejected": "bigint",
+        "moves": "bigint",
+    },
+    "changes": {
+        "plan_id": "string",
+        "wave": "int",
+        "topic": "string",
+        "partition": "int",
+        "action": "string",
+        "replicas_before": IDS,
+        "replicas_after": IDS,
+        "adding_before": IDS,
+        "adding_after": IDS,
+        "removing_before": IDS,
+        "removing_after": IDS,
+        "leader_before": "int",
+        "leader_after": "int",
+        "isr_before": IDS,
+        "isr_after": IDS,
+        "leader_epoch_before": "int",
+        "leader_epoch_after": "int",
+        "state_version": "int",
+        "topic_version": "int",
+        "topic_id": "string",
+        "is_new": "boolean",
+        "reason": "string",
+    },
+    "operations": {"plan_id": "string", "sequence": "int", "kind": "string", "topic": "string", "data": "string"},
+    "rejections": {
+        "plan_id": "string",
+        "topic": "string",
+        "partition": "int",
+        "action": "string",
+        "code": "string",
+        "reason": "string",
+    },
+    "commits": {
+        "plan_id": "string",
+        "attempt": "int",
+        "wave": "int",
+        "topic": "string",
+        "partition": "int",
+        "outcome": "string",
+        "state_version_after": "int",
+        "committed_at": "timestamp",
+        "who": "string",
+        "message": "string",
+    },
+    "answers": {
+        "broker_id": "int",
+        "api": "string",
+        "topic": "string",
+        "partition": "int",
+        "broker_epoch": "bigint",
+        "controller_epoch": "int",
+        "leader_epoch": "int",
+        "error": "int",
+        "at": "timestamp",
+    },
+}
+CONTRACT["partition_history"] = CONTRACT["partitions"]
+
+
+def _types(schema: StructType) -> dict[str, str]:
+    return {column.name: column.dataType.simpleString() for column in schema}
+
+
+def test_the_tables_are_those_agreed_on() -> None:
+    assert TABLES.keys() == CONTRACT.keys()
+
+
+@pytest.mark.parametrize("table", CONTRACT)
+def test_the_columns_agreed_on_are_there(table: str) -> None:
+    types = _types(TABLES[table])
+    assert {name: types.get(name) for name in CONTRACT[table]} == CONTRACT[table]
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_cluster_comes_first(table: str) -> None:
+    assert TABLES[table].names[0] == "cluster"
+
+
+def _without_comment(schema: StructType) -> list[str]:
+    missing = [column.name for column in schema if not column.metadata.get("comment")]
+    nested = [getattr(column.dataType, "elementType", None) for column in schema]
+    return missing + [name for inner in nested if isinstance(inner, StructType) for name in _without_comment(inner)]
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_every_column_says_what_it_is(table: str) -> None:
+    assert _without_comment(TABLES[table]) == []
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_every_column_may_be_null_for_spark(table: str) -> None:
+    """`.to(SCHEMA)` refuses a schema that says otherwise; Delta's constraints say it."""
+    assert [column.name for column in TABLES[table] if not column.nullable] == []
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_keys_are_columns(table: str) -> None:
+    assert KEYS[table]
+    assert set(KEYS[table]) <= set(TABLES[table].names)
+
+
+def test_checks_speak_of_columns() -> None:
+    words = {
+        (table, word)
+        for table, checks in CHECKS.items()
+        for check in checks.values()
+        for word in check.replace("(", " ").replace(")", " ").split()
+        if word.isidentifier() and word.islower() and word != "cardinality"
+    }
+    assert {(table, word) for table, word in words if word not in TABLES[table].names} == set()
+    assert words == {("partitions", "partition"), ("partitions", "isr"), ("changes", "isr_after")}
+
+
+def test_a_plans_id_covers_all_but_itself() -> None:
+    """In the order of names, so that a column's place in its table is no matter."""
+    expected = {name: tuple(sorted(set(TABLES[name].names) - {"cluster", "plan_id"})) for name in HASHED}
+    assert expected.keys() == {"changes", "operations", "rejections"}
+    assert expected == HASHED
