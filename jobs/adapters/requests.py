@@ -5,25 +5,31 @@ a follower answers a LeaderAndIsr whose leader it does not know with no error an
 the version of each request is the highest that both sides know.
 """
 
-import base64
 import importlib
 import io
 import socket
 import struct
 import time
-import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import groupby
 from typing import Any, Final
 
 from kio.serial import entity_reader, entity_writer
 from kio.serial.errors import SerialError
 
-Row = dict[str, Any]
+from jobs.adapters.control_messages import (
+    PLAINTEXT,
+    Announcement,
+    Row,
+    as_uuid,
+    fill,
+    leader_and_isr,
+    plaintext_address,
+    update_metadata,
+)
 
 TIMEOUT: Final = 10.0
 """Seconds a broker may take to answer one request, or what is left until the deadline; it is asked again until then."""
@@ -34,8 +40,6 @@ PAUSE: Final = 0.1
 NOT_TOLD: Final = -1
 """`error` of a broker that gave no answer (Kafka's UNKNOWN_SERVER_ERROR)."""
 
-PLAINTEXT: Final = "PLAINTEXT"
-_PROTOCOLS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 _KEYS: Final = {"leader_and_isr": 4, "update_metadata": 6}
 _NAMES: Final = {"leader_and_isr": "LeaderAndIsr", "update_metadata": "UpdateMetadata"}
 _VERSIONS: Final = {"leader_and_isr": range(4, 8), "update_metadata": range(6, 9)}
@@ -43,22 +47,8 @@ _NAMES_TOPICS: Final = 4
 """The last version of LeaderAndIsr whose answer names topics; later ones give their ids, which older topics lack."""
 
 
-@dataclass(frozen=True, slots=True)
-class Announcement:
-    """What is to be told: rows just written, the brokers alive, and on whose authority.
-
-    `states` are rows of topic, topic_id, partition, leader, leader_epoch, isr, replicas, adding, removing, is_new,
-    leader_recovery_state, state_version and `to`, the brokers that LeaderAndIsr goes to.
-    """
-
-    controller_id: int
-    controller_epoch: int
-    brokers: Sequence[Row]
-    states: Sequence[Row]
-
-    @property
-    def live(self) -> set[int]:
-        return {broker["broker_id"] for broker in self.brokers}
+class _CannotTellError(Exception):
+    """A broker that cannot be told, however often it is asked."""
 
 
 def announce(announcement: Announcement, deadline: float) -> list[Row]:
@@ -69,14 +59,6 @@ def announce(announcement: Announcement, deadline: float) -> list[Row]:
     with ThreadPoolExecutor(max_workers=min(32, len(brokers))) as pool:
         answers = pool.map(lambda broker: _tell(announcement, broker, deadline), brokers)
         return [row for rows in answers for row in rows]
-
-
-def plaintext_address(broker: Row) -> tuple[str, int] | None:
-    """Where a broker takes control requests in plain text, None if nowhere."""
-    for endpoint in broker["endpoints"] or ():
-        if endpoint["security_protocol"] == PLAINTEXT:
-            return endpoint["host"], endpoint["port"]
-    return None
 
 
 def _tell(announcement: Announcement, broker: Row, deadline: float) -> list[Row]:
@@ -101,6 +83,8 @@ def _ask_until(announcement: Announcement, broker: Row, api: str, states: list[R
         try:
             with _Channel.to(broker, announcement.controller_id, timeout) as channel:
                 return _answers(announcement, broker, api, states, channel.ask(api, announcement, broker, states))
+        except _CannotTellError:
+            return _answers(announcement, broker, api, states, None)
         except (OSError, SerialError, struct.error):
             if time.monotonic() + PAUSE > deadline:
                 return _answers(announcement, broker, api, states, None)
@@ -158,7 +142,7 @@ class _Channel:
     def to(cls, broker: Row, controller_id: int, timeout: float) -> "Iterator[_Channel]":
         address = plaintext_address(broker)
         if address is None:
-            raise OSError(f"broker {broker['broker_id']} has no {PLAINTEXT} endpoint")
+            raise _CannotTellError(f"broker {broker['broker_id']} has no {PLAINTEXT} endpoint")
         with socket.create_connection(address, timeout=timeout) as connection:
             channel = cls(connection.makefile("rwb"), str(controller_id), {})
             asked = importlib.import_module("kio.schema.api_versions.v0.request").ApiVersionsRequest()
@@ -172,14 +156,14 @@ class _Channel:
             known = range(known[0], _NAMES_TOPICS + 1)
         version = min(self.versions.get(_KEYS[api], 0), known[-1])
         if version < known[0]:
-            raise OSError(f"broker {broker['broker_id']} speaks {_NAMES[api]} up to version {version} only")
+            raise _CannotTellError(f"broker {broker['broker_id']} speaks {_NAMES[api]} up to version {version} only")
         module = importlib.import_module(f"kio.schema.{api}.v{version}.request")
-        build = _leader_and_isr if api == "leader_and_isr" else _update_metadata
+        build = leader_and_isr if api == "leader_and_isr" else update_metadata
         return self._exchange(build(module, announcement, broker, states))
 
     def _exchange(self, request: Any) -> Any:  # noqa: ANN401
         self.correlation += 1
-        header = _fill(
+        header = fill(
             request.__header_schema__,
             request_api_key=request.__api_key__,
             request_api_version=request.__version__,
@@ -207,112 +191,3 @@ def _read_response(request: type[Any], data: bytes) -> Any:  # noqa: ANN401
     _, start = entity_reader(response.__header_schema__)(data, 0)
     entity, _ = entity_reader(response)(data, start)
     return entity
-
-
-def _fill(entity: type[Any], **values: Any) -> Any:  # noqa: ANN401
-    """Make an entity of those values that its version has."""
-    names = {field.name for field in fields(entity)}
-    return entity(**{name: value for name, value in values.items() if name in names})
-
-
-def _leader_and_isr(module: Any, announcement: Announcement, broker: Row, states: list[Row]) -> Any:  # noqa: ANN401
-    def partition(state: Row) -> Any:  # noqa: ANN401
-        return _fill(
-            module.LeaderAndIsrPartitionState,
-            partition_index=state["partition"],
-            controller_epoch=announcement.controller_epoch,
-            leader=state["leader"],
-            leader_epoch=state["leader_epoch"],
-            isr=tuple(state["isr"]),
-            partition_epoch=state["state_version"],
-            replicas=tuple(state["replicas"]),
-            adding_replicas=tuple(state["adding"]),
-            removing_replicas=tuple(state["removing"]),
-            is_new=state["is_new"],
-            leader_recovery_state=state["leader_recovery_state"],
-        )
-
-    leaders = {state["leader"] for state in states}
-    return _fill(
-        module.LeaderAndIsrRequest,
-        controller_id=announcement.controller_id,
-        controller_epoch=announcement.controller_epoch,
-        broker_epoch=broker["broker_epoch"],
-        type_=0,
-        topic_states=tuple(
-            _fill(
-                module.LeaderAndIsrTopicState,
-                topic_name=topic,
-                topic_id=as_uuid(topic_id),
-                partition_states=tuple(map(partition, rows)),
-            )
-            for topic, topic_id, rows in _by_topic(states)
-        ),
-        live_leaders=tuple(
-            _fill(module.LeaderAndIsrLiveLeader, broker_id=row["broker_id"], host_name=host, port=port)
-            for row in announcement.brokers
-            if row["broker_id"] in leaders
-            for host, port in [plaintext_address(row) or ("", -1)]
-        ),
-    )
-
-
-def _update_metadata(module: Any, announcement: Announcement, broker: Row, states: list[Row]) -> Any:  # noqa: ANN401
-    def partition(state: Row) -> Any:  # noqa: ANN401
-        return _fill(
-            module.UpdateMetadataPartitionState,
-            partition_index=state["partition"],
-            controller_epoch=announcement.controller_epoch,
-            leader=state["leader"],
-            leader_epoch=state["leader_epoch"],
-            isr=tuple(state["isr"]),
-            zk_version=state["state_version"],
-            replicas=tuple(state["replicas"]),
-            offline_replicas=tuple(replica for replica in state["replicas"] if replica not in announcement.live),
-        )
-
-    return _fill(
-        module.UpdateMetadataRequest,
-        controller_id=announcement.controller_id,
-        controller_epoch=announcement.controller_epoch,
-        broker_epoch=broker["broker_epoch"],
-        topic_states=tuple(
-            _fill(
-                module.UpdateMetadataTopicState,
-                topic_name=topic,
-                topic_id=as_uuid(topic_id),
-                partition_states=tuple(map(partition, rows)),
-            )
-            for topic, topic_id, rows in _by_topic(states)
-        ),
-        live_brokers=tuple(_live_broker(module, row) for row in announcement.brokers),
-    )
-
-
-def _live_broker(module: Any, broker: Row) -> Any:  # noqa: ANN401
-    endpoints = tuple(
-        _fill(
-            module.UpdateMetadataEndpoint,
-            port=endpoint["port"],
-            host=endpoint["host"],
-            listener=endpoint["listener"],
-            security_protocol=_PROTOCOLS[endpoint["security_protocol"]],
-        )
-        for endpoint in broker["endpoints"]
-    )
-    return _fill(module.UpdateMetadataBroker, id_=broker["broker_id"], endpoints=endpoints, rack=broker["rack"])
-
-
-def _by_topic(states: list[Row]) -> Iterator[tuple[str, str | None, list[Row]]]:
-    ordered = sorted(states, key=lambda state: (state["topic"], state["partition"]))
-    for (topic, topic_id), rows in groupby(ordered, key=lambda state: (state["topic"], state["topic_id"])):
-        yield topic, topic_id, list(rows)
-
-
-def as_uuid(topic_id: str | None) -> uuid.UUID | None:
-    """Read Kafka's 22 characters of base64url.
-
-    >>> as_uuid("AAAAAAAAAAAAAAAAAAAAAg")
-    UUID('00000000-0000-0000-0000-000000000002')
-    """
-    return None if topic_id is None else uuid.UUID(bytes=base64.urlsafe_b64decode(topic_id + "=="))

@@ -1,10 +1,12 @@
 """Real brokers as a test sees them: their topics in ZooKeeper, and what they tell their clients."""
 
+import base64
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
 from typing import Self
+from uuid import NAMESPACE_DNS, uuid5
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -33,6 +35,11 @@ def kafka_tree(cluster: EmbeddedCluster) -> Iterator[KafkaTree]:
     hosts = cluster.zookeeper.connect
     with connected(hosts) as client:
         yield KafkaTree(hosts, client)
+
+
+def id_of(topic: str) -> str:
+    """An id of the topic's own: Kafka's controllers resign one after another where two topics share one."""
+    return base64.urlsafe_b64encode(uuid5(NAMESPACE_DNS, topic).bytes).decode().rstrip("=")
 
 
 def broker_in_control(tree: KafkaTree) -> bool:

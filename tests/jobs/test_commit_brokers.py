@@ -1,8 +1,6 @@
 """Commits on real brokers: they learn what was written, their clients lose nothing, one of them is in control again."""
 
-import base64
 from collections.abc import Iterator
-from uuid import NAMESPACE_DNS, uuid5
 
 import pytest
 
@@ -14,7 +12,7 @@ from schemas.znodes import decode_assignment
 from tests.jobs.command_line import Surveyor
 from tests.jobs.kafka_tree import KafkaTree
 from tests.jobs.plan_rows import creation, election, store_plan, topic_creation
-from tests.jobs.real_cluster import Traffic, broker_in_control, eventually, kafka_tree, seen_by
+from tests.jobs.real_cluster import Traffic, broker_in_control, eventually, id_of, kafka_tree, seen_by
 
 REPLICAS = {0: [0, 1, 2], 1: [1, 2, 0], 2: [2, 0, 1]}
 
@@ -47,7 +45,7 @@ def topic(request: pytest.FixtureRequest, kafka: KafkaTree, patient: Surveyor) -
 
 
 def create(surveyor: Surveyor, kafka: KafkaTree, topic: str) -> Plan:
-    topic_id = base64.urlsafe_b64encode(uuid5(NAMESPACE_DNS, topic).bytes).decode().rstrip("=")
+    topic_id = id_of(topic)
     changes = [creation(topic, partition, replicas, topic_id) for partition, replicas in REPLICAS.items()]
     operation = topic_creation(topic, {"min.insync.replicas": "2"}, topic_id)
     plan = store_plan(surveyor.lake, kafka, changes, [operation])

@@ -8,20 +8,21 @@ import pytest
 
 from jobs.adapters import requests
 from jobs.adapters.cluster import read_cluster
+from jobs.adapters.control_messages import Announcement
 from jobs.adapters.controllership import Controllership, controllership
 from jobs.adapters.embedded_cluster import EmbeddedCluster
 from jobs.adapters.lake import Lake, Row
 from jobs.adapters.ports import free_port
-from jobs.adapters.requests import NOT_TOLD, Announcement, announce
+from jobs.adapters.requests import NOT_TOLD, announce
 from jobs.commit_batch import _told
 from jobs.fenced_writes import FencedWriter
 from jobs.ledger import Verdict
 from tests.jobs.kafka_tree import KafkaTree
 from tests.jobs.plan_rows import creation, election, store_plan, topic_creation
-from tests.jobs.real_cluster import kafka_tree, seen_by
+from tests.jobs.real_cluster import id_of, kafka_tree, seen_by
 
 OURS = 2147483647
-TOPIC_IDS = {"with-id": "r8iTzkX6SnyvLkbjRRRoow", "without-1": None, "without-2": None}
+TOPIC_IDS = {"with-id": id_of("with-id"), "without-1": None, "without-2": None}
 
 
 @pytest.fixture
@@ -39,6 +40,11 @@ def control(kafka: KafkaTree) -> Iterator[Controllership]:
 def write(kafka: KafkaTree, control: Controllership, lake: Lake, changes: list[Row], *operations: Row) -> list[Verdict]:
     plan = store_plan(lake, kafka, changes, operations)
     return [v for verdicts in FencedWriter(control, plan, kafka.hosts, 60).write(plan.changes) for v in verdicts]
+
+
+def create(kafka: KafkaTree, control: Controllership, lake: Lake, topic: str, replicas: list[int]) -> list[Verdict]:
+    topic_id = id_of(topic)
+    return write(kafka, control, lake, [creation(topic, 0, replicas, topic_id)], topic_creation(topic, {}, topic_id))
 
 
 def announcement(kafka: KafkaTree, control: Controllership, written: list[Verdict]) -> Announcement:
@@ -67,10 +73,8 @@ def test_every_version_is_accepted(  # noqa: PLR0913, PLR0917 - fixtures
     """A topic is created, then its leader moved, in these versions; every broker shows it."""
     versions = {"leader_and_isr": range(4, leader_and_isr + 1), "update_metadata": range(6, update_metadata + 1)}
     monkeypatch.setattr(requests, "_VERSIONS", versions)
-    topic, topic_id = f"v{leader_and_isr}", f"AAAAAAAAAAAAAAAAAAA{leader_and_isr}Aw"
-    created = write(
-        kafka, control, lake, [creation(topic, 0, [0, 1, 2], topic_id)], topic_creation(topic, {}, topic_id)
-    )
+    topic = f"v{leader_and_isr}"
+    created = create(kafka, control, lake, topic, [0, 1, 2])
     first = tell(announcement(kafka, control, created))
 
     second = tell(announcement(kafka, control, write(kafka, control, lake, [election(kafka, topic, 0, leader=1)])))
@@ -82,7 +86,7 @@ def test_every_version_is_accepted(  # noqa: PLR0913, PLR0917 - fixtures
 
 def test_told_again_is_harmless_and_answered_11(kafka: KafkaTree, control: Controllership, lake: Lake) -> None:
     topic = "told-twice"
-    written = write(kafka, control, lake, [creation(topic, 0, [0, 1])], topic_creation(topic))
+    written = create(kafka, control, lake, topic, [0, 1])
     told = announcement(kafka, control, written)
 
     first, second = tell(told), tell(told)
@@ -109,7 +113,7 @@ def test_answers_name_their_topic_with_and_without_id(kafka: KafkaTree, control:
 
 def test_older_controller_epoch_is_refused(kafka: KafkaTree, control: Controllership, lake: Lake) -> None:
     topic = "stale-controller"
-    written = write(kafka, control, lake, [creation(topic, 0, [0, 1])], topic_creation(topic))
+    written = create(kafka, control, lake, topic, [0, 1])
     now = announcement(kafka, control, written)
     tell(now)
 
@@ -120,7 +124,7 @@ def test_older_controller_epoch_is_refused(kafka: KafkaTree, control: Controller
 
 def test_older_broker_epoch_is_refused(kafka: KafkaTree, control: Controllership, lake: Lake) -> None:
     topic = "stale-broker"
-    written = write(kafka, control, lake, [creation(topic, 0, [0, 1])], topic_creation(topic))
+    written = create(kafka, control, lake, topic, [0, 1])
     now = announcement(kafka, control, written)
     bounced = [broker | {"broker_epoch": broker["broker_epoch"] - 1} for broker in now.brokers]
 
@@ -131,7 +135,7 @@ def test_older_broker_epoch_is_refused(kafka: KafkaTree, control: Controllership
 
 def test_only_those_named_get_leader_and_isr(kafka: KafkaTree, control: Controllership, lake: Lake) -> None:
     topic = "two-of-three"
-    written = write(kafka, control, lake, [creation(topic, 0, [2, 0])], topic_creation(topic))
+    written = create(kafka, control, lake, topic, [2, 0])
 
     answers = tell(announcement(kafka, control, written))
 
