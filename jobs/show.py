@@ -101,6 +101,21 @@ def quarantine(settings: Settings, *, as_of: AsOf = None) -> None:
 
 @app.command()
 @command
+def events(
+    settings: Settings,
+    *,
+    as_of: Annotated[int | None, typer.Option("--as-of", help="Up to this snapshot [default: the newest].")] = None,
+) -> None:
+    """What happened between snapshots, the newest last."""
+    snapshot = find_snapshot(settings.lake, as_of)["snapshot_id"]
+    rows = settings.lake.rows("events", ("snapshot_id", "<=", snapshot))
+    rows.sort(key=itemgetter("snapshot_id", "subject", "kind"))
+    columns = ("snapshot_id", "kind", "subject", "before", "after")
+    _give(settings, f"events of {settings.cluster}, up to snapshot {snapshot}", columns, rows, snapshot_id=snapshot)
+
+
+@app.command()
+@command
 def history(
     settings: Settings,
     *,

@@ -21,8 +21,16 @@ from jobs.adapters.zookeeper_source import ZooKeeperDataSource
 from jobs.console import Result, finish, progress, say
 from jobs.options import command, run_alone
 from jobs.settings import Settings
-from jobs.snapshots import last_snapshot
+from jobs.snapshots import SnapshotTables, last_snapshot
 from planner.derived import derive_partitions
+from planner.events import (
+    as_events,
+    broker_events,
+    controller_events,
+    partition_events,
+    request_events,
+    topic_events,
+)
 from planner.imbalance import imbalance
 from planner.survey import difference, keep_last_understood
 from schemas.names import PartitionState, RequestKind
@@ -106,14 +114,37 @@ def _write(
     topics = _topics(tables, reading, snapshot_id).localCheckpoint()
     tables.replace("topics", topics)
     partitions = _write_partitions(tables, reading, topics, last, snapshot_id)
+    mine = f"snapshot_id = {snapshot_id}"
     skew = imbalance(partitions, topics, snapshot_id, settings.conf.imbalance_threshold)
-    lake.replace("imbalance", [row.asDict() for row in skew.collect()], f"snapshot_id = {snapshot_id}")
+    lake.replace("imbalance", [row.asDict() for row in skew.collect()], mine)
+    if last is not None:
+        tables.replace("events", _events(tables, state, last, partitions, snapshot_id), mine)
     return {
         "brokers": len(state.brokers),
         "topics": topics.count(),
         "partitions": partitions.count(),
         "quarantined": len(state.quarantine) + len(quarantine),
     }
+
+
+def _events(
+    tables: Tables,
+    state: ClusterState,
+    last: Row,
+    partitions: DataFrame,
+    snapshot_id: int,
+) -> DataFrame:
+    """What happened since the last complete snapshot."""
+    was = SnapshotTables(tables, last)
+    control = {"controller_id": state.controller.broker_id, "controller_epoch": state.epoch}
+    found = [
+        broker_events(was["brokers"], tables.frame("brokers", state.brokers)),
+        request_events(was["requests"], tables.frame("requests", state.requests)),
+        topic_events(was["partitions"], partitions),
+        partition_events(was["partitions"], partitions),
+        controller_events(tables.frame("snapshots", [last]), tables.frame("snapshots", [control])),
+    ]
+    return as_events(found, snapshot_id)
 
 
 def _topics(tables: Tables, reading: Reading, snapshot_id: int) -> DataFrame:

@@ -87,6 +87,25 @@ def test_only_the_difference_is_written(surveyor: Surveyor, tree: KafkaTree) -> 
     ]
 
 
+def test_events_between_snapshots(surveyor: Surveyor, tree: KafkaTree) -> None:
+    surveyor.json("snapshot")
+    tree.unregister(2)
+    tree.elect(1, epoch=8)
+    tree.add_topic("payments", {0: [1]})
+    state = b'{"controller_epoch":8,"leader":1,"version":1,"leader_epoch":6,"isr":[1]}'
+    tree.write("/brokers/topics/orders/partitions/0/state", state)
+    surveyor.json("snapshot")
+    events = surveyor.json("show", "events")["rows"]
+    assert [(row["snapshot_id"], row["kind"], row["subject"], row["after"]) for row in events] == [
+        (2, "BrokerFailed", "broker 2", None),
+        (2, "ControllerMoved", "controller", "1"),
+        (2, "EpochGrew", "controller", "8"),
+        (2, "IsrShrunk", "orders-0", "[1]"),
+        (2, "LeaderChanged", "orders-0", "1"),
+        (2, "TopicCreated", "payments", "1"),
+    ]
+
+
 def test_vanished_topic_leaves_the_table_and_stays_in_history(surveyor: Surveyor, tree: KafkaTree) -> None:
     surveyor.json("snapshot")
     tree.client.delete("/brokers/topics/orders", recursive=True)
