@@ -42,12 +42,14 @@ class Assessment:
 
 
 def assess(settings: Settings, plan: Plan, mode: Mode, limits: CommitLimits) -> Assessment:
-    """Read the cluster, refuse what must be refused, and tell what is due."""
+    """Read the cluster, refuse what must be refused, and tell what is due; the same for a dry run and a real one."""
     with connected(settings.zookeeper) as client:
         state = read_cluster(client, settings.zookeeper)
         refuse_beyond(limits, settings, plan, state, datetime.now(UTC))
         chosen, why = choose_mode(mode, settings, plan, state)
         if chosen is Mode.BATCH:
+            refuse_take_over(state, settings.conf.controller_id)
+            refuse_unreachable(state)
             due, verdicts = Premises.of(plan, state).judge(client, plan.changes)
         else:
             due, verdicts = judge_for_admin(client, plan.changes)
@@ -71,10 +73,10 @@ def apply_plan(
             with admin_of(settings, found.state) as admin:
                 commit_admin(ledger, admin, found.due)
         else:
-            if held is None:
-                refuse_take_over(found.state, settings.conf.controller_id)
-            refuse_unreachable(found.state)
             commit_batch(settings, ledger, found.due, max_hold, held)
+    except SurveyorError as error:
+        error.result = {"plan_id": plan.plan_id, **ledger.counts()}
+        raise
     finally:
         ledger.close()
     return ledger

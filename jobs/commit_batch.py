@@ -50,11 +50,9 @@ def commit_batch(
     held: Controllership | None = None,
 ) -> None:
     """Write what is due, in the ledger's name; under `held` the controllership stays with the caller."""
-    ledger.intend(due)
     if held is not None:
         _commit_held(settings, ledger, held, due, max_hold)
         return
-    ledger.step(Step.TAKE_OVER, Outcome.PENDING, "")
     with controllership(settings.zookeeper, settings.conf.controller_id) as control:
         ledger.step(Step.TAKE_OVER, Outcome.APPLIED, f"controller epoch {control.epoch}")
         say(f"  controllership taken over: epoch {control.epoch}, id {control.controller_id}")
@@ -70,19 +68,21 @@ def _commit_held(
     due: Sequence[Row],
     max_hold: float,
 ) -> None:
+    ledger.intend(due)
     state = read_cluster(control.client, settings.zookeeper)
     refuse_unreachable(state)
     still_due, verdicts = Premises.of(ledger.plan, state).judge(control.client, due)
     ledger.judge(verdicts)
     writer = FencedWriter(control, ledger.plan, settings.zookeeper, max_hold)
+    written: list[Verdict] = []
     try:
         with progress("writing to ZooKeeper"):
             for judged in writer.write(still_due):
                 ledger.judge(judged)
+                written += [verdict for verdict in judged if verdict.outcome is Outcome.APPLIED]
     except (FencedError, SessionLostError):
         _set_aside_the_rest(ledger, still_due)
         raise
-    written = ledger.of(Outcome.APPLIED)
     if written:
         with progress("telling the brokers"):
             _tell(ledger, control, state, written, max_hold)

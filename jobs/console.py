@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from pathlib import Path
 from threading import Timer
 from typing import Any, Final
 
@@ -29,8 +30,8 @@ WIDTH: Final = 160
 
 
 def stdout() -> Console:
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=WIDTH)
+    console = Console(highlight=False, emoji=False)
+    return console if console.is_terminal else Console(highlight=False, emoji=False, width=WIDTH)
 
 
 def say(line: str) -> None:
@@ -56,15 +57,19 @@ def progress(step: str) -> Iterator[None]:
 
 def finish(settings: Settings, result: Result, *people: Table | str) -> None:
     """Give the result: one JSON object under --json and to --result-file, else tables and lines for people."""
+    give(result, settings.as_json, settings.result_file)
+    if not settings.as_json:
+        for part in people:
+            stdout().print(part, markup=False, soft_wrap=isinstance(part, str))
+
+
+def give(result: Result, as_json: bool, result_file: Path | None) -> None:  # noqa: FBT001 - as the flag is
+    """Give programs their JSON object, on stdout and in the result file, where they asked for it."""
     text = json.dumps(result, default=str)
-    if settings.result_file is not None:
-        settings.result_file.write_text(text + "\n", encoding="utf-8")
-    console = stdout()
-    if settings.as_json:
-        console.print(text, markup=False, soft_wrap=True)
-        return
-    for part in people:
-        console.print(part, markup=False, soft_wrap=isinstance(part, str))
+    if result_file is not None:
+        result_file.write_text(text + "\n", encoding="utf-8")
+    if as_json:
+        print(text)  # noqa: T201 - the object and nothing else
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Table:

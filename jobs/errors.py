@@ -5,6 +5,7 @@ one message on stderr, never as a stack trace. The codes are a contract with sch
 """
 
 from enum import IntEnum
+from typing import Any
 
 
 class ExitCode(IntEnum):
@@ -32,6 +33,11 @@ class SurveyorError(Exception):
     """One clear message and its exit code."""
 
     exit_code = ExitCode.ERROR
+
+    def __init__(self, message: str, result: dict[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.result = result or {}
+        """What had been done before, for programs."""
 
 
 class UsageError(SurveyorError):

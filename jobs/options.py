@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from jobs.console import say
+from jobs.console import give, say
 from jobs.errors import ExitCode, SurveyorError
 from jobs.settings import settle
 
@@ -58,7 +58,8 @@ def command(function: Command) -> Command:
 
     @functools.wraps(function)
     def run(**arguments: Any) -> None:  # noqa: ANN401 - as typer gives them
-        with reported():
+        as_json, result_file = arguments["as_json"], arguments["result_file"]
+        with reported(as_json=as_json, result_file=result_file):
             settings = settle(**{name: arguments.pop(name) for name in _COMMON})
             raise typer.Exit(function(settings, **arguments) or ExitCode.DONE)
 
@@ -70,12 +71,13 @@ def command(function: Command) -> Command:
 
 
 @contextmanager
-def reported() -> Iterator[None]:
-    """Report an error on stderr, as one message, and exit with its code."""
+def reported(*, as_json: bool, result_file: Path | None) -> Iterator[None]:
+    """Report an error on stderr, as one message, and exit with its code; programs get it as their JSON object."""
     try:
         yield
     except SurveyorError as error:
         say(f"surveyor: {error}")
+        give({"error": str(error), "exit_code": int(error.exit_code), **error.result}, as_json, result_file)
         raise typer.Exit(error.exit_code) from None
     except (typer.Exit, typer.Abort):
         raise
@@ -83,7 +85,9 @@ def reported() -> Iterator[None]:
         if os.environ.get(DEBUG):
             raise
         first = (str(error).splitlines() or [""])[0][:300]
-        say(f"surveyor: unexpected {type(error).__name__}: {first}; run it again with {DEBUG}=1 to see where")
+        message = f"unexpected {type(error).__name__}: {first}"
+        say(f"surveyor: {message}; run it again with {DEBUG}=1 to see where")
+        give({"error": message, "exit_code": int(ExitCode.ERROR)}, as_json, result_file)
         raise typer.Exit(ExitCode.ERROR) from None
 
 

@@ -19,7 +19,7 @@ Partition = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Epoch = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Port = Annotated[int, Meta(ge=-1, le=65535)]
 
-_ENDPOINT: Final = re.compile(r"(?P<listener>[^:/]+)://\[?(?P<host>[^\]]*?)\]?:(?P<port>\d+)")
+_ENDPOINT: Final = re.compile(r"(?P<listener>[^:/]+)://\[?(?P<host>[^\]]*?)\]?:(?P<port>\d{1,5})")
 _EPOCH: Final = re.compile(rb"\d{1,10}")
 _TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _CUT: Final = 1000
@@ -83,7 +83,7 @@ class LogDirEvent(Struct, frozen=True):
     """/log_dir_event_notification/log_dir_event_N: `{"version":1,"broker":1,"event":1}`."""
 
     broker: BrokerId
-    event: int
+    event: Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
 
 class _Registration(Struct):
@@ -128,7 +128,7 @@ def _decode(data: bytes | None, shape: type[T]) -> T:
         raise MalformedZnodeError("empty, expected JSON")
     try:
         return msgspec.json.decode(data, type=shape)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedZnodeError(str(error)) from None
 
 
@@ -236,7 +236,7 @@ def decode_controller(data: bytes | None) -> Controller:
     Controller(broker_id=3, kraft_controller_epoch=-1)
     """
     if data is not None and _EPOCH.fullmatch(data):
-        return Controller(int(data), -1)
+        return Controller(decode_epoch(data), -1)
     found = _decode(data, _Controller)
     return Controller(found.brokerid, -1 if found.kraft_controller_epoch is None else found.kraft_controller_epoch)
 

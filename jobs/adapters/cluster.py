@@ -128,6 +128,8 @@ def _existing(client: KazooClient, parent: str, names: Iterable[str]) -> Iterato
 def _broker(znode: Znode, quarantine: _Quarantine) -> Row:
     registered: Broker | None = quarantine.decoded(znode, decode_broker, None)
     name = znode.path.rsplit("/", 1)[1]
+    if not name.isdecimal():
+        quarantine.append({"path": znode.path, "data": printable(znode.data), "reason": f"{name!r} is no broker id"})
     row: Row = {
         "broker_id": int(name) if name.isdecimal() else -1,
         "broker_epoch": znode.stat.czxid if znode.stat else None,

@@ -26,6 +26,9 @@ from jobs.adapters.zookeeper import PATIENCE, commit, connected, read, sync
 from jobs.errors import FencedError, RefusedError, SurveyorError
 from schemas.znodes import decode_controller, encode_controller, encode_epoch
 
+OTHERS_PATIENCE: Final = 15.0
+"""Seconds to wait for another Surveyor; a killed one is forgotten after SESSION_TIMEOUT."""
+
 TRIES: Final = 5
 """Take-overs tried while others move /controller at the same time."""
 
@@ -82,8 +85,7 @@ def controllership(hosts: str, controller_id: int) -> Iterator[Controllership]:
 def take_over(client: KazooClient, hosts: str, controller_id: int) -> Controllership:
     """Become the controller, or raise and have changed nothing."""
     for _ in range(TRIES):
-        state = read_cluster(client, hosts)
-        refuse_take_over(state, controller_id)
+        state = _once_free(client, hosts, controller_id)
         multi = client.transaction()
         if state.controller_version is not None:
             multi.delete(CONTROLLER, state.controller_version)
@@ -119,11 +121,22 @@ def refuse_take_over(state: ClusterState, controller_id: int) -> None:
         raise RefusedError(f"{unreadable[0]} could not be understood: nobody can tell who is in control; mend it first")
     if controller_id in state.live:
         raise RefusedError(f"broker {controller_id} exists: choose another controller_id in the --conf file")
-    if state.controller.broker_id == controller_id:
-        raise RefusedError(
-            f"another Surveyor holds the controllership (/controller names {controller_id}); "
-            "wait until it has handed back: its session ends with its process",
-        )
+
+
+def _once_free(client: KazooClient, hosts: str, controller_id: int) -> ClusterState:
+    """Read the cluster once no other Surveyor is the controller; a killed one is until its session is forgotten."""
+    deadline = time.monotonic() + OTHERS_PATIENCE
+    while True:
+        state = read_cluster(client, hosts)
+        refuse_take_over(state, controller_id)
+        if state.controller.broker_id != controller_id:
+            return state
+        if time.monotonic() > deadline:
+            raise RefusedError(
+                f"another Surveyor holds the controllership (/controller names {controller_id}); "
+                "wait until it has handed back: its session ends with its process",
+            )
+        time.sleep(0.2)
 
 
 def _became(client: KazooClient, multi: TransactionRequest, session: int) -> bool:

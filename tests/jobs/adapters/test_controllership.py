@@ -101,7 +101,10 @@ def test_refuses_the_id_of_a_broker(tree: KafkaTree) -> None:
         take_over(tree.client, tree.hosts, 2)
 
 
-def test_refuses_where_another_surveyor_is_in_control(tree: KafkaTree, other: KazooClient) -> None:
+def test_refuses_where_another_surveyor_is_in_control(
+    tree: KafkaTree, other: KazooClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobs.adapters.controllership.OTHERS_PATIENCE", 0.5)
     with controllership(tree.hosts, OURS), pytest.raises(RefusedError, match="another Surveyor"):
         take_over(other, tree.hosts, OURS)
 
