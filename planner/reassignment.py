@@ -27,7 +27,7 @@ def reassignment_faults(
 ) -> DataFrame:
     """Targets that must not be asked for: topic, partition, fault; a plan with one is refused as a whole."""
     live = brokers.where("understood").agg(F.collect_set("broker_id").alias("known"))
-    absent = F.array_except("target", "known")
+    absent = not_among(not_among(F.col("target"), F.col("replicas")), F.col("known"))
     fault = (
         F.when(F.col("replicas").isNull(), F.lit("no such partition in the snapshot"))
         .when(F.coalesce(F.size("target"), F.lit(0)) == 0, F.lit("no replicas"))
@@ -35,7 +35,7 @@ def reassignment_faults(
             F.size(F.array_distinct("target")) < F.size("target"),
             F.concat(F.lit("names a broker twice: "), in_words(F.col("target"))),
         )
-        .when(F.size(absent) > 0, F.concat(F.lit("brokers not alive in the snapshot: "), in_words(absent)))
+        .when(F.size(absent) > 0, F.concat(F.lit("adds brokers not alive in the snapshot: "), in_words(absent)))
     )
     return (
         _considered(targets, partitions, topics, brokers)

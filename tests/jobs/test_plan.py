@@ -193,7 +193,7 @@ FILES = [
     ('{"partitions":[{"topic":"orders","partition":0}]}', 2, "replicas"),
     ('{"partitions":[{"topic":"orders","partition":-1,"replicas":[1]}]}', 2, ">= 0"),
     (_moves(("orders", 0, [0, 0])), 23, "names a broker twice"),
-    (_moves(("orders", 0, [0, 9])), 23, "brokers not alive in the snapshot: 9"),
+    (_moves(("orders", 0, [0, 9])), 23, "adds brokers not alive in the snapshot: 9"),
     (_moves(("orders", 7, [0])), 23, "no such partition"),
     (_moves(("nope", 0, [0])), 23, "no such partition"),
     (_moves(("orders", 0, [])), 23, "no replicas"),
