@@ -21,7 +21,7 @@ from jobs.commit_batch import commit_batch, refuse_unreachable
 from jobs.console import Result, finish, say
 from jobs.errors import ExitCode, SurveyorError
 from jobs.ledger import Ledger, Verdict
-from jobs.limits import CommitLimits, refuse_beyond, seconds
+from jobs.limits import CommitLimits, refuse_beyond, refuse_other_cluster, seconds
 from jobs.modes import Mode, admin_of, choose_mode
 from jobs.options import DetailedExitcode, command, run_alone
 from jobs.plans import LINES_SHOWN, Plan, change_line, read_plan
@@ -118,11 +118,13 @@ def commit(
     if not yes and not _agreed(whole, found):
         raise SurveyorError("not applied: the question was not answered with yes")
     ledger = apply_plan(settings, whole, found, hold)
-    return _report(settings, whole, ledger, detailed=detailed_exitcode)
+    return _report(settings, whole, found, ledger, detailed=detailed_exitcode)
 
 
 def _already_committed(settings: Settings, plan: Plan) -> ExitCode:
     counts = dict.fromkeys(_counts([]), 0) | {Outcome.APPLIED.value: len(plan.changes)}
+    with connected(settings.zookeeper) as client:
+        refuse_other_cluster(settings, plan, read_cluster(client, settings.zookeeper))
     result: Result = {"plan_id": plan.plan_id, "status": plan.row["status"], "applied_now": 0, **counts}
     finish(settings, result, f"plan {plan.title} is committed already: nothing is due")
     return ExitCode.DONE
@@ -159,10 +161,12 @@ def _agreed(plan: Plan, found: Assessment) -> bool:
     return typer.confirm("write them to the cluster?", err=True)
 
 
-def _report(settings: Settings, plan: Plan, ledger: Ledger, *, detailed: bool) -> ExitCode:
+def _report(settings: Settings, plan: Plan, found: Assessment, ledger: Ledger, *, detailed: bool) -> ExitCode:
     status = read_plan(settings.lake, plan.plan_id).row["status"]
-    result: Result = {"plan_id": plan.plan_id, "status": status, **ledger.counts()}
+    now = len(ledger.of(Outcome.APPLIED)) - sum(verdict.outcome is Outcome.APPLIED for verdict in found.settled)
+    result: Result = {"plan_id": plan.plan_id, "status": status, "applied_now": now, **ledger.counts()}
     told = ", ".join(f"{count} {outcome}" for outcome, count in ledger.counts().items() if count)
+    told += f" ({now} of them now)" if now < len(ledger.of(Outcome.APPLIED)) else ""
     finish(settings, result, f"plan {plan.title}: {status}; {told or 'no changes'}", *_stale_lines(ledger.verdicts))
     if any(ledger.of(outcome) for outcome in (Outcome.FAILED, Outcome.UNKNOWN, Outcome.SKIPPED)):
         return ExitCode.ERROR

@@ -84,6 +84,9 @@ def _commit_held(
         _set_aside_the_rest(ledger, still_due)
         raise
     if written:
+        topics = sorted({verdict.change["topic"] for verdict in written} & set(writer.creations))
+        created = f"topic and config znodes of {', '.join(topics)}, " if topics else ""
+        say(f"  written under the fence: {created}{len(written)} state znodes")
         with progress("telling the brokers"):
             _tell(ledger, control, state, written, max_hold)
         _prove(control, written)

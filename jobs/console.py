@@ -66,10 +66,13 @@ def finish(settings: Settings, result: Result, *people: Table | str) -> None:
 def give(result: Result, as_json: bool, result_file: Path | None) -> None:  # noqa: FBT001 - as the flag is
     """Give programs their JSON object, on stdout and in the result file, where they asked for it."""
     text = json.dumps(result, default=str)
-    if result_file is not None:
-        result_file.write_text(text + "\n", encoding="utf-8")
     if as_json:
         print(text)  # noqa: T201 - the object and nothing else
+    if result_file is not None:
+        try:
+            result_file.write_text(text + "\n", encoding="utf-8")
+        except OSError as error:
+            say(f"surveyor: --result-file {result_file} could not be written: {error.strerror}")
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Table:

@@ -86,6 +86,7 @@ class Story:
 
     def tell(self) -> tuple[set[bytes], set[bytes]]:
         """Run every step; return the records acknowledged and the records read back."""
+        stdout().print(f"Every command below was also given --zookeeper {self.zookeeper} --warehouse {self.warehouse}")
         self.chapter("1. A snapshot of the empty cluster")
         self.surveyor("snapshot")
         self.create_topics()

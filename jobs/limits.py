@@ -44,11 +44,7 @@ def refuse_beyond(limits: CommitLimits, settings: Settings, plan: Plan, state: C
     if plan.row["status"] in CLOSED:
         raise RefusedError(f"plan {plan.title} is {plan.row['status']}; plan again")
     refuse_edited(plan)
-    if plan.row["cluster_id"] != state.cluster_id:
-        raise RefusedError(
-            f"plan {plan.title} was made for the cluster with id {plan.row['cluster_id']}, and {settings.zookeeper} "
-            f"is that of {state.cluster_id}; check --cluster and --zookeeper",
-        )
+    refuse_other_cluster(settings, plan, state)
     _refuse_old(limits, plan, now)
     if len(plan.changes) > limits.max_changes:
         raise RefusedError(
@@ -56,6 +52,15 @@ def refuse_beyond(limits: CommitLimits, settings: Settings, plan: Plan, state: C
         )
     if not limits.allow_majority_dead:
         _refuse_majority_dead(plan, state)
+
+
+def refuse_other_cluster(settings: Settings, plan: Plan, state: ClusterState) -> None:
+    """Raise RefusedError unless the plan was made for the cluster that is there."""
+    if plan.row["cluster_id"] != state.cluster_id:
+        raise RefusedError(
+            f"plan {plan.title} was made for the cluster with id {plan.row['cluster_id']}, and {settings.zookeeper} "
+            f"is that of {state.cluster_id}; check --cluster and --zookeeper",
+        )
 
 
 def _refuse_old(limits: CommitLimits, plan: Plan, now: datetime) -> None:

@@ -41,7 +41,7 @@ def _not_for_admin(plan: Plan) -> str | None:
     actions = {Action(change["action"]) for change in plan.changes}
     others = sorted(actions - EXECUTABLE)
     if others:
-        return f"the Admin API knows no {', '.join(others)}"
+        return f"the Admin API offers no repair of leaders and ISRs: {', '.join(others)}"
     states_only = [c for c in plan.changes if c["action"] == Action.CREATE and c["topic_version"] != NO_VERSION]
     return "the Admin API makes no first leaders of partitions that exist" if states_only else None
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from jobs.console import give, say
-from jobs.errors import ExitCode, SurveyorError
+from jobs.errors import ExitCode, SurveyorError, UsageError
 from jobs.settings import settle
 
 Cluster = Annotated[str, typer.Option(help="Name of the cluster in the tables and in the --conf file.")]
@@ -60,6 +60,7 @@ def command(function: Command) -> Command:
     def run(**arguments: Any) -> None:  # noqa: ANN401 - as typer gives them
         as_json, result_file = arguments["as_json"], arguments["result_file"]
         with reported(as_json=as_json, result_file=result_file):
+            _refuse_unwritable(result_file)
             settings = settle(**{name: arguments.pop(name) for name in _COMMON})
             raise typer.Exit(function(settings, **arguments) or ExitCode.DONE)
 
@@ -68,6 +69,12 @@ def command(function: Command) -> Command:
     ]
     run.__signature__ = own.replace(parameters=parameters + common, return_annotation=None)  # type: ignore[attr-defined]
     return run
+
+
+def _refuse_unwritable(result_file: Path | None) -> None:
+    """Find out before anything is done that its result could not be written."""
+    if result_file is not None and (result_file.is_dir() or not os.access(result_file.absolute().parent, os.W_OK)):
+        raise UsageError(f"--result-file {result_file} cannot be written: name a file in a folder that exists")
 
 
 @contextmanager

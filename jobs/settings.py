@@ -102,6 +102,10 @@ def settle(
 ) -> Settings:
     """Join flags and file."""
     conf = load_conf(conf_path)
+    if conf.clusters and cluster not in conf.clusters:
+        raise UsageError(
+            f"--conf {conf_path} has no [clusters.{cluster}]; it has {', '.join(sorted(conf.clusters))}",
+        )
     given = {"zookeeper": zookeeper, "command_config": command_config}
     flags = {key: value for key, value in given.items() if value is not None}
     known = conf.clusters.get(cluster, ClusterConf())

@@ -29,7 +29,7 @@ def reassignment_faults(
     live = brokers.where("understood").agg(F.collect_set("broker_id").alias("known"))
     absent = not_among(not_among(F.col("target"), F.col("replicas")), F.col("known"))
     fault = (
-        F.when(F.col("replicas").isNull(), F.lit("no such partition in the snapshot"))
+        F.when(F.col("replicas").isNull(), F.lit("no such partition in the snapshot: take a new one if it is newer"))
         .when(F.coalesce(F.size("target"), F.lit(0)) == 0, F.lit("no replicas"))
         .when(
             F.size(F.array_distinct("target")) < F.size("target"),

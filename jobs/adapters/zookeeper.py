@@ -4,6 +4,7 @@ kazoo reads one znode a request; ZooKeeper 3.6 and later answer many at once (mu
 multi with getData operations, each answered by its data and Stat or by an error of its own).
 """
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -35,6 +36,9 @@ PATIENCE: Final = 15.0
 
 BATCH: Final = 500
 """Znodes a request: answers stay small and requests far below jute.maxbuffer (1 MB)."""
+
+_QUIET: Final = logging.getLogger("kazoo.surveyor")
+_QUIET.setLevel(logging.CRITICAL)  # what goes wrong is raised, and said once
 
 _ERROR: Final = -1
 _NO_NODE: Final = NoNodeError.code
@@ -87,7 +91,7 @@ class _MultiRead:
 @contextmanager
 def connected(hosts: str, timeout: float = SESSION_TIMEOUT) -> Iterator[KazooClient]:
     """Yield a started client of `HOST:PORT[,...][/chroot]`; raise UnreadableError if nobody answers, or no more."""
-    client = KazooClient(hosts=hosts, timeout=timeout)
+    client = KazooClient(hosts=hosts, timeout=timeout, logger=_QUIET)
     try:
         # not `start`, which warns of an absent chroot; `read_cluster` says what that means
         client.start_async().wait(timeout)

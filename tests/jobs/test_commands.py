@@ -59,6 +59,23 @@ def test_bad_conf_says_which_key(tmp_path: Path, toml: str, said: str) -> None:
     assert (ran.code, said in ran.stderr) == (2, True)
 
 
+def test_cluster_that_the_conf_does_not_name(tmp_path: Path) -> None:
+    conf = tmp_path / "surveyor.toml"
+    conf.write_text("[clusters.east]\n[clusters.west]\n")
+    ran = Surveyor("127.0.0.1:1", tmp_path / "w")("show", "brokers", "--conf", str(conf), "--cluster", "eats")
+    assert (ran.code, "it has east, west" in ran.stderr) == (2, True)
+
+
+def test_result_file_that_cannot_be_written_is_found_first(tmp_path: Path) -> None:
+    ran = Surveyor("127.0.0.1:1", tmp_path / "w")("snapshot", "--result-file", str(tmp_path / "no" / "x.json"))
+    assert (ran.code, "--result-file" in ran.stderr) == (2, True)
+
+
+def test_errors_are_one_message_and_json_for_programs(tmp_path: Path) -> None:
+    ran = Surveyor("127.0.0.1:1", tmp_path / "w")("snapshot", "--json")
+    assert (ran.code, ran.json["exit_code"], len(ran.stderr.splitlines())) == (22, 22, 1)
+
+
 def test_conf_names_the_cluster(tree: KafkaTree, tmp_path: Path) -> None:
     conf = tmp_path / "surveyor.toml"
     conf.write_text(f'warehouse = "{tmp_path}/w"\n[clusters.east]\nzookeeper = "{tree.hosts}"\n')

@@ -30,9 +30,10 @@ def surveyor(tree: KafkaTree, tmp_path: Path) -> Surveyor:
 def untouched(zookeeper_server: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Surveyor]:
     """A cluster with its snapshot, for input so bad that it changes neither."""
     hosts = f"{zookeeper_server.connect}/untouched"
-    client = KazooClient(hosts)
+    client = KazooClient(zookeeper_server.connect)
     client.start()
-    client.ensure_path("/")
+    client.create("/untouched")
+    client.chroot = "/untouched"
     tree = KafkaTree(hosts, client)
     tree.lay_out()
     tree.elect(0, epoch=7)

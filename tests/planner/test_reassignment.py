@@ -84,7 +84,7 @@ def test_faults_are_named_in_order(spark: SparkSession) -> None:
     partitions.append(partition_row([1, 11, 12], 1, [1], partition=8))
     world = World(partitions, live=LIVE, opaque=frozenset({20}))
     asked: list[tuple[str, int, list[int] | None, str | None]] = [
-        ("nowhere", 0, [1], "no such partition in the snapshot"),
+        ("nowhere", 0, [1], "no such partition in the snapshot: take a new one if it is newer"),
         ("t", 0, [3, 4], None),
         ("t", 1, [], "no replicas"),
         ("t", 2, None, "no replicas"),
@@ -94,7 +94,7 @@ def test_faults_are_named_in_order(spark: SparkSession) -> None:
         ("t", 6, [1, 20], "adds brokers not alive in the snapshot: 20"),
         ("t", 7, [1, 2], None),
         ("t", 8, [1, 11, 3], None),  # a dead replica may stay, as Kafka has it
-        ("t", 99, [1], "no such partition in the snapshot"),
+        ("t", 99, [1], "no such partition in the snapshot: take a new one if it is newer"),
     ]
     targets = [(topic, number, replicas) for topic, number, replicas, _ in reversed(asked)]
     expected = [{"topic": t, "partition": p, "fault": fault} for t, p, _, fault in asked if fault]
