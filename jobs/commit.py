@@ -64,6 +64,7 @@ def apply_plan(
     held: Controllership | None = None,
 ) -> Ledger:
     """Write what is due and record it; `held` is a controllership that the caller has and keeps."""
+    say(f"  mode {found.mode} ({found.why}); {len(found.due)} of {len(plan.changes)} changes are due")
     ledger = Ledger.open(settings.lake, plan)
     ledger.judge(verdict for verdict in found.settled)
     try:

@@ -19,6 +19,7 @@ from jobs.adapters.cluster import BROKER_IDS
 from jobs.adapters.controllership import Controllership, controllership
 from jobs.adapters.embedded_cluster import EmbeddedCluster
 from jobs.adapters.lake import Row
+from jobs.adapters.spark import stop_session
 from jobs.adapters.zookeeper import connected, read, read_many
 from jobs.commit import apply_plan, assess
 from jobs.console import finish, progress, stdout
@@ -40,6 +41,8 @@ TOPICS: Final = (ORDERS, SEEDS)
 VICTIM: Final = 1
 NEWCOMER: Final = 3
 PATIENCE: Final = 90.0
+INTERRUPTED: Final = 130
+"""What a command line returns after Ctrl-C."""
 
 Run = Callable[[list[str]], int]
 
@@ -67,8 +70,11 @@ def _warehouse(settings: Settings) -> Iterator[str]:
     if settings.warehouse != DEFAULT_WAREHOUSE:
         yield settings.warehouse
         return
-    with tempfile.TemporaryDirectory(prefix="surveyor-demo-") as folder:
-        yield folder
+    with tempfile.TemporaryDirectory(prefix="surveyor-demo-", ignore_cleanup_errors=True) as folder:
+        try:
+            yield folder
+        finally:
+            stop_session()
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +139,6 @@ class Story:
         plan = read_plan(self.settings.lake, name)
         limits = CommitLimits(max_plan_age=3600, max_changes=1000, allow_majority_dead=False)
         found = assess(self.settings, plan, Mode.AUTO, limits)
-        stdout().print(f"mode {found.mode} ({found.why}); {len(found.due)} changes are due")
         ledger = apply_plan(self.settings, plan, found, max_hold=PATIENCE, held=held)
         applied = len(ledger.of(Outcome.APPLIED))
         stdout().print(f"{applied} of {len(plan.changes)} applied, every one proved ours by its controller epoch")
@@ -220,6 +225,8 @@ class Story:
         stdout().print(f"\n$ surveyor {' '.join(arguments)}", markup=False)
         told = ["--cluster", self.name, "--zookeeper", self.zookeeper, "--warehouse", self.warehouse]
         code = self.run([*arguments, *told])
+        if code == INTERRUPTED:
+            raise KeyboardInterrupt
         if code:
             raise SurveyorError(f"`surveyor {' '.join(arguments)}` ended with exit code {code}")
 

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -44,6 +45,14 @@ def start_session(name: str, settings: Mapping[str, str] | None = None) -> Spark
     session = builder.getOrCreate()
     _check_delta(session)
     return session
+
+
+def stop_session() -> None:
+    """Stop the running session, if there is one: after this nothing writes any more."""
+    with suppress(Py4JError):  # a JVM that is gone already writes nothing
+        session = SparkSession.getActiveSession()
+        if session is not None:
+            session.stop()
 
 
 def _own_jvm() -> dict[str, str]:
