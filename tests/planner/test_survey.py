@@ -10,7 +10,9 @@ from schemas.tables import PARTITIONS, TOPICS
 from tests.planner.frames import Row, assert_rows, frame, partition_row, topic_row
 
 
-def _kept(spark: SparkSession, found: list[Row], topics: list[Row], previous: list[Row], expected: list[Row]) -> None:
+def assert_kept(
+    spark: SparkSession, found: list[Row], topics: list[Row], previous: list[Row], expected: list[Row]
+) -> None:
     tables = (frame(spark, found, PARTITIONS), frame(spark, topics, TOPICS), frame(spark, previous, PARTITIONS))
     assert_rows(keep_last_understood(*tables), expected, PARTITIONS)
 
@@ -32,7 +34,7 @@ def test_what_cannot_be_read_keeps_its_last_row(spark: SparkSession) -> None:
         partition_row([1, 2], None, None, topic="fine", partition=3),
     ]
     expected = [found[0], previous[1] | opaque, found[2], found[3], previous[3] | opaque]
-    _kept(spark, found, topics, previous, expected)
+    assert_kept(spark, found, topics, previous, expected)
 
 
 def test_only_differences_are_written(spark: SparkSession) -> None:
