@@ -28,7 +28,7 @@ from jobs.adapters.zookeeper_source import ZooKeeperDataSource
 from jobs.console import table
 from planner.imbalance import imbalance
 from planner.reconcile import reconcile_changes
-from schemas.tables import BROKERS, PARTITIONS
+from schemas.tables import BROKERS, PARTITIONS, TOPICS
 from schemas.znodes import Assignment, State, decode_state, encode_assignment, encode_state
 
 BROKER_COUNT = 100
@@ -161,16 +161,24 @@ def bench_planning(spark: SparkSession, warehouse: str, partitions: int, rounds:
         BROKERS,
     )
     topics = (
-        stored.select("topic").distinct().withColumns({"config": F.create_map(), "deletion_requested": F.lit(False)})
+        stored.select("cluster", "topic")
+        .distinct()
+        .select(
+            "*",
+            F.create_map().cast("map<string,string>").alias("config"),
+            F.lit(False).alias("deletion_requested"),
+            F.lit(True).alias("understood"),
+        )
+        .to(TOPICS)
+        .localCheckpoint()
     )
-    topics = topics.select("*", F.lit(None).cast("string").alias("topic_id")).localCheckpoint()
 
     def run(frame: DataFrame) -> Callable[[], None]:
         return lambda: frame.write.format("noop").mode("overwrite").save()
 
     scan = run(stored)
     plan = run(reconcile_changes(stored, topics, brokers))
-    skew = run(imbalance(stored, topics.withColumns({"deletion_requested": F.lit(False)}), 1, 0.1))
+    skew = run(imbalance(stored, topics, 1, 0.1))
     for warm_up in (scan, plan, skew):
         warm_up()
     baseline = best(scan, rounds)
