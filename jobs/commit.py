@@ -138,6 +138,7 @@ def _dry(settings: Settings, plan: Plan, found: Assessment, *, detailed: bool) -
         "dry_run": True,
         "mode": found.mode.value,
         "due": len(found.due),
+        "applied_now": 0,
         **_counts(found.settled),
     }
     lines = [f"  would be written: {change_line(change)}" for change in found.due[:LINES_SHOWN]]

@@ -370,13 +370,20 @@ def test_nonsense_is_a_usage_error(tree: KafkaTree, surveyor: Surveyor, plan: Pl
     assert surveyor.commit(tree.hosts, plan.plan_id, *flags).exit_code == USAGE
 
 
+def test_committed_plan_is_not_taken_on_trust(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
+    surveyor.apply(tree.hosts, plan.plan_id)
+    assert surveyor.result(tree.hosts, plan.plan_id, "--apply")["applied_now"] == 0
+    tree.write("/cluster/id", b'{"version":"1","id":"AnotherClusterIsHere00"}')
+    assert "was made for the cluster with id" in refused(surveyor, tree.hosts, plan)
+
+
 def test_json_alone_is_on_stdout(tree: KafkaTree, surveyor: Surveyor, plan: Plan, tmp_path: Path) -> None:
     file = tmp_path / "result.json"
 
     done = surveyor.apply(tree.hosts, plan.plan_id, "--json", "--result-file", str(file))
 
     counts = {"applied": 4, "stale": 0, "fenced": 0, "failed": 0, "unknown": 0, "skipped": 0}
-    assert json.loads(done.stdout) == {"plan_id": plan.plan_id, "status": "committed", **counts}
+    assert json.loads(done.stdout) == {"plan_id": plan.plan_id, "status": "committed", "applied_now": 4, **counts}
     assert done.stdout.count("\n") == 1
     assert json.loads(file.read_text()) == json.loads(done.stdout)
 
