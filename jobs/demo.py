@@ -16,7 +16,7 @@ from typing import Final
 from kazoo.client import KazooClient
 
 from jobs.adapters.cluster import BROKER_IDS
-from jobs.adapters.controllership import Controllership, controllership
+from jobs.adapters.controllership import Controllership, controllership, who_controls
 from jobs.adapters.embedded_cluster import EmbeddedCluster
 from jobs.adapters.lake import Row
 from jobs.adapters.spark import stop_session
@@ -33,7 +33,7 @@ from jobs.premises import state_path, understood
 from jobs.settings import DEFAULT_WAREHOUSE, Settings, settle
 from jobs.snapshots import as_of, find_snapshot
 from jobs.verify import Progress, verify_plan
-from schemas.names import Outcome
+from schemas.names import NO_CONTROLLER, Outcome
 
 ORDERS: Final = "orders"
 SEEDS: Final = "test"
@@ -238,8 +238,7 @@ class Story:
             time.sleep(0.2)
 
     def has_controller(self) -> bool:
-        with connected(self.zookeeper) as client:
-            return read(client, "/controller").stat is not None
+        return who_controls(self.zookeeper) != NO_CONTROLLER
 
     def all_in_sync(self) -> bool:
         partitions = self.rows("partitions")

@@ -13,7 +13,7 @@ from typing import Any, Final
 from kazoo.client import TransactionRequest
 from kazoo.exceptions import SessionExpiredError
 
-from jobs.adapters.cluster import BROKER_IDS, read_cluster
+from jobs.adapters.cluster import BROKER_IDS, CONFIGS, TOPICS, read_cluster
 from jobs.adapters.controllership import (
     LOST,
     Controllership,
@@ -27,14 +27,13 @@ from jobs.adapters.lake import Row
 from jobs.adapters.zookeeper import commit, create_null, read_many
 from jobs.ledger import Verdict
 from jobs.plans import Plan
-from jobs.premises import TOPICS, Premises, state_path, topic_path
+from jobs.premises import Premises, state_path, topic_path
 from schemas.names import NO_VERSION, OperationKind, Outcome
 from schemas.znodes import Assignment, State, encode_assignment, encode_config, encode_state
 
 BATCH: Final = 400
 """Changes a multi: some 100 kB, far below jute.maxbuffer (1 MB)."""
 
-CONFIGS: Final = "/config/topics"
 _TRIES: Final = 2
 
 
@@ -111,8 +110,9 @@ class FencedWriter:
         for leader in sorted({change["leader_after"] for change in due if change["leader_after"] >= 0}):
             multi.check(f"{BROKER_IDS}/{leader}", -1)
         exists = self._existing(due)
+        first_of = {change["topic"]: change for change in reversed(due)}
         for topic in dict.fromkeys(change["topic"] for change in due):
-            self._add_topic(multi, topic, [change for change in due if change["topic"] == topic], exists)
+            self._add_topic(multi, topic, first_of[topic], exists)
         for change in due:
             self._add_state(multi, change, exists)
         return multi
@@ -128,16 +128,16 @@ class FencedWriter:
         znodes = read_many(self.control.client, list(dict.fromkeys(paths)))
         return {znode.path: znode.stat is not None for znode in znodes}
 
-    def _add_topic(self, multi: TransactionRequest, topic: str, due: Sequence[Row], exists: dict[str, bool]) -> None:
+    def _add_topic(self, multi: TransactionRequest, topic: str, change: Row, exists: dict[str, bool]) -> None:
         """Check a topic's version, or create it with all its partitions."""
         path = f"{TOPICS}/{topic}"
         if topic not in self.creations:
-            multi.check(path, due[0]["topic_version"])
+            multi.check(path, change["topic_version"])
         elif exists[path]:
             multi.check(path, 0)
         else:
             self._create_topic(multi, topic, config_exists=exists[f"{CONFIGS}/{topic}"])
-        if due[0]["state_version"] == NO_VERSION and not exists[f"{path}/partitions"]:
+        if change["state_version"] == NO_VERSION and not exists[f"{path}/partitions"]:
             create_null(multi, f"{path}/partitions")
 
     def _create_topic(self, multi: TransactionRequest, topic: str, *, config_exists: bool) -> None:

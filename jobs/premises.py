@@ -4,21 +4,18 @@ A change is applied already when leader, ISR and epoch are the `_after` ones at 
 version moved on, when a broker it needs bounced or left, or when one it counts on being gone came back; else it is due.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from kazoo.client import KazooClient
 
-from jobs.adapters.cluster import ClusterState
+from jobs.adapters.cluster import TOPICS, ClusterState
 from jobs.adapters.lake import Row
 from jobs.adapters.zookeeper import Znode, read_many
 from jobs.ledger import Verdict
 from jobs.plans import Plan
 from schemas.names import NO_VERSION, Action, Outcome, RequestKind
 from schemas.znodes import MalformedZnodeError, State, decode_assignment, decode_state
-
-TOPICS: Final = "/brokers/topics"
 
 Assigned = tuple[list[int], list[int], list[int]]
 """Replicas, adding and removing replicas."""
@@ -30,6 +27,29 @@ def topic_path(change: Row) -> str:
 
 def state_path(change: Row) -> str:
     return f"{topic_path(change)}/partitions/{change['partition']}/state"
+
+
+def read_changed(client: KazooClient, changes: Sequence[Row]) -> Iterator[tuple[Row, Znode, Znode]]:
+    """Read the topic's znode and the state of each change, all at once."""
+    topics = sorted({topic_path(change) for change in changes})
+    znodes = {znode.path: znode for znode in read_many(client, [*topics, *map(state_path, changes)])}
+    return ((change, znodes[topic_path(change)], znodes[state_path(change)]) for change in changes)
+
+
+def _sort_out(
+    client: KazooClient,
+    changes: Sequence[Row],
+    judge: Callable[[Row, Znode, Znode], Verdict | None],
+) -> tuple[list[Row], list[Verdict]]:
+    due: list[Row] = []
+    verdicts: list[Verdict] = []
+    for change, topic, state in read_changed(client, changes):
+        verdict = judge(change, topic, state)
+        if verdict is None:
+            due.append(change)
+        else:
+            verdicts.append(verdict)
+    return due, verdicts
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +68,7 @@ class Premises:
 
     def judge(self, client: KazooClient, changes: Sequence[Row]) -> tuple[list[Row], list[Verdict]]:
         """Read the changes' znodes at once; return those that are due, and the verdicts on the others."""
-        topics = sorted({topic_path(change) for change in changes})
-        znodes = {znode.path: znode for znode in read_many(client, [*topics, *map(state_path, changes)])}
-        due: list[Row] = []
-        verdicts: list[Verdict] = []
-        for change in changes:
-            verdict = self._judge(change, znodes[topic_path(change)], znodes[state_path(change)])
-            if verdict is None:
-                due.append(change)
-            else:
-                verdicts.append(verdict)
-        return due, verdicts
+        return _sort_out(client, changes, self._judge)
 
     def _judge(self, change: Row, topic: Znode, state: Znode) -> Verdict | None:
         if is_applied(change, state) and not _other_topic(change, topic):
@@ -135,20 +145,10 @@ def judge_for_admin(client: KazooClient, changes: Sequence[Row]) -> tuple[list[R
 
     Due is what still has the assignment, and for an election the leader, that the plan was computed from.
     """
-    topics = sorted({topic_path(change) for change in changes})
-    znodes = {znode.path: znode for znode in read_many(client, [*topics, *map(state_path, changes)])}
-    due: list[Row] = []
-    verdicts: list[Verdict] = []
-    for change in changes:
-        verdict = _judge_for_admin(change, znodes[topic_path(change)], understood(znodes[state_path(change)]))
-        if verdict is None:
-            due.append(change)
-        else:
-            verdicts.append(verdict)
-    return due, verdicts
+    return _sort_out(client, changes, _judge_for_admin)
 
 
-def _judge_for_admin(change: Row, topic: Znode, state: State | None) -> Verdict | None:
+def _judge_for_admin(change: Row, topic: Znode, state: Znode) -> Verdict | None:
     if change["topic_version"] == NO_VERSION:
         return _creation_for_admin(change, topic)
     try:
@@ -157,7 +157,7 @@ def _judge_for_admin(change: Row, topic: Znode, state: State | None) -> Verdict 
         return Verdict(change, Outcome.STALE, f"{topic.path}: {error}")
     if found is None:
         return Verdict(change, Outcome.STALE, f"{change['topic']}-{change['partition']} is gone")
-    judged = _reassigned(change, found) if change["action"] == Action.REASSIGN else _elected(change, state)
+    judged = _reassigned(change, found) if change["action"] == Action.REASSIGN else _elected(change, understood(state))
     before = (change["replicas_before"], change["adding_before"], change["removing_before"])
     if judged is None and found != before:
         return Verdict(change, Outcome.STALE, f"its replicas are now {found[0]}")

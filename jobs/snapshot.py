@@ -16,7 +16,7 @@ from jobs.adapters.cluster import ClusterState, read_cluster
 from jobs.adapters.delta import Tables
 from jobs.adapters.lake import Row
 from jobs.adapters.spark import start_session
-from jobs.adapters.zookeeper import connected
+from jobs.adapters.zookeeper import connected, sync
 from jobs.adapters.zookeeper_source import ZooKeeperDataSource
 from jobs.console import Result, finish, progress, say
 from jobs.options import command, run_alone
@@ -91,7 +91,7 @@ def _read(settings: Settings, tables: Tables, state: ClusterState) -> Reading:
     source = tables.spark.read.format("zookeeper").option("zookeeper", settings.zookeeper)
     staged = source.load().localCheckpoint()  # read once: a second reading would see another moment
     with connected(settings.zookeeper) as client:
-        client.sync("/")
+        sync(client)
         return Reading(state, staged, client.last_zxid)
 
 

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
@@ -61,7 +60,3 @@ class SnapshotTables:
 def as_of(lake: Lake, snapshot: Row, table: str, *filters: Filter) -> list[dict[str, Any]]:
     """Read a table as one snapshot left it, without a JVM."""
     return lake.rows(table, *filters, version=snapshot["versions"][table])
-
-
-def arrow_as_of(lake: Lake, snapshot: Row, table: str, *filters: Filter) -> pa.Table:
-    return lake.read(table, *filters, version=snapshot["versions"][table])

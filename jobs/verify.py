@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 
 from jobs.adapters.lake import Row
-from jobs.adapters.zookeeper import Znode, connected, read_many, sync
+from jobs.adapters.zookeeper import Znode, connected, sync
 from jobs.console import Result, finish
 from jobs.errors import ExitCode
 from jobs.options import DetailedExitcode, command, run_alone
 from jobs.plans import LINES_SHOWN, Plan, read_plan
-from jobs.premises import assigned, state_path, target, topic_path, understood
+from jobs.premises import assigned, read_changed, target, understood
 from jobs.settings import Settings
 from schemas.names import Action
 from schemas.znodes import MalformedZnodeError, State
@@ -63,14 +63,10 @@ def _reassignment(change: Row, topic: Znode, state: State | None) -> tuple[Progr
 
 def verify_plan(settings: Settings, plan: Plan) -> list[tuple[Row, Progress, str]]:
     """Read the cluster and tell how far each change has come."""
-    topics = sorted({topic_path(change) for change in plan.changes})
     with connected(settings.zookeeper) as client:
         sync(client)
-        znodes = {z.path: z for z in read_many(client, [*topics, *map(state_path, plan.changes)])}
-    return [
-        (change, *progress_of(change, znodes[topic_path(change)], understood(znodes[state_path(change)])))
-        for change in plan.changes
-    ]
+        found = read_changed(client, plan.changes)
+    return [(change, *progress_of(change, topic, understood(state))) for change, topic, state in found]
 
 
 @command

@@ -92,11 +92,6 @@ class Admin:
         answer = self.client.alter_partition_reassignments(asked)
         return {(tp.topic, tp.partition): NONE if error is None else error.errno for tp, error in answer.items()}
 
-    def reassigning(self) -> dict[Key, Row]:
-        """What is being reassigned now: replicas, adding_replicas and removing_replicas by partition."""
-        found = self.client.list_partition_reassignments()
-        return {(tp.topic, tp.partition): moving for tp, moving in found.items()}
-
     def create_topic(self, topic: str, assignment: dict[int, list[int]], config: dict[str, str]) -> int:
         answer = self.client.create_topics(
             {topic: {"assignments": assignment, "configs": config}},

@@ -27,6 +27,8 @@ from schemas.znodes import (
 CONTROLLER: Final = "/controller"
 CONTROLLER_EPOCH: Final = "/controller_epoch"
 BROKER_IDS: Final = "/brokers/ids"
+TOPICS: Final = "/brokers/topics"
+CONFIGS: Final = "/config/topics"
 CLUSTER_ID: Final = "/cluster/id"
 MIGRATION: Final = "/migration"
 REASSIGN: Final = "/admin/reassign_partitions"

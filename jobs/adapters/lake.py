@@ -5,7 +5,7 @@ are created here, from `schemas.tables`, so that all of them exist from first us
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -133,8 +133,3 @@ def _retried(write: Any) -> None:  # noqa: ANN401 - a callable of no argument, w
 
 def _first_line(error: Exception) -> str:
     return str(error).splitlines()[0][:200] if str(error) else type(error).__name__
-
-
-def pick(rows: Sequence[Row], **wanted: Any) -> list[Row]:  # noqa: ANN401 - values of any column
-    """Keep the rows whose columns equal what is wanted."""
-    return [row for row in rows if all(row[column] == value for column, value in wanted.items())]

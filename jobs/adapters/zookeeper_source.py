@@ -14,6 +14,8 @@ from deltalake import Schema
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StringType, StructField, StructType
 
+from jobs.adapters.cluster import CONFIGS as CONFIGS_PATH
+from jobs.adapters.cluster import TOPICS as TOPICS_PATH
 from jobs.adapters.zookeeper import Znode, children, connected, read_many, sync
 from schemas.tables import PARTITIONS, QUARANTINE, TOPICS
 from schemas.znodes import (
@@ -26,8 +28,6 @@ from schemas.znodes import (
     printable,
 )
 
-TOPICS_PATH: Final = "/brokers/topics"
-CONFIGS_PATH: Final = "/config/topics"
 TOPICS_A_TASK: Final = 250
 """Topics that one task reads: small enough to spread, large enough that connecting does not matter."""
 
