@@ -32,7 +32,6 @@ from jobs.plans import read_plan
 from jobs.premises import state_path, understood
 from jobs.settings import DEFAULT_WAREHOUSE, Settings, settle
 from jobs.snapshots import as_of, find_snapshot
-from jobs.verify import Progress, verify_plan
 from schemas.names import NO_CONTROLLER, Outcome
 
 ORDERS: Final = "orders"
@@ -169,15 +168,7 @@ class Story:
         file.write_text(json.dumps({"version": 1, "partitions": self.targets()}), encoding="utf-8")
         self.surveyor("plan", "reassign", "--reassignment-json-file", str(file), "--name", "grow")
         self.surveyor("commit", "grow", "--apply", "--yes")
-        plan = read_plan(self.settings.lake, "grow")
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            self.surveyor("verify", "grow")
-            if all(progress is Progress.COMPLETE for _, progress, _ in verify_plan(self.settings, plan)):
-                break
-            if time.monotonic() > deadline:
-                raise SurveyorError("the reassignment did not complete in time")
-            time.sleep(0.5)
+        self.wait_until(lambda: self.surveyor("verify", "grow", "--detailed-exitcode") == ExitCode.DONE)
 
     def targets(self) -> list[Row]:
         """The first half of the partitions give their last replica to the new broker."""
@@ -220,15 +211,16 @@ class Story:
     def chapter(self, title: str) -> None:
         stdout().print(f"\n[bold]{title}[/bold]")
 
-    def surveyor(self, *arguments: str) -> None:
-        """Show a command, run it, and stop the story if it fails."""
+    def surveyor(self, *arguments: str) -> int:
+        """Show a command, run it, and return its exit code; stop the story if it fails."""
         stdout().print(f"\n$ surveyor {' '.join(arguments)}", markup=False)
         told = ["--cluster", self.name, "--zookeeper", self.zookeeper, "--warehouse", self.warehouse]
         code = self.run([*arguments, *told])
         if code == INTERRUPTED:
             raise KeyboardInterrupt
-        if code:
+        if code not in (ExitCode.DONE, ExitCode.CHANGES):
             raise SurveyorError(f"`surveyor {' '.join(arguments)}` ended with exit code {code}")
+        return code
 
     def wait_until(self, happened: Callable[[], bool]) -> None:
         deadline = time.monotonic() + PATIENCE
