@@ -65,7 +65,7 @@ def reconcile(
     """Plan what is due after failures: dead leaders replaced, dead followers out of the ISR, first leaders."""
 
     def planner(at: SnapshotTables) -> Planned:
-        known = at["partitions"], at["topics"], at["brokers"]
+        known = at["partitions"], at["topics"], at["brokers"], at["broker_configs"]
         return Planned(
             PlanKind.RECONCILE,
             {"allow_unclean": allow_unclean},

@@ -1,7 +1,7 @@
 """What follows from a partition's znodes and the live brokers: its state, its offline replicas, its warnings.
 
-Corresponds to the initial states of `PartitionStateMachine` and the metrics `UnderReplicated` and `UnderMinIsr`.
-In: partitions as read, topics, brokers, broker_configs. Out: PARTITIONS.
+Corresponds to the initial states of `PartitionStateMachine`, the metrics `UnderReplicated` and `UnderMinIsr`, and
+`LogConfig`'s fall-back to what brokers say. In: partitions as read, topics, brokers, broker_configs. Out: PARTITIONS.
 """
 
 from typing import Final
@@ -15,6 +15,7 @@ from schemas.tables import PARTITIONS
 
 MIN_ISR: Final = "min.insync.replicas"
 DEFAULT_MIN_ISR: Final = 1
+UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
 
 
 def partition_state(leader: Column, live: Column) -> Column:
@@ -27,9 +28,26 @@ def partition_state(leader: Column, live: Column) -> Column:
 
 
 def default_min_isr(broker_configs: DataFrame) -> DataFrame:
-    """One row: `default_min_isr`, the largest that any broker uses (they should agree)."""
-    values = F.when(F.col("name") == MIN_ISR, F.col("value").try_cast("int"))
+    """One row: `default_min_isr`, the largest that any broker is known to use, else Kafka's default.
+
+    Kafka takes the leader's; the largest warns too early rather than too late where brokers disagree.
+    """
+    known = (F.col("name") == MIN_ISR) & ~F.coalesce("assumed", F.lit(False))  # noqa: FBT003 - a Spark literal
+    values = F.when(known, F.col("value").try_cast("int"))
     return broker_configs.agg(F.coalesce(F.max(values), F.lit(DEFAULT_MIN_ISR)).alias("default_min_isr"))
+
+
+def default_unclean_election(broker_configs: DataFrame) -> DataFrame:
+    """One row: `default_unclean_election`, true only if every broker is known to allow it.
+
+    Kafka takes the controller's; where brokers disagree or one did not answer it is false, which loses no data.
+    """
+    allows = (F.lower("value") == "true") & ~F.col("assumed")
+    # an aggregate ignores nulls: what is not known would count for nothing
+    everywhere = F.bool_and(F.coalesce(allows, F.lit(False)))  # noqa: FBT003 - a Spark literal
+    return broker_configs.where(F.col("name") == UNCLEAN_ELECTION).agg(
+        F.coalesce(everywhere, F.lit(False)).alias("default_unclean_election"),  # noqa: FBT003 - a Spark literal
+    )
 
 
 def derive_partitions(

@@ -3,33 +3,36 @@
 Corresponds to `PartitionStateMachine` (New -> Online, Offline -> Online by `offlinePartitionLeaderElection`) and
 to `ReplicaStateMachine.removeReplicasFromIsr`; seed 000, "OfflinePartitionLeaderSelector" and "onBrokerFailure".
 Precedence: topic queued for deletion or znode not understood -> nothing; no state -> create; leader dead or none
--> elect; dead ISR member -> shrink. In: PARTITIONS, TOPICS, BROKERS. Out: CHANGES and REJECTIONS.
+-> elect; dead ISR member -> shrink. In: PARTITIONS, TOPICS, BROKERS, BROKER_CONFIGS. Out: CHANGES and REJECTIONS.
 """
-
-from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from planner.changes import as_changes, surroundings, unchanged
+from planner.derived import UNCLEAN_ELECTION, default_unclean_election
 from planner.liveness import among, first, in_words, not_among
 from planner.rejections import as_rejections
 from schemas.names import NO_LEADER, RECOVERED, RECOVERING, Action, RejectionCode
 
-UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
+
+def _unclean_allowed() -> Column:
+    """The topic's word, else the brokers'; neither for a topic whose config was not read: it may say false."""
+    by_topic = F.lower(F.col("config")[UNCLEAN_ELECTION]) == "true"
+    by_brokers = F.col("config").isNotNull() & F.col("default_unclean_election")
+    return F.coalesce(by_topic, by_brokers)
 
 
 def _with_candidates(partitions: DataFrame, *, allow_unclean: bool) -> DataFrame:
     """Add who could lead: `in_sync`, the live ISR in assignment order, and `alive`, the live assignment."""
     replicas, isr, eligible = F.col("replicas"), F.col("isr"), F.col("eligible")
-    by_topic = F.lower(F.col("config")[UNCLEAN_ELECTION]) == "true"
     return partitions.withColumns(
         {
             "alive": among(replicas, eligible),
             "in_sync": among(among(replicas, isr), eligible),
             "gone": not_among(isr, F.col("live")),
             "leaderless": ~F.array_contains(F.col("live"), F.col("leader")),
-            "unclean_allowed": F.lit(allow_unclean) | F.coalesce(by_topic, F.lit(False)),  # noqa: FBT003
+            "unclean_allowed": F.lit(allow_unclean) | _unclean_allowed(),
         },
     )
 
@@ -109,9 +112,17 @@ def _isr_in_words() -> Column:
     return F.concat(F.lit("ISR "), in_words(F.col("isr")), F.when(F.size(survivors) > 0, alive).otherwise(""))
 
 
-def _considered(partitions: DataFrame, topics: DataFrame, brokers: DataFrame, *, allow_unclean: bool) -> DataFrame:
+def _considered(
+    partitions: DataFrame,
+    topics: DataFrame,
+    brokers: DataFrame,
+    broker_configs: DataFrame,
+    *,
+    allow_unclean: bool,
+) -> DataFrame:
     return (
         partitions.transform(surroundings, topics, brokers)
+        .crossJoin(F.broadcast(default_unclean_election(broker_configs)))
         .transform(_with_candidates, allow_unclean=allow_unclean)
         .withColumns({"action": _action()})
     )
@@ -121,19 +132,20 @@ def reconcile_changes(
     partitions: DataFrame,
     topics: DataFrame,
     brokers: DataFrame,
+    broker_configs: DataFrame,
     *,
     allow_unclean: bool = False,
 ) -> DataFrame:
     """Plan what is due, one CHANGES row a partition in need.
 
-    `allow_unclean` allows what a topic's `unclean.leader.election.enable` allows for all of them. An unclean leader
-    starts RECOVERING; a leader nobody can replace becomes -1 with the ISR kept.
+    `allow_unclean` allows for all what `unclean.leader.election.enable` of the topic, or else of the brokers, allows.
+    An unclean leader starts RECOVERING; a leader nobody can replace becomes -1 with the ISR kept.
     """
     unclean = (F.col("action") == Action.ELECT.value) & (F.size("in_sync") == 0)
     epoch = F.when(F.col("is_new"), 0).otherwise(F.col("leader_epoch") + 1)
     recovery = F.when(F.col("unclean"), RECOVERING).when(F.col("is_new"), RECOVERED)
     return (
-        _considered(partitions, topics, brokers, allow_unclean=allow_unclean)
+        _considered(partitions, topics, brokers, broker_configs, allow_unclean=allow_unclean)
         .where(F.col("action").isNotNull())
         .transform(unchanged)
         .withColumns({"unclean": unclean, "leader_after": _leader_after(), "leader_epoch_after": epoch})
@@ -152,6 +164,7 @@ def reconcile_rejections(
     partitions: DataFrame,
     topics: DataFrame,
     brokers: DataFrame,
+    broker_configs: DataFrame,
     *,
     allow_unclean: bool = False,
 ) -> DataFrame:
@@ -159,7 +172,7 @@ def reconcile_rejections(
     stays_down = F.col("leaderless") & (F.col("action").isNull() | (F.col("action") == Action.TAKE_OFFLINE.value))
     never_up = F.col("leader").isNull() & (F.size("alive") == 0)
     return (
-        _considered(partitions, topics, brokers, allow_unclean=allow_unclean)
+        _considered(partitions, topics, brokers, broker_configs, allow_unclean=allow_unclean)
         .where(~F.col("deletion_requested"))
         .withColumns(
             {

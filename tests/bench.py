@@ -28,7 +28,7 @@ from jobs.adapters.zookeeper_source import ZooKeeperDataSource
 from jobs.console import table
 from planner.imbalance import imbalance
 from planner.reconcile import reconcile_changes
-from schemas.tables import BROKERS, PARTITIONS, TOPICS
+from schemas.tables import BROKER_CONFIGS, BROKERS, PARTITIONS, TOPICS
 from schemas.znodes import Assignment, State, decode_state, encode_assignment, encode_state
 
 BROKER_COUNT = 100
@@ -177,7 +177,8 @@ def bench_planning(spark: SparkSession, warehouse: str, partitions: int, rounds:
         return lambda: frame.write.format("noop").mode("overwrite").save()
 
     scan = run(stored)
-    plan = run(reconcile_changes(stored, topics, brokers))
+    configs = spark.createDataFrame([], BROKER_CONFIGS)
+    plan = run(reconcile_changes(stored, topics, brokers, configs))
     skew = run(imbalance(stored, topics, 1, 0.1))
     for warm_up in (scan, plan, skew):
         warm_up()

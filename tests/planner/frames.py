@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 from pyspark.testing import assertDataFrameEqual
 
-from schemas.tables import BROKERS, CHANGES, OPERATIONS, PARTITIONS, REJECTIONS, TOPICS
+from schemas.tables import BROKER_CONFIGS, BROKERS, CHANGES, OPERATIONS, PARTITIONS, REJECTIONS, TOPICS
 
 Row = dict[str, Any]
 
@@ -69,6 +69,12 @@ def broker_row(broker_id: int, **columns: object) -> Row:
     }
 
 
+def config_row(broker_id: int, name: str, value: str | None, **columns: object) -> Row:
+    """Return what a broker says of itself."""
+    said = {"cluster": CLUSTER, "snapshot_id": 1, "broker_id": broker_id, "name": name, "value": value}
+    return said | {"assumed": False} | columns
+
+
 def frame(spark: SparkSession, rows: Iterable[Mapping[str, Any]], schema: StructType) -> DataFrame:
     """Make a frame of rows; columns that a row does not name are null."""
     return spark.createDataFrame([tuple(row.get(name) for name in schema.names) for row in rows], schema)
@@ -88,12 +94,13 @@ def by_partition(rows: DataFrame) -> dict[tuple[str, int], Row]:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What a rule is given: partitions, their topics, and the brokers by what is known of them."""
+    """What a rule is given: partitions, their topics, the brokers by what is known of them, and what they say."""
 
     partitions: list[Row]
     topics: list[Row] = field(default_factory=lambda: [topic_row()])
     live: frozenset[int] = frozenset()
     opaque: frozenset[int] = frozenset()
+    configs: list[Row] = field(default_factory=list)
 
     @property
     def registered(self) -> frozenset[int]:
@@ -108,6 +115,10 @@ class World:
             frame(spark, self.topics, TOPICS),
             frame(spark, brokers, BROKERS),
         )
+
+    def frames_and_configs(self, spark: SparkSession) -> tuple[DataFrame, DataFrame, DataFrame, DataFrame]:
+        """Return partitions, topics, brokers and broker_configs."""
+        return *self.frames(spark), frame(spark, self.configs, BROKER_CONFIGS)
 
 
 def plan_tables(spark: SparkSession, changes: DataFrame, rejections: DataFrame) -> dict[str, DataFrame]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from schemas.names import NO_LEADER, RECOVERED, RECOVERING
 from tests.planner.frames import Row, World
-from tests.planner.worlds import UNCLEAN
+from tests.planner.worlds import SILENT, UNCLEAN
 
 DELETED: Final = "deleted"
 
@@ -26,6 +26,13 @@ def offline_election(row: Row, world: World, *, unclean: bool) -> tuple[int, lis
             if replica in world.live:
                 return replica, [replica], RECOVERING
     return None
+
+
+def unclean_allowed(row: Row, world: World) -> bool:
+    """`LogConfig` with its fall-back to `KafkaConfig`: the topic's word, else the brokers' if all agree."""
+    said = [row for row in world.configs if row["name"] == "unclean.leader.election.enable"]
+    by_brokers = [row["value"] is not None and row["value"].lower() == "true" and not row["assumed"] for row in said]
+    return row["topic"] in UNCLEAN or (row["topic"] in SILENT and bool(said) and all(by_brokers))
 
 
 def removal_from_isr(row: Row, world: World) -> list[int]:
@@ -53,7 +60,7 @@ def due(row: Row, world: World, *, allow_unclean: bool) -> Row | None:
         isr = removal_from_isr(row, world)
         shrinks = isr != row["isr"] and isr[0] in world.registered
         return _change(row, "shrink_isr", row["leader"], isr, row["leader_recovery_state"]) if shrinks else None
-    elected = offline_election(row, world, unclean=allow_unclean or row["topic"] in UNCLEAN)
+    elected = offline_election(row, world, unclean=allow_unclean or unclean_allowed(row, world))
     if elected is not None:
         return _change(row, "elect", *elected)
     # all the ISR is kept: whoever of it returns first has all that was acknowledged

@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 from planner.derived import derive_partitions
 from schemas.names import NO_LEADER, PartitionState
 from schemas.tables import BROKER_CONFIGS, PARTITIONS
-from tests.planner.frames import World, assert_rows, frame, partition_row, topic_row
+from tests.planner.frames import World, assert_rows, config_row, frame, partition_row, topic_row
 
 TOPICS: Final = [
     topic_row("plain"),
@@ -39,8 +39,9 @@ def test_what_follows_from_the_znodes(spark: SparkSession) -> None:
         partition_row(replicas, leader, isr, topic=topic, partition=number)
         for number, (topic, replicas, leader, isr, *_) in enumerate(CASES)
     ]
-    minima = [{"broker_id": b, "name": "min.insync.replicas", "value": v} for b, v in ((1, "2"), (2, "3"), (3, None))]
-    configs = frame(spark, [*minima, {"broker_id": 1, "name": "port", "value": "9092"}], BROKER_CONFIGS)
+    minima = [config_row(broker, "min.insync.replicas", value) for broker, value in ((1, "2"), (2, "3"), (3, None))]
+    others = [config_row(1, "num.partitions", "9"), config_row(4, "min.insync.replicas", "4", assumed=True)]
+    configs = frame(spark, [*minima, *others], BROKER_CONFIGS)
     names = ("partition_state", "offline_replicas", "under_replicated", "under_min_isr")
     derived: list[dict[str, Any]] = [
         row | dict(zip(names, case[4:], strict=True)) for row, case in zip(rows, CASES, strict=True)

@@ -1,5 +1,7 @@
 """What must hold of a reconciling plan whatever the cluster looks like."""
 
+from dataclasses import replace
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
@@ -59,7 +61,7 @@ def _applied(world: World, changes: Changes) -> World:
         after = {} if change is None else {name: change[f"{name}_after"] for name in names}
         version = {} if change is None else {"state_version": change["state_version"] + 1, "controller_epoch": 8}
         partitions.append(row | after | version)
-    return World(partitions, world.topics, world.live, world.opaque)
+    return replace(world, partitions=partitions)
 
 
 @BATCHES
@@ -69,15 +71,15 @@ def test_nothing_is_lost_and_one_cycle_is_enough(
     world: World,
     allow_unclean: bool,  # noqa: FBT001 - from Hypothesis
 ) -> None:
-    changes = by_partition(reconcile_changes(*world.frames(spark), allow_unclean=allow_unclean))
-    after = reconcile_changes(*_applied(world, changes).frames(spark), allow_unclean=allow_unclean)
+    changes = by_partition(reconcile_changes(*world.frames_and_configs(spark), allow_unclean=allow_unclean))
+    after = reconcile_changes(*_applied(world, changes).frames_and_configs(spark), allow_unclean=allow_unclean)
     assert (_breaches(world, changes), as_rows(after)) == ([], [])
 
 
 def test_nor_with_any_small_partition(spark: SparkSession) -> None:
     world = all_small_partitions()
-    changes = by_partition(reconcile_changes(*world.frames(spark), allow_unclean=True))
-    after = reconcile_changes(*_applied(world, changes).frames(spark), allow_unclean=True)
+    changes = by_partition(reconcile_changes(*world.frames_and_configs(spark), allow_unclean=True))
+    after = reconcile_changes(*_applied(world, changes).frames_and_configs(spark), allow_unclean=True)
     assert (_breaches(world, changes), as_rows(after)) == ([], [])
 
 
@@ -85,14 +87,14 @@ def test_nor_with_any_small_partition(spark: SparkSession) -> None:
 @given(worlds())
 def test_the_same_cluster_gives_the_same_plan(spark: SparkSession, world: World) -> None:
     """In whatever order and number of pieces its rows come; and the committer reads the same id from the rows."""
-    partitions, topics, brokers = world.frames(spark)
-    shuffled = World(partitions=world.partitions[::-1], topics=world.topics[::-1], live=world.live, opaque=world.opaque)
+    partitions, topics, brokers, configs = world.frames_and_configs(spark)
+    shuffled = replace(world, partitions=world.partitions[::-1], topics=world.topics[::-1])
     again, _, _ = shuffled.frames(spark)
     plans = [
         plan_tables(
             spark,
-            reconcile_changes(some, topics, brokers).localCheckpoint(),
-            reconcile_rejections(some, topics, brokers).localCheckpoint(),
+            reconcile_changes(some, topics, brokers, configs).localCheckpoint(),
+            reconcile_rejections(some, topics, brokers, configs).localCheckpoint(),
         )
         for some in (partitions, again.repartition(3))
     ]

@@ -1,5 +1,8 @@
 """The planner against an oracle in plain Python: on clusters by chance, and on every small partition there is."""
 
+from dataclasses import replace
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
@@ -9,7 +12,7 @@ from planner.preferred import preferred_changes, preferred_rejections, wanted_by
 from planner.reconcile import reconcile_changes, reconcile_rejections
 from tests.planner import oracle
 from tests.planner.frames import Row, World, as_rows, by_partition
-from tests.planner.worlds import BATCHES, all_small_partitions, worlds
+from tests.planner.worlds import BATCHES, UNCLEAN_BROKERS, all_small_partitions, worlds
 
 Key = tuple[str, int]
 Verdicts = dict[Key, Row | str]
@@ -21,7 +24,7 @@ def _key(row: Row) -> Key:
 
 
 def _reconciled(spark: SparkSession, world: World, *, allow_unclean: bool) -> tuple[Verdicts, Verdicts]:
-    frames = world.frames(spark)
+    frames = world.frames_and_configs(spark)
     changes = by_partition(reconcile_changes(*frames, allow_unclean=allow_unclean))
     rejections = by_partition(reconcile_rejections(*frames, allow_unclean=allow_unclean))
     return {k: oracle.told(row) for k, row in changes.items()}, {k: row["code"] for k, row in rejections.items()}
@@ -53,8 +56,9 @@ def test_reconcile(spark: SparkSession, world: World, allow_unclean: bool) -> No
     assert found == _reconciled_by_hand(world, allow_unclean=allow_unclean)
 
 
-def test_reconcile_every_small_partition(spark: SparkSession) -> None:
-    world = all_small_partitions()
+@pytest.mark.parametrize("configs", [[], UNCLEAN_BROKERS])
+def test_reconcile_every_small_partition(spark: SparkSession, configs: list[Row]) -> None:
+    world = replace(all_small_partitions(), configs=configs)
     assert _reconciled(spark, world, allow_unclean=False) == _reconciled_by_hand(world, allow_unclean=False)
 
 

@@ -1,12 +1,23 @@
 """Elections after failures, ISR shrinks and first leaders: cases by hand, one world for all of them."""
 
+from dataclasses import replace
 from typing import Any, Final
 
+import pytest
 from pyspark.sql import SparkSession
 
 from planner.reconcile import reconcile_changes, reconcile_rejections
 from schemas.names import NO_LEADER, RECOVERED, RECOVERING, Action, RejectionCode
-from tests.planner.frames import TOPIC_ID, World, assert_changes, assert_rejections, partition_row, topic_row
+from tests.planner.frames import (
+    TOPIC_ID,
+    Row,
+    World,
+    assert_changes,
+    assert_rejections,
+    config_row,
+    partition_row,
+    topic_row,
+)
 
 LIVE: Final = frozenset({1, 2, 3})
 OPAQUE: Final = frozenset({4})
@@ -108,7 +119,7 @@ def _expected(cases: list[Case]) -> list[dict[str, Any]]:
 
 
 def test_each_partition_gets_the_change_that_is_due(spark: SparkSession) -> None:
-    assert_changes(reconcile_changes(*_world(CASES).frames(spark)), _expected(CASES))
+    assert_changes(reconcile_changes(*_world(CASES).frames_and_configs(spark)), _expected(CASES))
 
 
 def test_each_partition_that_stays_down_or_unread_is_rejected(spark: SparkSession) -> None:
@@ -117,7 +128,7 @@ def test_each_partition_that_stays_down_or_unread_is_rejected(spark: SparkSessio
         for number, case in enumerate(CASES)
         if case[5] is not None
     ]
-    assert_rejections(reconcile_rejections(*_world(CASES).frames(spark)), expected)
+    assert_rejections(reconcile_rejections(*_world(CASES).frames_and_configs(spark)), expected)
 
 
 def test_unclean_elections_can_be_allowed_for_all_topics(spark: SparkSession) -> None:
@@ -130,13 +141,51 @@ def test_unclean_elections_can_be_allowed_for_all_topics(spark: SparkSession) ->
         ("plain", [1, 2], 1, [1], None, None),
         ("deleted", [7, 1], 7, [7], None, None),
     ]
-    changes = reconcile_changes(*_world(cases).frames(spark), allow_unclean=True)
+    changes = reconcile_changes(*_world(cases).frames_and_configs(spark), allow_unclean=True)
     assert_changes(changes, _expected(cases))
+
+
+def _said(value: str | None, *, assumed: bool = False, broker_id: int = 1) -> Row:
+    return config_row(broker_id, "unclean.leader.election.enable", value, assumed=assumed)
+
+
+YES: Final = _said("true")
+
+
+@pytest.mark.parametrize(
+    ("configs", "allowed"),
+    [
+        ([YES, _said("True", broker_id=2)], True),
+        ([YES, config_row(1, "delete.topic.enable", "false")], True),
+        ([YES, _said("false", broker_id=2)], False),
+        ([YES, _said("true", broker_id=2, assumed=True)], False),
+        ([YES, _said(None, broker_id=2)], False),
+        ([config_row(1, "delete.topic.enable", "true")], False),
+        ([], False),
+    ],
+)
+def test_brokers_allow_unclean_elections_where_all_are_known_to(
+    spark: SparkSession,
+    configs: list[Row],
+    allowed: bool,  # noqa: FBT001 - from the table
+) -> None:
+    """For topics that say nothing; one that says no, one that is queued or one whose config was not read stays."""
+    by_brokers = (ELECT, 2, [2], 6) if allowed else (OFFLINE, NO_LEADER, [7], 6)
+    cases: list[Case] = [
+        ("plain", [7, 2, 1], 7, [7], by_brokers, None),
+        ("plain", [7, 2, 1], 7, [7, 1], (ELECT, 1, [1], 6), None),
+        ("clean", [7, 2, 1], 7, [7], (OFFLINE, NO_LEADER, [7], 6), None),
+        ("unclean", [7, 2, 1], 7, [7], (ELECT, 2, [2], 6), None),
+        ("deleted", [7, 2, 1], 7, [7], None, None),
+        ("unlisted", [7, 2, 1], 7, [7], (OFFLINE, NO_LEADER, [7], 6), None),
+    ]
+    world = replace(_world(cases), configs=configs)
+    assert_changes(reconcile_changes(*world.frames_and_configs(spark)), _expected(cases))
 
 
 def test_without_any_broker_nothing_is_elected_and_nothing_is_lost(spark: SparkSession) -> None:
     partitions = [partition_row([1, 2], 1, [1, 2]), partition_row([1, 2], None, None, partition=1)]
-    changes = reconcile_changes(*World(partitions).frames(spark), allow_unclean=True)
+    changes = reconcile_changes(*World(partitions).frames_and_configs(spark), allow_unclean=True)
     assert_changes(changes, [{"partition": 0, "action": OFFLINE, "leader_after": NO_LEADER, "isr_after": [1, 2]}])
 
 
@@ -261,7 +310,7 @@ def test_a_change_says_everything(spark: SparkSession) -> None:
             "reason": "no in-sync replica is alive: gone are 7, 8",
         },
     ]
-    assert_changes(reconcile_changes(*World(partitions, TOPICS, LIVE, OPAQUE).frames(spark)), expected)
+    assert_changes(reconcile_changes(*World(partitions, TOPICS, LIVE, OPAQUE).frames_and_configs(spark)), expected)
 
 
 def test_a_rejection_says_who_is_alive_after_all(spark: SparkSession) -> None:
@@ -276,7 +325,7 @@ def test_a_rejection_says_who_is_alive_after_all(spark: SparkSession) -> None:
         {"partition": 2, "reason": "no replica is alive: 8, 4"},
     ]
     world = World(partitions, TOPICS, LIVE, OPAQUE)
-    assert_rejections(reconcile_rejections(*world.frames(spark)), expected)
+    assert_rejections(reconcile_rejections(*world.frames_and_configs(spark)), expected)
 
 
 def test_seed_000_broker_0_fails(spark: SparkSession) -> None:
@@ -291,4 +340,4 @@ def test_seed_000_broker_0_fails(spark: SparkSession) -> None:
         {"partition": 1, "action": SHRINK, "leader_after": 1, "isr_after": [1, 2], "requires_dead": [0]},
         {"partition": 2, "action": SHRINK, "leader_after": 2, "isr_after": [2, 1], "requires_dead": [0]},
     ]
-    assert_changes(reconcile_changes(*World(partitions, live=frozenset({1, 2})).frames(spark)), expected)
+    assert_changes(reconcile_changes(*World(partitions, live=frozenset({1, 2})).frames_and_configs(spark)), expected)

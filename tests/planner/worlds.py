@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
 from schemas.names import NO_LEADER
-from tests.planner.frames import Row, World, partition_row, topic_row
+from tests.planner.frames import Row, World, config_row, partition_row, topic_row
 
 BROKERS: Final = range(6)
 
@@ -20,8 +20,12 @@ TOPICS: Final = [
     topic_row("deleted", deletion_requested=True),
 ]
 UNCLEAN: Final = {"unclean", "shouting"}
+SILENT: Final = {"plain"}
+"""Topics whose config leaves it to the brokers whether an unclean election is allowed."""
 NAMES: Final = [topic["topic"] for topic in TOPICS] + ["unlisted"]
 """Topics of partitions; the last has no row among the topics."""
+
+UNCLEAN_BROKERS: Final = [config_row(broker, "unclean.leader.election.enable", "true") for broker in (0, 1)]
 
 BATCHES: Final = settings(
     deadline=None,
@@ -51,6 +55,18 @@ def _partitions(draw: st.DrawFn) -> Row:
 
 
 @st.composite
+def _configs(draw: st.DrawFn) -> list[Row]:
+    """What up to two brokers say of unclean elections: most allow them, some do not, some did not answer."""
+    said = [*[("true", False)] * 4, ("TRUE", False), ("false", False), ("true", True), (None, False)]
+    drawn = draw(st.lists(st.sampled_from(said), max_size=2))
+    rows = [
+        config_row(broker, "unclean.leader.election.enable", value, assumed=assumed)
+        for broker, (value, assumed) in enumerate(drawn)
+    ]
+    return [*rows, config_row(0, "min.insync.replicas", "2")]
+
+
+@st.composite
 def worlds(draw: st.DrawFn) -> World:
     """Up to 60 partitions that share their brokers."""
     rows = draw(st.lists(_partitions(), min_size=1, max_size=60))
@@ -58,7 +74,7 @@ def worlds(draw: st.DrawFn) -> World:
     fates = draw(st.lists(st.sampled_from(["live", "live", "dead", "opaque"]), min_size=6, max_size=6))
     live = frozenset(broker for broker in BROKERS if fates[broker] == "live")
     opaque = frozenset(broker for broker in BROKERS if fates[broker] == "opaque")
-    return World(partitions, TOPICS, live, opaque)
+    return World(partitions, TOPICS, live, opaque, draw(_configs()))
 
 
 @cache
