@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from planner.liveness import among, with_live_brokers, with_topic
+from planner.shape import shaped
 from schemas.names import NO_VERSION
 from schemas.tables import CHANGES
 
@@ -46,4 +47,4 @@ def unchanged(partitions: DataFrame) -> DataFrame:
 
 def as_changes(rows: DataFrame) -> DataFrame:
     """Fix the shape and leave the plan id to `planner.plan`."""
-    return rows.withColumns({"plan_id": F.lit(None).cast("string")}).to(CHANGES)
+    return rows.withColumns({"plan_id": F.lit(None).cast("string")}).transform(shaped, CHANGES)

@@ -9,7 +9,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.liveness import not_among, with_live_brokers, with_topic
+from planner.liveness import live_brokers, not_among
+from planner.shape import shaped
 from schemas.names import PartitionState
 from schemas.tables import PARTITIONS
 
@@ -60,19 +61,22 @@ def derive_partitions(
 
     Shapes: one row a partition in, the same rows out; no units; raises nothing.
     """
-    live = F.col("live")
-    min_isr = F.coalesce(F.col("config")[MIN_ISR].try_cast("int"), F.col("default_min_isr"))
+    live, isr = F.col("live"), F.coalesce("isr", F.array())
+    every_broker = live_brokers(brokers).crossJoin(default_min_isr(broker_configs))
     return (
-        partitions.transform(with_topic, topics)
-        .transform(with_live_brokers, brokers)
-        .crossJoin(F.broadcast(default_min_isr(broker_configs)))
+        partitions.join(F.broadcast(topics.select("topic", _min_isr_override())), "topic", "left")
+        .crossJoin(F.broadcast(every_broker))
         .withColumns(
             {
                 "partition_state": partition_state(F.col("leader"), live),
                 "offline_replicas": not_among(F.col("replicas"), live),
-                "under_replicated": F.size(not_among(F.col("replicas"), F.coalesce("isr", F.array()))) > 0,
-                "under_min_isr": F.size(F.coalesce("isr", F.array())) < min_isr,
+                "under_replicated": F.size(not_among(F.col("replicas"), isr)) > 0,
+                "under_min_isr": F.size(isr) < F.coalesce("min_isr_override", "default_min_isr"),
             },
         )
-        .to(PARTITIONS)
+        .transform(shaped, PARTITIONS)
     )
+
+
+def _min_isr_override() -> Column:
+    return F.col("config")[MIN_ISR].try_cast("int").alias("min_isr_override")

@@ -13,6 +13,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from planner.shape import shaped
 from schemas.names import RequestKind
 from schemas.tables import EVENTS
 
@@ -160,4 +161,4 @@ def as_events(found: Sequence[DataFrame], snapshot_id: int) -> DataFrame:
     rows = found[0]
     for more in found[1:]:
         rows = rows.unionByName(more)
-    return rows.withColumns({"snapshot_id": F.lit(snapshot_id).cast("bigint")}).to(EVENTS)
+    return rows.withColumns({"snapshot_id": F.lit(snapshot_id).cast("bigint")}).transform(shaped, EVENTS)

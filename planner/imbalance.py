@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from planner.liveness import first, with_topic
+from planner.shape import shaped
 from schemas.tables import IMBALANCE
 
 DEFAULT_THRESHOLD: Final = 0.1
@@ -35,5 +36,5 @@ def imbalance(partitions: DataFrame, topics: DataFrame, snapshot_id: int, thresh
                 "threshold": F.lit(threshold),
             },
         )
-        .to(IMBALANCE)
+        .transform(shaped, IMBALANCE)
     )

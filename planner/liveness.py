@@ -24,7 +24,7 @@ def with_live_brokers(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
 def with_topic(partitions: DataFrame, topics: DataFrame) -> DataFrame:
     """Add `topic_id`, `config` and `deletion_requested` of each partition's topic."""
     known = topics.select("topic", "topic_id", "config", "deletion_requested")
-    return partitions.join(known, "topic", "left").withColumns(
+    return partitions.join(F.broadcast(known), "topic", "left").withColumns(
         {"deletion_requested": F.coalesce("deletion_requested", F.lit(False))},  # noqa: FBT003 - a Spark literal
     )
 

@@ -6,6 +6,7 @@ In: partitions with the columns `code` and `reason`. Out: REJECTIONS without a p
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from planner.shape import shaped
 from schemas.names import Action
 from schemas.tables import REJECTIONS
 
@@ -16,5 +17,5 @@ def as_rejections(partitions: DataFrame, action: Action | Column) -> DataFrame:
     return (
         partitions.where(F.col("code").isNotNull())
         .withColumns({"action": wanted, "plan_id": F.lit(None).cast("string")})
-        .to(REJECTIONS)
+        .transform(shaped, REJECTIONS)
     )
