@@ -2,7 +2,8 @@
 
 Pure functions, the only decoders of the system. They follow `kafka.zk.ZkData` in what they accept and write, and
 are stricter where Kafka would go on with a wrong value: whatever is not understood is a `MalformedZnodeError` with
-its reason, for the quarantine. Formats and versions: the layout table of ZkData.scala.
+its reason, for the quarantine. A key that stands twice in a JSON object means its last value, as to Kafka's Jackson,
+but both values must be well-formed. Formats and versions: the layout table of ZkData.scala.
 """
 
 import re
@@ -10,16 +11,27 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct
+from msgspec.json import Decoder
 
-from schemas.names import NO_LEADER, RECOVERED, RECOVERING
+from schemas.names import RECOVERED, RECOVERING
+from schemas.shapes import (
+    SECURITY_PROTOCOLS,
+    AskedPartition,
+    AskedPartitions,
+    BrokerId,
+    ClusterId,
+    Config,
+    ControllerNode,
+    Epoch,
+    Migration,
+    Number,
+    NumberOrNone,
+    Registration,
+    Topic,
+)
 
-BrokerId = Annotated[int, Meta(ge=0, le=2**31 - 1)]
-Partition = Annotated[int, Meta(ge=0, le=2**31 - 1)]
-Epoch = Annotated[int, Meta(ge=0, le=2**31 - 1)]
-Port = Annotated[int, Meta(ge=-1, le=65535)]
-
-_ENDPOINT: Final = re.compile(r"(?P<listener>[^:/]+)://\[?(?P<host>[^\]]*?)\]?:(?P<port>\d{1,5})")
+_ENDPOINT: Final = re.compile(r"(?P<listener>[^:/]+)://\[?(?P<host>[\w.:%-]+?)\]?:(?P<port>\d{1,5})", re.ASCII)
 _EPOCH: Final = re.compile(rb"\d{1,10}")
 _TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _CUT: Final = 1000
@@ -28,7 +40,10 @@ T = TypeVar("T")
 
 
 class MalformedZnodeError(ValueError):
-    """A znode's data is not what Kafka writes there; the message says what was found."""
+    """A znode's data is not what Kafka writes there; the message says what was found, and is cut."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason[:_CUT])
 
 
 class Endpoint(Struct, frozen=True):
@@ -59,9 +74,9 @@ class Assignment(Struct, frozen=True):
 class State(Struct, frozen=True):
     """A partition's state: `{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1,2]}`."""
 
-    controller_epoch: Annotated[int, Meta(ge=0, le=2**31 - 1)]
-    leader: Annotated[int, Meta(ge=NO_LEADER, le=2**31 - 1)]
-    leader_epoch: Annotated[int, Meta(ge=0, le=2**31 - 1)]
+    controller_epoch: Epoch
+    leader: NumberOrNone
+    leader_epoch: Epoch
     isr: list[BrokerId]
     leader_recovery_state: Annotated[int, Meta(ge=RECOVERED, le=RECOVERING)] = RECOVERED
 
@@ -75,59 +90,36 @@ class Controller(Struct, frozen=True):
 
 class TopicPartition(Struct, frozen=True):
     topic: str
-    partition: Partition
-    replicas: list[BrokerId] | None = None
+    partition: int
+    replicas: list[int] | None = None
 
 
 class LogDirEvent(Struct, frozen=True):
     """/log_dir_event_notification/log_dir_event_N: `{"version":1,"broker":1,"event":1}`."""
 
     broker: BrokerId
-    event: Annotated[int, Meta(ge=0, le=2**31 - 1)]
+    event: Number
 
 
-class _Registration(Struct):
-    version: Annotated[int, Meta(ge=1)]
-    host: str | None = None
-    port: Port | None = None
-    endpoints: list[str] | None = None
-    listener_security_protocol_map: dict[str, str] | None = None
-    rack: str | None = None
+# Made once: a snapshot decodes a million states.
+_REGISTRATION: Final = Decoder(Registration)
+_TOPIC: Final = Decoder(Topic)
+_STATE: Final = Decoder(State)
+_CONTROLLER: Final = Decoder(ControllerNode)
+_CONFIG: Final = Decoder(Config)
+_PARTITIONS: Final = Decoder(AskedPartitions)
+_LOG_DIR_EVENT: Final = Decoder(LogDirEvent)
+_MIGRATION: Final = Decoder(Migration)
+_CLUSTER_ID: Final = Decoder(ClusterId)
 
 
-class _Topic(Struct):
-    partitions: dict[Partition, list[BrokerId]]
-    adding_replicas: dict[Partition, list[BrokerId]] = {}
-    removing_replicas: dict[Partition, list[BrokerId]] = {}
-    topic_id: str | None = None
-
-
-class _Controller(Struct):
-    brokerid: Annotated[int, Meta(ge=-1, le=2**31 - 1)]
-    kraft_controller_epoch: int | None = msgspec.field(default=None, name="kraftControllerEpoch")
-
-
-class _Config(Struct):
-    config: dict[str, str]
-
-
-class _Partitions(Struct):
-    partitions: list[TopicPartition]
-
-
-class _Migration(Struct):
-    kraft_controller_id: int = -1
-
-
-class _ClusterId(Struct):
-    id: str
-
-
-def _decode(data: bytes | None, shape: type[T]) -> T:
+def _decode(data: bytes | None, decoder: Decoder[T]) -> T:
     if not data:
         raise MalformedZnodeError("empty, expected JSON")
     try:
-        return msgspec.json.decode(data, type=shape)
+        if not data.isascii():
+            data.decode()  # msgspec looks only into the strings it keeps
+        return decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedZnodeError(str(error)) from None
 
@@ -137,6 +129,15 @@ def _refuse_duplicates(what: str, broker_ids: Sequence[int]) -> None:
         raise MalformedZnodeError(f"{what} names a broker twice: {list(broker_ids)}")
 
 
+def _refuse_strangers(what: str, moving: Mapping[int, list[int]], partitions: Mapping[int, list[int]]) -> None:
+    """`partitions` lists all replicas, those that come and those that go included."""
+    for partition, broker_ids in moving.items():
+        _refuse_duplicates(f"{what} of partition {partition}", broker_ids)
+        strangers = sorted(set(broker_ids).difference(partitions.get(partition, ())))
+        if strangers:
+            raise MalformedZnodeError(f"{what} of partition {partition} names {strangers}, no replicas of it")
+
+
 def _endpoint(text: str, protocols: Mapping[str, str]) -> Endpoint:
     parts = _ENDPOINT.fullmatch(text)
     if parts is None:
@@ -144,7 +145,10 @@ def _endpoint(text: str, protocols: Mapping[str, str]) -> Endpoint:
     listener, port = parts["listener"], int(parts["port"])
     if port > 65535:  # noqa: PLR2004 - the highest port there is
         raise MalformedZnodeError(f"endpoint {text!r} has no such port")
-    return Endpoint(listener, protocols.get(listener, listener), parts["host"], port)
+    protocol = protocols.get(listener)
+    if protocol not in SECURITY_PROTOCOLS:
+        raise MalformedZnodeError(f"endpoint {text!r} has no security protocol: {protocol!r}")
+    return Endpoint(listener, protocol, parts["host"], port)
 
 
 def decode_broker(data: bytes | None) -> Broker:
@@ -153,18 +157,14 @@ def decode_broker(data: bytes | None) -> Broker:
     >>> decode_broker(b'{"version":1,"host":"a","port":9092}').endpoints
     (Endpoint(listener='PLAINTEXT', security_protocol='PLAINTEXT', host='a', port=9092),)
     """
-    found = _decode(data, _Registration)
-    if found.version == 1:
-        if found.host is None or found.port is None or found.port < 0:
-            raise MalformedZnodeError("version 1 without host and port")
-        endpoints: tuple[Endpoint, ...] = (Endpoint("PLAINTEXT", "PLAINTEXT", found.host, found.port),)
-    else:
-        protocols = found.listener_security_protocol_map or {}
-        endpoints = tuple(_endpoint(text, protocols) for text in found.endpoints or ())
+    found = _decode(data, _REGISTRATION)
+    texts = [f"PLAINTEXT://{found.host or ''}:{found.port}"] if found.version == 1 else found.endpoints
+    endpoints = tuple(_endpoint(text, found.listener_security_protocol_map) for text in texts)
     if not endpoints:
         raise MalformedZnodeError("no endpoints")
-    port = -1 if found.port is None else found.port
-    return Broker(endpoints, found.host, port, found.rack)
+    if len({endpoint.listener for endpoint in endpoints}) != len(endpoints):
+        raise MalformedZnodeError(f"two endpoints of one listener: {texts}")
+    return Broker(endpoints, found.host, found.port, found.rack)
 
 
 def decode_assignment(data: bytes | None) -> Assignment:
@@ -173,12 +173,15 @@ def decode_assignment(data: bytes | None) -> Assignment:
     >>> decode_assignment(b'{"version":1,"partitions":{"0":[1,2]}}').partitions
     {0: [1, 2]}
     """
-    found = _decode(data, _Topic)
+    found = _decode(data, _TOPIC)
     for partition, replicas in found.partitions.items():
         _refuse_duplicates(f"partition {partition}", replicas)
         if not replicas:
             raise MalformedZnodeError(f"partition {partition} has no replicas")
-    return Assignment(found.partitions, found.adding_replicas, found.removing_replicas, found.topic_id)
+    _refuse_strangers("adding_replicas", found.adding_replicas, found.partitions)
+    _refuse_strangers("removing_replicas", found.removing_replicas, found.partitions)
+    topic_id = None if found.topic_id is UNSET else found.topic_id
+    return Assignment(found.partitions, found.adding_replicas, found.removing_replicas, topic_id)
 
 
 def encode_assignment(assignment: Assignment) -> bytes:
@@ -204,7 +207,7 @@ def decode_state(data: bytes | None) -> State:
     >>> decode_state(b'{"controller_epoch":6,"leader":6,"version":1,"leader_epoch":24,"isr":[7,6]}').isr
     [7, 6]
     """
-    state = _decode(data, State)
+    state = _decode(data, _STATE)
     _refuse_duplicates("the ISR", state.isr)
     if not state.isr:
         raise MalformedZnodeError("the ISR is empty")
@@ -237,8 +240,8 @@ def decode_controller(data: bytes | None) -> Controller:
     """
     if data is not None and _EPOCH.fullmatch(data):
         return Controller(decode_epoch(data), -1)
-    found = _decode(data, _Controller)
-    return Controller(found.brokerid, -1 if found.kraft_controller_epoch is None else found.kraft_controller_epoch)
+    found = _decode(data, _CONTROLLER)
+    return Controller(found.brokerid, found.kraft_controller_epoch)
 
 
 def encode_controller(broker_id: int, timestamp_ms: int) -> bytes:
@@ -264,7 +267,7 @@ def encode_epoch(epoch: int) -> bytes:
 
 def decode_config(data: bytes | None) -> dict[str, str]:
     """Decode /config/topics/T: `{"version":1,"config":{"k":"v"}}`."""
-    return _decode(data, _Config).config
+    return _decode(data, _CONFIG).config
 
 
 def encode_config(config: Mapping[str, str]) -> bytes:
@@ -278,21 +281,31 @@ def encode_config(config: Mapping[str, str]) -> bytes:
 
 def decode_partitions(data: bytes | None) -> list[TopicPartition]:
     """Decode the partition lists of /admin/reassign_partitions, /admin/preferred_replica_election and isr_change_N."""
-    return _decode(data, _Partitions).partitions
+    return [_topic_partition(asked) for asked in _decode(data, _PARTITIONS).partitions]
+
+
+def _topic_partition(asked: AskedPartition) -> TopicPartition:
+    check_topic_name(asked.topic)
+    if asked.replicas is UNSET:
+        return TopicPartition(asked.topic, asked.partition)
+    _refuse_duplicates(f"{asked.topic}-{asked.partition}", asked.replicas)
+    if not asked.replicas:
+        raise MalformedZnodeError(f"{asked.topic}-{asked.partition} has no replicas")
+    return TopicPartition(asked.topic, asked.partition, asked.replicas)
 
 
 def decode_log_dir_event(data: bytes | None) -> LogDirEvent:
-    return _decode(data, LogDirEvent)
+    return _decode(data, _LOG_DIR_EVENT)
 
 
 def decode_migration(data: bytes | None) -> int:
     """Decode the KRaft controller's id in /migration, -1 for none: `{"kraft_controller_id":3000,...}`."""
-    return _decode(data, _Migration).kraft_controller_id
+    return _decode(data, _MIGRATION).kraft_controller_id
 
 
 def decode_cluster_id(data: bytes | None) -> str:
     """Decode /cluster/id: `{"version":"1","id":"<22 characters>"}`."""
-    return _decode(data, _ClusterId).id
+    return _decode(data, _CLUSTER_ID).id
 
 
 def check_topic_name(topic: str) -> None:

@@ -8,6 +8,7 @@ from kazoo.client import KazooClient
 
 from jobs.adapters.embedded import EmbeddedZooKeeper
 from jobs.adapters.embedded_cluster import EmbeddedCluster
+from tests.jobs.ensemble import Ensemble
 
 
 @pytest.fixture(scope="session")
@@ -32,4 +33,11 @@ def zookeeper(zookeeper_server: EmbeddedZooKeeper) -> str:
 def cluster() -> Iterator[EmbeddedCluster]:
     """Three brokers, shared by a module's tests: what a test kills, it restarts."""
     with EmbeddedCluster(3) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def ensemble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
+    """Three ZooKeeper servers, shared by a module's tests: what a test kills, it restarts."""
+    with Ensemble(tmp_path_factory.mktemp("ensemble")) as running:
         yield running

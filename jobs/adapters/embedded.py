@@ -77,8 +77,11 @@ class EmbeddedZooKeeper(Server):
     def connect(self) -> str:
         return f"{LOOPBACK}:{self.port}"
 
+    def config(self) -> str:
+        return _ZOO_CFG.format(port=self.port, data=self.folder / "data")
+
     def command(self) -> list[str]:
-        config = _write(self.folder / "zoo.cfg", _ZOO_CFG.format(port=self.port, data=self.folder / "data"))
+        config = _write(self.folder / "zoo.cfg", self.config())
         logging = _write(self.folder / "log4j2.properties", _LOG4J2)
         options = [f"-Xmx{self.heap}", f"-Dlog4j2.configurationFile={logging}"]
         if self.max_buffer is not None:

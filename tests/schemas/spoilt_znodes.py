@@ -1,0 +1,130 @@
+"""Hypothesis strategies for znodes with something wrong: bytes, fields, endpoints, or all of it."""
+
+import json
+from typing import Any, Final
+
+from hypothesis import strategies as st
+
+from tests.schemas.kafka_znodes import BY_KAFKA, TOPIC_ID
+
+ZNODES: Final = [data for _, data, _ in BY_KAFKA.values()]
+OBJECTS: Final = [data for data in ZNODES if data.lstrip().startswith(b"{")]
+
+# What breaks parsers, and what JSON is made of.
+TOKENS: Final = st.sampled_from(
+    [
+        b"{", b"}", b"[", b"]", b",", b":", b'"', b"\\", b"\x00", b"\n", b" ", b"\xff", b"\xc3", b"\xed\xa0\x80",
+        b"\xef\xbb\xbf", b"-", b".", b"0", b"1", b"e9", b"null", b"true", b"NaN", b"1e400", b"2147483648", b"[1,1]",
+        b'"1"', b"\\ud800", b"\\u0031", b"/", b"://", b"//", b"9" * 5000,
+    ],
+)  # fmt: skip
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> bytes:
+    """A znode of Kafka's of which a few stretches are gone, doubled, or something else."""
+    data = draw(st.sampled_from(ZNODES))
+    for _ in range(draw(st.integers(1, 3))):
+        start = draw(st.integers(0, len(data)))
+        end = draw(st.integers(start, min(start + 4, len(data))))
+        kept = draw(st.sampled_from([b"", data[start:end], data[start:end] * 2]))
+        data = data[:start] + kept + draw(TOKENS | st.binary(max_size=3)) + data[end:]
+    return data
+
+
+class Pairs(list[Any]):
+    """A JSON object that may hold a key twice."""
+
+
+class Raw(str):
+    """JSON, or what passes for it, as it is written."""
+
+    __slots__ = ()
+
+
+def as_json(value: object) -> str:
+    if isinstance(value, Raw):
+        return value
+    if isinstance(value, Pairs):
+        return "{" + ",".join(f"{json.dumps(key)}:{as_json(each)}" for key, each in value) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(as_json, value)) + "]"
+    return json.dumps(value)
+
+
+WRONG_VALUES: Final = st.sampled_from(
+    [
+        "null", "true", "false", "0", "1", "3", "-1", "-2", "-0", "01", "+1", "1.0", "1.5", "1e0", "1e400", "NaN",
+        "-Infinity", "2147483647", "2147483648", "9223372036854775808", "1" + "0" * 5000, "[]", "{}", "[1,1]", "[-1]",
+        "[null]", "[[1]]", '{"0":[1]}', '{"0":[]}', '{"00":[1]}', '{"-1":[1]}', '{"-0":[1]}', '{"1e0":[1]}',
+        '{"\\u0030":[1]}', '""', '"1"', '"x"', '"."', '"a/b"', '"\\ud800"', '"\\ud83d\\ude00"', '"\\u0000"', '"\x01"',
+        '"é"', '"PLAINTEXT"', '"PLAINTEXT://h:1"', '["PLAINTEXT://h:1","PLAINTEXT://i:1"]', "[" * 100 + "]" * 100,
+        f'"{TOPIC_ID}"', f'"{TOPIC_ID}\\n"', f'"{TOPIC_ID}=="',
+    ],
+).map(Raw)  # fmt: skip
+
+
+def containers(value: object) -> list[list[Any]]:
+    """Return all arrays and objects within a document, itself included."""
+    if isinstance(value, Pairs):
+        return [value, *(inner for _, each in value for inner in containers(each))]
+    if isinstance(value, list):
+        return [value, *(inner for each in value for inner in containers(each))]
+    return []
+
+
+@st.composite
+def misshapen(draw: st.DrawFn) -> bytes:
+    """A znode of Kafka's in which a few fields are gone, double, or of another kind."""
+    document = json.loads(draw(st.sampled_from(OBJECTS)), object_pairs_hook=Pairs)
+    for _ in range(draw(st.integers(1, 3))):
+        spoil(draw, draw(st.sampled_from(containers(document))))
+    return as_json(document).encode() + draw(st.sampled_from([b"", b"", b"", b" \n", b"x", b"}", b"\x00"]))
+
+
+def spoil(draw: st.DrawFn, where: list[Any]) -> None:
+    at = draw(st.integers(0, max(0, len(where) - 1)))
+    values: list[Any] = [value for _, value in where] if isinstance(where, Pairs) else where
+    value = draw(WRONG_VALUES | st.sampled_from(values or [0]))
+    new = (where[at][0] if where else "0", value) if isinstance(where, Pairs) else value
+    match draw(st.sampled_from(["replace", "replace", "insert", "drop"])):
+        case "replace":
+            where[at : at + 1] = [new]
+        case "insert":
+            where.insert(draw(st.integers(0, len(where))), new)
+        case _:
+            del where[at : at + 1]
+
+
+KEYS: Final = st.sampled_from(
+    [
+        "version", "host", "port", "endpoints", "listener_security_protocol_map", "rack", "partitions", "0", "-1", "x",
+        "adding_replicas", "removing_replicas", "topic_id", "controller_epoch", "leader", "leader_epoch", "isr",
+        "leader_recovery_state", "brokerid", "kraftControllerEpoch", "topic", "partition", "replicas", "broker",
+        "event", "config", "id", "kraft_controller_id",
+    ],
+)  # fmt: skip
+SCALARS: Final[st.SearchStrategy[Any]] = st.one_of(
+    st.none(), st.booleans(), st.integers(-2, 4), st.integers(), st.floats(), st.text(max_size=6)
+)
+VALUES: Final = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=4),
+    max_leaves=12,
+)
+ANY_JSON: Final = st.dictionaries(KEYS, VALUES, max_size=8) | VALUES
+
+SEVEN: Final = "\N{ARABIC-INDIC DIGIT SEVEN}"
+HOSTS: Final = st.lists(
+    st.sampled_from(["h", "H0", "::1", ".", "_", "-", "%eth0", ":", "/", "[", "]", " ", "\n", "é", "\x00", SEVEN]),
+    max_size=3,
+)
+ENDPOINTS: Final = st.tuples(
+    st.sampled_from(["PLAINTEXT", "SSL", "L", "unknown", "ssl", "", " ", "L:", "a/b"]),
+    st.sampled_from(["://"] * 8 + [":/", "//", ":"]),
+    st.sampled_from(["", "", "["]),
+    HOSTS.map("".join),
+    st.sampled_from(["", "", "]"]),
+    st.sampled_from([":"] * 8 + ["", "::"]),
+    st.sampled_from(["1", "9092", "0", "00001", "65535", "65536", "99999", "100000", "", "-1", "1\n", "x", SEVEN]),
+).map("".join)

@@ -1,0 +1,178 @@
+"""The codecs under fire: 39,000 inputs a run, from pure noise to Kafka's own znodes with one thing wrong.
+
+Every input goes to every codec. What the oracle reads, a codec must read as the same value; what the oracle refuses, it
+must refuse with a reason. Any other exception fails the test.
+"""
+
+import json
+import random
+from typing import Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schemas.znodes import (
+    Assignment,
+    Controller,
+    MalformedZnodeError,
+    State,
+    check_topic_name,
+    decode_assignment,
+    decode_config,
+    decode_controller,
+    decode_epoch,
+    decode_state,
+    encode_assignment,
+    encode_config,
+    encode_controller,
+    encode_epoch,
+    encode_state,
+)
+from tests.schemas.kafka_znodes import TOPIC_ID, Decoder
+from tests.schemas.spoilt_znodes import ANY_JSON, ENDPOINTS, SEVEN, damaged, misshapen
+from tests.schemas.znode_oracle import MEANING, Refused, is_topic_name, read
+
+LONGEST_REASON: Final = 1000
+
+
+def decoded(decode: Decoder, data: bytes) -> object:
+    try:
+        return decode(data)
+    except MalformedZnodeError as error:
+        reason = str(error)
+    assert 0 < len(reason) <= LONGEST_REASON
+    return Refused()
+
+
+def misunderstandings(data: bytes) -> list[tuple[str, object, object]]:
+    """Return each codec that found something else than the oracle, and what both found."""
+    both = [(decode.__name__, decoded(decode, data), read(decode, data)) for decode in MEANING]
+    return [
+        (name, found, reading.value)
+        for name, found, reading in both
+        if found != reading.value and not (reading.ambiguous and found == Refused())
+    ]
+
+
+def inputs(count: int) -> settings:
+    return settings(max_examples=count, deadline=None)
+
+
+@inputs(8_000)
+@given(st.binary(max_size=200))
+def test_noise(data: bytes) -> None:
+    assert misunderstandings(data) == []
+
+
+@inputs(9_000)
+@given(damaged())
+def test_damaged_bytes(data: bytes) -> None:
+    assert misunderstandings(data) == []
+
+
+@inputs(9_000)
+@given(misshapen())
+def test_misshapen_fields(data: bytes) -> None:
+    assert misunderstandings(data) == []
+
+
+@inputs(1_000)
+@given(ANY_JSON)
+def test_any_json(value: object) -> None:
+    assert misunderstandings(json.dumps(value).encode()) == []
+
+
+@inputs(4_000)
+@given(st.lists(ENDPOINTS, max_size=2))
+def test_endpoints(endpoints: list[str]) -> None:
+    protocols = {"L": "SASL_SSL", "SSL": "SSL", "PLAINTEXT": "PLAINTEXT", "": "SSL", " ": "TELEPATHY"}
+    registration = {"version": 4, "endpoints": endpoints, "listener_security_protocol_map": protocols}
+    assert misunderstandings(json.dumps(registration).encode()) == []
+
+
+@inputs(3_000)
+@given(st.text("aZ09._-/ \n\x00é" + SEVEN, max_size=6) | st.text(max_size=300) | st.text("a", max_size=300))
+def test_topic_names(topic: str) -> None:
+    assert accepts_topic(topic) is is_topic_name(topic)
+
+
+def accepts_topic(topic: str) -> bool:
+    try:
+        check_topic_name(topic)
+    except MalformedZnodeError:
+        return False
+    return True
+
+
+# A znode holds at most 1 MB.
+MASSES: Final = {
+    "noise": random.Random(7).randbytes(900_000),  # noqa: S311 - the same noise each time
+    "zeros": bytes(900_000),
+    "digits": b"7" * 900_000,
+    "spaces": b" " * 900_000,
+    "open arrays": b"[" * 900_000,
+    "open objects": b'{"partitions":' * 60_000,
+    "nested arrays": b"[" * 450_000 + b"]" * 450_000,
+    "nested field": b'{"isr":' + b"[" * 400_000 + b"]" * 400_000 + b"}",
+    "nested unknown field": b'{"x":' * 150_000 + b"1" + b"}" * 150_000,
+    "an open string": b'"' + b"x" * 900_000,
+    "an endpoint": b'{"version":5,"endpoints":["' + b"x" * 900_000 + b'"]}',
+    "replicas": b'{"partitions":{"0":[' + b"1," * 400_000 + b"1]}}",
+    "ISR": b'{"controller_epoch":1,"leader":1,"leader_epoch":0,"isr":[' + b"1," * 400_000 + b"1]}",
+    "a topic": b'{"partitions":[{"topic":"' + b"x" * 900_000 + b'","partition":0}]}',
+}
+
+
+@pytest.mark.parametrize("data", MASSES.values(), ids=MASSES)
+def test_masses_are_refused_with_a_short_reason(data: bytes) -> None:
+    assert {decode.__name__: decoded(decode, data) for decode in MEANING} == {
+        decode.__name__: Refused() for decode in MEANING
+    }
+
+
+NUMBERS: Final = st.integers(0, 2**31 - 1)
+BROKER_IDS: Final = st.lists(NUMBERS, min_size=1, max_size=5, unique=True)
+STATES: Final = st.builds(State, NUMBERS, st.just(-1) | NUMBERS, NUMBERS, BROKER_IDS, st.sampled_from([0, 1]))
+CONFIGS: Final = st.dictionaries(*[st.text(st.characters(exclude_categories=["Cs"]))] * 2)
+
+
+Moving = dict[int, tuple[list[int], int, int]]
+"""A partition's replicas, and how many of them are coming and going."""
+
+
+def assignment(moving: Moving, topic_id: str | None) -> Assignment:
+    partitions = {partition: replicas for partition, (replicas, _, _) in moving.items()}
+    adding = {partition: replicas[:coming] for partition, (replicas, coming, _) in moving.items() if coming}
+    removing = {partition: replicas[-going:] for partition, (replicas, _, going) in moving.items() if going}
+    return Assignment(partitions, adding, removing, topic_id)
+
+
+A_FEW: Final = st.integers(0, 2)
+MOVING: Final = st.dictionaries(NUMBERS, st.tuples(BROKER_IDS, A_FEW, A_FEW), max_size=4)
+ASSIGNMENTS: Final = st.builds(assignment, MOVING, st.none() | st.just(TOPIC_ID))
+
+
+@inputs(1_500)
+@given(STATES)
+def test_a_state_comes_back(state: State) -> None:
+    assert decode_state(encode_state(state)) == state
+
+
+@inputs(1_500)
+@given(ASSIGNMENTS)
+def test_an_assignment_comes_back(assigned: Assignment) -> None:
+    assert decode_assignment(encode_assignment(assigned)) == assigned
+
+
+@inputs(1_000)
+@given(CONFIGS)
+def test_a_config_comes_back(config: dict[str, str]) -> None:
+    assert decode_config(encode_config(config)) == config
+
+
+@inputs(1_000)
+@given(NUMBERS, st.integers(0, 2**53))
+def test_controller_and_epoch_come_back(number: int, timestamp_ms: int) -> None:
+    assert decode_epoch(encode_epoch(number)) == number
+    assert decode_controller(encode_controller(number, timestamp_ms)) == Controller(number, -1)

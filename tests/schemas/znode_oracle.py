@@ -1,0 +1,218 @@
+"""A second reading of every znode, by `json` of the standard library and plain assertions.
+
+It takes the last value of a key that stands twice without a look at the others, where the codecs refuse an ill-formed
+one: of such a document `Reading.ambiguous` is true, and the codecs may be stricter.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from schemas.znodes import (
+    Assignment,
+    Broker,
+    Controller,
+    Endpoint,
+    LogDirEvent,
+    State,
+    TopicPartition,
+    decode_assignment,
+    decode_broker,
+    decode_cluster_id,
+    decode_config,
+    decode_controller,
+    decode_epoch,
+    decode_log_dir_event,
+    decode_migration,
+    decode_partitions,
+    decode_state,
+)
+from tests.schemas.kafka_znodes import Decoder
+
+LARGEST: Final = 2**31 - 1
+LETTERS: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+DIGITS: Final = "0123456789"
+PROTOCOLS: Final = {"PLAINTEXT": "PLAINTEXT", "SSL": "SSL", "SASL_PLAINTEXT": "SASL_PLAINTEXT", "SASL_SSL": "SASL_SSL"}
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A znode that is not understood."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    value: object
+    ambiguous: bool = False
+
+
+def read(decode: Decoder, data: bytes) -> Reading:
+    """Read as the codec of that name should."""
+    try:
+        document, ambiguous = parse(data)
+    except (AssertionError, ValueError):
+        document, ambiguous = None, False
+    try:
+        return Reading(MEANING[decode](document, data), ambiguous)
+    except (AssertionError, AttributeError, KeyError, TypeError):
+        return Reading(Refused(), ambiguous)
+
+
+def parse(data: bytes) -> tuple[Any, bool]:
+    twice = False
+
+    def as_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal twice
+        twice = twice or len(dict(pairs)) < len(pairs)
+        return dict(pairs)
+
+    value = json.loads(data.decode(), parse_int=an_integer, parse_constant=no_constant, object_pairs_hook=as_object)
+    json.dumps(value, ensure_ascii=False).encode()  # refuses halves of surrogate pairs
+    return value, twice
+
+
+def an_integer(digits: str) -> int:
+    # Python refuses to read numbers of thousands of digits: any number that is too large does.
+    return int(digits[:30])
+
+
+def no_constant(name: str) -> None:
+    raise AssertionError(name)
+
+
+def number(value: Any, low: int = 0, high: int = LARGEST) -> int:  # noqa: ANN401 - any JSON
+    assert type(value) is int
+    assert low <= value <= high
+    return value
+
+
+def text(value: Any) -> str:  # noqa: ANN401
+    assert isinstance(value, str)
+    return value
+
+
+def text_or_null(value: Any) -> str | None:  # noqa: ANN401
+    return None if value is None else text(value)
+
+
+def broker_ids(value: Any, *, at_least: int = 1) -> list[int]:  # noqa: ANN401
+    assert isinstance(value, list)
+    assert len(value) >= at_least
+    assert all(value.count(broker_id) == 1 for broker_id in value)
+    return [number(broker_id) for broker_id in value]
+
+
+def by_partition(value: Any, *, at_least: int) -> dict[int, list[int]]:  # noqa: ANN401
+    assert all(re.fullmatch("-?0|[1-9][0-9]{0,9}", key) and number(int(key)) >= 0 for key in value)
+    return {int(key): broker_ids(replicas, at_least=at_least) for key, replicas in value.items()}
+
+
+def state(found: Any, _data: bytes) -> State:  # noqa: ANN401
+    return State(
+        controller_epoch=number(found["controller_epoch"]),
+        leader=number(found["leader"], low=-1),
+        leader_epoch=number(found["leader_epoch"]),
+        isr=broker_ids(found["isr"]),
+        leader_recovery_state=number(found.get("leader_recovery_state", 0), high=1),
+    )
+
+
+def assignment(found: Any, _data: bytes) -> Assignment:  # noqa: ANN401
+    partitions = by_partition(found["partitions"], at_least=1)
+    adding = by_partition(found.get("adding_replicas", {}), at_least=0)
+    removing = by_partition(found.get("removing_replicas", {}), at_least=0)
+    for moving in (adding, removing):
+        assert all(broker_id in partitions.get(key, []) for key, replicas in moving.items() for broker_id in replicas)
+    topic_id = text(found["topic_id"]) if "topic_id" in found else None
+    assert topic_id is None or (len(topic_id) == 22 and all(letter in LETTERS + DIGITS + "-_" for letter in topic_id))
+    return Assignment(partitions, adding, removing, topic_id)
+
+
+def endpoint(address: Any, protocols: dict[str, str]) -> Endpoint:  # noqa: ANN401
+    listener, _, host_and_port = address.partition("://")
+    host, _, port = host_and_port.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    assert host
+    assert all(letter in LETTERS + DIGITS + "-_.:%" for letter in host)
+    assert 1 <= len(port) <= 5
+    assert all(letter in DIGITS for letter in port)
+    assert listener
+    assert not set(listener) & {":", "/"}
+    assert protocols[listener] in PROTOCOLS
+    return Endpoint(listener, protocols[listener], host, number(int(port), high=65535))
+
+
+def broker(found: Any, _data: bytes) -> Broker:  # noqa: ANN401
+    version = number(found["version"], low=1)
+    protocols = found.get("listener_security_protocol_map", PROTOCOLS)
+    assert all(isinstance(protocol, str) for protocol in protocols.values())
+    host, port = text_or_null(found.get("host")), number(found.get("port", -1), low=-1, high=65535)
+    addresses = found.get("endpoints", [])
+    assert isinstance(addresses, list)
+    assert all(isinstance(address, str) for address in addresses)
+    if version == 1:
+        addresses = [f"PLAINTEXT://{host or ''}:{port}"]
+    endpoints = tuple(endpoint(address, protocols) for address in addresses)
+    assert len({each.listener for each in endpoints}) == len(endpoints) > 0
+    return Broker(endpoints, host, port, text_or_null(found.get("rack")))
+
+
+def epoch(_found: Any, data: bytes) -> int:  # noqa: ANN401
+    assert data.isdigit()
+    assert len(data) <= 10
+    return number(int(data))
+
+
+def controller(found: Any, data: bytes) -> Controller:  # noqa: ANN401
+    if data.isdigit():
+        return Controller(epoch(found, data), -1)
+    return Controller(number(found["brokerid"], low=-1), number(found.get("kraftControllerEpoch", -1), low=-1))
+
+
+def config(found: Any, _data: bytes) -> dict[str, str]:  # noqa: ANN401
+    return {key: text(value) for key, value in found["config"].items()}
+
+
+def is_topic_name(topic: str) -> bool:
+    letters = LETTERS + DIGITS + "._-"
+    return topic not in {".", ".."} and 1 <= len(topic) <= 249 and all(letter in letters for letter in topic)
+
+
+def topic_partition(found: Any) -> TopicPartition:  # noqa: ANN401
+    replicas = broker_ids(found["replicas"]) if "replicas" in found else None
+    assert is_topic_name(text(found["topic"]))
+    return TopicPartition(found["topic"], number(found["partition"]), replicas)
+
+
+def partitions(found: Any, _data: bytes) -> list[TopicPartition]:  # noqa: ANN401
+    assert isinstance(found["partitions"], list)
+    return [topic_partition(each) for each in found["partitions"]]
+
+
+def log_dir_event(found: Any, _data: bytes) -> LogDirEvent:  # noqa: ANN401
+    return LogDirEvent(number(found["broker"]), number(found["event"]))
+
+
+def migration(found: Any, _data: bytes) -> int:  # noqa: ANN401
+    return number(found["kraft_controller_id"], low=-1)
+
+
+def cluster_id(found: Any, _data: bytes) -> str:  # noqa: ANN401
+    assert text(found["id"])
+    return str(found["id"])
+
+
+MEANING: Final[dict[Decoder, Callable[[Any, bytes], object]]] = {
+    decode_assignment: assignment,
+    decode_broker: broker,
+    decode_cluster_id: cluster_id,
+    decode_config: config,
+    decode_controller: controller,
+    decode_epoch: epoch,
+    decode_log_dir_event: log_dir_event,
+    decode_migration: migration,
+    decode_partitions: partitions,
+    decode_state: state,
+}
