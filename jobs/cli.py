@@ -7,6 +7,7 @@ from jobs import plan, show
 from jobs.commit import commit
 from jobs.demo import demo_command
 from jobs.snapshot import snapshot
+from jobs.vacuum import vacuum
 from jobs.verify import verify
 
 app = typer.Typer(
@@ -28,6 +29,7 @@ app.add_typer(show.app, name="show")
 app.add_typer(plan.app, name="plan")
 app.command()(commit)
 app.command()(verify)
+app.command()(vacuum)
 app.command()(demo_command(run))
 
 

@@ -13,8 +13,9 @@ from jobs.adapters.cluster import ClusterState, read_cluster
 from jobs.adapters.control_messages import Announcement, plaintext_address
 from jobs.adapters.controllership import Controllership, SessionLostError, controllership, who_controls
 from jobs.adapters.lake import Row
+from jobs.adapters.multi_read import read_many
 from jobs.adapters.requests import announce
-from jobs.adapters.zookeeper import Znode, read_many
+from jobs.adapters.zookeeper import Znode
 from jobs.console import progress, say
 from jobs.errors import FencedError, RefusedError, SurveyorError
 from jobs.fenced_writes import FencedWriter

@@ -19,8 +19,9 @@ from jobs.adapters.cluster import BROKER_IDS
 from jobs.adapters.controllership import Controllership, controllership, who_controls
 from jobs.adapters.embedded_cluster import EmbeddedCluster
 from jobs.adapters.lake import Row
+from jobs.adapters.multi_read import read_many
 from jobs.adapters.spark import stop_session
-from jobs.adapters.zookeeper import connected, read, read_many
+from jobs.adapters.zookeeper import connected, read
 from jobs.commit import apply_plan, assess
 from jobs.console import finish, progress, stdout
 from jobs.demo_traffic import Traffic, read_everything

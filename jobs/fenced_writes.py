@@ -24,7 +24,8 @@ from jobs.adapters.controllership import (
     settled,
 )
 from jobs.adapters.lake import Row
-from jobs.adapters.zookeeper import commit, create_null, read_many
+from jobs.adapters.multi_read import read_many
+from jobs.adapters.zookeeper import commit, create_null
 from jobs.ledger import Verdict
 from jobs.plans import Plan
 from jobs.premises import Premises, state_path, topic_path

@@ -61,7 +61,8 @@ def command(function: Command) -> Command:
         as_json, result_file = arguments["as_json"], arguments["result_file"]
         with reported(as_json=as_json, result_file=result_file):
             _refuse_unwritable(result_file)
-            settings = settle(**{name: arguments.pop(name) for name in _COMMON})
+            common = {name: arguments.pop(name) for name in _COMMON}
+            settings = settle(**common, fleet=arguments.get("fleet", False))
             raise typer.Exit(function(settings, **arguments) or ExitCode.DONE)
 
     parameters = [

@@ -11,7 +11,8 @@ from kazoo.client import KazooClient
 
 from jobs.adapters.cluster import TOPICS, ClusterState
 from jobs.adapters.lake import Row
-from jobs.adapters.zookeeper import Znode, read_many
+from jobs.adapters.multi_read import read_many
+from jobs.adapters.zookeeper import Znode
 from jobs.ledger import Verdict
 from jobs.plans import Plan
 from schemas.names import NO_VERSION, Action, Outcome, RequestKind

@@ -19,6 +19,9 @@ CONTROLLER_ID: Final = 2147483647
 
 DEFAULT_WAREHOUSE: Final = "warehouse"
 
+PERIOD: Final = r"^[0-9]{1,5}[hdw]$"
+"""How long snapshots are kept: hours, days or weeks, as 12h, 30d, 8w."""
+
 
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -39,6 +42,7 @@ class ClusterConf(_Strict):
     command_config: Path | None = None
     imbalance_threshold: float = Field(default=0.1, ge=0, le=1)
     controller_id: int = Field(default=CONTROLLER_ID, ge=0, le=CONTROLLER_ID)
+    retention: str = Field(default="30d", pattern=PERIOD)
     limits: Limits = Limits()
 
 
@@ -58,6 +62,8 @@ class Settings:
     conf: ClusterConf
     as_json: bool = False
     result_file: Path | None = None
+    fleet: tuple["Settings", ...] = ()
+    """Every cluster of the file, under --all."""
 
     @property
     def lake(self) -> Lake:
@@ -99,9 +105,16 @@ def settle(
     command_config: Path | None,
     as_json: bool,
     result_file: Path | None,
+    fleet: bool = False,
 ) -> Settings:
-    """Join flags and file."""
+    """Join flags and file; for a `fleet`, the file alone names the clusters."""
     conf = load_conf(conf_path)
+    folder = warehouse or conf.warehouse or DEFAULT_WAREHOUSE
+    if fleet:
+        if zookeeper is not None:
+            raise UsageError("--zookeeper names one cluster, --all takes those of the --conf file: give one of the two")
+        every = tuple(Settings(name, folder, known) for name, known in sorted(conf.clusters.items()))
+        return Settings(cluster, folder, ClusterConf(), as_json, result_file, every)
     if conf.clusters and cluster not in conf.clusters:
         raise UsageError(
             f"--conf {conf_path} has no [clusters.{cluster}]; it has {', '.join(sorted(conf.clusters))}",
@@ -111,7 +124,7 @@ def settle(
     known = conf.clusters.get(cluster, ClusterConf())
     return Settings(
         cluster=cluster,
-        warehouse=warehouse or conf.warehouse or DEFAULT_WAREHOUSE,
+        warehouse=folder,
         conf=known.model_copy(update=flags),
         as_json=as_json,
         result_file=result_file,

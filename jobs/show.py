@@ -12,6 +12,7 @@ from jobs.errors import UsageError
 from jobs.options import command
 from jobs.plans import find_plan, plan_lines
 from jobs.settings import Settings
+from jobs.show_diff import COLUMNS, differences
 from jobs.snapshots import as_of, find_snapshot
 
 AsOf = Annotated[int | None, typer.Option("--as-of", help="As this snapshot left it [default: the newest].")]
@@ -128,16 +129,34 @@ def history(
     if partition is not None:
         filters.append(("partition", "=", partition))
     taken = {row["snapshot_id"]: row["taken_at"] for row in settings.lake.rows("snapshots")}
+    filters.append(("snapshot_id", "<=", max(taken)))  # a snapshot that crashed may have written more
     rows = [
-        {**row, "taken_at": taken[row["snapshot_id"]]}
+        {**row, "taken_at": taken.get(row["snapshot_id"])}  # none: vacuum dropped the snapshot, its row still holds
         for row in settings.lake.rows("partition_history", *filters)
-        if row["snapshot_id"] in taken
     ]
     if not rows:
         raise UsageError(f"no snapshot has seen {topic}-{partition}")
     rows.sort(key=itemgetter("partition", "snapshot_id"))
     columns = ("snapshot_id", "taken_at", "partition", "leader", "isr", "leader_epoch", "replicas", "partition_state")
     _give(settings, f"history of {topic}", columns, rows)
+
+
+@app.command()
+@command
+def diff(
+    settings: Settings,
+    *,
+    before: Annotated[int, typer.Argument(metavar="A", help="A snapshot.")],
+    after: Annotated[int, typer.Argument(metavar="B", help="Another; an older one shows the way back.")],
+) -> None:
+    """What differs between two snapshots."""
+    rows = differences(settings.lake, find_snapshot(settings.lake, before), find_snapshot(settings.lake, after))
+    if rows or settings.as_json:
+        _give(settings, f"{settings.cluster}, snapshot {before} to {after}", COLUMNS, rows, before=before, after=after)
+    else:
+        finish(
+            settings, {"before": before, "after": after, "rows": []}, f"snapshots {before} and {after} do not differ"
+        )
 
 
 def _known_topic(settings: Settings, topic: str | None, snapshot_id: int | None, *, ever: bool = False) -> None:

@@ -2,14 +2,20 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from jobs.adapters.delta import Tables
-from jobs.adapters.lake import Filter, Lake, Row
+from jobs.adapters.lake import Filter, Lake, Row, as_rows
 from jobs.errors import UnreadableError, UsageError
+from schemas.names import PartitionState
+
+PARTITION: Final = ("topic", "partition")
+"""The key of a partition."""
 
 
 def last_snapshot(lake: Lake) -> Row | None:
@@ -36,10 +42,17 @@ def find_snapshot(lake: Lake, snapshot_id: int | None = None) -> Row:
         return newest
     found = lake.rows("snapshots", ("snapshot_id", "=", snapshot_id))
     if not found:
-        raise UsageError(
-            f"no snapshot {snapshot_id} of cluster {lake.cluster!r}; the newest is {newest['snapshot_id']}",
-        )
+        raise UsageError(_no_snapshot(lake, snapshot_id, newest["snapshot_id"]))
     return found[0]
+
+
+def _no_snapshot(lake: Lake, snapshot_id: int, newest: int) -> str:
+    oldest = pc.min(lake.read("snapshots", columns=["snapshot_id"])["snapshot_id"]).as_py()
+    dropped = ", dropped by `surveyor vacuum`" if 0 < snapshot_id < oldest else ""
+    return (
+        f"no snapshot {snapshot_id} of cluster {lake.cluster!r}{dropped}; "
+        f"the oldest still there is {oldest}, the newest is {newest}"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,4 +72,27 @@ class SnapshotTables:
 
 def as_of(lake: Lake, snapshot: Row, table: str, *filters: Filter) -> list[dict[str, Any]]:
     """Read a table as one snapshot left it, without a JVM."""
-    return lake.rows(table, *filters, version=snapshot["versions"][table])
+    return as_rows(table_as_of(lake, snapshot, table, *filters))
+
+
+def table_as_of(lake: Lake, snapshot: Row, table: str, *filters: Filter) -> pa.Table:
+    """Read a table at the version that a snapshot names, which `surveyor vacuum` keeps as long as the snapshot.
+
+    Should something else have removed that version, partitions are put together from their history; the filters
+    must then be on the key. Raise UnreadableError for the other tables, which have none.
+    """
+    try:
+        return lake.read(table, *filters, version=snapshot["versions"][table])
+    except UnreadableError:
+        if table != "partitions":
+            raise
+    return newest_rows(lake.read("partition_history", ("snapshot_id", "<=", snapshot["snapshot_id"]), *filters))
+
+
+def newest_rows(history: pa.Table) -> pa.Table:
+    """Keep the newest row of each partition, and none of those that vanished."""
+    ordered = history.sort_by("snapshot_id")
+    numbered = ordered.select(PARTITION).append_column("row", pa.array(np.arange(ordered.num_rows)))
+    last = numbered.group_by(PARTITION, use_threads=False).aggregate([("row", "last")])  # "last" has an order only so
+    newest = ordered.take(last["row_last"])
+    return newest.filter(pc.not_equal(pc.fill_null(newest["partition_state"], ""), PartitionState.NON_EXISTENT.value))

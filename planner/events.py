@@ -113,6 +113,13 @@ def partition_events(before: DataFrame, after: DataFrame) -> DataFrame:
     return _events(paired, F.concat_ws("-", "topic", _text("partition")), cases)
 
 
+def resized_topics(before: DataFrame, after: DataFrame) -> DataFrame:
+    """The topics of partitions that are only in one of the two; PARTITIONS in, topic out."""
+    key = ["topic", "partition"]
+    appeared, vanished = after.join(before, key, "left_anti"), before.join(after, key, "left_anti")
+    return appeared.select("topic").unionByName(vanished.select("topic")).distinct()
+
+
 def topic_events(before: DataFrame, after: DataFrame) -> DataFrame:
     """Topics that appeared, vanished or got more partitions; PARTITIONS in."""
     was_counted, counted = (

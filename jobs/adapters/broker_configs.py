@@ -24,7 +24,8 @@ from kafka.protocol.metadata import ApiVersionsRequest
 from kazoo.client import KazooClient
 
 from jobs.adapters.admin import NONE, bootstrap, read_properties
-from jobs.adapters.zookeeper import children, read_many
+from jobs.adapters.multi_read import read_many
+from jobs.adapters.zookeeper import children
 from schemas.znodes import MalformedZnodeError, decode_config
 
 Row = dict[str, Any]

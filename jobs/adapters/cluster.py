@@ -6,7 +6,8 @@ from typing import Any, Final, TypeVar
 
 from kazoo.client import KazooClient
 
-from jobs.adapters.zookeeper import Znode, children, read, read_many, sync
+from jobs.adapters.multi_read import read_many
+from jobs.adapters.zookeeper import Znode, children, read, sync
 from jobs.errors import UnreadableError
 from schemas.names import NO_CONTROLLER, RequestKind
 from schemas.znodes import (

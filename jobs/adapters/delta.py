@@ -29,7 +29,8 @@ class Tables:
         reader = self.spark.read.format("delta")
         if version is not None:
             reader = reader.option("versionAsOf", version)
-        return reader.load(self.lake.path(table)).where(F.col("cluster") == self.lake.cluster).to(TABLES[table])
+        rows = reader.load(self.lake.path(table)).where(F.col("cluster") == self.lake.cluster)
+        return rows.select(*TABLES[table].names)
 
     def frame(self, table: str, rows: Sequence[Row]) -> DataFrame:
         """Make a DataFrame of a table's shape from rows of the driver; absent columns are null."""

@@ -5,7 +5,7 @@ are created here, from `schemas.tables`, so that all of them exist from first us
 """
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,7 +20,12 @@ from schemas.tables import CHECKS, KEYS, TABLES
 RETRIES: Final = 5
 """Attempts at a write that another writer came in between of."""
 
-_READABLE_BY_ALL: Final = {"delta.enableDeletionVectors": "false"}
+_PROPERTIES: Final = {
+    "delta.enableDeletionVectors": "false",  # readable by Spark and deltalake
+    # a snapshot stays readable until `surveyor vacuum` drops it: neither Delta's own cleaning nor a plain VACUUM does
+    "delta.logRetentionDuration": "interval 3650 days",
+    "delta.deletedFileRetentionDuration": "interval 365 days",
+}
 
 Row = dict[str, Any]
 Filter = tuple[str, str, Any]
@@ -49,15 +54,29 @@ class Lake:
     def version(self, table: str) -> int:
         return self._open(table).version()
 
-    def read(self, table: str, *filters: Filter, version: int | None = None) -> pa.Table:
-        """Read the cluster's rows of a table that pass all `filters`, at a version or now."""
+    def read(
+        self,
+        table: str,
+        *filters: Filter,
+        version: int | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> pa.Table:
+        """Read the cluster's rows of a table that pass all `filters`, at a version or now.
+
+        Raise UnreadableError where there is no such table or version, or where files of it are gone.
+        """
         delta = self._open(table, version)
-        return delta.to_pyarrow_table(filters=[("cluster", "=", self.cluster), *filters])
+        try:
+            return self._mine(delta, *filters, columns=columns)
+        except FileNotFoundError as error:
+            raise UnreadableError(
+                f"table {table} at {self.path(table)} has lost a file of version {delta.version()} "
+                f"({_first_line(error)}); something other than `surveyor vacuum` removed it",
+            ) from None
 
     def rows(self, table: str, *filters: Filter, version: int | None = None) -> list[Row]:
         """Read rows as dictionaries."""
-        rows: list[Row] = self.read(table, *filters, version=version).to_pylist(maps_as_pydicts="strict")
-        return rows
+        return as_rows(self.read(table, *filters, version=version))
 
     def append(self, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
         """Append rows; their `cluster` is filled in."""
@@ -74,6 +93,45 @@ class Lake:
         else:
             _retried(lambda: self._open(table).delete(predicate))
 
+    def delete(self, table: str, where: str) -> None:
+        """Delete the cluster's rows that satisfy `where`."""
+        predicate = f"cluster = {quoted(self.cluster)} AND ({where})"
+        _retried(lambda: self._open(table).delete(predicate))
+
+    def rewrite(self, table: str, limit: Filter, make: Callable[[pa.Table], pa.Table]) -> None:
+        """Replace the rows that pass `limit`, a comparison with a number, by what `make` makes of them.
+
+        Whoever changes those rows in between is noticed, and they are read again.
+        """
+        predicate = f"cluster = {quoted(self.cluster)} AND {' '.join(map(str, limit))}"
+
+        def write() -> None:
+            delta = self._open(table)
+            rows = make(self._mine(delta, limit))
+            if rows.num_rows:
+                write_deltalake(delta, rows, mode="overwrite", predicate=predicate)
+            else:
+                delta.delete(predicate)
+
+        _retried(write)
+
+    def versions_named(self, oldest: int) -> dict[str, set[int]]:
+        """Collect the versions of each table that snapshots name: other clusters' all, ours from `oldest` on."""
+        ours = [("cluster", "=", self.cluster), ("snapshot_id", ">=", oldest)]
+        snapshots = self._open("snapshots").to_pyarrow_table(
+            columns=["versions"],
+            filters=[[("cluster", "!=", self.cluster)], ours],
+        )
+        named: dict[str, set[int]] = {name: set() for name in TABLES}
+        for versions in snapshots["versions"].to_pylist(maps_as_pydicts="strict"):
+            for name, version in (versions or {}).items():
+                named.setdefault(name, set()).add(version)
+        return named
+
+    def compact(self, table: str) -> None:
+        """Join the cluster's small files; no row changes."""
+        _retried(lambda: self._open(table).optimize.compact(partition_filters=[("cluster", "=", self.cluster)]))
+
     def update(self, table: str, where: str, **updates: str) -> None:
         """Set columns to SQL expressions where `where` holds."""
         predicate = f"cluster = {quoted(self.cluster)} AND ({where})"
@@ -88,9 +146,19 @@ class Lake:
                 "check --warehouse, or take a `surveyor snapshot` first",
             ) from None
 
+    def _mine(self, delta: DeltaTable, *filters: Filter, columns: Sequence[str] | None = None) -> pa.Table:
+        wanted = None if columns is None else list(columns)
+        return delta.to_pyarrow_table(columns=wanted, filters=[("cluster", "=", self.cluster), *filters])
+
     def _arrow(self, table: str, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
         filled = [{**row, "cluster": self.cluster} for row in rows]
         return pa.Table.from_pylist(filled, schema=arrow_schema(TABLES[table]))
+
+
+def as_rows(rows: pa.Table) -> list[Row]:
+    """Turn a table into dictionaries."""
+    found: list[Row] = rows.to_pylist(maps_as_pydicts="strict")
+    return found
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
@@ -113,7 +181,7 @@ def _create(path: str, name: str, schema: StructType) -> None:
         schema=Schema.from_json(columns.json()),
         mode="ignore",
         partition_by=["cluster"],
-        configuration=_READABLE_BY_ALL,
+        configuration=_PROPERTIES,
     )
     for constraint, expression in CHECKS.get(name, {}).items():
         table.alter.add_constraint({constraint: expression})

@@ -1,28 +1,15 @@
-"""ZooKeeper, read in bulk: one connection, `sync` first, many znodes a request.
-
-kazoo reads one znode a request; ZooKeeper 3.6 and later answer many at once (multiRead, op code 22: the framing of a
-multi with getData operations, each answered by its data and Stat or by an error of its own).
-"""
+"""ZooKeeper: a connection, `sync`, single reads, and multis. `multi_read` reads in bulk."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kazoo.client import KazooClient, TransactionRequest
 from kazoo.exceptions import KazooException, NoNodeError, OperationTimeoutError
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.paths import _prefix_root
-from kazoo.protocol.serialization import (
-    Create,
-    GetData,
-    MultiHeader,
-    int_struct,
-    multiheader_struct,
-    read_buffer,
-    stat_struct,
-)
+from kazoo.protocol.serialization import Create
 from kazoo.protocol.states import ZnodeStat
 from kazoo.security import OPEN_ACL_UNSAFE
 
@@ -34,14 +21,8 @@ SESSION_TIMEOUT: Final = 10.0
 PATIENCE: Final = 15.0
 """Seconds an answer may take, reconnecting included: longer than a session lasts; kazoo itself waits for ever."""
 
-BATCH: Final = 500
-"""Znodes a request: answers stay small and requests far below jute.maxbuffer (1 MB)."""
-
 _QUIET: Final = logging.getLogger("kazoo.surveyor")
 _QUIET.setLevel(logging.CRITICAL)  # what goes wrong is raised, and said once
-
-_ERROR: Final = -1
-_NO_NODE: Final = NoNodeError.code
 
 
 class Znode(NamedTuple):
@@ -56,42 +37,13 @@ class Znode(NamedTuple):
         return None if self.stat is None else int(self.stat.version)
 
 
-@dataclass(frozen=True)
-class _MultiRead:
-    """A request as kazoo's connection takes one: its op code, its bytes, and how its answer is read."""
-
-    operations: tuple[GetData, ...]
-
-    type: ClassVar[int] = 22
-
-    def serialize(self) -> bytes:
-        framed = b"".join(
-            multiheader_struct.pack(GetData.type, False, -1) + bytes(operation.serialize())  # noqa: FBT003 - framing
-            for operation in self.operations
-        )
-        end = multiheader_struct.pack(-1, True, -1)  # noqa: FBT003 - framing
-        return framed + bytes(end)
-
-    @classmethod
-    def deserialize(cls, buffer: bytes, offset: int) -> list[tuple[bytes | None, ZnodeStat] | int]:
-        answers: list[tuple[bytes | None, ZnodeStat] | int] = []
-        header, offset = MultiHeader.deserialize(buffer, offset)
-        while not header.done:
-            if header.type == _ERROR:
-                answers.append(int_struct.unpack_from(buffer, offset)[0])
-                offset += int_struct.size
-            else:
-                data, offset = read_buffer(buffer, offset)
-                answers.append((data, ZnodeStat._make(stat_struct.unpack_from(buffer, offset))))
-                offset += stat_struct.size
-            header, offset = MultiHeader.deserialize(buffer, offset)
-        return answers
-
-
 @contextmanager
-def connected(hosts: str, timeout: float = SESSION_TIMEOUT) -> Iterator[KazooClient]:
-    """Yield a started client of `HOST:PORT[,...][/chroot]`; raise UnreadableError if nobody answers, or no more."""
-    client = KazooClient(hosts=hosts, timeout=timeout, logger=_QUIET)
+def connected(hosts: str, timeout: float = SESSION_TIMEOUT, *, first: int | None = None) -> Iterator[KazooClient]:
+    """Yield a started client of `HOST:PORT[,...][/chroot]`; raise UnreadableError if nobody answers, or no more.
+
+    `first` numbers the server to be tried first, so that many readers spread over an ensemble; else chance decides.
+    """
+    client = KazooClient(_rotated(hosts, first or 0), timeout, logger=_QUIET, randomize_hosts=first is None)
     try:
         # not `start`, which warns of an absent chroot; `read_cluster` says what that means
         client.start_async().wait(timeout)
@@ -109,6 +61,18 @@ def connected(hosts: str, timeout: float = SESSION_TIMEOUT) -> Iterator[KazooCli
     finally:
         client.stop()
         client.close()
+
+
+def _rotated(hosts: str, first: int) -> str:
+    """Begin the list of servers elsewhere.
+
+    >>> _rotated("a:1,b:1,c:1/kafka", 4)
+    'b:1,c:1,a:1/kafka'
+    """
+    servers, slash, chroot = hosts.partition("/")
+    names = servers.split(",")
+    start = first % len(names)
+    return ",".join(names[start:] + names[:start]) + slash + chroot
 
 
 def answer(pending: Any) -> Any:  # noqa: ANN401 - kazoo's IAsyncResult is untyped
@@ -134,28 +98,6 @@ def create_null(multi: TransactionRequest, path: str) -> None:
     """Add the creation of a znode without data, as Kafka makes parents; kazoo's own would hold empty bytes."""
     rooted = _prefix_root(multi.client.chroot, path)
     multi._add(Create(rooted, None, OPEN_ACL_UNSAFE, 0), None)  # noqa: SLF001 - kazoo insists on bytes
-
-
-def _ask(client: KazooClient, paths: Sequence[str]) -> Any:  # noqa: ANN401 - kazoo's IAsyncResult is untyped
-    rooted = tuple(GetData(_prefix_root(client.chroot, path), None) for path in paths)
-    result = client.handler.async_result()
-    client._call(_MultiRead(rooted), result)  # noqa: SLF001 - kazoo offers no other door for a request of one's own
-    return result
-
-
-def read_many(client: KazooClient, paths: Sequence[str], batch: int = BATCH) -> list[Znode]:
-    """Read znodes in the order of `paths`, absent ones included; requests are pipelined."""
-    batches = [paths[start : start + batch] for start in range(0, len(paths), batch)]
-    znodes: list[Znode] = []
-    for asked, pending in [(asked, _ask(client, asked)) for asked in batches]:
-        for path, found in zip(asked, answer(pending), strict=True):
-            if isinstance(found, tuple):
-                znodes.append(Znode(path, *found))
-            elif found == _NO_NODE:
-                znodes.append(Znode(path, None, None))
-            else:
-                raise UnreadableError(f"ZooKeeper answered error {found} to reading {path}; check its ACL and logs")
-    return znodes
 
 
 def read(client: KazooClient, path: str) -> Znode:

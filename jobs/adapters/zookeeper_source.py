@@ -1,68 +1,85 @@
-"""The Python Data Source `zookeeper`: Spark splits a cluster's topics into ranges, executors read them in parallel.
+"""The Python Data Source `zookeeper`: Spark splits a tree into ranges, executors read them in parallel.
 
-`spark.read.format("zookeeper").option("zookeeper", "host:port/chroot").load()` gives one row a topic, one a partition
-and one a znode that could not be understood (`READ`). Decoding is that of `schemas.znodes`, in the reader. A topic
-that vanishes between listing and reading is no row.
+`spark.read.format("zookeeper").option("zookeeper", "host:port/chroot").load()` gives a cluster's topics, partitions
+and what of them could not be understood, a row each (`READ`); decoding is that of `schemas.znodes`, in the reader.
+With `.option("path", "/brokers/topics")` it gives the znodes below that path as they are (`ZNODES`), `depth` levels
+of them, 1 unless told. Every connection calls `sync` first; ranges go round the servers of an ensemble.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
 from deltalake import Schema
+from kazoo.client import KazooClient
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import BinaryType, DoubleType, IntegerType, LongType, StringType, StructField, StructType
 
-from jobs.adapters.cluster import CONFIGS as CONFIGS_PATH
 from jobs.adapters.cluster import TOPICS as TOPICS_PATH
-from jobs.adapters.zookeeper import Znode, children, connected, read_many, sync
+from jobs.adapters.multi_read import children_of, read_many
+from jobs.adapters.topics import Reading, read_topics
+from jobs.adapters.zookeeper import Znode, children, connected, sync
+from jobs.errors import UnreadableError
 from schemas.tables import PARTITIONS, QUARANTINE, TOPICS
-from schemas.znodes import (
-    Assignment,
-    MalformedZnodeError,
-    check_topic_name,
-    decode_assignment,
-    decode_config,
-    decode_state,
-    printable,
-)
 
-TOPICS_A_TASK: Final = 250
-"""Topics that one task reads: small enough to spread, large enough that connecting does not matter."""
+ZNODES_A_TASK: Final = 250
+"""Topics, or znodes of the first level, that a task reads: small enough to spread, connecting does not matter."""
 
-_TOPIC_COLUMNS: Final = ("topic", "topic_id", "topic_version", "config", "understood")
-_PARTITION_COLUMNS: Final = (
-    "partition",
-    "replicas",
-    "adding_replicas",
-    "removing_replicas",
-    "leader",
-    "isr",
-    "leader_epoch",
-    "controller_epoch",
-    "state_version",
-    "leader_recovery_state",
-)
+_OF_KIND: Final[dict[str, tuple[StructField, ...]]] = {
+    "topic": tuple(TOPICS[name] for name in ("topic", "topic_version", "understood", "topic_id", "config")),
+    "partition": tuple(
+        PARTITIONS[name]
+        for name in (
+            "topic",
+            "topic_version",
+            "understood",
+            "partition",
+            "replicas",
+            "adding_replicas",
+            "removing_replicas",
+            "leader",
+            "isr",
+            "leader_epoch",
+            "controller_epoch",
+            "state_version",
+            "leader_recovery_state",
+        )
+    ),
+    "quarantine": tuple(QUARANTINE[name] for name in ("path", "data", "reason")),
+    "task": (StructField("read_seconds", DoubleType()), StructField("decode_seconds", DoubleType())),
+}
 
 READ: Final = StructType(
     [
-        StructField("kind", StringType(), metadata={"comment": "topic, partition or quarantine"}),
-        *(TOPICS[name] for name in _TOPIC_COLUMNS),
-        *(PARTITIONS[name] for name in _PARTITION_COLUMNS),
-        *(QUARANTINE[name] for name in ("path", "data", "reason")),
+        StructField("kind", StringType(), metadata={"comment": ", ".join(_OF_KIND)}),
+        *{field.name: field for fields in _OF_KIND.values() for field in fields}.values(),
     ],
 )
-"""What the source reads; the columns of other kinds are null."""
+"""What the source reads of a cluster; the columns of other kinds are null. A task row tells what a reading took."""
+
+ZNODES: Final = StructType(
+    [
+        StructField("path", StringType(), metadata={"comment": "from the chroot"}),
+        StructField("data", BinaryType(), metadata={"comment": "as it is; null where a znode has none"}),
+        StructField("version", IntegerType(), metadata={"comment": "how often its data was set"}),
+        StructField("czxid", LongType(), metadata={"comment": "transaction that created it"}),
+        StructField("mzxid", LongType(), metadata={"comment": "transaction that last set its data"}),
+        StructField("ephemeral_owner", LongType(), metadata={"comment": "session it goes with, 0 for none"}),
+        StructField("children", IntegerType(), metadata={"comment": "how many znodes are directly below"}),
+    ],
+)
+"""Any znodes, undecoded."""
 
 Row = dict[str, Any]
 
 
 @dataclass
-class TopicRange(InputPartition):
-    """The topics one task reads."""
+class Names(InputPartition):
+    """The znodes of the first level that one task reads; `number` counts the tasks."""
 
-    topics: tuple[str, ...]
+    number: int
+    names: tuple[str, ...]
 
 
 class ZooKeeperDataSource(DataSource):
@@ -71,98 +88,111 @@ class ZooKeeperDataSource(DataSource):
         return "zookeeper"
 
     def schema(self) -> StructType:
-        return READ
+        return ZNODES if "path" in self.options else READ
 
-    def reader(self, schema: StructType) -> "ZooKeeperReader":  # noqa: ARG002 - Spark's signature
-        return ZooKeeperReader(str(self.options["zookeeper"]))
+    def reader(self, schema: StructType) -> "_Reader":  # noqa: ARG002 - Spark's signature
+        options = {str(name).lower(): str(value) for name, value in self.options.items()}
+        if "zookeeper" not in options:
+            raise UnreadableError('no ZooKeeper given: .option("zookeeper", "HOST:PORT[,...][/chroot]")')
+        if "path" in options:
+            return ZnodeReader(options["zookeeper"], options["path"].rstrip("/"), int(options.get("depth", "1")))
+        return TopicReader(options["zookeeper"], TOPICS_PATH)
 
 
-class ZooKeeperReader(DataSourceReader):
-    def __init__(self, hosts: str) -> None:
-        self.hosts = hosts
+class _Reader(DataSourceReader):
+    """Splits the children of `path` into tasks; a subclass says what a task makes of its share."""
+
+    def __init__(self, hosts: str, path: str) -> None:
+        self.hosts, self.path = hosts, path
 
     def partitions(self) -> Sequence[InputPartition]:
         with connected(self.hosts) as client:
             sync(client)
-            topics = children(client, TOPICS_PATH) or []
-        starts = range(0, len(topics), TOPICS_A_TASK)
-        return [TopicRange(tuple(topics[start : start + TOPICS_A_TASK])) for start in starts] or [TopicRange(())]
+            names = self.listed(client)
+        starts = range(0, len(names), ZNODES_A_TASK)
+        shares = [tuple(names[start : start + ZNODES_A_TASK]) for start in starts] or [()]
+        return [Names(number, share) for number, share in enumerate(shares)]
+
+    def listed(self, client: KazooClient) -> list[str]:
+        return children(client, self.path or "/") or []
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if not isinstance(partition, TopicRange) or not partition.topics:
+        if not isinstance(partition, Names) or not partition.names:
             return
-        schema = pa.schema(Schema.from_json(READ.json()).to_arrow())
-        with connected(self.hosts) as client:
+        with connected(self.hosts, first=partition.number) as client:
             sync(client)
-            topics = read_many(client, [f"{TOPICS_PATH}/{topic}" for topic in partition.topics])
-            configs = read_many(client, [f"{CONFIGS_PATH}/{topic}" for topic in partition.topics])
-            rows, states = _topics(topics, configs)
-            znodes = read_many(client, [path for path, _ in states])
-        for znode, (_, row) in zip(znodes, states, strict=True):
-            rows += _partition(znode, row)
-        yield from pa.Table.from_pylist(rows, schema=schema).to_batches()
+            yield from self.batches(client, partition.names)
+
+    def batches(self, client: KazooClient, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        raise NotImplementedError
 
 
-def _topics(topics: Sequence[Znode], configs: Sequence[Znode]) -> tuple[list[Row], list[tuple[str, Row]]]:
-    """Decode topics: their rows, and for each partition the path of its state and what is known of it so far."""
-    rows: list[Row] = []
-    states: list[tuple[str, Row]] = []
-    for znode, config_znode in zip(topics, configs, strict=True):
-        if znode.stat is None:
-            continue
-        topic = znode.path.rsplit("/", 1)[1]
-        row: Row = {"kind": "topic", "topic": topic, "topic_version": znode.version, "understood": True}
-        rows.append(row)
-        try:
-            row["config"] = {} if config_znode.stat is None else decode_config(config_znode.data)
-        except MalformedZnodeError as error:
-            row["understood"] = False
-            rows.append(_quarantined(config_znode, error))
-        try:
-            check_topic_name(topic)
-            assignment = decode_assignment(znode.data)
-        except MalformedZnodeError as error:
-            row["understood"] = False
-            rows.append(_quarantined(znode, error))
-            continue
-        row["topic_id"] = assignment.topic_id
-        states += _assigned(row, assignment)
-    return rows, states
+class TopicReader(_Reader):
+    """Reads topics and their partitions, decoded."""
+
+    def batches(self, client: KazooClient, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        for reading in read_topics(client, names):
+            for kind, rows in _by_kind(reading).items():
+                if rows:
+                    yield _batch(rows, {field.name for field in _OF_KIND[kind]}, READ, kind=kind)
 
 
-def _assigned(topic: Row, assignment: Assignment) -> Iterator[tuple[str, Row]]:
-    for partition, replicas in sorted(assignment.partitions.items()):
-        row = {
-            "kind": "partition",
-            "topic": topic["topic"],
-            "topic_version": topic["topic_version"],
-            "understood": topic["understood"],
-            "partition": partition,
-            "replicas": replicas,
-            "adding_replicas": assignment.adding_replicas.get(partition, []),
-            "removing_replicas": assignment.removing_replicas.get(partition, []),
-        }
-        yield f"{TOPICS_PATH}/{topic['topic']}/partitions/{partition}/state", row
+class ZnodeReader(_Reader):
+    """Reads any znodes as they are, `depth` levels below the path."""
+
+    def __init__(self, hosts: str, path: str, depth: int) -> None:
+        super().__init__(hosts, path)
+        self.depth = depth
+
+    def listed(self, client: KazooClient) -> list[str]:
+        names = children(client, self.path or "/")
+        if names is None:
+            raise UnreadableError(f"{self.path} does not exist at {self.hosts}; check the chroot and .option('path')")
+        return names
+
+    def batches(self, client: KazooClient, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        level = [f"{self.path}/{name}" for name in names]
+        for depth in range(self.depth):
+            rows = [_znode(znode) for znode in read_many(client, level) if znode.stat is not None]
+            yield _batch(rows, set(ZNODES.names), ZNODES)
+            if depth + 1 < self.depth:
+                below = zip(level, children_of(client, level), strict=True)
+                level = [f"{path}/{name}" for path, found in below for name in found]
 
 
-def _partition(znode: Znode, row: Row) -> list[Row]:
-    """Complete a partition by its state; one that is not understood stays, marked, beside its quarantine row."""
-    if znode.stat is None:
-        return [row]
-    try:
-        state = decode_state(znode.data)
-    except MalformedZnodeError as error:
-        return [row | {"understood": False}, _quarantined(znode, error)]
-    complete = row | {
-        "leader": state.leader,
-        "isr": state.isr,
-        "leader_epoch": state.leader_epoch,
-        "controller_epoch": state.controller_epoch,
-        "state_version": znode.version,
-        "leader_recovery_state": state.leader_recovery_state,
+def _by_kind(reading: Reading) -> dict[str, list[Row]]:
+    task = {"read_seconds": reading.read_seconds, "decode_seconds": reading.decode_seconds}
+    return {
+        "topic": reading.topics,
+        "partition": reading.partitions,
+        "quarantine": reading.quarantine,
+        "task": [task],
     }
-    return [complete]
 
 
-def _quarantined(znode: Znode, error: MalformedZnodeError) -> Row:
-    return {"kind": "quarantine", "path": znode.path, "data": printable(znode.data), "reason": str(error)}
+def _znode(znode: Znode) -> Row:
+    stat = znode.stat
+    assert stat is not None  # noqa: S101 - the caller leaves absent ones out
+    return {
+        "path": znode.path,
+        "data": znode.data,
+        "version": stat.version,
+        "czxid": stat.czxid,
+        "mzxid": stat.mzxid,
+        "ephemeral_owner": stat.ephemeralOwner,
+        "children": stat.numChildren,
+    }
+
+
+def _batch(rows: Sequence[Mapping[str, Any]], filled: set[str], schema: StructType, **same: str) -> pa.RecordBatch:
+    """Columns of the rows' values, of one value for all, and of nulls."""
+    arrow = pa.schema(Schema.from_json(schema.json()).to_arrow())
+    columns = []
+    for field in arrow:
+        if field.name in same:
+            columns.append(pa.repeat(same[field.name], len(rows)).cast(field.type))
+        elif field.name in filled:
+            columns.append(pa.array([row.get(field.name) for row in rows], field.type))
+        else:
+            columns.append(pa.nulls(len(rows), field.type))
+    return pa.RecordBatch.from_arrays(columns, schema=arrow)

@@ -7,6 +7,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from jobs import snapshot as job
+from jobs import snapshot_write
 from jobs.adapters.zookeeper_source import ZooKeeperDataSource
 from schemas.tables import TABLES
 from tests.jobs.commands import Surveyor
@@ -152,7 +153,7 @@ def test_crash_before_the_last_row_changes_no_complete_snapshot(
     tree.touch("/brokers/topics/orders/partitions/0/state")
     tree.client.delete("/brokers/topics/orders/partitions/1/state")
     with monkeypatch.context() as patched:
-        patched.setattr(job, "imbalance", _crash)
+        patched.setattr(snapshot_write, "imbalance", _crash)
         assert surveyor("snapshot").code == 1
     before = surveyor.json("show", "partitions")
     tree.touch("/brokers/topics/orders/partitions/0/state")

@@ -5,8 +5,9 @@ import time
 import pytest
 
 from jobs.adapters.cluster import read_cluster
+from jobs.adapters.multi_read import BATCH, read_many
 from jobs.adapters.ports import free_port
-from jobs.adapters.zookeeper import BATCH, Znode, children, commit, connected, create_null, read, read_many
+from jobs.adapters.zookeeper import Znode, children, commit, connected, create_null, read
 from jobs.errors import UnreadableError
 from tests.jobs.kafka_tree import KafkaTree
 from tests.jobs.zookeeper_proxy import MULTI_READ, SYNC, Loss, ZooKeeperProxy

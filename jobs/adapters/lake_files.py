@@ -1,0 +1,97 @@
+"""The files of a Delta table: what stands on disk, and what no version that is needed refers to.
+
+deltalake's vacuum finds the data files; the log is cleaned here, because deltalake cleans it by age alone and a
+version that a snapshot names may be of any age. A table's log is removed up to a checkpoint, as Delta itself does.
+"""
+
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from deltalake import DeltaTable
+from pyarrow import fs
+
+LOG: Final = "_delta_log"
+_LOG_ENTRY: Final = re.compile(r"\.?([0-9]{20})\.(json|crc|checkpoint\.parquet)(\.crc)?")
+
+
+@dataclass(frozen=True, slots=True)
+class TableFiles:
+    """A table's folder."""
+
+    path: str
+
+    def data(self) -> dict[str, int]:
+        """List the data files, whatever refers to them: path within the table to bytes."""
+        return {name: size for name, size in self._list("").items() if name.endswith(".parquet")}
+
+    def unneeded(self, named: Iterable[int], grace_hours: int) -> list[str]:
+        """List the data files that neither the newest version nor a named one refers to.
+
+        What was replaced or written within `grace_hours` is needed: somebody may be reading or about to name it.
+        """
+        there = {name.rpartition("/")[2]: name for name in self.data()}  # deltalake lists what is gone already, too
+        found = (name.rpartition("/")[2] for name in self._vacuum(named, grace_hours, dry_run=True))
+        return [there[name] for name in found if name in there]
+
+    def remove_unneeded(self, named: Iterable[int], grace_hours: int) -> int:
+        """Remove these files; return how many there were. Where there are none, the table gets no new version."""
+        named = set(named)
+        unneeded = self.unneeded(named, grace_hours)
+        if unneeded:
+            self._vacuum(named, grace_hours, dry_run=False)
+        return len(unneeded)
+
+    def clean_log(self, named: Iterable[int]) -> int:
+        """Remove what of the log is older than the last checkpoint that every version needed can start from.
+
+        Oldest first, so that a crash leaves a log that is whole from some version on; return how many entries went.
+        """
+        entries = self._log_entries()
+        oldest = min([*self._readable(named), DeltaTable(self.path).version()])
+        starts = [version for version, kind in entries.values() if kind.startswith("checkpoint") and version <= oldest]
+        old = sorted((version, name) for name, (version, _) in entries.items() if version < max(starts, default=0))
+        for _, name in old:
+            self._remove(f"{LOG}/{name}")
+        return len(old)
+
+    def _vacuum(self, named: Iterable[int], grace_hours: int, *, dry_run: bool) -> list[str]:
+        table = DeltaTable(self.path)
+        quick = {"retention_hours": grace_hours, "enforce_retention_duration": False, "full": True}
+        candidates = table.vacuum(dry_run=True, **quick)  # type: ignore[arg-type]
+        if not candidates:
+            return []
+        return table.vacuum(dry_run=dry_run, keep_versions=sorted(self._readable(named)), **quick)  # type: ignore[arg-type]
+
+    def _readable(self, named: Iterable[int]) -> list[int]:
+        """Leave out versions that the log no longer reaches: nothing can be done for them."""
+        entries = self._log_entries().values()
+        checkpoints = [version for version, kind in entries if kind.startswith("checkpoint")]
+        first = 0 if (0, "json") in entries else min(checkpoints, default=0)
+        return [version for version in named if version >= first]
+
+    def _log_entries(self) -> dict[str, tuple[int, str]]:
+        found = {name: _LOG_ENTRY.fullmatch(name) for name in self._list(LOG)}
+        return {name: (int(match[1]), match[2]) for name, match in found.items() if match}
+
+    def _list(self, folder: str) -> dict[str, int]:
+        """List files below a folder of the table, in the log only if asked for: path within the folder to bytes."""
+        system, root = self._system()
+        base = f"{root}/{folder}".rstrip("/")
+        found = system.get_file_info(fs.FileSelector(base, recursive=True))
+        files = {info.path[len(base) + 1 :]: info.size for info in found if info.is_file}
+        return {name: size for name, size in files.items() if not name.startswith(f"{LOG}/")}
+
+    def _remove(self, name: str) -> None:
+        system, root = self._system()
+        with suppress(FileNotFoundError):
+            system.delete_file(f"{root}/{name}")
+
+    def _system(self) -> tuple[fs.FileSystem, str]:
+        if "://" in self.path:
+            found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(self.path)
+            return found
+        return fs.LocalFileSystem(), str(Path(self.path).absolute())
