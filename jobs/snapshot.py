@@ -88,20 +88,23 @@ def _snapshot_fleet(settings: Settings) -> ExitCode:
     """Take each cluster's snapshot; one that fails is reported and spoils no other."""
     if not settings.fleet:
         raise UsageError("--all takes the clusters of the --conf file; give one with [clusters.NAME] sections")
-    results: dict[str, Result] = {}
-    failures: list[SurveyorError] = []
-    for cluster in settings.fleet:
-        try:
-            results[cluster.cluster] = take_snapshot(cluster)
-        except SurveyorError as error:
-            failures.append(error)
-            results[cluster.cluster] = {"error": str(error), "exit_code": int(error.exit_code)}
-            say(f"surveyor: {cluster.cluster}: {error}")
+    results = {cluster.cluster: _take_or_report(cluster) for cluster in settings.fleet}
+    failed = [result for result in results.values() if "error" in result]
     said = (summary(name, result) for name, result in results.items() if "error" not in result)
-    finish(settings, {"clusters": results, "failed": len(failures)}, *said)
-    if len(failures) == len(results):
-        return failures[0].exit_code
-    return ExitCode.ERROR if failures else ExitCode.DONE
+    finish(settings, {"clusters": results, "failed": len(failed)}, *said)
+    if len(failed) == len(results):
+        return ExitCode(failed[0]["exit_code"])
+    return ExitCode.ERROR if failed else ExitCode.DONE
+
+
+def _take_or_report(settings: Settings) -> Result:
+    """Take one cluster's snapshot; whatever goes wrong with it is said and spoils no other."""
+    try:
+        return take_snapshot(settings)
+    except Exception as error:  # noqa: BLE001 - the other clusters must have their turn
+        said = str(error) if isinstance(error, SurveyorError) else f"unexpected {type(error).__name__}: {error}"[:300]
+        say(f"surveyor: {settings.cluster}: {said}")
+        return {"error": said, "exit_code": int(getattr(error, "exit_code", ExitCode.ERROR))}
 
 
 def summary(cluster: str, result: Result) -> str:

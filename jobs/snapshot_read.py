@@ -3,10 +3,13 @@
 The executors' reading is staged once: a second one would see another moment.
 """
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -17,8 +20,12 @@ from jobs.adapters.lake import Row
 from jobs.adapters.zookeeper import connected, sync
 from jobs.adapters.zookeeper_source import ZooKeeperDataSource
 from jobs.console import say
+from jobs.errors import UnreadableError
 from jobs.phases import Phases
 from jobs.settings import Settings
+
+_UNREADABLE: Final = re.compile(rf"{UnreadableError.__name__}: (.+)")
+"""What an executor said, in the midst of stack traces of three languages."""
 
 BROKERS_PATIENCE: Final = 10.0
 """Seconds that brokers have to tell their settings, all of them together; they are asked while Spark reads."""
@@ -74,7 +81,14 @@ def read_all(settings: Settings, tables: Tables, small: Small, phases: Phases) -
 
 def _stage(settings: Settings, tables: Tables) -> DataFrame:
     tables.spark.dataSource.register(ZooKeeperDataSource)
-    return tables.spark.read.format("zookeeper").option("zookeeper", settings.zookeeper).load().localCheckpoint()
+    source = tables.spark.read.format("zookeeper").option("zookeeper", settings.zookeeper)
+    try:
+        return source.load().localCheckpoint()
+    except (PySparkException, Py4JError) as error:
+        said = _UNREADABLE.search(str(error))
+        if said is None:
+            raise
+        raise UnreadableError(said[1]) from None
 
 
 def _split_decoding(phases: Phases, staged: DataFrame) -> None:

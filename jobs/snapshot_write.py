@@ -4,6 +4,7 @@ The history comes before the table that it explains, so a crash in between is se
 id that was never completed.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
@@ -14,7 +15,7 @@ from jobs.adapters.lake import Row
 from jobs.phases import Phases
 from jobs.settings import Settings
 from jobs.snapshot_read import Reading
-from jobs.snapshots import SnapshotTables
+from jobs.snapshots import SnapshotTables, as_of
 from planner.derived import derive_partitions
 from planner.events import (
     as_events,
@@ -29,19 +30,24 @@ from planner.imbalance import imbalance
 from planner.shape import shaped
 from planner.survey import KEY, changed_keys, difference, keep_last_understood, stamped
 from schemas.names import PartitionState, RequestKind
-from schemas.tables import PARTITIONS, TOPICS
+from schemas.tables import PARTITIONS, TABLES, TOPICS
 
 VANISHED = f"partition_state = '{PartitionState.NON_EXISTENT}'"
 
 BROADCAST = 500_000
 """Changed partitions up to which their keys are sent to every executor rather than all rows sorted."""
 
+SCATTERED = 0.001
+"""Share of changed partitions above which most files of the table hold one: to write it anew is quicker than a MERGE,
+which would look for those files first."""
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What changed since a snapshot: the rows to write, and the same partitions then and now."""
+    """What changed since a snapshot: the rows to write, how many, and the same partitions then and now."""
 
     rows: DataFrame
+    count: int
     before: DataFrame
     now: DataFrame
 
@@ -64,21 +70,27 @@ class Writer:
     def write(self) -> dict[str, int]:
         """Write every table but `snapshots`; return the counts."""
         with self.phases.of("difference", "comparing with the last snapshot"):
-            topics = self.topics().localCheckpoint()
-            partitions = self.partitions(topics).localCheckpoint()
-            change = self.change(partitions)
+            now = self.now()
+            change = None if self.last is None else self.changed_since(self.before(), now)
         with self.phases.of("write", "writing"):
             self.write_small()
-            self.write_topics(topics)
-            self.write_partitions(partitions, change)
-            self.write_imbalance(partitions, topics)
-            self.write_events(partitions, change)
+            self.write_topics(now.topics)
+            self.write_partitions(now, change)
+            self.write_imbalance(now)
+            self.write_events(now, change)
         return {
             "brokers": len(self.reading.state.brokers),
-            "topics": topics.count(),
-            "partitions": partitions.count(),
+            "topics": now.topics.count(),
+            "partitions": now.found.count(),
             "quarantined": len(self.reading.state.quarantine) + len(self.reading.quarantine),
         }
+
+    def now(self) -> "Now":
+        tables, reading = self.tables, self.reading
+        brokers = tables.frame("brokers", reading.state.brokers)
+        configs = tables.frame("broker_configs", reading.broker_configs)
+        topics = self.topics().localCheckpoint()
+        return Now(self.found(topics), topics, brokers, configs)
 
     def topics(self) -> DataFrame:
         queued = [row for row in self.reading.state.requests if row["kind"] == RequestKind.DELETE_TOPIC]
@@ -96,15 +108,13 @@ class Writer:
             .transform(shaped, TOPICS)
         )
 
-    def partitions(self, topics: DataFrame) -> DataFrame:
-        """All partitions as they are now, those not understood as they last were."""
-        tables, reading = self.tables, self.reading
-        found = reading.of("partition").withColumns({"cluster": F.lit(tables.lake.cluster)})
-        if reading.quarantine:
-            found = found.transform(shaped, PARTITIONS).transform(keep_last_understood, topics, self.before())
-        brokers = tables.frame("brokers", reading.state.brokers)
-        configs = tables.frame("broker_configs", reading.broker_configs)
-        return found.transform(shaped, PARTITIONS).transform(derive_partitions, topics, brokers, configs)
+    def found(self, topics: DataFrame) -> DataFrame:
+        """All partitions as read, those not understood as they last were."""
+        cluster = {"cluster": F.lit(self.tables.lake.cluster)}
+        found = self.reading.of("partition").withColumns(cluster).transform(shaped, PARTITIONS)
+        if not self.reading.quarantine:
+            return found
+        return found.transform(keep_last_understood, topics, self.before()).localCheckpoint()
 
     def before(self) -> DataFrame:
         """The partitions of the last complete snapshot."""
@@ -112,18 +122,16 @@ class Writer:
             return self.tables.frame("partitions", [])
         return SnapshotTables(self.tables, self.last)["partitions"]
 
-    def change(self, partitions: DataFrame) -> Change | None:
-        """What differs from the last complete snapshot, None for nothing or before there was one."""
-        return None if self.last is None else self.changed_since(self.before(), partitions)
-
-    def changed_since(self, before: DataFrame, partitions: DataFrame) -> Change | None:
-        keys = changed_keys(partitions, before).localCheckpoint()
+    def changed_since(self, before: DataFrame, now: "Now") -> Change | None:
+        """What differs from the partitions `before`, None for nothing."""
+        keys = changed_keys(now.derived(now.found), before).localCheckpoint()
         count = keys.count()
         if not count:
             return None
         few = F.broadcast(keys) if count <= BROADCAST else keys
-        was, is_now = (rows.join(few, KEY, "left_semi").localCheckpoint() for rows in (before, partitions))
-        return Change(difference(is_now, was, self.snapshot_id).localCheckpoint(), was, is_now)
+        was = before.join(few, KEY, "left_semi").localCheckpoint()
+        is_now = now.derived(now.found.join(few, KEY, "left_semi")).localCheckpoint()
+        return Change(difference(is_now, was, self.snapshot_id).localCheckpoint(), count, was, is_now)
 
     def write_small(self) -> None:
         state = self.reading.state
@@ -140,56 +148,99 @@ class Writer:
         if self.last is None or topics_differ(SnapshotTables(self.tables, self.last)["topics"], topics):
             self.tables.replace("topics", topics)
 
-    def write_partitions(self, partitions: DataFrame, change: Change | None) -> None:
+    def write_partitions(self, now: "Now", change: Change | None) -> None:
         """Write the difference to the history, then to the table."""
         tables = self.tables
         crashed = self.has_leftovers()
         if self.last is None:
-            every = partitions.transform(stamped, self.snapshot_id)
-            tables.replace("partition_history", every, self.mine)
+            every = now.derived(now.found).transform(stamped, self.snapshot_id).localCheckpoint()
+            tables.replace("partition_history", every, f"snapshot_id >= {self.snapshot_id}")
             tables.replace("partitions", every)
             return
         if change or crashed:
             rows = change.rows if change else tables.frame("partitions", [])
             tables.replace("partition_history", rows, f"snapshot_id >= {self.snapshot_id}")
         if crashed:  # the table may be ahead of the last complete snapshot
-            change = self.changed_since(tables.read("partitions"), partitions)
+            change = self.changed_since(tables.read("partitions"), now)
         if change:
+            self.update_partitions(change, now.found.count())
+
+    def update_partitions(self, change: Change, count: int) -> None:
+        """Bring the table to what is now."""
+        tables = self.tables
+        if change.count <= count * SCATTERED:
             tables.merge("partitions", change.rows, KEY, VANISHED)
+            return
+        same = tables.read("partitions").join(change.rows.select(*KEY).transform(F.broadcast), KEY, "left_anti")
+        standing = change.rows.where(f"NOT {VANISHED}")
+        tables.replace("partitions", same.unionByName(standing).transform(shaped, PARTITIONS))
 
     def has_leftovers(self) -> bool:
         """Tell whether a snapshot that was never completed wrote anything."""
         unfinished = ("snapshot_id", ">=", self.snapshot_id)
         return bool(self.tables.lake.read("partition_history", unfinished, columns=["snapshot_id"]).num_rows)
 
-    def write_imbalance(self, partitions: DataFrame, topics: DataFrame) -> None:
-        skew = imbalance(partitions, topics, self.snapshot_id, self.settings.conf.imbalance_threshold)
+    def write_imbalance(self, now: "Now") -> None:
+        skew = imbalance(now.found, now.topics, self.snapshot_id, self.settings.conf.imbalance_threshold)
         self.tables.lake.replace("imbalance", [row.asDict() for row in skew.collect()], self.mine)
 
-    def write_events(self, partitions: DataFrame, change: Change | None) -> None:
+    def write_events(self, now: "Now", change: Change | None) -> None:
         """Write what happened since the last complete snapshot."""
-        if self.last is None:
-            return
-        tables, state, was = self.tables, self.reading.state, SnapshotTables(self.tables, self.last)
+        found = [] if self.last is None else [*self.small_events(self.last), *self.partition_events(now, change)]
+        if found:
+            self.tables.replace("events", as_events(found, self.snapshot_id), self.mine)
+        else:
+            self.tables.lake.replace("events", [], self.mine)
+
+    def small_events(self, last: Row) -> Iterator[DataFrame]:
+        """Events of brokers, requests and the controller; none asks Spark about what is as it was."""
+        state, frame = self.reading.state, self.tables.frame
+        for table, rows, events in (
+            ("brokers", state.brokers, broker_events),
+            ("requests", state.requests, request_events),
+        ):
+            was = as_of(self.tables.lake, last, table)
+            if comparable(table, was) != comparable(table, rows):
+                yield events(frame(table, was), frame(table, rows))
         control = {"controller_id": state.controller.broker_id, "controller_epoch": state.epoch}
-        found = [
-            broker_events(was["brokers"], tables.frame("brokers", state.brokers)),
-            request_events(was["requests"], tables.frame("requests", state.requests)),
-            controller_events(tables.frame("snapshots", [self.last]), tables.frame("snapshots", [control])),
-        ]
-        if change:
-            resized = F.broadcast(resized_topics(change.before, change.now))
-            sides = (rows.join(resized, "topic", "left_semi") for rows in (self.before(), partitions))
-            found += [topic_events(*sides), partition_events(change.before, change.now)]
-        self.tables.replace("events", as_events(found, self.snapshot_id), self.mine)
+        if any(last[name] != value for name, value in control.items()):
+            yield controller_events(frame("snapshots", [last]), frame("snapshots", [control]))
+
+    def partition_events(self, now: "Now", change: Change | None) -> Iterator[DataFrame]:
+        if change is None:
+            return
+        yield partition_events(change.before, change.now)
+        resized = resized_topics(change.before, change.now).localCheckpoint()
+        if not resized.isEmpty():
+            few = F.broadcast(resized)
+            yield topic_events(*(rows.join(few, "topic", "left_semi") for rows in (self.before(), now.found)))
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """The cluster as it is, on Spark; `found` are the partitions before anything is derived."""
+
+    found: DataFrame
+    topics: DataFrame
+    brokers: DataFrame
+    broker_configs: DataFrame
+
+    def derived(self, partitions: DataFrame) -> DataFrame:
+        return derive_partitions(partitions, self.topics, self.brokers, self.broker_configs)
+
+
+def comparable(table: str, rows: Sequence[Row]) -> list[str]:
+    """Rows without the snapshot that wrote them, in an order that does not matter."""
+    names = [name for name in TABLES[table].names if name not in {"cluster", "snapshot_id"}]
+    return sorted(repr([row.get(name) for name in names]) for row in rows)
 
 
 def topics_differ(before: DataFrame, now: DataFrame) -> bool:
     """Tell whether any topic's row is not what it was, but for the snapshot that wrote it."""
-    compared = [
-        F.to_json(F.sort_array(F.map_entries("config"))) if name == "config" else F.col(name)
-        for name in TOPICS.names
-        if name != "snapshot_id"
-    ]
-    was, is_now = (rows.select(*compared) for rows in (before, now))
-    return not (is_now.exceptAll(was).isEmpty() and was.exceptAll(is_now).isEmpty())
+    # maps cannot be compared, and nothing says their order
+    config = F.sort_array(F.map_entries("config")).alias("config")
+    compared = [F.col(name) for name in TOPICS.names if name not in {"snapshot_id", "config", "topic"}]
+    was, is_now = (
+        rows.select("topic", F.struct(*compared, config).alias(name)) for rows, name in ((before, "b"), (now, "n"))
+    )
+    return not was.join(is_now, "topic", "full_outer").where(~F.col("b").eqNullSafe(F.col("n"))).isEmpty()

@@ -38,6 +38,8 @@ DELETE_TOPICS: Final = "/admin/delete_topics"
 ISR_CHANGES: Final = "/isr_change_notification"
 LOG_DIR_EVENTS: Final = "/log_dir_event_notification"
 
+_ILLEGIBLE: Final = -2
+
 Row = dict[str, Any]
 T = TypeVar("T")
 
@@ -106,13 +108,20 @@ def _read_controller(client: KazooClient, quarantine: _Quarantine) -> ClusterSta
         epoch=quarantine.decoded(epoch, decode_epoch, 0),
         epoch_version=-1 if epoch.version is None else epoch.version,
         cluster_id=quarantine.decoded(cluster_id, decode_cluster_id, None),
-        migration=_migration(controller, who, quarantine.decoded(migration, decode_migration, -1)),
+        migration=_migration(controller, who, _kraft_controller(migration, quarantine)),
         brokers=[],
     )
 
 
+def _kraft_controller(migration: Znode, quarantine: _Quarantine) -> int:
+    """The KRaft controller that /migration names; what cannot be read may name one."""
+    return quarantine.decoded(migration, decode_migration, -1 if migration.stat is None else _ILLEGIBLE)
+
+
 def _migration(controller: Znode, who: Controller, kraft_controller: int) -> str | None:
     """Name the sign of a migration to KRaft, None if there is none."""
+    if kraft_controller == _ILLEGIBLE:
+        return f"{MIGRATION} is there and could not be understood"
     if kraft_controller >= 0:
         return f"{MIGRATION} names KRaft controller {kraft_controller}"
     if who.kraft_controller_epoch > 0:

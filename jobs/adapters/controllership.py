@@ -23,8 +23,9 @@ from kazoo.exceptions import (
 
 from jobs.adapters.cluster import CONTROLLER, CONTROLLER_EPOCH, ClusterState, read_cluster
 from jobs.adapters.zookeeper import PATIENCE, commit, connected, read, sync
-from jobs.errors import FencedError, RefusedError, SurveyorError
-from schemas.znodes import decode_controller, encode_controller, encode_epoch
+from jobs.errors import FencedError, RefusedError, SurveyorError, UnreadableError
+from schemas.names import NO_CONTROLLER
+from schemas.znodes import MalformedZnodeError, decode_controller, encode_controller, encode_epoch
 
 OTHERS_PATIENCE: Final = 15.0
 """Seconds to wait for another Surveyor; a killed one is forgotten after SESSION_TIMEOUT."""
@@ -195,4 +196,7 @@ def who_controls(hosts: str) -> int:
     """Return the broker id in /controller, -1 if there is none."""
     with connected(hosts) as client:
         node = read(client, CONTROLLER)
-        return -1 if node.stat is None else decode_controller(node.data).broker_id
+    try:
+        return NO_CONTROLLER if node.stat is None else decode_controller(node.data).broker_id
+    except MalformedZnodeError as error:
+        raise UnreadableError(f"{CONTROLLER} at {hosts} could not be understood: {error}; mend it first") from None

@@ -1,14 +1,20 @@
 """Snapshots of a real ZooKeeper: what is read, what is written again, and what a bad znode does."""
 
+import json
+import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
+from typer.testing import CliRunner
 
-from jobs import snapshot as job
-from jobs import snapshot_write
-from jobs.adapters.zookeeper_source import ZooKeeperDataSource
+from jobs import snapshot, snapshot_read, snapshot_write
+from jobs.adapters.ports import free_port
+from jobs.cli import app
+from jobs.settings import Settings, settle
+from jobs.snapshot import take_snapshot
 from schemas.tables import TABLES
 from tests.jobs.commands import Surveyor
 from tests.jobs.kafka_tree import CLUSTER_ID, KafkaTree
@@ -180,10 +186,102 @@ def test_two_clusters_share_a_warehouse(surveyor: Surveyor, spark: SparkSession)
     assert counted == {"default": 3, "other": 3}
 
 
-def test_the_source_is_usable_on_its_own(surveyor: Surveyor, spark: SparkSession) -> None:
-    spark.dataSource.register(ZooKeeperDataSource)
-    read = spark.read.format("zookeeper").option("zookeeper", surveyor.hosts).load()
-    assert sorted(row.kind for row in read.collect()) == ["partition", "partition", "partition", "topic"]
+FLEET = """
+[clusters.east]
+zookeeper = "{east}"
+[clusters.nowhere]
+zookeeper = "127.0.0.1:{closed}"
+[clusters.west]
+zookeeper = "{west}"
+"""
+
+
+def test_a_fleet_survives_a_cluster_that_is_down(surveyor: Surveyor, tmp_path: Path) -> None:
+    conf = tmp_path / "surveyor.toml"
+    conf.write_text(FLEET.format(east=surveyor.hosts, closed=free_port(), west=surveyor.hosts))
+    told = ["snapshot", "--all", "--conf", str(conf), "--warehouse", str(surveyor.warehouse), "--json"]
+    ran = CliRunner().invoke(app, told)
+    said = json.loads(ran.stdout)
+    assert (ran.exit_code, said["failed"], said["clusters"]["nowhere"]["exit_code"]) == (1, 1, 22)
+    assert "surveyor: nowhere: no ZooKeeper answered" in ran.stderr
+    taken = [(name, result["partitions"]) for name, result in said["clusters"].items() if "error" not in result]
+    assert taken == [("east", 3), ("west", 3)]
+    assert len(DeltaTable(surveyor.lake.path("partitions")).to_pyarrow_table()) == 6
+
+
+def test_a_fleet_is_named_by_the_file_alone(surveyor: Surveyor) -> None:
+    assert surveyor("snapshot", "--all").code == 2
+
+
+def test_snapshots_of_two_clusters_at_once_do_not_conflict(surveyor: Surveyor) -> None:
+    surveyor.lake.ensure_tables()
+    names = ("east", "west", "north")
+    settings = [
+        settle(
+            cluster=name,
+            zookeeper=surveyor.hosts,
+            warehouse=str(surveyor.warehouse),
+            conf_path=None,
+            command_config=None,
+            as_json=False,
+            result_file=None,
+        )
+        for name in names
+    ]
+    with ThreadPoolExecutor(len(names)) as pool:
+        taken = [list(pool.map(take_snapshot, settings)) for _ in range(2)]
+    assert [[result["snapshot_id"] for result in results] for results in taken] == [[1, 1, 1], [2, 2, 2]]
+    partitions = DeltaTable(surveyor.lake.path("partitions")).to_pyarrow_table()["cluster"].to_pylist()
+    assert sorted(partitions) == sorted(names * 3)
+
+
+def test_what_brokers_do_not_say_is_assumed(surveyor: Surveyor, tree: KafkaTree) -> None:
+    tree.write(
+        "/config/brokers/<default>", b'{"version":1,"config":{"min.insync.replicas":"2","ssl.key.password":"x"}}'
+    )
+    ran = surveyor("snapshot")
+    assert "3 brokers did not tell their settings" in ran.stderr
+    rows = surveyor.rows("broker_configs", "broker_id", "name", "value", "assumed")
+    assert (1, "min.insync.replicas", "2", False) in rows
+    assert (1, "unclean.leader.election.enable", "false", True) in rows
+    assert "ssl.key.password" not in {name for _, name, _, _ in rows}
+
+
+def test_seconds_are_told_by_phase(surveyor: Surveyor) -> None:
+    seconds = surveyor.json("snapshot")["seconds_by_phase"]
+    assert set(seconds) == {"read", "start", "decode", "difference", "write"}
+    assert min(seconds.values()) > 0
+
+
+def test_a_reading_that_fails_half_way_is_one_message(surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) -> None:
+    def small(settings: Settings) -> snapshot_read.Small:
+        found = read_small(settings)
+        monkeypatch.setattr(Settings, "zookeeper", f"127.0.0.1:{free_port()}")
+        return found
+
+    read_small = snapshot_read.read_small
+    monkeypatch.setattr(snapshot, "read_small", small)
+    ran = surveyor("snapshot")
+    assert (ran.code, ran.stderr.count("no ZooKeeper answered"), "Traceback" in ran.stderr) == (22, 1, False)
+
+
+def test_many_changes_and_few_leave_the_same_table(surveyor: Surveyor, tree: KafkaTree) -> None:
+    tree.add_topic("wide", {partition: [0, 1] for partition in range(30)})
+    surveyor.json("snapshot")
+    tree.touch("/brokers/topics/wide/partitions/7/state")
+    tree.client.delete("/brokers/topics/orders", recursive=True)
+    tree.add_topic("new", {0: [1]})
+    tables = []
+    for share in (1.0, 0.0):
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(snapshot_write, "SCATTERED", share)
+            other = Surveyor(surveyor.hosts, surveyor.warehouse.with_name(f"copy-{share}"))
+            shutil.copytree(surveyor.warehouse, other.warehouse)
+            other.json("snapshot")
+            tables.append(other.rows("partitions", "topic", "partition", "snapshot_id", "state_version", "leader"))
+    assert tables[0] == tables[1]
+    assert {topic for topic, *_ in tables[0]} == {"wide", "new"}
+    assert {(row[1], row[2]) for row in tables[0] if row[0] == "wide" and row[2] > 1} == {(7, 2)}
 
 
 def test_an_odd_world_is_said_and_the_result_file_holds_the_result(
