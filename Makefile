@@ -38,7 +38,7 @@ demo: setup ## Embedded ZooKeeper and real brokers: the whole story
 
 .PHONY: bench
 bench: setup ## Measure; options go into BENCH_ARGS
-	$(BIN)/python tests/bench.py $(BENCH_ARGS)
+	$(BIN)/python -m tests.bench $(BENCH_ARGS)
 
 .PHONY: dist
 dist: setup ## The wheel, and its copy for spark-submit --py-files, which takes no .whl

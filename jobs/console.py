@@ -3,11 +3,11 @@
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from threading import Timer
+from threading import Event, Thread
 from typing import Any, Final
 
 from rich.console import Console
@@ -18,6 +18,9 @@ from jobs.settings import Settings
 
 LONG: Final = 2.0
 """Seconds after which a step says that it is still at work."""
+
+AGAIN: Final = 10.0
+"""Seconds between two lines of a step that goes on."""
 
 PROSE: Final = frozenset({"config", "data", "message", "path", "reason"})
 """Columns that may be wrapped; the others keep to one line."""
@@ -40,19 +43,27 @@ def say(line: str) -> None:
 
 
 @contextmanager
-def progress(step: str) -> Iterator[None]:
-    """Say on stderr what takes long, and how long it took."""
+def progress(step: str, detail: Callable[[], str] | None = None) -> Iterator[None]:
+    """Say on stderr what takes long, again and again with how far it is if `detail` tells, and how long it took."""
     started = time.monotonic()
-    timer = Timer(LONG, say, [f"  ... {step}"])
-    timer.daemon = True
-    timer.start()
+    done = Event()
+    ticker = Thread(target=_tick, args=(step, detail, done), daemon=True)
+    ticker.start()
     try:
         yield
     finally:
-        timer.cancel()
+        done.set()
+        ticker.join()
     seconds = time.monotonic() - started
     if seconds >= LONG:
         say(f"  ... {step}: {seconds:.1f} s")
+
+
+def _tick(step: str, detail: Callable[[], str] | None, done: Event) -> None:
+    pause = LONG
+    while not done.wait(pause):
+        say(f"  ... {step}{detail() if detail else ''}")
+        pause = AGAIN
 
 
 def finish(settings: Settings, result: Result, *people: Table | str) -> None:

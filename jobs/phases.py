@@ -1,7 +1,7 @@
 """How long the phases of a long command take, and progress while they last."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from jobs.console import progress
@@ -14,10 +14,10 @@ class Phases:
         self.seconds: dict[str, float] = {}
 
     @contextmanager
-    def of(self, phase: str, step: str) -> Iterator[None]:
+    def of(self, phase: str, step: str, detail: Callable[[], str] | None = None) -> Iterator[None]:
         """Time a part of a phase; say on stderr what `step` it is when it takes long."""
         started = time.perf_counter()
-        with progress(step):
+        with progress(step, detail):
             yield
         self.add(phase, time.perf_counter() - started)
 

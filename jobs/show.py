@@ -59,6 +59,14 @@ def brokers(settings: Settings, *, as_of: AsOf = None) -> None:
 
 @app.command()
 @command
+def configs(settings: Settings, *, as_of: AsOf = None) -> None:
+    """What brokers say of themselves: their settings and the versions they speak."""
+    columns = ("broker_id", "name", "value", "assumed")
+    _at_snapshot(settings, as_of, "broker_configs", columns, ["broker_id", "name"])
+
+
+@app.command()
+@command
 def topics(settings: Settings, *, as_of: AsOf = None) -> None:
     """Topics and their configs."""
     columns = ("topic", "topic_id", "config", "deletion_requested", "understood")

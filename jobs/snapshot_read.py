@@ -6,6 +6,7 @@ The executors' reading is staged once: a second one would see another moment.
 import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from py4j.protocol import Py4JError
@@ -17,6 +18,7 @@ from jobs.adapters.broker_configs import read_broker_configs, read_overrides
 from jobs.adapters.cluster import ClusterState, read_cluster
 from jobs.adapters.delta import Tables
 from jobs.adapters.lake import Row
+from jobs.adapters.spark import tasks_done
 from jobs.adapters.zookeeper import connected, sync
 from jobs.adapters.zookeeper_source import ZooKeeperDataSource
 from jobs.console import say
@@ -66,7 +68,8 @@ def read_small(settings: Settings) -> Small:
 def read_all(settings: Settings, tables: Tables, small: Small, phases: Phases) -> Reading:
     """Stage topics and partitions, and ask the brokers meanwhile."""
     brokers, command_config = small.state.brokers, settings.conf.command_config
-    with ThreadPoolExecutor(1) as pool, phases.of("read", "reading topics and partitions"):
+    tasks = partial(tasks_done, tables.spark)
+    with ThreadPoolExecutor(1) as pool, phases.of("read", "reading topics and partitions", tasks):
         asked = pool.submit(read_broker_configs, brokers, command_config, small.overrides, BROKERS_PATIENCE)
         staged = _stage(settings, tables)
         configs = asked.result()

@@ -6,12 +6,14 @@ id that was never completed.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs.adapters.delta import Tables
 from jobs.adapters.lake import Row
+from jobs.adapters.spark import tasks_done
 from jobs.phases import Phases
 from jobs.settings import Settings
 from jobs.snapshot_read import Reading
@@ -69,10 +71,11 @@ class Writer:
 
     def write(self) -> dict[str, int]:
         """Write every table but `snapshots`; return the counts."""
-        with self.phases.of("difference", "comparing with the last snapshot"):
+        tasks = partial(tasks_done, self.tables.spark)
+        with self.phases.of("difference", "comparing with the last snapshot", tasks):
             now = self.now()
             change = None if self.last is None else self.changed_since(self.before(), now)
-        with self.phases.of("write", "writing"):
+        with self.phases.of("write", "writing", tasks):
             self.write_small()
             self.write_topics(now.topics)
             self.write_partitions(now, change)

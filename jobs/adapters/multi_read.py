@@ -13,7 +13,14 @@ from functools import lru_cache
 from typing import Any, ClassVar, Final
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import ConnectionLoss, KazooException, NoNodeError, SessionExpiredError, UnimplementedError
+from kazoo.exceptions import (
+    ConnectionLoss,
+    KazooException,
+    NoNodeError,
+    OperationTimeoutError,
+    SessionExpiredError,
+    UnimplementedError,
+)
 from kazoo.protocol.serialization import (
     GetChildren,
     GetData,
@@ -108,9 +115,8 @@ _READERS: Final[dict[int, Callable[[bytes, int], tuple[Found, int]]]] = {
 class _Pending:
     """A request under way, and how to ask it again."""
 
-    def __init__(self, client: KazooClient, operation: Operation, paths: Sequence[str]) -> None:
-        self.client, self.operation, self.paths = client, operation, paths
-        self.many = speaks_multi_read(_hosts(client))
+    def __init__(self, client: KazooClient, operation: Operation, paths: Sequence[str], *, many: bool) -> None:
+        self.client, self.operation, self.paths, self.many = client, operation, paths, many
         self.asked = self._ask()
 
     def _ask(self) -> list[Any]:
@@ -126,7 +132,7 @@ class _Pending:
         while True:
             try:
                 return self._answers()
-            except UnimplementedError:  # an ensemble of mixed versions
+            except UnimplementedError:  # and the server closes the connection
                 self.many = False
                 self.asked = self._ask()
             except _LOST:
@@ -146,7 +152,7 @@ class _Pending:
 def _single(pending: Any) -> Found:  # noqa: ANN401 - kazoo's IAsyncResult is untyped
     try:
         found: Found = answer(pending)
-    except _LOST:
+    except (*_LOST, OperationTimeoutError):
         raise
     except KazooException as error:
         return int(getattr(error, "code", 0))
@@ -167,33 +173,32 @@ def _hosts(client: KazooClient) -> str:
 def speaks_multi_read(hosts: str) -> bool:
     """Tell whether the servers at `hosts` know multiRead, found out once, on a connection of its own."""
     with connected(hosts) as client:
-        try:
-            answer(_call(client, _MultiRead(GetData, ("/zookeeper",))))
-        except UnimplementedError:
-            return False
-        return True
+        asked = _Pending(client, GetData, ("/zookeeper",), many=True)
+        asked.get()
+        return asked.many
 
 
 def _batches(client: KazooClient, operation: Operation, paths: Sequence[str]) -> Iterator[tuple[Sequence[str], Any]]:
     """Ask for all paths, a few requests in flight; yield each request's paths and what was found."""
     window: deque[_Pending] = deque()
-    start, size = 0, FIRST_BATCH
+    start, size, many = 0, FIRST_BATCH, speaks_multi_read(_hosts(client))
     while start < len(paths) or window:
         while start < len(paths) and len(window) < IN_FLIGHT:
-            asked = _bounded(paths[start : start + size])
-            window.append(_Pending(client, operation, asked))
+            asked = _bounded(client.chroot, paths[start : start + size])
+            window.append(_Pending(client, operation, asked, many=many))
             start += len(asked)
         pending = window.popleft()
         found, size_found = pending.get()
+        many &= pending.many  # in an ensemble of mixed versions not every server knows it
         size = max(1, min(BATCH, ANSWER_BYTES * len(found) // max(1, size_found)))
         yield pending.paths, found
 
 
-def _bounded(paths: Sequence[str]) -> Sequence[str]:
+def _bounded(chroot: str, paths: Sequence[str]) -> Sequence[str]:
     """As many of the first paths as a request may hold."""
-    total = 0
+    each, total = len(chroot.encode()) + _OPERATION_BYTES, len(_END)
     for count, path in enumerate(paths):
-        total += len(path) + _OPERATION_BYTES
+        total += len(path.encode()) + each
         if total > REQUEST_BYTES and count:
             return paths[:count]
     return paths

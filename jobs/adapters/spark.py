@@ -47,6 +47,19 @@ def start_session(name: str, settings: Mapping[str, str] | None = None) -> Spark
     return session
 
 
+def tasks_done(session: SparkSession) -> str:
+    """Say how many tasks of the running stages are done, for people who wait.
+
+    >>> tasks_done(spark)
+    ''
+    """
+    tracker = session.sparkContext.statusTracker()
+    running = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+    tasks = [(stage.numCompletedTasks, stage.numTasks) for stage in running if stage is not None]
+    done, of = (sum(counts) for counts in zip(*tasks, strict=True)) if tasks else (0, 0)
+    return f": {done} of {of} tasks" if of else ""
+
+
 def stop_session() -> None:
     """Stop the running session, if there is one: after this nothing writes any more."""
     with suppress(Py4JError):  # a JVM that is gone already writes nothing

@@ -20,7 +20,7 @@ from jobs.adapters.cluster import TOPICS as TOPICS_PATH
 from jobs.adapters.multi_read import children_of, read_many
 from jobs.adapters.topics import Reading, read_topics
 from jobs.adapters.zookeeper import Znode, children, connected, sync
-from jobs.errors import UnreadableError
+from jobs.errors import UnreadableError, UsageError
 from schemas.tables import PARTITIONS, QUARANTINE, TOPICS
 
 ZNODES_A_TASK: Final = 250
@@ -95,7 +95,8 @@ class ZooKeeperDataSource(DataSource):
         if "zookeeper" not in options:
             raise UnreadableError('no ZooKeeper given: .option("zookeeper", "HOST:PORT[,...][/chroot]")')
         if "path" in options:
-            return ZnodeReader(options["zookeeper"], options["path"].rstrip("/"), int(options.get("depth", "1")))
+            path = options["path"].strip("/")
+            return ZnodeReader(options["zookeeper"], f"/{path}" if path else "", _depth(options.get("depth", "1")))
         return TopicReader(options["zookeeper"], TOPICS_PATH)
 
 
@@ -147,7 +148,9 @@ class ZnodeReader(_Reader):
     def listed(self, client: KazooClient) -> list[str]:
         names = children(client, self.path or "/")
         if names is None:
-            raise UnreadableError(f"{self.path} does not exist at {self.hosts}; check the chroot and .option('path')")
+            raise UnreadableError(
+                f"{self.path or '/'} does not exist at {self.hosts}; check the chroot and .option('path')"
+            )
         return names
 
     def batches(self, client: KazooClient, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -158,6 +161,12 @@ class ZnodeReader(_Reader):
             if depth + 1 < self.depth:
                 below = zip(level, children_of(client, level), strict=True)
                 level = [f"{path}/{name}" for path, found in below for name in found]
+
+
+def _depth(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise UsageError(f'.option("depth", {text!r}), expected how many levels below the path to read, 1 or more')
+    return int(text)
 
 
 def _by_kind(reading: Reading) -> dict[str, list[Row]]:

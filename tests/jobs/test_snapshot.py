@@ -245,6 +245,7 @@ def test_what_brokers_do_not_say_is_assumed(surveyor: Surveyor, tree: KafkaTree)
     assert (1, "min.insync.replicas", "2", False) in rows
     assert (1, "unclean.leader.election.enable", "false", True) in rows
     assert "ssl.key.password" not in {name for _, name, _, _ in rows}
+    assert len(surveyor.json("show", "configs")["rows"]) == len(rows)
 
 
 def test_seconds_are_told_by_phase(surveyor: Surveyor) -> None:

@@ -1,6 +1,7 @@
 """A TCP proxy between a client and ZooKeeper that loses one answer, as networks do: the request is done, nobody hears.
 
-It understands as much of the protocol as it needs: frames of a length, then a request's xid and op code.
+Where it does not know multiRead it makes of it an operation that no server knows, and ZooKeeper answers as servers
+before 3.6 do. It understands as much of the protocol as it needs: frames of a length, then a request's xid and op code.
 """
 
 import socket
@@ -16,6 +17,7 @@ from kazoo.client import KazooClient
 MULTI = 14
 MULTI_READ = 22
 SYNC = 9
+UNKNOWN = 99
 
 
 @dataclass
@@ -30,15 +32,18 @@ class Loss:
 
 
 class ZooKeeperProxy:
-    """Listens on `port`; at most one connection at a time matters, as a session has."""
+    """At most one connection at a time matters to what is lost, as a session has."""
 
-    def __init__(self, upstream: str) -> None:
+    def __init__(self, upstream: str, *, knows_multi_read: bool = True) -> None:
         address, _, chroot = upstream.partition("/")
         host, _, port = address.partition(":")
         self._upstream = (host, int(port))
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.chroot = chroot
         self.hosts = f"127.0.0.1:{self._listener.getsockname()[1]}/{chroot}"
+        self.knows_multi_read = knows_multi_read
+        self.unknown = 0
+        """How many multiReads came that were not to be known."""
         self.session: tuple[int, bytes] | None = None
         self._loss: Loss | None = None
         self._refusing = False
@@ -129,6 +134,9 @@ class _Connection:
                 return
             if loss is not None:
                 self.lost = (xid, loss)
+            if op == MULTI_READ and not self.proxy.knows_multi_read:
+                self.proxy.unknown += 1
+                frame = frame[:8] + struct.pack(">i", UNKNOWN) + frame[12:]
             self.server.sendall(frame)
 
     def _answers(self) -> None:

@@ -1,72 +1,16 @@
-"""ZooKeeper read in bulk: in the order asked, absent znodes included; and what is said when nobody answers."""
+"""A connection to ZooKeeper: its chroot, single reads, and what is said when nobody answers."""
 
 import time
 
 import pytest
 
 from jobs.adapters.cluster import read_cluster
-from jobs.adapters.multi_read import BATCH, read_many
+from jobs.adapters.multi_read import read_many, speaks_multi_read
 from jobs.adapters.ports import free_port
-from jobs.adapters.zookeeper import Znode, children, commit, connected, create_null, read
+from jobs.adapters.zookeeper import children, connected, read
 from jobs.errors import UnreadableError
 from tests.jobs.kafka_tree import KafkaTree
-from tests.jobs.zookeeper_proxy import MULTI_READ, SYNC, Loss, ZooKeeperProxy
-
-
-def test_reads_in_the_order_asked(bare_tree: KafkaTree) -> None:
-    for name in "abc":
-        bare_tree.write(f"/{name}", name.encode())
-
-    found = read_many(bare_tree.client, ["/c", "/a", "/b", "/a"])
-
-    assert [(znode.path, znode.data) for znode in found] == [("/c", b"c"), ("/a", b"a"), ("/b", b"b"), ("/a", b"a")]
-
-
-def test_absent_znodes_have_no_stat(bare_tree: KafkaTree) -> None:
-    bare_tree.write("/there", b"1")
-
-    found = read_many(bare_tree.client, ["/gone", "/there", "/gone/deeper"])
-
-    assert [znode.version for znode in found] == [None, 0, None]
-    assert found[0] == Znode("/gone", None, None)
-
-
-def test_reads_nothing_when_asked_for_nothing(bare_tree: KafkaTree) -> None:
-    assert read_many(bare_tree.client, []) == []
-
-
-@pytest.mark.parametrize("count", [BATCH, BATCH + 1, 3 * BATCH + 7])
-def test_reads_more_than_a_batch(bare_tree: KafkaTree, count: int) -> None:
-    bare_tree.write("/even", b"")
-    paths = ["/even" if number % 2 == 0 else f"/odd-{number}" for number in range(count)]
-
-    found = read_many(bare_tree.client, paths)
-
-    assert [znode.path for znode in found] == paths
-    assert {number % 2 for number, znode in enumerate(found) if znode.stat} == {0}
-
-
-def test_null_and_empty_data_are_told_apart(bare_tree: KafkaTree) -> None:
-    multi = bare_tree.client.transaction()
-    create_null(multi, "/null")
-    multi.create("/empty", b"")
-    commit(multi)
-
-    assert [znode.data for znode in read_many(bare_tree.client, ["/null", "/empty"])] == [None, b""]
-
-
-def test_bulk_and_single_reads_agree(bare_tree: KafkaTree) -> None:
-    bare_tree.write("/znode", b"x" * 10_000)
-
-    assert read_many(bare_tree.client, ["/znode"]) == [read(bare_tree.client, "/znode")]
-
-
-def test_large_answers_arrive_whole(bare_tree: KafkaTree) -> None:
-    paths = [f"/large-{number}" for number in range(20)]
-    for path in paths:
-        bare_tree.write(path, b"x" * 200_000)
-
-    assert {len(znode.data or b"") for znode in read_many(bare_tree.client, paths)} == {200_000}
+from tests.jobs.zookeeper_proxy import SYNC, Loss, ZooKeeperProxy
 
 
 def test_chroot_is_kept(bare_tree: KafkaTree) -> None:
@@ -111,9 +55,8 @@ def test_wrong_chroot_is_unreadable(zookeeper: str, below: str) -> None:
         read_cluster(client, zookeeper + below)
 
 
-@pytest.mark.parametrize("op", [SYNC, MULTI_READ])
-def test_connection_lost_while_reading_is_unreadable(tree: KafkaTree, proxy: ZooKeeperProxy, op: int) -> None:
-    proxy.lose(Loss(op))
+def test_connection_lost_in_a_sync_is_unreadable(tree: KafkaTree, proxy: ZooKeeperProxy) -> None:
+    proxy.lose(Loss(SYNC))
 
     with (
         pytest.raises(UnreadableError, match=r"stopped answering \(ConnectionLoss\)"),
@@ -126,6 +69,7 @@ def test_server_that_is_gone_for_good_is_unreadable(
     tree: KafkaTree, proxy: ZooKeeperProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("jobs.adapters.zookeeper.PATIENCE", 0.5)
+    assert speaks_multi_read(proxy.hosts.partition("/")[0])
 
     with pytest.raises(UnreadableError, match="stopped answering"):
         read_after_losing_it(proxy)

@@ -1,0 +1,117 @@
+"""`make bench`: how fast the parts are, as ratios against a baseline in the same run.
+
+Absolute times mean little on a shared machine; each ratio divides two times measured side by side. ZooKeeper is
+embedded, its znodes are synthetic, and the Spark session is warm. A missed target is said, and is no failure.
+"""
+
+import argparse
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from jobs.adapters.spark import start_session
+from jobs.console import say
+from tests.bench.cluster import TOPIC_SIZE, cluster
+from tests.bench.machine import Driver, describe
+from tests.bench.parts import bench_planning, bench_writing
+from tests.bench.report import Report
+from tests.bench.snapshots import Sample, SnapshotBench
+
+WARM_UP = 20_000
+REPEATS = 3
+
+BEGIN, END = "<!-- begin: make bench -->", "<!-- end: make bench -->"
+"""Where a Markdown file has its figures."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    options = _parser().parse_args(arguments)
+    report = run(options)
+    if options.json:
+        sys.stdout.write(report.json() + "\n")
+    elif options.markdown is None:
+        report.show()
+    elif options.markdown == "-":
+        sys.stdout.write(report.markdown() + "\n")
+    else:
+        fill_in(Path(options.markdown), report.markdown())
+    say(f"bench: {report.verdict}")
+
+
+def run(options: argparse.Namespace) -> Report:
+    """Measure everything, the small first; a server is stopped before the next one starts."""
+    spark = start_session("surveyor bench", {"spark.driver.memory": options.driver_memory})
+    driver = Driver(spark)
+    with cluster(WARM_UP) as small:
+        machine = describe(spark, small.version, options.driver_memory)
+        SnapshotBench(spark, driver, small).rounds(1)
+        writing = bench_writing(small)
+    samples: list[Sample] = []
+    for partitions in options.partitions:
+        with cluster(partitions) as synthetic:
+            samples += SnapshotBench(spark, driver, synthetic).rounds(options.rounds)
+    planning = bench_planning(spark, options.planned, REPEATS)
+    costs = [sample.cost for sample in samples if sample.cost]
+    return Report(machine, [*(sample.figure for sample in samples), writing, *planning], costs)
+
+
+def fill_in(file: Path, figures: str) -> None:
+    """Replace what stands between the marks."""
+    text = file.read_text(encoding="utf-8")
+    between = re.compile(f"(?<={re.escape(BEGIN)}).*(?={re.escape(END)})", re.DOTALL)
+    filled, found = between.subn(lambda _: f"\n{figures}\n", text)
+    if not found:
+        sys.exit(f"{file} has no lines {BEGIN} and {END} to write between:\n{figures}")
+    file.write_text(filled, encoding="utf-8")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
+    parser.add_argument(
+        "--partitions",
+        type=_sizes,
+        default=[100_000, 1_000_000],
+        metavar="N,...",
+        help="sizes of the clusters that snapshots are taken of; 100000,1000000",
+    )
+    parser.add_argument(
+        "--rounds", type=_positive, default=1, help="how often each snapshot is measured; the median counts; 1"
+    )
+    parser.add_argument(
+        "--planned", type=_positive, default=500_000, metavar="N", help="partitions to plan for; 500000"
+    )
+    parser.add_argument("--driver-memory", default="8g", metavar="SIZE", help="the driver JVM's heap; 8g")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="one JSON object")
+    form.add_argument(
+        "--markdown",
+        nargs="?",
+        const="-",
+        metavar="FILE",
+        help="Markdown; into FILE, between its marks, if one is given",
+    )
+    return parser
+
+
+def _sizes(text: str) -> list[int]:
+    """Whole topics only, the smallest first.
+
+    >>> _sizes("200,100")
+    [100, 200]
+    """
+    sizes = sorted({int(size) for size in text.split(",")})
+    if sizes[0] < TOPIC_SIZE or any(size % TOPIC_SIZE for size in sizes):
+        raise argparse.ArgumentTypeError(f"sizes are multiples of {TOPIC_SIZE}, the partitions of a topic")
+    return sizes
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return number
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

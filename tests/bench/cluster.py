@@ -1,0 +1,145 @@
+"""A synthetic cluster on an embedded ZooKeeper: 100 partitions a topic, three replicas, every ISR full."""
+
+import tempfile
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from kazoo.client import KazooClient, TransactionRequest
+
+from jobs.adapters.embedded import EmbeddedZooKeeper
+from jobs.adapters.ports import ask
+from jobs.adapters.zookeeper import answer
+from jobs.console import progress
+from schemas.znodes import Assignment, State, encode_assignment, encode_state
+
+BROKER_COUNT: Final = 100
+TOPIC_SIZE: Final = 100
+MULTI_SIZE: Final = 400
+IN_FLIGHT: Final = 8
+
+# Registered where nobody listens: a broker refuses at once, so asking them is no part of what is measured.
+_BROKER: Final = (
+    b'{"version":5,"host":"127.0.0.1","port":1,"endpoints":["PLAINTEXT://127.0.0.1:1"],'
+    b'"listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT"},"features":{},"timestamp":"1"}'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A filled ZooKeeper, and a session with it."""
+
+    hosts: str
+    client: KazooClient
+    partitions: int
+
+    @property
+    def topics(self) -> int:
+        return self.partitions // TOPIC_SIZE
+
+    @property
+    def version(self) -> str:
+        """The server's, `3.9.4` of `Zookeeper version: 3.9.4-7246445...`."""
+        said = ask(int(self.hosts.rsplit(":", 1)[1]), "srvr")
+        return said.partition("version: ")[2].partition("-")[0]
+
+    def state_paths(self) -> Iterator[str]:
+        for topic in range(self.topics):
+            for partition in range(TOPIC_SIZE):
+                yield state_path(topic, partition)
+
+    def change(self, count: int, turn: int) -> None:
+        """Shrink the ISR of so many partitions, the same number in each topic; another `turn` changes them again."""
+        pending = (self._changes(range(start, min(start + MULTI_SIZE, count)), turn) for start in _starts(count))
+        _commit_all(pending)
+
+    def _changes(self, numbers: Iterable[int], turn: int) -> TransactionRequest:
+        multi = self.client.transaction()
+        for number in numbers:
+            topic, nth = number % self.topics, number // self.topics
+            # 37 and 100 have no common divisor: up to 100 of a topic, no partition comes twice
+            partition = (nth * 37 + topic * 7 + turn) % TOPIC_SIZE
+            assigned = replicas(topic + partition)
+            changed = State(controller_epoch=1, leader=assigned[0], leader_epoch=turn, isr=assigned[:2])
+            multi.set_data(state_path(topic, partition), encode_state(changed))
+        return multi
+
+
+def state_path(topic: int, partition: int) -> str:
+    return f"{_topic_path(topic)}/partitions/{partition}/state"
+
+
+def replicas(number: int) -> list[int]:
+    return [(number + j) % BROKER_COUNT for j in range(3)]
+
+
+def state(number: int) -> bytes:
+    assigned = replicas(number)
+    return encode_state(State(controller_epoch=1, leader=assigned[0], leader_epoch=0, isr=assigned))
+
+
+@contextmanager
+def cluster(partitions: int) -> Iterator[Cluster]:
+    """Start a ZooKeeper, fill it, and stop it at the end."""
+    with (
+        tempfile.TemporaryDirectory(prefix="surveyor-bench-") as folder,
+        EmbeddedZooKeeper(Path(folder), heap="3g") as server,
+    ):
+        client = KazooClient(server.connect, timeout=30)
+        client.start()
+        try:
+            with progress(f"filling ZooKeeper with {partitions:,} partitions"):
+                _fill(client, partitions)
+            yield Cluster(server.connect, client, partitions)
+        finally:
+            client.stop()
+            client.close()
+
+
+def _fill(client: KazooClient, partitions: int) -> None:
+    for path in ("/brokers/ids", "/brokers/topics", "/config/topics"):
+        client.ensure_path(path)
+    client.create("/controller_epoch", b"1")
+    for broker in range(BROKER_COUNT):
+        client.create(f"/brokers/ids/{broker}", _BROKER)
+    _commit_all(_creation(client, topic) for topic in range(partitions // TOPIC_SIZE))
+
+
+def _creation(client: KazooClient, topic: int) -> TransactionRequest:
+    path = _topic_path(topic)
+    multi = client.transaction()
+    assignment = {partition: replicas(topic + partition) for partition in range(TOPIC_SIZE)}
+    multi.create(path, encode_assignment(Assignment(assignment, {}, {}, None)))
+    multi.create(f"{path}/partitions")
+    for partition in range(TOPIC_SIZE):
+        multi.create(f"{path}/partitions/{partition}")
+        multi.create(state_path(topic, partition), state(topic + partition))
+    return multi
+
+
+def _commit_all(multis: Iterable[TransactionRequest]) -> None:
+    """Commit with a few in flight; one that was refused raises."""
+    pending: deque[Any] = deque()
+    for multi in multis:
+        pending.append(multi.commit_async())
+        if len(pending) > IN_FLIGHT:
+            _check(answer(pending.popleft()))
+    for one in pending:
+        _check(answer(one))
+
+
+def _check(results: Iterable[object]) -> None:
+    for result in results:
+        if isinstance(result, Exception):
+            raise result
+
+
+def _starts(count: int) -> range:
+    return range(0, count, MULTI_SIZE)
+
+
+def _topic_path(topic: int) -> str:
+    return f"/brokers/topics/topic-{topic:05d}"

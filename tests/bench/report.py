@@ -1,0 +1,72 @@
+"""What `make bench` prints: tables for people, Markdown for docs/benchmarks.md, or one JSON object."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+
+from jobs.console import shown, table
+from tests.bench.figures import Cost, Figure, Row, growths
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All figures of a run."""
+
+    machine: Mapping[str, Any]
+    figures: Sequence[Figure]
+    costs: Sequence[Cost]
+
+    @property
+    def tables(self) -> dict[str, list[Row]]:
+        """Rows by title; a table without any is left out."""
+        tables = {
+            "ratios: below 1 is quicker than the baseline": [figure.row for figure in self.figures],
+            "what a snapshot costs": [cost.row for cost in self.costs],
+            "cost per partition at two sizes: above 1 it grows": growths(self.costs),
+        }
+        return {title: rows for title, rows in tables.items() if rows}
+
+    @property
+    def missed(self) -> list[str]:
+        ratios = [figure.measured for figure in self.figures if figure.met is False]
+        grown = [f"µs/partition of {row['snapshot']}" for row in growths(self.costs) if not row["met"]]
+        return ratios + grown
+
+    @property
+    def verdict(self) -> str:
+        return f"TARGETS MISSED: {'; '.join(self.missed)}" if self.missed else "all targets met"
+
+    @property
+    def where(self) -> str:
+        return ", ".join(f"{name} {value}" for name, value in self.machine.items())
+
+    def show(self) -> None:
+        # wider than most terminals: rather wrapped there than cut off
+        console = Console(width=180, highlight=False)
+        for title, rows in self.tables.items():
+            console.print(table(title, list(rows[0]), rows), "")
+        console.print(self.where, self.verdict, sep="\n", markup=False, soft_wrap=True)
+
+    def markdown(self) -> str:
+        tables = (f"**{title}**\n\n{_markdown(rows)}" for title, rows in self.tables.items())
+        return "\n\n".join([self.where, *tables, self.verdict])
+
+    def json(self) -> str:
+        costs, grown = [cost.row for cost in self.costs], growths(self.costs)
+        figures = [figure.row for figure in self.figures]
+        content = {"machine": self.machine, "figures": figures, "costs": costs, "growth": grown, "missed": self.missed}
+        return json.dumps(content, ensure_ascii=False)
+
+
+def _markdown(rows: Sequence[Row]) -> str:
+    columns = list(rows[0])
+    rules = ("---:" if _numeric(rows, column) else "---" for column in columns)
+    lines = [columns, rules, *((shown(row[column]) for column in columns) for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _numeric(rows: Sequence[Row], column: str) -> bool:
+    return all(isinstance(row[column], int | float | None) and not isinstance(row[column], bool) for row in rows)

@@ -1,0 +1,133 @@
+"""Snapshots against a bare read of the same znodes, and that read against kazoo.
+
+A machine's speed drifts within minutes: each work is compared with the mean of two bare reads, one right before it and
+one right after.
+"""
+
+import tempfile
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from statistics import mean
+from typing import Any, Final
+
+from kazoo.client import KazooClient
+from pyspark.sql import SparkSession
+
+from jobs.adapters.zookeeper_source import ZooKeeperDataSource
+from jobs.console import progress
+from jobs.settings import ClusterConf, Settings
+from jobs.snapshot import take_snapshot
+from schemas.znodes import decode_state
+from tests.bench.cluster import Cluster
+from tests.bench.figures import Cost, Figure, seconds_of, timed
+from tests.bench.machine import Driver
+
+FIRST, UNCHANGED, CHANGED = "first snapshot", "unchanged snapshot", "snapshot, 1 % changed"
+
+TARGETS: Final = {FIRST: 2.5, UNCHANGED: 2.0, CHANGED: 2.2}
+"""What a snapshot may take at most, in bare reads; in the order in which they are taken."""
+
+TEN_TIMES_QUICKER: Final = 0.1
+
+SAMPLE: Final = 50_000
+"""States that kazoo reads; a million would take minutes, and each takes as long as any other."""
+
+PIPELINE: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One thing measured once; `cost` is None for what is no snapshot."""
+
+    figure: Figure
+    cost: Cost | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotBench:
+    """Measures one cluster."""
+
+    spark: SparkSession
+    driver: Driver
+    cluster: Cluster
+
+    def rounds(self, count: int) -> list[Sample]:
+        """Measure everything so many times; of each, return the round with the median ratio."""
+        rounds = [list(self.round(turn)) for turn in range(1, count + 1)]
+        return [_median(samples) for samples in zip(*rounds, strict=True)]
+
+    def round(self, turn: int) -> Iterator[Sample]:
+        """Measure the reading, and each kind of snapshot into a warehouse that was empty at first."""
+        yield self.reading()
+        with tempfile.TemporaryDirectory(prefix="surveyor-bench-") as warehouse:
+            settings = Settings("bench", warehouse, ClusterConf(zookeeper=self.cluster.hosts))
+            for kind in TARGETS:
+                changed = self.cluster.partitions // 100 if kind == CHANGED else 0
+                self.cluster.change(changed, turn)
+                yield self.snapshot(kind, settings)
+            written = settings.lake.read("partition_history", ("snapshot_id", "=", 3)).num_rows
+            assert written == changed, f"{changed} states changed, the history has {written}"
+
+    def bare(self) -> float:
+        """Seconds that the data source takes for all znodes, decoded and thrown away."""
+        self.spark.dataSource.register(ZooKeeperDataSource)
+        read = self.spark.read.format("zookeeper").option("zookeeper", self.cluster.hosts).load()
+        self.driver.settle()
+        with progress(f"bare read of {self.cluster.partitions:,} partitions"):
+            return seconds_of(read.write.format("noop").mode("overwrite").save)
+
+    def reading(self) -> Sample:
+        count = self.cluster.partitions
+        paths = list(islice(self.cluster.state_paths(), SAMPLE))
+        before = self.bare()
+        with progress(f"kazoo's reading of {len(paths):,} states"):
+            kazoo = seconds_of(lambda: read_pipelined(self.cluster.client, paths))
+        scaled = f", scaled from {len(paths):,}" if len(paths) < count else ""
+        figure = Figure(
+            measured=f"bare read: read and decode {count:,} states by Spark",
+            seconds=mean((before, self.bare())),
+            baseline=f"kazoo get_async, one process{scaled}",
+            baseline_seconds=kazoo * count / len(paths),
+            target=TEN_TIMES_QUICKER,
+        )
+        return Sample(figure)
+
+    def snapshot(self, kind: str, settings: Settings) -> Sample:
+        count, warehouse = self.cluster.partitions, Path(settings.warehouse)
+        before, size = self.bare(), _size(warehouse)
+        self.driver.settle()
+        with progress(f"{kind} of {count:,} partitions"):
+            seconds, result = timed(lambda: take_snapshot(settings))
+        resident = self.driver.resident()
+        assert result["partitions"] == count, f"{count} partitions, the snapshot has {result['partitions']}"
+        figure = Figure(
+            measured=f"{kind}, {count:,} partitions",
+            seconds=seconds,
+            baseline="bare read, before and after",
+            baseline_seconds=mean((before, self.bare())),
+            target=TARGETS[kind],
+        )
+        return Sample(figure, Cost(kind, count, seconds, _size(warehouse) - size, *resident))
+
+
+def read_pipelined(client: KazooClient, paths: Iterable[str]) -> None:
+    """What a careful Python program does: many single reads in flight, each decoded."""
+    pending: deque[Any] = deque()
+    for path in paths:
+        pending.append(client.get_async(path))
+        if len(pending) >= PIPELINE:
+            decode_state(pending.popleft().get()[0])
+    for answer in pending:
+        decode_state(answer.get()[0])
+
+
+def _median(samples: tuple[Sample, ...]) -> Sample:
+    """One of them, so that its seconds belong to its ratio."""
+    return sorted(samples, key=lambda sample: sample.figure.ratio)[(len(samples) - 1) // 2]
+
+
+def _size(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
