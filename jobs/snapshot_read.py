@@ -19,7 +19,7 @@ from jobs.adapters.cluster import ClusterState, read_cluster
 from jobs.adapters.delta import Tables
 from jobs.adapters.lake import Row
 from jobs.adapters.spark import tasks_done
-from jobs.adapters.zookeeper import connected, sync
+from jobs.adapters.zookeeper import connected, persistently, sync
 from jobs.adapters.zookeeper_source import ZooKeeperDataSource
 from jobs.console import say
 from jobs.errors import UnreadableError
@@ -59,8 +59,8 @@ class Reading:
 def read_small(settings: Settings) -> Small:
     """Read brokers, controller, requests and dynamic broker configs."""
     with connected(settings.zookeeper) as client:
-        state = read_cluster(client, settings.zookeeper)
-        overrides, quarantine = read_overrides(client)
+        state = persistently(lambda: read_cluster(client, settings.zookeeper))
+        overrides, quarantine = persistently(lambda: read_overrides(client))
     state.quarantine += quarantine
     return Small(state, overrides)
 
@@ -77,7 +77,7 @@ def read_all(settings: Settings, tables: Tables, small: Small, phases: Phases) -
     _warn_of_silent_brokers(configs)
     found = staged.where(F.col("kind") == "quarantine").select("path", "data", "reason").collect()
     with connected(settings.zookeeper) as client:
-        sync(client)
+        persistently(lambda: sync(client))
         zxid_after = client.last_zxid
     return Reading(small.state, configs, staged, [row.asDict() for row in found], zxid_after)
 

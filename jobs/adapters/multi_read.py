@@ -14,11 +14,8 @@ from typing import Any, ClassVar, Final
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import (
-    ConnectionLoss,
     KazooException,
     NoNodeError,
-    OperationTimeoutError,
-    SessionExpiredError,
     UnimplementedError,
 )
 from kazoo.protocol.serialization import (
@@ -32,7 +29,7 @@ from kazoo.protocol.serialization import (
 )
 from kazoo.protocol.states import ZnodeStat
 
-from jobs.adapters.zookeeper import PATIENCE, Znode, answer, connected
+from jobs.adapters.zookeeper import LOST, PATIENCE, Znode, answer, connected
 from jobs.errors import UnreadableError
 
 BATCH: Final = 500
@@ -53,7 +50,6 @@ _OPERATION_BYTES: Final = 14
 _HEADER: Final = multiheader_struct
 _END: Final = bytes(multiheader_struct.pack(-1, True, -1))  # noqa: FBT003 - framing
 _ERROR: Final = -1
-_LOST: Final = (ConnectionLoss, SessionExpiredError)
 
 Operation = type[GetData] | type[GetChildren]
 Found = tuple[bytes | None, ZnodeStat] | list[str] | int
@@ -113,10 +109,12 @@ _READERS: Final[dict[int, Callable[[bytes, int], tuple[Found, int]]]] = {
 
 
 class _Pending:
-    """A request under way, and how to ask it again."""
+    """A request under way, and how to ask it again; `resume` says whether it may be after a lost connection."""
 
-    def __init__(self, client: KazooClient, operation: Operation, paths: Sequence[str], *, many: bool) -> None:
-        self.client, self.operation, self.paths, self.many = client, operation, paths, many
+    def __init__(
+        self, client: KazooClient, operation: Operation, paths: Sequence[str], *, many: bool, resume: bool
+    ) -> None:
+        self.client, self.operation, self.paths, self.many, self.resume = client, operation, paths, many, resume
         self.asked = self._ask()
 
     def _ask(self) -> list[Any]:
@@ -127,19 +125,19 @@ class _Pending:
         return [_call(self.client, self.operation(path, None)) for path in rooted]
 
     def get(self) -> tuple[list[Found], int]:
-        """Return what was found and its size in bytes, asking again after a lost connection."""
+        """Return what was found and its size in bytes."""
         deadline = time.monotonic() + PATIENCE
         while True:
             try:
                 return self._answers()
             except UnimplementedError:  # and the server closes the connection
                 self.many = False
-                self.asked = self._ask()
-            except _LOST:
-                if time.monotonic() > deadline:
+            except LOST:
+                if not self.resume or time.monotonic() > deadline:
                     raise
                 time.sleep(0.1)  # kazoo reconnects meanwhile, to another server if there is one
-                self.asked = self._ask()
+                self.client.sync_async("/")  # answered before what is asked next: that is not older than before
+            self.asked = self._ask()
 
     def _answers(self) -> tuple[list[Found], int]:
         if self.many:
@@ -152,7 +150,7 @@ class _Pending:
 def _single(pending: Any) -> Found:  # noqa: ANN401 - kazoo's IAsyncResult is untyped
     try:
         found: Found = answer(pending)
-    except (*_LOST, OperationTimeoutError):
+    except LOST:
         raise
     except KazooException as error:
         return int(getattr(error, "code", 0))
@@ -173,19 +171,21 @@ def _hosts(client: KazooClient) -> str:
 def speaks_multi_read(hosts: str) -> bool:
     """Tell whether the servers at `hosts` know multiRead, found out once, on a connection of its own."""
     with connected(hosts) as client:
-        asked = _Pending(client, GetData, ("/zookeeper",), many=True)
+        asked = _Pending(client, GetData, ("/zookeeper",), many=True, resume=True)
         asked.get()
         return asked.many
 
 
-def _batches(client: KazooClient, operation: Operation, paths: Sequence[str]) -> Iterator[tuple[Sequence[str], Any]]:
+def _batches(
+    client: KazooClient, operation: Operation, paths: Sequence[str], *, resume: bool = False
+) -> Iterator[tuple[Sequence[str], Any]]:
     """Ask for all paths, a few requests in flight; yield each request's paths and what was found."""
     window: deque[_Pending] = deque()
     start, size, many = 0, FIRST_BATCH, speaks_multi_read(_hosts(client))
     while start < len(paths) or window:
         while start < len(paths) and len(window) < IN_FLIGHT:
             asked = _bounded(client.chroot, paths[start : start + size])
-            window.append(_Pending(client, operation, asked, many=many))
+            window.append(_Pending(client, operation, asked, many=many, resume=resume))
             start += len(asked)
         pending = window.popleft()
         found, size_found = pending.get()
@@ -204,18 +204,21 @@ def _bounded(chroot: str, paths: Sequence[str]) -> Sequence[str]:
     return paths
 
 
-def read_many(client: KazooClient, paths: Sequence[str]) -> list[Znode]:
-    """Read znodes in the order of `paths`, absent ones included."""
+def read_many(client: KazooClient, paths: Sequence[str], *, resume: bool = False) -> list[Znode]:
+    """Read znodes in the order of `paths`, absent ones included.
+
+    `resume`: go on after a lost connection, in another session if need be; not for who holds something by the session.
+    """
     znodes: list[Znode] = []
-    for asked, found in _batches(client, GetData, paths):
+    for asked, found in _batches(client, GetData, paths, resume=resume):
         znodes += map(_znode, asked, found)
     return znodes
 
 
-def children_of(client: KazooClient, paths: Sequence[str]) -> list[list[str]]:
+def children_of(client: KazooClient, paths: Sequence[str], *, resume: bool = False) -> list[list[str]]:
     """Return the names under each path, in order; none where there is no such znode."""
     names: list[list[str]] = []
-    for asked, found in _batches(client, GetChildren, paths):
+    for asked, found in _batches(client, GetChildren, paths, resume=resume):
         names += map(_names, asked, found)
     return names
 

@@ -71,9 +71,9 @@ def read_topics(client: KazooClient, names: Sequence[str]) -> Iterator[Reading]:
 
 def _read(client: KazooClient, names: Sequence[str], *, last: bool) -> Iterator[Reading]:
     started = time.perf_counter()
-    znodes = read_many(client, [f"{TOPICS}/{name}" for name in names])
-    configs = read_many(client, [f"{CONFIGS}/{name}" for name in names])
-    children = children_of(client, [f"{TOPICS}/{name}/partitions" for name in names])
+    znodes = read_many(client, [f"{TOPICS}/{name}" for name in names], resume=True)
+    configs = read_many(client, [f"{CONFIGS}/{name}" for name in names], resume=True)
+    children = children_of(client, [f"{TOPICS}/{name}/partitions" for name in names], resume=True)
     read = time.perf_counter()
     topics = [_topic(*found) for found in zip(znodes, configs, children, strict=True) if found[0].stat is not None]
     yield Reading(read_seconds=read - started, decode_seconds=time.perf_counter() - read)
@@ -95,7 +95,8 @@ def _chunks(topics: Sequence[_Topic]) -> Iterator[list[_Topic]]:
 
 def _read_states(client: KazooClient, topics: Sequence[_Topic], *, last: bool) -> Reading:
     started = time.perf_counter()
-    states = iter(read_many(client, [path for topic in topics for path in topic.state_paths()]))
+    paths = [path for topic in topics for path in topic.state_paths()]
+    states = iter(read_many(client, paths, resume=True))
     read = time.perf_counter()
     whole = Reading(read_seconds=read - started)
     for topic in topics:
@@ -115,7 +116,7 @@ def _topic(znode: Znode, config: Znode, children: Sequence[str]) -> _Topic:
     name = znode.path.rsplit("/", 1)[1]
     topic = _Topic({"topic": name, "topic_version": znode.version, "understood": True})
     try:
-        topic.row["config"] = {} if config.stat is None else decode_config(config.data)
+        topic.row["config"] = {} if config.data is None else decode_config(config.data)
     except MalformedZnodeError as error:
         topic.row["understood"] = False
         topic.quarantine.append(_quarantined(config, error))

@@ -1,12 +1,20 @@
 """ZooKeeper: a connection, `sync`, single reads, and multis. `multi_read` reads in bulk."""
 
 import logging
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from kazoo.client import KazooClient, TransactionRequest
-from kazoo.exceptions import KazooException, NoNodeError, OperationTimeoutError
+from kazoo.exceptions import (
+    ConnectionClosedError,
+    ConnectionLoss,
+    KazooException,
+    NoNodeError,
+    OperationTimeoutError,
+    SessionExpiredError,
+)
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.paths import _prefix_root
 from kazoo.protocol.serialization import Create
@@ -23,6 +31,12 @@ PATIENCE: Final = 15.0
 
 _QUIET: Final = logging.getLogger("kazoo.surveyor")
 _QUIET.setLevel(logging.CRITICAL)  # what goes wrong is raised, and said once
+
+
+LOST: Final = (ConnectionLoss, ConnectionClosedError, SessionExpiredError, OperationTimeoutError)
+"""What leaves the outcome of a request unknown."""
+
+T = TypeVar("T")
 
 
 class Znode(NamedTuple):
@@ -81,6 +95,18 @@ def answer(pending: Any) -> Any:  # noqa: ANN401 - kazoo's IAsyncResult is untyp
         return pending.get(timeout=PATIENCE)
     except KazooTimeoutError:
         raise OperationTimeoutError(f"no answer within {PATIENCE:g} s") from None
+
+
+def persistently(read: Callable[[], T]) -> T:
+    """Read once more while connections are lost on the way; only for what changes nothing and holds nothing."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return read()
+        except LOST:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
 
 
 def sync(client: KazooClient) -> None:

@@ -19,7 +19,7 @@ from pyspark.sql.types import BinaryType, DoubleType, IntegerType, LongType, Str
 from jobs.adapters.cluster import TOPICS as TOPICS_PATH
 from jobs.adapters.multi_read import children_of, read_many
 from jobs.adapters.topics import Reading, read_topics
-from jobs.adapters.zookeeper import Znode, children, connected, sync
+from jobs.adapters.zookeeper import Znode, children, connected, persistently, sync
 from jobs.errors import UnreadableError, UsageError
 from schemas.tables import PARTITIONS, QUARANTINE, TOPICS
 
@@ -108,20 +108,20 @@ class _Reader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         with connected(self.hosts) as client:
-            sync(client)
-            names = self.listed(client)
+            names = persistently(lambda: self.listed(client))
         starts = range(0, len(names), ZNODES_A_TASK)
         shares = [tuple(names[start : start + ZNODES_A_TASK]) for start in starts] or [()]
         return [Names(number, share) for number, share in enumerate(shares)]
 
     def listed(self, client: KazooClient) -> list[str]:
+        sync(client)
         return children(client, self.path or "/") or []
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, Names) or not partition.names:
             return
         with connected(self.hosts, first=partition.number) as client:
-            sync(client)
+            persistently(lambda: sync(client))
             yield from self.batches(client, partition.names)
 
     def batches(self, client: KazooClient, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -146,6 +146,7 @@ class ZnodeReader(_Reader):
         self.depth = depth
 
     def listed(self, client: KazooClient) -> list[str]:
+        sync(client)
         names = children(client, self.path or "/")
         if names is None:
             raise UnreadableError(
@@ -156,10 +157,10 @@ class ZnodeReader(_Reader):
     def batches(self, client: KazooClient, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         level = [f"{self.path}/{name}" for name in names]
         for depth in range(self.depth):
-            rows = [_znode(znode) for znode in read_many(client, level) if znode.stat is not None]
+            rows = [_znode(znode) for znode in read_many(client, level, resume=True) if znode.stat is not None]
             yield _batch(rows, set(ZNODES.names), ZNODES)
             if depth + 1 < self.depth:
-                below = zip(level, children_of(client, level), strict=True)
+                below = zip(level, children_of(client, level, resume=True), strict=True)
                 level = [f"{path}/{name}" for path, found in below for name in found]
 
 

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from jobs.adapters.processes import exit_on_sigterm
 from jobs.adapters.spark import start_session
 from jobs.console import say
 from tests.bench.cluster import TOPIC_SIZE, cluster
@@ -27,7 +28,8 @@ BEGIN, END = "<!-- begin: make bench -->", "<!-- end: make bench -->"
 
 def main(arguments: Sequence[str]) -> None:
     options = _parser().parse_args(arguments)
-    report = run(options)
+    with exit_on_sigterm():
+        report = run(options)
     if options.json:
         sys.stdout.write(report.json() + "\n")
     elif options.markdown is None:
@@ -36,7 +38,7 @@ def main(arguments: Sequence[str]) -> None:
         sys.stdout.write(report.markdown() + "\n")
     else:
         fill_in(Path(options.markdown), report.markdown())
-    say(f"bench: {report.verdict}")
+        say(report.verdict)
 
 
 def run(options: argparse.Namespace) -> Report:
@@ -95,11 +97,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _sizes(text: str) -> list[int]:
-    """Whole topics only, the smallest first.
-
-    >>> _sizes("200,100")
-    [100, 200]
-    """
+    """Whole topics only, the smallest first."""
     sizes = sorted({int(size) for size in text.split(",")})
     if sizes[0] < TOPIC_SIZE or any(size % TOPIC_SIZE for size in sizes):
         raise argparse.ArgumentTypeError(f"sizes are multiples of {TOPIC_SIZE}, the partitions of a topic")

@@ -27,7 +27,7 @@ class Report:
             "what a snapshot costs": [cost.row for cost in self.costs],
             "cost per partition at two sizes: above 1 it grows": growths(self.costs),
         }
-        return {title: rows for title, rows in tables.items() if rows}
+        return {title: list(map(_for_people, rows)) for title, rows in tables.items() if rows}
 
     @property
     def missed(self) -> list[str]:
@@ -37,7 +37,7 @@ class Report:
 
     @property
     def verdict(self) -> str:
-        return f"TARGETS MISSED: {'; '.join(self.missed)}" if self.missed else "all targets met"
+        return "\n".join([f"TARGETS MISSED: {len(self.missed)}", *self.missed]) if self.missed else "All targets met."
 
     @property
     def where(self) -> str:
@@ -52,20 +52,33 @@ class Report:
 
     def markdown(self) -> str:
         tables = (f"**{title}**\n\n{_markdown(rows)}" for title, rows in self.tables.items())
-        return "\n\n".join([self.where, *tables, self.verdict])
+        return "\n\n".join([self.where, *tables, self.verdict.replace("\n", "\n- ")])
 
     def json(self) -> str:
-        costs, grown = [cost.row for cost in self.costs], growths(self.costs)
-        figures = [figure.row for figure in self.figures]
-        content = {"machine": self.machine, "figures": figures, "costs": costs, "growth": grown, "missed": self.missed}
-        return json.dumps(content, ensure_ascii=False)
+        rows = {
+            "figures": [figure.row for figure in self.figures],
+            "costs": [cost.row for cost in self.costs],
+            "growth": growths(self.costs),
+        }
+        tables = {name: list(map(_for_programs, found)) for name, found in rows.items()}
+        content = {"machine": _for_programs(self.machine), **tables, "missed": self.missed}
+        return json.dumps(content)
+
+
+def _for_people(row: Row) -> Row:
+    target = row.get("target")
+    return row if target is None else {**row, "target": f"≤ {target:g}"}
+
+
+def _for_programs(row: Mapping[str, Any]) -> Row:
+    return {name.replace("µs/", "microseconds per ").replace(" ", "_"): value for name, value in row.items()}
 
 
 def _markdown(rows: Sequence[Row]) -> str:
     columns = list(rows[0])
-    rules = ("---:" if _numeric(rows, column) else "---" for column in columns)
-    lines = [columns, rules, *((shown(row[column]) for column in columns) for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    rules = ["---:" if _numeric(rows, column) else "---" for column in columns]
+    cells = [[shown(row[column]) for column in columns] for row in rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (columns, rules, *cells))
 
 
 def _numeric(rows: Sequence[Row], column: str) -> bool:

@@ -17,6 +17,7 @@ from kazoo.client import KazooClient
 MULTI = 14
 MULTI_READ = 22
 SYNC = 9
+CLOSE = -11
 UNKNOWN = 99
 
 
@@ -44,7 +45,7 @@ class ZooKeeperProxy:
         self.knows_multi_read = knows_multi_read
         self.unknown = 0
         """How many multiReads came that were not to be known."""
-        self.session: tuple[int, bytes] | None = None
+        self.sessions: list[tuple[int, bytes]] = []
         self._loss: Loss | None = None
         self._refusing = False
         self._sockets: list[socket.socket] = []
@@ -59,10 +60,9 @@ class ZooKeeperProxy:
         self._refusing = True
 
     def expire_session(self) -> None:
-        """Let ZooKeeper end the session that was last opened through here."""
-        assert self.session
+        """Let ZooKeeper end the session that was last opened through here and not closed."""
         host, port = self._upstream
-        twin = KazooClient(f"{host}:{port}", client_id=self.session)
+        twin = KazooClient(f"{host}:{port}", client_id=self.sessions[-1])
         twin.start()
         twin.stop()
         twin.close()
@@ -109,6 +109,7 @@ class _Connection:
     def __init__(self, proxy: ZooKeeperProxy, client: socket.socket, server: socket.socket) -> None:
         self.proxy, self.client, self.server = proxy, client, server
         self.lost: tuple[int, Loss] | None = None
+        self.session: tuple[int, bytes] = (0, b"")
 
     def start(self) -> None:
         for work in (self._requests, self._answers):
@@ -128,6 +129,8 @@ class _Connection:
         while True:
             frame = _frame(self.client)
             xid, op = struct.unpack_from(">ii", frame, 4)
+            if op == CLOSE and self.session in self.proxy.sessions:
+                self.proxy.sessions.remove(self.session)
             loss = self.proxy.due(op)
             if loss is not None and not loss.deliver:
                 self._drop(loss)
@@ -143,7 +146,9 @@ class _Connection:
         opened = _frame(self.server)
         session, length = struct.unpack_from(">qi", opened, 12)
         if session:
-            self.proxy.session = (session, opened[24 : 24 + length])
+            self.session = (session, opened[24 : 24 + length])
+            if self.session not in self.proxy.sessions:  # it may only have reconnected
+                self.proxy.sessions.append(self.session)
         self.client.sendall(opened)
         while True:
             frame = _frame(self.server)

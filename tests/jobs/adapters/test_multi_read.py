@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.exceptions import ConnectionLoss
 from kazoo.protocol.serialization import GetData
 from kazoo.security import make_digest_acl
 from pyspark.sql import SparkSession
@@ -15,6 +16,9 @@ from jobs.adapters.multi_read import (
     FIRST_BATCH,
     IN_FLIGHT,
     REQUEST_BYTES,
+    _batches,
+    _bounded,
+    _MultiRead,
     children_of,
     read_many,
     speaks_multi_read,
@@ -101,12 +105,15 @@ def test_children_are_in_order_and_none_where_there_is_no_znode(bare_tree: Kafka
 
 
 # What a server that knows multiRead and one that does not must answer alike.
+FEW = ["/large-1", "/gone", "/parent", "/parent/a", "/null", "/large-1"]
 READINGS: dict[str, Callable[[KazooClient], object]] = {
-    "few": lambda client: read_many(client, ["/large-1", "/gone", "/parent", "/parent/a", "/null", "/large-1"]),
-    "many": lambda client: read_many(client, [f"/parent/{NAMES[n % 7 % 5]}{n % 7 // 5 or ''}" for n in range(1200)]),
-    "large": lambda client: read_many(client, [f"/large-{number}" for number in range(20)]),
-    "children": lambda client: children_of(client, ["/parent", "/gone", "/parent/a", "/"] * 100),
-    "nothing": lambda client: read_many(client, []),
+    "few": lambda client: read_many(
+        client, ["/large-1", "/gone", "/parent", "/parent/a", "/null", "/large-1"], resume=True
+    ),
+    "many": lambda client: read_many(client, [f"/parent/{name}" for name in (*NAMES, "gone", "c")] * 170, resume=True),
+    "large": lambda client: read_many(client, [f"/large-{number}" for number in range(20)], resume=True),
+    "children": lambda client: children_of(client, ["/parent", "/gone", "/parent/a", "/"] * 100, resume=True),
+    "nothing": lambda client: read_many(client, [], resume=True),
 }
 
 
@@ -170,12 +177,12 @@ def test_a_forbidden_znode_is_said(bare_tree: KafkaTree, proxy: ZooKeeperProxy, 
 
 def read_through(proxy: ZooKeeperProxy, paths: Sequence[str]) -> list[Znode]:
     with connected(proxy.hosts) as client:
-        return read_many(client, paths)
+        return read_many(client, paths, resume=True)
 
 
 def sizes(client: KazooClient, paths: Sequence[str]) -> list[int]:
     """How many znodes each request asks for, and that they are the ones asked for."""
-    asked = [list(batch) for batch, _ in multi_read._batches(client, GetData, paths)]
+    asked = [list(batch) for batch, _ in _batches(client, GetData, paths)]
     assert [path for batch in asked for path in batch] == list(paths)
     return [len(batch) for batch in asked]
 
@@ -205,15 +212,11 @@ def test_a_request_asks_for_one_znode_at_least(bare_tree: KafkaTree, monkeypatch
     ],
 )
 def test_a_request_stays_below_what_servers_take(chroot: str, path: str, fit: int) -> None:
-    asked = multi_read._bounded(chroot, [path] * 600)
+    asked = _bounded(chroot, [path] * 600)
 
     assert len(asked) == fit
     if fit > 1:
-        assert (
-            REQUEST_BYTES - 3000
-            < len(multi_read._MultiRead(GetData, (chroot + path,) * fit).serialize())
-            < REQUEST_BYTES
-        )
+        assert REQUEST_BYTES - 3000 < len(_MultiRead(GetData, (chroot + path,) * fit).serialize()) < REQUEST_BYTES
 
 
 def test_long_paths_are_read_in_several_requests(bare_tree: KafkaTree) -> None:
@@ -244,6 +247,13 @@ def test_what_a_lost_connection_left_unanswered_is_asked_again(
     assert loss.happened.is_set()
 
 
+def test_who_holds_something_by_the_session_hears_of_its_loss(proxy: ZooKeeperProxy) -> None:
+    assert speaks_multi_read(server_of(proxy.hosts))
+    proxy.lose(Loss(MULTI_READ))
+    with connected(proxy.hosts) as client, pytest.raises(ConnectionLoss):
+        read_many(client, ["/znode"])
+
+
 def test_a_session_that_ends_in_mid_read_changes_nothing(bare_tree: KafkaTree, proxy: ZooKeeperProxy) -> None:
     paths = lay_out_many(bare_tree)
     assert speaks_multi_read(server_of(proxy.hosts))
@@ -251,7 +261,7 @@ def test_a_session_that_ends_in_mid_read_changes_nothing(bare_tree: KafkaTree, p
         session = client.client_id
         loss = proxy.lose(Loss(MULTI_READ, nth=3, then=ZooKeeperProxy.expire_session))
 
-        assert read_many(client, paths) == read_many(bare_tree.client, paths)
+        assert read_many(client, paths, resume=True) == read_many(bare_tree.client, paths)
         assert loss.happened.is_set()
         assert client.client_id != session
 

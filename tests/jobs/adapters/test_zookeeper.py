@@ -65,13 +65,19 @@ def test_connection_lost_in_a_sync_is_unreadable(tree: KafkaTree, proxy: ZooKeep
         read_cluster(client, tree.hosts)
 
 
+@pytest.mark.parametrize("knows_multi_read", [True, False])
 def test_server_that_is_gone_for_good_is_unreadable(
-    tree: KafkaTree, proxy: ZooKeeperProxy, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree,
+    proxy: ZooKeeperProxy,
+    monkeypatch: pytest.MonkeyPatch,
+    knows_multi_read: bool,  # noqa: FBT001 - a parameter
 ) -> None:
     monkeypatch.setattr("jobs.adapters.zookeeper.PATIENCE", 0.5)
-    assert speaks_multi_read(proxy.hosts.partition("/")[0])
+    speaks_multi_read.cache_clear()
+    proxy.knows_multi_read = knows_multi_read
+    assert speaks_multi_read(proxy.hosts.partition("/")[0]) is knows_multi_read
 
-    with pytest.raises(UnreadableError, match="stopped answering"):
+    with pytest.raises(UnreadableError, match=r"stopped answering \((OperationTimeoutError|ConnectionLoss)\)"):
         read_after_losing_it(proxy)
     assert tree.client.exists("/controller")
 
