@@ -74,7 +74,7 @@ class SnapshotBench:
             assert written == changed, f"{changed} states changed, the history has {written}"
 
     def target(self, ratio: float) -> float | None:
-        """What is asked for holds for the largest clusters; in a small one, what a snapshot always costs weighs more."""
+        """The targets are for the largest clusters; in small ones, what a snapshot always costs weighs more."""
         return ratio if self.cluster.partitions >= MILLION else None
 
     def bare(self) -> float:
