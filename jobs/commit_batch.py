@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from jobs.adapters.cluster import ClusterState, read_cluster
+from jobs.adapters.cluster import BROKER_IDS, ClusterState, read_cluster
 from jobs.adapters.control_messages import Announcement, plaintext_address
 from jobs.adapters.controllership import Controllership, SessionLostError, controllership, who_controls
 from jobs.adapters.lake import Row
@@ -30,12 +30,13 @@ HAND_BACK_PATIENCE: Final = 20.0
 
 def refuse_unreachable(state: ClusterState) -> None:
     """Refuse to take over where some live broker could not be told what was written."""
-    for broker in state.brokers:
-        if not broker["understood"]:
+    for row in state.quarantine:
+        if row["path"].startswith(f"{BROKER_IDS}/"):
             raise RefusedError(
-                f"broker {broker['broker_id']} is registered but its znode is not understood "
-                "(`surveyor show quarantine`): the brokers cannot be told who is alive; mend it first",
+                f"{row['path']} is not understood ({row['reason']}): "
+                "the brokers cannot be told who is alive; mend it first",
             )
+    for broker in state.brokers:
         if plaintext_address(broker) is None:
             raise RefusedError(
                 f"broker {broker['broker_id']} has no PLAINTEXT endpoint: batch mode cannot tell it what was written; "

@@ -143,7 +143,7 @@ def history(
         for row in settings.lake.rows("partition_history", *filters)
     ]
     if not rows:
-        raise UsageError(f"no snapshot has seen {topic}-{partition}")
+        raise UsageError(f"no snapshot has seen {topic if partition is None else f'{topic}-{partition}'}")
     rows.sort(key=itemgetter("partition", "snapshot_id"))
     columns = ("snapshot_id", "taken_at", "partition", "leader", "isr", "leader_epoch", "replicas", "partition_state")
     _give(settings, f"history of {topic}", columns, rows)
@@ -194,6 +194,7 @@ def snapshots(settings: Settings) -> None:
         "brokers",
         "topics",
         "partitions",
+        "quarantined",
         "seconds",
     )
     _give(settings, f"snapshots of {settings.cluster}", columns, rows)

@@ -21,6 +21,7 @@ from jobs.settings import Settings
 from jobs.snapshot_read import read_all, read_small
 from jobs.snapshot_write import Writer
 from jobs.snapshots import last_snapshot
+from schemas.names import NO_CONTROLLER
 from schemas.tables import TABLES
 
 SHOWN = ("snapshot_id", "controller_id", "controller_epoch", "zxid_before", "zxid_after", "seconds")
@@ -43,8 +44,7 @@ def take_snapshot(settings: Settings) -> Result:
     row: Result = {
         "snapshot_id": snapshot_id,
         "taken_at": taken_at,
-        "controller_id": state.controller.broker_id,
-        "controller_epoch": state.epoch,
+        **reading.state.control,
         "controller_epoch_version": state.epoch_version,
         "zxid_before": state.zxid,
         "zxid_after": reading.zxid_after,
@@ -110,7 +110,9 @@ def _take_or_report(settings: Settings) -> Result:
 def summary(cluster: str, result: Result) -> str:
     """Say in a line what was found."""
     counts = ", ".join(f"{result[name]} {name}" for name in ("brokers", "topics", "partitions", "quarantined"))
-    who = "no controller" if result["controller_id"] < 0 else f"controller {result['controller_id']}"
+    controller = result["controller_id"]
+    known = {NO_CONTROLLER: "no controller", None: "a controller not understood"}
+    who = known.get(controller, f"controller {controller}")
     phases = ", ".join(f"{phase} {seconds:.1f}" for phase, seconds in result["seconds_by_phase"].items())
     return (
         f"snapshot {result['snapshot_id']} of {cluster}: {counts}; "

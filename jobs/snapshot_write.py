@@ -123,7 +123,20 @@ class Writer:
         """The partitions of the last complete snapshot."""
         if self.last is None:
             return self.tables.frame("partitions", [])
-        return SnapshotTables(self.tables, self.last)["partitions"]
+        return self.was("partitions")
+
+    def was(self, table: str) -> DataFrame:
+        """A table as the last complete snapshot left it."""
+        assert self.last is not None  # noqa: S101 - for the type checker: callers know
+        return SnapshotTables(self.tables, self.last)[table]
+
+    def crashed(self, table: str) -> bool:
+        """Tell whether somebody wrote the cluster's rows after the last complete snapshot: one that did not end well.
+
+        So does OPTIMIZE, which changes no row; then a comparison is made for nothing.
+        """
+        assert self.last is not None  # noqa: S101 - as above
+        return not self.tables.lake.same_files(table, self.last["versions"][table])
 
     def changed_since(self, before: DataFrame, now: "Now") -> Change | None:
         """What differs from the partitions `before`, None for nothing."""
@@ -148,22 +161,21 @@ class Writer:
             self.tables.lake.replace(name, [{**row, "snapshot_id": self.snapshot_id} for row in rows])
 
     def write_topics(self, topics: DataFrame) -> None:
-        if self.last is None or topics_differ(SnapshotTables(self.tables, self.last)["topics"], topics):
+        if self.last is None or self.crashed("topics") or topics_differ(self.was("topics"), topics):
             self.tables.replace("topics", topics)
 
     def write_partitions(self, now: "Now", change: Change | None) -> None:
         """Write the difference to the history, then to the table."""
         tables = self.tables
-        crashed = self.has_leftovers()
         if self.last is None:
             every = now.derived(now.found).transform(stamped, self.snapshot_id).localCheckpoint()
             tables.replace("partition_history", every, f"snapshot_id >= {self.snapshot_id}")
             tables.replace("partitions", every)
             return
-        if change or crashed:
+        if change or self.crashed("partition_history"):
             rows = change.rows if change else tables.frame("partitions", [])
             tables.replace("partition_history", rows, f"snapshot_id >= {self.snapshot_id}")
-        if crashed:  # the table may be ahead of the last complete snapshot
+        if self.crashed("partitions"):
             change = self.changed_since(tables.read("partitions"), now)
         if change:
             self.update_partitions(change, now.found.count())
@@ -177,11 +189,6 @@ class Writer:
         same = tables.read("partitions").join(change.rows.select(*KEY).transform(F.broadcast), KEY, "left_anti")
         standing = change.rows.where(f"NOT {VANISHED}")
         tables.replace("partitions", same.unionByName(standing).transform(shaped, PARTITIONS))
-
-    def has_leftovers(self) -> bool:
-        """Tell whether a snapshot that was never completed wrote anything."""
-        unfinished = ("snapshot_id", ">=", self.snapshot_id)
-        return bool(self.tables.lake.read("partition_history", unfinished, columns=["snapshot_id"]).num_rows)
 
     def write_imbalance(self, now: "Now") -> None:
         skew = imbalance(now.found, now.topics, self.snapshot_id, self.settings.conf.imbalance_threshold)
@@ -205,9 +212,8 @@ class Writer:
             was = as_of(self.tables.lake, last, table)
             if comparable(table, was) != comparable(table, rows):
                 yield events(frame(table, was), frame(table, rows))
-        control = {"controller_id": state.controller.broker_id, "controller_epoch": state.epoch}
-        if any(last[name] != value for name, value in control.items()):
-            yield controller_events(frame("snapshots", [last]), frame("snapshots", [control]))
+        if any(last[name] != value for name, value in state.control.items()):
+            yield controller_events(frame("snapshots", [last]), frame("snapshots", [state.control]))
 
     def partition_events(self, now: "Now", change: Change | None) -> Iterator[DataFrame]:
         if change is None:

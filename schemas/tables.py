@@ -62,8 +62,8 @@ BROKER_EPOCHS: Final = ArrayType(
 SNAPSHOTS: Final = _table(
     _column("snapshot_id", LONG, "counts up from 1 within a cluster"),
     _column("taken_at", TIMESTAMP, "when reading began, UTC"),
-    _column("controller_id", INT, "broker id in /controller, -1 if there is none"),
-    _column("controller_epoch", INT, "number in /controller_epoch"),
+    _column("controller_id", INT, "broker id in /controller, -1 if there is none, null if it is not understood"),
+    _column("controller_epoch", INT, "number in /controller_epoch, null if it is not understood"),
     _column("controller_epoch_version", INT, "znode version of /controller_epoch"),
     _column("zxid_before", LONG, "last zxid the server had seen when reading began"),
     _column("zxid_after", LONG, "the same when reading ended"),

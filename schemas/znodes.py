@@ -315,5 +315,12 @@ def check_topic_name(topic: str) -> None:
 
 
 def printable(data: bytes | None) -> str | None:
-    """Return a znode's data for people: cut, and bytes that are no text escaped."""
-    return None if data is None else data[:_CUT].decode("utf-8", errors="backslashreplace")
+    r"""Return a znode's data for people: cut, and escaped what is no text or would steer a terminal.
+
+    >>> print(printable(bytes([255]) + b"red" + bytes([27]) + b"[31m"))
+    \xffred\x1b[31m
+    """
+    if data is None:
+        return None
+    text = data[:_CUT].decode("utf-8", errors="backslashreplace")
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

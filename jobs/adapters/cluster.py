@@ -1,5 +1,6 @@
 """What of a cluster is small and read by the driver: brokers, controller, epoch, requests in /admin, migration."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
@@ -39,6 +40,8 @@ ISR_CHANGES: Final = "/isr_change_notification"
 LOG_DIR_EVENTS: Final = "/log_dir_event_notification"
 
 _ILLEGIBLE: Final = -2
+_BROKER_ID: Final = re.compile(r"0|[1-9][0-9]{0,9}")
+_LARGEST_ID: Final = 2**31 - 1
 
 Row = dict[str, Any]
 T = TypeVar("T")
@@ -61,6 +64,15 @@ class ClusterState:
     zxid: int = 0
 
     @property
+    def control(self) -> dict[str, int | None]:
+        """Who is in control under which epoch; null where the znode says something that is not understood."""
+        opaque = {row["path"] for row in self.quarantine}
+        return {
+            "controller_id": None if CONTROLLER in opaque else self.controller.broker_id,
+            "controller_epoch": None if CONTROLLER_EPOCH in opaque else self.epoch,
+        }
+
+    @property
     def live(self) -> dict[int, int]:
         """Broker epochs of the registered brokers, understood or not, by broker id."""
         return {row["broker_id"]: row["broker_epoch"] for row in self.brokers}
@@ -80,6 +92,7 @@ class _Quarantine(list[Row]):
 def read_cluster(client: KazooClient, hosts: str) -> ClusterState:
     """Read all of it; raise UnreadableError where no cluster keeps its metadata."""
     sync(client)
+    zxid = client.last_zxid
     names = children(client, BROKER_IDS)
     if names is None:
         raise UnreadableError(
@@ -88,10 +101,10 @@ def read_cluster(client: KazooClient, hosts: str) -> ClusterState:
         )
     quarantine = _Quarantine()
     state = _read_controller(client, quarantine)
-    state.brokers = [_broker(znode, quarantine) for znode in _existing(client, BROKER_IDS, names)]
+    state.brokers = [*_brokers(_existing(client, BROKER_IDS, names), quarantine)]
     state.requests = [*_requests(client, quarantine)]
     state.quarantine = quarantine
-    state.zxid = client.last_zxid
+    state.zxid = zxid
     return state
 
 
@@ -137,16 +150,24 @@ def _existing(client: KazooClient, parent: str, names: Iterable[str]) -> Iterato
     return (znode for znode in znodes if znode.stat is not None)
 
 
-def _broker(znode: Znode, quarantine: _Quarantine) -> Row:
+def _brokers(znodes: Iterable[Znode], quarantine: _Quarantine) -> Iterator[Row]:
+    """One row a broker; a child that is no broker id, as Kafka writes them, is only in quarantine."""
+    for znode in znodes:
+        name = znode.path.rsplit("/", 1)[1]
+        if _BROKER_ID.fullmatch(name) and int(name) <= _LARGEST_ID:
+            yield _broker(int(name), znode, quarantine)
+        else:
+            reason = f"{name[:300]!r} is no broker id: a number up to {_LARGEST_ID} was expected"
+            quarantine.append({"path": znode.path, "data": printable(znode.data), "reason": reason})
+
+
+def _broker(broker_id: int, znode: Znode, quarantine: _Quarantine) -> Row:
     registered: Broker | None = quarantine.decoded(znode, decode_broker, None)
-    name = znode.path.rsplit("/", 1)[1]
-    if not name.isdecimal():
-        quarantine.append({"path": znode.path, "data": printable(znode.data), "reason": f"{name!r} is no broker id"})
     row: Row = {
-        "broker_id": int(name) if name.isdecimal() else -1,
+        "broker_id": broker_id,
         "broker_epoch": znode.stat.czxid if znode.stat else None,
         "state_version": znode.version,
-        "understood": registered is not None and name.isdecimal(),
+        "understood": registered is not None,
     }
     if registered is not None:
         endpoints = [

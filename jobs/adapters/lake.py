@@ -7,11 +7,13 @@ are created here, from `schemas.tables`, so that all of them exist from first us
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 from deltalake import DeltaTable, Schema, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from pyarrow import fs
 from pyspark.sql.types import StructType
 
 from jobs.errors import UnreadableError
@@ -69,7 +71,7 @@ class Lake:
         """
         delta = self._open(table, version)
         try:
-            return self._mine(delta, *filters, columns=columns)
+            return self._mine(table, delta, *filters, columns=columns)
         except FileNotFoundError as error:
             raise UnreadableError(
                 f"table {table} at {self.path(table)} has lost a file of version {delta.version()} "
@@ -109,7 +111,7 @@ class Lake:
 
         def write() -> None:
             delta = self._open(table)
-            rows = make(self._mine(delta, limit))
+            rows = make(self._mine(table, delta, limit))
             if rows.num_rows:
                 write_deltalake(delta, rows, mode="overwrite", predicate=predicate)
             else:
@@ -122,6 +124,7 @@ class Lake:
         ours = [("cluster", "=", self.cluster), ("snapshot_id", ">=", oldest)]
         snapshots = self._open("snapshots").to_pyarrow_table(
             columns=["versions"],
+            filesystem=_native_files(self.path("snapshots")),
             filters=[[("cluster", "!=", self.cluster)], ours],
         )
         named: dict[str, set[int]] = {name: set() for name in TABLES}
@@ -129,6 +132,14 @@ class Lake:
             for name, version in (versions or {}).items():
                 named.setdefault(name, set()).add(version)
         return named
+
+    def same_files(self, table: str, version: int) -> bool:
+        """Tell whether the cluster's rows are in the same files now as at a version: then they are the same rows."""
+        now, then = self._open(table), self._open(table, version)
+        files, files_then = (
+            set(opened.file_uris(file_pruning_predicate=[("cluster", "=", self.cluster)])) for opened in (now, then)
+        )
+        return files == files_then
 
     def compact(self, table: str) -> None:
         """Join the cluster's small files; no row changes."""
@@ -148,13 +159,23 @@ class Lake:
                 "check --warehouse, or take a `surveyor snapshot` first",
             ) from None
 
-    def _mine(self, delta: DeltaTable, *filters: Filter, columns: Sequence[str] | None = None) -> pa.Table:
+    def _mine(self, table: str, delta: DeltaTable, *filters: Filter, columns: Sequence[str] | None = None) -> pa.Table:
         wanted = None if columns is None else list(columns)
-        return delta.to_pyarrow_table(columns=wanted, filters=[("cluster", "=", self.cluster), *filters])
+        files = _native_files(self.path(table))
+        return delta.to_pyarrow_table(None, wanted, files, [("cluster", "=", self.cluster), *filters])
 
     def _arrow(self, table: str, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
         filled = [{**row, "cluster": self.cluster} for row in rows]
         return pa.Table.from_pylist(filled, schema=arrow_schema(TABLES[table]))
+
+
+def _native_files(path: str) -> fs.FileSystem | None:
+    """Arrow's own access to a local table's files, None for others.
+
+    deltalake's is written in Python: Arrow's threads may still let go of it while the interpreter ends, which aborts
+    the process with exit code 134 after everything has gone well.
+    """
+    return None if "://" in path else fs.SubTreeFileSystem(str(Path(path).absolute()), fs.LocalFileSystem())
 
 
 def as_rows(rows: pa.Table) -> list[Row]:

@@ -35,7 +35,7 @@ from jobs.errors import UnreadableError
 BATCH: Final = 500
 """Znodes a request, at most."""
 
-FIRST_BATCH: Final = 50
+FIRST_BATCH: Final = 10
 """Znodes in the first request: nobody knows yet how large they are."""
 
 ANSWER_BYTES: Final = 1 << 20

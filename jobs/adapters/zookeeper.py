@@ -21,7 +21,7 @@ from kazoo.protocol.serialization import Create
 from kazoo.protocol.states import ZnodeStat
 from kazoo.security import OPEN_ACL_UNSAFE
 
-from jobs.errors import UnreadableError
+from jobs.errors import UnreadableError, UsageError
 
 SESSION_TIMEOUT: Final = 10.0
 """Seconds; a session that is silent for so long ends, and what is ephemeral in it goes."""
@@ -57,7 +57,10 @@ def connected(hosts: str, timeout: float = SESSION_TIMEOUT, *, first: int | None
 
     `first` numbers the server to be tried first, so that many readers spread over an ensemble; else chance decides.
     """
-    client = KazooClient(_rotated(hosts, first or 0), timeout, logger=_QUIET, randomize_hosts=first is None)
+    try:
+        client = KazooClient(_rotated(hosts, first or 0), timeout, logger=_QUIET, randomize_hosts=first is None)
+    except ValueError as error:
+        raise UsageError(f"--zookeeper {hosts!r} is not HOST:PORT[,...][/chroot]: {error}") from None
     try:
         # not `start`, which warns of an absent chroot; `read_cluster` says what that means
         client.start_async().wait(timeout)

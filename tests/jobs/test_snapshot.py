@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from jobs.adapters.ports import free_port
 from jobs.cli import app
 from jobs.settings import Settings, settle
 from jobs.snapshot import take_snapshot
+from jobs.snapshot_write import Writer
 from schemas.tables import TABLES
 from tests.jobs.commands import Surveyor
 from tests.jobs.kafka_tree import CLUSTER_ID, KafkaTree
@@ -174,6 +176,37 @@ def test_crash_before_the_last_row_changes_no_complete_snapshot(
     assert surveyor.rows("partitions", "partition", "state_version") == [(0, 2), (1, 0), (2, 0)]
 
 
+def test_what_crashed_snapshots_saw_and_is_gone_leaves_nothing(
+    surveyor: Surveyor,
+    tree: KafkaTree,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    surveyor.json("snapshot")
+    tree.add_topic("ghost", {0: [0, 1]})
+    with monkeypatch.context() as patched:
+        patched.setattr(Writer, "write_imbalance", _crash)
+        assert surveyor("snapshot").code == 1
+    assert ("ghost",) in surveyor.rows("partitions", "topic")
+    tree.client.delete("/brokers/topics/ghost", recursive=True)
+    with monkeypatch.context() as patched:
+        patched.setattr(Writer, "changed_since", _crash_second(Writer.changed_since))
+        assert surveyor("snapshot").code == 1
+    surveyor.json("snapshot")
+    surveyor.json("snapshot")
+    seen = {table: set(surveyor.rows(table, "topic")) for table in ("topics", "partitions", "partition_history")}
+    assert [*seen.values()] == [{("orders",)}] * len(seen)
+    assert surveyor.rows("events", "kind", "subject") == []
+
+
+def _crash_second(method: Callable[..., object]) -> Callable[..., object]:
+    calls = iter((method, _crash))
+
+    def called(*arguments: object) -> object:
+        return next(calls)(*arguments)
+
+    return called
+
+
 def _crash(*_: object) -> None:
     raise RuntimeError("killed")
 
@@ -246,6 +279,31 @@ def test_what_brokers_do_not_say_is_assumed(surveyor: Surveyor, tree: KafkaTree)
     assert (1, "unclean.leader.election.enable", "false", True) in rows
     assert "ssl.key.password" not in {name for _, name, _, _ in rows}
     assert len(surveyor.json("show", "configs")["rows"]) == len(rows)
+
+
+def test_what_is_no_broker_is_in_quarantine_and_nobody_is_alive_for_it(surveyor: Surveyor, tree: KafkaTree) -> None:
+    names = ["abc", "007", "99999999999", "-1"]
+    for name in names:
+        tree.write(f"/brokers/ids/{name}", tree.client.get("/brokers/ids/1")[0])
+    state = b'{"controller_epoch":1,"leader":-1,"version":1,"leader_epoch":5,"isr":[1]}'
+    tree.write("/brokers/topics/orders/partitions/1/state", state)
+    surveyor.json("snapshot")
+    assert surveyor.rows("quarantine", "path") == sorted((f"/brokers/ids/{name}",) for name in names)
+    assert surveyor.rows("brokers", "broker_id") == [(0,), (1,), (2,)]
+    assert surveyor.rows("partitions", "partition", "partition_state")[1] == (1, "Offline")
+
+
+def test_a_controller_that_is_not_understood_makes_no_event(surveyor: Surveyor, tree: KafkaTree) -> None:
+    surveyor.json("snapshot")
+    kept = {path: tree.client.get(path)[0] for path in ("/controller", "/controller_epoch")}
+    for path in kept:
+        tree.client.set(path, b"zz")
+    assert "a controller not understood" in surveyor("snapshot").stdout
+    for path, data in kept.items():
+        tree.client.set(path, data)
+    surveyor.json("snapshot")
+    assert surveyor.rows("events", "kind") == []
+    assert surveyor.rows("snapshots", "snapshot_id", "controller_id", "controller_epoch")[1] == (2, None, None)
 
 
 def test_seconds_are_told_by_phase(surveyor: Surveyor) -> None:
