@@ -199,7 +199,7 @@ def test_batches_grow_where_answers_are_small_and_shrink_where_they_are_large(ba
 def test_a_request_asks_for_one_znode_at_least(bare_tree: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(multi_read, "ANSWER_BYTES", 1)
 
-    assert sizes(bare_tree.client, ["/gone"] * 203) == [FIRST_BATCH] * IN_FLIGHT + [1, 1, 1]
+    assert sizes(bare_tree.client, ["/gone"] * (FIRST_BATCH * IN_FLIGHT + 3)) == [FIRST_BATCH] * IN_FLIGHT + [1, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,8 @@ def test_a_request_stays_below_what_servers_take(chroot: str, path: str, fit: in
         assert REQUEST_BYTES - 3000 < len(_MultiRead(GetData, (chroot + path,) * fit).serialize()) < REQUEST_BYTES
 
 
-def test_long_paths_are_read_in_several_requests(bare_tree: KafkaTree) -> None:
+def test_long_paths_are_read_in_several_requests(bare_tree: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(multi_read, "FIRST_BATCH", 50)
     name = "n" * 20_000
     paths = [f"/{name}{number}" for number in range(60)]
     for path in paths[::7]:
