@@ -294,7 +294,7 @@ def test_broker_that_is_not_understood_is_refused(tree: KafkaTree, surveyor: Sur
     tree.register(3, b"?")
     before = tree.dump()
 
-    assert "broker 3 is registered but its znode is not understood" in refused(surveyor, tree.hosts, plan)
+    assert "/brokers/ids/3 is not understood" in refused(surveyor, tree.hosts, plan)
     assert tree.dump() == before
 
 

@@ -399,7 +399,7 @@ BAD_CONFIGS = {
 
 def cut(data: bytes) -> str:
     """As the quarantine shows it: its first 1000 bytes, those that are no text escaped."""
-    return "".join(chr(byte) if byte < 128 else f"\\x{byte:02x}" for byte in data[:1000])
+    return "".join(chr(byte) if 32 <= byte < 127 else f"\\x{byte:02x}" for byte in data[:1000])
 
 
 def assert_quarantined(found: Read, expected: Sequence[tuple[str, str, str]]) -> None:
