@@ -48,11 +48,7 @@ def start_session(name: str, settings: Mapping[str, str] | None = None) -> Spark
 
 
 def tasks_done(session: SparkSession) -> str:
-    """Say how many tasks of the running stages are done, for people who wait.
-
-    >>> tasks_done(spark)
-    ''
-    """
+    """Say how many tasks of the running stages are done, for people who wait; nothing where none runs."""
     tracker = session.sparkContext.statusTracker()
     running = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
     tasks = [(stage.numCompletedTasks, stage.numTasks) for stage in running if stage is not None]
