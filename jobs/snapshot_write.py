@@ -78,13 +78,14 @@ class Writer:
         with self.phases.of("write", "writing", tasks):
             self.write_small()
             self.write_topics(now.topics)
-            self.write_partitions(now, change)
+            partitions = now.found.count()
+            self.write_partitions(now, change, partitions)
             self.write_imbalance(now)
             self.write_events(now, change)
         return {
             "brokers": len(self.reading.state.brokers),
             "topics": now.topics.count(),
-            "partitions": now.found.count(),
+            "partitions": partitions,
             "quarantined": len(self.reading.state.quarantine) + len(self.reading.quarantine),
         }
 
@@ -164,8 +165,8 @@ class Writer:
         if self.last is None or self.crashed("topics") or topics_differ(self.was("topics"), topics):
             self.tables.replace("topics", topics)
 
-    def write_partitions(self, now: "Now", change: Change | None) -> None:
-        """Write the difference to the history, then to the table."""
+    def write_partitions(self, now: "Now", change: Change | None, count: int) -> None:
+        """Write the difference to the history, then to the table of `count` partitions."""
         tables = self.tables
         if self.last is None:
             every = now.derived(now.found).transform(stamped, self.snapshot_id).localCheckpoint()
@@ -178,7 +179,7 @@ class Writer:
         if self.crashed("partitions"):
             change = self.changed_since(tables.read("partitions"), now)
         if change:
-            self.update_partitions(change, now.found.count())
+            self.update_partitions(change, count)
 
     def update_partitions(self, change: Change, count: int) -> None:
         """Bring the table to what is now."""

@@ -13,8 +13,9 @@ from jobs.adapters.delta import Tables
 from jobs.adapters.lake import Filter, Lake, Row, as_rows
 from jobs.errors import UnreadableError, UsageError
 from schemas.names import PartitionState
+from schemas.tables import KEYS
 
-PARTITION: Final = ("topic", "partition")
+PARTITION: Final = KEYS["partitions"]
 """The key of a partition."""
 
 

@@ -14,6 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from planner.shape import shaped
+from planner.survey import KEY
 from schemas.names import RequestKind
 from schemas.tables import EVENTS
 
@@ -102,7 +103,7 @@ def broker_events(before: DataFrame, after: DataFrame) -> DataFrame:
 
 def partition_events(before: DataFrame, after: DataFrame) -> DataFrame:
     """Leaders that changed and ISRs that shrank or grew; PARTITIONS in."""
-    paired = _paired(before.where("understood"), after.where("understood"), ["topic", "partition"], ["leader", "isr"])
+    paired = _paired(before.where("understood"), after.where("understood"), KEY, ["leader", "isr"])
     left, joined = F.array_except("b.isr", "a.isr"), F.array_except("a.isr", "b.isr")
     isr = _text("b.isr"), _text("a.isr")
     cases = [
@@ -115,8 +116,7 @@ def partition_events(before: DataFrame, after: DataFrame) -> DataFrame:
 
 def resized_topics(before: DataFrame, after: DataFrame) -> DataFrame:
     """The topics of partitions that are only in one of the two; PARTITIONS in, topic out."""
-    key = ["topic", "partition"]
-    appeared, vanished = after.join(before, key, "left_anti"), before.join(after, key, "left_anti")
+    appeared, vanished = after.join(before, KEY, "left_anti"), before.join(after, KEY, "left_anti")
     return appeared.select("topic").unionByName(vanished.select("topic")).distinct()
 
 

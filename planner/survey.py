@@ -11,9 +11,9 @@ from pyspark.sql.types import ArrayType, DataType
 
 from planner.shape import shaped
 from schemas.names import PartitionState
-from schemas.tables import PARTITIONS
+from schemas.tables import KEYS, PARTITIONS
 
-KEY = ["topic", "partition"]
+KEY = [*KEYS["partitions"]]
 _COMPARED = [name for name in PARTITIONS.names if name not in {"snapshot_id", "cluster"}]
 
 

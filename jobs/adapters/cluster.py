@@ -78,6 +78,11 @@ class ClusterState:
         return {row["broker_id"]: row["broker_epoch"] for row in self.brokers}
 
 
+def quarantined(znode: Znode, reason: str) -> Row:
+    """Make a row of QUARANTINE, unstamped."""
+    return {"path": znode.path, "data": printable(znode.data), "reason": reason}
+
+
 class _Quarantine(list[Row]):
     """Rows of quarantine; `decoded` adds to them what cannot be decoded."""
 
@@ -85,7 +90,7 @@ class _Quarantine(list[Row]):
         try:
             return decode(znode.data) if znode.stat is not None else otherwise
         except MalformedZnodeError as error:
-            self.append({"path": znode.path, "data": printable(znode.data), "reason": str(error)})
+            self.append(quarantined(znode, str(error)))
             return otherwise
 
 
@@ -158,7 +163,7 @@ def _brokers(znodes: Iterable[Znode], quarantine: _Quarantine) -> Iterator[Row]:
             yield _broker(int(name), znode, quarantine)
         else:
             reason = f"{name[:300]!r} is no broker id: a number up to {_LARGEST_ID} was expected"
-            quarantine.append({"path": znode.path, "data": printable(znode.data), "reason": reason})
+            quarantine.append(quarantined(znode, reason))
 
 
 def _broker(broker_id: int, znode: Znode, quarantine: _Quarantine) -> Row:

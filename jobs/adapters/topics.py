@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from kazoo.client import KazooClient
 
-from jobs.adapters.cluster import CONFIGS, TOPICS
+from jobs.adapters.cluster import CONFIGS, TOPICS, quarantined
 from jobs.adapters.multi_read import children_of, read_many
 from jobs.adapters.zookeeper import Znode
 from schemas.names import NO_LEADER
@@ -23,7 +23,6 @@ from schemas.znodes import (
     decode_assignment,
     decode_config,
     decode_state,
-    printable,
 )
 
 PARTITIONS_A_CHUNK: Final = 50_000
@@ -119,13 +118,13 @@ def _topic(znode: Znode, config: Znode, children: Sequence[str]) -> _Topic:
         topic.row["config"] = {} if config.data is None else decode_config(config.data)
     except MalformedZnodeError as error:
         topic.row["understood"] = False
-        topic.quarantine.append(_quarantined(config, error))
+        topic.quarantine.append(quarantined(config, str(error)))
     try:
         check_topic_name(name)
         topic.assignment = decode_assignment(znode.data)
     except MalformedZnodeError as error:
         topic.row["understood"] = False
-        topic.quarantine.append(_quarantined(znode, error))
+        topic.quarantine.append(quarantined(znode, str(error)))
     topic.row["topic_id"] = topic.assignment.topic_id
     if topic.assignment is not NO_ASSIGNMENT or not znode.data:  # of what is there but illegible nobody can say
         assigned = {str(partition) for partition in topic.assignment.partitions}
@@ -142,14 +141,14 @@ def _complete(topic: _Topic, states: Iterator[Znode]) -> tuple[list[Row], list[R
             torn |= _add_state(row, znode)
         except MalformedZnodeError as error:
             row["understood"] = False
-            quarantine.append(_quarantined(znode, error))
+            quarantine.append(quarantined(znode, str(error)))
         partitions.append(row)
     for partition in topic.orphans:
         znode = next(states)
         if znode.stat is not None:
             torn = True
             reason = f"a state without a topic: {TOPICS}/{topic.row['topic']} assigns no partition {partition}"
-            quarantine.append(_quarantined(znode, MalformedZnodeError(reason)))
+            quarantine.append(quarantined(znode, reason))
     return partitions, quarantine, torn
 
 
@@ -182,7 +181,3 @@ def _add_state(row: Row, znode: Znode) -> bool:
     row["leader_recovery_state"] = state.leader_recovery_state
     strangers = {state.leader, *state.isr}.difference(row["replicas"], (NO_LEADER,))
     return bool(strangers)
-
-
-def _quarantined(znode: Znode, error: MalformedZnodeError) -> Row:
-    return {"path": znode.path, "data": printable(znode.data), "reason": str(error)}

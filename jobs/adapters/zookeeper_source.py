@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
-from deltalake import Schema
 from kazoo.client import KazooClient
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import BinaryType, DoubleType, IntegerType, LongType, StringType, StructField, StructType
 
 from jobs.adapters.cluster import TOPICS as TOPICS_PATH
+from jobs.adapters.lake import arrow_schema
 from jobs.adapters.multi_read import children_of, read_many
 from jobs.adapters.topics import Reading, read_topics
 from jobs.adapters.zookeeper import Znode, children, connected, persistently, sync
@@ -196,7 +196,7 @@ def _znode(znode: Znode) -> Row:
 
 def _batch(rows: Sequence[Mapping[str, Any]], filled: set[str], schema: StructType, **same: str) -> pa.RecordBatch:
     """Columns of the rows' values, of one value for all, and of nulls."""
-    arrow = pa.schema(Schema.from_json(schema.json()).to_arrow())
+    arrow = arrow_schema(schema)
     columns = []
     for field in arrow:
         if field.name in same:
