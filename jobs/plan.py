@@ -6,7 +6,6 @@ from typing import Annotated, Final
 import typer
 
 from jobs.assign import AssignRequest
-from jobs.console import finish
 from jobs.errors import ExitCode, RefusedError, UsageError
 from jobs.inputs import (
     parse_broker_ids,
@@ -16,8 +15,7 @@ from jobs.inputs import (
     read_reassignment,
 )
 from jobs.options import DetailedExitcode, command
-from jobs.planning import Planned, Planner, make_plan
-from jobs.plans import find_plan, plan_lines
+from jobs.planning import Name, Planned, SnapshotId, report_plan
 from jobs.settings import Settings
 from jobs.snapshots import SnapshotTables
 from planner.imbalance import imbalance
@@ -27,9 +25,6 @@ from planner.reconcile import reconcile_changes, reconcile_rejections
 from schemas.names import PlanKind
 from schemas.znodes import MalformedZnodeError, check_topic_name
 
-SnapshotId = Annotated[int | None, typer.Option("--snapshot", help="Plan on this snapshot [default: the newest].")]
-Name = Annotated[str | None, typer.Option(help="An alias for the plan; planning again under it gives the same plan.")]
-
 FAULTS_SHOWN: Final = 10
 
 app = typer.Typer(
@@ -37,16 +32,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Compute a plan from a snapshot; nothing is written to the cluster.",
 )
-
-
-def _report(settings: Settings, snapshot: int | None, name: str | None, planner: Planner) -> ExitCode:
-    result = make_plan(settings, snapshot, name, planner)
-    finish(settings, result, *plan_lines(settings.lake, find_plan(settings.lake, result["plan_id"])))
-    return ExitCode.CHANGES if result["changes"] else ExitCode.DONE
-
-
-def _exit(code: ExitCode, *, detailed: bool) -> ExitCode:
-    return code if detailed else ExitCode.DONE
 
 
 @app.command()
@@ -73,7 +58,7 @@ def reconcile(
             reconcile_rejections(*known, allow_unclean=allow_unclean),
         )
 
-    return _exit(_report(settings, snapshot, name, planner), detailed=detailed_exitcode)
+    return report_plan(settings, snapshot, name, planner, detailed=detailed_exitcode)
 
 
 @app.command()
@@ -116,7 +101,7 @@ def elect(
             preferred_rejections(partitions, topics, brokers, asked),
         )
 
-    return _exit(_report(settings, snapshot, name, planner), detailed=detailed_exitcode)
+    return report_plan(settings, snapshot, name, planner, detailed=detailed_exitcode)
 
 
 @app.command()
@@ -140,7 +125,7 @@ def reassign(
         parameters = {"targets": wanted}
         return Planned(PlanKind.REASSIGN, parameters, reassignment_changes(*known), reassignment_rejections(*known))
 
-    return _exit(_report(settings, snapshot, name, planner), detailed=detailed_exitcode)
+    return report_plan(settings, snapshot, name, planner, detailed=detailed_exitcode)
 
 
 def _refuse_faults(path: Path, faults: list[str]) -> None:
@@ -183,7 +168,7 @@ def assign(
         configs=parse_configs(config or []),
     )
     asked.check()
-    return _exit(_report(settings, snapshot, name, asked.plan), detailed=detailed_exitcode)
+    return report_plan(settings, snapshot, name, asked.plan, detailed=detailed_exitcode)
 
 
 def _topic_name(topic: str) -> str:

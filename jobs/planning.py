@@ -9,21 +9,26 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from operator import itemgetter
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
+import typer
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs.adapters.delta import Tables
 from jobs.adapters.lake import Lake, Row, quoted
 from jobs.adapters.spark import start_session
-from jobs.console import Result, progress
-from jobs.errors import RefusedError
+from jobs.console import Result, finish, progress
+from jobs.errors import ExitCode, RefusedError
+from jobs.plans import find_plan, plan_lines
 from jobs.settings import Settings
 from jobs.snapshots import SnapshotTables, as_of, find_snapshot
 from planner.plan import plan_summary
 from schemas.digest import plan_header
 from schemas.names import PlanKind, PlanStatus
+
+SnapshotId = Annotated[int | None, typer.Option("--snapshot", help="Plan on this snapshot [default: the newest].")]
+Name = Annotated[str | None, typer.Option(help="An alias for the plan; planning again under it gives the same plan.")]
 
 RESULT: Final = ("plan_id", "name", "snapshot_id", "status", "changes", "rejected", "moves")
 
@@ -40,6 +45,20 @@ class Planned:
 
 
 Planner = Callable[[SnapshotTables], Planned]
+
+
+def report_plan(
+    settings: Settings,
+    snapshot: int | None,
+    name: str | None,
+    planner: Planner,
+    *,
+    detailed: bool,
+) -> ExitCode:
+    """Make a plan and show it; CHANGES only where the detailed exit code was asked for."""
+    result = make_plan(settings, snapshot, name, planner)
+    finish(settings, result, *plan_lines(settings.lake, find_plan(settings.lake, result["plan_id"])))
+    return ExitCode.CHANGES if detailed and result["changes"] else ExitCode.DONE
 
 
 def make_plan(settings: Settings, snapshot_id: int | None, name: str | None, planner: Planner) -> Result:

@@ -97,7 +97,7 @@ class EmbeddedZooKeeper(Server):
 class EmbeddedKafka(Server):
     """A broker at Kafka's defaults, but for what `properties` says."""
 
-    def __init__(  # noqa: PLR0913 - half of them are optional, by keyword
+    def __init__(
         self,
         zookeeper_connect: str,
         broker_id: int,
