@@ -29,6 +29,9 @@ from jobs.settings import Settings
 _UNREADABLE: Final = re.compile(rf"{UnreadableError.__name__}: (.+)")
 """What an executor said, in the midst of stack traces of three languages."""
 
+TASKS_A_CORE: Final = 8
+"""Enough for cores to end at about the same time; what each task costs comes again with every later pass."""
+
 BROKERS_PATIENCE: Final = 10.0
 """Seconds that brokers have to tell their settings, all of them together; they are asked while Spark reads."""
 
@@ -48,6 +51,8 @@ class Reading:
     state: ClusterState
     broker_configs: list[Row]
     staged: DataFrame
+    counts: dict[str, int]
+    """Rows staged, by kind."""
     quarantine: list[Row]
     """What executors could not understand."""
     zxid_after: int
@@ -73,18 +78,24 @@ def read_all(settings: Settings, tables: Tables, small: Small, phases: Phases) -
         asked = pool.submit(read_broker_configs, brokers, command_config, small.overrides, BROKERS_PATIENCE)
         staged = _stage(settings, tables)
         configs = asked.result()
-    _split_decoding(phases, staged)
+    counts = _tally(phases, staged)
     _warn_of_silent_brokers(configs)
-    found = staged.where(F.col("kind") == "quarantine").select("path", "data", "reason").collect()
+    quarantine = _quarantine(staged) if "quarantine" in counts else []
     with connected(settings.zookeeper) as client:
         persistently(lambda: sync(client))
         zxid_after = client.last_zxid
-    return Reading(small.state, configs, staged, [row.asDict() for row in found], zxid_after)
+    return Reading(small.state, configs, staged, counts, quarantine, zxid_after)
+
+
+def _quarantine(staged: DataFrame) -> list[Row]:
+    found = staged.where(F.col("kind") == "quarantine").select("path", "data", "reason")
+    return [row.asDict() for row in found.collect()]
 
 
 def _stage(settings: Settings, tables: Tables) -> DataFrame:
     tables.spark.dataSource.register(ZooKeeperDataSource)
     source = tables.spark.read.format("zookeeper").option("zookeeper", settings.zookeeper)
+    source = source.option("tasks", str(TASKS_A_CORE * tables.spark.sparkContext.defaultParallelism))
     try:
         return source.load().localCheckpoint()
     except (PySparkException, Py4JError) as error:
@@ -94,13 +105,16 @@ def _stage(settings: Settings, tables: Tables) -> DataFrame:
         raise UnreadableError(said[1]) from None
 
 
-def _split_decoding(phases: Phases, staged: DataFrame) -> None:
-    """Count the executors' share of the reading that went into decoding as a phase of its own."""
-    spent = staged.where(F.col("kind") == "task").agg(F.sum("read_seconds"), F.sum("decode_seconds")).first()
-    read, decoded = (value or 0.0 for value in spent or (0.0, 0.0))
-    decoding = phases.seconds["read"] * decoded / (read + decoded) if read + decoded else 0.0
-    phases.add("decode", decoding)
-    phases.add("read", -decoding)
+def _tally(phases: Phases, staged: DataFrame) -> dict[str, int]:
+    """Count the rows of each kind; the executors' share of the reading that was decoding becomes a phase of its own."""
+    spent = F.sum("read_seconds").alias("read"), F.sum("decode_seconds").alias("decoded")
+    kinds = {row["kind"]: row for row in staged.groupBy("kind").agg(F.count("*").alias("rows"), *spent).collect()}
+    if "task" in kinds:
+        read, decoded = kinds["task"]["read"], kinds["task"]["decoded"]
+        decoding = phases.seconds["read"] * decoded / (read + decoded)
+        phases.add("decode", decoding)
+        phases.add("read", -decoding)
+    return {kind: row["rows"] for kind, row in kinds.items()}
 
 
 def _warn_of_silent_brokers(configs: list[Row]) -> None:

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -18,40 +20,49 @@ from jobs.phases import Phases
 from jobs.settings import Settings
 from jobs.snapshot_read import Reading
 from jobs.snapshots import SnapshotTables, as_of
-from planner.derived import derive_partitions
+from planner.derived import absent_brokers, derive_partitions
 from planner.events import (
     as_events,
     broker_events,
     controller_events,
     partition_events,
     request_events,
-    resized_topics,
     topic_events,
 )
 from planner.imbalance import imbalance
 from planner.shape import shaped
-from planner.survey import KEY, changed_keys, difference, keep_last_understood, stamped
+from planner.survey import (
+    KEY,
+    changed_cells,
+    difference,
+    differing,
+    in_cells,
+    keep_last_understood,
+    resized_topics,
+    stamped,
+)
 from schemas.names import PartitionState, RequestKind
 from schemas.tables import PARTITIONS, TABLES, TOPICS
 
 VANISHED = f"partition_state = '{PartitionState.NON_EXISTENT}'"
 
 BROADCAST = 500_000
-"""Changed partitions up to which their keys are sent to every executor rather than all rows sorted."""
+"""Cells or partitions up to which their keys are sent to every executor rather than all rows sorted."""
+
+FEW = 100_000
+"""Rows up to which a table is written by way of the driver, which starts sooner."""
 
 SCATTERED = 0.001
-"""Share of changed partitions above which most files of the table hold one: to write it anew is quicker than a MERGE,
-which would look for those files first."""
+"""Share of changed partitions above which most files of the table hold one: a MERGE would save no space."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What changed since a snapshot: the rows to write, how many, and the same partitions then and now."""
+    """What changed since a snapshot: partitions then and now, the rows to write, and how many."""
 
+    pairs: DataFrame
     rows: DataFrame
     count: int
-    before: DataFrame
-    now: DataFrame
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,23 +89,28 @@ class Writer:
         with self.phases.of("write", "writing", tasks):
             self.write_small()
             self.write_topics(now.topics)
-            partitions = now.found.count()
+            partitions = self.count(now)
             self.write_partitions(now, change, partitions)
             self.write_imbalance(now)
             self.write_events(now, change)
         return {
             "brokers": len(self.reading.state.brokers),
-            "topics": now.topics.count(),
+            "topics": self.reading.counts.get("topic", 0),
             "partitions": partitions,
             "quarantined": len(self.reading.state.quarantine) + len(self.reading.quarantine),
         }
+
+    def count(self, now: "Now") -> int:
+        """Count the partitions; those kept for what is in quarantine have not been counted while reading."""
+        return now.found.count() if self.reading.quarantine else self.reading.counts.get("partition", 0)
 
     def now(self) -> "Now":
         tables, reading = self.tables, self.reading
         brokers = tables.frame("brokers", reading.state.brokers)
         configs = tables.frame("broker_configs", reading.broker_configs)
         topics = self.topics().localCheckpoint()
-        return Now(self.found(topics), topics, brokers, configs)
+        found = self.found(topics)
+        return Now(found, topics, absent_brokers(found, brokers).localCheckpoint(), configs)
 
     def topics(self) -> DataFrame:
         queued = [row for row in self.reading.state.requests if row["kind"] == RequestKind.DELETE_TOPIC]
@@ -141,14 +157,14 @@ class Writer:
 
     def changed_since(self, before: DataFrame, now: "Now") -> Change | None:
         """What differs from the partitions `before`, None for nothing."""
-        keys = changed_keys(now.derived(now.found), before).localCheckpoint()
-        count = keys.count()
+        cells = changed_cells(now.derived(now.found), before).localCheckpoint()
+        count = cells.count()
         if not count:
             return None
-        few = F.broadcast(keys) if count <= BROADCAST else keys
-        was = before.join(few, KEY, "left_semi").localCheckpoint()
-        is_now = now.derived(now.found.join(few, KEY, "left_semi")).localCheckpoint()
-        return Change(difference(is_now, was, self.snapshot_id).localCheckpoint(), count, was, is_now)
+        few = F.broadcast(cells) if count <= BROADCAST else cells
+        was, is_now = (rows.transform(in_cells, few) for rows in (before, now.found))
+        pairs = differing(was, now.derived(is_now)).localCheckpoint()
+        return Change(pairs, difference(pairs, self.snapshot_id), pairs.count())
 
     def write_small(self) -> None:
         state = self.reading.state
@@ -162,24 +178,34 @@ class Writer:
             self.tables.lake.replace(name, [{**row, "snapshot_id": self.snapshot_id} for row in rows])
 
     def write_topics(self, topics: DataFrame) -> None:
-        if self.last is None or self.crashed("topics") or topics_differ(self.was("topics"), topics):
-            self.tables.replace("topics", topics)
+        found = self.tables.few("topics", topics)
+        if self.last is None or self.crashed("topics") or self.topics_differ(self.last, found):
+            self.tables.lake.replace_by("topics", found)
+
+    def topics_differ(self, last: Row, found: pa.Table) -> bool:
+        """Tell whether any topic's row is not what it was, but for the snapshot that wrote it."""
+        was = self.tables.lake.read("topics", version=last["versions"]["topics"])
+        then, now = (rows.drop_columns("snapshot_id").sort_by("topic") for rows in (was, found))
+        return not then.equals(now)
 
     def write_partitions(self, now: "Now", change: Change | None, count: int) -> None:
         """Write the difference to the history, then to the table of `count` partitions."""
         tables = self.tables
         if self.last is None:
-            every = now.derived(now.found).transform(stamped, self.snapshot_id).localCheckpoint()
-            tables.replace("partition_history", every, f"snapshot_id >= {self.snapshot_id}")
-            tables.replace("partitions", every)
+            tables.replace("partitions", now.derived(now.found).transform(stamped, self.snapshot_id))
+            tables.copy("partitions", "partition_history")
             return
         if change or self.crashed("partition_history"):
             rows = change.rows if change else tables.frame("partitions", [])
-            tables.replace("partition_history", rows, f"snapshot_id >= {self.snapshot_id}")
+            self.replace("partition_history", rows, change.count if change else 0, f"snapshot_id >= {self.snapshot_id}")
         if self.crashed("partitions"):
             change = self.changed_since(tables.read("partitions"), now)
         if change:
             self.update_partitions(change, count)
+
+    def replace(self, table: str, rows: DataFrame, count: int, where: str) -> None:
+        """Replace rows by `count` others."""
+        (self.tables.replace_few if count <= FEW else self.tables.replace)(table, rows, where)
 
     def update_partitions(self, change: Change, count: int) -> None:
         """Bring the table to what is now."""
@@ -187,9 +213,9 @@ class Writer:
         if change.count <= count * SCATTERED:
             tables.merge("partitions", change.rows, KEY, VANISHED)
             return
-        same = tables.read("partitions").join(change.rows.select(*KEY).transform(F.broadcast), KEY, "left_anti")
-        standing = change.rows.where(f"NOT {VANISHED}")
-        tables.replace("partitions", same.unionByName(standing).transform(shaped, PARTITIONS))
+        rows = tables.few("partitions", change.rows)
+        standing = rows.filter(pc.field("partition_state") != PartitionState.NON_EXISTENT.value)
+        tables.lake.supersede("partitions", rows, standing, KEY)
 
     def write_imbalance(self, now: "Now") -> None:
         skew = imbalance(now.found, now.topics, self.snapshot_id, self.settings.conf.imbalance_threshold)
@@ -199,7 +225,7 @@ class Writer:
         """Write what happened since the last complete snapshot."""
         found = [] if self.last is None else [*self.small_events(self.last), *self.partition_events(now, change)]
         if found:
-            self.tables.replace("events", as_events(found, self.snapshot_id), self.mine)
+            self.replace("events", as_events(found, self.snapshot_id), change.count if change else 0, self.mine)
         else:
             self.tables.lake.replace("events", [], self.mine)
 
@@ -219,8 +245,8 @@ class Writer:
     def partition_events(self, now: "Now", change: Change | None) -> Iterator[DataFrame]:
         if change is None:
             return
-        yield partition_events(change.before, change.now)
-        resized = resized_topics(change.before, change.now).localCheckpoint()
+        yield partition_events(change.pairs)
+        resized = resized_topics(change.pairs).localCheckpoint()
         if not resized.isEmpty():
             few = F.broadcast(resized)
             yield topic_events(*(rows.join(few, "topic", "left_semi") for rows in (self.before(), now.found)))
@@ -232,25 +258,14 @@ class Now:
 
     found: DataFrame
     topics: DataFrame
-    brokers: DataFrame
+    absent: DataFrame
     broker_configs: DataFrame
 
     def derived(self, partitions: DataFrame) -> DataFrame:
-        return derive_partitions(partitions, self.topics, self.brokers, self.broker_configs)
+        return derive_partitions(partitions, self.topics, self.absent, self.broker_configs)
 
 
 def comparable(table: str, rows: Sequence[Row]) -> list[str]:
     """Rows without the snapshot that wrote them, in an order that does not matter."""
     names = [name for name in TABLES[table].names if name not in {"cluster", "snapshot_id"}]
     return sorted(repr([row.get(name) for name in names]) for row in rows)
-
-
-def topics_differ(before: DataFrame, now: DataFrame) -> bool:
-    """Tell whether any topic's row is not what it was, but for the snapshot that wrote it."""
-    # maps cannot be compared, and nothing says their order
-    config = F.sort_array(F.map_entries("config")).alias("config")
-    compared = [F.col(name) for name in TOPICS.names if name not in {"snapshot_id", "config", "topic"}]
-    was, is_now = (
-        rows.select("topic", F.struct(*compared, config).alias(name)) for rows, name in ((before, "b"), (now, "n"))
-    )
-    return not was.join(is_now, "topic", "full_outer").where(~F.col("b").eqNullSafe(F.col("n"))).isEmpty()

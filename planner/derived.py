@@ -9,7 +9,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.liveness import live_brokers, not_among
+from planner.liveness import among, not_among
 from planner.shape import shaped
 from schemas.names import PartitionState
 from schemas.tables import PARTITIONS
@@ -19,13 +19,33 @@ DEFAULT_MIN_ISR: Final = 1
 UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
 
 
-def partition_state(leader: Column, live: Column) -> Column:
-    """New without leadership, Online with a live leader, else Offline."""
+def absent_brokers(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
+    """One row: `absent`, the ids of leaders and replicas that no registered broker has, ascending.
+
+    Few, most often none: to look for these in every row costs little, to look for the live ones costs a lot.
+    """
+    named = F.array_append(F.coalesce("replicas", F.array().cast("array<int>")), F.col("leader"))
+    registered = F.broadcast(brokers.select("broker_id"))
+    return (
+        partitions.select(F.explode(named).alias("broker_id"))
+        .distinct()
+        .join(registered, "broker_id", "left_anti")
+        .agg(F.sort_array(F.collect_list("broker_id")).alias("absent"))
+    )
+
+
+def partition_state(leader: Column, absent: Column) -> Column:
+    """New without leadership, Online with a leader that is registered, else Offline."""
     return (
         F.when(leader.isNull(), PartitionState.NEW.value)
-        .when(F.array_contains(live, leader), PartitionState.ONLINE.value)
-        .otherwise(PartitionState.OFFLINE.value)
+        .when(F.array_contains(absent, leader), PartitionState.OFFLINE.value)
+        .otherwise(PartitionState.ONLINE.value)
     )
+
+
+def under_replicated(replicas: Column, isr: Column) -> Column:
+    """Some replica is not in the ISR; most often the two are one and the same, which is seen at once."""
+    return (replicas != isr) & (F.size(not_among(replicas, isr)) > 0)
 
 
 def default_min_isr(broker_configs: DataFrame) -> DataFrame:
@@ -54,24 +74,24 @@ def default_unclean_election(broker_configs: DataFrame) -> DataFrame:
 def derive_partitions(
     partitions: DataFrame,
     topics: DataFrame,
-    brokers: DataFrame,
+    absent: DataFrame,
     broker_configs: DataFrame,
 ) -> DataFrame:
-    """Fill the derived columns of PARTITIONS.
+    """Fill the derived columns of PARTITIONS; `absent` is that of `absent_brokers`.
 
     Shapes: one row a partition in, the same rows out; no units; raises nothing.
     """
-    live, isr = F.col("live"), F.coalesce("isr", F.array())
-    every_broker = live_brokers(brokers).crossJoin(default_min_isr(broker_configs))
+    isr = F.coalesce("isr", F.array().cast("array<int>"))
+    overrides = topics.select("topic", _min_isr_override()).where(F.col("min_isr_override").isNotNull())
+    min_isr = F.coalesce("min_isr_override", default_min_isr(broker_configs).scalar())
     return (
-        partitions.join(F.broadcast(topics.select("topic", _min_isr_override())), "topic", "left")
-        .crossJoin(F.broadcast(every_broker))
+        partitions.join(F.broadcast(overrides), "topic", "left")
         .withColumns(
             {
-                "partition_state": partition_state(F.col("leader"), live),
-                "offline_replicas": not_among(F.col("replicas"), live),
-                "under_replicated": F.size(not_among(F.col("replicas"), isr)) > 0,
-                "under_min_isr": F.size(isr) < F.coalesce("min_isr_override", "default_min_isr"),
+                "partition_state": partition_state(F.col("leader"), absent.scalar()),
+                "offline_replicas": among(F.col("replicas"), absent.scalar()),
+                "under_replicated": under_replicated(F.col("replicas"), isr),
+                "under_min_isr": F.size(isr) < min_isr,
             },
         )
         .transform(shaped, PARTITIONS)

@@ -13,8 +13,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from planner.pairs import paired
 from planner.shape import shaped
-from planner.survey import KEY
 from schemas.names import RequestKind
 from schemas.tables import EVENTS
 
@@ -53,17 +53,6 @@ def _text(column: str) -> Column:
     return F.col(column).cast("string")
 
 
-def _paired(before: DataFrame, after: DataFrame, key: Sequence[str], columns: Sequence[str]) -> DataFrame:
-    """Join a table before and after on its key: `b` and `a` hold the columns, null where a row was or is not."""
-    sides = (
-        rows.select("cluster", *key, F.struct(*columns).alias(name)) for rows, name in ((before, "b"), (after, "a"))
-    )
-    was, is_now = sides
-    is_now = is_now.withColumnRenamed("cluster", "now")
-    joined = was.join(is_now, list(key), "full_outer") if key else was.crossJoin(is_now)
-    return joined.withColumns({"cluster": F.coalesce("cluster", "now")})
-
-
 def _events(paired: DataFrame, subject: Column, cases: Sequence[Case]) -> DataFrame:
     """One row a case that holds."""
     candidates = F.array(
@@ -81,7 +70,7 @@ def _events(paired: DataFrame, subject: Column, cases: Sequence[Case]) -> DataFr
 
 def broker_events(before: DataFrame, after: DataFrame) -> DataFrame:
     """Brokers that joined, failed, registered anew (other czxid), or changed their endpoints; BROKERS in."""
-    paired = _paired(before, after, ["broker_id"], ["broker_epoch", "endpoints", "understood"])
+    pairs = paired(before, after, ["broker_id"], ["broker_epoch", "endpoints", "understood"])
     was, is_now = _text("b.broker_epoch"), _text("a.broker_epoch")
     both = F.col("b").isNotNull() & F.col("a").isNotNull()
     same_epoch = F.col("b.broker_epoch") == F.col("a.broker_epoch")
@@ -98,12 +87,11 @@ def broker_events(before: DataFrame, after: DataFrame) -> DataFrame:
             F.to_json("a.endpoints"),
         ),
     ]
-    return _events(paired, F.concat(F.lit("broker "), _text("broker_id")), cases)
+    return _events(pairs, F.concat(F.lit("broker "), _text("broker_id")), cases)
 
 
-def partition_events(before: DataFrame, after: DataFrame) -> DataFrame:
-    """Leaders that changed and ISRs that shrank or grew; PARTITIONS in."""
-    paired = _paired(before.where("understood"), after.where("understood"), KEY, ["leader", "isr"])
+def partition_events(pairs: DataFrame) -> DataFrame:
+    """Leaders that changed and ISRs that shrank or grew; `planner.survey.differing` in."""
     left, joined = F.array_except("b.isr", "a.isr"), F.array_except("a.isr", "b.isr")
     isr = _text("b.isr"), _text("a.isr")
     cases = [
@@ -111,13 +99,8 @@ def partition_events(before: DataFrame, after: DataFrame) -> DataFrame:
         (EventKind.ISR_SHRUNK, F.size(left) > 0, *isr),
         (EventKind.ISR_EXPANDED, F.size(joined) > 0, *isr),
     ]
-    return _events(paired, F.concat_ws("-", "topic", _text("partition")), cases)
-
-
-def resized_topics(before: DataFrame, after: DataFrame) -> DataFrame:
-    """The topics of partitions that are only in one of the two; PARTITIONS in, topic out."""
-    appeared, vanished = after.join(before, KEY, "left_anti"), before.join(after, KEY, "left_anti")
-    return appeared.select("topic").unionByName(vanished.select("topic")).distinct()
+    understood = pairs.where("b.understood AND a.understood")
+    return _events(understood, F.concat_ws("-", "topic", _text("partition")), cases)
 
 
 def topic_events(before: DataFrame, after: DataFrame) -> DataFrame:
@@ -125,14 +108,14 @@ def topic_events(before: DataFrame, after: DataFrame) -> DataFrame:
     was_counted, counted = (
         rows.groupBy("cluster", "topic").agg(F.count("*").alias("partitions")) for rows in (before, after)
     )
-    paired = _paired(was_counted, counted, ["topic"], ["partitions"])
+    pairs = paired(was_counted, counted, ["topic"], ["partitions"])
     was, is_now = _text("b.partitions"), _text("a.partitions")
     cases = [
         (EventKind.TOPIC_CREATED, F.col("b").isNull(), was, is_now),
         (EventKind.TOPIC_VANISHED, F.col("a").isNull(), was, is_now),
         (EventKind.PARTITIONS_ADDED, F.col("a.partitions") > F.col("b.partitions"), was, is_now),
     ]
-    return _events(paired, F.col("topic"), cases)
+    return _events(pairs, F.col("topic"), cases)
 
 
 def request_events(before: DataFrame, after: DataFrame) -> DataFrame:
@@ -154,13 +137,13 @@ def request_events(before: DataFrame, after: DataFrame) -> DataFrame:
 
 def controller_events(before: DataFrame, after: DataFrame) -> DataFrame:
     """A controller that moved, an epoch that grew; one SNAPSHOTS row each in."""
-    paired = _paired(before, after, [], ["controller_id", "controller_epoch"])
+    pairs = paired(before, after, [], ["controller_id", "controller_epoch"])
     who, epoch = ((_text(f"b.{name}"), _text(f"a.{name}")) for name in ("controller_id", "controller_epoch"))
     cases = [
         (EventKind.CONTROLLER_MOVED, F.col("b.controller_id") != F.col("a.controller_id"), *who),
         (EventKind.EPOCH_GREW, F.col("a.controller_epoch") > F.col("b.controller_epoch"), *epoch),
     ]
-    return _events(paired, F.lit("controller"), cases)
+    return _events(pairs, F.lit("controller"), cases)
 
 
 def as_events(found: Sequence[DataFrame], snapshot_id: int) -> DataFrame:

@@ -10,7 +10,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from planner.liveness import first, with_topic
+from planner.liveness import first
 from planner.shape import shaped
 from schemas.tables import IMBALANCE
 
@@ -22,8 +22,7 @@ def imbalance(partitions: DataFrame, topics: DataFrame, snapshot_id: int, thresh
     not_led = F.col("leader").isNotNull() & (F.col("leader") != F.col("preferred"))
     ratio = F.col("not_led") / F.col("preferred_partitions")
     return (
-        partitions.transform(with_topic, topics)
-        .where(~F.col("deletion_requested"))
+        partitions.join(F.broadcast(topics.where("deletion_requested")), "topic", "left_anti")
         .withColumns({"preferred": first(F.col("replicas"))})
         .where(F.col("preferred").isNotNull())
         .groupBy("cluster", F.col("preferred").alias("broker_id"))

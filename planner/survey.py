@@ -5,15 +5,22 @@ last row, marked. Only differences are written, so an unchanged cluster costs no
 they were, topics. Out: PARTITIONS rows.
 """
 
+from functools import reduce
+from typing import Final
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType
 
+from planner.pairs import paired
 from planner.shape import shaped
 from schemas.names import PartitionState
 from schemas.tables import KEYS, PARTITIONS
 
 KEY = [*KEYS["partitions"]]
+CELLS_A_TOPIC: Final = 16
+"""What a topic's partitions are divided into: more find a change more closely, fewer are summed up more quickly."""
+
 _COMPARED = [name for name in PARTITIONS.names if name not in {"snapshot_id", "cluster"}]
 
 
@@ -37,14 +44,30 @@ def keep_last_understood(partitions: DataFrame, topics: DataFrame, previous: Dat
     return current.unionByName(last_known, allowMissingColumns=True).transform(shaped, PARTITIONS)
 
 
-def changed_keys(now: DataFrame, before: DataFrame) -> DataFrame:
-    """Topic and partition of the rows that are new, differ or vanished, found by a 64-bit fingerprint of each row.
+def changed_cells(now: DataFrame, before: DataFrame) -> DataFrame:
+    """Find the cells, a few partitions of a topic each, in which any row is new, differs or vanished; `cell` out.
 
-    Moving fingerprints costs a tenth of moving rows; of 2^64 changes, one may be taken for none.
+    Equal fingerprints cancel each other out, so neither rows nor keys have to meet; of 2^64 changes, one may be
+    taken for none.
     """
-    sides = (rows.select(*KEY, fingerprint().alias(name)) for rows, name in ((now, "is"), (before, "was")))
-    is_now, was = sides
-    return is_now.join(was, KEY, "full_outer").where(~F.col("is").eqNullSafe(F.col("was"))).select(*KEY)
+    prints = (rows.select(cell().alias("cell"), fingerprint().alias("print")) for rows in (now, before))
+    return (
+        reduce(DataFrame.unionAll, prints)
+        .groupBy("cell")
+        .agg(F.bit_xor("print").alias("left"))
+        .where(F.col("left") != 0)
+        .select("cell")
+    )
+
+
+def in_cells(partitions: DataFrame, cells: DataFrame) -> DataFrame:
+    """Keep the partitions of these cells."""
+    return partitions.withColumns({"cell": cell()}).join(cells, "cell", "left_semi").drop("cell")
+
+
+def cell() -> Column:
+    """Which cell a partition is in: the partitions of a topic are read by one task, and summed up there."""
+    return F.xxhash64("topic", F.col("partition") % CELLS_A_TOPIC)
 
 
 def fingerprint() -> Column:
@@ -66,21 +89,21 @@ def stamped(partitions: DataFrame, snapshot_id: int) -> DataFrame:
     return partitions.withColumns({"snapshot_id": F.lit(snapshot_id).cast("bigint")}).transform(shaped, PARTITIONS)
 
 
-def difference(now: DataFrame, before: DataFrame, snapshot_id: int) -> DataFrame:
-    """The rows of `now` that are new or differ from `before`, and a NonExistent row for each that vanished.
+def differing(before: DataFrame, now: DataFrame) -> DataFrame:
+    """Pair the partitions of which anything but the snapshot that wrote them is new, differs or is gone.
 
-    `snapshot_id` is stamped on each of them; it is not compared.
+    `b` and `a` hold what was and what is, null where there was or is none.
     """
-    is_now, was = (rows.select("cluster", *KEY, F.struct(*_COMPARED).alias("row")) for rows in (now, before))
-    joined = is_now.alias("n").join(was.alias("b"), KEY, "full_outer")
-    vanished = F.col("n.row").isNull()
-    rows = joined.where(~F.col("n.row").eqNullSafe(F.col("b.row"))).select(
-        F.coalesce("n.cluster", "b.cluster").alias("cluster"),
-        F.when(
-            vanished,
-            F.col("b.row").withField("partition_state", F.lit(PartitionState.NON_EXISTENT.value)),
-        )
-        .otherwise(F.col("n.row"))
-        .alias("row"),
-    )
-    return rows.select("cluster", "row.*").transform(stamped, snapshot_id)
+    return paired(before, now, KEY, _COMPARED).where(~F.col("a").eqNullSafe(F.col("b")))
+
+
+def difference(differing: DataFrame, snapshot_id: int) -> DataFrame:
+    """Say each pair that differs by a row: what is, or what was as NonExistent; `snapshot_id` is stamped on it."""
+    vanished = F.col("b").withField("partition_state", F.lit(PartitionState.NON_EXISTENT.value))
+    row = F.coalesce("a", vanished).alias("row")
+    return differing.select("cluster", row).select("cluster", "row.*").transform(stamped, snapshot_id)
+
+
+def resized_topics(differing: DataFrame) -> DataFrame:
+    """Name the topics that have partitions they had not, or have them no more: topic."""
+    return differing.where(F.col("a").isNull() | F.col("b").isNull()).select("topic").distinct()

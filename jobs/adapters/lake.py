@@ -4,16 +4,22 @@ For what is small (snapshots, brokers, plans, commits) and for the committer, wh
 are created here, from `schemas.tables`, so that all of them exist from first use.
 """
 
+import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable, Schema, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction
 from pyarrow import fs
+from pyarrow.dataset import field as dataset_field
 from pyspark.sql.types import StructType
 
 from jobs.errors import UnreadableError
@@ -21,6 +27,9 @@ from schemas.tables import CHECKS, KEYS, TABLES
 
 RETRIES: Final = 5
 """Attempts at a write that another writer came in between of."""
+
+FILE_BYTES: Final = 1 << 19
+"""Size of the files of a table written anew: small enough that a later MERGE need not touch all of it."""
 
 _PROPERTIES: Final = {
     "delta.enableDeletionVectors": "false",  # readable by Spark and deltalake
@@ -90,7 +99,10 @@ class Lake:
 
     def replace(self, table: str, rows: Iterable[Mapping[str, Any]], where: str = "true") -> None:
         """Replace the cluster's rows that satisfy `where` by these."""
-        data = self._arrow(table, rows)
+        self.replace_by(table, self._arrow(table, rows), where)
+
+    def replace_by(self, table: str, data: pa.Table, where: str = "true") -> None:
+        """Replace the cluster's rows that satisfy `where` by a table of the same columns."""
         predicate = f"cluster = {quoted(self.cluster)} AND ({where})"
         if data.num_rows:
             _retried(lambda: write_deltalake(self.path(table), data, mode="overwrite", predicate=predicate))
@@ -119,6 +131,25 @@ class Lake:
 
         _retried(write)
 
+    def supersede(self, table: str, changed: pa.Table, standing: pa.Table, key: Sequence[str]) -> None:
+        """Replace the rows that have a key of `changed` by those `standing`, in a stream: memory does not grow.
+
+        Every file is written anew, which takes less time than to look for those with a change, and more space.
+        """
+        taken = _joined(changed, key)
+
+        def write() -> None:
+            delta = self._open(table)
+            dataset = delta.to_pyarrow_dataset(filesystem=_native_files(self.path(table)))
+            found = dataset.scanner(filter=dataset_field("cluster") == self.cluster).to_batches()
+            rest = (batch.filter(pc.invert(pc.is_in(_joined(batch, key), taken))) for batch in found)
+            batches = (batch.select(standing.schema.names).cast(standing.schema) for batch in rest)
+            rows = pa.RecordBatchReader.from_batches(standing.schema, chain(batches, standing.to_batches()))
+            predicate = f"cluster = {quoted(self.cluster)}"
+            write_deltalake(delta, rows, mode="overwrite", predicate=predicate, target_file_size=FILE_BYTES)
+
+        _retried(write)
+
     def versions_named(self, oldest: int) -> dict[str, set[int]]:
         """Collect the versions of each table that snapshots name: other clusters' all, ours from `oldest` on."""
         ours = [("cluster", "=", self.cluster), ("snapshot_id", ">=", oldest)]
@@ -140,6 +171,21 @@ class Lake:
             set(opened.file_uris(file_pruning_predicate=[("cluster", "=", self.cluster)])) for opened in (now, then)
         )
         return files == files_then
+
+    def files(self, table: str) -> list[AddAction]:
+        """Name the files that hold the cluster's rows, as a transaction adds them."""
+        added = as_rows(pa.table(self._open(table).get_add_actions()))
+        return [_add_action(file) for file in added if file["partition"]["cluster"] == self.cluster]
+
+    def adopt(self, table: str, files: Sequence[AddAction]) -> None:
+        """Make files, written below the table already, all of the cluster's rows."""
+        mine = [("cluster", "=", self.cluster)]
+
+        def write() -> None:
+            delta = self._open(table)
+            delta.create_write_transaction(list(files), "overwrite", delta.schema(), ["cluster"], mine)
+
+        _retried(write)
 
     def compact(self, table: str) -> None:
         """Join the cluster's small files; no row changes."""
@@ -167,6 +213,31 @@ class Lake:
     def _arrow(self, table: str, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
         filled = [{**row, "cluster": self.cluster} for row in rows]
         return pa.Table.from_pylist(filled, schema=arrow_schema(TABLES[table]))
+
+
+def _joined(rows: pa.Table | pa.RecordBatch, key: Sequence[str]) -> pa.Array:
+    return pc.binary_join_element_wise(*(rows[name].cast(pa.string()) for name in key), "\0")
+
+
+def _add_action(file: Row) -> AddAction:
+    stats = {
+        "numRecords": file["num_records"],
+        "minValues": _given(file["min"]),
+        "maxValues": _given(file["max"]),
+        "nullCount": _given(file["null_count"]),
+    }
+    return AddAction(
+        path=unquote(file["path"]),  # as it is called on disk: a transaction encodes it again
+        size=file["size_bytes"],
+        partition_values=file["partition"],
+        modification_time=file["modification_time"],
+        data_change=True,
+        stats=json.dumps(stats),
+    )
+
+
+def _given(statistics: Row) -> Row:
+    return {name: value for name, value in statistics.items() if value is not None}
 
 
 def _native_files(path: str) -> fs.FileSystem | None:

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from planner.derived import derive_partitions
+from planner.derived import absent_brokers, derive_partitions
 from schemas.names import NO_LEADER, PartitionState
 from schemas.tables import BROKER_CONFIGS, PARTITIONS
 from tests.planner.frames import World, assert_rows, config_row, frame, partition_row, topic_row
@@ -46,7 +46,8 @@ def test_what_follows_from_the_znodes(spark: SparkSession) -> None:
     derived: list[dict[str, Any]] = [
         row | dict(zip(names, case[4:], strict=True)) for row, case in zip(rows, CASES, strict=True)
     ]
-    found = derive_partitions(*World(rows, TOPICS, LIVE, OPAQUE).frames(spark), configs)
+    partitions, topics, brokers = World(rows, TOPICS, LIVE, OPAQUE).frames(spark)
+    found = derive_partitions(partitions, topics, absent_brokers(partitions, brokers), configs)
     assert_rows(found, derived, PARTITIONS)
 
 
@@ -58,5 +59,7 @@ def test_without_brokers_and_their_configs(spark: SparkSession) -> None:
         "under_replicated": True,
         "under_min_isr": False,
     }
-    found = derive_partitions(*World([row]).frames(spark), frame(spark, [], BROKER_CONFIGS))
+    partitions, topics, brokers = World([row]).frames(spark)
+    absent = absent_brokers(partitions, brokers)
+    found = derive_partitions(partitions, topics, absent, frame(spark, [], BROKER_CONFIGS))
     assert_rows(found, [row | expected], PARTITIONS)

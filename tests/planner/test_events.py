@@ -15,6 +15,7 @@ from planner.events import (
     request_events,
     topic_events,
 )
+from planner.survey import differing
 from schemas.tables import BROKERS, EVENTS, PARTITIONS, REQUESTS, SNAPSHOTS
 from tests.planner.frames import CLUSTER, assert_rows, broker_row, frame, partition_row
 
@@ -61,7 +62,7 @@ CASES: list[Case] = [
         ],
     ),
     (
-        partition_events,
+        lambda before, after: partition_events(differing(before, after)),
         PARTITIONS,
         [
             _partition(0, [0, 1, 2], partition=0),

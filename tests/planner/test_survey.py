@@ -4,10 +4,19 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from planner.survey import changed_keys, difference, keep_last_understood
+from planner.survey import (
+    CELLS_A_TOPIC,
+    changed_cells,
+    difference,
+    differing,
+    fingerprint,
+    in_cells,
+    keep_last_understood,
+    resized_topics,
+)
 from schemas.names import PartitionState
 from schemas.tables import PARTITIONS, TOPICS
-from tests.planner.frames import Row, as_rows, assert_rows, by_partition, frame, partition_row, topic_row
+from tests.planner.frames import Row, as_rows, assert_rows, frame, partition_row, topic_row
 
 
 def assert_kept(
@@ -51,7 +60,9 @@ def test_only_differences_are_written(spark: SparkSession) -> None:
     now = [row | {"snapshot_id": None} for row in (same, led_by_2, new, reordered | {"isr": [2, 1]})]
     expected = [led_by_2, vanished | {"partition_state": "NonExistent"}, new, reordered | {"isr": [2, 1]}]
     stamped = [row | {"snapshot_id": 9} for row in expected]
-    assert_rows(difference(frame(spark, now, PARTITIONS), before, 9), stamped, PARTITIONS)
+    pairs = differing(before, frame(spark, now, PARTITIONS))
+    assert_rows(difference(pairs, 9), stamped, PARTITIONS)
+    assert {row["topic"] for row in as_rows(resized_topics(pairs))} == {"t"}
 
 
 # what two rows differ in, though a careless hash would take them for the same
@@ -65,22 +76,34 @@ LOOK_ALIKES: Final[list[tuple[Row, Row]]] = [
 
 
 def test_fingerprints_tell_look_alikes_apart(spark: SparkSession) -> None:
-    same = partition_row([1], 1, [1], partition=len(LOOK_ALIKES))
-    sides = (
-        [partition_row([1], 1, [1], partition=number) | pair[side] for number, pair in enumerate(LOOK_ALIKES)]
+    prints = (
+        frame(spark, [partition_row([1], 1, [1]) | pair[side] for pair in LOOK_ALIKES], PARTITIONS)
+        .select(fingerprint().alias("print"))
+        .collect()
         for side in (0, 1)
     )
-    before, now = (frame(spark, [*rows, same], PARTITIONS) for rows in sides)
-    found = {row["partition"] for row in as_rows(changed_keys(now, before))}
-    assert found == set(range(len(LOOK_ALIKES)))
+    assert [was != is_now for was, is_now in zip(*prints, strict=True)] == [True] * len(LOOK_ALIKES)
 
 
-def test_keys_of_what_is_new_and_what_vanished(spark: SparkSession) -> None:
-    sides = ([partition_row([1], 1, [1], partition=number) for number in numbers] for numbers in ((0, 1), (1, 2)))
+def test_cells_of_what_is_new_differs_or_vanished(spark: SparkSession) -> None:
+    """A cell is a partition of each of these topics, so what is found is what changed and nothing else."""
+    same, led_by_1, gone, new = (
+        partition_row([1, 2], 1, [1, 2], topic=topic) for topic in ("same", "led", "gone", "new")
+    )
+    before = frame(spark, [same, led_by_1, gone], PARTITIONS)
+    now = frame(spark, [same | {"snapshot_id": 2}, led_by_1 | {"leader": 2}, new], PARTITIONS)
+    cells = changed_cells(now, before)
+    assert {row["topic"] for row in as_rows(in_cells(before, cells))} == {"led", "gone"}
+    assert {row["topic"] for row in as_rows(in_cells(now, cells))} == {"led", "new"}
+
+
+def test_the_same_change_of_two_partitions_of_a_cell_does_not_cancel_out(spark: SparkSession) -> None:
+    numbers = (0, CELLS_A_TOPIC, 2 * CELLS_A_TOPIC)
+    sides = ([partition_row([1, 2], leader, [1, 2], partition=number) for number in numbers] for leader in (1, 2))
     before, now = (frame(spark, rows, PARTITIONS) for rows in sides)
-    assert set(by_partition(changed_keys(now, before))) == {("t", 0), ("t", 2)}
+    assert changed_cells(now, before).count() == 1
 
 
 def test_nothing_differs_from_itself(spark: SparkSession) -> None:
     rows = frame(spark, [partition_row([1], 1, [1]), partition_row([1], None, None, partition=1)], PARTITIONS)
-    assert_rows(difference(rows, rows, 2), [], PARTITIONS)
+    assert_rows(difference(differing(rows, rows), 2), [], PARTITIONS)
