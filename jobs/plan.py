@@ -19,7 +19,7 @@ from jobs.planning import Name, Planned, SnapshotId, report_plan
 from jobs.settings import Settings
 from jobs.snapshots import SnapshotTables
 from planner.reassignment import reassignment_changes, reassignment_faults, reassignment_rejections
-from planner.reconcile import reconcile_changes, reconcile_rejections
+from planner.reconcile import changes_of, reconcile_verdicts, rejections_of
 from schemas.names import PlanKind
 from schemas.znodes import MalformedZnodeError, check_topic_name
 
@@ -50,12 +50,9 @@ def reconcile(
 
     def planner(at: SnapshotTables) -> Planned:
         known = at["partitions"], at["topics"], at["brokers"], at["broker_configs"]
-        return Planned(
-            PlanKind.RECONCILE,
-            {"allow_unclean": allow_unclean},
-            reconcile_changes(*known, allow_unclean=allow_unclean),
-            reconcile_rejections(*known, allow_unclean=allow_unclean),
-        )
+        verdicts = reconcile_verdicts(*known, allow_unclean=allow_unclean).localCheckpoint()
+        parameters = {"allow_unclean": allow_unclean}
+        return Planned(PlanKind.RECONCILE, parameters, changes_of(verdicts), rejections_of(verdicts))
 
     return report_plan(settings, snapshot, name, planner, detailed=detailed_exitcode)
 

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from planner.changes import as_changes, nobody, surroundings, unchanged
 from planner.election import counted_on_dead, recovery_after, why_elected, why_nobody, with_election
 from planner.liveness import among, first, in_words
+from planner.need import in_need
 from planner.rejections import as_rejections
 from planner.unclean import with_unclean_allowed
 from schemas.names import NO_LEADER, RECOVERED, Action, RejectionCode
@@ -40,12 +41,13 @@ def reconcile_verdicts(
     *,
     allow_unclean: bool = False,
 ) -> DataFrame:
-    """What becomes of each partition: `action`, null for none, and all that its change or rejection says.
+    """What becomes of each partition that may be in need: `action`, or null, and all that its rows say of it.
 
     `allow_unclean` allows for all what `unclean.leader.election.enable` of the topic, or else of the brokers, allows.
     """
     return (
-        partitions.transform(surroundings, topics, brokers)
+        partitions.transform(in_need, brokers)
+        .transform(surroundings, topics, brokers)
         .transform(with_unclean_allowed, broker_configs, everywhere=allow_unclean)
         .transform(with_election)
         .withColumns({"alive": among(F.col("replicas"), F.col("eligible"))})
