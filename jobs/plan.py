@@ -47,14 +47,21 @@ def reconcile(
     detailed_exitcode: DetailedExitcode = False,
 ) -> ExitCode:
     """Plan what is due after failures: dead leaders replaced, dead followers out of the ISR, first leaders."""
+    return report_plan(
+        settings,
+        snapshot,
+        name,
+        lambda at: whats_due(at, allow_unclean=allow_unclean),
+        detailed=detailed_exitcode,
+    )
 
-    def planner(at: SnapshotTables) -> Planned:
-        known = at["partitions"], at["topics"], at["brokers"], at["broker_configs"]
-        verdicts = reconcile_verdicts(*known, allow_unclean=allow_unclean).localCheckpoint()
-        parameters = {"allow_unclean": allow_unclean}
-        return Planned(PlanKind.RECONCILE, parameters, changes_of(verdicts), rejections_of(verdicts))
 
-    return report_plan(settings, snapshot, name, planner, detailed=detailed_exitcode)
+def whats_due(at: SnapshotTables, *, allow_unclean: bool = False) -> Planned:
+    """Plan the changes and rejections of one cycle, looking at all partitions once."""
+    known = at["partitions"], at["topics"], at["brokers"], at["broker_configs"]
+    verdicts = reconcile_verdicts(*known, allow_unclean=allow_unclean).localCheckpoint()
+    parameters = {"allow_unclean": allow_unclean}
+    return Planned(PlanKind.RECONCILE, parameters, changes_of(verdicts), rejections_of(verdicts))
 
 
 @app.command()

@@ -143,8 +143,8 @@ def _applied(world: World, changes: dict[tuple[str, int], Row]) -> World:
 
 @BATCHES
 @given(worlds(), st.booleans())
-@example(all_small_partitions(), unclean=False)
-@example(all_small_partitions(), unclean=True)
+@example(world=all_small_partitions(), unclean=False)
+@example(world=all_small_partitions(), unclean=True)
 def test_against_the_oracle_and_once_is_enough(
     spark: SparkSession,
     world: World,
