@@ -45,7 +45,8 @@ class PreferredRequest:
         wanted = _wanted(at, self.partitions)
         if wanted is None:
             wanted = preferred.wanted_by_imbalance(partitions, skew)
-        verdicts = preferred.preferred_verdicts(partitions, topics, brokers, wanted).localCheckpoint()
+        asked = wanted.localCheckpoint()  # found once: it is joined twice
+        verdicts = preferred.preferred_verdicts(partitions, topics, brokers, asked).localCheckpoint()
         careful = self._careful(at, verdicts, skew).localCheckpoint()
         parameters = {"election": "preferred", **asdict(self)}
         return Planned(PlanKind.ELECT, parameters, preferred.changes_of(careful), preferred.rejections_of(careful))
@@ -78,7 +79,7 @@ class OfflineRequest:
         wanted = _wanted(at, self.partitions)
         if wanted is None:
             wanted = offline.wanted_without_leader(partitions, brokers)
-        asked = asked_for(wanted, partitions, topics, brokers)
+        asked = asked_for(wanted.localCheckpoint(), partitions, topics, brokers)
         verdicts = offline.offline_verdicts(asked, at["broker_configs"], unclean=self.unclean).localCheckpoint()
         parameters = {"election": "unclean" if self.unclean else "offline", "partitions": self.partitions}
         return Planned(PlanKind.ELECT, parameters, offline.changes_of(verdicts), offline.rejections_of(verdicts))

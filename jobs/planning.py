@@ -60,7 +60,9 @@ def report_plan(
 ) -> ExitCode:
     """Make a plan and show it; CHANGES only where the detailed exit code was asked for."""
     result = make_plan(settings, snapshot, name, planner)
-    finish(settings, result, *plan_lines(settings.lake, find_plan(settings.lake, result["plan_id"])))
+    lake = settings.lake
+    # programs get their counts without the plan's rows being read again
+    finish(settings, result, *([] if settings.as_json else plan_lines(lake, find_plan(lake, result["plan_id"]))))
     return ExitCode.CHANGES if detailed and result["changes"] else ExitCode.DONE
 
 

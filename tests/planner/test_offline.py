@@ -1,6 +1,5 @@
 """Elections asked for where no leader is alive: every code, an oracle, and what must hold of every plan."""
 
-from dataclasses import replace
 from typing import Final
 
 from hypothesis import example, given
@@ -22,7 +21,7 @@ from tests.planner.frames import (
     partition_row,
     topic_row,
 )
-from tests.planner.worlds import BATCHES, all_small_partitions, worlds
+from tests.planner.worlds import BATCHES, all_small_partitions, applied, worlds
 
 TOPICS: Final = [
     topic_row("plain"),
@@ -130,17 +129,6 @@ def _expected(row: Row, world: World, *, unclean: bool) -> Row | str:
     return dict(zip(names, ("elect", *chosen, row["leader_epoch"] + 1), strict=True))
 
 
-def _applied(world: World, changes: dict[tuple[str, int], Row]) -> World:
-    names = ("leader", "isr", "leader_epoch", "leader_recovery_state")
-    rows = [
-        row | {name: changes[key][f"{name}_after"] for name in names}
-        if (key := (row["topic"], row["partition"])) in changes
-        else row
-        for row in world.partitions
-    ]
-    return replace(world, partitions=rows)
-
-
 @BATCHES
 @given(worlds(), st.booleans())
 @example(world=all_small_partitions(), unclean=False)
@@ -154,7 +142,7 @@ def test_against_the_oracle_and_once_is_enough(
     changes, rejections = by_partition(changes_of(verdicts)), by_partition(rejections_of(verdicts))
     found = {k: oracle.told(c) for k, c in changes.items()} | {k: r["code"] for k, r in rejections.items()}
     expected = {(row["topic"], row["partition"]): _expected(row, world, unclean=unclean) for row in world.partitions}
-    after = changes_of(_verdicts(spark, _applied(world, changes), unclean=unclean))
+    after = changes_of(_verdicts(spark, applied(world, changes), unclean=unclean))
     assert (found, by_partition(after)) == (expected, {})
     assert NO_LEADER not in {change["leader_after"] for change in changes.values()}
     assert all(world.registered.isdisjoint(change["requires_dead"]) for change in changes.values())

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -12,7 +11,7 @@ from pyspark.sql import functions as F
 from planner import selectors
 from planner.liveness import with_live_brokers
 from schemas.names import NO_LEADER
-from tests.planner.frames import Row, World, by_partition, partition_row
+from tests.planner.frames import Row, World, as_rows, by_partition, partition_row
 from tests.planner.worlds import BATCHES, BROKERS, all_small_partitions, worlds
 
 LIVE: Final = frozenset({1, 2, 3, 5})
@@ -78,42 +77,38 @@ CASES: Final[list[tuple[str, list[int], int | None, list[int] | None, Choice]]] 
 ]
 
 
-def _chosen(spark: SparkSession, world: World, selector: Selector) -> dict[int, tuple[Any, ...]]:
+def _chosen(spark: SparkSession, world: World, some: Mapping[str, Selector]) -> dict[str, dict[int, tuple[Any, ...]]]:
+    """What each selector makes of each partition; all of them in one job, for none reads what another adds."""
     partitions, _, brokers = world.frames(spark)
-    found = partitions.transform(with_live_brokers, brokers).transform(selector)
-    return {
-        number: (row["leader_after"], row["isr_after"], row["leader_epoch_after"])
-        for (_, number), row in by_partition(found.drop("topic").withColumns({"topic": F.lit("")})).items()
-    }
+    rows = partitions.transform(with_live_brokers, brokers)
+    for name, selector in some.items():
+        rows = rows.transform(selector).withColumns({f"by_{name}": F.struct(*selectors.RESULT)})
+    found = {row["partition"]: row for row in as_rows(rows)}
+    assert len(found) == len(world.partitions)
+    return {name: {number: tuple(row[f"by_{name}"].values()) for number, row in found.items()} for name in some}
 
 
-@pytest.mark.parametrize("name", _all(LEAVING, TARGET))
-def test_each_case_by_hand(spark: SparkSession, name: str) -> None:
-    mine = [case for case in CASES if case[0] == name]
-    world = World(
-        [partition_row(case[1], case[2], case[3], partition=number) for number, case in enumerate(mine)],
-        live=LIVE,
-        opaque=OPAQUE,
-    )
-    epoch = 5 if name == "no_op" else 6
-    expected = {
-        number: (None, None, None) if case[4] is None else (*case[4], epoch) for number, case in enumerate(mine)
-    }
-    assert _chosen(spark, world, _all(LEAVING, TARGET)[name]) == expected
+def test_each_case_by_hand(spark: SparkSession) -> None:
+    rows = [partition_row(replicas, leader, isr, partition=n) for n, (_, replicas, leader, isr, _) in enumerate(CASES)]
+    found = _chosen(spark, World(rows, live=LIVE, opaque=OPAQUE), _all(LEAVING, TARGET))
+    expected = [
+        (None, None, None) if choice is None else (*choice, 5 if name == "no_op" else 6) for name, *_, choice in CASES
+    ]
+    assert [found[name][number] for number, (name, *_) in enumerate(CASES)] == expected
 
 
 def test_seed_000_reassignment_to_345(spark: SparkSession) -> None:
     """Partition 0 of test moves from [1, 2, 3] to [3, 4, 5]; once all are in sync, replica 3 leads."""
     world = World([partition_row([3, 4, 5, 1, 2], 1, [1, 2, 3, 4, 5])], live=frozenset(range(6)))
-    found = _chosen(spark, world, lambda rows: selectors.reassigned(rows, _ids([3, 4, 5])))
-    assert found == {0: (3, [1, 2, 3, 4, 5], 6)}
+    found = _chosen(spark, world, _all([], [3, 4, 5]))
+    assert found["reassigned"] == {0: (3, [1, 2, 3, 4, 5], 6)}
 
 
 def test_seed_000_controlled_shutdown(spark: SparkSession) -> None:
     """The new ISR is the old one without those that shut down, and the new leader is one of it."""
     world = World([partition_row([0, 1, 2], 0, [0, 1, 2])], live=frozenset(range(3)))
-    found = _chosen(spark, world, lambda rows: selectors.controlled_shutdown(rows, _ids([0])))
-    assert found == {0: (1, [1, 2], 6)}
+    found = _chosen(spark, world, _all([0], []))
+    assert found["shutdown"] == {0: (1, [1, 2], 6)}
 
 
 def _by_hand(row: Row, world: World, leaving: list[int], target: list[int]) -> Mapping[str, Choice]:
@@ -143,18 +138,15 @@ def _by_hand(row: Row, world: World, leaving: list[int], target: list[int]) -> M
 def _compare(spark: SparkSession, world: World, leaving: list[int], target: list[int]) -> None:
     """Each selector agrees with the oracle; what it chooses is live, in an ISR that is not empty, an epoch later."""
     rows = {row["partition"]: row for row in world.partitions}
-    for name, selector in _all(leaving, target).items():
-        found = _chosen(spark, world, selector)
+    for name, choices in _chosen(spark, world, _all(leaving, target)).items():
         expected = {number: _by_hand(row, world, leaving, target)[name] for number, row in rows.items()}
-        assert {number: None if leader is None else (leader, isr) for number, (leader, isr, _) in found.items()} == (
-            expected
-        )
+        found = {number: None if leader is None else (leader, isr) for number, (leader, isr, _) in choices.items()}
+        assert found == expected, name
         if name == "no_op":
             continue
-        elected = {number: choice for number, choice in found.items() if choice[0] is not None}
-        assert all(leader in world.live and leader in isr for leader, isr, _ in elected.values() if isr)
-        assert all(isr for _, isr, _ in elected.values())
-        assert all(epoch == rows[number]["leader_epoch"] + 1 for number, (_, _, epoch) in elected.items())
+        elected = {number: choice for number, choice in choices.items() if choice[0] is not None}
+        assert all(leader in world.live and leader in isr for leader, isr, _ in elected.values())
+        assert all(epoch == rows[number]["leader_epoch"] + 1 for number, (*_, epoch) in elected.items())
 
 
 @BATCHES
