@@ -11,17 +11,15 @@ from jobs.inputs import (
     parse_broker_ids,
     parse_configs,
     parse_replica_assignment,
-    read_election,
     read_reassignment,
 )
 from jobs.options import DetailedExitcode, command
+from jobs.plan_elect import elect
 from jobs.planning import Name, Planned, SnapshotId, report_plan
 from jobs.settings import Settings
 from jobs.snapshots import SnapshotTables
-from planner.imbalance import imbalance
-from planner.preferred import preferred_changes, preferred_rejections, wanted_by_imbalance
 from planner.reassignment import reassignment_changes, reassignment_faults, reassignment_rejections
-from planner.reconcile import reconcile_changes, reconcile_rejections
+from planner.reconcile import changes_of, reconcile_verdicts, rejections_of
 from schemas.names import PlanKind
 from schemas.znodes import MalformedZnodeError, check_topic_name
 
@@ -32,6 +30,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Compute a plan from a snapshot; nothing is written to the cluster.",
 )
+app.command()(elect)
 
 
 @app.command()
@@ -48,60 +47,21 @@ def reconcile(
     detailed_exitcode: DetailedExitcode = False,
 ) -> ExitCode:
     """Plan what is due after failures: dead leaders replaced, dead followers out of the ISR, first leaders."""
-
-    def planner(at: SnapshotTables) -> Planned:
-        known = at["partitions"], at["topics"], at["brokers"], at["broker_configs"]
-        return Planned(
-            PlanKind.RECONCILE,
-            {"allow_unclean": allow_unclean},
-            reconcile_changes(*known, allow_unclean=allow_unclean),
-            reconcile_rejections(*known, allow_unclean=allow_unclean),
-        )
-
-    return report_plan(settings, snapshot, name, planner, detailed=detailed_exitcode)
+    return report_plan(
+        settings,
+        snapshot,
+        name,
+        lambda at: whats_due(at, allow_unclean=allow_unclean),
+        detailed=detailed_exitcode,
+    )
 
 
-@app.command()
-@command
-def elect(
-    settings: Settings,
-    *,
-    preferred: Annotated[bool, typer.Option("--preferred", help="Give leadership back to preferred replicas.")] = False,
-    path_to_json_file: Annotated[
-        Path | None,
-        typer.Option(help="Only these partitions, as kafka-leader-election reads them; the threshold is not asked."),
-    ] = None,
-    imbalance_threshold: Annotated[
-        float | None,
-        typer.Option(min=0, max=1, help="Elect for brokers whose ratio is strictly above [default: 0.1]."),
-    ] = None,
-    snapshot: SnapshotId = None,
-    name: Name = None,
-    detailed_exitcode: DetailedExitcode = False,
-) -> ExitCode:
-    """Plan elections that find a leader; the others are rejections."""
-    if not preferred:
-        raise UsageError("say which election: --preferred")
-    threshold = settings.conf.imbalance_threshold if imbalance_threshold is None else imbalance_threshold
-    wanted = None if path_to_json_file is None else read_election(path_to_json_file)
-
-    def planner(at: SnapshotTables) -> Planned:
-        partitions, topics, brokers = at["partitions"], at["topics"], at["brokers"]
-        skew = imbalance(partitions, topics, at.snapshot["snapshot_id"], threshold).localCheckpoint()
-        where = f"snapshot_id = {at.snapshot['snapshot_id']}"
-        at.tables.lake.replace("imbalance", [row.asDict() for row in skew.collect()], where)
-        asked = (
-            wanted_by_imbalance(partitions, skew) if wanted is None else at.targets(wanted).select("topic", "partition")
-        )
-        parameters = {"election": "preferred", "threshold": threshold, "partitions": wanted}
-        return Planned(
-            PlanKind.ELECT,
-            parameters,
-            preferred_changes(partitions, topics, brokers, asked),
-            preferred_rejections(partitions, topics, brokers, asked),
-        )
-
-    return report_plan(settings, snapshot, name, planner, detailed=detailed_exitcode)
+def whats_due(at: SnapshotTables, *, allow_unclean: bool = False) -> Planned:
+    """Plan the changes and rejections of one cycle, looking at all partitions once."""
+    known = at["partitions"], at["topics"], at["brokers"], at["broker_configs"]
+    verdicts = reconcile_verdicts(*known, allow_unclean=allow_unclean).localCheckpoint()
+    parameters = {"allow_unclean": allow_unclean}
+    return Planned(PlanKind.RECONCILE, parameters, changes_of(verdicts), rejections_of(verdicts))
 
 
 @app.command()

@@ -57,7 +57,9 @@ def report_plan(
 ) -> ExitCode:
     """Make a plan and show it; CHANGES only where the detailed exit code was asked for."""
     result = make_plan(settings, snapshot, name, planner)
-    finish(settings, result, *plan_lines(settings.lake, find_plan(settings.lake, result["plan_id"])))
+    lake = settings.lake
+    # programs get their counts without the plan's rows being read again
+    finish(settings, result, *([] if settings.as_json else plan_lines(lake, find_plan(lake, result["plan_id"]))))
     return ExitCode.CHANGES if detailed and result["changes"] else ExitCode.DONE
 
 
@@ -109,7 +111,7 @@ def _store(tables: Tables, snapshot: Row, name: str | None, planned: Planned) ->
     for table, count in (("changes", plan["changes"]), ("rejections", plan["rejected"])):
         if count:
             named = {"plan_id": F.lit(plan["plan_id"]), "cluster": F.lit(lake.cluster)}
-            tables.replace(table, rows[table].withColumns(named), mine)
+            tables.replace_counted(table, rows[table].withColumns(named), count, mine)
     lake.replace("operations", [{**row, "plan_id": plan["plan_id"]} for row in planned.operations], mine)
     lake.replace("plans", [plan], mine)
     return {column: plan[column] for column in RESULT}

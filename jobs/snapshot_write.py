@@ -49,9 +49,6 @@ VANISHED = f"partition_state = '{PartitionState.NON_EXISTENT}'"
 BROADCAST = 500_000
 """Cells or partitions up to which their keys are sent to every executor rather than all rows sorted."""
 
-FEW = 100_000
-"""Rows up to which a table is written by way of the driver, which starts sooner."""
-
 SCATTERED = 0.001
 """Share of changed partitions above which most files of the table hold one: a MERGE would save no space."""
 
@@ -197,15 +194,13 @@ class Writer:
             return
         if change or self.crashed("partition_history"):
             rows = change.rows if change else tables.frame("partitions", [])
-            self.replace("partition_history", rows, change.count if change else 0, f"snapshot_id >= {self.snapshot_id}")
+            tables.replace_counted(
+                "partition_history", rows, change.count if change else 0, f"snapshot_id >= {self.snapshot_id}"
+            )
         if self.crashed("partitions"):
             change = self.changed_since(tables.read("partitions"), now)
         if change:
             self.update_partitions(change, count)
-
-    def replace(self, table: str, rows: DataFrame, count: int, where: str) -> None:
-        """Replace rows by `count` others."""
-        (self.tables.replace_few if count <= FEW else self.tables.replace)(table, rows, where)
 
     def update_partitions(self, change: Change, count: int) -> None:
         """Bring the table to what is now."""
@@ -225,7 +220,9 @@ class Writer:
         """Write what happened since the last complete snapshot."""
         found = [] if self.last is None else [*self.small_events(self.last), *self.partition_events(now, change)]
         if found:
-            self.replace("events", as_events(found, self.snapshot_id), change.count if change else 0, self.mine)
+            self.tables.replace_counted(
+                "events", as_events(found, self.snapshot_id), change.count if change else 0, self.mine
+            )
         else:
             self.tables.lake.replace("events", [], self.mine)
 

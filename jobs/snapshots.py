@@ -13,7 +13,10 @@ from jobs.adapters.delta import Tables
 from jobs.adapters.lake import Filter, Lake, Row, as_rows
 from jobs.errors import UnreadableError, UsageError
 from schemas.names import PartitionState
-from schemas.tables import KEYS
+from schemas.tables import KEYS, TABLES
+
+SMALL: Final = frozenset({"brokers", "broker_configs"})
+"""Tables that grow with the brokers only."""
 
 PARTITION: Final = KEYS["partitions"]
 """The key of a partition."""
@@ -64,7 +67,14 @@ class SnapshotTables:
     snapshot: Row
 
     def __getitem__(self, table: str) -> DataFrame:
+        if table in SMALL:
+            return self.tables.spark.createDataFrame(self._small(table), TABLES[table])
         return self.tables.read(table, self.snapshot["versions"][table])
+
+    def _small(self, table: str) -> pa.Table:
+        """Read by the driver: for Spark to find a version of a Delta table takes longer than to read a small one."""
+        rows = self.tables.lake.read(table, version=self.snapshot["versions"][table])
+        return rows.select(TABLES[table].names)
 
     def targets(self, rows: Sequence[Row]) -> DataFrame:
         """Make a frame of partitions asked for: topic, partition and, where said, replicas."""

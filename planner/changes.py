@@ -4,7 +4,7 @@ Every rule starts from `unchanged` and overrides what it changes, so that a chan
 change a partition and cycle. In: partitions with topic and live brokers. Out: CHANGES without a plan id.
 """
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from planner.liveness import among, with_live_brokers, with_topic
@@ -13,6 +13,11 @@ from schemas.names import NO_VERSION
 from schemas.tables import CHANGES
 
 _BOTH = ("replicas", "leader", "isr", "leader_epoch", "leader_recovery_state")
+
+
+def nobody() -> Column:
+    """No broker at all."""
+    return F.array().cast("array<int>")
 
 
 def surroundings(partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
@@ -39,8 +44,8 @@ def unchanged(partitions: DataFrame) -> DataFrame:
             "state_version": F.coalesce("state_version", F.lit(NO_VERSION)),
             "is_new": F.col("leader").isNull(),
             "leader_and_isr_to": among(F.col("replicas"), F.col("eligible")),
-            "requires_live": F.array().cast("array<int>"),
-            "requires_dead": F.array().cast("array<int>"),
+            "requires_live": nobody(),
+            "requires_dead": nobody(),
         },
     )
 

@@ -5,6 +5,7 @@ moves. `schemas.digest` computes the same id again from the stored rows.
 """
 
 from collections.abc import Mapping
+from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -16,11 +17,27 @@ def _cell(column: str) -> Column:
     return F.coalesce(F.col(column).cast("string"), F.lit(NULL))
 
 
-def _topic_digests(table: str, rows: DataFrame) -> DataFrame:
+def _lines(table: str, rows: DataFrame) -> DataFrame:
+    """A row's text, and how many replicas it has copied."""
     line = F.concat_ws(SEPARATOR, *(_cell(column) for column in HASHED[table]))
-    hashed = F.sha2(F.concat_ws("\n", F.sort_array(F.collect_list(line))), 256)
-    return rows.groupBy(_cell("topic").alias("name")).agg(
-        F.concat_ws(SEPARATOR, F.lit(table), F.col("name"), hashed).alias("line"),
+    return rows.select(
+        F.lit(table).alias("table"),
+        _cell("topic").alias("name"),
+        line.alias("line"),
+        (_moves() if table == "changes" else F.lit(0)).alias("moves"),
+    )
+
+
+def _moves() -> Column:
+    return F.when(~F.col("is_new"), F.size(F.array_except("adding_after", "adding_before"))).otherwise(0)
+
+
+def _topic_digests(lines: DataFrame) -> DataFrame:
+    hashed = F.sha2(F.concat_ws("\n", F.sort_array(F.collect_list("line"))), 256)
+    return lines.groupBy("table", "name").agg(
+        F.concat_ws(SEPARATOR, "table", "name", hashed).alias("digest"),
+        F.count("*").alias("rows"),
+        F.sum("moves").alias("moves"),
     )
 
 
@@ -29,15 +46,15 @@ def plan_summary(header: str, tables: Mapping[str, DataFrame]) -> DataFrame:
 
     `tables` maps changes, operations and rejections to their rows. A move is a replica that this plan has copied.
     """
-    digests = [_topic_digests(table, rows) for table, rows in tables.items()]
-    lines = digests[0]
-    for more in digests[1:]:
-        lines = lines.unionByName(more)
-    text = F.concat_ws("\n", F.lit(header), F.sort_array(F.collect_list("line")))
-    identity = lines.agg(F.substring(F.sha2(text, 256), 1, ID_LENGTH).alias("plan_id"))
-    moves = F.when(~F.col("is_new"), F.size(F.array_except("adding_after", "adding_before"))).otherwise(0)
-    counted = tables["changes"].agg(
-        F.count("*").alias("changes"),
-        F.coalesce(F.sum(moves), F.lit(0)).cast("bigint").alias("moves"),
+    lines = reduce(DataFrame.unionByName, (_lines(table, rows) for table, rows in tables.items()))
+    text = F.concat_ws("\n", F.lit(header), F.sort_array(F.collect_list("digest")))
+    return lines.transform(_topic_digests).agg(
+        F.substring(F.sha2(text, 256), 1, ID_LENGTH).alias("plan_id"),
+        _total("rows", "changes").alias("changes"),
+        _total("moves", "changes").alias("moves"),
+        _total("rows", "rejections").alias("rejected"),
     )
-    return identity.crossJoin(counted).crossJoin(tables["rejections"].agg(F.count("*").alias("rejected")))
+
+
+def _total(column: str, table: str) -> Column:
+    return F.coalesce(F.sum(F.when(F.col("table") == table, F.col(column))), F.lit(0)).cast("bigint")

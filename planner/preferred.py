@@ -9,7 +9,9 @@ for. Out: CHANGES and REJECTIONS.
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.changes import as_changes, surroundings, unchanged
+from planner import selectors
+from planner.asked import NO_ELECTION, asked_for, explained, unfit_code
+from planner.changes import as_changes, unchanged
 from planner.liveness import first
 from planner.rejections import as_rejections
 from schemas.names import Action, RejectionCode
@@ -36,15 +38,14 @@ def _code() -> Column:
     """Why the election cannot be, null where it can."""
     preferred = F.col("preferred")
     codes = RejectionCode
-    return (
-        F.when(preferred.isNull(), codes.UNKNOWN_PARTITION.value)
-        .when(F.col("deletion_requested"), codes.DELETION_REQUESTED.value)
-        .when(~F.col("understood"), codes.NOT_UNDERSTOOD.value)
-        .when(F.col("leader").isNull(), codes.NO_STATE.value)
+    return F.coalesce(
+        unfit_code(),
+        F.when(F.col("leader").isNull(), codes.NO_STATE.value)
         .when(F.col("leader") == preferred, codes.ALREADY_PREFERRED.value)
         .when(_leader_not_understood(), codes.NOT_UNDERSTOOD.value)
-        .when(~F.array_contains(F.col("eligible"), preferred), codes.PREFERRED_NOT_ALIVE.value)
-        .when(~F.array_contains(F.col("isr"), preferred), codes.PREFERRED_NOT_IN_ISR.value)
+        .when(F.col("leader_after").isNotNull(), F.lit(None))
+        .when(F.array_contains(F.col("eligible"), preferred), codes.PREFERRED_NOT_IN_ISR.value)
+        .otherwise(codes.PREFERRED_NOT_ALIVE.value),
     )
 
 
@@ -52,44 +53,44 @@ def _why_not() -> Column:
     preferred = F.col("preferred").cast("string")
     leader = F.col("leader").cast("string")
     opaque_leader = F.concat(F.lit("its leader "), leader, F.lit(" is alive, but its registration is in quarantine"))
-    not_in_isr = F.concat(F.lit("preferred replica "), preferred, F.lit(" is not in the ISR"))
-    reasons = {
-        RejectionCode.UNKNOWN_PARTITION: F.lit("no such partition in the snapshot"),
-        RejectionCode.DELETION_REQUESTED: F.lit("its topic is queued for deletion"),
-        RejectionCode.NOT_UNDERSTOOD: F.when(F.col("understood"), opaque_leader).otherwise(
-            "its znode is in quarantine"
-        ),
-        RejectionCode.NO_STATE: F.lit("it has no state znode yet"),
-        RejectionCode.ALREADY_PREFERRED: F.concat(F.lit("already led by its preferred replica "), preferred),
-        RejectionCode.PREFERRED_NOT_ALIVE: F.concat(F.lit("preferred replica "), preferred, F.lit(" is not alive")),
-        RejectionCode.PREFERRED_NOT_IN_ISR: not_in_isr,
-    }
-    return F.coalesce(*(F.when(F.col("code") == code.value, reason) for code, reason in reasons.items()))
-
-
-def _considered(partitions: DataFrame, topics: DataFrame, brokers: DataFrame, wanted: DataFrame) -> DataFrame:
-    return (
-        wanted.distinct()
-        .join(partitions.transform(surroundings, topics, brokers), ["topic", "partition"], "left")
-        .withColumns({"preferred": first(F.col("replicas"))})
-        .withColumns({"code": _code()})
+    illegible = F.lit(NO_ELECTION[RejectionCode.NOT_UNDERSTOOD])
+    return explained(
+        {
+            **NO_ELECTION,
+            RejectionCode.NOT_UNDERSTOOD: F.when(F.col("understood"), opaque_leader).otherwise(illegible),
+            RejectionCode.NO_STATE: "it has no state znode yet",
+            RejectionCode.ALREADY_PREFERRED: F.concat(F.lit("already led by its preferred replica "), preferred),
+            RejectionCode.PREFERRED_NOT_ALIVE: F.concat(F.lit("preferred replica "), preferred, F.lit(" is not alive")),
+            RejectionCode.PREFERRED_NOT_IN_ISR: F.concat(
+                F.lit("preferred replica "), preferred, F.lit(" is not in the ISR")
+            ),
+        },
     )
 
 
-def preferred_changes(partitions: DataFrame, topics: DataFrame, brokers: DataFrame, wanted: DataFrame) -> DataFrame:
-    """One CHANGES row for each wanted partition (topic, partition) whose preferred replica can lead."""
+def preferred_verdicts(partitions: DataFrame, topics: DataFrame, brokers: DataFrame, wanted: DataFrame) -> DataFrame:
+    """What becomes of each wanted partition: `code` and `reason` where no election is, null where one is."""
+    return (
+        asked_for(wanted, partitions, topics, brokers)
+        .withColumns({"preferred": first(F.col("replicas"))})
+        .transform(selectors.preferred)
+        .withColumns({"code": _code()})
+        .withColumns({"reason": _why_not()})
+    )
+
+
+def changes_of(verdicts: DataFrame) -> DataFrame:
+    """One CHANGES row for each partition whose preferred replica can lead."""
     preferred = F.col("preferred")
     reason = F.concat(F.lit("preferred replica "), preferred.cast("string"), F.lit(" is alive and in the ISR"))
     return (
-        _considered(partitions, topics, brokers, wanted)
-        .where(F.col("code").isNull())
+        verdicts.where(F.col("code").isNull())
         .transform(unchanged)
+        .transform(selectors.preferred)
         .withColumns(
             {
                 "action": F.lit(Action.ELECT_PREFERRED.value),
-                "leader_after": preferred,
-                "leader_epoch_after": F.col("leader_epoch") + 1,
-                "requires_live": F.array(preferred),
+                "requires_live": F.array("leader_after"),
                 "reason": reason,
             },
         )
@@ -97,10 +98,16 @@ def preferred_changes(partitions: DataFrame, topics: DataFrame, brokers: DataFra
     )
 
 
+def rejections_of(verdicts: DataFrame) -> DataFrame:
+    """One REJECTIONS row for each wanted partition whose preferred replica cannot lead, or must not yet."""
+    return verdicts.transform(as_rejections, Action.ELECT_PREFERRED)
+
+
+def preferred_changes(partitions: DataFrame, topics: DataFrame, brokers: DataFrame, wanted: DataFrame) -> DataFrame:
+    """One CHANGES row for each wanted partition (topic, partition) whose preferred replica can lead."""
+    return changes_of(preferred_verdicts(partitions, topics, brokers, wanted))
+
+
 def preferred_rejections(partitions: DataFrame, topics: DataFrame, brokers: DataFrame, wanted: DataFrame) -> DataFrame:
     """One REJECTIONS row for each wanted partition whose preferred replica cannot lead."""
-    return (
-        _considered(partitions, topics, brokers, wanted)
-        .withColumns({"reason": _why_not()})
-        .transform(as_rejections, Action.ELECT_PREFERRED)
-    )
+    return rejections_of(preferred_verdicts(partitions, topics, brokers, wanted))

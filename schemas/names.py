@@ -80,6 +80,16 @@ class RejectionCode(StrEnum):
     NOT_UNDERSTOOD = "NOT_UNDERSTOOD"
     ALREADY_ASSIGNED = "ALREADY_ASSIGNED"
     REASSIGNMENT_IN_PROGRESS = "REASSIGNMENT_IN_PROGRESS"
+    ILLEGAL_TRANSITION = "ILLEGAL_TRANSITION"
+    """Its state allows no such step: the state machine has none from there."""
+    ELECTION_NOT_NEEDED = "ELECTION_NOT_NEEDED"
+    """Its leader is alive."""
+    NOT_STABLE = "NOT_STABLE"
+    """Its preferred replica has not been in the ISR for as many snapshots as was asked for."""
+    NOT_SETTLED = "NOT_SETTLED"
+    """Its preferred replica's broker joined too short a time ago."""
+    CAPPED = "CAPPED"
+    """There are more elections than the plan may have, and worse brokers come first."""
 
 
 class Outcome(StrEnum):

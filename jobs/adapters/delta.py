@@ -7,6 +7,7 @@ bounded number of times when another writer came in between.
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 from uuid import uuid4
 
 import pyarrow as pa
@@ -17,6 +18,9 @@ from pyspark.sql import functions as F
 
 from jobs.adapters.lake import RETRIES, Lake, Row, arrow_schema, quoted
 from schemas.tables import TABLES
+
+FEW: Final = 200_000
+"""Rows up to which the driver writes them itself: a tenth of a gigabyte at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +50,16 @@ class Tables:
         writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", predicate)
         _retried(lambda: writer.save(self.lake.path(table)))
 
+    def replace_counted(self, table: str, rows: DataFrame, count: int, where: str = "true") -> None:
+        """As `replace`, by `count` rows: few by way of the driver, which spares what a write of Spark's always takes."""
+        if count <= FEW:
+            self.lake.replace_by(table, self.few(table, rows), where)
+        else:
+            self.replace(table, rows, where)
+
     def few(self, table: str, rows: DataFrame) -> pa.Table:
         """Bring rows of a table's columns to the driver, where they fit."""
         return rows.select(*TABLES[table].names).toArrow().cast(arrow_schema(TABLES[table]))
-
-    def replace_few(self, table: str, rows: DataFrame, where: str = "true") -> None:
-        """As `replace`, by way of the driver: quicker for what fits there."""
-        self.lake.replace_by(table, self.few(table, rows), where)
 
     def copy(self, source: str, target: str) -> None:
         """Make the cluster's rows of `target` those of `source`, file by file: quicker than to encode rows again."""

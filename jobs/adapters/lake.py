@@ -101,8 +101,9 @@ class Lake:
         """Replace the cluster's rows that satisfy `where` by these."""
         self.replace_by(table, self._arrow(table, rows), where)
 
-    def replace_by(self, table: str, data: pa.Table, where: str = "true") -> None:
-        """Replace the cluster's rows that satisfy `where` by a table of the same columns."""
+    def replace_by(self, table: str, rows: pa.Table, where: str = "true") -> None:
+        """The same with rows that have the table's columns, `cluster` too, already."""
+        data = rows.cast(arrow_schema(TABLES[table]))
         predicate = f"cluster = {quoted(self.cluster)} AND ({where})"
         if data.num_rows:
             _retried(lambda: write_deltalake(self.path(table), data, mode="overwrite", predicate=predicate))

@@ -102,10 +102,5 @@ def seconds_of(work: Callable[[], object]) -> float:
     return timed(work)[0]
 
 
-def best(work: Callable[[], object], rounds: int) -> float:
-    """The shortest of several runs, in seconds."""
-    return min(seconds_of(work) for _ in range(rounds))
-
-
 def _megabytes(size: int | None) -> int | None:
     return None if size is None else round(size / 1e6)

@@ -11,7 +11,7 @@ from planner.reconcile import reconcile_changes, reconcile_rejections
 from schemas.digest import plan_id
 from schemas.names import NO_LEADER
 from tests.planner.frames import Row, World, as_rows, by_partition, plan_tables
-from tests.planner.worlds import BATCHES, all_small_partitions, is_sane, worlds
+from tests.planner.worlds import BATCHES, all_small_partitions, applied, is_sane, worlds
 
 Changes = dict[tuple[str, int], Row]
 
@@ -52,18 +52,6 @@ def _breaches(world: World, changes: Changes) -> list[tuple[Row, Row, list[str]]
     return [breach for breach in found if breach[2]]
 
 
-def _applied(world: World, changes: Changes) -> World:
-    """Return the world as it is when all changes have been written."""
-    partitions = []
-    for row in world.partitions:
-        change = changes.get((row["topic"], row["partition"]))
-        names = ("leader", "isr", "leader_epoch", "leader_recovery_state")
-        after = {} if change is None else {name: change[f"{name}_after"] for name in names}
-        version = {} if change is None else {"state_version": change["state_version"] + 1, "controller_epoch": 8}
-        partitions.append(row | after | version)
-    return replace(world, partitions=partitions)
-
-
 @BATCHES
 @given(worlds(), st.booleans())
 def test_nothing_is_lost_and_one_cycle_is_enough(
@@ -72,14 +60,14 @@ def test_nothing_is_lost_and_one_cycle_is_enough(
     allow_unclean: bool,  # noqa: FBT001 - from Hypothesis
 ) -> None:
     changes = by_partition(reconcile_changes(*world.frames_and_configs(spark), allow_unclean=allow_unclean))
-    after = reconcile_changes(*_applied(world, changes).frames_and_configs(spark), allow_unclean=allow_unclean)
+    after = reconcile_changes(*applied(world, changes).frames_and_configs(spark), allow_unclean=allow_unclean)
     assert (_breaches(world, changes), as_rows(after)) == ([], [])
 
 
 def test_nor_with_any_small_partition(spark: SparkSession) -> None:
     world = all_small_partitions()
     changes = by_partition(reconcile_changes(*world.frames_and_configs(spark), allow_unclean=True))
-    after = reconcile_changes(*_applied(world, changes).frames_and_configs(spark), allow_unclean=True)
+    after = reconcile_changes(*applied(world, changes).frames_and_configs(spark), allow_unclean=True)
     assert (_breaches(world, changes), as_rows(after)) == ([], [])
 
 

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from hypothesis import given
 from pyspark.sql import SparkSession
 
 from planner.imbalance import imbalance
@@ -18,6 +19,7 @@ from tests.planner.frames import (
     partition_row,
     topic_row,
 )
+from tests.planner.worlds import BATCHES, applied, worlds
 
 LIVE: Final = frozenset({0, 1, 2})
 OPAQUE: Final = frozenset({4})
@@ -159,3 +161,19 @@ def test_only_brokers_above_the_threshold_are_considered(spark: SparkSession) ->
     skew = imbalance(partitions, topics, snapshot_id=1, threshold=0.1)
     wanted = by_partition(wanted_by_imbalance(partitions, skew))
     assert sorted(wanted) == [("t", 10), ("t", 11)]
+
+
+@BATCHES
+@given(worlds())
+def test_the_elected_is_live_in_sync_an_epoch_later_and_once_is_enough(spark: SparkSession, world: World) -> None:
+    partitions, topics, brokers = world.frames(spark)
+    wanted = partitions.select("topic", "partition")
+    changes = by_partition(preferred_changes(partitions, topics, brokers, wanted))
+    after, _, _ = applied(world, changes).frames(spark)
+    assert by_partition(preferred_changes(after, topics, brokers, wanted)) == {}
+    assert all(
+        change["leader_after"] in world.live & set(change["isr_after"])
+        and change["isr_after"] == change["isr_before"]
+        and change["leader_epoch_after"] == change["leader_epoch_before"] + 1
+        for change in changes.values()
+    )

@@ -1,5 +1,7 @@
 """Clusters by chance, and all small ones: partitions of every kind, brokers that are live, not understood or dead."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from itertools import permutations, product
 from typing import Final
@@ -96,3 +98,15 @@ def is_sane(row: Row) -> bool:
     if row["leader"] is None:
         return True
     return set(row["isr"]) <= set(row["replicas"]) and row["leader"] in {NO_LEADER, *row["isr"]}
+
+
+def applied(world: World, changes: Mapping[tuple[str, int], Row]) -> World:
+    """Return the world as it is when all changes have been written."""
+    partitions = []
+    for row in world.partitions:
+        change = changes.get((row["topic"], row["partition"]))
+        names = ("leader", "isr", "leader_epoch", "leader_recovery_state")
+        after = {} if change is None else {name: change[f"{name}_after"] for name in names}
+        version = {} if change is None else {"state_version": change["state_version"] + 1, "controller_epoch": 8}
+        partitions.append(row | after | version)
+    return replace(world, partitions=partitions)

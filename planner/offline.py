@@ -1,0 +1,85 @@
+"""Elections for partitions without a live leader, as they are asked for: clean where that is possible.
+
+Corresponds to `KafkaController.processReplicaLeaderElection` for UNCLEAN, and to `triggerOnlinePartitionStateChange`;
+seed 000 "OfflinePartitionLeaderSelector". An unclean election happens only where no ISR member is online, and only if
+it was asked for or the topic, or else the brokers, allow it. Leader -1 is never planned here: what finds no leader is
+a rejection. In: the partitions asked for (`planner.asked`), BROKER_CONFIGS. Out: verdicts, and of these CHANGES and
+REJECTIONS.
+"""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from planner.asked import KEY, NO_ELECTION, explained, unfit_code
+from planner.changes import as_changes, unchanged
+from planner.election import counted_on_dead, recovery_after, why_elected, why_nobody, with_election
+from planner.rejections import as_rejections
+from planner.state_machine import with_transition
+from planner.unclean import with_unclean_allowed
+from schemas.names import Action, RejectionCode
+
+
+def wanted_without_leader(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
+    """The partitions that had a leader and have no live one now: topic, partition."""
+    alive = brokers.select(F.col("broker_id").alias("leader"))
+    return partitions.where(F.col("leader").isNotNull()).join(F.broadcast(alive), "leader", "left_anti").select(*KEY)
+
+
+def _code() -> Column:
+    codes = RejectionCode
+    return F.coalesce(
+        unfit_code(),
+        F.when(F.col("illegal").isNotNull(), codes.ILLEGAL_TRANSITION.value)
+        .when(~F.col("leaderless"), codes.ELECTION_NOT_NEEDED.value)
+        .when(F.col("elected").isNull(), codes.NO_ELIGIBLE_LEADER.value),
+    )
+
+
+def _why_not() -> Column:
+    led = F.concat(F.lit("its leader "), F.col("leader").cast("string"), F.lit(" is alive"))
+    return explained(
+        {
+            **NO_ELECTION,
+            RejectionCode.ILLEGAL_TRANSITION: F.col("illegal"),
+            RejectionCode.ELECTION_NOT_NEEDED: led,
+            RejectionCode.NO_ELIGIBLE_LEADER: why_nobody(),
+        },
+    )
+
+
+def offline_verdicts(asked: DataFrame, broker_configs: DataFrame, *, unclean: bool) -> DataFrame:
+    """What becomes of each partition asked for: `code` and `reason` where no election is, null where one is."""
+    return (
+        asked.transform(with_unclean_allowed, broker_configs, everywhere=unclean)
+        .transform(with_election)
+        .transform(with_transition, Action.ELECT)
+        .withColumns({"code": _code()})
+        .withColumns({"reason": _why_not()})
+    )
+
+
+def changes_of(verdicts: DataFrame) -> DataFrame:
+    """One CHANGES row for each partition that finds a leader."""
+    elected = F.col("elected")
+    return (
+        verdicts.where(F.col("code").isNull())
+        .transform(unchanged)
+        .withColumns(
+            {
+                "action": F.lit(Action.ELECT.value),
+                "leader_after": elected["leader"],
+                "isr_after": elected["isr"],
+                "leader_epoch_after": F.col("leader_epoch") + 1,
+                "leader_recovery_state_after": recovery_after(),
+                "requires_live": F.array(elected["leader"]),
+                "requires_dead": counted_on_dead(),
+                "reason": why_elected(),
+            },
+        )
+        .transform(as_changes)
+    )
+
+
+def rejections_of(verdicts: DataFrame) -> DataFrame:
+    """One REJECTIONS row for each wanted partition that gets no election."""
+    return verdicts.transform(as_rejections, Action.ELECT)
