@@ -82,6 +82,14 @@ class RejectionCode(StrEnum):
     REASSIGNMENT_IN_PROGRESS = "REASSIGNMENT_IN_PROGRESS"
 
 
+class Lose(StrEnum):
+    """What a what-if takes away, all of a kind one after the other; as the command line says it."""
+
+    BROKERS = "brokers=1"
+    RACKS = "racks=1"
+    PAIRS = "pairs"
+
+
 class Outcome(StrEnum):
     """What became of a row of a plan at commit."""
 
