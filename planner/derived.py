@@ -64,7 +64,7 @@ def derive_partitions(
     live, isr = F.col("live"), F.coalesce("isr", F.array())
     every_broker = live_brokers(brokers).crossJoin(default_min_isr(broker_configs))
     return (
-        partitions.join(F.broadcast(topics.select("topic", _min_isr_override())), "topic", "left")
+        partitions.join(F.broadcast(topics.select("topic", min_isr_override())), "topic", "left")
         .crossJoin(F.broadcast(every_broker))
         .withColumns(
             {
@@ -78,5 +78,6 @@ def derive_partitions(
     )
 
 
-def _min_isr_override() -> Column:
+def min_isr_override() -> Column:
+    """What a topic's config says of min.insync.replicas, null if nothing."""
     return F.col("config")[MIN_ISR].try_cast("int").alias("min_isr_override")
