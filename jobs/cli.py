@@ -9,6 +9,7 @@ from jobs.demo import demo_command
 from jobs.snapshot import snapshot
 from jobs.vacuum import vacuum
 from jobs.verify import verify
+from jobs.whatif import whatif
 
 app = typer.Typer(
     name="surveyor",
@@ -29,6 +30,7 @@ app.add_typer(show.app, name="show")
 app.add_typer(plan.app, name="plan")
 app.command()(commit)
 app.command()(verify)
+app.command()(whatif)
 app.command()(vacuum)
 app.command()(demo_command(run))
 

@@ -28,7 +28,7 @@ from schemas.tables import TABLES
 GRACE_HOURS: Final = 1
 """Files replaced or written within this time stay: a snapshot under way may be about to name them."""
 
-OF_ONE_SNAPSHOT: Final = ("snapshots", "events", "imbalance")
+OF_ONE_SNAPSHOT: Final = ("snapshots", "events", "imbalance", "whatif")
 """Tables whose rows belong to one snapshot and go with it, `snapshots` first."""
 
 FileSizes = dict[str, int]

@@ -82,7 +82,7 @@ def derive_partitions(
     Shapes: one row a partition in, the same rows out; no units; raises nothing.
     """
     isr = F.coalesce("isr", F.array().cast("array<int>"))
-    overrides = topics.select("topic", _min_isr_override()).where(F.col("min_isr_override").isNotNull())
+    overrides = topics.select("topic", min_isr_override()).where(F.col("min_isr_override").isNotNull())
     min_isr = F.coalesce("min_isr_override", default_min_isr(broker_configs).scalar())
     return (
         partitions.join(F.broadcast(overrides), "topic", "left")
@@ -98,5 +98,6 @@ def derive_partitions(
     )
 
 
-def _min_isr_override() -> Column:
+def min_isr_override() -> Column:
+    """What a topic's config says of min.insync.replicas, null if nothing."""
     return F.col("config")[MIN_ISR].try_cast("int").alias("min_isr_override")

@@ -92,6 +92,14 @@ class RejectionCode(StrEnum):
     """There are more elections than the plan may have, and worse brokers come first."""
 
 
+class Lose(StrEnum):
+    """What a what-if takes away, all of a kind one after the other; as the command line says it."""
+
+    BROKERS = "brokers=1"
+    RACKS = "racks=1"
+    PAIRS = "pairs"
+
+
 class Outcome(StrEnum):
     """What became of a row of a plan at commit."""
 

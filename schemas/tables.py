@@ -165,6 +165,26 @@ IMBALANCE: Final = _table(
     _column("threshold", DOUBLE, "the threshold it was compared with"),
 )
 
+WHATIF: Final = _table(
+    _SNAPSHOT_ID,
+    _column("lose", STRING, "what every scenario loses: brokers=1, racks=1 or pairs"),
+    _column("scenario", STRING, "who is lost, as people read it: broker 3, rack a, brokers 3+7"),
+    _column("lost", BROKER_IDS, "the brokers lost, ascending"),
+    _column("offline", LONG, "partitions that lose their leader and find none by a clean election"),
+    _column(
+        "unclean_only", LONG, "of these, those that only an unclean election can lead: live replicas, none in sync"
+    ),
+    _column("no_replica", LONG, "of these, those without a live replica that could lead"),
+    _column("under_min_isr", LONG, "partitions with fewer live ISR members than min.insync.replicas, offline ones too"),
+    _column("newly_under_min_isr", LONG, "of these, those with enough of them before the loss"),
+    _column("leaders_moved", LONG, "partitions that another broker leads after the loss"),
+    _column("max_leaders", LONG, "partitions led by the surviving broker that leads most"),
+    _column("most_leaders_on", INT, "that broker, the lowest id of several; null if nobody leads"),
+    _column("mean_leaders", DOUBLE, "partitions led, over surviving brokers; null if none survives"),
+    _column("leader_skew", DOUBLE, "max_leaders / mean_leaders: 1 is even; null if nobody leads"),
+    _column("not_judged", LONG, "partitions left out: not understood, or without a state znode"),
+)
+
 PLANS: Final = _table(
     _PLAN_ID,
     _column("name", STRING, "alias, unique within the cluster"),
@@ -265,6 +285,7 @@ TABLES: Final[dict[str, StructType]] = {
     "quarantine": QUARANTINE,
     "events": EVENTS,
     "imbalance": IMBALANCE,
+    "whatif": WHATIF,
     "plans": PLANS,
     "changes": CHANGES,
     "operations": OPERATIONS,
@@ -284,6 +305,7 @@ KEYS: Final[dict[str, tuple[str, ...]]] = {
     "quarantine": ("path", "reason"),
     "events": ("snapshot_id", "kind", "subject"),
     "imbalance": ("snapshot_id", "broker_id"),
+    "whatif": ("snapshot_id", "lose", "scenario"),
     "plans": ("plan_id",),
     "changes": ("plan_id", "wave", "topic", "partition"),
     "operations": ("plan_id", "sequence"),

@@ -51,7 +51,7 @@ class Tables:
         _retried(lambda: writer.save(self.lake.path(table)))
 
     def replace_counted(self, table: str, rows: DataFrame, count: int, where: str = "true") -> None:
-        """As `replace`, by `count` rows: few by way of the driver, which spares what a write of Spark's always takes."""
+        """As `replace`, by `count` rows: few by way of the driver, which spares what Spark's write always takes."""
         if count <= FEW:
             self.lake.replace_by(table, self.few(table, rows), where)
         else:

@@ -113,6 +113,13 @@ def test_rows_of_dropped_snapshots_go(cluster: Cluster) -> None:
     assert (result["snapshots_dropped"], result["oldest_snapshot"], result["rows_dropped"]) == (3, 4, 18)
 
 
+def test_what_ifs_of_dropped_snapshots_go(cluster: Cluster) -> None:
+    asked = [{"snapshot_id": id_, "lose": "racks=1", "scenario": "rack a"} for id_ in (*DROPPED, *KEPT)]
+    cluster.lake.replace("whatif", asked)
+    run(cluster.lake)
+    assert ids(cluster.lake, "whatif") == set(KEPT)
+
+
 def test_files_that_only_dropped_snapshots_needed_go(cluster: Cluster) -> None:
     lake = cluster.lake
     old = DeltaTable(

@@ -1,0 +1,95 @@
+"""`surveyor whatif` on stored snapshots: what is shown, kept and refused; the cluster stays as it is."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from jobs.adapters.lake import Lake
+from tests.jobs.commands import Surveyor
+from tests.jobs.kafka_tree import KafkaTree, registration
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+RACKS = {0: "a", 1: "a", 2: "b", 3: None}
+
+
+@pytest.fixture
+def surveyor(bare_tree: KafkaTree, tmp_path: Path) -> Surveyor:
+    """Broker 3 alone has orders-3; the others share the rest."""
+    bare_tree.lay_out(brokers=())
+    for broker, rack in RACKS.items():
+        bare_tree.register(broker, registration(rack=rack))
+    bare_tree.elect(0, epoch=7)
+    bare_tree.add_topic("orders", {0: [0, 1], 1: [1, 0], 2: [2, 1], 3: [3]})
+    ready = Surveyor(bare_tree.hosts, tmp_path / "warehouse")
+    ready.json("snapshot")
+    return ready
+
+
+def test_each_kind_of_loss(surveyor: Surveyor, bare_tree: KafkaTree) -> None:
+    before = bare_tree.dump()
+    found = {}
+    for lose in ("brokers=1", "racks=1", "brokers=2"):
+        result = surveyor.json("whatif", "--lose", lose)
+        assert result["scenarios"] == len(result["rows"])
+        found[result["lose"]] = [(row["scenario"], row["offline"], row["leaders_moved"]) for row in result["rows"]]
+    assert found == {
+        "brokers=1": [("broker 3", 1, 0), ("broker 0", 0, 1), ("broker 1", 0, 1), ("broker 2", 0, 1)],
+        "racks=1": [("rack a", 2, 0), ("broker 3", 1, 0), ("rack b", 0, 1)],
+        "pairs": [
+            ("brokers 0+1", 2, 0),
+            ("brokers 0+3", 1, 1),
+            ("brokers 1+2", 1, 1),
+            ("brokers 1+3", 1, 1),
+            ("brokers 2+3", 1, 1),
+            ("brokers 0+2", 0, 2),
+        ],
+    }
+    assert bare_tree.dump() == before
+
+
+def test_as_people_read_it(surveyor: Surveyor) -> None:
+    shown = surveyor("whatif", "--lose", "pairs", "--limit", "2")
+    assert shown.code == 0, shown.stderr
+    assert "default, snapshot 1, losing pairs" in shown.stdout
+    assert [line.split()[1] for line in shown.stdout.splitlines() if line.startswith("brokers ")] == ["0+1", "0+3"]
+    assert "... and 4 more; --limit shows more, --json gives all" in shown.stdout
+    assert "5 of 6 scenarios take partitions offline" in shown.stdout
+
+
+def test_asked_again_is_kept_once(surveyor: Surveyor) -> None:
+    for lose in ("brokers=1", "racks=1", "brokers=1"):
+        surveyor.json("whatif", "--lose", lose)
+    surveyor.json("snapshot")
+    surveyor.json("whatif", "--lose", "racks=1", "--snapshot", "1")
+    surveyor.json("whatif", "--lose", "racks=1")
+    kept = [(snapshot, lose) for snapshot, lose, _ in surveyor.rows("whatif", "snapshot_id", "lose", "scenario")]
+    assert kept == [*[(1, "brokers=1")] * 4, *[(1, "racks=1")] * 3, *[(2, "racks=1")] * 3]
+
+
+@pytest.mark.parametrize("lose", ["brokers=3", "racks=2", "pairs=1", "broker", "", "brokers"])
+def test_what_cannot_be_lost(lose: str, tmp_path: Path) -> None:
+    refused = Surveyor("127.0.0.1:1", tmp_path / "warehouse")("whatif", "--lose", lose, "--json")
+    assert refused.code == 2
+    assert json.loads(refused.stdout)["error"] == (
+        f"--lose {lose!r}: expected brokers=1, racks=1 or pairs (the same as brokers=2)"
+    )
+
+
+def test_a_snapshot_is_needed(surveyor: Surveyor, tmp_path: Path) -> None:
+    asked = ("whatif", "--lose", "pairs")
+    assert Surveyor("127.0.0.1:1", tmp_path / "nowhere")(*asked).code == 22
+    Lake(str(tmp_path / "empty"), "default").ensure_tables()
+    empty = Surveyor("127.0.0.1:1", tmp_path / "empty")(*asked)
+    assert (empty.code, "take one with `surveyor snapshot" in empty.stderr) == (22, True)
+    unknown = surveyor(*asked, "--snapshot", "9")
+    assert (unknown.code, "no snapshot 9" in unknown.stderr) == (2, True)
+
+
+def test_what_is_not_judged_is_said(surveyor: Surveyor, bare_tree: KafkaTree) -> None:
+    bare_tree.write("/brokers/topics/orders/partitions/3/state", b"?")
+    surveyor.json("snapshot")
+    shown = surveyor("whatif", "--lose", "brokers=1")
+    assert "0 of 4 scenarios take partitions offline" in shown.stdout
+    assert "warning: 1 partitions not judged: not understood, or without a state" in shown.stdout

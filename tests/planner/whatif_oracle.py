@@ -1,0 +1,87 @@
+"""What-if by brute force: each scenario played on its own, brokers taken out of the world and every partition asked."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from itertools import combinations
+
+from schemas.names import Lose
+from tests.planner.frames import Row, World
+from tests.planner.oracle import DELETED, offline_election
+
+
+def scenarios(world: World, racks: Mapping[int, str | None], lose: Lose) -> dict[str, list[int]]:
+    """Who is lost in each."""
+    brokers = sorted(world.registered)
+    if lose is Lose.PAIRS:
+        return {f"brokers {one}+{other}": [one, other] for one, other in combinations(brokers, 2)}
+    if lose is Lose.BROKERS:
+        return {f"broker {broker}": [broker] for broker in brokers}
+    found: dict[str, list[int]] = {}
+    for broker in brokers:
+        rack = racks.get(broker)
+        found.setdefault(f"broker {broker}" if rack is None else f"rack {rack}", []).append(broker)
+    return found
+
+
+def without(world: World, lost: Iterable[int]) -> World:
+    gone = frozenset(lost)
+    return replace(world, live=world.live - gone, opaque=world.opaque - gone)
+
+
+def leader(row: Row, world: World) -> int | None:
+    """Who leads after the clean elections that are due."""
+    if row["leader"] in world.registered:
+        return int(row["leader"])
+    elected = offline_election(row, world, unclean=False) if _judged(row) else None
+    return elected[0] if elected else None
+
+
+def costs(world: World, lost: list[int]) -> Row:
+    """What a scenario costs, as its WHATIF row says it."""
+    after = without(world, lost)
+    judged = [row for row in world.partitions if row["topic"] != DELETED and _judged(row)]
+    offline = [row for row in judged if leader(row, world) is not None and leader(row, after) is None]
+    nobody_in_sync = [row for row in offline if not _in_sync(row, after)]
+    no_replica = [row for row in nobody_in_sync if not set(row["replicas"]) & after.live]
+    under = [row for row in judged if _under_min_isr(row, after)]
+    return {
+        "lost": lost,
+        "offline": len(offline),
+        "unclean_only": len(nobody_in_sync) - len(no_replica),
+        "no_replica": len(no_replica),
+        "under_min_isr": len(under),
+        "newly_under_min_isr": len([row for row in under if not _under_min_isr(row, world)]),
+        "leaders_moved": len([row for row in judged if leader(row, world) != leader(row, after)]) - len(offline),
+        "not_judged": len([row for row in world.partitions if row["topic"] != DELETED and not _judged(row)]),
+        **_spread(after),
+    }
+
+
+def _spread(after: World) -> Row:
+    led_by = (leader(row, after) for row in after.partitions if row["topic"] != DELETED)
+    leaders = Counter(broker for broker in led_by if broker is not None)
+    most = max(leaders.values(), default=0)
+    mean = leaders.total() / len(after.registered) if after.registered else None
+    return {
+        "max_leaders": most,
+        "most_leaders_on": min((broker for broker in leaders if leaders[broker] == most), default=None),
+        "mean_leaders": mean,
+        "leader_skew": most / mean if mean else None,
+    }
+
+
+def _judged(row: Row) -> bool:
+    return row["understood"] and row["leader"] is not None
+
+
+def _in_sync(row: Row, world: World) -> set[int]:
+    return set(row["isr"]) & world.registered
+
+
+def _under_min_isr(row: Row, world: World) -> bool:
+    """The topic's word, else the largest a broker is known to use, else 1."""
+    config = next((topic["config"] or {} for topic in world.topics if topic["topic"] == row["topic"]), {})
+    known = [c for c in world.configs if c["name"] == "min.insync.replicas" and not c["assumed"]]
+    default = max((int(c["value"]) for c in known), default=1)
+    return len(_in_sync(row, world)) < int(config.get("min.insync.replicas", default))
