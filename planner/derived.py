@@ -34,12 +34,12 @@ def absent_brokers(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
     )
 
 
-def partition_state(leader: Column, absent: Column) -> Column:
-    """New without leadership, Online with a leader that is registered, else Offline."""
+def partition_state(leader: Column, alive: Column) -> Column:
+    """New without leadership, Online with a leader that is `alive`, else Offline."""
     return (
         F.when(leader.isNull(), PartitionState.NEW.value)
-        .when(F.array_contains(absent, leader), PartitionState.OFFLINE.value)
-        .otherwise(PartitionState.ONLINE.value)
+        .when(alive, PartitionState.ONLINE.value)
+        .otherwise(PartitionState.OFFLINE.value)
     )
 
 
@@ -81,15 +81,15 @@ def derive_partitions(
 
     Shapes: one row a partition in, the same rows out; no units; raises nothing.
     """
-    isr = F.coalesce("isr", F.array().cast("array<int>"))
+    gone, leader, isr = absent.scalar(), F.col("leader"), F.coalesce("isr", F.array().cast("array<int>"))
     overrides = topics.select("topic", min_isr_override()).where(F.col("min_isr_override").isNotNull())
     min_isr = F.coalesce("min_isr_override", default_min_isr(broker_configs).scalar())
     return (
         partitions.join(F.broadcast(overrides), "topic", "left")
         .withColumns(
             {
-                "partition_state": partition_state(F.col("leader"), absent.scalar()),
-                "offline_replicas": among(F.col("replicas"), absent.scalar()),
+                "partition_state": partition_state(leader, ~F.array_contains(gone, leader)),
+                "offline_replicas": among(F.col("replicas"), gone),
                 "under_replicated": under_replicated(F.col("replicas"), isr),
                 "under_min_isr": F.size(isr) < min_isr,
             },

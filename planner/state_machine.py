@@ -36,8 +36,9 @@ WANTED: Final[Mapping[Action, tuple[PartitionState, tuple[PartitionState, ...]]]
 
 def found_state() -> Column:
     """The state a partition is in, as a controller that fails over finds it."""
-    absent = F.col("replicas").isNull()
-    return F.when(absent, PartitionState.NON_EXISTENT.value).otherwise(partition_state(F.col("leader"), F.col("live")))
+    leader = F.col("leader")
+    known = partition_state(leader, F.array_contains("live", leader))
+    return F.when(F.col("replicas").isNull(), PartitionState.NON_EXISTENT.value).otherwise(known)
 
 
 def legal(state: Column, action: Action) -> Column:
