@@ -43,6 +43,7 @@ def _code() -> Column:
         .when(F.col("leader").isNull(), codes.NO_STATE.value)
         .when(F.col("leader") == preferred, codes.ALREADY_PREFERRED.value)
         .when(_leader_not_understood(), codes.NOT_UNDERSTOOD.value)
+        .when(F.array_contains(F.col("drained"), preferred), codes.DRAINED.value)
         .when(~F.array_contains(F.col("eligible"), preferred), codes.PREFERRED_NOT_ALIVE.value)
         .when(~F.array_contains(F.col("isr"), preferred), codes.PREFERRED_NOT_IN_ISR.value)
     )
@@ -61,6 +62,7 @@ def _why_not() -> Column:
         ),
         RejectionCode.NO_STATE: F.lit("it has no state znode yet"),
         RejectionCode.ALREADY_PREFERRED: F.concat(F.lit("already led by its preferred replica "), preferred),
+        RejectionCode.DRAINED: F.concat(F.lit("preferred replica "), preferred, F.lit(" is drained")),
         RejectionCode.PREFERRED_NOT_ALIVE: F.concat(F.lit("preferred replica "), preferred, F.lit(" is not alive")),
         RejectionCode.PREFERRED_NOT_IN_ISR: not_in_isr,
     }

@@ -25,11 +25,11 @@ def _unclean_allowed() -> Column:
 
 def _with_candidates(partitions: DataFrame, *, allow_unclean: bool) -> DataFrame:
     """Add who could lead: `in_sync`, the live ISR in assignment order, and `alive`, the live assignment."""
-    replicas, isr, eligible = F.col("replicas"), F.col("isr"), F.col("eligible")
+    replicas, isr, electable = F.col("replicas"), F.col("isr"), F.col("electable")
     return partitions.withColumns(
         {
-            "alive": among(replicas, eligible),
-            "in_sync": among(among(replicas, isr), eligible),
+            "alive": among(replicas, electable),
+            "in_sync": among(among(replicas, isr), electable),
             "gone": not_among(isr, F.col("live")),
             "leaderless": ~F.array_contains(F.col("live"), F.col("leader")),
             "unclean_allowed": F.lit(allow_unclean) | _unclean_allowed(),
@@ -106,7 +106,7 @@ def _requires_live() -> Column:
 
 
 def _isr_in_words() -> Column:
-    """The ISR, and which of it is alive after all: not understood, or not assigned."""
+    """The ISR, and which of it is alive after all: not understood, drained, or not assigned."""
     survivors = not_among(F.col("isr"), F.col("gone"))
     alive = F.concat(F.lit("; alive but not to be elected: "), in_words(survivors))
     return F.concat(F.lit("ISR "), in_words(F.col("isr")), F.when(F.size(survivors) > 0, alive).otherwise(""))
