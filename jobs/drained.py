@@ -11,22 +11,22 @@ from jobs.adapters.lake import Lake, Row
 from schemas.names import PlanKind
 
 
-def mark(lake: Lake, plan: Row) -> None:
-    """Record the brokers of a drain; a plan of another kind changes nothing."""
-    if plan["kind"] == PlanKind.DRAIN:
-        asked = json.loads(plan["parameters"])
-        common = {"mode": asked["mode"], "plan_id": plan["plan_id"], "since": datetime.now(UTC)}
-        lake.replace("drained", [{"broker_id": b, **common} for b in asked["brokers"]], _these(asked["brokers"]))
+def mark(lake: Lake, plan: Row) -> bool:
+    """Record the brokers of a drain; return whether the plan is one."""
+    if plan["kind"] != PlanKind.DRAIN:
+        return False
+    asked = json.loads(plan["parameters"])
+    common = {"mode": asked["mode"], "plan_id": plan["plan_id"], "since": datetime.now(UTC)}
+    lake.replace("drained", [{"broker_id": b, **common} for b in asked["brokers"]], _these(asked["brokers"]))
+    return True
 
 
-def strike_out(lake: Lake, plan: Row) -> None:
-    """Take the brokers of an undrain out again; a plan of another kind changes nothing."""
-    if plan["kind"] == PlanKind.UNDRAIN:
-        lake.delete("drained", _these(json.loads(plan["parameters"])["brokers"]))
-
-
-def drained_ids(lake: Lake) -> list[int]:
-    return sorted(row["broker_id"] for row in lake.rows("drained"))
+def strike_out(lake: Lake, plan: Row) -> bool:
+    """Take the brokers of an undrain out again; return whether the plan is one."""
+    if plan["kind"] != PlanKind.UNDRAIN:
+        return False
+    lake.delete("drained", _these(json.loads(plan["parameters"])["brokers"]))
+    return True
 
 
 def _these(broker_ids: list[int]) -> str:

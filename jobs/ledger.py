@@ -62,10 +62,8 @@ class Ledger:
         """Record the outcomes, and what the plan now is; an attempt refused before it began leaves no trace."""
         done = all(verdict.outcome is Outcome.APPLIED for verdict in self.verdicts)
         whole = len(self.verdicts) == len(self.plan.changes)
-        if done and whole:
-            mark(self.lake, self.plan.row)
-            strike_out(self.lake, self.plan.row)
-        if not (self.begun or self.verdicts):
+        drains = done and whole and (mark(self.lake, self.plan.row) or strike_out(self.lake, self.plan.row))
+        if not (self.begun or self.verdicts or drains):
             return
         rows = (self._row(v.change, v.outcome, v.message, v.state_version_after) for v in self.verdicts)
         self._append(rows)

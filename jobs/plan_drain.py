@@ -1,6 +1,6 @@
 """`surveyor plan drain` and `surveyor plan undrain`: brokers that are to lead nothing, and to lead again."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Final
 
 import typer
@@ -8,7 +8,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs.adapters.lake import Row
-from jobs.drained import drained_ids
 from jobs.errors import ExitCode, RefusedError
 from jobs.inputs import parse_broker_ids
 from jobs.options import DetailedExitcode, command
@@ -78,9 +77,10 @@ def undrain(
     ids = sorted(parse_broker_ids(brokers))
 
     def planner(at: SnapshotTables) -> Planned:
-        still = drained_ids(settings.lake)
-        _refuse_not_drained(ids, still)
-        targets = undrain_targets(_links(at), ids, [b for b in still if b not in ids]).localCheckpoint()
+        drained = {row["broker_id"]: row for row in settings.lake.rows("drained")}
+        _refuse_not_drained(ids, drained, at.snapshot)
+        still = sorted(drained.keys() - ids)
+        targets = undrain_targets(_links(at), ids, still).localCheckpoint()
         known = targets, at["partitions"], at["topics"], not_drained(at["brokers"], ids)
         return Planned(PlanKind.UNDRAIN, {"brokers": ids}, undrain_changes(*known), undrain_rejections(*known))
 
@@ -104,12 +104,19 @@ def _refuse_unknown(ids: Sequence[int], brokers: Sequence[Row], snapshot_id: int
         )
 
 
-def _refuse_not_drained(ids: Sequence[int], drained: Sequence[int]) -> None:
+def _refuse_not_drained(ids: Sequence[int], drained: Mapping[int, Row], snapshot: Row) -> None:
     others = [str(broker) for broker in ids if broker not in drained]
     if others:
+        known = ", ".join(map(str, sorted(drained))) or "none"
         raise RefusedError(
-            f"--brokers: {', '.join(others)} not drained; drained are {', '.join(map(str, drained)) or 'none'}. "
+            f"--brokers: {', '.join(others)} not drained; drained are {known}. "
             "A drain counts once its commit has begun",
+        )
+    later = [str(broker) for broker in ids if drained[broker]["since"] > snapshot["taken_at"]]
+    if later:
+        raise RefusedError(
+            f"--brokers: {', '.join(later)} drained after snapshot {snapshot['snapshot_id']}, which knows the order "
+            "before; take a new `surveyor snapshot`",
         )
 
 

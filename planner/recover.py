@@ -153,10 +153,10 @@ def recover_rejections(
     )
     hidden = not_among(F.col("isr"), F.col("gone"))
     holders = F.concat(F.lit("alive but not to be elected, and may hold the data: "), in_words(hidden))
-    nobody = F.concat(F.lit("no replica is alive: "), in_words(F.col("replicas")))
+    nobody = F.concat(F.lit("no replica is alive and may be elected: "), in_words(F.col("replicas")))
     why = (
         F.when(F.col("code") == codes.NOT_UNDERSTOOD.value, F.lit("its znode is in quarantine"))
-        .when(F.col("code") == codes.UNCLEAN_NOT_ALLOWED.value, F.concat(_unclean(), F.lit("; allow it to have it")))
+        .when(F.col("code") == codes.UNCLEAN_NOT_ALLOWED.value, F.concat(_unclean(), F.lit("; not allowed")))
         .otherwise(F.when(F.size(hidden) > 0, holders).otherwise(nobody))
     )
     return (
