@@ -189,6 +189,7 @@ def test_unclean_recovery_loses_at_most_what_the_plan_said(
     cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, topic: str
 ) -> None:
     """Partition 0 of [0, 1, 2]: 1 falls behind first, then 2, then the leader 0 dies; Kafka would take 1, we take 2."""
+    surveyor.json("snapshot")
     with Traffic(cluster.bootstrap, topic) as before:
         killed(cluster, kafka.client, 1)
         assert eventually(lambda: kafka.state(topic, 0).isr == [0, 2])
@@ -215,8 +216,8 @@ def test_unclean_recovery_loses_at_most_what_the_plan_said(
 
     assert (elected.leader, elected.isr[0]) == (2, 2)
     (reason,) = (row["reason"] for row in surveyor.lake.rows("changes", ("plan_id", "=", plan["plan_id"])))
-    assert "ranked: 2 (in sync until snapshot 2" in reason
-    assert "1 (in sync until snapshot 1" in reason
+    assert "ranked: 2 (in sync until snapshot 3" in reason
+    assert "1 (in sync until snapshot 2" in reason
     stored = before.stored(len(REPLICAS))
     assert stored >= before.acknowledged
     assert not stored >= at_risk.acknowledged, "what only broker 0 had is lost: the election was unclean"
