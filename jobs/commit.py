@@ -25,8 +25,9 @@ from jobs.limits import CommitLimits, refuse_beyond, refuse_other_cluster, secon
 from jobs.modes import Mode, admin_of, choose_mode
 from jobs.options import DetailedExitcode, command, run_alone
 from jobs.plans import LINES_SHOWN, Plan, change_line, read_plan
-from jobs.premises import Premises, judge_for_admin
+from jobs.premises import Premises
 from jobs.settings import Settings
+from jobs.waves import judge_waves
 from schemas.names import Outcome, PlanStatus
 
 
@@ -52,7 +53,7 @@ def assess(settings: Settings, plan: Plan, mode: Mode, limits: CommitLimits) -> 
             refuse_unreachable(state)
             due, verdicts = Premises.of(plan, state).judge(client, plan.changes)
         else:
-            due, verdicts = judge_for_admin(client, plan.changes)
+            due, verdicts = judge_waves(client, plan.changes)
     return Assessment(state, chosen, why, due, verdicts)
 
 
@@ -72,7 +73,7 @@ def apply_plan(
             say("  nothing is due")
         elif found.mode is Mode.ADMIN:
             with admin_of(settings, found.state) as admin:
-                commit_admin(ledger, admin, found.due)
+                commit_admin(settings, ledger, admin, found.due)
         else:
             commit_batch(settings, ledger, found.due, max_hold, held)
     except SurveyorError as error:

@@ -1,6 +1,6 @@
 """Admin mode: Kafka's own controller is asked, and does it under its own fence.
 
-This way has no compare-and-set, so what each change was computed from is read again just before asking.
+This way has no compare-and-set, so what each change was computed from is read again just before asking, for each wave.
 """
 
 import json
@@ -11,6 +11,8 @@ from jobs.adapters.admin import ELECTION_NOT_NEEDED, NONE, Admin, Key, error_nam
 from jobs.adapters.lake import Row
 from jobs.console import progress, say
 from jobs.ledger import Ledger, Verdict
+from jobs.settings import Settings
+from jobs.waves import by_wave, still_due
 from schemas.names import Action, OperationKind, Outcome
 
 EXECUTABLE: Final = frozenset({Action.CREATE, Action.ELECT_PREFERRED, Action.REASSIGN})
@@ -19,9 +21,15 @@ EXECUTABLE: Final = frozenset({Action.CREATE, Action.ELECT_PREFERRED, Action.REA
 _DONE: Final = {NONE: "asked and accepted", ELECTION_NOT_NEEDED: "led by its preferred replica already"}
 
 
-def commit_admin(ledger: Ledger, admin: Admin, due: Sequence[Row]) -> None:
-    """Ask for what is due, kind by kind, and judge by the answers."""
+def commit_admin(settings: Settings, ledger: Ledger, admin: Admin, due: Sequence[Row]) -> None:
+    """Ask for what is due, wave by wave and kind by kind, and judge by the answers."""
     ledger.intend(due)
+    for number, wave in enumerate(by_wave(due)):
+        _ask(ledger, admin, still_due(settings, ledger, wave) if number else wave)
+    say(f"  Kafka's controller accepted {len(ledger.of(Outcome.APPLIED))} of {len(due)}")
+
+
+def _ask(ledger: Ledger, admin: Admin, due: Sequence[Row]) -> None:
     asks: dict[Action, Callable[[Ledger, Admin, Sequence[Row]], dict[Key, int]]] = {
         Action.CREATE: _create,
         Action.ELECT_PREFERRED: _elect,
@@ -33,7 +41,6 @@ def commit_admin(ledger: Ledger, admin: Admin, due: Sequence[Row]) -> None:
             with progress(f"asking Kafka's controller: {action}"):
                 codes = ask(ledger, admin, changes)
             ledger.judge(_verdict(change, codes) for change in changes)
-    say(f"  Kafka's controller accepted {len(ledger.of(Outcome.APPLIED))} of {len(due)}")
 
 
 def _verdict(change: Row, codes: dict[Key, int]) -> Verdict:

@@ -118,7 +118,8 @@ def _tell(
     answers = announce(announcement, deadline)
     ledger.lake.append("answers", answers)
     accepted = {row["broker_id"] for row in answers} - {row["broker_id"] for row in answers if row["error"]}
-    say(f"  UpdateMetadata and LeaderAndIsr accepted by brokers {', '.join(map(str, sorted(accepted)))}")
+    stopped = ", StopReplica" if any(state["stop"] for state in announcement.states) else ""
+    say(f"  UpdateMetadata, LeaderAndIsr{stopped} accepted by brokers {', '.join(map(str, sorted(accepted)))}")
     for row in answers:
         if row["error"]:
             what = f" for {row['topic']}-{row['partition']}" if row.get("topic") else ""
@@ -141,6 +142,7 @@ def _told(verdict: Verdict) -> Row:
         "leader_recovery_state": change["leader_recovery_state_after"],
         "state_version": verdict.state_version_after,
         "to": change["leader_and_isr_to"],
+        "stop": change["stop_replica_to"] or [],
     }
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from jobs.adapters.lake import Lake, Row, quoted
+from jobs.drained import mark, strike_out
 from jobs.plans import Plan
 from schemas.names import Outcome, PlanStatus, Step
 
@@ -46,6 +47,7 @@ class Ledger:
         """Record what is about to be written, and that the plan is being committed."""
         self.begun = True
         self._append(self._row(change, Outcome.PENDING, "") for change in changes)
+        mark(self.lake, self.plan.row)
         self._status(PlanStatus.COMMITTING)
 
     def step(self, step: Step, outcome: Outcome, message: str) -> None:
@@ -58,12 +60,13 @@ class Ledger:
 
     def close(self) -> None:
         """Record the outcomes, and what the plan now is; an attempt refused before it began leaves no trace."""
-        if not (self.begun or self.verdicts):
+        done = all(verdict.outcome is Outcome.APPLIED for verdict in self.verdicts)
+        whole = len(self.verdicts) == len(self.plan.changes)
+        drains = done and whole and (mark(self.lake, self.plan.row) or strike_out(self.lake, self.plan.row))
+        if not (self.begun or self.verdicts or drains):
             return
         rows = (self._row(v.change, v.outcome, v.message, v.state_version_after) for v in self.verdicts)
         self._append(rows)
-        done = all(verdict.outcome is Outcome.APPLIED for verdict in self.verdicts)
-        whole = len(self.verdicts) == len(self.plan.changes)
         self._status(PlanStatus.COMMITTED if done and whole else PlanStatus.PARTIAL)
 
     def counts(self) -> dict[str, int]:

@@ -14,7 +14,9 @@ from jobs.inputs import (
     read_reassignment,
 )
 from jobs.options import DetailedExitcode, command
+from jobs.plan_drain import drain, undrain
 from jobs.plan_elect import elect
+from jobs.plan_recover import recover
 from jobs.planning import Name, Planned, SnapshotId, report_plan
 from jobs.settings import Settings
 from jobs.snapshots import SnapshotTables
@@ -30,7 +32,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Compute a plan from a snapshot; nothing is written to the cluster.",
 )
-app.command()(elect)
+for job in (elect, drain, undrain, recover):
+    app.command()(job)
 
 
 @app.command()

@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import Annotated, Any, Final
 
 import typer
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from jobs.adapters.delta import Tables
@@ -23,6 +23,7 @@ from jobs.errors import ExitCode, RefusedError
 from jobs.plans import find_plan, plan_lines
 from jobs.settings import Settings
 from jobs.snapshots import SnapshotTables, as_of, find_snapshot
+from planner.liveness import with_drained
 from planner.plan import plan_summary
 from schemas.digest import plan_header
 from schemas.names import PlanKind, PlanStatus
@@ -42,6 +43,18 @@ class Planned:
     changes: DataFrame
     rejections: DataFrame | None = None
     operations: list[Row] = field(default_factory=list)
+    evidence: DataFrame | None = None
+    refused: str | None = None
+    """Why it must not be committed: it is stored all the same, so that it can be looked at."""
+
+
+class PlanningTables(SnapshotTables):
+    """The tables as one snapshot left them, the brokers with how they are drained now."""
+
+    def __getitem__(self, table: str) -> DataFrame:
+        rows = SnapshotTables.__getitem__(self, table)
+        drained = self.tables.lake.rows("drained") if table == "brokers" else []
+        return with_drained(rows, self.tables.frame("drained", drained)) if drained else rows
 
 
 Planner = Callable[[SnapshotTables], Planned]
@@ -72,10 +85,16 @@ def make_plan(settings: Settings, snapshot_id: int | None, name: str | None, pla
         if named:
             return {column: named[0][column] for column in RESULT}
     _refuse_migration(snapshot)
+    lake.ensure_tables()
     with progress("starting Spark"):
         tables = Tables(start_session("surveyor plan"), lake)
     with progress("planning"):
-        return _store(tables, snapshot, name, planner(SnapshotTables(tables, snapshot)))
+        planned = planner(PlanningTables(tables, snapshot))
+        # a refused plan takes no name: the next try is to have it
+        result = _store(tables, snapshot, None if planned.refused else name, planned)
+    if planned.refused:
+        raise RefusedError(f"plan {result['plan_id']} is refused: {planned.refused}", result)
+    return result
 
 
 def _refuse_migration(snapshot: Row) -> None:
@@ -99,7 +118,7 @@ def _store(tables: Tables, snapshot: Row, name: str | None, planned: Planned) ->
         "kind": planned.kind.value,
         "parameters": json.dumps(planned.parameters, sort_keys=True),
         "created_at": datetime.now(UTC),
-        "status": PlanStatus.PLANNED.value,
+        "status": (PlanStatus.REFUSED if planned.refused else PlanStatus.PLANNED).value,
         "cluster_id": snapshot["cluster_id"],
         "brokers": _broker_epochs(lake, snapshot),
     }
@@ -110,11 +129,16 @@ def _store(tables: Tables, snapshot: Row, name: str | None, planned: Planned) ->
     mine = f"plan_id = {quoted(plan['plan_id'])}"
     for table, count in (("changes", plan["changes"]), ("rejections", plan["rejected"])):
         if count:
-            named = {"plan_id": F.lit(plan["plan_id"]), "cluster": F.lit(lake.cluster)}
-            tables.replace_counted(table, rows[table].withColumns(named), count, mine)
+            tables.replace_counted(table, rows[table].withColumns(_owner(plan, lake)), count, mine)
     lake.replace("operations", [{**row, "plan_id": plan["plan_id"]} for row in planned.operations], mine)
+    if planned.evidence is not None:
+        tables.replace("evidence", planned.evidence.withColumns(_owner(plan, lake)), mine)
     lake.replace("plans", [plan], mine)
     return {column: plan[column] for column in RESULT}
+
+
+def _owner(plan: Row, lake: Lake) -> dict[str, Column]:
+    return {"plan_id": F.lit(plan["plan_id"]), "cluster": F.lit(lake.cluster)}
 
 
 def _under(name: str | None, plan: Row, lake: Lake) -> Result:

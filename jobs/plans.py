@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime  # noqa: F401 - the doctest's
 from typing import Final
 
 from rich.table import Table
@@ -10,7 +11,7 @@ from jobs.adapters.lake import Lake, Row
 from jobs.console import shown
 from jobs.errors import RefusedError, UnreadableError, UsageError
 from schemas.digest import plan_header, plan_id
-from schemas.names import NO_LEADER, Action
+from schemas.names import NO_LEADER, Action, PlanKind, RejectionCode
 
 LINES_SHOWN: Final = 50
 
@@ -79,6 +80,10 @@ def plan_lines(lake: Lake, row: Row) -> Iterator[Table | str]:
     yield from _cut([f"  {change_line(change)}" for change in plan.changes], "changes")
     rejections = sorted(plan.rejections, key=lambda r: (r["topic"], r["partition"]))
     yield from _cut([f"  rejected {_name(r)}  {r['code']}: {r['reason']}" for r in rejections], "rejections")
+    if row["kind"] == PlanKind.RECOVER:
+        evidence = lake.rows("evidence", ("plan_id", "=", plan.plan_id))
+        ordered = sorted(evidence, key=lambda e: (e["topic"], e["partition"], e["rank"]))
+        yield from _cut([f"  evidence {evidence_line(e)}" for e in ordered], "lines of evidence")
     yield from (f"  warning: {warning}" for warning in warnings(plan))
 
 
@@ -95,15 +100,38 @@ def change_line(change: Row) -> str:
     return "  ".join([_name(change), *filter(None, moved), change["reason"]])
 
 
+def evidence_line(evidence: Row) -> str:
+    """Write what history says of one candidate.
+
+    >>> evidence_line({"topic": "orders", "partition": 7, "rank": 1, "broker_id": 5, "last_in_isr_snapshot": 4,
+    ...     "last_in_isr_at": datetime(2026, 11, 21, 12), "epochs_since": 2, "log_size": None, "kafkas_choice": False})
+    'orders-7  1. broker 5  in sync until snapshot 4 (2026-11-21 12:00:00)  leader epochs since 2  log size unknown'
+    """
+    seen, size = evidence["last_in_isr_snapshot"], evidence["log_size"]
+    told = "never seen in sync"
+    if seen is not None:
+        at = shown(evidence["last_in_isr_at"])
+        told = f"in sync until snapshot {seen} ({at})  leader epochs since {evidence['epochs_since']}"
+    parts = [_name(evidence), f"{evidence['rank']}. broker {evidence['broker_id']}", told]
+    parts.append("log size unknown" if size is None else f"log of {size} bytes")
+    return "  ".join(parts + ["Kafka's choice"] * evidence["kafkas_choice"])
+
+
 def warnings(plan: Plan) -> Iterator[str]:
     """What a reviewer must see last."""
     offline = [_name(c) for c in plan.changes if c["leader_after"] == NO_LEADER]
+    doomed = [_name(r) for r in plan.rejections if r["code"] == RejectionCode.GOES_OFFLINE]
     unclean = [
         _name(c)
         for c in plan.changes
         if c["action"] == Action.ELECT and not set(c["isr_after"]) <= set(c["isr_before"])
     ]
-    for what, names in (("go offline", offline), ("may lose data by an unclean election", unclean)):
+    warned = (
+        ("go offline", offline),
+        ("go offline when the drained brokers stop", sorted(doomed)),
+        ("may lose data by an unclean election", unclean),
+    )
+    for what, names in warned:
         if names:
             yield f"{len(names)} partitions {what}: {', '.join(names[:LINES_SHOWN])}"
 

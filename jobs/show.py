@@ -14,6 +14,7 @@ from jobs.plans import find_plan, plan_lines
 from jobs.settings import Settings
 from jobs.show_diff import COLUMNS, differences
 from jobs.snapshots import as_of, find_snapshot
+from schemas.tables import EVIDENCE
 
 AsOf = Annotated[int | None, typer.Option("--as-of", help="As this snapshot left it [default: the newest].")]
 Topic = Annotated[str | None, typer.Option(help="Only this topic.")]
@@ -230,6 +231,23 @@ def rejections(settings: Settings, *, plan: PlanId) -> None:
     """What a plan left out, and why."""
     columns = ("topic", "partition", "action", "code", "reason")
     _of_plan(settings, plan, "rejections", columns, itemgetter("topic", "partition"))
+
+
+@app.command()
+@command
+def evidence(settings: Settings, *, plan: PlanId) -> None:
+    """What history says of the candidates of `plan recover`, the best first."""
+    columns = ("topic", "partition", "rank", "broker_id", *EVIDENCE.names[6:])
+    _of_plan(settings, plan, "evidence", columns, itemgetter("topic", "partition", "rank"))
+
+
+@app.command()
+@command
+def drained(settings: Settings) -> None:
+    """Brokers that are drained, how, and by which plan."""
+    find_snapshot(settings.lake)
+    rows = sorted(settings.lake.rows("drained"), key=itemgetter("broker_id"))
+    _give(settings, f"drained brokers of {settings.cluster}", ("broker_id", "mode", "plan_id", "since"), rows)
 
 
 @app.command()

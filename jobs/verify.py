@@ -38,7 +38,8 @@ def progress_of(change: Row, topic: Znode, state: State | None) -> tuple[Progres
     found = f"leader {state.leader}, ISR {state.isr}, leader epoch {state.leader_epoch}"
     if state.leader == change["leader_after"] and state.leader_epoch >= change["leader_epoch_after"]:
         return Progress.COMPLETE, found
-    if not change["is_new"] and state.leader_epoch == change["leader_epoch_before"]:
+    # before the wave before it, a later wave's partition has an even older epoch
+    if not change["is_new"] and state.leader_epoch <= change["leader_epoch_before"]:
         return Progress.NOT_STARTED, found
     return Progress.DIVERGED, found
 

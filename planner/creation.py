@@ -16,6 +16,7 @@ from schemas.names import NO_VERSION, RECOVERED, Action
 def creation_changes(assignments: DataFrame, brokers: DataFrame, cluster: str) -> DataFrame:
     """One CHANGES row a partition: leader epoch 0, no znodes before, all live replicas told."""
     alive = among(F.col("replicas"), F.col("eligible"))
+    leader = F.coalesce(first(among(alive, F.col("electable"))), first(alive))  # a drained one rather than nobody
     nobody = F.array().cast("array<int>")
     return (
         assignments.transform(with_live_brokers, brokers)
@@ -27,7 +28,7 @@ def creation_changes(assignments: DataFrame, brokers: DataFrame, cluster: str) -
                 "replicas_after": F.col("replicas"),
                 "adding_after": nobody,
                 "removing_after": nobody,
-                "leader_after": first(alive),
+                "leader_after": leader,
                 "isr_after": alive,
                 "leader_epoch_after": F.lit(0),
                 "leader_recovery_state_after": F.lit(RECOVERED),

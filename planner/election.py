@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from planner.changes import nobody
 from planner.liveness import among, in_words, not_among
 from planner.selectors import offline
-from schemas.names import NO_LEADER, RECOVERING
+from schemas.names import NO_LEADER
 
 
 def with_election(partitions: DataFrame) -> DataFrame:
@@ -28,8 +28,8 @@ def with_election(partitions: DataFrame) -> DataFrame:
 
 
 def recovery_after() -> Column:
-    """An unclean leader starts RECOVERING."""
-    return F.when(F.col("elected.unclean"), RECOVERING).otherwise(F.col("leader_recovery_state"))
+    """An unclean leader starts RECOVERING, where brokers know of it."""
+    return F.coalesce(F.when(F.col("elected.unclean"), F.col("unclean_state")), F.col("leader_recovery_state"))
 
 
 def counted_on_dead() -> Column:
@@ -49,7 +49,7 @@ def why_elected() -> Column:
 
 
 def why_nobody() -> Column:
-    """The ISR, and which of it is alive after all: not understood, or not assigned."""
+    """The ISR, and which of it is alive after all: not understood, drained, or not assigned."""
     alive = F.concat(F.lit("; alive but not to be elected: "), in_words(F.col("survivors")))
     return F.concat(
         F.lit("no in-sync replica can lead: ISR "),

@@ -2,22 +2,50 @@
 
 Not understood is not dead: a registered broker whose znode could not be decoded counts as `live`, so nothing is
 elected away from it, but never as `eligible`, so nothing is given to it. Corresponds to
-`ControllerContext.liveBrokerIds`. In: partitions, topics, brokers. Out: the partitions with what rules need beside.
+`ControllerContext.liveBrokerIds` and `shuttingDownBrokerIds`: a drained broker is alive, but never elected. In:
+partitions, topics, brokers. Out: the partitions with what rules need beside.
 """
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from schemas.names import DrainMode
+
+DRAIN_MODE = "drain_mode"
+"""Column beside those of BROKERS: how a broker is drained, null if it is not."""
+
+
+def with_drained(brokers: DataFrame, drained: DataFrame) -> DataFrame:
+    """Add how each broker is drained; DRAINED in. Frames of brokers without that column have none drained."""
+    modes = drained.select("broker_id", F.col("mode").alias(DRAIN_MODE))
+    return brokers.join(F.broadcast(modes), "broker_id", "left")
+
 
 def live_brokers(brokers: DataFrame) -> DataFrame:
-    """One row: `live`, the registered broker ids ascending, and `eligible`, those of them that were understood."""
-    ids = F.sort_array(F.collect_set("broker_id"))
-    eligible = F.sort_array(F.collect_set(F.when(F.col("understood"), F.col("broker_id"))))
-    return brokers.agg(ids.alias("live"), eligible.alias("eligible"))
+    """One row of broker ids ascending.
+
+    `live`: registered; `eligible`: understood; `drained`: never to lead; `electable`: eligible and not drained;
+    `informed`: eligible and told of changes, as a broker whose replicas a drain stopped is not.
+    """
+    mode = F.col(DRAIN_MODE) if DRAIN_MODE in brokers.columns else F.lit(None)
+    stopped = F.coalesce(mode == DrainMode.RESIDENT.value, F.lit(False))  # noqa: FBT003 - a Spark literal
+    understood = F.col("understood")
+    return brokers.agg(
+        _ids().alias("live"),
+        _ids(understood).alias("eligible"),
+        _ids(mode.isNotNull()).alias("drained"),
+        _ids(understood & mode.isNull()).alias("electable"),
+        _ids(understood & ~stopped).alias("informed"),
+    )
+
+
+def _ids(condition: Column | None = None) -> Column:
+    broker_id = F.col("broker_id")
+    return F.sort_array(F.collect_set(broker_id if condition is None else F.when(condition, broker_id)))
 
 
 def with_live_brokers(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
-    """Add `live` and `eligible` to every partition."""
+    """Add what `live_brokers` says to every partition."""
     return partitions.crossJoin(F.broadcast(live_brokers(brokers)))
 
 

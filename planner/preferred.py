@@ -44,6 +44,7 @@ def _code() -> Column:
         .when(F.col("leader") == preferred, codes.ALREADY_PREFERRED.value)
         .when(_leader_not_understood(), codes.NOT_UNDERSTOOD.value)
         .when(F.col("leader_after").isNotNull(), F.lit(None))
+        .when(F.array_contains(F.col("drained"), preferred), codes.DRAINED.value)
         .when(F.array_contains(F.col("eligible"), preferred), codes.PREFERRED_NOT_IN_ISR.value)
         .otherwise(codes.PREFERRED_NOT_ALIVE.value),
     )
@@ -60,6 +61,7 @@ def _why_not() -> Column:
             RejectionCode.NOT_UNDERSTOOD: F.when(F.col("understood"), opaque_leader).otherwise(illegible),
             RejectionCode.NO_STATE: "it has no state znode yet",
             RejectionCode.ALREADY_PREFERRED: F.concat(F.lit("already led by its preferred replica "), preferred),
+            RejectionCode.DRAINED: F.concat(F.lit("preferred replica "), preferred, F.lit(" is drained")),
             RejectionCode.PREFERRED_NOT_ALIVE: F.concat(F.lit("preferred replica "), preferred, F.lit(" is not alive")),
             RejectionCode.PREFERRED_NOT_IN_ISR: F.concat(
                 F.lit("preferred replica "), preferred, F.lit(" is not in the ISR")

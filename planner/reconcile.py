@@ -50,7 +50,7 @@ def reconcile_verdicts(
         .transform(surroundings, topics, brokers)
         .transform(with_unclean_allowed, broker_configs, everywhere=allow_unclean)
         .transform(with_election)
-        .withColumns({"alive": among(F.col("replicas"), F.col("eligible"))})
+        .withColumns({"alive": among(F.col("replicas"), F.col("electable"))})
         .withColumns({"action": _action()})
     )
 

@@ -2,7 +2,7 @@
 
 Corresponds to `Election.scala`, seed 000 "PartitionLeaderSelector": of some candidates, in their order, the first that
 is alive and in the ISR leads. In: partitions with `replicas`, `leader`, `isr`, `leader_epoch` and what
-`planner.liveness` adds, `live` and `eligible`. Out: the same rows with `leader_after`, `isr_after` and
+`planner.liveness` adds, `live` and `electable`. Out: the same rows with `leader_after`, `isr_after` and
 `leader_epoch_after`, all null where nobody is found: leader -1 is never a selector's choice. A chosen leader is in
 the new ISR, so an ISR never loses its last member.
 """
@@ -65,12 +65,12 @@ def controlled_shutdown(partitions: DataFrame, shutting_down: Column) -> DataFra
 
 
 def _in_sync(candidates: Column) -> Column:
-    return first(among(among(candidates, F.col("isr")), F.col("eligible")))
+    return first(among(among(candidates, F.col("isr")), F.col("electable")))
 
 
 def _out_of_sync() -> Column:
     """A member that is registered but not understood may well hold the data: nobody is elected past it."""
-    return F.when(~F.arrays_overlap("isr", "live"), first(among(F.col("replicas"), F.col("eligible"))))
+    return F.when(~F.arrays_overlap("isr", "live"), first(among(F.col("replicas"), F.col("electable"))))
 
 
 def _live_isr() -> Column:

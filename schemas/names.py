@@ -39,7 +39,11 @@ class Action(StrEnum):
     TAKE_OFFLINE = "take_offline"
     """Record that nobody can lead: leader -1, the ISR kept."""
     SHRINK_ISR = "shrink_isr"
-    """Take dead followers out of the ISR."""
+    """Take dead or drained followers out of the ISR."""
+    CONTROLLED_SHUTDOWN = "controlled_shutdown"
+    """Move leadership off a broker that is drained, and all that are drained out of the ISR."""
+    STOP_REPLICA = "stop_replica"
+    """Let a drained follower that is not in the ISR stop fetching, so that it does not join it."""
     ELECT_PREFERRED = "elect_preferred"
     REASSIGN = "reassign"
 
@@ -55,6 +59,18 @@ class PlanKind(StrEnum):
     ELECT = "elect"
     REASSIGN = "reassign"
     RECONCILE = "reconcile"
+    DRAIN = "drain"
+    UNDRAIN = "undrain"
+    RECOVER = "recover"
+
+
+class DrainMode(StrEnum):
+    """Who keeps a drained broker from leading."""
+
+    ADMIN = "admin"
+    """Kafka's controller: the broker comes last in the order of replicas."""
+    RESIDENT = "resident"
+    """Surveyor holding the controllership: Kafka's controlled shutdown."""
 
 
 class PlanStatus(StrEnum):
@@ -90,6 +106,14 @@ class RejectionCode(StrEnum):
     """Its preferred replica's broker joined too short a time ago."""
     CAPPED = "CAPPED"
     """There are more elections than the plan may have, and worse brokers come first."""
+    DRAINED = "DRAINED"
+    GOES_OFFLINE = "GOES_OFFLINE"
+    LEADER_NOT_ALIVE = "LEADER_NOT_ALIVE"
+    LAST_IN_ISR = "LAST_IN_ISR"
+    REASSIGNED_SINCE = "REASSIGNED_SINCE"
+    REORDERED_SINCE = "REORDERED_SINCE"
+    NOT_OFFLINE = "NOT_OFFLINE"
+    UNCLEAN_NOT_ALLOWED = "UNCLEAN_NOT_ALLOWED"
 
 
 class Lose(StrEnum):

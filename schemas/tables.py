@@ -189,7 +189,7 @@ PLANS: Final = _table(
     _PLAN_ID,
     _column("name", STRING, "alias, unique within the cluster"),
     _column("snapshot_id", LONG, "snapshot the plan was computed from"),
-    _column("kind", STRING, "assign, elect, reassign or reconcile"),
+    _column("kind", STRING, "assign, elect, reassign, reconcile, drain, undrain or recover"),
     _column("parameters", STRING, "JSON object of what was asked"),
     _column("created_at", TIMESTAMP, "when it was planned, UTC"),
     _column("status", STRING, "planned, refused, committing, committed, partial, cancelled or rolled_back"),
@@ -202,10 +202,10 @@ PLANS: Final = _table(
 
 CHANGES: Final = _table(
     _PLAN_ID,
-    _column("wave", INT, "changes of one wave are committed together"),
+    _column("wave", INT, "changes of one wave are committed together, those of the next after them"),
     _TOPIC,
     _PARTITION,
-    _column("action", STRING, "create, elect, take_offline, shrink_isr, elect_preferred or reassign"),
+    _column("action", STRING, "create, elect, take_offline, shrink_isr, elect_preferred, reassign, ..."),
     _column("replicas_before", BROKER_IDS, "assignment found"),
     _column("replicas_after", BROKER_IDS, "assignment wanted: the target"),
     _column("adding_before", BROKER_IDS, "adding replicas found"),
@@ -226,6 +226,7 @@ CHANGES: Final = _table(
     _column("topic_id", STRING, "topic id"),
     _column("is_new", BOOLEAN, "the replicas do not exist yet"),
     _column("leader_and_isr_to", BROKER_IDS, "brokers to be told by LeaderAndIsr"),
+    _column("stop_replica_to", BROKER_IDS, "brokers to be told by StopReplica, without deletion; null for none"),
     _column("requires_live", BROKER_IDS, "premise: brokers that must still be alive, unbounced, at commit"),
     _column("requires_dead", BROKER_IDS, "premise: brokers that must still be gone at commit"),
     _column("reason", STRING, "why"),
@@ -246,6 +247,27 @@ REJECTIONS: Final = _table(
     _column("action", STRING, "what was wanted"),
     _column("code", STRING, "NO_ELIGIBLE_LEADER, ALREADY_PREFERRED, ..."),
     _column("reason", STRING, "why not"),
+)
+
+EVIDENCE: Final = _table(
+    _PLAN_ID,
+    _TOPIC,
+    _PARTITION,
+    _column("broker_id", INT, "live replica that could lead a partition without a live ISR member"),
+    _column("rank", INT, "1 is the one that may lose least"),
+    _column("chosen", BOOLEAN, "ranked first: the plan elects it if unclean is allowed"),
+    _column("kafkas_choice", BOOLEAN, "Kafka would elect it: the first live replica"),
+    _column("last_in_isr_snapshot", LONG, "last snapshot that saw it in the ISR, null if none did"),
+    _column("last_in_isr_at", TIMESTAMP, "when that snapshot was taken, UTC: what was acknowledged before is there"),
+    _column("epochs_since", INT, "leader epochs since then"),
+    _column("log_size", LONG, "bytes of its log, null if unknown"),
+)
+
+DRAINED: Final = _table(
+    _column("broker_id", INT, "broker that is never to be elected leader"),
+    _column("mode", STRING, "admin: last in the order of replicas; resident: also out of the ISRs, and stopped"),
+    _PLAN_ID,
+    _column("since", TIMESTAMP, "when the commit of that plan began, UTC"),
 )
 
 COMMITS: Final = _table(
@@ -290,6 +312,8 @@ TABLES: Final[dict[str, StructType]] = {
     "changes": CHANGES,
     "operations": OPERATIONS,
     "rejections": REJECTIONS,
+    "evidence": EVIDENCE,
+    "drained": DRAINED,
     "commits": COMMITS,
     "answers": ANSWERS,
 }
@@ -310,6 +334,8 @@ KEYS: Final[dict[str, tuple[str, ...]]] = {
     "changes": ("plan_id", "wave", "topic", "partition"),
     "operations": ("plan_id", "sequence"),
     "rejections": ("plan_id", "topic", "partition", "code"),
+    "evidence": ("plan_id", "topic", "partition", "broker_id"),
+    "drained": ("broker_id",),
     "commits": ("plan_id", "attempt", "action", "outcome"),
     "answers": ("broker_id", "api"),
 }

@@ -1,7 +1,7 @@
 """What control requests say: rows written and brokers alive, as kio's entities of whichever version is spoken.
 
-Corresponds to `LeaderAndIsrRequest.json` and `UpdateMetadataRequest.json`. kio has a class for each version; a field
-that a version lacks is left out.
+Corresponds to `LeaderAndIsrRequest.json`, `UpdateMetadataRequest.json` and `StopReplicaRequest.json`. kio has a class
+for each version; a field that a version lacks is left out.
 """
 
 import base64
@@ -22,7 +22,8 @@ class Announcement:
     """What is to be told: rows just written, the brokers alive, and on whose authority.
 
     `states` are rows of topic, topic_id, partition, leader, leader_epoch, isr, replicas, adding, removing, is_new,
-    leader_recovery_state, state_version and `to`, the brokers that LeaderAndIsr goes to.
+    leader_recovery_state, state_version, `to`, the brokers that LeaderAndIsr goes to, and `stop`, those that
+    StopReplica goes to.
     """
 
     controller_id: int
@@ -108,6 +109,37 @@ def update_metadata(module: Any, announcement: Announcement, broker: Row, states
         broker_epoch=broker["broker_epoch"],
         topic_states=_topics(module.UpdateMetadataTopicState, states, partition),
         live_brokers=tuple(_live_broker(module, row) for row in announcement.brokers),
+    )
+
+
+def stop_replica(module: Any, announcement: Announcement, broker: Row, states: list[Row]) -> Any:  # noqa: ANN401
+    """Make a StopReplicaRequest that deletes nothing; until version 2 it names partitions only."""
+
+    def partition(state: Row) -> Any:  # noqa: ANN401
+        return fill(
+            module.StopReplicaPartitionState,
+            partition_index=state["partition"],
+            leader_epoch=state["leader_epoch"],
+            delete_partition=False,
+        )
+
+    names_only = not hasattr(module, "StopReplicaPartitionState")
+    return fill(
+        module.StopReplicaRequest,
+        controller_id=announcement.controller_id,
+        controller_epoch=announcement.controller_epoch,
+        broker_epoch=broker["broker_epoch"],
+        delete_partitions=False,
+        topics=_partitions_by_topic(module.StopReplicaTopicV1, states) if names_only else (),
+        topic_states=() if names_only else _topics(module.StopReplicaTopicState, states, partition),
+    )
+
+
+def _partitions_by_topic(entity: type[Any], states: list[Row]) -> tuple[Any, ...]:
+    ordered = sorted(states, key=lambda state: (state["topic"], state["partition"]))
+    return tuple(
+        entity(name=topic, partition_indexes=tuple(row["partition"] for row in rows))
+        for topic, rows in groupby(ordered, key=lambda state: state["topic"])
     )
 
 

@@ -1,4 +1,4 @@
-"""Control requests to brokers: UpdateMetadata and LeaderAndIsr, in order per broker, one in flight, retried.
+"""Control requests to brokers: UpdateMetadata, LeaderAndIsr, StopReplica; in order per broker, one in flight, retried.
 
 Corresponds to `ControllerChannelManager` and `AbstractControllerBrokerRequestBatch`. The live brokers are told first:
 a follower answers a LeaderAndIsr whose leader it does not know with no error and ignores it. kio speaks the protocol;
@@ -28,6 +28,7 @@ from jobs.adapters.control_messages import (
     fill,
     leader_and_isr,
     plaintext_address,
+    stop_replica,
     update_metadata,
 )
 
@@ -40,9 +41,14 @@ PAUSE: Final = 0.1
 NOT_TOLD: Final = -1
 """`error` of a broker that gave no answer (Kafka's UNKNOWN_SERVER_ERROR)."""
 
-_KEYS: Final = {"leader_and_isr": 4, "update_metadata": 6}
-_NAMES: Final = {"leader_and_isr": "LeaderAndIsr", "update_metadata": "UpdateMetadata"}
-_VERSIONS: Final = {"leader_and_isr": range(4, 8), "update_metadata": range(6, 9)}
+_KEYS: Final = {"leader_and_isr": 4, "stop_replica": 5, "update_metadata": 6}
+_NAMES: Final = {"leader_and_isr": "LeaderAndIsr", "stop_replica": "StopReplica", "update_metadata": "UpdateMetadata"}
+_VERSIONS: Final = {"leader_and_isr": range(4, 8), "stop_replica": range(2, 5), "update_metadata": range(6, 9)}
+_BUILDERS: Final = {
+    "leader_and_isr": leader_and_isr,
+    "stop_replica": stop_replica,
+    "update_metadata": update_metadata,
+}
 _NAMES_TOPICS: Final = 4
 """The last version of LeaderAndIsr whose answer names topics; later ones give their ids, which older topics lack."""
 
@@ -70,6 +76,9 @@ def _tell(announcement: Announcement, broker: Row, deadline: float) -> list[Row]
             requests.append(("leader_and_isr", some))
     if announcement.states:
         requests.append(("update_metadata", list(announcement.states)))
+    stopped = [state for state in announcement.states if broker["broker_id"] in state["stop"]]
+    if stopped:
+        requests.append(("stop_replica", stopped))
     answers: list[Row] = []
     for api, states in requests:
         answers += _ask_until(announcement, broker, api, states, deadline)
@@ -92,7 +101,7 @@ def _ask_until(announcement: Announcement, broker: Row, api: str, states: list[R
 
 
 def _answers(announcement: Announcement, broker: Row, api: str, states: list[Row], response: Any) -> list[Row]:  # noqa: ANN401 - kio's classes differ by version
-    """Lay an answer out as rows: one a partition for LeaderAndIsr, one for the whole of UpdateMetadata."""
+    """Lay an answer out as rows: one a partition for LeaderAndIsr and StopReplica, one for all of UpdateMetadata."""
     common: Row = {
         "broker_id": broker["broker_id"],
         "api": _NAMES[api],
@@ -158,8 +167,7 @@ class _Channel:
         if version < known[0]:
             raise _CannotTellError(f"broker {broker['broker_id']} speaks {_NAMES[api]} up to version {version} only")
         module = importlib.import_module(f"kio.schema.{api}.v{version}.request")
-        build = leader_and_isr if api == "leader_and_isr" else update_metadata
-        return self._exchange(build(module, announcement, broker, states))
+        return self._exchange(_BUILDERS[api](module, announcement, broker, states))
 
     def _exchange(self, request: Any) -> Any:  # noqa: ANN401
         self.correlation += 1

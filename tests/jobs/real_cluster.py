@@ -55,8 +55,9 @@ def seen_by(broker: str, topic: str) -> Seen:
 class Traffic:
     """A producer with acks=all that never stops, and which of its records were acknowledged."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, first: int = 0) -> None:
         self.topic = topic
+        self._first = first
         self.acknowledged: set[int] = set()
         self.failed: list[str] = []
         self._bootstrap = bootstrap
@@ -76,7 +77,7 @@ class Traffic:
         self._thread.join()
 
     def _produce(self) -> None:
-        number = 0
+        number = self._first
         while not self._over.is_set():
             self._producer.produce(self.topic, str(number).encode(), on_delivery=self._delivered)
             self._producer.poll(0)

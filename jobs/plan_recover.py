@@ -1,0 +1,76 @@
+"""`surveyor plan recover`: leaders for offline partitions, clean where possible, else by the evidence of history."""
+
+import re
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+from pyspark.sql import functions as F
+
+from jobs.adapters.lake import Row
+from jobs.errors import ExitCode, UsageError
+from jobs.options import DetailedExitcode, command
+from jobs.planning import Name, Planned, SnapshotId, report_plan
+from jobs.settings import Settings
+from jobs.snapshots import SnapshotTables
+from planner.evidence import ranked_evidence
+from planner.recover import (
+    offline_partitions,
+    recover_changes,
+    recover_rejections,
+    unneeded_rejections,
+    without_in_sync,
+)
+from schemas.names import PlanKind
+
+
+@command
+def recover(
+    settings: Settings,
+    *,
+    allow_unclean: Annotated[
+        bool,
+        typer.Option("--allow-unclean", help="Allow unclean elections, which lose data, for all offline partitions."),
+    ] = False,
+    partition: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TOPIC-N", help="Allow an unclean election for this one; may be repeated."),
+    ] = None,
+    snapshot: SnapshotId = None,
+    name: Name = None,
+    detailed_exitcode: DetailedExitcode = False,
+) -> ExitCode:
+    """Plan leaders for offline partitions; of unclean candidates the one that may lose least, only where allowed."""
+    named = parse_partitions(partition or [])
+
+    def planner(at: SnapshotTables) -> Planned:
+        offline = offline_partitions(at["partitions"], at["topics"], at["brokers"]).localCheckpoint()
+        last = at.snapshot["snapshot_id"]
+        until = F.col("snapshot_id") <= last
+        history = at.tables.read("partition_history").where(until)
+        snapshots = at.tables.read("snapshots").where(until)
+        evidence = ranked_evidence(without_in_sync(offline), history, snapshots).localCheckpoint()
+        asked = at.targets(named)
+        considered = offline, at["broker_configs"], evidence, None if allow_unclean else asked
+        rejections = recover_rejections(*considered).unionByName(
+            unneeded_rejections(asked, at["partitions"], offline),
+        )
+        parameters = {"allow_unclean": allow_unclean, "partitions": named}
+        return Planned(PlanKind.RECOVER, parameters, recover_changes(*considered), rejections, evidence=evidence)
+
+    return report_plan(settings, snapshot, name, planner, detailed=detailed_exitcode)
+
+
+def parse_partitions(names: Sequence[str]) -> list[Row]:
+    """Read partitions as people write them, in order, none twice.
+
+    >>> parse_partitions(["orders-7", "a-b-0", "orders-7"])
+    [{'topic': 'a-b', 'partition': 0}, {'topic': 'orders', 'partition': 7}]
+    """
+    found = set()
+    for name in names:
+        parts = re.fullmatch(r"(.+)-(\d{1,9})", name)
+        if parts is None:
+            raise UsageError(f"--partition {name!r}: expected TOPIC-N, as in orders-7")
+        found.add((parts[1], int(parts[2])))
+    return [{"topic": topic, "partition": number} for topic, number in sorted(found)]

@@ -1,0 +1,123 @@
+"""`plan drain` and `plan undrain` from the command line: what is planned, refused, shown, written and remembered."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.jobs.commands import Surveyor
+from tests.jobs.kafka_tree import KafkaTree
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+ORDERS = {0: [0, 1, 2], 1: [1, 2, 0], 2: [2, 1, 0]}
+RESIDENT = ("plan", "drain", "--brokers", "1", "--mode", "resident")
+
+
+@pytest.fixture
+def surveyor(tree: KafkaTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Surveyor:
+    """Brokers 0, 1 and 2, which are registered and do not listen."""
+    monkeypatch.setattr("jobs.commit_batch.HAND_BACK_PATIENCE", 0.0)
+    tree.add_topic("orders", ORDERS)
+    ready = Surveyor(tree.hosts, tmp_path / "warehouse")
+    ready.json("snapshot")
+    return ready
+
+
+def test_demotion_is_two_waves_and_a_dry_run_writes_nothing(surveyor: Surveyor, tree: KafkaTree) -> None:
+    planned = surveyor("plan", "drain", "--brokers", "1", "--name", "out")
+    before = tree.dump()
+    dry = surveyor("commit", "out", "--mode", "admin")
+
+    said = [line.strip() for line in planned.stdout.splitlines()]
+    reorder = "drained: 1: order of replicas changes, no data moves"
+    assert said[1:] == [
+        f"orders-0  replicas [0,1,2]→[0,2,1]  {reorder}",
+        f"orders-1  replicas [1,2,0]→[2,0,1]  {reorder}",
+        f"orders-2  replicas [2,1,0]→[2,0,1]  {reorder}",
+        "orders-1  leader 1→2  drained: 1: first in sync is 2",
+    ]
+    assert "4 of 4 changes are due" in dry.stdout
+    assert (tree.dump(), surveyor.rows("drained", "broker_id"), surveyor.rows("commits", "plan_id")) == (before, [], [])
+
+
+def test_controlled_shutdown_dry_and_written(surveyor: Surveyor, tree: KafkaTree) -> None:
+    plan = surveyor.json(*RESIDENT)["plan_id"]
+    before = tree.dump()
+    dry = surveyor.json("commit", plan)
+    assert (dry["mode"], dry["due"], tree.dump(), surveyor.rows("drained", "broker_id")) == ("batch", 3, before, [])
+
+    surveyor.json("commit", plan, "--max-hold", "1s", "--apply")
+
+    states = [tree.state("orders", partition) for partition in ORDERS]
+    assert [(s.leader, s.isr, s.leader_epoch) for s in states] == [(0, [0, 2], 6), (2, [2, 0], 6), (2, [2, 0], 6)]
+    assert surveyor.rows("drained", "broker_id", "mode", "plan_id") == [(1, "resident", plan)]
+    told = {(row["broker_id"], row["api"]) for row in surveyor.lake.rows("answers") if row["topic"]}
+    assert told == {(0, "LeaderAndIsr"), (1, "LeaderAndIsr"), (2, "LeaderAndIsr"), (1, "StopReplica")}
+
+
+def test_drained_stays_unelected_until_it_is_undrained(surveyor: Surveyor, tree: KafkaTree) -> None:
+    surveyor.json("commit", surveyor.json(*RESIDENT)["plan_id"], "--max-hold", "1s", "--apply")
+    stale = surveyor("plan", "undrain", "--brokers", "1")
+    assert (stale.code, "take a new `surveyor snapshot`" in stale.stderr) == (23, True)
+    state = b'{"controller_epoch":1,"leader":2,"version":1,"leader_epoch":7,"isr":[2,1]}'
+    tree.write("/brokers/topics/orders/partitions/1/state", state)
+    tree.unregister(2)
+    surveyor.json("snapshot")
+    assert surveyor.json("plan", "elect", "--preferred")["changes"] == 0
+    reconciled = surveyor.json("plan", "reconcile")
+    mine = ("plan_id", "=", reconciled["plan_id"])
+    assert {row["partition"]: row["leader_after"] for row in surveyor.lake.rows("changes", mine)} == {0: 0, 2: 0}
+    assert [row["code"] for row in surveyor.lake.rows("rejections", mine)] == ["NO_ELIGIBLE_LEADER"]
+
+    undrain = surveyor.json("plan", "undrain", "--brokers", "1")
+    done = surveyor.json("commit", undrain["plan_id"], "--mode", "batch", "--apply")
+
+    assert (undrain["changes"], done["status"], surveyor.rows("drained", "broker_id")) == (0, "committed", [])
+    surveyor.json("snapshot")
+    again = ("plan_id", "=", surveyor.json("plan", "reconcile")["plan_id"])
+    assert {row["partition"]: row["leader_after"] for row in surveyor.lake.rows("changes", again)} == {0: 0, 1: 1, 2: 0}
+
+
+@pytest.mark.parametrize("mode", ["admin", "resident"])
+def test_who_would_go_offline_is_named_and_the_plan_refused(surveyor: Surveyor, tree: KafkaTree, mode: str) -> None:
+    tree.add_topic("single", {0: [1], 1: [0]}, topic_id=None)
+    surveyor.json("snapshot")
+    drain = ("plan", "drain", "--brokers", "1", "--mode", mode, "--name", "out")
+
+    refused = surveyor(*drain, "--json")
+    allowed = surveyor(*drain, "--allow-offline")
+
+    assert refused.code == 23
+    assert "single-0 (its only replica is 1)" in refused.stderr
+    assert "--allow-offline" in refused.stderr
+    assert (refused.json["status"], refused.json["rejected"]) == ("refused", 1)
+    assert allowed.code == 0
+    assert "rejected single-0  GOES_OFFLINE: its only replica is 1" in allowed.stdout
+    assert allowed.stdout.splitlines()[-1] == (
+        "  warning: 1 partitions go offline when the drained brokers stop: single-0"
+    )
+    commit = surveyor("commit", refused.json["plan_id"], "--apply")
+    assert (commit.code, "is refused; plan again" in commit.stderr) == (23, True)
+
+
+REFUSED = [
+    (("drain", "--brokers", "7"), 23, "7 not alive in snapshot 1; alive are 0, 1, 2"),
+    (("drain", "--brokers", "0,1,2"), 23, "orders-0 (no other in-sync replica can lead: ISR 0, 1, 2)"),
+    (("drain", "--brokers", "x"), 2, "expected ids as in 0,1,2"),
+    (("drain", "--brokers", "1", "--mode", "batch"), 2, "admin"),
+    (("undrain", "--brokers", "1"), 23, "1 not drained; drained are none"),
+    (("recover", "--partition", "orders"), 2, "expected TOPIC-N"),
+]
+
+
+def test_bad_input_is_one_message(surveyor: Surveyor) -> None:
+    for arguments, code, said in REFUSED:
+        ran = surveyor("plan", *arguments)
+        assert (ran.code, said in ran.stderr, "Traceback" in ran.stderr) == (code, True, False), ran.stderr
+
+
+def test_broker_that_is_not_understood_cannot_be_drained(surveyor: Surveyor, tree: KafkaTree) -> None:
+    tree.client.set("/brokers/ids/1", b"{")
+    surveyor.json("snapshot")
+    ran = surveyor("plan", "drain", "--brokers", "1")
+    assert (ran.code, "/brokers/ids/1 is not understood" in ran.stderr) == (23, True)

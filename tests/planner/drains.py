@@ -1,0 +1,100 @@
+"""Drains once more, one partition at a time in plain Python, written from Kafka's own procedures.
+
+`KafkaController.doControlledShutdown` and `Election.electControlledShutdown`; a demotion is a reorder and a preferred
+election.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from tests.planner.frames import Row, World
+from tests.planner.oracle import DELETED
+
+
+def shutdown_leader(row: Row, world: World, down: Collection[int]) -> int | None:
+    """First in the assignment that is in the ISR, registered and not shutting down."""
+    for replica in row["replicas"]:
+        if replica in row["isr"] and replica in world.live and replica not in down:
+            return int(replica)
+    return None
+
+
+def demoted(replicas: Sequence[int], last: Collection[int]) -> list[int]:
+    return sorted(replicas, key=lambda broker: broker in last)
+
+
+def code(row: Row, world: World, down: Collection[int]) -> str | None:
+    """Why a partition is left as it is, in either mode."""
+    if row["topic"] == DELETED:
+        return "DELETION_REQUESTED"
+    if not row["understood"]:
+        return "NOT_UNDERSTOOD"
+    if row["leader"] is None:
+        return "NO_STATE"
+    needs_it = row["leader"] in down or (row["leader"] not in world.registered and set(row["isr"]) & set(down))
+    return "GOES_OFFLINE" if needs_it and shutdown_leader(row, world, down) is None else None
+
+
+def shut_down(row: Row, world: World, down: Collection[int]) -> Row | str | None:
+    """What a controlled shutdown of these makes of a partition: its change, why there is none, None if not on them."""
+    if not set(row["replicas"]) & set(down):
+        return None
+    found = code(row, world, down)
+    if found is None and row["leader"] not in world.registered:
+        found = "LEADER_NOT_ALIVE"
+    if found is None and not set(row["isr"]) - set(down):
+        found = "LAST_IN_ISR"
+    if found is not None:
+        return found
+    isr = [member for member in row["isr"] if member not in down]
+    common = {"isr": isr, "epoch": row["leader_epoch"] + 1, "stopped": [b for b in row["replicas"] if b in down]}
+    told = [replica for replica in row["replicas"] if replica in world.live]
+    if row["leader"] in down:
+        leader = shutdown_leader(row, world, down)
+        return common | {"action": "controlled_shutdown", "leader": leader, "told": told}
+    action = "shrink_isr" if isr != row["isr"] else "stop_replica"
+    return common | {"action": action, "leader": row["leader"], "told": [b for b in told if b not in down]}
+
+
+def demotion(row: Row, world: World, down: Collection[int]) -> list[Row] | str | None:
+    """What a drain in admin mode asks for: an order and then a leader; or why nothing, None if not on them."""
+    if not set(row["replicas"]) & set(down):
+        return None
+    found = code(row, world, down)
+    if found is None and row["adding_replicas"]:
+        found = "REASSIGNMENT_IN_PROGRESS"
+    if found is not None:
+        return found
+    order = demoted(row["replicas"], down)
+    leader = shutdown_leader(row, world, down)
+    led = row["leader"] in down
+    if led and not (order[0] in row["isr"] and order[0] in world.live and order[0] not in down):
+        order.sort(key=lambda broker: broker != leader)
+    asked: list[Row] = []
+    if order != row["replicas"]:
+        asked.append({"wave": 0, "action": "reassign", "replicas": order, "leader": row["leader"], "epoch": None})
+    if led:
+        epoch = row["leader_epoch"] + len(asked) + 1
+        asked.append({"wave": 1, "action": "elect_preferred", "replicas": order, "leader": leader, "epoch": epoch})
+    return asked
+
+
+def told_shut_down(change: dict[str, Any]) -> Row:
+    return {
+        "action": change["action"],
+        "leader": change["leader_after"],
+        "isr": change["isr_after"],
+        "epoch": change["leader_epoch_after"],
+        "told": change["leader_and_isr_to"],
+        "stopped": change["stop_replica_to"],
+    }
+
+
+def told_demotion(change: dict[str, Any]) -> Row:
+    return {
+        "wave": change["wave"],
+        "action": change["action"],
+        "replicas": change["replicas_after"],
+        "leader": change["leader_after"],
+        "epoch": change["leader_epoch_after"],
+    }
