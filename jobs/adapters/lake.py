@@ -55,9 +55,11 @@ class Lake:
         return f"{self.warehouse.rstrip('/')}/{table}"
 
     def ensure_tables(self) -> None:
-        """Create the tables that do not exist yet, empty."""
+        """Create the tables that do not exist yet, empty, and the columns that an older version did not know."""
         for name, schema in TABLES.items():
-            if not DeltaTable.is_deltatable(self.path(name)):
+            if DeltaTable.is_deltatable(self.path(name)):
+                _add_columns(self._open(name), schema)
+            else:
                 _create(self.path(name), name, schema)
 
     def exists(self) -> bool:
@@ -280,6 +282,13 @@ def _create(path: str, name: str, schema: StructType) -> None:
     )
     for constraint, expression in CHECKS.get(name, {}).items():
         table.alter.add_constraint({constraint: expression})
+
+
+def _add_columns(table: DeltaTable, schema: StructType) -> None:
+    known = {field.name for field in table.schema().fields}
+    missing = [field for field in Schema.from_json(schema.json()).fields if field.name not in known]
+    if missing:
+        table.alter.add_columns(missing)
 
 
 def _retried(write: Any) -> None:  # noqa: ANN401 - a callable of no argument, whatever it returns
