@@ -13,6 +13,7 @@ from planner.placement.leaders import Leadership, settle
 from planner.placement.outcome import copied, copies, placement_of
 from planner.placement.problem import Brokers, Ints, Partitions, Placement, Question
 from planner.placement.seed import force
+from planner.placement.topics import even_topics
 from planner.placement.weights import spread_bytes
 from planner.placement.world import World, world_of
 
@@ -28,6 +29,7 @@ def place(brokers: Brokers, partitions: Partitions, question: Question) -> Place
         if question.even and not left:
             budget = UNLIMITED if question.max_moves is None else question.max_moves - copies(world)
             _spread(world, np.flatnonzero(world.movable), voluntary=True, budget=budget)
+        even_topics(world, redirected | question.even)
     else:
         spread_bytes(world, partitions.weights[world.order], question, redirected)
     settle(world)

@@ -76,8 +76,9 @@ def optimum(
     options: Sequence[Sequence[Choice]],
     takers: Iterable[int],
     *objectives: Callable[[cp_model.CpModel, dict[int, Any], Any], Any],
+    most: int | None = None,
 ) -> list[int]:
-    """Minimise the objectives one after the other, each with those before it held at their best."""
+    """Minimise the objectives one after the other, each with those before it held at their best; at most `most` cost."""
     model = cp_model.CpModel()
     loads: dict[int, list[Any]] = {taker: [] for taker in takers}
     costs: list[Any] = []
@@ -88,6 +89,8 @@ def optimum(
             costs.append(cost * pick)
             for broker in brokers & loads.keys():
                 loads[broker].append(pick)
+    if most is not None:
+        model.add(sum(costs) <= most)
     total = {broker: sum(picks) for broker, picks in loads.items()}
     best = []
     for objective in objectives:
