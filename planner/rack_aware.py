@@ -9,8 +9,10 @@ of at most n (n - 1) lists, whatever the number of partitions and topics: `rack_
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, zip_longest
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+
+from planner.assignment import rounds
 
 LISTS = "replication_factor int, first int, jump int, replicas array<int>"
 """Columns of the table that `assign_rack_aware` joins."""
@@ -49,12 +51,6 @@ def _replicas(brokers: Sequence[int], racks: Mapping[int, str], factor: int, at:
     return replicas
 
 
-def _rounds(partition: Column, first_partition: Column, brokers: int) -> Column:
-    """How often the leaders have gone round since the first partition that is assigned."""
-    before = F.greatest(first_partition, F.lit(1)) - 1
-    return F.floor(partition / brokers) - F.floor(before / brokers)
-
-
 def assign_rack_aware(partition_ids: DataFrame, lists: DataFrame, racks: Mapping[int, str]) -> DataFrame:
     """Assign each row its replicas: topic, partition, replicas.
 
@@ -70,7 +66,7 @@ def assign_rack_aware(partition_ids: DataFrame, lists: DataFrame, racks: Mapping
     '031 315 154 542 420 203 042'
     """
     n, steps = len(racks), max(len(racks) - 1, 1)
-    shift = F.col("shift") + _rounds(F.col("partition"), F.col("first_partition"), n)
+    shift = F.col("shift") + rounds(F.col("partition"), n, F.col("first_partition"))
     placed = partition_ids.select(
         "topic",
         "partition",

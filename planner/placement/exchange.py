@@ -13,7 +13,7 @@ import numpy as np
 from planner.placement.problem import NOBODY, Bools, Ints
 from planner.placement.racks import alone, by_rack, spanned
 from planner.placement.slots import within
-from planner.placement.world import World
+from planner.placement.world import World, topic_load
 
 AT_ONCE: Final = 1 << 15
 """Rows counted at once, for the sake of memory."""
@@ -30,9 +30,8 @@ class Exchange:
         self.before, self.after = (np.ascontiguousarray(x[:, rows]) for x in (world.before, world.after))
         self.need, self.pinned = world.need[rows], world.pinned[rows]
         self.best = np.minimum(world.factor[rows], len(world.rack_names))
-        self.topic = np.unique(world.topic[rows], return_inverse=True)[1]
+        self.topic, self.topic_load = topic_load(world, rows)
         self.rack_of = np.where(world.racks[:-1] < 0, len(world.rack_names), world.racks[:-1])
-        self.topic_load = self._topic_load()
         self.load = world.load()
         self._by_rack = np.zeros((3, world.size, len(world.rack_names) + 1), dtype=np.int64)
         self._apart = np.zeros((3, world.size, world.size), dtype=np.int64)
@@ -62,17 +61,6 @@ class Exchange:
     def finish(self) -> None:
         """Write into the world what was changed."""
         self.world.after[:, self.rows] = self.after
-
-    def _topic_load(self) -> Ints:
-        world, size = self.world, self.world.size
-        of_rows = np.full(int(world.topic.max(initial=-1)) + 1, NOBODY)
-        of_rows[world.topic[self.rows]] = self.topic
-        counted = of_rows[world.topic] != NOBODY
-        replicas = world.after[:, counted]
-        keys = (of_rows[world.topic[counted]] * size + replicas)[replicas != NOBODY]
-        topics = int(self.topic.max(initial=-1)) + 1
-        load: Ints = np.bincount(keys, minlength=topics * size).reshape(topics, size)
-        return load
 
     def _replaced(self, columns: Ints, source: int, target: int) -> Ints:
         """Racks of the rows once `source` is replaced by `target`."""

@@ -5,11 +5,13 @@ a → b stands for partitions that a leads and b follows; it costs 1 where the p
 and would lose it, so that leaders are even after as few changes as can be. In: a World with its replicas settled.
 """
 
+from functools import reduce
+
 import numpy as np
 
 from planner.placement.problem import NOBODY, Ints
 from planner.placement.slots import arrivals, count_leaders
-from planner.placement.world import World
+from planner.placement.world import World, numbered
 
 
 class Leadership:
@@ -23,7 +25,7 @@ class Leadership:
         stays = (self.after == world.before[0, self.rows]).any(axis=0)
         self.home = np.where(stays, world.before[0, self.rows], NOBODY)
         self.changed = (self.after != world.before[:, self.rows]).any(axis=0)
-        self.topic = np.unique(world.topic[self.rows], return_inverse=True)[1]
+        self.topic = numbered(world.topic[self.rows])
         topics = int(self.topic.max(initial=-1)) + 1
         led = np.bincount(self.topic * world.size + self.leader, minlength=topics * world.size)
         self.topic_load = led.astype(np.int32).reshape(topics, world.size)
@@ -34,8 +36,8 @@ class Leadership:
     def shift(self, source: int, target: int, cost: int, most: int) -> int:
         """Let `target` lead instead of `source` in up to `most` rows, each at `cost`; returns how many it were."""
         columns = np.flatnonzero(self.leader == source)
-        costs = self._costs(columns, np.full(len(columns), target))
-        columns = columns[(self.after[:, columns] == target).any(axis=0) & (costs == cost)]
+        columns = columns[reduce(np.logical_or, [replicas[columns] == target for replicas in self.after])]
+        columns = columns[self._costs(columns, np.full(len(columns), target)) == cost]
         chosen = columns[self._preferred(columns, source, target)[:most]]
         self._count(chosen, -1)
         self.leader[chosen] = target

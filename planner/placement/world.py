@@ -14,6 +14,9 @@ from planner.placement.racks import NO_RACK, spanned
 from planner.placement.slots import count_replicas
 
 SHOWN: Final = 5
+"""Rows an error names."""
+DENSE: Final = 1 << 20
+"""Broker ids below this are looked up in a table."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -50,7 +53,7 @@ class World:
 def world_of(brokers: Brokers, partitions: Partitions, question: Question) -> World:
     order = np.lexsort((partitions.partition, partitions.topic))
     listed = partitions.replicas[order].T
-    unknown = np.setdiff1d(listed, np.append(brokers.ids, NOBODY))
+    unknown = _unknown(brokers.ids, listed)
     by_id = np.argsort(brokers.ids, kind="stable")
     ids = np.concatenate([brokers.ids[by_id], unknown])
     no = np.zeros(len(unknown), dtype=bool)
@@ -77,7 +80,7 @@ def world_of(brokers: Brokers, partitions: Partitions, question: Question) -> Wo
         target=target & live & ~emptied,
         emptied=emptied,
         order=order,
-        topic=np.unique(partitions.topic[order], return_inverse=True)[1],
+        topic=numbered(partitions.topic[order]),
         partition=partitions.partition[order],
         before=before,
         after=before.copy(),
@@ -91,11 +94,50 @@ def world_of(brokers: Brokers, partitions: Partitions, question: Question) -> Wo
     return world
 
 
+def numbered(ascending: Ints) -> Ints:
+    """Number equal neighbours from zero.
+
+    >>> numbered(np.array([4, 4, 7, 9, 9]))
+    array([0, 0, 1, 2, 2])
+    """
+    numbers: Ints = np.cumsum(np.diff(ascending, prepend=ascending[:1]) != 0)
+    return numbers
+
+
+def topic_load(world: World, rows: Ints) -> tuple[Ints, Ints]:
+    """Number the topics of `rows`; and (topic, broker): replicas of all its partitions."""
+    number = np.full(int(world.topic.max(initial=-1)) + 1, NOBODY)
+    found = np.unique(world.topic[rows])
+    number[found] = np.arange(len(found))
+    counted = number[world.topic] != NOBODY
+    replicas = world.after[:, counted]
+    keys = (number[world.topic[counted]] * world.size + replicas)[replicas != NOBODY]
+    load: Ints = np.bincount(keys, minlength=len(found) * world.size).reshape(len(found), world.size)
+    return number[world.topic[rows]], load
+
+
+def _unknown(ids: Ints, listed: Ints) -> Ints:
+    """Broker ids in lists that no broker has, ascending."""
+    return np.setdiff1d(_distinct(listed), np.append(ids, NOBODY))
+
+
+def _distinct(listed: Ints) -> Ints:
+    """Distinct values; ids are mostly small, and then counting is quicker than sorting."""
+    if listed.size and listed.max() < DENSE:
+        return np.flatnonzero(np.bincount(listed.ravel() + 1)) - 1
+    return np.unique(listed)
+
+
 def _indexes(ids: Ints, listed: Ints, width: int) -> Ints:
     """Brokers by index, and room for `width` replicas."""
     places = np.argsort(ids, kind="stable")
-    found = places[np.searchsorted(ids[places], np.where(listed == NOBODY, ids[places[0]], listed))]
-    indexes = np.where(listed == NOBODY, NOBODY, found)
+    if ids.max(initial=0) < DENSE:
+        index_of = np.full(int(ids.max(initial=0)) + 2, NOBODY)
+        index_of[ids] = np.arange(len(ids))
+        indexes = index_of[listed]  # NOBODY finds the last entry, which is NOBODY
+    else:
+        found = places[np.searchsorted(ids[places], np.where(listed == NOBODY, ids[places[0]], listed))]
+        indexes = np.where(listed == NOBODY, NOBODY, found)
     room = max(width - len(listed), 0)
     return np.concatenate([indexes, np.full((room, indexes.shape[1]), NOBODY)])
 
