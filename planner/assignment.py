@@ -37,7 +37,7 @@ def kafka_replicas(
 ) -> Column:
     """Replicas of `partition` by Kafka's algorithm, on brokers in the order given.
 
-    `first_partition` is the lowest that is assigned now: 0 for a new topic, the count of partitions where some are added.
+    `first_partition` is the lowest that is assigned now: 0 for a new topic, else how many there were.
 
     >>> rows = spark.range(10).select(F.col("id").cast("int").alias("partition"))
     >>> replicas = F.array_join(kafka_replicas([0, 1, 2, 3, 4], 3, start_index=0, shift=0), "")

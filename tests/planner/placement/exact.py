@@ -78,7 +78,7 @@ def optimum(
     *objectives: Callable[[cp_model.CpModel, dict[int, Any], Any], Any],
     most: int | None = None,
 ) -> list[int]:
-    """Minimise the objectives one after the other, each with those before it at their best, at most at a cost of `most`."""
+    """Minimise the objectives one after the other, those before at their best, at a cost of at most `most`."""
     model = cp_model.CpModel()
     loads: dict[int, list[Any]] = {taker: [] for taker in takers}
     costs: list[Any] = []

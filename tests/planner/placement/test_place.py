@@ -6,8 +6,10 @@ from typing import Final
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from planner.placement.problem import NOBODY, Partitions, Placement, PlacementError, Question
+from planner.placement.racks import spanned
 from planner.placement.solve import place
 from tests.planner.placement.clusters import Case, brokers_of, cases, partitions_of
 from tests.planner.placement.exact import is_held
@@ -198,6 +200,45 @@ def test_doing_it_leaves_nothing_to_do(case: Case) -> None:
     assert again.changed.tolist() == []
 
 
+@MANY
+@given(cases(), st.lists(st.integers(0, 2**45), min_size=9, max_size=9))
+def test_hard_rules_hold_for_bytes_and_forced_copies_stay_as_few(case: Case, sizes: list[int]) -> None:
+    weights = np.array(sizes[: len(case.partitions.topic)])
+    weighed = replace(case, partitions=replace(case.partitions, weights=weights))
+    try:
+        found = place(weighed.brokers, weighed.partitions, weighed.question)
+    except PlacementError:
+        return
+    assert _broken(weighed, found) == []
+    assert found.copies >= found.lower_bound
+    assert found.copies == found.lower_bound or case.question.even
+    assert found.brokers.bytes is not None
+    assert [int(held.sum()) for held in found.brokers.bytes] == [
+        int(((lists != NOBODY).sum(axis=1) * weights).sum()) for lists in (case.partitions.replicas, found.replicas)
+    ]
+
+
+def test_who_has_a_dead_replica_is_held_unless_the_dead_is_emptied() -> None:
+    partitions = partitions_of([[3, 1], [1, 4]])
+    brokers = brokers_of(FOUR, dead=frozenset({3}), emptied=frozenset({1}))
+    found = place(brokers, partitions, Question(leaders=False))
+    assert (_lists(found), found.held.tolist()) == ([[3, 1], [15, 4]], [0])
+    brokers = brokers_of(FOUR, dead=frozenset({3}), emptied=frozenset({3}))
+    found = place(brokers, partitions, Question(leaders=False))
+    assert (_lists(found), found.held.tolist()) == ([[15, 1], [1, 4]], [])
+
+
+def test_a_broker_nobody_knows_is_dead() -> None:
+    found = place(brokers_of(FOUR), partitions_of([[77, 1], [1, 4]]), Question(leaders=False, even=True))
+    assert (_lists(found)[0], found.held.tolist()) == ([77, 1], [0])
+
+
+def test_forced_changes_beyond_the_budget_are_left() -> None:
+    partitions = partitions_of([[3], [3], [3]])
+    found = place(brokers_of(FOUR, emptied=frozenset({3})), partitions, Question(max_moves=2))
+    assert (_lists(found), found.copies, found.left, found.lower_bound) == ([[1], [4], [3]], 2, 1, 3)
+
+
 def test_what_cannot_be_done_is_said() -> None:
     racks = ("a", "a", "b")
     with pytest.raises(PlacementError, match=r"1 partitions would have fewer racks than now \(rows \[1\]\)"):
@@ -212,3 +253,25 @@ def test_bytes_are_balanced_where_sizes_are_known() -> None:
     assert found.brokers.bytes is not None
     held = dict(zip(found.brokers.names, found.brokers.bytes[1].tolist(), strict=True))
     assert (held, found.copies) == ({"1": 100, "3": 50, "4": 50}, 2)
+
+
+def test_a_tenth_more_brokers_take_exactly_their_share() -> None:
+    """4,500 partitions on 90 brokers, most of them not spread over the racks; ten brokers come."""
+    brokers = replace(
+        brokers_of((None,)),
+        ids=np.arange(100),
+        racks=tuple(f"rack-{broker % 3}" for broker in range(100)),
+        live=np.ones(100, dtype=bool),
+        target=np.ones(100, dtype=bool),
+        emptied=np.zeros(100, dtype=bool),
+    )
+    first, shift = np.arange(4500) % 90, np.arange(4500) // 90
+    followers = [(first + 1 + (shift + j) % 89) % 90 for j in range(2)]
+    lists = np.stack([first, *followers], axis=1).tolist()
+    partitions = partitions_of(lists, per_topic=50)
+    found = place(brokers, partitions, Question(even=True))
+    spans = [spanned(some.T % 3) for some in (partitions.replicas, found.replicas)]
+    assert (found.copies, found.lower_bound) == (1350, 1350)
+    assert [int(np.ptp(held[1])) for held in (found.brokers.replicas, found.brokers.leaders)] == [0, 0]
+    assert (spans[1] >= spans[0]).all()
+    assert (spans[1][np.unique(found.moves.row)] == 3).all()
