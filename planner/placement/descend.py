@@ -10,15 +10,18 @@ from typing import Final, Protocol
 import numpy as np
 
 from planner.placement.problem import Bools, Ints
-from planner.placement.routes import COSTS, arcs, reachable, search, way
+from planner.placement.routes import COSTS, reachable, search, way
 
 UNLIMITED: Final = 1 << 60
+SPREAD: Final = 16
+"""A broker gives its excess to so many others at least, where so many lack something."""
 
 
 class Graph(Protocol):
-    """Arcs by cost + 1, the load they shift, and the shifting."""
+    """Arcs counted by cost + 1, the length of the cheapest, the load they shift, and the shifting."""
 
     edges: Ints
+    lengths: Ints
     load: Ints
 
     def shift(self, source: int, target: int, cost: int, most: int) -> int: ...
@@ -82,12 +85,12 @@ class _Descent:
         self.graph, self.takers, self.left = graph, takers, budget
         self.goal = even_goal(graph.load, takers, budget)
         lacking = int((self.goal > graph.load).sum())
-        self.share = np.maximum(-((self.goal - graph.load) // max(lacking, 1)), 1)
+        self.share = np.maximum(-((self.goal - graph.load) // min(max(lacking, 1), SPREAD)), 1)
         self.scale = len(takers) + 1
 
     def step(self, source: int) -> bool:
         """Send load from `source` to where it helps most; False if nowhere."""
-        distance, previous = search(arcs(self.graph.edges), source)
+        distance, previous = search(self.graph.lengths, source)
         cost = distance // self.scale
         target, amount = self._wanted(source, self.takers & reachable(distance) & (cost <= self.left), cost)
         if amount == 0:

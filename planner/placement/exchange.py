@@ -12,7 +12,8 @@ import numpy as np
 
 from planner.placement.problem import NOBODY, Bools, Ints
 from planner.placement.racks import alone, by_rack, spanned
-from planner.placement.slots import within
+from planner.placement.routes import arcs
+from planner.placement.slots import arrivals, within
 from planner.placement.world import World, topic_load
 
 AT_ONCE: Final = 1 << 15
@@ -37,7 +38,8 @@ class Exchange:
         self._apart = np.zeros((3, world.size, world.size), dtype=np.int64)
         for start in range(0, len(rows), AT_ONCE):
             self._count(np.arange(start, min(start + AT_ONCE, len(rows))), 1)
-        self.edges = self._edges()
+        self.edges = self._edges(np.arange(world.size))
+        self.lengths = arcs(self.edges)
 
     def shift(self, source: int, target: int, cost: int, most: int) -> int:
         """Replace `source` by `target` in up to `most` rows, each at `cost`; returns how many it were."""
@@ -48,7 +50,7 @@ class Exchange:
         slots = (self.after[:, chosen] == source).argmax(axis=0)
         self.after[slots, chosen] = target
         self._count(chosen, 1)
-        self.edges = self._edges()
+        self._refresh(np.append(self.after[:, chosen], source))
         self.load[[source, target]] += np.array([-1, 1]) * len(chosen)
         np.add.at(self.topic_load[:, source], self.topic[chosen], -1)
         np.add.at(self.topic_load[:, target], self.topic[chosen], 1)
@@ -76,13 +78,14 @@ class Exchange:
         return allowed
 
     def _preferred(self, columns: Ints, source: int, target: int) -> Ints:
-        """Which rows first: where racks gain what they can, then where it evens out the topic."""
+        """Which rows first: where racks gain what they can, where it evens out the topic, where nothing else moves."""
         topics = self.topic[columns]
         first = np.maximum.accumulate(np.where(np.diff(topics, prepend=-1) != 0, np.arange(len(topics)), 0))
         nth = np.arange(len(topics)) - first
         gain = self.topic_load[topics, source] - self.topic_load[topics, target] - 2 * nth
         wasted = spanned(self._replaced(columns, source, target)) < self.best[columns]
-        order: Ints = np.lexsort((-gain, wasted))
+        moving = arrivals(self.before[:, columns], self.after[:, columns]).sum(axis=0)
+        order: Ints = np.lexsort((moving, -gain, wasted))
         return order
 
     def _count(self, columns: Ints, sign: int) -> None:
@@ -108,8 +111,14 @@ class Exchange:
         keys: Ints = (starts[:, None, :] * self.world.size + others[None])[at]
         return keys
 
-    def _edges(self) -> Ints:
-        edges: Ints = (self._by_rack[:, :, self.rack_of] + self._apart) * self.world.target
+    def _refresh(self, brokers: Ints) -> None:
+        """Count and measure again the arcs that leave these brokers: no others have changed."""
+        changed = np.unique(brokers[brokers != NOBODY])
+        self.edges[:, changed] = self._edges(changed)
+        self.lengths[changed] = arcs(self.edges[:, changed])
+
+    def _edges(self, brokers: Ints) -> Ints:
+        edges: Ints = (self._by_rack[:, brokers][:, :, self.rack_of] + self._apart[:, brokers]) * self.world.target
         if not self.voluntary:
             edges[2] = 0
         return edges

@@ -10,6 +10,7 @@ from functools import reduce
 import numpy as np
 
 from planner.placement.problem import NOBODY, Ints
+from planner.placement.routes import arcs
 from planner.placement.slots import arrivals, count_leaders
 from planner.placement.world import World, numbered
 
@@ -32,6 +33,7 @@ class Leadership:
         self.load = count_leaders(world.after, world.size)
         self.edges = np.zeros((3, world.size, world.size), dtype=np.int64)
         self._count(np.arange(len(self.rows)), 1)
+        self.lengths = arcs(self.edges)
 
     def shift(self, source: int, target: int, cost: int, most: int) -> int:
         """Let `target` lead instead of `source` in up to `most` rows, each at `cost`; returns how many it were."""
@@ -42,6 +44,7 @@ class Leadership:
         self._count(chosen, -1)
         self.leader[chosen] = target
         self._count(chosen, 1)
+        self.lengths[[source, target]] = arcs(self.edges[:, [source, target]])
         self.load[[source, target]] += np.array([-1, 1]) * len(chosen)
         np.add.at(self.topic_load[:, source], self.topic[chosen], -1)
         np.add.at(self.topic_load[:, target], self.topic[chosen], 1)

@@ -16,8 +16,8 @@ FAR: Final = 1 << 40
 
 
 def arcs(edges: Ints) -> Ints:
-    """(from, to): the length of the cheapest arc, FAR where there is none; `edges` counts them by cost."""
-    scale = edges.shape[1] + 1
+    """(from, to): the length of the cheapest arc, FAR where there is none; `edges` counts them by cost + 1."""
+    scale = edges.shape[2] + 1
     cheapest = np.full(edges.shape[1:], FAR)
     for cost, count in reversed(list(zip(COSTS, edges, strict=True))):
         cheapest[count > 0] = cost * scale + 1
