@@ -42,3 +42,17 @@ def count_bytes(replicas: Ints, weights: Ints, size: int) -> Ints:
     for slot in replicas:
         np.add.at(total, slot, np.where(slot == NOBODY, 0, weights))
     return total[:-1]
+
+
+def padded(offsets: Ints, values: Ints) -> Ints:
+    """Lists as Arrow has them (row n from offsets[n] to offsets[n + 1]) as one row each, padded with NOBODY.
+
+    >>> padded(np.array([0, 2, 3]), np.array([5, 6, 7]))
+    array([[ 5,  6],
+           [ 7, -1]])
+    """
+    lengths = np.diff(offsets)
+    filled = np.arange(lengths.max(initial=1)) < lengths[:, None]
+    rows = np.full(filled.shape, NOBODY, dtype=np.int64)
+    rows[filled] = values[offsets[0] : offsets[-1]]
+    return rows

@@ -1,8 +1,10 @@
 """From a question to a placement: forced changes, then evenness of replicas, then of leaders, each with fewest changes.
 
 The order is lexicographic: copies, replicas per broker, leaders per broker, evenness within topics. Counts are exact:
-no placement that keeps the hard rules has fewer copies for the same evenness, or is more even with as many. In:
-`problem`'s types. Out: a Placement.
+as few copies as the question allows, then replicas as even as these let them be (their squares sum to the least, which
+is max - min <= 1 where that can be); with `even`, evenness is what is asked for, and comes first. Leaders are exact for
+the replicas chosen. Not exact: bytes, topics, and which forced changes come first within `max_moves`. In: `problem`'s
+types. Out: a Placement.
 """
 
 import numpy as np

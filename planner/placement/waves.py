@@ -5,7 +5,7 @@ and wave, what comes in and what goes out, apart. Rows wait for the first wave t
 the rows, so the same placement gives the same waves. In: lists before and after. Out: one step a row and wave.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -63,7 +63,7 @@ def waves(before: Ints, placement: Placement, rack_of: dict[int, str | None], ca
     if caps.moves_per_broker is not None and caps.moves_per_broker < 1:
         raise PlacementError(f"at most {caps.moves_per_broker} moves a broker and wave: nothing could ever move")
     planned: list[list[Step]] = []
-    used: list[tuple[Counter[int], Counter[int]]] = []
+    room = _Room(caps.moves_per_broker)
     reorders = []
     for row in placement.changed.tolist():
         steps = _steps(row, before[row].tolist(), placement.replicas[row].tolist(), rack_of, caps)
@@ -72,7 +72,7 @@ def waves(before: Ints, placement: Placement, rack_of: dict[int, str | None], ca
             continue
         wave = 0
         for step in steps:
-            wave = _first_with_room(used, wave, step, caps) + 1
+            wave = room.take(wave, step) + 1
             while len(planned) < wave:
                 planned.append([])
             planned[wave - 1].append(step)
@@ -128,16 +128,24 @@ def _next(current: Replicas, after: Replicas, missing: list[int], rack_of: dict[
     return max(options, key=lambda replicas: len({rack_of.get(broker) for broker in replicas} - {None}))
 
 
-def _first_with_room(used: list[tuple[Counter[int], Counter[int]]], wave: int, step: Step, caps: Caps) -> int:
-    """Find the first wave from `wave` on with room for the step, and take the room."""
-    cap = caps.moves_per_broker
-    arriving, leaving = step.arriving, step.leaving if step.arriving else ()
-    while True:
-        if wave == len(used):
-            used.append((Counter(), Counter()))
-        came, went = used[wave]
-        if cap is None or (all(came[b] < cap for b in arriving) and all(went[b] < cap for b in leaving)):
-            came.update(arriving)
-            went.update(leaving)
+class _Room:
+    """What each wave has room for: how much comes to and goes from each broker, and which first waves are full."""
+
+    def __init__(self, cap: int | None) -> None:
+        self.cap = cap
+        self.used: defaultdict[tuple[bool, int], Counter[int]] = defaultdict(Counter)
+        self.full: Counter[tuple[bool, int]] = Counter()
+
+    def take(self, wave: int, step: Step) -> int:
+        """Find the first wave from `wave` on with room for the step, and take the room."""
+        if self.cap is None or not step.arriving:
             return wave
-        wave += 1
+        ends = [*((True, broker) for broker in step.arriving), *((False, broker) for broker in step.leaving)]
+        wave = max(wave, *(self.full[end] for end in ends))
+        while any(self.used[end][wave] >= self.cap for end in ends):
+            wave += 1
+        for end in ends:
+            self.used[end][wave] += 1
+            while self.used[end][self.full[end]] >= self.cap:
+                self.full[end] += 1
+        return wave
