@@ -6,7 +6,7 @@ of at most n (n - 1) lists, whatever the number of partitions and topics: `rack_
 `assign_rack_aware` joins it. In: topic, partition and where the topic's round begins. Out: topic, partition, replicas.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, zip_longest
 
 from pyspark.sql import DataFrame
@@ -29,11 +29,20 @@ def rack_alternated(racks: Mapping[int, str]) -> list[int]:
     return [broker for broker in turns if broker is not None]
 
 
-def rack_aware_lists(racks: Mapping[int, str], replication_factor: int) -> Iterator[tuple[int, int, int, list[int]]]:
-    """Rows of LISTS: replicas for each place of the leader and each jump of the followers."""
-    brokers = rack_alternated(racks)
+def rack_aware_lists(
+    racks: Mapping[int, str],
+    replication_factor: int,
+    shifts: Iterable[int] | None = None,
+) -> Iterator[tuple[int, int, int, list[int]]]:
+    """Rows of LISTS: replicas for each place of the leader and each jump of the followers.
+
+    `shifts` that can occur (from a topic's shift to that and its rounds) keep the table small; None for all there are.
+    """
+    brokers, steps = rack_alternated(racks), max(len(racks) - 1, 1)
+    count = len(set(racks.values()))
+    jumps = range(steps) if shifts is None else sorted({shift * count % steps for shift in shifts})
     for first in range(len(brokers)):
-        for jump in range(max(len(brokers) - 1, 1)):
+        for jump in jumps:
             yield replication_factor, first, jump, _replicas(brokers, racks, replication_factor, (first, jump))
 
 

@@ -82,6 +82,13 @@ def test_racks_take_turns() -> None:
     assert rack_alternated({broker: f"r{broker // 3}" for broker in range(9)}) == [0, 3, 6, 1, 4, 7, 2, 5, 8]
 
 
+def test_only_the_lists_that_can_occur() -> None:
+    every = {row[1:3]: row for row in rack_aware_lists(T, 3)}
+    some = list(rack_aware_lists(T, 3, shifts=(4, 5, 9)))
+    assert {row[2] for row in some} == {4 * 3 % 5, 5 * 3 % 5, 9 * 3 % 5}
+    assert some == [every[row[1:3]] for row in some]
+
+
 def test_many_topics_at_once_as_kafkas_loop_does(spark: SparkSession) -> None:
     """New topics and added partitions, of every replication factor, start and first partition, in one plan."""
     for racks in (T, C, {0: "r1", 1: "r1", 2: "r2", 3: "r3", 4: "r3", 5: "r1", 9: "r4"}):
