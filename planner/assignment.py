@@ -17,8 +17,27 @@ def _broker(brokers: Sequence[int], index: Column) -> Column:
     return F.get(listed, (index % len(brokers)).cast("int"))
 
 
-def kafka_replicas(brokers: Sequence[int], replication_factor: int, start_index: int, shift: int) -> Column:
+def rounds(partition: Column, brokers: int, first_partition: Column) -> Column:
+    """How often the leaders have gone round since `first_partition`, the lowest that is assigned now.
+
+    >>> rows = spark.range(9, 12).select(rounds(F.col("id"), 5, F.lit(10)).alias("rounds"))
+    >>> [row.rounds for row in rows.collect()]
+    [0, 1, 1]
+    """
+    before = F.greatest(first_partition, F.lit(1)) - 1
+    return F.floor(partition / brokers) - F.floor(before / brokers)
+
+
+def kafka_replicas(
+    brokers: Sequence[int],
+    replication_factor: int,
+    start_index: int,
+    shift: int,
+    first_partition: int = 0,
+) -> Column:
     """Replicas of `partition` by Kafka's algorithm, on brokers in the order given.
+
+    `first_partition` is the lowest that is assigned now: 0 for a new topic, else how many there were.
 
     >>> rows = spark.range(10).select(F.col("id").cast("int").alias("partition"))
     >>> replicas = F.array_join(kafka_replicas([0, 1, 2, 3, 4], 3, start_index=0, shift=0), "")
@@ -28,7 +47,7 @@ def kafka_replicas(brokers: Sequence[int], replication_factor: int, start_index:
     n = len(brokers)
     partition = F.col("partition")
     first = partition + start_index
-    shifted = F.lit(shift) + F.floor(partition / n)
+    shifted = F.lit(shift) + rounds(partition, n, F.lit(first_partition))
     leader = F.array(_broker(brokers, first))
     if replication_factor == 1:
         return leader

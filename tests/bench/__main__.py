@@ -16,6 +16,7 @@ from jobs.console import say
 from tests.bench.cluster import TOPIC_SIZE, cluster
 from tests.bench.machine import Driver, describe
 from tests.bench.parts import bench_planning, bench_writing
+from tests.bench.placement import bench_placement
 from tests.bench.report import Report
 from tests.bench.snapshots import Sample, SnapshotBench
 
@@ -53,7 +54,7 @@ def run(options: argparse.Namespace) -> Report:
     for partitions in options.partitions:
         with cluster(partitions) as synthetic:
             samples += SnapshotBench(spark, driver, synthetic).rounds(options.rounds)
-    planning = bench_planning(spark, options.planned, REPEATS)
+    planning = [*bench_planning(spark, options.planned, REPEATS), *bench_placement(REPEATS)]
     costs = [sample.cost for sample in samples if sample.cost]
     return Report(machine, [*(sample.figure for sample in samples), writing, *planning], costs)
 

@@ -50,6 +50,25 @@ def test_kafkas_vectors(spark: SparkSession, vector: tuple[list[int], int, int, 
     assert _placed(spark, partitions, kafka_replicas(brokers, factor, start, shift)) == wanted
 
 
+# brokers, replication factor, start and shift, partitions there before, replicas of those added
+ADDED: Final = {
+    "to ten on five brokers": (FIVE, 3, 0, 10, "023 134 240"),
+    "AddPartitionsTest.testReplicaPlacementAllServers": ([0, 1, 2, 3], 4, 2, 1, "3201 0312 1023 2301 3012 0123"),
+    "AddPartitionsTest.testReplicaPlacementPartialServers": ([0, 1, 2, 3], 2, 1, 1, "20 31"),
+}
+
+
+@pytest.mark.parametrize("vector", ADDED.values(), ids=ADDED)
+def test_added_partitions_begin_a_round_of_their_own(
+    spark: SparkSession,
+    vector: tuple[list[int], int, int, int, str],
+) -> None:
+    brokers, factor, start, count, expected = vector
+    wanted = _digits(expected)
+    replicas = kafka_replicas(brokers, factor, start, start, first_partition=count)
+    assert _placed(spark, range(count, count + len(wanted)), replicas) == wanted
+
+
 def test_ids_are_not_indexes(spark: SparkSession) -> None:
     expected = [[100, 101], [101, 102], [102, 100], [100, 102], [101, 100], [102, 101]]
     assert _placed(spark, range(6), kafka_replicas(HUNDREDS, 2, start_index=0, shift=0)) == expected

@@ -1,0 +1,162 @@
+"""What a reassignment must not be: the checks every plan passes, ours and foreign ones.
+
+Corresponds to `ReassignPartitionsCommand.parsePartitionAssignmentData` and the validation of
+`KafkaController.processApiPartitionReassignment`, and goes further: racks, replication factor, min.insync.replicas and
+the size of /brokers/topics/T while replicas are added. In: targets (topic, partition, replicas) and the tables of a
+snapshot. Out: one row a fault (topic, partition, code, fault); none if the plan may be made.
+"""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from planner.changes import surroundings
+from planner.derived import MIN_ISR, default_min_isr
+from planner.liveness import in_words, not_among
+from schemas.names import LintCode
+
+ZNODE_LIMIT: Final = 1_000_000
+"""Bytes: below ZooKeeper's jute.maxbuffer of 1 MB, with room for the request around the data."""
+
+_ZNODE_FRAME: Final = 128
+"""Bytes of /brokers/topics/T around its lists: version, topic id, names."""
+
+
+def placement_faults(  # noqa: PLR0913 - five tables and a permission
+    targets: DataFrame,
+    partitions: DataFrame,
+    topics: DataFrame,
+    brokers: DataFrame,
+    broker_configs: DataFrame,
+    *,
+    factor_may_change: bool = False,
+) -> DataFrame:
+    """Faults of `targets`: topic, partition, code, fault; a plan with one is refused as a whole."""
+    asked = targets.select("topic", "partition", F.col("replicas").alias("target"))
+    considered = (
+        asked.join(partitions.transform(surroundings, topics, brokers), ["topic", "partition"], "left")
+        .crossJoin(F.broadcast(_rack_of(brokers)))
+        .crossJoin(F.broadcast(default_min_isr(broker_configs)))
+    )
+    rows = considered.select(
+        "topic",
+        "partition",
+        F.explode(F.array_compact(F.array(*_faults(factor_may_change=factor_may_change)))).alias("found"),
+    )
+    return (
+        rows.select("topic", "partition", "found.code", "found.fault")
+        .unionByName(_named_twice(asked))
+        .unionByName(_large_znodes(asked, partitions))
+        .orderBy("topic", "partition", "code")
+    )
+
+
+def _faults(*, factor_may_change: bool) -> list[Column]:
+    target, replicas = F.coalesce("target", F.array().cast("array<int>")), F.col("replicas")
+    known, changes = replicas.isNotNull(), ~F.coalesce(F.col("target") == replicas, F.lit(False))  # noqa: FBT003
+    dead = not_among(target, F.col("eligible"))
+    moving = F.size(F.concat("adding_replicas", "removing_replicas")) > 0
+    resized = known & (F.size(target) != F.size(replicas)) & (F.size(target) > 0)
+    min_isr = F.coalesce(F.col("config")[MIN_ISR].try_cast("int"), "default_min_isr")
+    found = [
+        _fault(~known, LintCode.UNKNOWN_PARTITION, "no such partition in the snapshot: take a new one if it is newer"),
+        _fault(known & ~F.col("understood"), LintCode.NOT_UNDERSTOOD, "its znode is in quarantine"),
+        _fault(F.col("deletion_requested"), LintCode.DELETION_REQUESTED, "its topic is queued for deletion"),
+        _fault(moving, LintCode.REASSIGNMENT_IN_PROGRESS, "it is being reassigned already"),
+        _fault(F.size(target) == 0, LintCode.NO_REPLICAS, "no replicas"),
+        _fault(
+            F.size(F.array_distinct(target)) < F.size(target),
+            LintCode.DUPLICATE_BROKER,
+            F.concat(F.lit("names a broker twice: "), in_words(target)),
+        ),
+        _fault(
+            changes & (F.size(dead) > 0),
+            LintCode.BROKER_NOT_ALIVE,
+            F.concat(F.lit("brokers not alive in the snapshot: "), in_words(dead)),
+        ),
+        _fault(
+            (F.size(target) > 0) & (F.size(F.array_distinct(target)) < min_isr) & changes & known,
+            LintCode.MIN_ISR_UNREACHABLE,
+            F.concat(F.size(target), F.lit(" replicas can never reach min.insync.replicas="), min_isr),
+        ),
+        _rack_fault(target, replicas, known & changes),
+    ]
+    if factor_may_change:
+        return found
+    counts = F.concat(F.lit("replication factor "), F.size(replicas), F.lit(" → "), F.size(target))
+    said = F.concat(counts, F.lit(": not asked for"))
+    return [*found, _fault(resized, LintCode.REPLICATION_FACTOR_CHANGED, said)]
+
+
+def _fault(condition: Column, code: LintCode, said: str | Column) -> Column:
+    text = F.lit(said) if isinstance(said, str) else said
+    return F.when(condition, F.struct(F.lit(code.value).alias("code"), text.alias("fault")))
+
+
+def _rack_of(brokers: DataFrame) -> DataFrame:
+    """One row: `rack_of`, broker id to rack, for brokers that have one."""
+    entry = F.when(F.col("rack").isNotNull(), F.struct("broker_id", "rack"))
+    return brokers.agg(F.map_from_entries(F.collect_list(entry)).alias("rack_of"))
+
+
+def _rack_fault(target: Column, replicas: Column, concerned: Column) -> Column:
+    """Fewer racks than now, as far as that many replicas can have as many; whose broker is gone has no rack."""
+    now, then = _racks(replicas), _racks(target)
+    said = F.concat(F.lit("racks "), F.size(now), F.lit(" → "), F.size(then), F.lit(": ["), F.array_join(then, ", "))
+    fewer = concerned & (F.size(target) > 0) & (F.size(then) < F.least(F.size(now), F.size(target)))
+    return _fault(fewer, LintCode.RACKS_LOST, F.concat(said, F.lit("]")))
+
+
+def _racks(broker_ids: Column) -> Column:
+    return F.array_distinct(F.array_compact(F.transform(broker_ids, lambda broker: F.col("rack_of")[broker])))
+
+
+def _named_twice(asked: DataFrame) -> DataFrame:
+    return (
+        asked.groupBy("topic", "partition")
+        .agg(F.count("*").alias("times"))
+        .where("times > 1")
+        .select(
+            "topic",
+            "partition",
+            F.lit(LintCode.NAMED_TWICE.value).alias("code"),
+            F.concat(F.lit("the plan names this partition "), "times", F.lit(" times")).alias("fault"),
+        )
+    )
+
+
+def _large_znodes(asked: DataFrame, partitions: DataFrame) -> DataFrame:
+    """Topics whose znode would not fit while the reassignment runs: each list then holds old and new replicas."""
+    target = F.coalesce("target", "replicas")
+    sizes = sum(
+        (
+            _bytes_of(replicas)
+            for replicas in (
+                F.array_union(target, F.col("replicas")),
+                not_among(target, F.col("replicas")),
+                not_among(F.col("replicas"), target),
+            )
+        ),
+        F.lit(0),
+    )
+    grown = (
+        partitions.join(asked.select("topic").distinct(), "topic", "left_semi")
+        .join(asked, ["topic", "partition"], "left")
+        .groupBy("topic")
+        .agg((F.sum(sizes) + _ZNODE_FRAME).alias("bytes"))
+        .where(F.col("bytes") > ZNODE_LIMIT)
+    )
+    limit = F.lit(f" bytes while this runs, more than {ZNODE_LIMIT}: plan the topic in several parts")
+    return asked.join(grown, "topic").select(
+        "topic",
+        "partition",
+        F.lit(LintCode.ZNODE_TOO_LARGE.value).alias("code"),
+        F.concat(F.lit("/brokers/topics/"), "topic", F.lit(" would take "), "bytes", limit).alias("fault"),
+    )
+
+
+def _bytes_of(replicas: Column) -> Column:
+    """Bytes of `"P":[1,2],`, none for an empty list."""
+    written = F.length(F.array_join(replicas.cast("array<string>"), ",")) + F.length(F.col("partition").cast("string"))
+    return F.when(F.size(replicas) > 0, written + len('"":[],')).otherwise(0)

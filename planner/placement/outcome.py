@@ -1,0 +1,108 @@
+"""What a placement comes to: the moves, how few they could be, what each broker and rack holds before and after.
+
+The lower bound on copies is derived from the question alone, not from the plan: what each partition is forced to copy,
+or, where brokers are to be even, what those below their even share lack. In: a World that is done. Out: a Placement.
+"""
+
+import numpy as np
+
+from planner.placement.problem import NOBODY, Bools, Ints, Moves, Partitions, Placement, Question, Tally
+from planner.placement.reasons import reasons
+from planner.placement.slots import arrivals, count_bytes, count_leaders, count_replicas
+from planner.placement.world import World
+
+
+def copied(world: World) -> Ints:
+    """Replicas each row has to copy."""
+    count: Ints = arrivals(world.before, world.after).sum(axis=0)
+    return count
+
+
+def copies(world: World) -> int:
+    return int(copied(world).sum())
+
+
+def placement_of(world: World, partitions: Partitions, question: Question, *, forced: int, left: int) -> Placement:
+    weights = None if partitions.weights is None else partitions.weights[world.order]
+    moves = _moves(world)
+    brokers = _tally(tuple(map(str, world.ids.tolist())), world, np.arange(world.size), weights)
+    names = (*world.rack_names, "")
+    racks = _tally(names, world, np.where(world.racks[:-1] < 0, len(names) - 1, world.racks[:-1]), weights)
+    changed = np.flatnonzero((world.after != world.before).any(axis=0))
+    inputs = world.order[changed]
+    ascending = np.argsort(inputs)
+    changed, inputs = changed[ascending], inputs[ascending]
+    lower, bound = _lower_bound(world, question, forced, weighted=weights is not None)
+    ids = np.append(world.ids, NOBODY)
+    lists = np.empty((len(world.order), len(world.after)), dtype=np.int64)
+    lists[world.order] = ids[world.after].T
+    return Placement(
+        replicas=lists,
+        changed=inputs,
+        reasons=reasons(world, question, changed, moves, brokers),
+        moves=Moves(row=world.order[moves.row], source=ids[moves.source], target=ids[moves.target]),
+        copies=copies(world),
+        lower_bound=lower,
+        bound=bound,
+        held=np.sort(world.order[world.held]),
+        left=left,
+        brokers=brokers,
+        racks=racks,
+    )
+
+
+def _moves(world: World) -> Moves:
+    """The nth replica that is given up, in order, pairs with the nth that is new."""
+    before, after = world.before, world.after
+    new, gone = arrivals(before, after), arrivals(after, before)
+    pairs = np.maximum(new.sum(axis=0), gone.sum(axis=0))
+    rows = np.repeat(np.arange(len(pairs)), pairs)
+    nth = np.arange(len(rows)) - np.repeat(np.cumsum(pairs) - pairs, pairs)
+    return Moves(row=rows, source=_nth(before, gone, rows, nth), target=_nth(after, new, rows, nth))
+
+
+def _nth(replicas: Ints, marked: Bools, rows: Ints, nth: Ints) -> Ints:
+    """The nth marked replica of each row, NOBODY where there are fewer."""
+    first = np.take_along_axis(
+        np.where(marked, replicas, NOBODY)[:, rows],
+        np.argsort(~marked[:, rows], axis=0, kind="stable"),
+        axis=0,
+    )
+    found: Ints = first[nth, np.arange(len(rows))]
+    return found
+
+
+def _tally(names: tuple[str, ...], world: World, group: Ints, weights: Ints | None) -> Tally:
+    def grouped(count: Ints) -> Ints:
+        total = np.zeros(len(names), dtype=np.int64)
+        np.add.at(total, group, count)
+        return total
+
+    before, after = world.before, world.after
+    leads = [count_leaders(lists, world.size) for lists in (before, after)]
+    holds = [count_replicas(lists, world.size) for lists in (before, after)]
+    sizes = None if weights is None else [count_bytes(lists, weights, world.size) for lists in (before, after)]
+    return Tally(
+        names=names,
+        replicas=(grouped(holds[0]), grouped(holds[1])),
+        leaders=(grouped(leads[0]), grouped(leads[1])),
+        bytes=None if sizes is None else (grouped(sizes[0]), grouped(sizes[1])),
+    )
+
+
+def _lower_bound(world: World, question: Question, forced: int, *, weighted: bool) -> tuple[int, str]:
+    must = f"{forced} replicas have to be copied whatever the plan: they leave a broker, are added, or widen a rack"
+    if not question.even or weighted or not world.target.any():
+        return forced, must
+    had = count_replicas(world.before, world.size)[world.target]
+    total = int(count_replicas(world.after, world.size)[world.target].sum())
+    share, over = divmod(total, len(had))
+    even = np.full(len(had), share)
+    even[np.argsort(-had, kind="stable")[:over]] += 1
+    lacking = int(np.maximum(even - had, 0).sum())
+    if forced >= lacking:
+        return forced, must
+    return lacking, (
+        f"{len(had)} brokers share {total} replicas, {share} each and one more on {over}; "
+        f"those that have fewer lack {lacking}"
+    )

@@ -1,0 +1,108 @@
+"""What the optimiser is asked and what it answers: typed arrays in, typed arrays out, broker ids on both sides.
+
+Corresponds to the questions of kafka-reassign-partitions, topicmappr and kafka-utils. In: `Brokers`, `Partitions` and a
+`Question`. Out: a `Placement`. Rows are partitions in the order given; lists of replicas are padded with `NOBODY`.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+NOBODY: Final = -1
+"""Pads a list of replicas that is shorter than the widest."""
+
+
+class PlacementError(ValueError):
+    """No placement keeps the hard rules; the message says which rule, where, and what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Brokers:
+    """One entry a broker, in any order.
+
+    `live`: registered and understood. `target`: may be given replicas; implies live. `emptied`: gives up every replica
+    of the partitions that may change.
+    """
+
+    ids: Ints
+    racks: tuple[str | None, ...]
+    live: Bools
+    target: Bools
+    emptied: Bools
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Partitions:
+    """One row a partition: all of the cluster, since all count; only the `movable` ones may change."""
+
+    topic: Ints
+    partition: Ints
+    replicas: Ints
+    """Broker ids, one row a partition, preferred replica first, padded with NOBODY."""
+    movable: Bools
+    weights: Ints | None = None
+    """Bytes of one replica of each partition; then bytes are balanced instead of replicas."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What is wanted beyond emptying the `emptied` brokers.
+
+    `even`: replicas move until brokers are even, not only where they have to. `leaders`: replicas are reordered until
+    leaders are even. `replacements`: (broker, its successor), taken wherever the rules let it. `replication_factor`
+    keeps the preferred leader.
+    """
+
+    even: bool = False
+    leaders: bool = True
+    fix_racks: bool = False
+    replication_factor: int | None = None
+    replacements: tuple[tuple[int, int], ...] = ()
+    max_moves: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Moves:
+    """One entry a replica that is copied (`source` is NOBODY where only one is added) or dropped (no `target`)."""
+
+    row: Ints
+    source: Ints
+    target: Ints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Tally:
+    """What each broker or rack holds: replicas, preferred leaders and, with weights, bytes; before and after."""
+
+    names: tuple[str, ...]
+    replicas: tuple[Ints, Ints]
+    leaders: tuple[Ints, Ints]
+    bytes: tuple[Ints, Ints] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Placement:
+    """The answer: new lists for every row (unchanged ones as they were), and what that means."""
+
+    replicas: Ints
+    changed: Ints
+    """Rows whose list differs, ascending."""
+    reasons: tuple[str, ...]
+    """One for each of `changed`."""
+    moves: Moves
+    copies: int
+    """Replicas that are copied: what a plan calls its moves."""
+    lower_bound: int
+    bound: str
+    """How the lower bound is derived."""
+    held: Ints
+    """Rows left alone because a dead broker that is not being emptied holds a replica of them."""
+    left: int
+    """Forced changes that `max_moves` left undone."""
+    brokers: Tally
+    racks: Tally

@@ -1,0 +1,66 @@
+"""Why a partition changes: the rule it serves, and what its brokers hold before and after the whole plan.
+
+In: a World that is done, its moves and tallies. Out: one text for each changed row.
+"""
+
+import numpy as np
+
+from planner.placement.problem import NOBODY, Ints, Moves, Question, Tally
+from planner.placement.racks import spanned
+from planner.placement.world import World
+
+
+def reasons(world: World, question: Question, changed: Ints, moves: Moves, tally: Tally) -> tuple[str, ...]:
+    """One text a row of `changed`: `empties broker 7: 7 → 9; holds 7: 30 → 0, 9: 20 → 25; ...`."""
+    firsts = np.searchsorted(moves.row, changed)
+    lasts = np.searchsorted(moves.row, changed, side="right")
+    spans = [spanned(world.racks[lists[:, changed]]).tolist() for lists in (world.before, world.after)]
+    factors = [(lists[:, changed] != NOBODY).sum(axis=0).tolist() for lists in (world.before, world.after)]
+    leaders = [lists[0, changed].tolist() for lists in (world.before, world.after)]
+    holds, leads = _written(tally, tally.replicas), _written(tally, tally.leaders)
+    pairs = list(zip(moves.source.tolist(), moves.target.tolist(), strict=True))
+    rule = _Rules(world, question)
+    found = []
+    for n, (first, last) in enumerate(zip(firsts.tolist(), lasts.tolist(), strict=True)):
+        parts = []
+        if first < last:
+            some = pairs[first:last]
+            parts.append(rule.of(some, (spans[0][n], spans[1][n]), (factors[0][n], factors[1][n])))
+            parts.append("holds " + ", ".join(holds[b] for b in sorted({b for pair in some for b in pair} - {NOBODY})))
+        was, becomes = leaders[0][n], leaders[1][n]
+        if was != becomes:
+            why = "" if was in {source for source, _ in pairs[first:last]} else "evens out leaders: "
+            counts = ", ".join(leads[broker] for broker in sorted((was, becomes)))
+            parts.append(f"{why}{tally.names[becomes]} leads instead of {tally.names[was]}; leads {counts}")
+        found.append("; ".join(parts) or "order of replicas changes")
+    return tuple(found)
+
+
+def _written(tally: Tally, counts: tuple[Ints, Ints]) -> list[str]:
+    """Write each broker's count before and after, once for all rows."""
+    before, after = (count.tolist() for count in counts)
+    return [f"{name}: {was} → {becomes}" for name, was, becomes in zip(tally.names, before, after, strict=True)]
+
+
+class _Rules:
+    """Names the rule that a row's moves serve."""
+
+    def __init__(self, world: World, question: Question) -> None:
+        self.names = [str(broker) for broker in world.ids.tolist()] + ["none"]
+        self.emptied = [*world.emptied.tolist(), False]
+        self.replaced = set(question.replacements)
+        self.fix_racks = question.fix_racks
+
+    def of(self, pairs: list[tuple[int, int]], spans: tuple[int, int], factors: tuple[int, int]) -> str:
+        rules = [] if factors[0] == factors[1] else [f"replication factor {factors[0]} → {factors[1]}"]
+        rules += [self._leaving(pair) for pair in pairs if self.emptied[pair[0]]]
+        if spans[0] < spans[1]:
+            rules.append(f"racks {spans[0]} → {spans[1]}")
+        if not rules:
+            rules.append("evens out replicas")
+        moved = ", ".join(f"{self.names[source]} → {self.names[target]}" for source, target in pairs)
+        return f"{', '.join(rules)}: {moved}"
+
+    def _leaving(self, pair: tuple[int, int]) -> str:
+        source, target = (int(self.names[broker]) if broker != NOBODY else NOBODY for broker in pair)
+        return f"replaces {source} by {target}" if (source, target) in self.replaced else f"empties {source}"

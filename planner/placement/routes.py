@@ -1,0 +1,60 @@
+"""Cheapest ways from one broker to others over a graph with an arc wherever some partition can shift its load.
+
+Bellman and Ford's search: arcs may cost -1 (a replica returns), 0 (one already moving goes elsewhere) or 1 (one more
+moves). Among equally cheap ways the one with the fewest arcs is taken: then all arcs can be applied, also when a
+partition appears in several of them.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from planner.placement.problem import Bools, Ints
+
+COSTS: Final = (-1, 0, 1)
+FAR: Final = 1 << 40
+
+
+def arcs(edges: Ints) -> Ints:
+    """(from, to): the length of the cheapest arc, FAR where there is none; `edges` counts them by cost + 1."""
+    scale = edges.shape[2] + 1
+    cheapest = np.full(edges.shape[1:], FAR)
+    for cost, count in reversed(list(zip(COSTS, edges, strict=True))):
+        cheapest[count > 0] = cost * scale + 1
+    return cheapest
+
+
+def search(lengths: Ints, source: int) -> tuple[Ints, Ints]:
+    """Length of the shortest way from `source` to each broker, and the broker before it on that way."""
+    distance, previous = lengths[source].copy(), np.full(len(lengths), source)
+    distance[source] = 0
+    frontier = np.flatnonzero(distance < FAR)
+    for _ in range(len(lengths)):
+        if not len(frontier):
+            return distance, previous
+        through = distance[frontier][:, None] + lengths[frontier]
+        best = through.argmin(axis=0)
+        reached = through[best, np.arange(len(lengths))]
+        better = (reached < distance) & (reached < FAR // 2)
+        distance[better] = reached[better]
+        previous[better] = frontier[best[better]]
+        frontier = np.flatnonzero(better)
+    raise AssertionError("a round trip over the brokers saves moves: the plan so far was not the cheapest")
+
+
+def way(previous: Ints, source: int, target: int) -> list[tuple[int, int]]:
+    """The arcs from `source` to `target`, the last one first.
+
+    >>> way(np.array([0, 0, 1]), 0, 2)
+    [(1, 2), (0, 1)]
+    """
+    found = []
+    while target != source:
+        found.append((int(previous[target]), target))
+        target = int(previous[target])
+    return found
+
+
+def reachable(distance: Ints) -> Bools:
+    found: Bools = distance < FAR // 2
+    return found

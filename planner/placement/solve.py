@@ -1,0 +1,65 @@
+"""From a question to a placement: forced changes, then evenness of replicas, then of leaders, each with fewest changes.
+
+The order is lexicographic: copies, replicas per broker, leaders per broker, evenness within topics. Counts are exact:
+as few copies as the question allows, then replicas as even as these let them be (their squares sum to the least, which
+is max - min <= 1 where that can be); with `even`, evenness is what is asked for, and comes first. Leaders are exact for
+the replicas chosen. Not exact: bytes, topics, and which forced changes come first within `max_moves`. In: `problem`'s
+types. Out: a Placement.
+"""
+
+import numpy as np
+
+from planner.placement.descend import UNLIMITED, descend
+from planner.placement.exchange import Exchange
+from planner.placement.leaders import Leadership, settle
+from planner.placement.outcome import copied, copies, placement_of
+from planner.placement.problem import Brokers, Ints, Partitions, Placement, Question
+from planner.placement.seed import force
+from planner.placement.topics import even_topics
+from planner.placement.weights import spread_bytes
+from planner.placement.world import World, world_of
+
+
+def place(brokers: Brokers, partitions: Partitions, question: Question) -> Placement:
+    """Answer the question; the same question gets the same answer."""
+    world = world_of(brokers, partitions, question)
+    redirected = force(world, question)
+    forced = copies(world)
+    left = _cut(world, question.max_moves)
+    if partitions.weights is None:
+        _spread(world, np.flatnonzero(redirected & world.movable), voluntary=False, budget=UNLIMITED)
+        if question.even and not left:
+            budget = UNLIMITED if question.max_moves is None else question.max_moves - copies(world)
+            _spread(world, np.flatnonzero(world.movable), voluntary=True, budget=budget)
+        even_topics(world, redirected | question.even)
+    else:
+        spread_bytes(world, partitions.weights[world.order], question, redirected)
+    settle(world)
+    if question.leaders and question.replication_factor is None:
+        _lead(world)
+    return placement_of(world, partitions, question, forced=forced, left=left)
+
+
+def _spread(world: World, rows: Ints, *, voluntary: bool, budget: int) -> None:
+    if len(rows):
+        exchange = Exchange(world, rows, voluntary=voluntary)
+        descend(exchange, world.target, budget)
+        exchange.finish()
+
+
+def _lead(world: World) -> None:
+    leadership = Leadership(world)
+    if len(leadership.rows):
+        descend(leadership, world.target)
+        leadership.finish()
+
+
+def _cut(world: World, most: int | None) -> int:
+    """Leave undone the forced changes beyond `most` copies; returns how many."""
+    if most is None:
+        return 0
+    needed = copied(world)
+    undone = (np.cumsum(needed) > most) & (needed > 0)
+    world.after[:, undone] = world.before[:, undone]
+    world.movable &= ~undone
+    return int(needed[undone].sum())

@@ -1,0 +1,161 @@
+"""The cluster while it is being planned: brokers by index, replicas before and after as (slot, row).
+
+In: Brokers, Partitions and a Question. Rows stand in the order of topic and partition, whatever order they came in, so
+that the same cluster gives the same plan. The steps write into `after`; `before` never changes.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from planner.placement.problem import NOBODY, Bools, Brokers, Ints, Partitions, PlacementError, Question
+from planner.placement.racks import NO_RACK, spanned
+from planner.placement.slots import count_replicas
+
+SHOWN: Final = 5
+"""Rows an error names."""
+DENSE: Final = 1 << 20
+"""Broker ids below this are looked up in a table."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class World:
+    """`racks` has one entry more than there are brokers, NO_RACK, which the index NOBODY finds."""
+
+    ids: Ints
+    racks: Ints
+    rack_names: tuple[str, ...]
+    live: Bools
+    target: Bools
+    emptied: Bools
+    order: Ints
+    topic: Ints
+    partition: Ints
+    before: Ints
+    after: Ints
+    factor: Ints
+    movable: Bools
+    held: Bools
+    pinned: Ints
+    """Broker that has to stay in its row, NOBODY where any may go."""
+    need: Ints
+    """Racks that each row has to span."""
+
+    @property
+    def size(self) -> int:
+        return len(self.ids)
+
+    def load(self) -> Ints:
+        return count_replicas(self.after, self.size)
+
+
+def world_of(brokers: Brokers, partitions: Partitions, question: Question) -> World:
+    order = np.lexsort((partitions.partition, partitions.topic))
+    listed = partitions.replicas[order].T
+    unknown = _unknown(brokers.ids, listed)
+    by_id = np.argsort(brokers.ids, kind="stable")
+    ids = np.concatenate([brokers.ids[by_id], unknown])
+    no = np.zeros(len(unknown), dtype=bool)
+    live, target, emptied = (
+        np.concatenate([flag[by_id], no]) for flag in (brokers.live, brokers.target, brokers.emptied)
+    )
+    names = tuple(sorted({rack for rack in brokers.racks if rack is not None}))
+    racks = [NO_RACK if rack is None else names.index(rack) for rack in brokers.racks]
+    before = _indexes(ids, listed, question.replication_factor or 0)
+    stuck = (before != NOBODY) & ~(live | emptied)[before]
+    movable = partitions.movable[order]
+    held = movable & stuck.any(axis=0)
+    factor = (before != NOBODY).sum(axis=0)
+    kept = np.full(before.shape[1], NOBODY)
+    if question.replication_factor is not None:
+        factor = np.where(movable & ~held, question.replication_factor, factor)
+        kept = np.where(emptied[before[0]], NOBODY, before[0])
+    rack_of = np.concatenate([np.array(racks, dtype=np.int64)[by_id], np.full(len(unknown) + 1, NO_RACK)])
+    world = World(
+        ids=ids,
+        racks=rack_of,
+        rack_names=names,
+        live=live,
+        target=target & live & ~emptied,
+        emptied=emptied,
+        order=order,
+        topic=numbered(partitions.topic[order]),
+        partition=partitions.partition[order],
+        before=before,
+        after=before.copy(),
+        factor=factor,
+        movable=movable & ~held,
+        held=held,
+        pinned=kept,
+        need=np.minimum(spanned(rack_of[before]), factor),
+    )
+    _refuse_too_few(world)
+    return world
+
+
+def numbered(ascending: Ints) -> Ints:
+    """Number equal neighbours from zero.
+
+    >>> numbered(np.array([4, 4, 7, 9, 9]))
+    array([0, 0, 1, 2, 2])
+    """
+    numbers: Ints = np.cumsum(np.diff(ascending, prepend=ascending[:1]) != 0)
+    return numbers
+
+
+def topic_load(world: World, rows: Ints) -> tuple[Ints, Ints]:
+    """Number the topics of `rows`; and (topic, broker): replicas of all its partitions."""
+    number = np.full(int(world.topic.max(initial=-1)) + 1, NOBODY)
+    found = np.unique(world.topic[rows])
+    number[found] = np.arange(len(found))
+    counted = number[world.topic] != NOBODY
+    replicas = world.after[:, counted]
+    keys = (number[world.topic[counted]] * world.size + replicas)[replicas != NOBODY]
+    load: Ints = np.bincount(keys, minlength=len(found) * world.size).reshape(len(found), world.size)
+    return number[world.topic[rows]], load
+
+
+def _unknown(ids: Ints, listed: Ints) -> Ints:
+    """Broker ids in lists that no broker has, ascending."""
+    return np.setdiff1d(_distinct(listed), np.append(ids, NOBODY))
+
+
+def _distinct(listed: Ints) -> Ints:
+    """Distinct values; ids are mostly small, and then counting is quicker than sorting."""
+    if listed.size and listed.max() < DENSE:
+        return np.flatnonzero(np.bincount(listed.ravel() + 1)) - 1
+    return np.unique(listed)
+
+
+def _indexes(ids: Ints, listed: Ints, width: int) -> Ints:
+    """Brokers by index, and room for `width` replicas."""
+    places = np.argsort(ids, kind="stable")
+    if ids.max(initial=0) < DENSE:
+        index_of = np.full(int(ids.max(initial=0)) + 2, NOBODY)
+        index_of[ids] = np.arange(len(ids))
+        indexes = index_of[listed]  # NOBODY finds the last entry, which is NOBODY
+    else:
+        found = places[np.searchsorted(ids[places], np.where(listed == NOBODY, ids[places[0]], listed))]
+        indexes = np.where(listed == NOBODY, NOBODY, found)
+    room = max(width - len(listed), 0)
+    return np.concatenate([indexes, np.full((room, indexes.shape[1]), NOBODY)])
+
+
+def _refuse_too_few(world: World) -> None:
+    stays = (world.before != NOBODY) & ~(world.emptied | world.target)[world.before]
+    has = world.target.sum() + stays.sum(axis=0)
+    refuse(
+        world,
+        world.movable & (world.factor > has),
+        f"more replicas than the {int(world.target.sum())} brokers that may hold them",
+        "allow more brokers or ask for fewer replicas",
+    )
+
+
+def refuse(world: World, rows: Bools, what: str, then: str) -> None:
+    """Raise if any row is marked."""
+    found = np.flatnonzero(rows)
+    if len(found):
+        inputs = world.order[found[:SHOWN]].tolist()
+        raise PlacementError(f"{len(found)} partitions would have {what} (rows {inputs}): {then}")

@@ -1,0 +1,94 @@
+"""Placing replicas: the two questions that kafka-utils was timed on, and how the time grows with the partitions.
+
+No Spark takes part: the optimiser runs on the driver, over a graph of brokers whose size does not depend on the
+partitions. `python -m tests.bench.placement` shows these figures alone.
+"""
+
+import sys
+from typing import Final
+
+import numpy as np
+
+from planner.placement.problem import Brokers, Partitions, Placement, Question
+from planner.placement.racks import spanned
+from planner.placement.solve import place
+from tests.bench.figures import Figure, best
+
+BROKERS: Final = 100
+RACKS: Final = 3
+TOPIC_SIZE: Final = 100
+GONE: Final = 7
+
+YELP_REMOVES: Final = 288.0
+YELP_ADDS: Final = 542.0
+"""Seconds kafka-utils took for the same moves, measured once: it is not run here."""
+
+
+def bench_placement(rounds: int) -> list[Figure]:
+    """Remove a broker of 100 at 100,000 and 1,000,000 partitions, and add ten to 90 at 20,000."""
+    large, larger, small = (partitions_on(count, on) for count, on in ((100_000, 100), (1_000_000, 100), (20_000, 90)))
+    removes = best(lambda: _removed(large), rounds)
+    return [
+        Figure("place 100,000 partitions, one broker of 100 removed", removes, "kafka-utils", YELP_REMOVES, 1 / 30),
+        Figure(
+            "place 20,000 partitions, 90 → 100 brokers",
+            best(lambda: _added(small), rounds),
+            "kafka-utils, racks ignored",
+            YELP_ADDS,
+            1 / 30,
+        ),
+        Figure(
+            "place 1,000,000 partitions, one broker of 100 removed",
+            best(lambda: _removed(larger), rounds),
+            "100,000 partitions",
+            removes,
+            10,
+        ),
+    ]
+
+
+def brokers_of(*gone: int) -> Brokers:
+    """A hundred brokers in three racks by turns; `gone` are emptied."""
+    ids = np.arange(BROKERS)
+    emptied = np.isin(ids, gone)
+    racks = tuple(f"rack-{broker % RACKS}" for broker in range(BROKERS))
+    return Brokers(ids=ids, racks=racks, live=np.ones(BROKERS, dtype=bool), target=~emptied, emptied=emptied)
+
+
+def partitions_on(count: int, brokers: int) -> Partitions:
+    """Three replicas each, by Kafka's algorithm without racks, so that most do not span three racks."""
+    rows = np.arange(count)
+    first, shift = rows % brokers, rows // brokers
+    followers = [(first + 1 + (shift + j) % (brokers - 1)) % brokers for j in range(2)]
+    return Partitions(
+        topic=rows // TOPIC_SIZE,
+        partition=rows % TOPIC_SIZE,
+        replicas=np.stack([first, *followers], axis=1),
+        movable=np.ones(count, dtype=bool),
+    )
+
+
+def _removed(partitions: Partitions) -> None:
+    held = int((partitions.replicas == GONE).sum())
+    found = place(brokers_of(GONE), partitions, Question())
+    _check(partitions, found, held)
+
+
+def _added(partitions: Partitions) -> None:
+    found = place(brokers_of(), partitions, Question(even=True))
+    _check(partitions, found, 6_000)
+    for held in (found.brokers.replicas[1], found.brokers.leaders[1]):
+        if int(np.ptp(held)) > 1:
+            raise AssertionError(f"brokers hold from {held.min()} to {held.max()}")
+
+
+def _check(partitions: Partitions, found: Placement, copies: int) -> None:
+    """A quick answer that is wrong counts for nothing."""
+    before, after = (spanned(lists.T % RACKS) for lists in (partitions.replicas, found.replicas))
+    if found.copies != copies or found.lower_bound != copies or (after < before).any():
+        raise AssertionError(f"{found.copies} copies instead of {copies}, {(after < before).sum()} lost a rack")
+
+
+if __name__ == "__main__":
+    for figure in bench_placement(3):
+        sys.stdout.write(f"{figure.measured}: {figure.seconds:.1f} s, {figure.ratio:.3f} of {figure.baseline}\n")

@@ -1,0 +1,98 @@
+"""Small clusters by chance, with a question each: what the optimiser's tests run on."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from hypothesis import strategies as st
+
+from planner.placement.problem import NOBODY, Brokers, Partitions, Question
+
+IDS: Final = (3, 1, 4, 15, 9, 2)
+RACKS: Final = (("a", "a", "a", "b", "b", "b"), ("a", "b", "c", "a", "b", "c"), ("a", "b", "b", "b", None, "c"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Case:
+    """A cluster and what is asked of it."""
+
+    brokers: Brokers
+    partitions: Partitions
+    question: Question
+
+
+def padded(lists: list[list[int]]) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+    width = max((len(replicas) for replicas in lists), default=1)
+    return np.array([[*some, *[NOBODY] * (width - len(some))] for some in lists], dtype=np.int64).reshape(-1, width)
+
+
+def partitions_of(lists: list[list[int]], *, fixed: frozenset[int] = frozenset(), per_topic: int = 3) -> Partitions:
+    """Partitions with these replicas, `per_topic` to a topic; rows in `fixed` may not change."""
+    rows = np.arange(len(lists))
+    movable = np.array([row not in fixed for row in rows], dtype=bool)
+    return Partitions(topic=rows // per_topic, partition=rows % per_topic, replicas=padded(lists), movable=movable)
+
+
+def brokers_of(
+    racks: tuple[str | None, ...],
+    *,
+    emptied: frozenset[int] = frozenset(),
+    excluded: frozenset[int] = frozenset(),
+    dead: frozenset[int] = frozenset(),
+) -> Brokers:
+    """The brokers IDS, as many as there are racks."""
+    ids = IDS[: len(racks)]
+    return Brokers(
+        ids=np.array(ids),
+        racks=racks,
+        live=np.array([broker not in dead for broker in ids]),
+        target=np.array([broker not in emptied | excluded | dead for broker in ids]),
+        emptied=np.array([broker in emptied for broker in ids]),
+    )
+
+
+QUESTIONS: Final = (
+    Question(),
+    Question(even=True),
+    Question(even=True),
+    Question(even=True, fix_racks=True),
+    Question(fix_racks=True),
+    Question(replication_factor=1),
+    Question(replication_factor=2),
+    Question(replication_factor=3),
+    Question(replication_factor=2, even=True),
+    Question(replacements=((3, 1), (9, 2))),
+)
+
+
+@st.composite
+def cases(draw: st.DrawFn, questions: tuple[Question, ...] = QUESTIONS) -> Case:
+    """Up to nine partitions on up to six brokers, crowded on few of them so that there is something to do."""
+    count = draw(st.integers(3, 6))
+    ids = IDS[:count]
+    some = st.frozensets(st.sampled_from(ids), max_size=1)
+    question = draw(st.sampled_from(questions))
+    racks = draw(st.sampled_from([*RACKS, (None,) * 6]))[:count]
+    emptied = draw(some) | {gone for gone, _ in question.replacements if gone in ids}
+    excluded = draw(st.one_of(st.just(frozenset[int]()), some)) - emptied
+    if question.replication_factor is not None:
+        excluded = frozenset()  # dropping a replica there or elsewhere changes what the takers share
+    dead = draw(st.one_of(st.just(frozenset[int]()), st.just(frozenset[int]()), some))
+    crowd = draw(st.sampled_from([ids, ids, ids[: max(2, count - 2)]]))
+    lists = draw(
+        st.lists(
+            st.lists(st.sampled_from(crowd), min_size=1, max_size=min(3, len(crowd)), unique=True),
+            min_size=1,
+            max_size=9,
+        ),
+    )
+    fixed = draw(st.one_of(st.just(frozenset[int]()), st.frozensets(st.integers(0, len(lists) - 1), max_size=3)))
+    replaced = tuple((gone, successor) for gone, successor in question.replacements if {gone, successor} <= set(ids))
+    question = Question(
+        even=question.even,
+        fix_racks=question.fix_racks,
+        replication_factor=question.replication_factor,
+        replacements=replaced,
+    )
+    brokers = brokers_of(racks, emptied=frozenset(emptied), excluded=excluded, dead=dead)
+    return Case(brokers=brokers, partitions=partitions_of(lists, fixed=fixed), question=question)

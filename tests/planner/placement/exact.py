@@ -1,0 +1,137 @@
+"""The true optimum of small placements, by enumerating each partition's choices and CP-SAT over all of them.
+
+Nothing here is shared with the optimiser: each partition's allowed sets of brokers come from the rules in plain Python,
+and the solver picks one a partition.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from ortools.sat.python import cp_model
+
+from planner.placement.problem import NOBODY
+from tests.planner.placement.clusters import Case
+
+Choice = tuple[frozenset[int], int]
+"""A set of brokers (or one leader) and what choosing it costs."""
+
+
+def choices(case: Case) -> list[list[Choice]] | None:
+    """The sets each partition may have, with their copies; None if some partition has none."""
+    found = [_sets(case, row) for row in range(len(case.partitions.topic))]
+    return found if all(found) else None
+
+
+def _racks(case: Case, brokers: Iterable[int]) -> int:
+    rack_of = dict(zip(case.brokers.ids.tolist(), case.brokers.racks, strict=True))
+    return len({rack_of[broker] for broker in brokers} - {None})
+
+
+def _flagged(case: Case, name: str) -> frozenset[int]:
+    flags = getattr(case.brokers, name)
+    return frozenset(case.brokers.ids[flags].tolist())
+
+
+def is_held(case: Case, row: int) -> bool:
+    """A replica sits on a dead broker that is not being emptied."""
+    before = set(case.partitions.replicas[row].tolist()) - {NOBODY}
+    return bool(before - _flagged(case, "live") - _flagged(case, "emptied"))
+
+
+def _sets(case: Case, row: int) -> list[Choice]:
+    ordered = [broker for broker in case.partitions.replicas[row].tolist() if broker != NOBODY]
+    before, question = frozenset(ordered), case.question
+    if not case.partitions.movable[row] or is_held(case, row):
+        return [(before, 0)]
+    target, emptied = (_flagged(case, name) for name in ("target", "emptied"))
+    factor = question.replication_factor or len(before)
+    stays = before - emptied - target
+    allowed = sorted(target - emptied | stays)
+    sets = [frozenset(some) for some in combinations(allowed, factor)]
+    if question.replication_factor is None or factor >= len(before):
+        sets = [some for some in sets if stays <= some]
+    if question.replication_factor is not None and ordered[0] not in emptied:
+        sets = [some for some in sets if ordered[0] in some]
+    sets = [some for some in sets if _racks(case, some) >= min(_racks(case, before), factor)]
+    if question.fix_racks and sets:
+        widest = max(_racks(case, some) for some in sets)
+        sets = [some for some in sets if _racks(case, some) == widest]
+    return _cheapest(case, before, sets)
+
+
+def _cheapest(case: Case, before: frozenset[int], sets: list[frozenset[int]]) -> list[Choice]:
+    """Where a replica has to move: as many racks as the fewest copies reach; without `even`, no more copies."""
+    if not sets:
+        return []
+    fewest = min(len(some - before) for some in sets)
+    forced = [some for some in sets if len(some - before) == fewest]
+    widest = max(_racks(case, some) for some in forced)
+    sets = [some for some in sets if fewest == 0 or _racks(case, some) >= widest]
+    return [(some, len(some - before)) for some in sets if case.question.even or len(some - before) == fewest]
+
+
+def optimum(
+    options: Sequence[Sequence[Choice]],
+    takers: Iterable[int],
+    *objectives: Callable[[cp_model.CpModel, dict[int, Any], Any], Any],
+    most: int | None = None,
+) -> list[int]:
+    """Minimise the objectives one after the other, those before at their best, at a cost of at most `most`."""
+    model = cp_model.CpModel()
+    loads: dict[int, list[Any]] = {taker: [] for taker in takers}
+    costs: list[Any] = []
+    for row, some in enumerate(options):
+        picks = [model.new_bool_var(f"{row} {n}") for n in range(len(some))]
+        model.add_exactly_one(picks)
+        for pick, (brokers, cost) in zip(picks, some, strict=True):
+            costs.append(cost * pick)
+            for broker in brokers & loads.keys():
+                loads[broker].append(pick)
+    if most is not None:
+        model.add(sum(costs) <= most)
+    total = {broker: sum(picks) for broker, picks in loads.items()}
+    best = []
+    for objective in objectives:
+        wanted = objective(model, total, sum(costs))
+        model.minimize(wanted)
+        solver = cp_model.CpSolver()
+        solver.parameters.num_workers = 1
+        if solver.solve(model) != cp_model.OPTIMAL:
+            raise AssertionError("the exact solver found no optimum")
+        best.append(round(solver.objective_value))
+        model.add(wanted == best[-1])
+    return best
+
+
+def squares(model: cp_model.CpModel, loads: dict[int, Any], _: object) -> Any:  # noqa: ANN401 - CP-SAT's expressions
+    """How uneven the loads are."""
+    found = []
+    for load in loads.values():
+        square = model.new_int_var(0, 10_000, "")
+        model.add_multiplication_equality(square, [load, load])
+        found.append(square)
+    return sum(found)
+
+
+def spread(model: cp_model.CpModel, loads: dict[int, Any], _: object) -> Any:  # noqa: ANN401 - CP-SAT's expressions
+    """Largest load less smallest."""
+    most, least = model.new_int_var(0, 1000, "most"), model.new_int_var(0, 1000, "least")
+    for load in loads.values():
+        model.add(most >= load)
+        model.add(least <= load)
+    return most - least
+
+
+def cost(_: cp_model.CpModel, __: dict[int, Any], total: object) -> Any:  # noqa: ANN401 - CP-SAT's expressions
+    return total
+
+
+def takers(case: Case) -> list[int]:
+    return sorted(_flagged(case, "target") - _flagged(case, "emptied"))
+
+
+def loads(case: Case, lists: np.ndarray[tuple[int, int], np.dtype[np.int64]]) -> list[int]:
+    """What each taker holds."""
+    return [int((lists == broker).sum()) for broker in takers(case)]

@@ -1,0 +1,94 @@
+"""The optimiser against the true optimum of small clusters: as few copies, then as even, replicas and leaders."""
+
+from typing import Final
+
+import numpy as np
+from hypothesis import assume, given, settings
+
+from planner.placement.problem import NOBODY, PlacementError, Question
+from planner.placement.solve import place
+from tests.planner.placement.clusters import QUESTIONS, Case, cases
+from tests.planner.placement.exact import choices, cost, is_held, loads, optimum, spread, squares, takers
+
+MANY: Final = settings(deadline=None, max_examples=60)
+FORCED: Final = tuple(question for question in QUESTIONS if not question.even and not question.replacements)
+EVEN: Final = tuple(question for question in QUESTIONS if question.even)
+
+
+def _uneven(counts: list[int]) -> int:
+    return sum(count * count for count in counts)
+
+
+def _copies(case: Case, lists: np.ndarray[tuple[int, int], np.dtype[np.int64]]) -> int:
+    pairs = zip(case.partitions.replicas.tolist(), lists.tolist(), strict=True)
+    return sum(len(set(after) - set(before) - {NOBODY}) for before, after in pairs)
+
+
+@MANY
+@given(cases(FORCED))
+def test_forced_changes_are_as_few_and_then_as_even_as_can_be(case: Case) -> None:
+    options = choices(case)
+    assume(options is not None and takers(case))
+    found = place(case.brokers, case.partitions, case.question)
+    held = loads(case, found.replicas)
+    reached = [_copies(case, found.replicas), _uneven(held)]
+    assert reached == optimum(options or [], takers(case), cost, squares)
+    assert (found.copies, found.lower_bound) == (reached[0], reached[0])
+
+
+@MANY
+@given(cases(EVEN))
+def test_evening_out_is_as_even_as_can_be_and_then_with_as_few_copies(case: Case) -> None:
+    options = choices(case)
+    assume(options is not None and takers(case))
+    found = place(case.brokers, case.partitions, case.question)
+    held = loads(case, found.replicas)
+    assert [_uneven(held), _copies(case, found.replicas)] == optimum(options or [], takers(case), squares, cost)
+    assert [max(held) - min(held)] == optimum(options or [], takers(case), spread)
+    assert found.copies >= found.lower_bound or max(held) - min(held) > 1
+
+
+@MANY
+@given(cases())
+def test_leaders_are_as_even_as_these_replicas_let_them_be_with_the_fewest_changes(case: Case) -> None:
+    assume(choices(case) is not None and takers(case) and case.question.replication_factor is None)
+    found = place(case.brokers, case.partitions, case.question)
+    may = set(takers(case))
+    options = []
+    for row, (before, after) in enumerate(
+        zip(case.partitions.replicas.tolist(), found.replicas.tolist(), strict=True),
+    ):
+        home = before[0] if before[0] in after else NOBODY
+        fixed = not case.partitions.movable[row] or is_held(case, row) or after[0] not in may
+        leaders = [after[0]] if fixed else [broker for broker in after if broker in may]
+        options.append([(frozenset({leader}), int(leader != home != NOBODY)) for leader in leaders])
+    led = [int((found.replicas[:, 0] == broker).sum()) for broker in takers(case)]
+    costs = sum(
+        before[0] != after[0] and before[0] in after
+        for before, after in zip(case.partitions.replicas.tolist(), found.replicas.tolist(), strict=True)
+    )
+    assert [_uneven(led), costs] == optimum(options, takers(case), squares, cost)
+
+
+@MANY
+@given(cases())
+def test_a_refusal_is_one_that_must_be(case: Case) -> None:
+    possible = choices(Case(brokers=case.brokers, partitions=case.partitions, question=case.question)) is not None
+    try:
+        place(case.brokers, case.partitions, case.question)
+    except PlacementError:
+        assert not possible
+    else:
+        assert possible
+
+
+@MANY
+@given(cases((Question(even=True),)))
+def test_within_a_budget_it_is_as_even_as_so_few_copies_let_it_be(case: Case) -> None:
+    options = choices(case)
+    assume(options is not None and takers(case) and sum(min(cost for _, cost in some) for some in options) == 0)
+    for most in (0, 1, 2, 3):
+        found = place(case.brokers, case.partitions, Question(even=True, max_moves=most))
+        assert found.copies <= most
+        reached = [_uneven(loads(case, found.replicas)), found.copies]
+        assert reached == optimum(options or [], takers(case), squares, cost, most=most)

@@ -1,0 +1,277 @@
+"""Placement: worked examples of every question, and what must hold whatever the cluster looks like."""
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner.placement.problem import NOBODY, Partitions, Placement, PlacementError, Question
+from planner.placement.racks import spanned
+from planner.placement.solve import place
+from tests.planner.placement.clusters import Case, brokers_of, cases, partitions_of
+from tests.planner.placement.exact import is_held
+
+MANY: Final = settings(deadline=None, max_examples=80)
+FOUR: Final = (None,) * 4
+"""Brokers 3, 1, 4 and 15, without racks."""
+
+
+def _lists(found: Placement) -> list[list[int]]:
+    return [[broker for broker in replicas if broker != NOBODY] for replicas in found.replicas.tolist()]
+
+
+# racks, emptied, question, before, after, copies, reasons
+Example = tuple[tuple[str | None, ...], set[int], Question, list[list[int]], list[list[int]], int, tuple[str, ...]]
+EXAMPLES: Final[dict[str, Example]] = {
+    "a broker is emptied, its place in the list kept": (
+        FOUR,
+        {3},
+        Question(leaders=False),
+        [[3, 1], [4, 15]],
+        [[4, 1], [4, 15]],
+        1,
+        ("empties 3: 3 → 4; holds 3: 1 → 0, 4: 1 → 2; 4 leads instead of 3; leads 3: 1 → 0, 4: 1 → 2",),
+    ),
+    "and leaders are evened out, rather where a partition changes anyway": (
+        FOUR,
+        {3},
+        Question(),
+        [[3, 1], [4, 15]],
+        [[1, 4], [4, 15]],
+        1,
+        ("empties 3: 3 → 4; holds 3: 1 → 0, 4: 1 → 2; 1 leads instead of 3; leads 1: 0 → 1, 3: 1 → 0",),
+    ),
+    "leaders are evened out by reordering": (
+        FOUR,
+        set(),
+        Question(),
+        [[4, 1], [4, 15]],
+        [[1, 4], [4, 15]],
+        0,
+        ("evens out leaders: 1 leads instead of 4; leads 1: 0 → 1, 4: 2 → 1",),
+    ),
+    "the successor takes every place it may": (
+        FOUR,
+        {3},
+        Question(leaders=False, replacements=((3, 15),)),
+        [[3, 1], [1, 3], [15, 3]],
+        [[15, 1], [1, 15], [15, 4]],
+        3,
+        (
+            "replaces 3 by 15: 3 → 15; holds 3: 3 → 0, 15: 1 → 3; 15 leads instead of 3; leads 3: 1 → 0, 15: 1 → 2",
+            "replaces 3 by 15: 3 → 15; holds 3: 3 → 0, 15: 1 → 3",
+            "empties 3: 3 → 4; holds 3: 3 → 0, 4: 0 → 1",
+        ),
+    ),
+    "more replicas go to the emptiest": (
+        FOUR,
+        set(),
+        Question(replication_factor=2),
+        [[3], [3]],
+        [[3, 1], [3, 4]],
+        2,
+        (
+            "replication factor 1 → 2: none → 1; holds 1: 0 → 1",
+            "replication factor 1 → 2: none → 4; holds 4: 0 → 1",
+        ),
+    ),
+    "fewer replicas keep the preferred leader": (
+        FOUR,
+        set(),
+        Question(replication_factor=1),
+        [[3, 1], [1, 3]],
+        [[3], [1]],
+        0,
+        (
+            "replication factor 2 → 1: 1 → none; holds 1: 2 → 1",
+            "replication factor 2 → 1: 3 → none; holds 3: 2 → 1",
+        ),
+    ),
+    "racks are widened": (
+        ("a", "a", "b", "b"),
+        set(),
+        Question(fix_racks=True),
+        [[3, 1], [3, 4]],
+        [[15, 1], [3, 4]],
+        1,
+        ("racks 1 → 2: 3 → 15; holds 3: 2 → 1, 15: 0 → 1; 15 leads instead of 3; leads 3: 2 → 1, 15: 0 → 1",),
+    ),
+    "a rack is not left": (
+        ("a", "a", "b", "b"),
+        {15},
+        Question(),
+        [[3, 15], [1, 15]],
+        [[3, 4], [1, 4]],
+        2,
+        (
+            "empties 15: 15 → 4; holds 4: 0 → 2, 15: 2 → 0",
+            "empties 15: 15 → 4; holds 4: 0 → 2, 15: 2 → 0",
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES)
+def test_worked_examples(example: Example) -> None:
+    racks, emptied, question, before, after, copies, reasons = example
+    found = place(brokers_of(racks, emptied=frozenset(emptied)), partitions_of(before), question)
+    assert (_lists(found), found.copies, found.reasons) == (after, copies, reasons)
+
+
+def _broken(case: Case, found: Placement) -> list[str]:
+    """Return the hard rules that a placement breaks."""
+    broken = []
+    flags = (case.brokers.target, case.brokers.emptied)
+    target, emptied = (set(case.brokers.ids[flag].tolist()) for flag in flags)
+    rack_of = dict(zip(case.brokers.ids.tolist(), case.brokers.racks, strict=True))
+    before = _lists(replace(found, replicas=case.partitions.replicas))
+    for row, (was, becomes) in enumerate(zip(before, _lists(found), strict=True)):
+        free = case.partitions.movable[row] and not is_held(case, row)
+        factor = case.question.replication_factor or len(was)
+        racks = [len({rack_of[broker] for broker in some} - {None}) for some in (was, becomes)]
+        rules = {
+            "replicas are distinct": len(set(becomes)) == len(becomes),
+            "who may not change does not": free or becomes == was,
+            "as many replicas as asked for": not free or len(becomes) == factor,
+            "nothing goes to who may not take it": set(becomes) - set(was) <= target,
+            "who is emptied is empty": not free or not set(becomes) & emptied,
+            "no rack is lost": racks[1] >= min(racks[0], len(becomes)),
+            "a new replication factor keeps the preferred leader": case.question.replication_factor is None
+            or was[0] in emptied
+            or becomes[0] == was[0],
+        }
+        broken += [f"{row}: {rule}" for rule, holds in rules.items() if not holds]
+    return broken
+
+
+@MANY
+@given(cases())
+def test_hard_rules_hold(case: Case) -> None:
+    try:
+        found = place(case.brokers, case.partitions, case.question)
+    except PlacementError:
+        return
+    assert _broken(case, found) == []
+    assert found.copies == int((found.moves.target != NOBODY).sum())
+    assert found.copies >= found.lower_bound or case.question.even
+    differs = (case.partitions.replicas != found.replicas[:, : case.partitions.replicas.shape[1]]).any(axis=1)
+    widened = (found.replicas[:, case.partitions.replicas.shape[1] :] != NOBODY).any(axis=1)
+    assert found.changed.tolist() == np.flatnonzero(differs | widened).tolist()
+    assert len(found.reasons) == len(found.changed)
+
+
+@MANY
+@given(cases())
+def test_in_whatever_order_rows_and_brokers_come_the_answer_is_the_same(case: Case) -> None:
+    backwards = Partitions(
+        topic=case.partitions.topic[::-1],
+        partition=case.partitions.partition[::-1],
+        replicas=case.partitions.replicas[::-1],
+        movable=case.partitions.movable[::-1],
+    )
+    brokers = replace(
+        case.brokers,
+        ids=case.brokers.ids[::-1],
+        racks=case.brokers.racks[::-1],
+        live=case.brokers.live[::-1],
+        target=case.brokers.target[::-1],
+        emptied=case.brokers.emptied[::-1],
+    )
+    try:
+        found = place(case.brokers, case.partitions, case.question)
+    except PlacementError:
+        return
+    again = place(brokers, backwards, case.question)
+    assert found.replicas.tolist() == again.replicas[::-1].tolist()
+    assert found.reasons == again.reasons[::-1]
+
+
+@MANY
+@given(cases((Question(even=True), Question(), Question(even=True, fix_racks=True))))
+def test_doing_it_leaves_nothing_to_do(case: Case) -> None:
+    try:
+        found = place(case.brokers, case.partitions, case.question)
+    except PlacementError:
+        return
+    again = place(case.brokers, replace(case.partitions, replicas=found.replicas), case.question)
+    assert again.changed.tolist() == []
+
+
+@MANY
+@given(cases(), st.lists(st.integers(0, 2**45), min_size=9, max_size=9))
+def test_hard_rules_hold_for_bytes_and_forced_copies_stay_as_few(case: Case, sizes: list[int]) -> None:
+    weights = np.array(sizes[: len(case.partitions.topic)])
+    weighed = replace(case, partitions=replace(case.partitions, weights=weights))
+    try:
+        found = place(weighed.brokers, weighed.partitions, weighed.question)
+    except PlacementError:
+        return
+    assert _broken(weighed, found) == []
+    assert found.copies >= found.lower_bound
+    assert found.copies == found.lower_bound or case.question.even
+    assert found.brokers.bytes is not None
+    assert [int(held.sum()) for held in found.brokers.bytes] == [
+        int(((lists != NOBODY).sum(axis=1) * weights).sum()) for lists in (case.partitions.replicas, found.replicas)
+    ]
+
+
+def test_who_has_a_dead_replica_is_held_unless_the_dead_is_emptied() -> None:
+    partitions = partitions_of([[3, 1], [1, 4]])
+    brokers = brokers_of(FOUR, dead=frozenset({3}), emptied=frozenset({1}))
+    found = place(brokers, partitions, Question(leaders=False))
+    assert (_lists(found), found.held.tolist()) == ([[3, 1], [15, 4]], [0])
+    brokers = brokers_of(FOUR, dead=frozenset({3}), emptied=frozenset({3}))
+    found = place(brokers, partitions, Question(leaders=False))
+    assert (_lists(found), found.held.tolist()) == ([[15, 1], [1, 4]], [])
+
+
+def test_a_broker_nobody_knows_is_dead() -> None:
+    found = place(brokers_of(FOUR), partitions_of([[77, 1], [1, 4]]), Question(leaders=False, even=True))
+    assert (_lists(found)[0], found.held.tolist()) == ([77, 1], [0])
+
+
+def test_forced_changes_beyond_the_budget_are_left() -> None:
+    partitions = partitions_of([[3], [3], [3]])
+    found = place(brokers_of(FOUR, emptied=frozenset({3})), partitions, Question(max_moves=2))
+    assert (_lists(found), found.copies, found.left, found.lower_bound) == ([[1], [4], [3]], 2, 1, 3)
+
+
+def test_what_cannot_be_done_is_said() -> None:
+    racks = ("a", "a", "b")
+    with pytest.raises(PlacementError, match=r"1 partitions would have fewer racks than now \(rows \[1\]\)"):
+        place(brokers_of(racks, emptied=frozenset({4})), partitions_of([[3], [3, 4]]), Question())
+    with pytest.raises(PlacementError, match="2 partitions would have more replicas than the 3 brokers that may hold"):
+        place(brokers_of(racks), partitions_of([[3], [3, 4]]), Question(replication_factor=4))
+
+
+def test_bytes_are_balanced_where_sizes_are_known() -> None:
+    partitions = replace(partitions_of([[3], [3], [3], [1]]), weights=np.array([50, 30, 20, 100]))
+    found = place(brokers_of((None,) * 3), partitions, Question(even=True))
+    assert found.brokers.bytes is not None
+    held = dict(zip(found.brokers.names, found.brokers.bytes[1].tolist(), strict=True))
+    assert (held, found.copies) == ({"1": 100, "3": 50, "4": 50}, 2)
+
+
+def test_a_tenth_more_brokers_take_exactly_their_share() -> None:
+    """4,500 partitions on 90 brokers, most of them not spread over the racks; ten brokers come."""
+    brokers = replace(
+        brokers_of((None,)),
+        ids=np.arange(100),
+        racks=tuple(f"rack-{broker % 3}" for broker in range(100)),
+        live=np.ones(100, dtype=bool),
+        target=np.ones(100, dtype=bool),
+        emptied=np.zeros(100, dtype=bool),
+    )
+    first, shift = np.arange(4500) % 90, np.arange(4500) // 90
+    followers = [(first + 1 + (shift + j) % 89) % 90 for j in range(2)]
+    lists = np.stack([first, *followers], axis=1).tolist()
+    partitions = partitions_of(lists, per_topic=50)
+    found = place(brokers, partitions, Question(even=True))
+    spans = [spanned(some.T % 3) for some in (partitions.replicas, found.replicas)]
+    assert (found.copies, found.lower_bound) == (1350, 1350)
+    assert [int(np.ptp(held[1])) for held in (found.brokers.replicas, found.brokers.leaders)] == [0, 0]
+    assert (spans[1] >= spans[0]).all()
+    assert (spans[1][np.unique(found.moves.row)] == 3).all()

@@ -1,0 +1,53 @@
+"""Evenness within topics: what moves anyway exchanges places, and nothing else changes."""
+
+from typing import Final
+
+import numpy as np
+from hypothesis import given, settings
+
+from planner.placement.outcome import copied
+from planner.placement.problem import NOBODY, Partitions, Question
+from planner.placement.racks import spanned
+from planner.placement.seed import force
+from planner.placement.solve import place
+from planner.placement.topics import even_topics
+from planner.placement.world import World, topic_load, world_of
+from tests.planner.placement.clusters import Case, brokers_of, cases, padded
+
+EMPTYING: Final = (Question(), Question(replication_factor=3))
+
+
+def _unevenness(world: World) -> int:
+    _, load = topic_load(world, np.arange(len(world.topic)))
+    return int((load**2).sum())
+
+
+@settings(deadline=None, max_examples=100)
+@given(cases(EMPTYING))
+def test_no_topic_pays_and_nothing_else_changes(case: Case) -> None:
+    try:
+        world = world_of(case.brokers, case.partitions, case.question)
+        rows = force(world, case.question)
+    except ValueError:
+        return
+    before = world.load().tolist(), copied(world).tolist(), spanned(world.racks[world.after]), _unevenness(world)
+    even_topics(world, rows)
+    assert (world.load().tolist(), copied(world).tolist()) == before[:2]
+    assert (spanned(world.racks[world.after]) >= before[2]).all()
+    assert _unevenness(world) <= before[3]
+
+
+def test_two_topics_that_leave_a_broker_share_the_others() -> None:
+    lists = [[3]] * 6 + [[3]] * 6
+    partitions = Partitions(
+        topic=np.repeat([0, 1], 6),
+        partition=np.tile(np.arange(6), 2),
+        replicas=padded(lists),
+        movable=np.ones(12, dtype=bool),
+    )
+    found = place(brokers_of((None,) * 4, emptied=frozenset({3})), partitions, Question())
+    counts = [
+        [int((found.replicas[rows, 0] == broker).sum()) for broker in (1, 4, 15)]
+        for rows in np.arange(12).reshape(2, 6)
+    ]
+    assert (counts, (found.replicas != NOBODY).sum()) == ([[2, 2, 2], [2, 2, 2]], 12)
