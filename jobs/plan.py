@@ -14,7 +14,10 @@ from jobs.inputs import (
     read_reassignment,
 )
 from jobs.options import DetailedExitcode, command
+from jobs.plan_config import config
+from jobs.plan_delete import delete
 from jobs.plan_elect import elect
+from jobs.plan_expand import expand
 from jobs.planning import Name, Planned, SnapshotId, report_plan
 from jobs.settings import Settings
 from jobs.snapshots import SnapshotTables
@@ -31,6 +34,8 @@ app = typer.Typer(
     help="Compute a plan from a snapshot; nothing is written to the cluster.",
 )
 app.command()(elect)
+for topic_job in (expand, config, delete):
+    app.command()(topic_job)
 
 
 @app.command()

@@ -10,7 +10,7 @@ from jobs.adapters.lake import Lake, Row
 from jobs.console import shown
 from jobs.errors import RefusedError, UnreadableError, UsageError
 from schemas.digest import plan_header, plan_id
-from schemas.names import NO_LEADER, Action
+from schemas.names import NO_LEADER, STANDALONE, WHOLE_TOPIC, Action
 
 LINES_SHOWN: Final = 50
 
@@ -31,6 +31,20 @@ class Plan:
     @property
     def title(self) -> str:
         return f"{self.plan_id} ({self.row['name']})" if self.row["name"] else self.plan_id
+
+    @property
+    def tasks(self) -> list[Row]:
+        """The operations that no change carries, as rows that are judged and recorded as changes are."""
+        return [
+            {"wave": 0, "topic": op["topic"], "partition": None, "action": op["kind"], "data": op["data"]}
+            for op in self.operations
+            if op["kind"] in STANDALONE
+        ]
+
+    @property
+    def size(self) -> int:
+        """How many changes and operations a commit has to do."""
+        return len(self.changes) + len(self.tasks)
 
 
 def find_plan(lake: Lake, id_or_name: str) -> Row:
@@ -78,7 +92,7 @@ def plan_lines(lake: Lake, row: Row) -> Iterator[Table | str]:
         yield f"  {operation['kind']} {operation['topic']} {operation['data']}"
     yield from _cut([f"  {change_line(change)}" for change in plan.changes], "changes")
     rejections = sorted(plan.rejections, key=lambda r: (r["topic"], r["partition"]))
-    yield from _cut([f"  rejected {_name(r)}  {r['code']}: {r['reason']}" for r in rejections], "rejections")
+    yield from _cut([f"  rejected {row_name(r)}  {r['code']}: {r['reason']}" for r in rejections], "rejections")
     yield from (f"  warning: {warning}" for warning in warnings(plan))
 
 
@@ -90,16 +104,18 @@ def change_line(change: Row) -> str:
     ...     "isr_after": [5], "reason": "broker 2 is gone"})
     'orders-7  leader 2→5  isr [2,5]→[5]  broker 2 is gone'
     """
+    if change["partition"] is None:
+        return f"{change['topic']}  {change['action']} {change['data']}"
     names = ("replicas", "leader", "isr")
     moved = [_moved(name, change[f"{name}_before"], change[f"{name}_after"]) for name in names]
-    return "  ".join([_name(change), *filter(None, moved), change["reason"]])
+    return "  ".join([row_name(change), *filter(None, moved), change["reason"]])
 
 
 def warnings(plan: Plan) -> Iterator[str]:
     """What a reviewer must see last."""
-    offline = [_name(c) for c in plan.changes if c["leader_after"] == NO_LEADER]
+    offline = [row_name(c) for c in plan.changes if c["leader_after"] == NO_LEADER]
     unclean = [
-        _name(c)
+        row_name(c)
         for c in plan.changes
         if c["action"] == Action.ELECT and not set(c["isr_after"]) <= set(c["isr_before"])
     ]
@@ -108,7 +124,14 @@ def warnings(plan: Plan) -> Iterator[str]:
             yield f"{len(names)} partitions {what}: {', '.join(names[:LINES_SHOWN])}"
 
 
-def _name(row: Row) -> str:
+def row_name(row: Row) -> str:
+    """Name what a row is about: a partition, or a topic as a whole.
+
+    >>> row_name({"topic": "orders", "partition": 7}), row_name({"topic": "orders", "partition": None})
+    ('orders-7', 'orders')
+    """
+    if row["partition"] in {None, WHOLE_TOPIC}:
+        return str(row["topic"])
     return f"{row['topic']}-{row['partition']}"
 
 

@@ -234,7 +234,7 @@ CHANGES: Final = _table(
 OPERATIONS: Final = _table(
     _PLAN_ID,
     _column("sequence", INT, "order within the plan"),
-    _column("kind", STRING, "create_topic"),
+    _column("kind", STRING, "create_topic, expand_topic, alter_config or delete_topic"),
     _TOPIC,
     _column("data", STRING, "JSON object of what the operation needs"),
 )
@@ -242,7 +242,7 @@ OPERATIONS: Final = _table(
 REJECTIONS: Final = _table(
     _PLAN_ID,
     _TOPIC,
-    _PARTITION,
+    _column("partition", INT, "partition number within the topic, -1 for the whole topic"),
     _column("action", STRING, "what was wanted"),
     _column("code", STRING, "NO_ELIGIBLE_LEADER, ALREADY_PREFERRED, ..."),
     _column("reason", STRING, "why not"),
