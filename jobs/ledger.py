@@ -63,7 +63,7 @@ class Ledger:
         rows = (self._row(v.change, v.outcome, v.message, v.state_version_after) for v in self.verdicts)
         self._append(rows)
         done = all(verdict.outcome is Outcome.APPLIED for verdict in self.verdicts)
-        whole = len(self.verdicts) == len(self.plan.changes)
+        whole = len(self.verdicts) == self.plan.size
         self._status(PlanStatus.COMMITTED if done and whole else PlanStatus.PARTIAL)
 
     def counts(self) -> dict[str, int]:
