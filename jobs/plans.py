@@ -92,7 +92,7 @@ def plan_lines(lake: Lake, row: Row) -> Iterator[Table | str]:
         yield f"  {operation['kind']} {operation['topic']} {operation['data']}"
     yield from _cut([f"  {change_line(change)}" for change in plan.changes], "changes")
     rejections = sorted(plan.rejections, key=lambda r: (r["topic"], r["partition"]))
-    yield from _cut([f"  rejected {row_name(r)}  {r['code']}: {r['reason']}" for r in rejections], "rejections")
+    yield from _cut([f"  rejected {_name(r)}  {r['code']}: {r['reason']}" for r in rejections], "rejections")
     yield from (f"  warning: {warning}" for warning in warnings(plan))
 
 
@@ -108,14 +108,14 @@ def change_line(change: Row) -> str:
         return f"{change['topic']}  {change['action']} {change['data']}"
     names = ("replicas", "leader", "isr")
     moved = [_moved(name, change[f"{name}_before"], change[f"{name}_after"]) for name in names]
-    return "  ".join([row_name(change), *filter(None, moved), change["reason"]])
+    return "  ".join([_name(change), *filter(None, moved), change["reason"]])
 
 
 def warnings(plan: Plan) -> Iterator[str]:
     """What a reviewer must see last."""
-    offline = [row_name(c) for c in plan.changes if c["leader_after"] == NO_LEADER]
+    offline = [_name(c) for c in plan.changes if c["leader_after"] == NO_LEADER]
     unclean = [
-        row_name(c)
+        _name(c)
         for c in plan.changes
         if c["action"] == Action.ELECT and not set(c["isr_after"]) <= set(c["isr_before"])
     ]
@@ -133,6 +133,9 @@ def row_name(row: Row) -> str:
     if row["partition"] in {None, WHOLE_TOPIC}:
         return str(row["topic"])
     return f"{row['topic']}-{row['partition']}"
+
+
+_name: Final = row_name
 
 
 def _moved(name: str, before: object, after: object) -> str | None:
