@@ -6,6 +6,7 @@ from typer.main import get_command
 from jobs import plan, show
 from jobs.commit import commit
 from jobs.demo import demo_command
+from jobs.export import export
 from jobs.snapshot import snapshot
 from jobs.vacuum import vacuum
 from jobs.verify import verify
@@ -30,6 +31,7 @@ app.add_typer(show.app, name="show")
 app.add_typer(plan.app, name="plan")
 app.command()(commit)
 app.command()(verify)
+app.command()(export)
 app.command()(whatif)
 app.command()(vacuum)
 app.command()(demo_command(run))

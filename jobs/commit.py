@@ -23,8 +23,9 @@ from jobs.errors import ExitCode, SurveyorError
 from jobs.ledger import Ledger, Verdict
 from jobs.limits import CommitLimits, refuse_beyond, refuse_other_cluster, seconds
 from jobs.modes import Mode, admin_of, choose_mode
+from jobs.operations import judge_tasks
 from jobs.options import DetailedExitcode, command, run_alone
-from jobs.plans import LINES_SHOWN, Plan, change_line, read_plan
+from jobs.plans import LINES_SHOWN, Plan, change_line, read_plan, row_name
 from jobs.premises import Premises
 from jobs.settings import Settings
 from jobs.waves import judge_waves
@@ -54,7 +55,8 @@ def assess(settings: Settings, plan: Plan, mode: Mode, limits: CommitLimits) -> 
             due, verdicts = Premises.of(plan, state).judge(client, plan.changes)
         else:
             due, verdicts = judge_waves(client, plan.changes)
-    return Assessment(state, chosen, why, due, verdicts)
+        tasks, settled = judge_tasks(client, plan.tasks)
+    return Assessment(state, chosen, why, [*due, *tasks], [*verdicts, *settled])
 
 
 def apply_plan(
@@ -65,7 +67,7 @@ def apply_plan(
     held: Controllership | None = None,
 ) -> Ledger:
     """Write what is due and record it; `held` is a controllership that the caller has and keeps."""
-    say(f"  mode {found.mode} ({found.why}); {len(found.due)} of {len(plan.changes)} changes are due")
+    say(f"  mode {found.mode} ({found.why}); {len(found.due)} of {plan.size} changes are due")
     ledger = Ledger.open(settings.lake, plan)
     ledger.judge(verdict for verdict in found.settled)
     try:
@@ -124,7 +126,7 @@ def commit(
 
 
 def _already_committed(settings: Settings, plan: Plan) -> ExitCode:
-    counts = dict.fromkeys(_counts([]), 0) | {Outcome.APPLIED.value: len(plan.changes)}
+    counts = dict.fromkeys(_counts([]), 0) | {Outcome.APPLIED.value: plan.size}
     with connected(settings.zookeeper) as client:
         refuse_other_cluster(settings, plan, read_cluster(client, settings.zookeeper))
     result: Result = {"plan_id": plan.plan_id, "status": plan.row["status"], "applied_now": 0, **counts}
@@ -148,7 +150,7 @@ def _dry(settings: Settings, plan: Plan, found: Assessment, *, detailed: bool) -
     finish(
         settings,
         result,
-        f"plan {plan.title}: mode {found.mode} ({found.why}); {len(found.due)} of {len(plan.changes)} changes are due",
+        f"plan {plan.title}: mode {found.mode} ({found.why}); {len(found.due)} of {plan.size} changes are due",
         *lines,
         *_stale_lines(found.settled),
         "dry run: nothing was written; --apply writes",
@@ -183,7 +185,7 @@ def _counts(verdicts: Sequence[Verdict]) -> dict[str, int]:
 
 def _stale_lines(verdicts: Sequence[Verdict]) -> list[str]:
     return [
-        f"  {verdict.outcome}: {verdict.change['topic']}-{verdict.change['partition']}: {verdict.message}"
+        f"  {verdict.outcome}: {row_name(verdict.change)}: {verdict.message}"
         for verdict in verdicts
         if verdict.outcome is not Outcome.APPLIED
     ][:LINES_SHOWN]

@@ -18,6 +18,7 @@ from jobs.adapters.requests import announce
 from jobs.adapters.zookeeper import Znode
 from jobs.console import progress, say
 from jobs.errors import FencedError, RefusedError, SurveyorError
+from jobs.fenced_operations import write_tasks
 from jobs.fenced_writes import FencedWriter
 from jobs.ledger import Ledger, Verdict
 from jobs.premises import Premises, state_path, understood
@@ -73,17 +74,21 @@ def _commit_held(
     ledger.intend(due)
     state = read_cluster(control.client, settings.zookeeper)
     refuse_unreachable(state)
-    still_due, verdicts = Premises.of(ledger.plan, state).judge(control.client, due)
+    tasks = [row for row in due if row["partition"] is None]
+    changes = [row for row in due if row["partition"] is not None]
+    still_due, verdicts = Premises.of(ledger.plan, state).judge(control.client, changes)
     ledger.judge(verdicts)
     writer = FencedWriter(control, ledger.plan, settings.zookeeper, max_hold)
     written: list[Verdict] = []
     try:
         with progress("writing to ZooKeeper"):
+            for judged in write_tasks(control, tasks):
+                ledger.judge(judged)
             for judged in writer.write(still_due):
                 ledger.judge(judged)
                 written += [verdict for verdict in judged if verdict.outcome is Outcome.APPLIED]
     except (FencedError, SessionLostError):
-        _set_aside_the_rest(ledger, still_due)
+        _set_aside_the_rest(ledger, [*tasks, *still_due])
         raise
     if written:
         topics = sorted({verdict.change["topic"] for verdict in written} & set(writer.creations))

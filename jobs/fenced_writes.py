@@ -25,12 +25,12 @@ from jobs.adapters.controllership import (
 )
 from jobs.adapters.lake import Row
 from jobs.adapters.multi_read import read_many
-from jobs.adapters.zookeeper import commit, create_null
+from jobs.adapters.zookeeper import commit, create_null, read
 from jobs.ledger import Verdict
 from jobs.plans import Plan
-from jobs.premises import Premises, state_path, topic_path
+from jobs.premises import Premises, adds_partition, state_path, topic_path
 from schemas.names import NO_VERSION, OperationKind, Outcome
-from schemas.znodes import Assignment, State, encode_assignment, encode_config, encode_state
+from schemas.znodes import Assignment, State, decode_assignment, encode_assignment, encode_config, encode_state
 
 BATCH: Final = 400
 """Changes a multi: some 100 kB, far below jute.maxbuffer (1 MB)."""
@@ -132,7 +132,9 @@ class FencedWriter:
     def _add_topic(self, multi: TransactionRequest, topic: str, change: Row, exists: dict[str, bool]) -> None:
         """Check a topic's version, or create it with all its partitions."""
         path = f"{TOPICS}/{topic}"
-        if topic not in self.creations:
+        if adds_partition(change):
+            self._expand_topic(multi, path, change)
+        elif topic not in self.creations:
             multi.check(path, change["topic_version"])
         elif exists[path]:
             multi.check(path, 0)
@@ -150,6 +152,17 @@ class FencedWriter:
             multi.create(f"{CONFIGS}/{topic}", config)
         partitions = {c["partition"]: c["replicas_after"] for c in self.plan.changes if c["topic"] == topic}
         multi.create(f"{TOPICS}/{topic}", encode_assignment(Assignment(partitions, {}, {}, data["topic_id"])))
+
+    def _expand_topic(self, multi: TransactionRequest, path: str, change: Row) -> None:
+        """Add all planned partitions to a topic at the version planned from; the batches after that find them there."""
+        found = read(self.control.client, path)
+        now = decode_assignment(found.data)
+        added = {c["partition"]: c["replicas_after"] for c in self.plan.changes if c["topic"] == change["topic"]}
+        if added.items() <= now.partitions.items():
+            multi.check(path, -1 if found.version is None else found.version)
+            return
+        data = Assignment(now.partitions | added, now.adding_replicas, now.removing_replicas, now.topic_id)
+        multi.set_data(path, encode_assignment(data), change["topic_version"])
 
     def _add_state(self, multi: TransactionRequest, change: Row, exists: dict[str, bool]) -> None:
         path = state_path(change)

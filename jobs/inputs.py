@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Final, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -13,11 +13,17 @@ from jobs.errors import RefusedError, UsageError
 
 T = TypeVar("T")
 
+ANY_LOG_DIR: Final = "any"
+
+PROPOSED: Final = b"Proposed partition reassignment configuration\n"
+"""The line before the proposal in what `kafka-reassign-partitions --generate` prints."""
+
 
 class _Target(Struct):
     topic: str
     partition: Annotated[int, Meta(ge=0)]
     replicas: list[int]
+    log_dirs: list[str] = []
 
 
 class _Reassignment(Struct):
@@ -39,12 +45,19 @@ class _Election(Struct):
 
 
 def read_reassignment(path: Path) -> list[Row]:
-    """Return the targets of a reassignment file: topic, partition, replicas."""
-    rows = [
-        {"topic": t.topic, "partition": t.partition, "replicas": t.replicas}
-        for t in _read(path, _Reassignment).partitions
-    ]
+    """Return the targets of a reassignment file: topic, partition, replicas.
+
+    What `kafka-reassign-partitions --generate` printed may be given as it is: its proposal is taken.
+    """
+    targets = _read(path, _Reassignment, after=PROPOSED).partitions
+    rows = [{"topic": t.topic, "partition": t.partition, "replicas": t.replicas} for t in targets]
     _refuse_repeated(path, rows)
+    for target in targets:
+        if set(target.log_dirs) - {ANY_LOG_DIR}:
+            raise RefusedError(
+                f"{path} wants log dirs for {target.topic}-{target.partition} ({', '.join(target.log_dirs)}): brokers "
+                f"choose them here; say {ANY_LOG_DIR!r} or leave log_dirs out",
+            )
     return rows
 
 
@@ -55,9 +68,10 @@ def read_election(path: Path) -> list[Row]:
     return rows
 
 
-def _read(path: Path, shape: type[T]) -> T:
+def _read(path: Path, shape: type[T], after: bytes | None = None) -> T:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=shape)
+        content = path.read_bytes()
+        return msgspec.json.decode(content.rpartition(after)[2] if after else content, type=shape)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -61,7 +61,7 @@ class Ledger:
     def close(self) -> None:
         """Record the outcomes, and what the plan now is; an attempt refused before it began leaves no trace."""
         done = all(verdict.outcome is Outcome.APPLIED for verdict in self.verdicts)
-        whole = len(self.verdicts) == len(self.plan.changes)
+        whole = len(self.verdicts) == self.plan.size
         drains = done and whole and (mark(self.lake, self.plan.row) or strike_out(self.lake, self.plan.row))
         if not (self.begun or self.verdicts or drains):
             return

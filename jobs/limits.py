@@ -46,9 +46,9 @@ def refuse_beyond(limits: CommitLimits, settings: Settings, plan: Plan, state: C
     refuse_edited(plan)
     refuse_other_cluster(settings, plan, state)
     _refuse_old(limits, plan, now)
-    if len(plan.changes) > limits.max_changes:
+    if plan.size > limits.max_changes:
         raise RefusedError(
-            f"plan {plan.title} has {len(plan.changes)} changes, more than --max-changes {limits.max_changes}",
+            f"plan {plan.title} has {plan.size} changes, more than --max-changes {limits.max_changes}",
         )
     if not limits.allow_majority_dead:
         _refuse_majority_dead(plan, state)

@@ -9,6 +9,7 @@ from jobs.adapters.cluster import ClusterState
 from jobs.commit_admin import EXECUTABLE
 from jobs.errors import RefusedError
 from jobs.plans import Plan
+from jobs.premises import adds_partition
 from jobs.settings import Settings
 from schemas.names import NO_VERSION, Action
 
@@ -42,7 +43,8 @@ def _not_for_admin(plan: Plan) -> str | None:
     others = sorted(actions - EXECUTABLE)
     if others:
         return f"the Admin API offers no repair of leaders and ISRs: {', '.join(others)}"
-    states_only = [c for c in plan.changes if c["action"] == Action.CREATE and c["topic_version"] != NO_VERSION]
+    first_leaders = (c for c in plan.changes if c["action"] == Action.CREATE and c["topic_version"] != NO_VERSION)
+    states_only = [change for change in first_leaders if not adds_partition(change)]
     return "the Admin API makes no first leaders of partitions that exist" if states_only else None
 
 

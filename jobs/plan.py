@@ -14,8 +14,11 @@ from jobs.inputs import (
     read_reassignment,
 )
 from jobs.options import DetailedExitcode, command
+from jobs.plan_config import config
+from jobs.plan_delete import delete
 from jobs.plan_drain import drain, undrain
 from jobs.plan_elect import elect
+from jobs.plan_expand import expand
 from jobs.plan_recover import recover
 from jobs.planning import Name, Planned, SnapshotId, report_plan
 from jobs.settings import Settings
@@ -32,7 +35,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Compute a plan from a snapshot; nothing is written to the cluster.",
 )
-for job in (elect, drain, undrain, recover):
+for job in (elect, drain, undrain, recover, expand, config, delete):
     app.command()(job)
 
 

@@ -71,9 +71,10 @@ def report_plan(
     """Make a plan and show it; CHANGES only where the detailed exit code was asked for."""
     result = make_plan(settings, snapshot, name, planner)
     lake = settings.lake
+    result["operations"] = len(lake.rows("operations", ("plan_id", "=", result["plan_id"])))
     # programs get their counts without the plan's rows being read again
     finish(settings, result, *([] if settings.as_json else plan_lines(lake, find_plan(lake, result["plan_id"]))))
-    return ExitCode.CHANGES if detailed and result["changes"] else ExitCode.DONE
+    return ExitCode.CHANGES if detailed and (result["changes"] or result["operations"]) else ExitCode.DONE
 
 
 def make_plan(settings: Settings, snapshot_id: int | None, name: str | None, planner: Planner) -> Result:

@@ -11,7 +11,7 @@ from jobs.adapters.lake import Lake, Row
 from jobs.console import shown
 from jobs.errors import RefusedError, UnreadableError, UsageError
 from schemas.digest import plan_header, plan_id
-from schemas.names import NO_LEADER, Action, PlanKind, RejectionCode
+from schemas.names import NO_LEADER, STANDALONE, WHOLE_TOPIC, Action, PlanKind, RejectionCode
 
 LINES_SHOWN: Final = 50
 
@@ -32,6 +32,20 @@ class Plan:
     @property
     def title(self) -> str:
         return f"{self.plan_id} ({self.row['name']})" if self.row["name"] else self.plan_id
+
+    @property
+    def tasks(self) -> list[Row]:
+        """The operations that no change carries, as rows that are judged and recorded as changes are."""
+        return [
+            {"wave": 0, "topic": op["topic"], "partition": None, "action": op["kind"], "data": op["data"]}
+            for op in self.operations
+            if op["kind"] in STANDALONE
+        ]
+
+    @property
+    def size(self) -> int:
+        """How many changes and operations a commit has to do."""
+        return len(self.changes) + len(self.tasks)
 
 
 def find_plan(lake: Lake, id_or_name: str) -> Row:
@@ -95,6 +109,8 @@ def change_line(change: Row) -> str:
     ...     "isr_after": [5], "reason": "broker 2 is gone"})
     'orders-7  leader 2→5  isr [2,5]→[5]  broker 2 is gone'
     """
+    if change["partition"] is None:
+        return f"{change['topic']}  {change['action']} {change['data']}"
     names = ("replicas", "leader", "isr")
     moved = [_moved(name, change[f"{name}_before"], change[f"{name}_after"]) for name in names]
     return "  ".join([_name(change), *filter(None, moved), change["reason"]])
@@ -136,8 +152,18 @@ def warnings(plan: Plan) -> Iterator[str]:
             yield f"{len(names)} partitions {what}: {', '.join(names[:LINES_SHOWN])}"
 
 
-def _name(row: Row) -> str:
+def row_name(row: Row) -> str:
+    """Name what a row is about: a partition, or a topic as a whole.
+
+    >>> row_name({"topic": "orders", "partition": 7}), row_name({"topic": "orders", "partition": None})
+    ('orders-7', 'orders')
+    """
+    if row["partition"] in {None, WHOLE_TOPIC}:
+        return str(row["topic"])
     return f"{row['topic']}-{row['partition']}"
+
+
+_name: Final = row_name
 
 
 def _moved(name: str, before: object, after: object) -> str | None:

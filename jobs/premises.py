@@ -116,11 +116,27 @@ def _other_topic(change: Row, topic: Znode) -> bool:
         return True
 
 
+def adds_partition(change: Row) -> bool:
+    """Tell whether a change is about a partition that its topic does not assign yet, though there is the topic."""
+    new = change["action"] == Action.CREATE and change["topic_version"] != NO_VERSION
+    return bool(new and change["replicas_before"] is None)
+
+
+def _is_added(change: Row, topic: Znode) -> bool:
+    """Tell whether the topic assigns a partition as planned already, be it by a commit that did not come to its end."""
+    if not adds_partition(change) or _other_topic(change, topic):
+        return False
+    found = assigned(topic, change["partition"])
+    return found is not None and found[0] == change["replicas_after"]
+
+
 def _topic_moved(change: Row, topic: Znode) -> str | None:
     if change["topic_version"] == NO_VERSION:
         return f"topic {change['topic']} exists and is not the one planned" if _other_topic(change, topic) else None
     if topic.stat is None:
         return f"topic {change['topic']} is gone"
+    if _is_added(change, topic):
+        return None
     if topic.version != change["topic_version"]:
         return f"{topic.path} is at version {topic.version}, planned at {change['topic_version']}"
     return f"topic {change['topic']} was deleted and made anew" if _other_topic(change, topic) else None
@@ -152,6 +168,8 @@ def judge_for_admin(client: KazooClient, changes: Sequence[Row]) -> tuple[list[R
 def _judge_for_admin(change: Row, topic: Znode, state: Znode) -> Verdict | None:
     if change["topic_version"] == NO_VERSION:
         return _creation_for_admin(change, topic)
+    if adds_partition(change):
+        return _expansion_for_admin(change, topic)
     try:
         found = assigned(topic, change["partition"])
     except MalformedZnodeError as error:
@@ -191,6 +209,13 @@ def _creation_for_admin(change: Row, topic: Znode) -> Verdict | None:
     if found is not None and found[0] == change["replicas_after"]:
         return Verdict(change, Outcome.APPLIED, "found applied")
     return Verdict(change, Outcome.STALE, f"topic {change['topic']} exists and is not the one planned")
+
+
+def _expansion_for_admin(change: Row, topic: Znode) -> Verdict | None:
+    if _is_added(change, topic):
+        return Verdict(change, Outcome.APPLIED, "found applied")
+    moved = _topic_moved(change, topic)
+    return None if moved is None else Verdict(change, Outcome.STALE, moved)
 
 
 def assigned(topic: Znode, partition: int) -> Assigned | None:

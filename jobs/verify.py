@@ -11,11 +11,12 @@ from jobs.adapters.lake import Row
 from jobs.adapters.zookeeper import Znode, connected, sync
 from jobs.console import Result, finish
 from jobs.errors import ExitCode
+from jobs.operations import TopicNow, read_tasks, verdict_on
 from jobs.options import DetailedExitcode, command, run_alone
-from jobs.plans import LINES_SHOWN, Plan, read_plan
+from jobs.plans import LINES_SHOWN, Plan, read_plan, row_name
 from jobs.premises import assigned, read_changed, target, understood
 from jobs.settings import Settings
-from schemas.names import Action
+from schemas.names import Action, OperationKind, Outcome
 from schemas.znodes import MalformedZnodeError, State
 
 
@@ -62,12 +63,25 @@ def _reassignment(change: Row, topic: Znode, state: State | None) -> tuple[Progr
     return Progress.DIVERGED, f"replicas {replicas}"
 
 
+def progress_of_task(task: Row, now: TopicNow) -> tuple[Progress, str]:
+    """Tell how far an operation has come, and what is found."""
+    verdict = verdict_on(task, now)
+    if verdict is None:
+        return Progress.NOT_STARTED, "as it was planned from"
+    if verdict.outcome is not Outcome.APPLIED:
+        return Progress.DIVERGED, verdict.message
+    goes_on = task["action"] == OperationKind.DELETE_TOPIC and now.topic.stat is not None
+    return Progress.IN_PROGRESS if goes_on else Progress.COMPLETE, verdict.message
+
+
 def verify_plan(settings: Settings, plan: Plan) -> list[tuple[Row, Progress, str]]:
     """Read the cluster and tell how far each change has come."""
     with connected(settings.zookeeper) as client:
         sync(client)
         found = read_changed(client, plan.changes)
-    return [(change, *progress_of(change, topic, understood(state))) for change, topic, state in found]
+        tasks = read_tasks(client, plan.tasks)
+    changes = [(change, *progress_of(change, topic, understood(state))) for change, topic, state in found]
+    return [*changes, *((task, *progress_of_task(task, now)) for task, now in tasks)]
 
 
 @command
@@ -92,7 +106,7 @@ def verify(
 def _lines(found: Sequence[tuple[Row, Progress, str]]) -> Iterator[str]:
     unfinished = [row for row in found if row[1] is not Progress.COMPLETE]
     for change, progress, what in unfinished[:LINES_SHOWN]:
-        yield f"  {change['topic']}-{change['partition']}  {progress.replace('_', ' ')}: {what}"
+        yield f"  {row_name(change)}  {progress.replace('_', ' ')}: {what}"
 
 
 if __name__ == "__main__":

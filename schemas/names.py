@@ -15,6 +15,9 @@ NO_CONTROLLER: Final = -1
 NO_VERSION: Final = -1
 """Version of a znode that must not exist yet."""
 
+WHOLE_TOPIC: Final = -1
+"""`partition` of a rejection that is about a topic."""
+
 RECOVERED: Final = 0
 RECOVERING: Final = 1
 """`leader_recovery_state` after an unclean election, until the new leader has recovered."""
@@ -52,6 +55,14 @@ class OperationKind(StrEnum):
     """Topic-level work of a plan."""
 
     CREATE_TOPIC = "create_topic"
+    EXPAND_TOPIC = "expand_topic"
+    """Add partitions; its changes write their first leaders."""
+    ALTER_CONFIG = "alter_config"
+    DELETE_TOPIC = "delete_topic"
+
+
+STANDALONE: Final = frozenset({OperationKind.ALTER_CONFIG, OperationKind.DELETE_TOPIC})
+"""Operations that no change carries: a commit judges and records them by themselves."""
 
 
 class PlanKind(StrEnum):
@@ -62,6 +73,9 @@ class PlanKind(StrEnum):
     DRAIN = "drain"
     UNDRAIN = "undrain"
     RECOVER = "recover"
+    EXPAND = "expand"
+    CONFIG = "config"
+    DELETE = "delete"
 
 
 class DrainMode(StrEnum):
@@ -93,6 +107,7 @@ class RejectionCode(StrEnum):
     NO_STATE = "NO_STATE"
     DELETION_REQUESTED = "DELETION_REQUESTED"
     UNKNOWN_PARTITION = "UNKNOWN_PARTITION"
+    UNKNOWN_TOPIC = "UNKNOWN_TOPIC"
     NOT_UNDERSTOOD = "NOT_UNDERSTOOD"
     ALREADY_ASSIGNED = "ALREADY_ASSIGNED"
     REASSIGNMENT_IN_PROGRESS = "REASSIGNMENT_IN_PROGRESS"

@@ -189,7 +189,7 @@ PLANS: Final = _table(
     _PLAN_ID,
     _column("name", STRING, "alias, unique within the cluster"),
     _column("snapshot_id", LONG, "snapshot the plan was computed from"),
-    _column("kind", STRING, "assign, elect, reassign, reconcile, drain, undrain or recover"),
+    _column("kind", STRING, "assign, expand, config, delete, elect, reassign, reconcile, drain, undrain or recover"),
     _column("parameters", STRING, "JSON object of what was asked"),
     _column("created_at", TIMESTAMP, "when it was planned, UTC"),
     _column("status", STRING, "planned, refused, committing, committed, partial, cancelled or rolled_back"),
@@ -235,7 +235,7 @@ CHANGES: Final = _table(
 OPERATIONS: Final = _table(
     _PLAN_ID,
     _column("sequence", INT, "order within the plan"),
-    _column("kind", STRING, "create_topic"),
+    _column("kind", STRING, "create_topic, expand_topic, alter_config or delete_topic"),
     _TOPIC,
     _column("data", STRING, "JSON object of what the operation needs"),
 )
@@ -243,7 +243,7 @@ OPERATIONS: Final = _table(
 REJECTIONS: Final = _table(
     _PLAN_ID,
     _TOPIC,
-    _PARTITION,
+    _column("partition", INT, "partition number within the topic, -1 for the whole topic"),
     _column("action", STRING, "what was wanted"),
     _column("code", STRING, "NO_ELIGIBLE_LEADER, ALREADY_PREFERRED, ..."),
     _column("reason", STRING, "why not"),

@@ -279,6 +279,15 @@ def encode_config(config: Mapping[str, str]) -> bytes:
     return msgspec.json.encode({"version": 1, "config": dict(sorted(config.items()))})
 
 
+def encode_config_change(entity_path: str) -> bytes:
+    """Encode a notification in /config/changes, which tells every broker what to read again.
+
+    >>> encode_config_change("topics/orders")
+    b'{"version":2,"entity_path":"topics/orders"}'
+    """
+    return msgspec.json.encode({"version": 2, "entity_path": entity_path})
+
+
 def decode_partitions(data: bytes | None) -> list[TopicPartition]:
     """Decode the partition lists of /admin/reassign_partitions, /admin/preferred_replica_election and isr_change_N."""
     return [_topic_partition(asked) for asked in _decode(data, _PARTITIONS).partitions]

@@ -1,15 +1,17 @@
 """Kafka's own controller, asked through the Admin API: elections, reassignments, topics. By kafka-python."""
 
 import logging
+from base64 import urlsafe_b64decode
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from uuid import UUID
 
 from kafka import TopicPartition
-from kafka.admin import KafkaAdminClient
+from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 from kafka.errors import KafkaError, for_code
 
 from jobs.errors import SurveyorError, UsageError
@@ -98,6 +100,34 @@ class Admin:
             raise_errors=False,
         )
         return int(answer["topics"][0]["error_code"])
+
+    def create_partitions(self, topic: str, total: int, added: list[list[int]]) -> int:
+        """Add partitions, so that there are `total`."""
+        wanted = {topic: {"count": total, "assignments": added}}
+        answer = self.client.create_partitions(wanted, raise_errors=False)
+        return int(answer.results[0].error_code)
+
+    def alter_config(self, topic: str, wanted: Mapping[str, str | None]) -> int | str:
+        """Set overrides, or delete those that are None; what the broker said where it refused."""
+        entries = {name: ("DELETE" if value is None else "SET", value) for name, value in wanted.items()}
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic, entries)
+        answer = self.client.alter_configs([resource], raise_on_unknown=False, incremental=True)
+        said = answer["topic"][topic]
+        return NONE if said == "OK" else str(said)
+
+    def delete_topics(self, topics: Mapping[str, str | None]) -> dict[str, int]:
+        """Delete topics by their ids, so that none made anew meanwhile goes; by name where they have no id."""
+        ids = {name: _uuid(topic_id) for name, topic_id in topics.items() if topic_id is not None}
+        names = {str(uuid): name for name, uuid in ids.items()}
+        asked = [ids.get(name, name) for name in topics]
+        answer = self.client.delete_topics(asked, raise_errors=False)
+        found = ((names.get(str(result["topic_id"]), result["name"]), result) for result in answer["topics"])
+        return {name: int(result["error_code"]) for name, result in found}
+
+
+def _uuid(topic_id: str) -> UUID:
+    """Read a topic id as ZooKeeper holds it: 22 characters of base64url."""
+    return UUID(bytes=urlsafe_b64decode(f"{topic_id}=="))
 
 
 @contextmanager

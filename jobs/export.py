@@ -1,0 +1,93 @@
+"""`surveyor export`: a plan's target assignment in the format of another tool. No JVM.
+
+`kafka` is what kafka-reassign-partitions reads and writes (`ReassignPartitionsCommand.formatAsReassignmentJson`), to
+the byte: topics by name, partitions by number, a log dir for each replica.
+"""
+
+import sys
+from collections.abc import Iterable
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from jobs.adapters.lake import Row
+from jobs.console import Result, finish, say
+from jobs.errors import ExitCode, RefusedError, UsageError
+from jobs.inputs import ANY_LOG_DIR
+from jobs.options import command, run_alone
+from jobs.plans import Plan, read_plan, refuse_edited
+from jobs.settings import Settings
+from schemas.names import Action
+
+
+class Format(StrEnum):
+    KAFKA = "kafka"
+
+
+def kafka_json(targets: Iterable[Row]) -> str:
+    """Write targets (topic, partition, replicas) as Kafka does.
+
+    >>> kafka_json([{"topic": "foo", "partition": 0, "replicas": [1, 2]}])
+    '{"version":1,"partitions":[{"topic":"foo","partition":0,"replicas":[1,2],"log_dirs":["any","any"]}]}'
+    """
+    ordered = sorted(targets, key=lambda row: (row["topic"], row["partition"]))
+    partitions = [
+        {
+            "topic": row["topic"],
+            "partition": row["partition"],
+            "replicas": row["replicas"],
+            "log_dirs": [ANY_LOG_DIR] * len(row["replicas"]),
+        }
+        for row in ordered
+    ]
+    return msgspec.json.encode({"version": 1, "partitions": partitions}).decode()
+
+
+def targets_of(plan: Plan) -> list[Row]:
+    """Where the plan moves partitions; of several waves the last one says where a partition ends."""
+    moves = [change for change in plan.changes if change["action"] == Action.REASSIGN]
+    last = {(change["topic"], change["partition"]): change["replicas_after"] for change in moves}
+    return [{"topic": topic, "partition": number, "replicas": replicas} for (topic, number), replicas in last.items()]
+
+
+@command
+def export(
+    settings: Settings,
+    *,
+    plan: Annotated[str, typer.Argument(help="Id or alias of the plan.")],
+    format: Annotated[Format, typer.Option(help="kafka: the JSON of kafka-reassign-partitions.")] = Format.KAFKA,  # noqa: A002 - the flag's name
+    out: Annotated[Path | None, typer.Option(help="File to write to [default: stdout].")] = None,
+) -> ExitCode:
+    """Write a plan's target assignment for another tool."""
+    whole = read_plan(settings.lake, plan)
+    refuse_edited(whole)
+    targets = targets_of(whole)
+    if not targets:
+        raise RefusedError(
+            f"plan {whole.title} ({whole.row['kind']}) moves no replicas: kafka-reassign-partitions takes no empty list"
+        )
+    text = kafka_json(targets)
+    result: Result = {"plan_id": whole.plan_id, "format": format.value, "partitions": len(targets), "file": None}
+    if out is not None:
+        _write(out, text)
+        finish(settings, result | {"file": str(out)}, f"{len(targets)} partitions of plan {whole.title} in {out}")
+        return ExitCode.DONE
+    finish(settings, result | {"reassignment": msgspec.json.decode(text)})
+    if not settings.as_json:
+        sys.stdout.write(f"{text}\n")
+        say(f"  {len(targets)} partitions of plan {whole.title}")
+    return ExitCode.DONE
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(f"{text}\n", encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"--out {path} cannot be written: {error.strerror}") from None
+
+
+if __name__ == "__main__":
+    run_alone(export)

@@ -1,0 +1,92 @@
+"""Configurations altered and topics queued for deletion under the fence, each in a multi of its own.
+
+What Kafka's brokers write themselves is written here in their way: /config/topics/T with its sequential notification in
+/config/changes (`AdminZkClient.changeTopicConfig`), which every broker watches, and /admin/delete_topics/T
+(`createDeleteTopicPath`), which the broker that is the controller after the hand-back finds when it takes over.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from kazoo.client import TransactionRequest
+from kazoo.exceptions import SessionExpiredError
+
+from jobs.adapters.cluster import CONFIG_CHANGES, CONFIGS, DELETE_TOPICS, TOPICS
+from jobs.adapters.controllership import (
+    LOST,
+    Controllership,
+    SessionLostError,
+    failed,
+    fenced,
+    refused_by_epoch,
+    settled,
+)
+from jobs.adapters.lake import Row
+from jobs.adapters.zookeeper import commit, create_null, read
+from jobs.ledger import Verdict
+from jobs.operations import TopicNow, judge_tasks, read_topics
+from schemas.names import OperationKind, Outcome
+from schemas.znodes import encode_config, encode_config_change
+
+_TRIES: Final = 3
+
+
+def write_tasks(control: Controllership, tasks: Sequence[Row]) -> Iterator[list[Verdict]]:
+    """Write operations one by one; yield the verdict on each, also before FencedError and SessionLostError."""
+    for task in tasks:
+        try:
+            verdict = _write(control, task)
+        except (SessionLostError, SessionExpiredError):
+            yield [Verdict(task, Outcome.UNKNOWN, "the session was lost; commit again")]
+            raise SessionLostError(
+                "ZooKeeper ended our session while we held the controllership: what was in flight is unknown; "
+                "commit the plan again, it reads back and goes on",
+            ) from None
+        yield [verdict]
+        if verdict.outcome is Outcome.FENCED:
+            raise fenced(control.epoch)
+
+
+def _write(control: Controllership, task: Row) -> Verdict:
+    """Judge by what is there, write at its versions; whoever came in between is seen by judging again."""
+    for _ in range(_TRIES):
+        try:
+            due, verdicts = judge_tasks(control.client, [task])
+            if not due:
+                return verdicts[0]
+            results: list[Any] = commit(_multi(control, task))
+        except LOST:
+            settled(control.client, control.session)
+            continue
+        if not failed(results):
+            return Verdict(task, Outcome.APPLIED, "written")
+        if refused_by_epoch(results):
+            return Verdict(task, Outcome.FENCED, "another controller took over")
+    return Verdict(task, Outcome.FAILED, f"its multi was refused {_TRIES} times")
+
+
+def _multi(control: Controllership, task: Row) -> TransactionRequest:
+    name = task["topic"]
+    now = read_topics(control.client, [name])[name]
+    multi = control.transaction()
+    multi.check(f"{TOPICS}/{name}", -1 if now.topic.version is None else now.topic.version)
+    if task["action"] == OperationKind.DELETE_TOPIC:
+        create_null(multi, f"{DELETE_TOPICS}/{name}")
+    else:
+        _add_alteration(control, multi, task, now)
+    return multi
+
+
+def _add_alteration(control: Controllership, multi: TransactionRequest, task: Row, now: TopicNow) -> None:
+    after = now.overrides | json.loads(task["data"])["after"]
+    config = encode_config({key: value for key, value in after.items() if value is not None})
+    path = f"{CONFIGS}/{task['topic']}"
+    if now.config.version is None:
+        multi.create(path, config)
+    else:
+        multi.set_data(path, config, now.config.version)
+    if read(control.client, CONFIG_CHANGES).stat is None:
+        create_null(multi, CONFIG_CHANGES)
+    change = encode_config_change(f"topics/{task['topic']}")
+    multi.create(f"{CONFIG_CHANGES}/config_change_", change, sequence=True)

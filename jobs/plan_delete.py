@@ -1,0 +1,84 @@
+"""`surveyor plan delete`: topics to be deleted with all they hold; their names in /admin/delete_topics ask for it."""
+
+import json
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+import typer
+
+from jobs.adapters.lake import Row
+from jobs.errors import ExitCode, RefusedError, UsageError
+from jobs.options import DetailedExitcode, command
+from jobs.plan_topics import operation, topic_name
+from jobs.planning import Name, Planned, SnapshotId, report_plan
+from jobs.settings import Settings
+from jobs.snapshots import SnapshotTables, as_of
+from schemas.names import WHOLE_TOPIC, OperationKind, PlanKind, RejectionCode
+
+SWITCH: Final = "delete.topic.enable"
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRequest:
+    """What was asked for on the command line."""
+
+    topics: list[str]
+
+    def plan(self, at: SnapshotTables) -> Planned:
+        """Plan the deletion of those that can be deleted; the others are rejections."""
+        lake = at.tables.lake
+        _refuse_disabled(as_of(lake, at.snapshot, "broker_configs", ("name", "=", SWITCH)))
+        found = {row["topic"]: row for row in as_of(lake, at.snapshot, "topics", ("topic", "in", self.topics))}
+        verdicts = [(topic, _rejection(topic, found.get(topic))) for topic in self.topics]
+        rejections = [rejection for _, rejection in verdicts if rejection is not None]
+        wanted = [found[topic] for topic, rejection in verdicts if rejection is None]
+        operations = [
+            operation(number, OperationKind.DELETE_TOPIC, row["topic"], json.dumps({"topic_id": row["topic_id"]}))
+            for number, row in enumerate(wanted)
+        ]
+        return Planned(
+            PlanKind.DELETE,
+            {"topics": self.topics},
+            at.tables.frame("changes", []),
+            at.tables.frame("rejections", rejections),
+            operations,
+        )
+
+
+def _rejection(topic: str, found: Row | None) -> Row | None:
+    if found is None:
+        code, reason = RejectionCode.UNKNOWN_TOPIC, "no such topic in the snapshot"
+    elif found["deletion_requested"]:
+        code, reason = RejectionCode.DELETION_REQUESTED, "queued for deletion already"
+    elif not found["understood"]:
+        code, reason = RejectionCode.NOT_UNDERSTOOD, "its znodes are not understood; `surveyor show quarantine`"
+    else:
+        return None
+    common: dict[str, Any] = {"topic": topic, "partition": WHOLE_TOPIC, "action": OperationKind.DELETE_TOPIC.value}
+    return common | {"code": code.value, "reason": reason}
+
+
+def _refuse_disabled(settings: list[Row]) -> None:
+    """Any broker may be the controller when it comes to it, and one that must not delete drops the request."""
+    forbidding = [row["broker_id"] for row in settings if row["value"] == "false" and not row["assumed"]]
+    if forbidding:
+        raise RefusedError(
+            f"{SWITCH} is false on brokers {', '.join(map(str, sorted(forbidding)))}: Kafka would drop the request "
+            "and delete nothing; set it to true and snapshot again",
+        )
+
+
+@command
+def delete(
+    settings: Settings,
+    *,
+    topics: Annotated[str, typer.Option(help="Topics by comma: T1,T2")],
+    snapshot: SnapshotId = None,
+    name: Name = None,
+    detailed_exitcode: DetailedExitcode = False,
+) -> ExitCode:
+    """Plan the deletion of topics, with all their records; it cannot be undone."""
+    asked = DeleteRequest(sorted(topic_name(topic, "--topics") for topic in topics.split(",")))
+    if len(set(asked.topics)) < len(asked.topics):
+        raise UsageError(f"--topics {topics!r} names a topic twice")
+    return report_plan(settings, snapshot, name, asked.plan, detailed=detailed_exitcode)

@@ -1,0 +1,141 @@
+"""Topics changed on real brokers, in both modes; reassignments exchanged with Kafka's own tool."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jobs.adapters.embedded_cluster import EmbeddedCluster
+from jobs.adapters.jars import kafka_jars
+from jobs.adapters.java import find_java
+from jobs.adapters.lake import Lake
+from jobs.adapters.resolvers import class_path
+from jobs.export import kafka_json
+from jobs.inputs import read_reassignment
+from jobs.plans import Plan
+from schemas.names import Action, PlanStatus
+from schemas.znodes import decode_assignment, decode_config
+from tests.jobs.command_line import Surveyor
+from tests.jobs.kafka_tree import KafkaTree
+from tests.jobs.operation_rows import alteration, deletion, expansion
+from tests.jobs.plan_rows import creation, election, store_plan, topic_creation
+from tests.jobs.real_cluster import broker_in_control, eventually, kafka_tree, seen_by
+
+TOOL = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+MODES = ["admin", "batch"]
+
+
+@pytest.fixture
+def kafka(cluster: EmbeddedCluster) -> Iterator[KafkaTree]:
+    with kafka_tree(cluster) as tree:
+        assert eventually(lambda: broker_in_control(tree))
+        yield tree
+
+
+@pytest.fixture
+def surveyor(lake: Lake) -> Surveyor:
+    """The command line as it is: it waits for a broker to take over again."""
+    return Surveyor(lake)
+
+
+def commit(surveyor: Surveyor, kafka: KafkaTree, plan: Plan, mode: str) -> None:
+    done = surveyor.run("commit", plan.plan_id, "--zookeeper", kafka.hosts, "--mode", mode, "--apply")
+    assert done.exit_code == 0, done.stderr + done.stdout
+    assert surveyor.status(plan.plan_id) == PlanStatus.COMMITTED
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest, kafka: KafkaTree, surveyor: Surveyor) -> str:
+    """A topic of the test's own with two partitions, made by Kafka."""
+    name = f"{request.node.name.translate(str.maketrans('[]', '..'))}"
+    changes = [creation(name, 0, [0, 1]), creation(name, 1, [1, 2])]
+    commit(surveyor, kafka, store_plan(surveyor.lake, kafka, changes, [topic_creation(name)]), "admin")
+    assert eventually(lambda: bool(kafka.client.exists(f"/brokers/topics/{name}/partitions/1/state")))
+    return name
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_added_partitions_are_known_to_every_broker(
+    cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, topic: str, mode: str
+) -> None:
+    plan = expansion(surveyor.lake, kafka, topic, [[2, 0], [0, 2]])
+    commit(surveyor, kafka, plan, mode)
+
+    planned = {0: (0, [0, 1], [0, 1]), 1: (1, [1, 2], [1, 2]), 2: (2, [2, 0], [2, 0]), 3: (0, [0, 2], [0, 2])}
+    for broker in cluster.brokers.values():
+        assert eventually(lambda: seen_by(broker.address, topic) == planned)  # noqa: B023 - called at once
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_altered_config_is_used_by_the_brokers(
+    cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, topic: str, mode: str
+) -> None:
+    commit(
+        surveyor, kafka, alteration(surveyor.lake, kafka, topic, {"retention.ms": None}, {"retention.ms": "7"}), mode
+    )
+    commit(
+        surveyor, kafka, alteration(surveyor.lake, kafka, topic, {"retention.ms": "7"}, {"retention.ms": None}), mode
+    )
+    commit(surveyor, kafka, alteration(surveyor.lake, kafka, topic, {"segment.ms": None}, {"segment.ms": "9999"}), mode)
+
+    assert decode_config(kafka.client.get(f"/config/topics/{topic}")[0]) == {"segment.ms": "9999"}
+    for broker in cluster.brokers.values():
+        assert eventually(lambda: "segment.ms -> 9999" in _processed(broker.log_of_this_run(), topic))  # noqa: B023
+
+
+def _processed(log: str, topic: str) -> str:
+    """The last thing a broker said of a change of this topic's configuration."""
+    lines = [line for line in log.splitlines() if "Processing override for entityPath" in line and topic in line]
+    return lines[-1] if lines else ""
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_deleted_topic_goes(kafka: KafkaTree, surveyor: Surveyor, topic: str, mode: str) -> None:
+    plan = deletion(surveyor.lake, kafka, topic)
+    commit(surveyor, kafka, plan, mode)
+
+    assert eventually(lambda: kafka.client.exists(f"/brokers/topics/{topic}") is None, seconds=60)
+    told = json.loads(surveyor.run("verify", plan.plan_id, "--zookeeper", kafka.hosts, "--json").stdout)
+    assert told["complete"]
+
+
+def test_admin_mode_tells_what_kafka_refuses(kafka: KafkaTree, surveyor: Surveyor, topic: str) -> None:
+    plan = alteration(surveyor.lake, kafka, topic, {"retention.ms": None}, {"retention.ms": "soon"})
+
+    done = surveyor.run("commit", plan.plan_id, "--zookeeper", kafka.hosts, "--mode", "admin", "--apply")
+
+    assert done.exit_code == 1
+    assert "Invalid value soon for configuration retention.ms" in done.stdout
+
+
+def _tool(cluster: EmbeddedCluster, *arguments: str) -> str:
+    java = [str(find_java()), "-XX:TieredStopAtLevel=1", "-cp", class_path(kafka_jars()), TOOL]
+    command = [*java, "--bootstrap-server", cluster.bootstrap, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_kafkas_tool_reads_ours_and_we_read_kafkas(
+    cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, topic: str, tmp_path: Path
+) -> None:
+    after = {"replicas_after": [2, 0], "adding_after": [2], "removing_after": [1], "action": Action.REASSIGN.value}
+    plan = store_plan(surveyor.lake, kafka, [election(kafka, topic, 0, leader=0, **after)])
+    ours, wanted, theirs = (tmp_path / name for name in ("ours.json", "topics.json", "generated.txt"))
+    wanted.write_text(json.dumps({"topics": [{"topic": topic}], "version": 1}))
+
+    ours.write_text(surveyor.run("export", plan.plan_id, "--format", "kafka").stdout)
+    executed = _tool(cluster, "--execute", "--reassignment-json-file", str(ours))
+    moved = eventually(
+        lambda: decode_assignment(kafka.client.get(f"/brokers/topics/{topic}")[0]).partitions[0] == [2, 0], seconds=60
+    )
+    generate = ("--generate", "--topics-to-move-json-file", str(wanted), "--broker-list", "0,1,2")
+    theirs.write_text(_tool(cluster, *generate))
+
+    proposal = read_reassignment(theirs)
+    assert f"Successfully started partition reassignment for {topic}-0" in executed
+    assert moved
+    assert [(row["topic"], row["partition"]) for row in proposal] == [(topic, 0), (topic, 1)]
+    assert kafka_json(proposal) in theirs.read_text().splitlines()
