@@ -14,7 +14,7 @@ from jobs.adapters.control_messages import Announcement, plaintext_address
 from jobs.adapters.controllership import Controllership, SessionLostError, controllership, who_controls
 from jobs.adapters.lake import Row
 from jobs.adapters.multi_read import read_many
-from jobs.adapters.requests import announce
+from jobs.adapters.requests import NOT_TOLD, announce
 from jobs.adapters.zookeeper import Znode
 from jobs.console import progress, say
 from jobs.errors import FencedError, RefusedError, SurveyorError
@@ -122,11 +122,16 @@ def _tell(
     deadline = time.monotonic() + max(1.0, max_hold - control.held())
     answers = announce(announcement, deadline)
     ledger.lake.append("answers", answers)
+    silent = sorted({row["broker_id"] for row in answers if row["error"] == NOT_TOLD})
     accepted = {row["broker_id"] for row in answers} - {row["broker_id"] for row in answers if row["error"]}
     stopped = ", StopReplica" if any(state["stop"] for state in announcement.states) else ""
-    say(f"  UpdateMetadata, LeaderAndIsr{stopped} accepted by brokers {', '.join(map(str, sorted(accepted)))}")
+    by = f"brokers {', '.join(map(str, sorted(accepted)))}" if accepted else "no broker"
+    say(f"  UpdateMetadata, LeaderAndIsr{stopped} accepted by {by}")
+    if silent:
+        who = ", ".join(map(str, silent))
+        say(f"surveyor: no answer from brokers {who}: Kafka's controller tells them, once there is one again")
     for row in answers:
-        if row["error"]:
+        if row["error"] not in {0, NOT_TOLD}:
             what = f" for {row['topic']}-{row['partition']}" if row.get("topic") else ""
             say(f"surveyor: broker {row['broker_id']} answered {row['api']}{what} with error {row['error']}")
 

@@ -19,10 +19,14 @@ PROPOSED: Final = b"Proposed partition reassignment configuration\n"
 """The line before the proposal in what `kafka-reassign-partitions --generate` prints."""
 
 
+Number = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+"""What Kafka has for partitions and brokers."""
+
+
 class _Target(Struct):
     topic: str
-    partition: Annotated[int, Meta(ge=0)]
-    replicas: list[int]
+    partition: Number
+    replicas: list[Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]]
     log_dirs: list[str] = []
 
 
@@ -35,7 +39,7 @@ class _Reassignment(Struct):
 
 class _Wanted(Struct):
     topic: str
-    partition: Annotated[int, Meta(ge=0)]
+    partition: Number
 
 
 class _Election(Struct):

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from jobs.adapters.delta import Tables
 from jobs.adapters.lake import Lake, Row, quoted
 from jobs.adapters.spark import start_session
-from jobs.console import Result, finish, progress
+from jobs.console import Result, finish, progress, say
 from jobs.errors import ExitCode, RefusedError
 from jobs.plans import find_plan, plan_lines
 from jobs.settings import Settings
@@ -81,21 +81,37 @@ def make_plan(settings: Settings, snapshot_id: int | None, name: str | None, pla
     """Plan on a snapshot and store the plan; under a name that is taken, return the plan that has it."""
     lake = settings.lake
     snapshot = find_snapshot(lake, snapshot_id)
-    if name is not None:
-        named = lake.rows("plans", ("name", "=", name))
-        if named:
-            return {column: named[0][column] for column in RESULT}
+    named = [] if name is None else lake.rows("plans", ("name", "=", name))
     _refuse_migration(snapshot)
     lake.ensure_tables()
     with progress("starting Spark"):
         tables = Tables(start_session("surveyor plan"), lake)
     with progress("planning"):
         planned = planner(PlanningTables(tables, snapshot))
+        if named:
+            return _same_as(named[0], planned, snapshot_id)
         # a refused plan takes no name: the next try is to have it
         result = _store(tables, snapshot, None if planned.refused else name, planned)
     if planned.refused:
         raise RefusedError(f"plan {result['plan_id']} is refused: {planned.refused}", result)
     return result
+
+
+def _same_as(named: Row, planned: Planned, snapshot_id: int | None) -> Result:
+    """Return the plan that has the name, if it was asked for in the same words."""
+    kind, on = named["kind"], named["snapshot_id"]
+    same = (kind, named["parameters"]) == (planned.kind.value, _written(planned.parameters))
+    if not same or snapshot_id not in {None, on}:
+        raise RefusedError(
+            f"the name {named['name']!r} is taken by plan {named['plan_id']}: {kind} on snapshot {on}, asked for with "
+            f"{named['parameters']}; ask for the same, or give this plan another --name",
+        )
+    say(f"surveyor: {named['name']} is this plan already, on snapshot {on}; nothing was planned anew")
+    return {column: named[column] for column in RESULT}
+
+
+def _written(parameters: dict[str, Any]) -> str:
+    return json.dumps(parameters, sort_keys=True)
 
 
 def _refuse_migration(snapshot: Row) -> None:
@@ -117,7 +133,7 @@ def _store(tables: Tables, snapshot: Row, name: str | None, planned: Planned) ->
         "name": name,
         "snapshot_id": snapshot["snapshot_id"],
         "kind": planned.kind.value,
-        "parameters": json.dumps(planned.parameters, sort_keys=True),
+        "parameters": _written(planned.parameters),
         "created_at": datetime.now(UTC),
         "status": (PlanStatus.REFUSED if planned.refused else PlanStatus.PLANNED).value,
         "cluster_id": snapshot["cluster_id"],

@@ -1,5 +1,6 @@
 """Stored plans: found by id or alias, read whole, checked against their id, and shown as people read them."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime  # noqa: F401 - the doctest's
@@ -89,6 +90,9 @@ def plan_lines(lake: Lake, row: Row) -> Iterator[Table | str]:
         f"plan {plan.title} on snapshot {row['snapshot_id']}: {row['kind']}, {row['status']}; "
         f"{row['changes']} changes, {row['moves']} replica moves, {row['rejected']} rejected"
     )
+    if row["kind"] == PlanKind.UNDRAIN:
+        brokers = shown(json.loads(row["parameters"])["brokers"])
+        yield f"  brokers {brokers} count as drained until this is committed; who is out of an ISR returns by itself"
     for operation in plan.operations:
         yield f"  {operation['kind']} {operation['topic']} {operation['data']}"
     yield from _cut([f"  {change_line(change)}" for change in plan.changes], "changes")

@@ -68,7 +68,9 @@ class SnapshotTables:
 
     def __getitem__(self, table: str) -> DataFrame:
         if table in SMALL:
-            return self.tables.spark.createDataFrame(self._small(table), TABLES[table])
+            rows = self._small(table)
+            # Spark cannot tell the types of no chunks at all
+            return self.tables.spark.createDataFrame(rows if rows.num_rows else [], TABLES[table])
         return self.tables.read(table, self.snapshot["versions"][table])
 
     def _small(self, table: str) -> pa.Table:

@@ -51,8 +51,11 @@ def why_elected() -> Column:
 def why_nobody() -> Column:
     """The ISR, and which of it is alive after all: not understood, drained, or not assigned."""
     alive = F.concat(F.lit("; alive but not to be elected: "), in_words(F.col("survivors")))
-    return F.concat(
+    nobody_alive = F.concat(F.lit("no replica is alive: "), in_words(F.col("replicas")))
+    nobody_in_sync = F.concat(
         F.lit("no in-sync replica can lead: ISR "),
         in_words(F.col("isr")),
         F.when(F.size("survivors") > 0, alive).otherwise(""),
     )
+    any_alive = F.arrays_overlap(F.concat("replicas", "isr"), "live")
+    return F.when(any_alive, nobody_in_sync).otherwise(nobody_alive)

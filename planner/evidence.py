@@ -24,10 +24,12 @@ def ranked_evidence(
 ) -> DataFrame:
     """One EVIDENCE row a candidate: `chosen` for rank 1.
 
-    `offline` has topic, partition, leader_epoch and `alive`, the candidates in the order of the assignment; `snapshots`
+    `offline` has topic, partition, leader_epoch, `alive`, the candidates in the order of the assignment, and `kafkas`,
+    the replica that Kafka would take, which knows of no drained ones; `snapshots`
     are those up to the one planned on; `sizes` has topic, partition, broker_id and log_size.
     """
-    candidates = offline.select("cluster", *KEY, "leader_epoch", F.posexplode("alive").alias("position", "broker_id"))
+    numbered = F.posexplode("alive").alias("position", "broker_id")
+    candidates = offline.select("cluster", *KEY, "leader_epoch", "kafkas", numbered)
     seen = candidates.join(_last_in_isr(offline, history, snapshots), [*KEY, "broker_id"], "left")
     by_size = seen.withColumns({"log_size": F.lit(None).cast("bigint")})
     if sizes is not None:
@@ -35,7 +37,7 @@ def ranked_evidence(
     best = Window.partitionBy(*KEY).orderBy(*_best_first())
     return (
         by_size.withColumns({"epochs_since": F.col("leader_epoch") - F.col("epoch_then")})
-        .withColumns({"rank": F.row_number().over(best), "kafkas_choice": F.col("position") == 0})
+        .withColumns({"rank": F.row_number().over(best), "kafkas_choice": F.col("broker_id") == F.col("kafkas")})
         .withColumns({"chosen": F.col("rank") == 1})
         .transform(shaped, EVIDENCE)
     )

@@ -60,7 +60,11 @@ def _why_not() -> Column:
             **NO_ELECTION,
             RejectionCode.NOT_UNDERSTOOD: F.when(F.col("understood"), opaque_leader).otherwise(illegible),
             RejectionCode.NO_STATE: "it has no state znode yet",
-            RejectionCode.ALREADY_PREFERRED: F.concat(F.lit("already led by its preferred replica "), preferred),
+            RejectionCode.ALREADY_PREFERRED: F.concat(
+                F.lit("already led by its preferred replica "),
+                preferred,
+                F.when(F.array_contains("live", F.col("preferred")), "").otherwise(", which is not alive: reconcile"),
+            ),
             RejectionCode.DRAINED: F.concat(F.lit("preferred replica "), preferred, F.lit(" is drained")),
             RejectionCode.PREFERRED_NOT_ALIVE: F.concat(F.lit("preferred replica "), preferred, F.lit(" is not alive")),
             RejectionCode.PREFERRED_NOT_IN_ISR: F.concat(

@@ -26,6 +26,7 @@ def offline_partitions(partitions: DataFrame, topics: DataFrame, brokers: DataFr
         .withColumns(
             {
                 "alive": among(F.col("replicas"), electable),
+                "kafkas": first(among(F.col("replicas"), F.col("live"))),
                 "in_sync": among(among(F.col("replicas"), isr), electable),
                 "gone": not_among(isr, F.col("live")),
             },

@@ -85,6 +85,25 @@ def test_planning_again_is_the_same_plan(surveyor: Surveyor) -> None:
     assert len(surveyor.rows("plans", "plan_id")) == 1
 
 
+def test_a_name_is_not_given_to_what_was_asked_for_in_other_words(surveyor: Surveyor, tmp_path: Path) -> None:
+    """Or an election would come back that leads to a broker about to be drained."""
+    file = _file(tmp_path, {"partitions": [{"topic": "orders", "partition": 0}]})
+    first = surveyor.json("plan", "elect", "--preferred", "--path-to-json-file", file, "--name", "taken")
+    for other in (("drain", "--brokers", "1"), ("elect", "--preferred"), ("reconcile",)):
+        ran = surveyor("plan", *other, "--name", "taken")
+        assert (ran.code, f"the name 'taken' is taken by plan {first['plan_id']}" in ran.stderr) == (23, True)
+
+
+def test_a_cluster_of_nothing_has_nothing_to_plan(bare_tree: KafkaTree, tmp_path: Path) -> None:
+    for path in ("/brokers/ids", "/brokers/topics"):
+        bare_tree.client.ensure_path(path)
+    empty = Surveyor(bare_tree.hosts, tmp_path / "warehouse")
+    empty.json("snapshot")
+    for asked in (("reconcile",), ("elect", "--preferred"), ("elect", "--offline"), ("recover",)):
+        assert empty.json("plan", *asked)["changes"] == 0
+    assert empty.json("whatif", "--lose", "pairs")["rows"] == []
+
+
 def test_a_name_keeps_its_plan(surveyor: Surveyor, tree: KafkaTree) -> None:
     first = surveyor.json("plan", "reconcile", "--name", "nightly")
     tree.unregister(2)
@@ -193,6 +212,8 @@ FILES = [
     ("{", 2, "truncated"),
     ('{"partitions":[{"topic":"orders","partition":0}]}', 2, "replicas"),
     ('{"partitions":[{"topic":"orders","partition":-1,"replicas":[1]}]}', 2, ">= 0"),
+    ('{"partitions":[{"topic":"orders","partition":99999999999,"replicas":[1]}]}', 2, "<= 2147483647"),
+    ('{"partitions":[{"topic":"orders","partition":0,"replicas":[99999999999]}]}', 2, "<= 2147483647"),
     (_moves(("orders", 0, [0, 0])), 23, "names a broker twice"),
     (_moves(("orders", 0, [0, 9])), 23, "adds brokers not alive in the snapshot: 9"),
     (_moves(("orders", 7, [0])), 23, "no such partition"),
