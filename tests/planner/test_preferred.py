@@ -27,6 +27,8 @@ TOPICS: Final = [topic_row("plain"), topic_row("deleted", deletion_requested=Tru
 
 # topic, replicas, leader, ISR -> new leader, or why not and in which words
 Case = tuple[str, list[int], int | None, list[int] | None, int | None, RejectionCode | None, str | None]
+LED_BY_DEAD: Final = "already led by its preferred replica 9, which is not alive: reconcile"
+
 CASES: Final[list[Case]] = [
     ("plain", [1, 2, 0], 2, [2, 1, 0], 1, None, None),
     ("plain", [0, 2], 2, [2, 0], 0, None, None),
@@ -34,15 +36,7 @@ CASES: Final[list[Case]] = [
     ("plain", [1, 2], NO_LEADER, [9, 1], 1, None, None),
     ("plain", [1, 9], 9, [9, 1], 1, None, None),
     ("plain", [1, 2], 1, [1, 2], None, RejectionCode.ALREADY_PREFERRED, "already led by its preferred replica 1"),
-    (
-        "plain",
-        [9, 2],
-        9,
-        [9, 2],
-        None,
-        RejectionCode.ALREADY_PREFERRED,
-        "already led by its preferred replica 9, which is not alive: reconcile",
-    ),
+    ("plain", [9, 2], 9, [9, 2], None, RejectionCode.ALREADY_PREFERRED, LED_BY_DEAD),
     ("plain", [9, 2], 2, [2, 9], None, RejectionCode.PREFERRED_NOT_ALIVE, "preferred replica 9 is not alive"),
     ("plain", [1, 2], 2, [2], None, RejectionCode.PREFERRED_NOT_IN_ISR, "preferred replica 1 is not in the ISR"),
     ("plain", [1, 2], None, None, None, RejectionCode.NO_STATE, "it has no state znode yet"),
