@@ -20,6 +20,7 @@ from jobs.adapters.lake import Lake, Row, quoted
 from jobs.adapters.spark import start_session
 from jobs.console import Result, finish, progress
 from jobs.errors import ExitCode, RefusedError
+from jobs.figures import figures_in
 from jobs.plans import find_plan, plan_lines
 from jobs.settings import Settings
 from jobs.snapshots import SnapshotTables, as_of, find_snapshot
@@ -83,7 +84,7 @@ def make_plan(settings: Settings, snapshot_id: int | None, name: str | None, pla
     if name is not None:
         named = lake.rows("plans", ("name", "=", name))
         if named:
-            return {column: named[0][column] for column in RESULT}
+            return _result(named[0])
     _refuse_migration(snapshot)
     lake.ensure_tables()
     with progress("starting Spark"):
@@ -134,7 +135,11 @@ def _store(tables: Tables, snapshot: Row, name: str | None, planned: Planned) ->
     if planned.evidence is not None:
         tables.replace("evidence", planned.evidence.withColumns(_owner(plan, lake)), mine)
     lake.replace("plans", [plan], mine)
-    return {column: plan[column] for column in RESULT}
+    return _result(plan)
+
+
+def _result(plan: Row) -> Result:
+    return {**{column: plan[column] for column in RESULT}, **figures_in(plan)}
 
 
 def _owner(plan: Row, lake: Lake) -> dict[str, Column]:
@@ -146,7 +151,7 @@ def _under(name: str | None, plan: Row, lake: Lake) -> Result:
     if name is not None and plan["name"] is None:
         lake.update("plans", f"plan_id = {quoted(plan['plan_id'])}", name=quoted(name))
         plan["name"] = name
-    return {column: plan[column] for column in RESULT}
+    return _result(plan)
 
 
 def _broker_epochs(lake: Lake, snapshot: Row) -> list[Row]:
