@@ -79,7 +79,7 @@ def _targets(*targets: tuple[str, int, list[int]]) -> object:
 
 # question (on orders alone), moves, brokers of orders afterwards
 QUESTIONS = [
-    (["--add-brokers", "4"], 6, {0, 1, 2, 3, 4}),
+    (["--add-brokers", "4"], 6, {1, 2, 3, 4}),
     (["--remove-brokers", "2"], 4, {0, 1, 3, 4}),
     (["--replace", "2=4"], 4, {0, 1, 3, 4}),
     (["--replication-factor", "3"], 6, {0, 1, 2, 3, 4}),
