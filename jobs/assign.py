@@ -15,6 +15,7 @@ from jobs.planning import Planned
 from jobs.snapshots import SnapshotTables, as_of
 from planner.assignment import assign_topic, kafka_replicas, simple_replicas
 from planner.creation import creation_changes
+from planner.rack_aware import LISTS, assign_rack_aware, rack_aware_lists
 from schemas.names import OperationKind, PlanKind
 
 STRATEGIES: Final = ("kafka", "simple")
@@ -70,8 +71,9 @@ class AssignRequest:
 
     def _placement(self, brokers: list[int], registered: list[Row]) -> dict[str, Any]:
         """Settle what the algorithm needs; start index and shift come from the topic's name unless given."""
+        racks: dict[int, str] = {}
         if self.rack_aware and self.strategy == "kafka":
-            _refuse_racks([row for row in registered if row["broker_id"] in brokers])
+            racks = _racks([row for row in registered if row["broker_id"] in brokers])
         if self.replication_factor is None or self.replication_factor > len(brokers):
             raise RefusedError(
                 f"replication factor {self.replication_factor} is larger than the {len(brokers)} brokers to use "
@@ -88,6 +90,7 @@ class AssignRequest:
             "replication_factor": self.replication_factor,
             "start_index": start,
             "shift": kafkas if self.shift is None else self.shift,
+            **({"racks": {str(broker): rack for broker, rack in sorted(racks.items())}} if racks else {}),
         }
 
 
@@ -105,6 +108,8 @@ def new_topic_id(snapshot: Row, topic: str) -> str:
 
 
 def _by_algorithm(at: SnapshotTables, topic: str, placement: dict[str, Any]) -> DataFrame:
+    if "racks" in placement:
+        return _by_racks(at, topic, placement)
     brokers, factor = placement["brokers"], placement["replication_factor"]
     if placement["strategy"] == "simple":
         replicas = simple_replicas(brokers, factor)
@@ -112,6 +117,22 @@ def _by_algorithm(at: SnapshotTables, topic: str, placement: dict[str, Any]) -> 
         replicas = kafka_replicas(brokers, factor, start_index=placement["start_index"], shift=placement["shift"])
     ids = at.tables.spark.range(placement["partitions"]).select(F.col("id").cast("int").alias("partition"))
     return assign_topic(ids, topic, replicas)
+
+
+def _by_racks(at: SnapshotTables, topic: str, placement: dict[str, Any]) -> DataFrame:
+    racks = {int(broker): rack for broker, rack in placement["racks"].items()}
+    count, factor, shift = placement["partitions"], placement["replication_factor"], placement["shift"]
+    shifts = range(shift, shift + count // len(racks) + 1)
+    lists = at.tables.spark.createDataFrame(list(rack_aware_lists(racks, factor, shifts)), LISTS)
+    ids = at.tables.spark.range(count).select(
+        F.lit(topic).alias("topic"),
+        F.col("id").cast("int").alias("partition"),
+        F.lit(factor).alias("replication_factor"),
+        F.lit(placement["start_index"]).alias("start_index"),
+        F.lit(shift).alias("shift"),
+        F.lit(0).alias("first_partition"),
+    )
+    return assign_rack_aware(ids, lists, racks)
 
 
 def _by_hand(at: SnapshotTables, topic: str, assignment: list[list[int]]) -> DataFrame:
@@ -148,10 +169,13 @@ def _refuse_unknown(topic: str, named: list[int], live: list[int]) -> None:
         )
 
 
-def _refuse_racks(brokers: list[Row]) -> None:
-    racks = {row["rack"] for row in brokers if row["rack"] is not None}
-    if racks:
+def _racks(brokers: list[Row]) -> dict[int, str]:
+    """Return each broker's rack, nothing if none has one; half of them is refused, as Kafka does."""
+    racks = {row["broker_id"]: row["rack"] for row in brokers if row["rack"] is not None}
+    without = sorted(row["broker_id"] for row in brokers if row["rack"] is None)
+    if racks and without:
         raise RefusedError(
-            f"brokers are in racks ({', '.join(sorted(racks))}) and this strategy would not spread replicas over them; "
-            "give --replica-assignment, or --disable-rack-aware to ignore racks",
+            f"brokers are in racks ({', '.join(sorted(set(racks.values())))}) but {', '.join(map(str, without))} "
+            "are in none; set broker.rack there, give --brokers or --replica-assignment, or --disable-rack-aware",
         )
+    return racks

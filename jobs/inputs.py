@@ -37,6 +37,17 @@ class _Reassignment(Struct):
     version: int = 1
 
 
+class _Topic(Struct):
+    topic: str
+
+
+class _TopicsToMove(Struct):
+    """kafka-reassign-partitions --generate: `{"version":1,"topics":[{"topic":"t"}]}`."""
+
+    topics: list[_Topic]
+    version: int = 1
+
+
 class _Wanted(Struct):
     topic: str
     partition: Number
@@ -63,6 +74,14 @@ def read_reassignment(path: Path) -> list[Row]:
                 f"choose them here; say {ANY_LOG_DIR!r} or leave log_dirs out",
             )
     return rows
+
+
+def read_topics_to_move(path: Path) -> list[str]:
+    """Return the topics of a file of topics to move."""
+    topics = [wanted.topic for wanted in _read(path, _TopicsToMove).topics]
+    if not topics:
+        raise UsageError(f"{path} names no topic")
+    return topics
 
 
 def read_election(path: Path) -> list[Row]:
@@ -112,18 +131,33 @@ def parse_replica_assignment(text: str) -> list[list[int]]:
     return assignment
 
 
-def parse_broker_ids(text: str) -> list[int]:
+def parse_broker_ids(text: str, option: str = "--brokers") -> list[int]:
     """Read broker ids by comma, none twice.
 
     >>> parse_broker_ids("2,0")
     [2, 0]
     """
     if not re.fullmatch(r"\d+(,\d+)*", text):
-        raise UsageError(f"--brokers {text!r}: expected ids as in 0,1,2")
+        raise UsageError(f"{option} {text!r}: expected ids as in 0,1,2")
     ids = [int(broker) for broker in text.split(",")]
     if len(set(ids)) < len(ids):
-        raise UsageError(f"--brokers {text!r} names a broker twice")
+        raise UsageError(f"{option} {text!r} names a broker twice")
     return ids
+
+
+def parse_replacements(text: str) -> list[tuple[int, int]]:
+    """Read brokers and their successors.
+
+    >>> parse_replacements("7=107,8=108")
+    [(7, 107), (8, 108)]
+    """
+    if not re.fullmatch(r"\d+=\d+(,\d+=\d+)*", text):
+        raise UsageError(f"--replace {text!r}: expected a broker and its successor as in 7=107")
+    pairs = [(int(old), int(new)) for old, new in (pair.split("=") for pair in text.split(","))]
+    named = [broker for pair in pairs for broker in pair]
+    if len(set(named)) < len(named):
+        raise UsageError(f"--replace {text!r} names a broker twice")
+    return pairs
 
 
 def parse_configs(pairs: Iterable[str]) -> dict[str, str]:

@@ -1,17 +1,15 @@
 """`surveyor plan`: compute a plan on Spark from a snapshot and store it for review; no cluster is written to."""
 
-from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
 from jobs.assign import AssignRequest
-from jobs.errors import ExitCode, RefusedError, UsageError
+from jobs.errors import ExitCode, UsageError
 from jobs.inputs import (
     parse_broker_ids,
     parse_configs,
     parse_replica_assignment,
-    read_reassignment,
 )
 from jobs.options import DetailedExitcode, command
 from jobs.plan_config import config
@@ -19,23 +17,21 @@ from jobs.plan_delete import delete
 from jobs.plan_drain import drain, undrain
 from jobs.plan_elect import elect
 from jobs.plan_expand import expand
+from jobs.plan_reassign import reassign
 from jobs.plan_recover import recover
 from jobs.planning import Name, Planned, SnapshotId, report_plan
 from jobs.settings import Settings
 from jobs.snapshots import SnapshotTables
-from planner.reassignment import reassignment_changes, reassignment_faults, reassignment_rejections
 from planner.reconcile import changes_of, reconcile_verdicts, rejections_of
 from schemas.names import PlanKind
 from schemas.znodes import MalformedZnodeError, check_topic_name
-
-FAULTS_SHOWN: Final = 10
 
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     help="Compute a plan from a snapshot; nothing is written to the cluster.",
 )
-for job in (elect, drain, undrain, recover, expand, config, delete):
+for job in (elect, drain, undrain, recover, reassign, expand, config, delete):
     app.command()(job)
 
 
@@ -68,37 +64,6 @@ def whats_due(at: SnapshotTables, *, allow_unclean: bool = False) -> Planned:
     verdicts = reconcile_verdicts(*known, allow_unclean=allow_unclean).localCheckpoint()
     parameters = {"allow_unclean": allow_unclean}
     return Planned(PlanKind.RECONCILE, parameters, changes_of(verdicts), rejections_of(verdicts))
-
-
-@app.command()
-@command
-def reassign(
-    settings: Settings,
-    *,
-    reassignment_json_file: Annotated[Path, typer.Option(help="Targets, as kafka-reassign-partitions reads them.")],
-    snapshot: SnapshotId = None,
-    name: Name = None,
-    detailed_exitcode: DetailedExitcode = False,
-) -> ExitCode:
-    """Plan moves of replicas to the targets asked for."""
-    wanted = read_reassignment(reassignment_json_file)
-
-    def planner(at: SnapshotTables) -> Planned:
-        targets = at.targets(wanted)
-        known = targets, at["partitions"], at["topics"], at["brokers"]
-        faults = [f"{row.topic}-{row.partition}: {row.fault}" for row in reassignment_faults(*known).collect()]
-        _refuse_faults(reassignment_json_file, faults)
-        parameters = {"targets": wanted}
-        return Planned(PlanKind.REASSIGN, parameters, reassignment_changes(*known), reassignment_rejections(*known))
-
-    return report_plan(settings, snapshot, name, planner, detailed=detailed_exitcode)
-
-
-def _refuse_faults(path: Path, faults: list[str]) -> None:
-    if faults:
-        more = f"\n  and {len(faults) - FAULTS_SHOWN} more" if len(faults) > FAULTS_SHOWN else ""
-        listed = "\n  ".join(faults[:FAULTS_SHOWN])
-        raise RefusedError(f"{path} cannot be planned; mend these and plan again:\n  {listed}{more}")
 
 
 @app.command()

@@ -20,6 +20,7 @@ from jobs.adapters.lake import Lake, Row, quoted
 from jobs.adapters.spark import start_session
 from jobs.console import Result, finish, progress, say
 from jobs.errors import ExitCode, RefusedError
+from jobs.figures import figures_in
 from jobs.plans import find_plan, plan_lines
 from jobs.settings import Settings
 from jobs.snapshots import SnapshotTables, as_of, find_snapshot
@@ -80,8 +81,8 @@ def report_plan(
 def make_plan(settings: Settings, snapshot_id: int | None, name: str | None, planner: Planner) -> Result:
     """Plan on a snapshot and store the plan; under a name that is taken, return the plan that has it."""
     lake = settings.lake
-    snapshot = find_snapshot(lake, snapshot_id)
     named = [] if name is None else lake.rows("plans", ("name", "=", name))
+    snapshot = _snapshot_for(lake, snapshot_id, named)
     _refuse_migration(snapshot)
     lake.ensure_tables()
     with progress("starting Spark"):
@@ -97,6 +98,15 @@ def make_plan(settings: Settings, snapshot_id: int | None, name: str | None, pla
     return result
 
 
+def _snapshot_for(lake: Lake, snapshot_id: int | None, named: list[Row]) -> Row:
+    """Find the snapshot asked for, else that of the plan that has the name, else the newest."""
+    snapshot = find_snapshot(lake, snapshot_id)
+    if snapshot_id is None and named:
+        then = lake.rows("snapshots", ("snapshot_id", "=", named[0]["snapshot_id"]))
+        return then[0] if then else snapshot
+    return snapshot
+
+
 def _same_as(named: Row, planned: Planned, snapshot_id: int | None) -> Result:
     """Return the plan that has the name, if it was asked for in the same words."""
     kind, on = named["kind"], named["snapshot_id"]
@@ -107,7 +117,7 @@ def _same_as(named: Row, planned: Planned, snapshot_id: int | None) -> Result:
             f"{named['parameters']}; ask for the same, or give this plan another --name",
         )
     say(f"surveyor: {named['name']} is this plan already, on snapshot {on}; nothing was planned anew")
-    return {column: named[column] for column in RESULT}
+    return _result(named)
 
 
 def _written(parameters: dict[str, Any]) -> str:
@@ -151,7 +161,11 @@ def _store(tables: Tables, snapshot: Row, name: str | None, planned: Planned) ->
     if planned.evidence is not None:
         tables.replace("evidence", planned.evidence.withColumns(_owner(plan, lake)), mine)
     lake.replace("plans", [plan], mine)
-    return {column: plan[column] for column in RESULT}
+    return _result(plan)
+
+
+def _result(plan: Row) -> Result:
+    return {**{column: plan[column] for column in RESULT}, **figures_in(plan)}
 
 
 def _owner(plan: Row, lake: Lake) -> dict[str, Column]:
@@ -163,7 +177,7 @@ def _under(name: str | None, plan: Row, lake: Lake) -> Result:
     if name is not None and plan["name"] is None:
         lake.update("plans", f"plan_id = {quoted(plan['plan_id'])}", name=quoted(name))
         plan["name"] = name
-    return {column: plan[column] for column in RESULT}
+    return _result(plan)
 
 
 def _broker_epochs(lake: Lake, snapshot: Row) -> list[Row]:

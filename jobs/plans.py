@@ -11,6 +11,7 @@ from rich.table import Table
 from jobs.adapters.lake import Lake, Row
 from jobs.console import shown
 from jobs.errors import RefusedError, UnreadableError, UsageError
+from jobs.figures import figure_lines
 from schemas.digest import plan_header, plan_id
 from schemas.names import NO_LEADER, STANDALONE, WHOLE_TOPIC, Action, PlanKind, RejectionCode
 
@@ -90,6 +91,7 @@ def plan_lines(lake: Lake, row: Row) -> Iterator[Table | str]:
         f"plan {plan.title} on snapshot {row['snapshot_id']}: {row['kind']}, {row['status']}; "
         f"{row['changes']} changes, {row['moves']} replica moves, {row['rejected']} rejected"
     )
+    yield from (f"  {line}" for line in figure_lines(row))
     if row["kind"] == PlanKind.UNDRAIN:
         brokers = shown(json.loads(row["parameters"])["brokers"])
         yield f"  brokers {brokers} count as drained until this is committed; who is out of an ISR returns by itself"
@@ -146,7 +148,9 @@ def warnings(plan: Plan) -> Iterator[str]:
         for c in plan.changes
         if c["action"] == Action.ELECT and not set(c["isr_after"]) <= set(c["isr_before"])
     ]
+    dead = [_name(c) for c in plan.changes if plan.row["kind"] == PlanKind.REASSIGN and _keeps_dead(c)]
     warned = (
+        ("keep a replica on a broker that is not alive", dead),
         ("go offline", offline),
         ("go offline when the drained brokers stop", sorted(doomed)),
         ("may lose data by an unclean election", unclean),
@@ -154,6 +158,10 @@ def warnings(plan: Plan) -> Iterator[str]:
     for what, names in warned:
         if names:
             yield f"{len(names)} partitions {what}: {', '.join(names[:LINES_SHOWN])}"
+
+
+def _keeps_dead(change: Row) -> bool:
+    return change["action"] == Action.REASSIGN and not set(change["replicas_after"]) <= set(change["requires_live"])
 
 
 def row_name(row: Row) -> str:

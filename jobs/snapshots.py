@@ -88,18 +88,25 @@ def as_of(lake: Lake, snapshot: Row, table: str, *filters: Filter) -> list[dict[
     return as_rows(table_as_of(lake, snapshot, table, *filters))
 
 
-def table_as_of(lake: Lake, snapshot: Row, table: str, *filters: Filter) -> pa.Table:
+def table_as_of(
+    lake: Lake,
+    snapshot: Row,
+    table: str,
+    *filters: Filter,
+    columns: Sequence[str] | None = None,
+) -> pa.Table:
     """Read a table at the version that a snapshot names, which `surveyor vacuum` keeps as long as the snapshot.
 
     Should something else have removed that version, partitions are put together from their history; the filters
     must then be on the key. Raise UnreadableError for the other tables, which have none.
     """
     try:
-        return lake.read(table, *filters, version=snapshot["versions"][table])
+        return lake.read(table, *filters, version=snapshot["versions"][table], columns=columns)
     except UnreadableError:
         if table != "partitions":
             raise
-    return newest_rows(lake.read("partition_history", ("snapshot_id", "<=", snapshot["snapshot_id"]), *filters))
+    rows = newest_rows(lake.read("partition_history", ("snapshot_id", "<=", snapshot["snapshot_id"]), *filters))
+    return rows if columns is None else rows.select(columns)
 
 
 def newest_rows(history: pa.Table) -> pa.Table:

@@ -55,7 +55,8 @@ def placement_faults(  # noqa: PLR0913 - five tables and a permission
 def _faults(*, factor_may_change: bool) -> list[Column]:
     target, replicas = F.coalesce("target", F.array().cast("array<int>")), F.col("replicas")
     known, changes = replicas.isNotNull(), ~F.coalesce(F.col("target") == replicas, F.lit(False))  # noqa: FBT003
-    dead = not_among(target, F.col("eligible"))
+    # a dead replica that stays is nobody's choice now; reviewers are warned of it
+    dead = not_among(not_among(target, F.coalesce(replicas, F.array().cast("array<int>"))), F.col("eligible"))
     moving = F.size(F.concat("adding_replicas", "removing_replicas")) > 0
     resized = known & (F.size(target) != F.size(replicas)) & (F.size(target) > 0)
     min_isr = F.coalesce(F.col("config")[MIN_ISR].try_cast("int"), "default_min_isr")
@@ -73,7 +74,7 @@ def _faults(*, factor_may_change: bool) -> list[Column]:
         _fault(
             changes & (F.size(dead) > 0),
             LintCode.BROKER_NOT_ALIVE,
-            F.concat(F.lit("brokers not alive in the snapshot: "), in_words(dead)),
+            F.concat(F.lit("adds brokers not alive in the snapshot: "), in_words(dead)),
         ),
         _fault(
             (F.size(target) > 0) & (F.size(F.array_distinct(target)) < min_isr) & changes & known,

@@ -2,7 +2,8 @@
 
 Corresponds to `ReplicaAssignment.reassignTo` and the checks of `KafkaController.processApiPartitionReassignment`;
 seed 000, "PartitionsReassignedListener". Phases and epochs are the executing controller's. In: targets (topic,
-partition, replicas), PARTITIONS, TOPICS, BROKERS. Out: faults, CHANGES and REJECTIONS.
+partition, replicas and, if whoever made them says it, reason), PARTITIONS, TOPICS, BROKERS. Out: faults, CHANGES and
+REJECTIONS.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -15,7 +16,8 @@ from schemas.names import Action, RejectionCode
 
 
 def _considered(targets: DataFrame, partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
-    asked = targets.select("topic", "partition", F.col("replicas").alias("target"))
+    why = F.col("reason") if "reason" in targets.columns else F.lit(None).cast("string")
+    asked = targets.select("topic", "partition", F.col("replicas").alias("target"), why.alias("why"))
     return asked.join(partitions.transform(surroundings, topics, brokers), ["topic", "partition"], "left")
 
 
@@ -86,7 +88,7 @@ def reassignment_changes(
                 "leader_epoch_after": F.lit(None).cast("int"),
                 "leader_and_isr_to": F.array().cast("array<int>"),
                 "requires_live": among(F.col("target"), F.col("eligible")),
-                "reason": said,
+                "reason": F.coalesce("why", said),
             },
         )
         .transform(as_changes)

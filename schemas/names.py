@@ -129,6 +129,8 @@ class RejectionCode(StrEnum):
     REORDERED_SINCE = "REORDERED_SINCE"
     NOT_OFFLINE = "NOT_OFFLINE"
     UNCLEAN_NOT_ALLOWED = "UNCLEAN_NOT_ALLOWED"
+    REPLICA_NOT_ALIVE = "REPLICA_NOT_ALIVE"
+    """A broker that is not alive holds a replica, and nobody asked to empty it."""
 
 
 class Lose(StrEnum):

@@ -4,6 +4,7 @@ Corresponds to the questions of kafka-reassign-partitions, topicmappr and kafka-
 `Question`. Out: a `Placement`. Rows are partitions in the order given; lists of replicas are padded with `NOBODY`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,7 +19,11 @@ NOBODY: Final = -1
 
 
 class PlacementError(ValueError):
-    """No placement keeps the hard rules; the message says which rule, where, and what to do."""
+    """No placement keeps the hard rules; the message says which rule, where (some `rows`), and what to do."""
+
+    def __init__(self, message: str, rows: Sequence[int] = ()) -> None:
+        super().__init__(message)
+        self.rows = list(rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -158,4 +158,4 @@ def refuse(world: World, rows: Bools, what: str, then: str) -> None:
     found = np.flatnonzero(rows)
     if len(found):
         inputs = world.order[found[:SHOWN]].tolist()
-        raise PlacementError(f"{len(found)} partitions would have {what} (rows {inputs}): {then}")
+        raise PlacementError(f"{len(found)} partitions would have {what} (rows {inputs}): {then}", inputs)

@@ -10,7 +10,7 @@ from kazoo.client import KazooClient
 from jobs.adapters.embedded import EmbeddedZooKeeper
 from jobs.plans import read_plan, refuse_edited
 from tests.jobs.commands import Surveyor
-from tests.jobs.kafka_tree import KafkaTree
+from tests.jobs.kafka_tree import KafkaTree, registration
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -235,8 +235,22 @@ def test_racks_are_not_ignored_silently(surveyor: Surveyor, tree: KafkaTree) -> 
     tree.client.set("/brokers/ids/0", tree.client.get("/brokers/ids/0")[0].replace(b'"rack": null', b'"rack": "a"'))
     surveyor.json("snapshot")
     ran = surveyor("plan", "assign", "--topic", "t", *SIZE)
-    assert (ran.code, "brokers are in racks (a)" in ran.stderr) == (23, True)
+    assert (ran.code, "brokers are in racks (a) but 1, 2 are in none" in ran.stderr) == (23, True)
     assert surveyor.json("plan", "assign", "--topic", "t", *SIZE, "--disable-rack-aware")["changes"] == 3
+
+
+def test_racks_take_turns_where_all_brokers_have_one(bare_tree: KafkaTree, tmp_path: Path) -> None:
+    bare_tree.lay_out(brokers=())
+    for broker, rack in enumerate(("r1", "r3", "r3", "r2", "r2", "r1")):
+        bare_tree.register(broker, registration(rack=rack))
+    bare_tree.elect(0, epoch=7)
+    surveyor = Surveyor(bare_tree.hosts, tmp_path / "warehouse")
+    surveyor.json("snapshot")
+    size = ["--partitions", "7", "--replication-factor", "3", "--start-index", "0", "--shift", "0"]
+    plan = surveyor.json("plan", "assign", "--topic", "t", *size)
+    replicas = surveyor.rows("changes", "partition", "replicas_after")
+    assert plan["changes"] == 7
+    assert " ".join("".join(map(str, listed)) for _, listed in replicas) == "031 315 154 542 420 203 042"
 
 
 def test_world_in_which_nothing_can_be_planned(surveyor: Surveyor, tree: KafkaTree) -> None:

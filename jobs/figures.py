@@ -1,0 +1,69 @@
+"""What a plan of the optimiser comes to, in numbers: kept with its parameters, shown to people and programs.
+
+In: a Placement, and which of its brokers may hold replicas; or a stored plan. Out: the figures, or lines of them.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from jobs.adapters.lake import Row
+from planner.placement.problem import Bools, Ints, Placement
+
+Figures = dict[str, Any]
+
+
+def figures_of(placement: Placement, allowed: set[int]) -> Figures:
+    """Return moves, how few they could be, and how uneven brokers and racks are, before and after."""
+    brokers = placement.brokers
+    counted = np.array([int(name) in allowed for name in brokers.names], dtype=bool)
+    racks = zip(placement.racks.names, *(count.tolist() for count in placement.racks.replicas), strict=True)
+    return {
+        "lower_bound": placement.lower_bound,
+        "bound": placement.bound,
+        "left": placement.left,
+        "replicas_per_broker": _spans(brokers.replicas, counted),
+        "leaders_per_broker": _spans(brokers.leaders, counted),
+        "replicas_per_rack": {rack: [was, becomes] for rack, was, becomes in racks if rack},
+    }
+
+
+def _spans(counts: tuple[Ints, Ints], counted: Bools) -> list[list[int]]:
+    return [[int(count[counted].min()), int(count[counted].max())] for count in counts]
+
+
+def figures_in(plan: Row) -> Figures:
+    """Return a stored plan's figures; those that nobody optimised have none."""
+    figures: Figures = json.loads(plan["parameters"] or "{}").get("figures", {})
+    return figures
+
+
+def figure_lines(plan: Row) -> Iterator[str]:
+    """Write a plan's figures as people read them.
+
+    >>> figures = {"lower_bound": 3, "bound": "3 replicas have to be copied", "left": 0, "held": 0,
+    ...     "replicas_per_broker": [[0, 3], [2, 3]], "leaders_per_broker": [[0, 1], [0, 1]],
+    ...     "replicas_per_rack": {"a": [3, 5], "b": [6, 4]}}
+    >>> for line in figure_lines({"moves": 3, "parameters": json.dumps({"figures": figures})}):
+    ...     print(line)
+    moves 3 (lower bound 3: 3 replicas have to be copied)
+    replicas per broker 0..3 → 2..3
+    leaders per broker 0..1 → 0..1
+    replicas per rack a 3 → 5, b 6 → 4
+    """
+    figures = figures_in(plan)
+    if not figures:
+        return
+    yield f"moves {plan['moves']} (lower bound {figures['lower_bound']}: {figures['bound']})"
+    for name in ("replicas_per_broker", "leaders_per_broker"):
+        before, after = (f"{low}..{high}" for low, high in figures[name])
+        yield f"{name.replace('_', ' ')} {before} → {after}"
+    if figures["replicas_per_rack"]:
+        racks = (f"{rack} {was} → {becomes}" for rack, (was, becomes) in figures["replicas_per_rack"].items())
+        yield f"replicas per rack {', '.join(racks)}"
+    if figures["left"]:
+        yield f"{figures['left']} moves left undone by --max-moves; plan again after this"
+    if figures["held"]:
+        yield f"{figures['held']} partitions left alone: a dead broker holds a replica; name it in --remove-brokers"
