@@ -321,7 +321,7 @@ def test_a_rejection_says_who_is_alive_after_all(spark: SparkSession) -> None:
     ]
     expected = [
         {"partition": 0, "reason": "no in-sync replica can lead: ISR 7, 4; alive but not to be elected: 4"},
-        {"partition": 1, "reason": "no in-sync replica can lead: ISR 8, 7"},
+        {"partition": 1, "reason": "no replica is alive: 7, 8"},
         {"partition": 2, "reason": "no replica is alive: 8, 4"},
     ]
     world = World(partitions, TOPICS, LIVE, OPAQUE)
