@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from jobs.assign import AssignRequest
-from jobs.errors import ExitCode, UsageError
+from jobs.errors import ExitCode
 from jobs.inputs import (
     parse_broker_ids,
     parse_configs,
@@ -19,12 +19,12 @@ from jobs.plan_elect import elect
 from jobs.plan_expand import expand
 from jobs.plan_reassign import reassign
 from jobs.plan_recover import recover
+from jobs.plan_topics import topic_name
 from jobs.planning import Name, Planned, SnapshotId, report_plan
 from jobs.settings import Settings
 from jobs.snapshots import SnapshotTables
 from planner.reconcile import changes_of, reconcile_verdicts, rejections_of
 from schemas.names import PlanKind
-from schemas.znodes import MalformedZnodeError, check_topic_name
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -87,7 +87,7 @@ def assign(
 ) -> ExitCode:
     """Plan a new topic: where its replicas go and who leads first."""
     asked = AssignRequest(
-        topic=_topic_name(topic),
+        topic=topic_name(topic),
         partitions=partitions,
         replication_factor=replication_factor,
         by_hand=None if replica_assignment is None else parse_replica_assignment(replica_assignment),
@@ -100,14 +100,6 @@ def assign(
     )
     asked.check()
     return report_plan(settings, snapshot, name, asked.plan, detailed=detailed_exitcode)
-
-
-def _topic_name(topic: str) -> str:
-    try:
-        check_topic_name(topic)
-    except MalformedZnodeError as error:
-        raise UsageError(f"--topic: {error}") from None
-    return topic
 
 
 if __name__ == "__main__":

@@ -4,20 +4,15 @@ Every rule starts from `unchanged` and overrides what it changes, so that a chan
 change a partition and cycle. In: partitions with topic and live brokers. Out: CHANGES without a plan id.
 """
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from planner.liveness import among, with_live_brokers, with_topic
+from planner.liveness import among, nobody, with_live_brokers, with_topic
 from planner.shape import shaped
 from schemas.names import NO_VERSION
 from schemas.tables import CHANGES
 
 _BOTH = ("replicas", "leader", "isr", "leader_epoch", "leader_recovery_state")
-
-
-def nobody() -> Column:
-    """No broker at all."""
-    return F.array().cast("array<int>")
 
 
 def surroundings(partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:

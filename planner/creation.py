@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from planner.changes import as_changes
-from planner.liveness import among, first, with_live_brokers
+from planner.liveness import among, first, nobody, with_live_brokers
 from schemas.names import NO_VERSION, RECOVERED, Action
 
 
@@ -17,7 +17,6 @@ def creation_changes(assignments: DataFrame, brokers: DataFrame, cluster: str) -
     """One CHANGES row a partition: leader epoch 0, no znodes before, all live replicas told."""
     alive = among(F.col("replicas"), F.col("eligible"))
     leader = F.coalesce(first(among(alive, F.col("electable"))), first(alive))  # a drained one rather than nobody
-    nobody = F.array().cast("array<int>")
     return (
         assignments.transform(with_live_brokers, brokers)
         .withColumns(
@@ -26,8 +25,8 @@ def creation_changes(assignments: DataFrame, brokers: DataFrame, cluster: str) -
                 "wave": F.lit(0),
                 "action": F.lit(Action.CREATE.value),
                 "replicas_after": F.col("replicas"),
-                "adding_after": nobody,
-                "removing_after": nobody,
+                "adding_after": nobody(),
+                "removing_after": nobody(),
                 "leader_after": leader,
                 "isr_after": alive,
                 "leader_epoch_after": F.lit(0),
@@ -37,7 +36,7 @@ def creation_changes(assignments: DataFrame, brokers: DataFrame, cluster: str) -
                 "is_new": F.lit(True),  # noqa: FBT003 - a Spark literal
                 "leader_and_isr_to": alive,
                 "requires_live": alive,
-                "requires_dead": nobody,
+                "requires_dead": nobody(),
                 "reason": F.lit("new topic: first live replica leads, live replicas are in sync"),
             },
         )

@@ -9,7 +9,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.liveness import among, not_among
+from planner.liveness import among, nobody, not_among
 from planner.shape import shaped
 from schemas.names import PartitionState
 from schemas.tables import PARTITIONS
@@ -24,7 +24,7 @@ def absent_brokers(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
 
     Few, most often none: to look for these in every row costs little, to look for the live ones costs a lot.
     """
-    named = F.array_append(F.coalesce("replicas", F.array().cast("array<int>")), F.col("leader"))
+    named = F.array_append(F.coalesce("replicas", nobody()), F.col("leader"))
     registered = F.broadcast(brokers.select("broker_id"))
     return (
         partitions.select(F.explode(named).alias("broker_id"))
@@ -81,7 +81,7 @@ def derive_partitions(
 
     Shapes: one row a partition in, the same rows out; no units; raises nothing.
     """
-    gone, leader, isr = absent.scalar(), F.col("leader"), F.coalesce("isr", F.array().cast("array<int>"))
+    gone, leader, isr = absent.scalar(), F.col("leader"), F.coalesce("isr", nobody())
     overrides = topics.select("topic", min_isr_override()).where(F.col("min_isr_override").isNotNull())
     min_isr = F.coalesce("min_isr_override", default_min_isr(broker_configs).scalar())
     return (

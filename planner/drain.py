@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from planner.asked import explained
 from planner.changes import as_changes, surroundings, unchanged
-from planner.liveness import among, first, in_words, not_among
+from planner.liveness import among, first, in_words, nobody, not_among
 from planner.rejections import as_rejections
 from planner.reorder import elections_after, reorders
 from planner.selectors import controlled_shutdown
@@ -107,8 +108,7 @@ def _order() -> Column:
 
 
 def _unless_first_can(order: Column, candidate: Column) -> Column:
-    nobody = F.array().cast("array<int>")
-    return F.when(F.array_contains(F.col("candidates"), first(order)), nobody).otherwise(candidate)
+    return F.when(F.array_contains(F.col("candidates"), first(order)), nobody()).otherwise(candidate)
 
 
 def shutdown_changes(rows: DataFrame) -> DataFrame:
@@ -178,4 +178,4 @@ def _why_not() -> Column:
         RejectionCode.LEADER_NOT_ALIVE: gone,
         RejectionCode.LAST_IN_ISR: F.lit("nobody else is in the ISR"),
     }
-    return F.coalesce(*(F.when(F.col("code") == code.value, reason) for code, reason in reasons.items()))
+    return explained(reasons)

@@ -8,8 +8,7 @@ Corresponds to `PartitionStateMachine.doElectLeaderForPartitions` with the offli
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.changes import nobody
-from planner.liveness import among, in_words, not_among
+from planner.liveness import among, in_words, nobody, not_among
 from planner.selectors import offline
 from schemas.names import NO_LEADER
 

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from planner.changes import surroundings
 from planner.derived import MIN_ISR, default_min_isr
-from planner.liveness import in_words, not_among
+from planner.liveness import in_words, nobody, not_among
 from schemas.names import LintCode
 
 ZNODE_LIMIT: Final = 1_000_000
@@ -53,10 +53,10 @@ def placement_faults(  # noqa: PLR0913 - five tables and a permission
 
 
 def _faults(*, factor_may_change: bool) -> list[Column]:
-    target, replicas = F.coalesce("target", F.array().cast("array<int>")), F.col("replicas")
+    target, replicas = F.coalesce("target", nobody()), F.col("replicas")
     known, changes = replicas.isNotNull(), ~F.coalesce(F.col("target") == replicas, F.lit(False))  # noqa: FBT003
     # a dead replica that stays is nobody's choice now; reviewers are warned of it
-    dead = not_among(not_among(target, F.coalesce(replicas, F.array().cast("array<int>"))), F.col("eligible"))
+    dead = not_among(not_among(target, F.coalesce(replicas, nobody())), F.col("eligible"))
     moving = F.size(F.concat("adding_replicas", "removing_replicas")) > 0
     resized = known & (F.size(target) != F.size(replicas)) & (F.size(target) > 0)
     min_isr = F.coalesce(F.col("config")[MIN_ISR].try_cast("int"), "default_min_isr")

@@ -57,6 +57,11 @@ def with_topic(partitions: DataFrame, topics: DataFrame) -> DataFrame:
     )
 
 
+def nobody() -> Column:
+    """No broker at all."""
+    return F.array().cast("array<int>")
+
+
 def among(broker_ids: Column, others: Column) -> Column:
     """Those of `broker_ids` that are in `others`, their order kept."""
     return F.array_intersect(broker_ids, others)

@@ -9,8 +9,9 @@ REJECTIONS.
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from planner.asked import explained
 from planner.changes import as_changes, surroundings, unchanged
-from planner.liveness import among, first, in_words, not_among
+from planner.liveness import among, first, in_words, nobody, not_among
 from planner.rejections import as_rejections
 from schemas.names import Action, RejectionCode
 
@@ -86,7 +87,7 @@ def reassignment_changes(
                 "leader_after": F.when(stays, F.col("leader")).otherwise(first(F.col("target"))),
                 "isr_after": F.col("target"),
                 "leader_epoch_after": F.lit(None).cast("int"),
-                "leader_and_isr_to": F.array().cast("array<int>"),
+                "leader_and_isr_to": nobody(),
                 "requires_live": among(F.col("target"), F.col("eligible")),
                 "reason": F.coalesce("why", said),
             },
@@ -108,7 +109,7 @@ def reassignment_rejections(
         RejectionCode.REASSIGNMENT_IN_PROGRESS: F.lit("it is being reassigned already"),
         RejectionCode.ALREADY_ASSIGNED: F.lit("it has these replicas already"),
     }
-    why = F.coalesce(*(F.when(F.col("code") == code.value, reason) for code, reason in reasons.items()))
+    why = explained(reasons)
     return (
         _considered(targets, partitions, topics, brokers)
         .withColumns({"code": _code()})

@@ -10,9 +10,9 @@ CHANGES and REJECTIONS.
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.changes import as_changes, nobody, surroundings, unchanged
+from planner.changes import as_changes, surroundings, unchanged
 from planner.election import counted_on_dead, recovery_after, why_elected, why_nobody, with_election
-from planner.liveness import among, first, in_words
+from planner.liveness import among, first, in_words, nobody
 from planner.need import in_need
 from planner.rejections import as_rejections
 from planner.unclean import with_unclean_allowed

@@ -10,6 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from planner.changes import as_changes, surroundings, unchanged
+from planner.election import counted_on_dead
 from planner.liveness import among, first, in_words, not_among
 from planner.rejections import as_rejections
 from planner.unclean import default_recovery_state
@@ -90,7 +91,6 @@ def recover_changes(
     leader = F.when(clean, first(F.col("in_sync"))).otherwise(F.col("best"))
     survivors = F.array_except("isr", "gone")
     recovery = F.when(~clean, F.col("unclean_state"))
-    old_leader = F.when(F.col("leader") >= 0, F.array("leader")).otherwise(F.array().cast("array<int>"))
     return (
         _considered(offline, broker_configs, evidence, allowed)
         .where(F.col("understood") & (clean | unclean))
@@ -103,7 +103,7 @@ def recover_changes(
                 "leader_epoch_after": F.col("leader_epoch") + 1,
                 "leader_recovery_state_after": F.coalesce(recovery, F.col("leader_recovery_state")),
                 "requires_live": F.array(leader),
-                "requires_dead": F.array_union("gone", old_leader),
+                "requires_dead": counted_on_dead(),
                 "reason": F.concat(_who_left(), F.when(clean, _clean(leader)).otherwise(_unclean())),
             },
         )

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from planner.changes import as_changes, unchanged
-from planner.liveness import first
+from planner.liveness import first, nobody
 from schemas.names import Action
 
 ORDER_WAVE = 0
@@ -32,7 +32,7 @@ def reorders(rows: DataFrame) -> DataFrame:
                 "action": F.lit(Action.REASSIGN.value),
                 "replicas_after": F.col("target"),
                 "leader_epoch_after": F.lit(None).cast("int"),
-                "leader_and_isr_to": F.array().cast("array<int>"),
+                "leader_and_isr_to": nobody(),
                 "reason": F.concat(F.col("why"), F.lit(": order of replicas changes, no data moves")),
             },
         )

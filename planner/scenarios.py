@@ -5,15 +5,11 @@ scenario: nobody lost, each broker (or rack), and, of pairs, both. `parts` says 
 class of Kafka's corresponds to it. In: BROKERS and the kind of loss. Out: `scenario` and `lost`, ascending ids.
 """
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from planner.liveness import nobody
 from schemas.names import Lose
-
-
-def nobody() -> Column:
-    """No broker ids."""
-    return F.array().cast("array<int>")
 
 
 def scenarios(brokers: DataFrame, lose: Lose) -> DataFrame:

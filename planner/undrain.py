@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from planner.asked import explained
 from planner.changes import surroundings
 from planner.drain import broker_array, demoted
 from planner.liveness import DRAIN_MODE, first, in_words
@@ -96,7 +97,7 @@ def undrain_rejections(targets: DataFrame, partitions: DataFrame, topics: DataFr
         RejectionCode.ALREADY_ASSIGNED: F.lit("its order is the one before the drain already"),
         RejectionCode.REORDERED_SINCE: F.concat(now, made),
     }
-    why = F.coalesce(*(F.when(F.col("code") == code.value, reason) for code, reason in reasons.items()))
+    why = explained(reasons)
     return (
         _considered(targets, partitions, topics, brokers)
         .withColumns({"reason": why})

@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from planner.derived import default_min_isr, min_isr_override
-from planner.liveness import among, first, live_brokers, not_among
+from planner.liveness import among, first, live_brokers, nobody, not_among
 from planner.scenarios import parts, scenarios, with_parts
 from planner.shape import shaped
 from schemas.names import Lose
@@ -81,7 +81,7 @@ def _with_standing(alike: DataFrame) -> DataFrame:
             "alive": among(replicas, F.col("eligible")),
             "in_sync": among(isr, live),
             "wanted": F.coalesce("min_isr_override", "default_min_isr"),
-            "members": F.when(judged, F.sort_array(among(touched, live))).otherwise(F.array().cast("array<int>")),
+            "members": F.when(judged, F.sort_array(among(touched, live))).otherwise(nobody()),
         },
     ).withColumns({"led_by": F.when(leads, leader).when(judged, first(F.col("candidates")))})
 
