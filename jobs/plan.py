@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from jobs.adapters.delta import counted
 from jobs.assign import AssignRequest
 from jobs.errors import ExitCode
 from jobs.inputs import (
@@ -61,9 +62,9 @@ def reconcile(
 def whats_due(at: SnapshotTables, *, allow_unclean: bool = False) -> Planned:
     """Plan the changes and rejections of one cycle, looking at all partitions once."""
     known = at["partitions"], at["topics"], at["brokers"], at["broker_configs"]
-    verdicts = reconcile_verdicts(*known, allow_unclean=allow_unclean).localCheckpoint()
-    parameters = {"allow_unclean": allow_unclean}
-    return Planned(PlanKind.RECONCILE, parameters, changes_of(verdicts), rejections_of(verdicts))
+    verdicts, judged = counted(reconcile_verdicts(*known, allow_unclean=allow_unclean))
+    changes, rejections = changes_of(verdicts), rejections_of(verdicts)
+    return Planned(PlanKind.RECONCILE, {"allow_unclean": allow_unclean}, changes, rejections, at_most=2 * judged)
 
 
 @app.command()

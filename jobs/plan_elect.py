@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from pyspark.sql import DataFrame
 
+from jobs.adapters.delta import counted
 from jobs.adapters.lake import Row
 from jobs.errors import ExitCode, UsageError
 from jobs.inputs import read_election
@@ -47,9 +48,10 @@ class PreferredRequest:
             wanted = preferred.wanted_by_imbalance(partitions, skew)
         asked = wanted.localCheckpoint()  # found once: it is joined twice
         verdicts = preferred.preferred_verdicts(partitions, topics, brokers, asked).localCheckpoint()
-        careful = self._careful(at, verdicts, skew).localCheckpoint()
+        careful, judged = counted(self._careful(at, verdicts, skew))
+        changes, rejections = preferred.changes_of(careful), preferred.rejections_of(careful)
         parameters = {"election": "preferred", **asdict(self)}
-        return Planned(PlanKind.ELECT, parameters, preferred.changes_of(careful), preferred.rejections_of(careful))
+        return Planned(PlanKind.ELECT, parameters, changes, rejections, at_most=judged)
 
     def _careful(self, at: SnapshotTables, verdicts: DataFrame, skew: DataFrame) -> DataFrame:
         """Set aside what had better wait; the cap comes last, so that it counts only what would go on."""
@@ -80,9 +82,10 @@ class OfflineRequest:
         if wanted is None:
             wanted = offline.wanted_without_leader(partitions, brokers)
         asked = asked_for(wanted.localCheckpoint(), partitions, topics, brokers)
-        verdicts = offline.offline_verdicts(asked, at["broker_configs"], unclean=self.unclean).localCheckpoint()
+        verdicts, judged = counted(offline.offline_verdicts(asked, at["broker_configs"], unclean=self.unclean))
+        changes, rejections = offline.changes_of(verdicts), offline.rejections_of(verdicts)
         parameters = {"election": "unclean" if self.unclean else "offline", "partitions": self.partitions}
-        return Planned(PlanKind.ELECT, parameters, offline.changes_of(verdicts), offline.rejections_of(verdicts))
+        return Planned(PlanKind.ELECT, parameters, changes, rejections, at_most=judged)
 
 
 def _wanted(at: SnapshotTables, partitions: list[Row] | None) -> DataFrame | None:

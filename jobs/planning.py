@@ -21,16 +21,19 @@ from jobs.adapters.spark import start_session
 from jobs.console import Result, finish, progress, say
 from jobs.errors import ExitCode, RefusedError
 from jobs.figures import figures_in
+from jobs.plan_store import plan_rows
 from jobs.plans import find_plan, plan_lines
 from jobs.settings import Settings
 from jobs.snapshots import SnapshotTables, as_of, find_snapshot
 from planner.liveness import with_drained
-from planner.plan import plan_summary
 from schemas.digest import plan_header
 from schemas.names import PlanKind, PlanStatus
 
 SnapshotId = Annotated[int | None, typer.Option("--snapshot", help="Plan on this snapshot [default: the newest].")]
 Name = Annotated[str | None, typer.Option(help="An alias for the plan; planning again under it gives the same plan.")]
+
+QUICK: Final = {"spark.sql.adaptive.enabled": "false"}
+"""To plan a query anew at each of its stages costs more than it finds: what plans look at has few, known shapes."""
 
 RESULT: Final = ("plan_id", "name", "snapshot_id", "status", "changes", "rejected", "moves")
 
@@ -45,6 +48,8 @@ class Planned:
     rejections: DataFrame | None = None
     operations: list[Row] = field(default_factory=list)
     evidence: DataFrame | None = None
+    at_most: int | None = None
+    """More changes and rejections there cannot be together, where that is known and they cost little to compute."""
     refused: str | None = None
     """Why it must not be committed: it is stored all the same, so that it can be looked at."""
 
@@ -86,7 +91,7 @@ def make_plan(settings: Settings, snapshot_id: int | None, name: str | None, pla
     _refuse_migration(snapshot)
     lake.ensure_tables()
     with progress("starting Spark"):
-        tables = Tables(start_session("surveyor plan"), lake)
+        tables = Tables(start_session("surveyor plan", QUICK), lake)
     with progress("planning"):
         planned = planner(PlanningTables(tables, snapshot))
         if named:
@@ -134,11 +139,6 @@ def _refuse_migration(snapshot: Row) -> None:
 
 def _store(tables: Tables, snapshot: Row, name: str | None, planned: Planned) -> Result:
     lake = tables.lake
-    rows = {
-        "changes": planned.changes.localCheckpoint(),
-        "operations": tables.frame("operations", planned.operations),
-        "rejections": (planned.rejections or tables.frame("rejections", [])).localCheckpoint(),
-    }
     plan: Row = {
         "name": name,
         "snapshot_id": snapshot["snapshot_id"],
@@ -149,14 +149,14 @@ def _store(tables: Tables, snapshot: Row, name: str | None, planned: Planned) ->
         "cluster_id": snapshot["cluster_id"],
         "brokers": _broker_epochs(lake, snapshot),
     }
-    plan |= plan_summary(plan_header({**plan, "cluster": lake.cluster}), rows).collect()[0].asDict()
+    found = {"changes": planned.changes, "rejections": planned.rejections or tables.frame("rejections", [])}
+    rows = plan_rows(tables, found, planned.operations, planned.at_most)
+    plan |= rows.summary(plan_header({**plan, "cluster": lake.cluster}))
     known = lake.rows("plans", ("plan_id", "=", plan["plan_id"]))
     if known:
         return _under(name, known[0], lake)
     mine = f"plan_id = {quoted(plan['plan_id'])}"
-    for table, count in (("changes", plan["changes"]), ("rejections", plan["rejected"])):
-        if count:
-            tables.replace_counted(table, rows[table].withColumns(_owner(plan, lake)), count, mine)
+    rows.write(plan["plan_id"])
     lake.replace("operations", [{**row, "plan_id": plan["plan_id"]} for row in planned.operations], mine)
     if planned.evidence is not None:
         tables.replace("evidence", planned.evidence.withColumns(_owner(plan, lake)), mine)

@@ -58,17 +58,16 @@ def default_min_isr(broker_configs: DataFrame) -> DataFrame:
     return broker_configs.agg(F.coalesce(F.max(values), F.lit(DEFAULT_MIN_ISR)).alias("default_min_isr"))
 
 
-def default_unclean_election(broker_configs: DataFrame) -> DataFrame:
-    """One row: `default_unclean_election`, true only if every broker is known to allow it.
+def default_unclean_election() -> Column:
+    """An aggregate of BROKER_CONFIGS, `default_unclean_election`: true only if every broker is known to allow it.
 
     Kafka takes the controller's; where brokers disagree or one did not answer it is false, which loses no data.
     """
     allows = (F.lower("value") == "true") & ~F.col("assumed")
     # an aggregate ignores nulls: what is not known would count for nothing
-    everywhere = F.bool_and(F.coalesce(allows, F.lit(False)))  # noqa: FBT003 - a Spark literal
-    return broker_configs.where(F.col("name") == UNCLEAN_ELECTION).agg(
-        F.coalesce(everywhere, F.lit(False)).alias("default_unclean_election"),  # noqa: FBT003 - a Spark literal
-    )
+    known = F.when(F.col("name") == UNCLEAN_ELECTION, F.coalesce(allows, F.lit(False)))  # noqa: FBT003 - a Spark literal
+    everywhere = F.coalesce(F.bool_and(known), F.lit(False))  # noqa: FBT003 - a Spark literal
+    return everywhere.alias("default_unclean_election")
 
 
 def derive_partitions(

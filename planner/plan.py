@@ -6,26 +6,25 @@ moves. `schemas.digest` computes the same id again from the stored rows.
 
 from collections.abc import Mapping
 from functools import reduce
+from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from schemas.digest import HASHED, ID_LENGTH, NULL, SEPARATOR
 
-
-def _cell(column: str) -> Column:
-    return F.coalesce(F.col(column).cast("string"), F.lit(NULL))
+_SUMMED: Final = ("topic", "line", "moves")
 
 
-def _lines(table: str, rows: DataFrame) -> DataFrame:
-    """A row's text, and how many replicas it has copied."""
-    line = F.concat_ws(SEPARATOR, *(_cell(column) for column in HASHED[table]))
-    return rows.select(
-        F.lit(table).alias("table"),
-        _cell("topic").alias("name"),
-        line.alias("line"),
-        (_moves() if table == "changes" else F.lit(0)).alias("moves"),
-    )
+def _cell(column: str) -> str:
+    """A value as text, in SQL: as Columns, the cells of a line would take hundreds of calls to Spark."""
+    return f"coalesce(CAST({column} AS string), '{NULL}')"
+
+
+def with_lines(table: str, rows: DataFrame) -> DataFrame:
+    """Add to the rows of a plan's table `line`, the text that its id covers, and `moves`, the replicas it copies."""
+    line = f"concat_ws('{SEPARATOR}', {', '.join(map(_cell, HASHED[table]))})"
+    return rows.withColumns({"line": F.expr(line), "moves": _moves() if table == "changes" else F.lit(0)})
 
 
 def _moves() -> Column:
@@ -34,25 +33,29 @@ def _moves() -> Column:
 
 def _topic_digests(lines: DataFrame) -> DataFrame:
     hashed = F.sha2(F.concat_ws("\n", F.sort_array(F.collect_list("line"))), 256)
-    return lines.groupBy("table", "name").agg(
+    return lines.groupBy("table", F.expr(_cell("topic")).alias("name")).agg(
         F.concat_ws(SEPARATOR, "table", "name", hashed).alias("digest"),
         F.count("*").alias("rows"),
         F.sum("moves").alias("moves"),
     )
 
 
-def plan_summary(header: str, tables: Mapping[str, DataFrame]) -> DataFrame:
+def plan_summary(header: str, lined: Mapping[str, DataFrame]) -> DataFrame:
     """One row: plan_id, changes, rejected, moves.
 
-    `tables` maps changes, operations and rejections to their rows. A move is a replica that this plan has copied.
+    `lined` maps changes, operations and rejections to their rows `with_lines`. A move is a replica that is copied.
     """
-    lines = reduce(DataFrame.unionByName, (_lines(table, rows) for table, rows in tables.items()))
+    parts = (rows.select(F.lit(table).alias("table"), *_SUMMED) for table, rows in lined.items())
     text = F.concat_ws("\n", F.lit(header), F.sort_array(F.collect_list("digest")))
-    return lines.transform(_topic_digests).agg(
-        F.substring(F.sha2(text, 256), 1, ID_LENGTH).alias("plan_id"),
-        _total("rows", "changes").alias("changes"),
-        _total("moves", "changes").alias("moves"),
-        _total("rows", "rejections").alias("rejected"),
+    return (
+        reduce(DataFrame.unionByName, parts)
+        .transform(_topic_digests)
+        .agg(
+            F.substring(F.sha2(text, 256), 1, ID_LENGTH).alias("plan_id"),
+            _total("rows", "changes").alias("changes"),
+            _total("moves", "changes").alias("moves"),
+            _total("rows", "rejections").alias("rejected"),
+        )
     )
 
 

@@ -47,7 +47,7 @@ def _considered(
     """Add who would lead and by which evidence; `allowed` is topic and partition, or None for all."""
     key = ["topic", "partition"]
     considered = offline.join(_in_words(evidence), key, "left").crossJoin(
-        F.broadcast(default_recovery_state(broker_configs)),
+        F.broadcast(broker_configs.agg(default_recovery_state())),
     )
     if allowed is None:
         return considered.withColumns({"is_allowed": F.lit(True)})  # noqa: FBT003 - a Spark literal

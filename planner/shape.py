@@ -4,8 +4,7 @@ As `DataFrame.to`, which rebuilds every array by an interpreted lambda, even whe
 million partitions that alone took longer than the rules.
 """
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame
 from pyspark.sql.types import DataType, NullType, StructField, StructType
 
 _UPCASTS = {("int", "bigint"), ("int", "double"), ("bigint", "double")}
@@ -27,17 +26,16 @@ def shaped(rows: DataFrame, schema: StructType) -> DataFrame:
     <BLANKLINE>
     """
     found = {field.name: field.dataType for field in rows.schema}
-    return rows.select(*(_column(found.get(field.name, NullType()), field) for field in schema))
+    return rows.selectExpr(*(_column(found.get(field.name, NullType()), field) for field in schema))
 
 
-def _column(found: DataType, wanted: StructField) -> Column:
+def _column(found: DataType, wanted: StructField) -> str:
+    """A column in SQL, which takes a tenth of the calls to Spark that Columns do."""
     is_now, must_be = found.simpleString(), wanted.dataType.simpleString()
     if isinstance(found, NullType):
-        column = F.lit(None).cast(wanted.dataType)
-    elif is_now == must_be:
-        column = F.col(wanted.name)
-    elif (is_now, must_be) in _UPCASTS:
-        column = F.col(wanted.name).cast(wanted.dataType)
-    else:
-        raise TypeError(f"column {wanted.name} is {is_now}, expected {must_be}")
-    return column.alias(wanted.name, metadata=wanted.metadata)
+        return f"CAST(NULL AS {must_be}) AS {wanted.name}"
+    if is_now == must_be:
+        return wanted.name
+    if (is_now, must_be) in _UPCASTS:
+        return f"CAST({wanted.name} AS {must_be}) AS {wanted.name}"
+    raise TypeError(f"column {wanted.name} is {is_now}, expected {must_be}")

@@ -7,7 +7,7 @@ partitions with `unclean_allowed` and `unclean_state`.
 
 from typing import Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from planner.derived import UNCLEAN_ELECTION, default_unclean_election
@@ -22,16 +22,19 @@ def with_unclean_allowed(partitions: DataFrame, broker_configs: DataFrame, *, ev
     """Add `unclean_allowed`; false for a topic whose config was not read, for it may say so, unless `everywhere`."""
     by_topic = F.lower(F.col("config")[UNCLEAN_ELECTION]) == "true"
     by_brokers = F.col("config").isNotNull() & F.col("default_unclean_election")
-    defaults = default_unclean_election(broker_configs).crossJoin(default_recovery_state(broker_configs))
+    defaults = broker_configs.agg(default_unclean_election(), default_recovery_state())
     return partitions.crossJoin(F.broadcast(defaults)).withColumns(
         {"unclean_allowed": F.lit(everywhere) | F.coalesce(by_topic, by_brokers)},
     )
 
 
-def default_recovery_state(broker_configs: DataFrame) -> DataFrame:
-    """One row: `unclean_state`, RECOVERING unless a broker is known to speak an older protocol, then null."""
+def default_recovery_state() -> Column:
+    """An aggregate of BROKER_CONFIGS, `unclean_state`: RECOVERING unless a broker is known to speak an older protocol.
+
+    Then it is null.
+    """
     major, minor = (F.regexp_extract("value", r"^(\d+)\.(\d+)", group).try_cast("int") for group in (1, 2))
     known = (F.col("name") == IBP) & ~F.coalesce("assumed", F.lit(False))  # noqa: FBT003 - a Spark literal
     oldest = F.min(F.when(known, major * 100 + minor))
     speaks_it = F.coalesce(oldest, F.lit(RECOVERING_SINCE)) >= RECOVERING_SINCE
-    return broker_configs.agg(F.when(speaks_it, RECOVERING).alias("unclean_state"))
+    return F.when(speaks_it, RECOVERING).alias("unclean_state")

@@ -6,7 +6,7 @@ whose rows are not those that were planned. Both must agree to the byte on `cell
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from schemas.tables import CHANGES, OPERATIONS, REJECTIONS
@@ -22,6 +22,8 @@ HASHED: Final[dict[str, tuple[str, ...]]] = {
 """The columns of each table that the id covers, in the order hashed."""
 
 Row = Mapping[str, Any]
+Line = tuple[str, str]
+"""A topic and the text of one of its rows."""
 
 
 def cell(value: Any) -> str:  # noqa: ANN401 - whatever a column holds
@@ -43,12 +45,18 @@ def _sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def topic_digests(table: str, rows: Iterable[Row]) -> list[str]:
+def lines(table: str, rows: Iterable[Row]) -> Iterator[Line]:
+    """Return the line of each row of a table, with its topic."""
+    columns = HASHED[table]
+    return ((cell(row["topic"]), SEPARATOR.join(cell(row[column]) for column in columns)) for row in rows)
+
+
+def _topic_digests(table: str, lined: Iterable[Line]) -> list[str]:
     """One line for each topic of a table: table, topic and the hash of its rows."""
     by_topic: dict[str, list[str]] = defaultdict(list)
-    for row in rows:
-        by_topic[cell(row["topic"])].append(SEPARATOR.join(cell(row[column]) for column in HASHED[table]))
-    return [SEPARATOR.join((table, topic, _sha256("\n".join(sorted(lines))))) for topic, lines in by_topic.items()]
+    for topic, line in lined:
+        by_topic[topic].append(line)
+    return [SEPARATOR.join((table, topic, _sha256("\n".join(sorted(found))))) for topic, found in by_topic.items()]
 
 
 def plan_header(plan: Row) -> str:
@@ -60,5 +68,10 @@ def plan_header(plan: Row) -> str:
 
 def plan_id(header: str, tables: Mapping[str, Iterable[Row]]) -> str:
     """Return the id of a plan: 16 hexadecimal digits."""
-    lines = [line for table, rows in tables.items() for line in topic_digests(table, rows)]
-    return _sha256("\n".join([header, *sorted(lines)]))[:ID_LENGTH]
+    return plan_id_of(header, {table: lines(table, rows) for table, rows in tables.items()})
+
+
+def plan_id_of(header: str, lined: Mapping[str, Iterable[Line]]) -> str:
+    """Return the id of a plan whose rows are lines already."""
+    digests = [digest for table, found in lined.items() for digest in _topic_digests(table, found)]
+    return _sha256("\n".join([header, *sorted(digests)]))[:ID_LENGTH]

@@ -13,7 +13,7 @@ from uuid import uuid4
 import pyarrow as pa
 from delta.tables import DeltaTable
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from jobs.adapters.lake import RETRIES, Lake, Row, arrow_schema, quoted
@@ -88,6 +88,13 @@ class Tables:
             .whenNotMatchedInsertAll(f"NOT s.{vanished}")
         )
         _retried(merge.execute)
+
+
+def counted(rows: DataFrame) -> tuple[DataFrame, int]:
+    """Compute rows once, for all that is derived from them, and tell how many there are."""
+    seen = Observation()
+    kept = rows.observe(seen, F.count(F.lit(1)).alias("rows")).localCheckpoint()
+    return kept, seen.get["rows"]
 
 
 def _retried(write: Callable[[], object]) -> None:

@@ -126,9 +126,9 @@ def plan_tables(spark: SparkSession, changes: DataFrame, rejections: DataFrame) 
     return {"changes": changes, "operations": frame(spark, [], OPERATIONS), "rejections": rejections}
 
 
-def shape(schema: StructType) -> list[tuple[str, str, Any]]:
-    """Return names, types and comments in order; `.to` lets a column promise never to be null, which is no matter."""
-    return [(column.name, column.dataType.simpleString(), column.metadata) for column in schema]
+def shape(schema: StructType) -> list[tuple[str, str]]:
+    """Return names and types in order; that a column promises never to be null is no matter."""
+    return [(column.name, column.dataType.simpleString()) for column in schema]
 
 
 def assert_rows(found: DataFrame, expected: Sequence[Mapping[str, Any]], schema: StructType) -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql.types import ArrayType, BooleanType, DataType, StringType, StructType
 
-from planner.plan import plan_summary
+from planner.plan import plan_summary, with_lines
 from schemas.digest import plan_id
 from schemas.tables import CHANGES, OPERATIONS, REJECTIONS
 from tests.planner.frames import Row, as_rows, frame
@@ -41,7 +41,7 @@ NOTHING: Final[dict[str, list[Row]]] = {"changes": [], "operations": [], "reject
 
 
 def _summary(spark: SparkSession, header: str, tables: dict[str, list[Row]]) -> Row:
-    frames = {name: frame(spark, rows, SCHEMAS[name]) for name, rows in tables.items()}
+    frames = {name: with_lines(name, frame(spark, rows, SCHEMAS[name])) for name, rows in tables.items()}
     return as_rows(plan_summary(header, frames))[0]
 
 

@@ -149,7 +149,7 @@ def test_recovering_is_for_those_who_know_it(spark: SparkSession) -> None:
     found = []
     for spoken, assumed, _ in SPOKEN:
         configs = [config_row(number, IBP, version, assumed=assumed) for number, version in enumerate(spoken)]
-        found += default_recovery_state(frame(spark, configs, BROKER_CONFIGS)).collect()
+        found += frame(spark, configs, BROKER_CONFIGS).agg(default_recovery_state()).collect()
     assert [row.unclean_state for row in found] == [state for _, _, state in SPOKEN]
 
 

@@ -75,3 +75,11 @@ def test_few_rows_come_to_the_driver_as_the_table_has_them(spark: SparkSession, 
     assert found.schema.names == TABLES["topics"].names
     tables.replace_counted("topics", tables.frame("topics", [row]), 1)
     assert as_rows(found) == tables.lake.rows("topics")
+
+
+def test_every_column_of_every_table_says_what_it_is(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path), "default")
+    lake.ensure_tables()
+    for name, schema in TABLES.items():
+        stored = {field.name: field.metadata for field in DeltaTable(lake.path(name)).schema().fields}
+        assert stored == {column.name: column.metadata for column in schema}
