@@ -96,7 +96,8 @@ def test_partitions_are_added_over_racks_as_kafka_adds_them(
     commit(surveyor, kafka, store_plan(surveyor.lake, kafka, changes, [topic_creation(twin)]), "admin")
 
     commit(surveyor, kafka, planned(surveyor, kafka, "expand", "--topic", topic, "--partitions", "9"), "admin")
-    AdminClient({"bootstrap.servers": cluster.bootstrap}).create_partitions([NewPartitions(twin, 9)])[twin].result(20)
+    kafkas = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    kafkas.create_partitions([NewPartitions(twin, 9)])[twin].result(20)
 
     ours, theirs = (decode_assignment(kafka.client.get(f"/brokers/topics/{name}")[0]) for name in (topic, twin))
     assert sorted(ours.partitions) == list(range(9))
