@@ -4,10 +4,11 @@ This way has no compare-and-set, so what each change was computed from is read a
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from jobs.adapters.admin import ELECTION_NOT_NEEDED, NONE, Admin, error_name
+from jobs.adapters.admin import ELECTION_NOT_NEEDED, NONE, Admin, NewTopic, error_name
 from jobs.adapters.lake import Row
 from jobs.console import progress, say
 from jobs.ledger import Ledger, Verdict
@@ -20,6 +21,10 @@ EXECUTABLE: Final = frozenset({Action.CREATE, Action.ELECT_PREFERRED, Action.REA
 
 Codes = Mapping[tuple[str, Any], int | str]
 """What the controller answered, by topic and partition: an error code or, where there is more to say, its message."""
+
+CREATED_AT_ONCE: Final = 1000
+"""Partitions of new topics in one request: a second or two for the controller, which is given 20; a larger topic goes
+alone."""
 
 _DONE: Final[dict[int | str, str]] = {
     NONE: "asked and accepted",
@@ -70,16 +75,42 @@ def _reassign(_: Ledger, admin: Admin, changes: Sequence[Row]) -> Codes:
 
 
 def _create(ledger: Ledger, admin: Admin, changes: Sequence[Row]) -> Codes:
-    codes: dict[tuple[str, int], int] = {}
+    replicas: dict[str, dict[int, list[int]]] = defaultdict(dict)
+    for change in changes:
+        replicas[change["topic"]][change["partition"]] = change["replicas_after"]
+    codes: dict[tuple[str, Any], int | str] = {}
+    wanted: dict[str, NewTopic] = {}
     for operation in ledger.plan.operations:
         topic, data = operation["topic"], json.loads(operation["data"])
-        mine = {change["partition"]: change["replicas_after"] for change in changes if change["topic"] == topic}
+        mine = replicas.get(topic)
         if mine and operation["kind"] == OperationKind.CREATE_TOPIC:
-            codes |= dict.fromkeys(_keys(topic, mine), admin.create_topic(topic, mine, data["config"]))
+            wanted[topic] = (mine, data["config"])
         elif mine and operation["kind"] == OperationKind.EXPAND_TOPIC:
             added = [mine[partition] for partition in sorted(mine)]
             codes |= dict.fromkeys(_keys(topic, mine), admin.create_partitions(topic, data["partitions"], added))
+    for request in creation_requests(wanted):
+        for topic, code in admin.create_topics(request).items():
+            codes |= dict.fromkeys(_keys(topic, replicas[topic]), code)
     return codes
+
+
+def creation_requests(wanted: Mapping[str, NewTopic]) -> Iterator[dict[str, NewTopic]]:
+    """Cut new topics into requests of some partitions each: the controller answers once all of one are made.
+
+    >>> few, many = ({partition: [0] for partition in range(count)} for count in (CREATED_AT_ONCE - 1, 9999))
+    >>> [list(request) for request in creation_requests({"a": (few, {}), "b": ({0: [0]}, {}), "c": (many, {})})]
+    [['a', 'b'], ['c']]
+    """
+    request: dict[str, NewTopic] = {}
+    room = CREATED_AT_ONCE
+    for topic, (replicas, config) in wanted.items():
+        if request and len(replicas) > room:
+            yield request
+            request, room = {}, CREATED_AT_ONCE
+        request[topic] = (replicas, config)
+        room -= len(replicas)
+    if request:
+        yield request
 
 
 def _keys(topic: str, partitions: Iterable[int]) -> list[tuple[str, int]]:

@@ -6,6 +6,7 @@ tried once more. Corresponds to `KafkaZkClient.updateLeaderAndIsr` and `createTo
 """
 
 import json
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -47,10 +48,15 @@ class FencedWriter:
     hosts: str
     max_hold: float
     creations: dict[str, Row] = field(init=False)
+    planned: dict[str, dict[int, list[int]]] = field(init=False)
+    """Replicas of all the plan's partitions, by topic."""
 
     def __post_init__(self) -> None:
         created = (op for op in self.plan.operations if op["kind"] == OperationKind.CREATE_TOPIC)
         self.creations = {operation["topic"]: operation for operation in created}
+        self.planned = defaultdict(dict)
+        for change in self.plan.changes:
+            self.planned[change["topic"]][change["partition"]] = change["replicas_after"]
 
     def write(self, changes: Sequence[Row]) -> Iterator[list[Verdict]]:
         """Write changes batch by batch; yield the verdicts of each batch as it is done.
@@ -150,14 +156,14 @@ class FencedWriter:
             multi.set_data(f"{CONFIGS}/{topic}", config)
         else:
             multi.create(f"{CONFIGS}/{topic}", config)
-        partitions = {c["partition"]: c["replicas_after"] for c in self.plan.changes if c["topic"] == topic}
-        multi.create(f"{TOPICS}/{topic}", encode_assignment(Assignment(partitions, {}, {}, data["topic_id"])))
+        assignment = Assignment(self.planned[topic], {}, {}, data["topic_id"])
+        multi.create(f"{TOPICS}/{topic}", encode_assignment(assignment))
 
     def _expand_topic(self, multi: TransactionRequest, path: str, change: Row) -> None:
         """Add all planned partitions to a topic at the version planned from; the batches after that find them there."""
         found = read(self.control.client, path)
         now = decode_assignment(found.data)
-        added = {c["partition"]: c["replicas_after"] for c in self.plan.changes if c["topic"] == change["topic"]}
+        added = self.planned[change["topic"]]
         if added.items() <= now.partitions.items():
             multi.check(path, -1 if found.version is None else found.version)
             return

@@ -1,7 +1,7 @@
 """Input files and values that people write: read strictly, refused with what is wrong and where."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Final, TypeVar
 
@@ -59,6 +59,27 @@ class _Election(Struct):
     partitions: list[_Wanted]
 
 
+Count = Annotated[int, Meta(ge=1, le=2**31 - 1)]
+
+
+class _NewTopic(Struct, forbid_unknown_fields=True):
+    """`[{"topic":"a","partitions":6,"replication_factor":3,"config":{}},{"topic":"b","replica_assignment":[[0,1]]}]`."""
+
+    topic: str
+    partitions: Count | None = None
+    replication_factor: Count | None = None
+    replica_assignment: Annotated[list[Annotated[list[Number], Meta(min_length=1)]], Meta(min_length=1)] | None = None
+    config: dict[str, str] = {}
+
+
+def read_new_topics(path: Path) -> list[Row]:
+    """Return the topics of a file of new topics: topic, partitions, replication_factor, replica_assignment, config."""
+    asked = _read(path, list[_NewTopic], example=_NewTopic)
+    if not asked:
+        raise UsageError(f"{path} names no topic")
+    return [msgspec.structs.asdict(topic) for topic in asked]
+
+
 def read_reassignment(path: Path) -> list[Row]:
     """Return the targets of a reassignment file: topic, partition, replicas.
 
@@ -91,15 +112,15 @@ def read_election(path: Path) -> list[Row]:
     return rows
 
 
-def _read(path: Path, shape: type[T], after: bytes | None = None) -> T:
+def _read(path: Path, shape: type[T], after: bytes | None = None, example: type | None = None) -> T:
     try:
         content = path.read_bytes()
         return msgspec.json.decode(content.rpartition(after)[2] if after else content, type=shape)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        example = (shape.__doc__ or "").split("`")[1]
-        raise UsageError(f"{path}: {error}; expected {example}") from None
+        expected = ((example or shape).__doc__ or "").split("`")[1]
+        raise UsageError(f"{path}: {error}; expected {expected}") from None
 
 
 def _refuse_repeated(path: Path, rows: Iterable[Row]) -> None:
@@ -120,15 +141,26 @@ def parse_replica_assignment(text: str) -> list[list[int]]:
     if not re.fullmatch(r"\d+(:\d+)*(,\d+(:\d+)*)*", text):
         raise UsageError(f"--replica-assignment {text!r}: expected brokers as in 0:1:2,1:2:0")
     assignment = [[int(broker) for broker in partition.split(":")] for partition in text.split(",")]
+    fault = next(assignment_faults(assignment), None)
+    if fault is not None:
+        raise RefusedError(f"--replica-assignment: {fault}")
+    return assignment
+
+
+def assignment_faults(assignment: Sequence[Sequence[int]]) -> Iterator[str]:
+    """Say what Kafka has against replicas by hand (`AdminZkClient.validateTopicCreate`).
+
+    >>> list(assignment_faults([[0, 1], [2, 2]]))
+    ['partition 1 names a broker twice: [2, 2]']
+    """
     for partition, replicas in enumerate(assignment):
         if len(set(replicas)) < len(replicas):
-            raise RefusedError(f"--replica-assignment: partition {partition} names a broker twice: {replicas}")
+            yield f"partition {partition} names a broker twice: {replicas}"
         if len(replicas) != len(assignment[0]):
-            raise RefusedError(
-                f"--replica-assignment: partition {partition} has {len(replicas)} replicas, partition 0 has "
-                f"{len(assignment[0])}; all need the same replication factor",
+            yield (
+                f"partition {partition} has {len(replicas)} replicas, partition 0 has {len(assignment[0])}; "
+                "all need the same replication factor"
             )
-    return assignment
 
 
 def parse_broker_ids(text: str, option: str = "--brokers") -> list[int]:

@@ -5,14 +5,9 @@ from typing import Annotated
 import typer
 
 from jobs.adapters.delta import counted
-from jobs.assign import AssignRequest
 from jobs.errors import ExitCode
-from jobs.inputs import (
-    parse_broker_ids,
-    parse_configs,
-    parse_replica_assignment,
-)
 from jobs.options import DetailedExitcode, command
+from jobs.plan_assign import assign
 from jobs.plan_config import config
 from jobs.plan_delete import delete
 from jobs.plan_drain import drain, undrain
@@ -20,7 +15,6 @@ from jobs.plan_elect import elect
 from jobs.plan_expand import expand
 from jobs.plan_reassign import reassign
 from jobs.plan_recover import recover
-from jobs.plan_topics import topic_name
 from jobs.planning import Name, Planned, SnapshotId, report_plan
 from jobs.settings import Settings
 from jobs.snapshots import SnapshotTables
@@ -32,7 +26,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Compute a plan from a snapshot; nothing is written to the cluster.",
 )
-for job in (elect, drain, undrain, recover, reassign, expand, config, delete):
+for job in (assign, elect, drain, undrain, recover, reassign, expand, config, delete):
     app.command()(job)
 
 
@@ -65,42 +59,6 @@ def whats_due(at: SnapshotTables, *, allow_unclean: bool = False) -> Planned:
     verdicts, judged = counted(reconcile_verdicts(*known, allow_unclean=allow_unclean))
     changes, rejections = changes_of(verdicts), rejections_of(verdicts)
     return Planned(PlanKind.RECONCILE, {"allow_unclean": allow_unclean}, changes, rejections, at_most=2 * judged)
-
-
-@app.command()
-@command
-def assign(
-    settings: Settings,
-    *,
-    topic: Annotated[str, typer.Option(help="The new topic.")],
-    partitions: Annotated[int | None, typer.Option(min=1)] = None,
-    replication_factor: Annotated[int | None, typer.Option(min=1)] = None,
-    replica_assignment: Annotated[str | None, typer.Option(help="Replicas by hand: 0:1:2,1:2:0")] = None,
-    brokers: Annotated[str | None, typer.Option(help="Brokers to use, in this order: 0,1,2 [default: all].")] = None,
-    start_index: Annotated[int | None, typer.Option(min=0, help="Where partition 0 leads [default: by name].")] = None,
-    shift: Annotated[int | None, typer.Option(min=0, help="First shift of the followers [default: by name].")] = None,
-    strategy: Annotated[str, typer.Option(help="kafka or simple")] = "kafka",
-    disable_rack_aware: Annotated[bool, typer.Option("--disable-rack-aware", help="Ignore racks.")] = False,
-    config: Annotated[list[str] | None, typer.Option(help="key=value, may be repeated")] = None,
-    snapshot: SnapshotId = None,
-    name: Name = None,
-    detailed_exitcode: DetailedExitcode = False,
-) -> ExitCode:
-    """Plan a new topic: where its replicas go and who leads first."""
-    asked = AssignRequest(
-        topic=topic_name(topic),
-        partitions=partitions,
-        replication_factor=replication_factor,
-        by_hand=None if replica_assignment is None else parse_replica_assignment(replica_assignment),
-        brokers=None if brokers is None else parse_broker_ids(brokers),
-        start_index=start_index,
-        shift=shift,
-        strategy=strategy,
-        rack_aware=not disable_rack_aware,
-        configs=parse_configs(config or []),
-    )
-    asked.check()
-    return report_plan(settings, snapshot, name, asked.plan, detailed=detailed_exitcode)
 
 
 if __name__ == "__main__":

@@ -9,11 +9,11 @@ import typer
 from jobs.adapters.lake import Row
 from jobs.errors import ExitCode, RefusedError, UsageError
 from jobs.options import DetailedExitcode, command
-from jobs.plan_topics import operation, topic_name
+from jobs.plan_topics import AllowInternal, operation, topic_name
 from jobs.planning import Name, Planned, SnapshotId, report_plan
 from jobs.settings import Settings
 from jobs.snapshots import SnapshotTables, as_of
-from schemas.names import WHOLE_TOPIC, OperationKind, PlanKind, RejectionCode
+from schemas.names import INTERNAL_PREFIX, WHOLE_TOPIC, OperationKind, PlanKind, RejectionCode
 
 SWITCH: Final = "delete.topic.enable"
 
@@ -23,6 +23,16 @@ class DeleteRequest:
     """What was asked for on the command line."""
 
     topics: list[str]
+    allow_internal: bool = False
+
+    def check(self) -> None:
+        """Refuse what nobody deletes without meaning to, before anything is read."""
+        internal = [topic for topic in self.topics if topic.startswith(INTERNAL_PREFIX)]
+        if internal and not self.allow_internal:
+            raise RefusedError(
+                f"{', '.join(internal)}: names that begin with {INTERNAL_PREFIX} belong to Kafka, which keeps groups' "
+                "offsets and transactions there, or to the tools around it; leave them out, or say --allow-internal",
+            )
 
     def plan(self, at: SnapshotTables) -> Planned:
         """Plan the deletion of those that can be deleted; the others are rejections."""
@@ -73,12 +83,14 @@ def delete(
     settings: Settings,
     *,
     topics: Annotated[str, typer.Option(help="Topics by comma: T1,T2")],
+    allow_internal: AllowInternal = False,
     snapshot: SnapshotId = None,
     name: Name = None,
     detailed_exitcode: DetailedExitcode = False,
 ) -> ExitCode:
     """Plan the deletion of topics, with all their records; it cannot be undone."""
-    asked = DeleteRequest(sorted(topic_name(topic, "--topics") for topic in topics.split(",")))
+    asked = DeleteRequest(sorted(topic_name(topic, "--topics") for topic in topics.split(",")), allow_internal)
     if len(set(asked.topics)) < len(asked.topics):
         raise UsageError(f"--topics {topics!r} names a topic twice")
+    asked.check()
     return report_plan(settings, snapshot, name, asked.plan, detailed=detailed_exitcode)

@@ -5,20 +5,22 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
-from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs.adapters.lake import Row
 from jobs.errors import ExitCode, RefusedError, UsageError
+from jobs.faults import raise_any
 from jobs.inputs import parse_replica_assignment
+from jobs.new_topics import not_alive
 from jobs.options import DetailedExitcode, command
-from jobs.plan_topics import KnownTopic, Topic, find_topic, operation, topic_name
+from jobs.placements import assign_topics, racks_of, racks_told
+from jobs.plan_topics import AllowInternal, KnownTopic, Topic, find_topic, operation, topic_name
 from jobs.planning import Name, Planned, SnapshotId, report_plan
 from jobs.settings import Settings
 from jobs.snapshots import SnapshotTables, as_of
-from planner.assignment import assign_topic
-from planner.expansion import added_replicas, expansion_changes, start_of_round
-from schemas.names import OperationKind, PlanKind, RequestKind
+from planner.expansion import expansion_changes, start_of_round
+from planner.topic_size import size_faults, topic_bytes
+from schemas.names import INTERNAL_TOPICS, OperationKind, PlanKind, RequestKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +31,15 @@ class ExpandRequest:
     partitions: int
     by_hand: list[list[int]] | None
     rack_aware: bool
+    allow_internal: bool = False
+
+    def check(self) -> None:
+        """Refuse what loses groups' offsets and transactions, before anything is read."""
+        if self.topic in INTERNAL_TOPICS and not self.allow_internal:
+            raise RefusedError(
+                f"{self.topic} is Kafka's own: the number of its partitions says in which one a group or a transaction "
+                "is kept, so with more of them theirs are no longer found; say --allow-internal if nothing is kept yet",
+            )
 
     def plan(self, at: SnapshotTables) -> Planned:
         """Plan the partitions to be added on a snapshot."""
@@ -45,10 +56,11 @@ class ExpandRequest:
         placement: dict[str, Any] = {"topic": self.topic, "existing": existing, "partitions": self.partitions}
         if self.by_hand is None:
             placement |= self._placement(topic, live)
-            assigned = self._by_rule(at, placement)
         else:
             placement["replica_assignment"] = self._added(topic, live, self.by_hand)
-            assigned = self._as_said(at, existing, placement["replica_assignment"])
+        # Kafka's fixed start is the first shift too
+        row = placement | {"first_partition": existing, "shift": placement.get("start_index")}
+        assigned = assign_topics(at.tables.spark, [row], placement)
         assignments = assigned.withColumns({"topic_id": F.lit(topic.row["topic_id"]).cast("string")})
         version = topic.row["topic_version"]
         changes = expansion_changes(assignments, at["brokers"], at.tables.lake.cluster, version)
@@ -59,25 +71,17 @@ class ExpandRequest:
     def _placement(self, topic: KnownTopic, live: list[Row]) -> dict[str, Any]:
         """Settle what the algorithm needs."""
         first, brokers = topic.partitions[0]["replicas"], [row["broker_id"] for row in live]
-        if self.rack_aware:
-            _refuse_racks(live)
+        racks = racks_of(live, "give --replica-assignment,") if self.rack_aware else {}
         if len(first) > len(brokers):
             raise RefusedError(
                 f"partition 0 of {topic.name} has {len(first)} replicas, and only {len(brokers)} brokers are alive in "
                 f"the snapshot ({', '.join(map(str, brokers))}); start the others, snapshot again",
             )
+        size = topic_bytes(self.partitions, len(first), brokers)
+        raise_any((RefusedError, said) for said in size_faults(topic.name, size))
         start = start_of_round(brokers, first[0])
-        return {"brokers": brokers, "replication_factor": len(first), "start_index": start}
-
-    def _by_rule(self, at: SnapshotTables, placement: dict[str, Any]) -> DataFrame:
-        known = placement["brokers"], placement["replication_factor"], placement["start_index"]
-        new = at.tables.spark.range(placement["existing"], self.partitions)
-        ids = new.select(F.col("id").cast("int").alias("partition"))
-        return assign_topic(ids, self.topic, added_replicas(*known, placement["existing"]))
-
-    def _as_said(self, at: SnapshotTables, existing: int, assignment: list[list[int]]) -> DataFrame:
-        numbered = enumerate(assignment, existing)
-        return at.targets([{"topic": self.topic, "partition": p, "replicas": replicas} for p, replicas in numbered])
+        placement = {"brokers": brokers, "replication_factor": len(first), "start_index": start}
+        return placement | racks_told(racks)
 
     def _added(self, topic: KnownTopic, live: list[Row], said: list[list[int]]) -> list[list[int]]:
         """Return the assignment of the partitions to be added, checked as `AdminZkClient` does."""
@@ -102,10 +106,7 @@ class ExpandRequest:
         ids = [row["broker_id"] for row in live]
         unknown = sorted({broker for replicas in wanted for broker in replicas}.difference(ids))
         if unknown:
-            raise RefusedError(
-                f"brokers {', '.join(map(str, unknown))} are not alive in the snapshot; "
-                f"alive are {', '.join(map(str, ids))}",
-            )
+            raise RefusedError(not_alive(unknown, ids))
         return wanted
 
 
@@ -126,15 +127,6 @@ def _refuse_unsettled(at: SnapshotTables, topic: KnownTopic) -> None:
         raise RefusedError(f"topic {topic.name} cannot be added to: {what}; mend it first")
 
 
-def _refuse_racks(brokers: list[Row]) -> None:
-    racks = sorted({row["rack"] for row in brokers if row["rack"] is not None})
-    if racks:
-        raise RefusedError(
-            f"brokers are in racks ({', '.join(racks)}) and this algorithm would not spread replicas over them; "
-            "give --replica-assignment, or --disable-rack-aware to ignore racks",
-        )
-
-
 @command
 def expand(
     settings: Settings,
@@ -146,6 +138,7 @@ def expand(
         typer.Option(help="Replicas by hand, 1:2,2:0: of the added partitions, or of all as kafka-topics takes them."),
     ] = None,
     disable_rack_aware: Annotated[bool, typer.Option("--disable-rack-aware", help="Ignore racks.")] = False,
+    allow_internal: AllowInternal = False,
     snapshot: SnapshotId = None,
     name: Name = None,
     detailed_exitcode: DetailedExitcode = False,
@@ -156,5 +149,7 @@ def expand(
         partitions=partitions,
         by_hand=None if replica_assignment is None else parse_replica_assignment(replica_assignment),
         rack_aware=not disable_rack_aware,
+        allow_internal=allow_internal,
     )
+    asked.check()
     return report_plan(settings, snapshot, name, asked.plan, detailed=detailed_exitcode)

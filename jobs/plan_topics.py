@@ -12,6 +12,10 @@ from schemas.names import OperationKind
 from schemas.znodes import MalformedZnodeError, check_topic_name
 
 Topic = Annotated[str, typer.Option(help="A topic that exists.")]
+AllowInternal = Annotated[
+    bool,
+    typer.Option("--allow-internal", help="Plan it for topics that belong to Kafka or the tools around it, too."),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +35,20 @@ class KnownTopic:
         return [p["partition"] for p in self.partitions if p["adding_replicas"] or p["removing_replicas"]]
 
 
-def topic_name(topic: str, flag: str = "--topic") -> str:
-    """Return the name, or raise UsageError where Kafka would not have such a topic."""
+def name_fault(topic: str) -> str | None:
+    """Say why Kafka would not have a topic of this name, None if it would."""
     try:
         check_topic_name(topic)
     except MalformedZnodeError as error:
-        raise UsageError(f"{flag}: {error}") from None
+        return str(error)
+    return None
+
+
+def topic_name(topic: str, flag: str = "--topic") -> str:
+    """Return the name, or raise UsageError where Kafka would not have such a topic."""
+    fault = name_fault(topic)
+    if fault is not None:
+        raise UsageError(f"{flag}: {fault}")
     return topic
 
 

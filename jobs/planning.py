@@ -5,7 +5,7 @@ crash leaves no half plan, and planning again writes the same plan or finds it.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from operator import itemgetter
@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final
 import typer
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from rich.table import Table
 
 from jobs.adapters.delta import Tables
 from jobs.adapters.lake import Lake, Row, quoted
@@ -36,6 +37,9 @@ QUICK: Final = {"spark.sql.adaptive.enabled": "false"}
 """To plan a query anew at each of its stages costs more than it finds: what plans look at has few, known shapes."""
 
 RESULT: Final = ("plan_id", "name", "snapshot_id", "status", "changes", "rejected", "moves")
+
+LISTED: Final = 200_000
+"""Changes up to which a plan that was just made is listed: a million rows as Python's objects take gigabytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +83,16 @@ def report_plan(
     lake = settings.lake
     result["operations"] = len(lake.rows("operations", ("plan_id", "=", result["plan_id"])))
     # programs get their counts without the plan's rows being read again
-    finish(settings, result, *([] if settings.as_json else plan_lines(lake, find_plan(lake, result["plan_id"]))))
+    finish(settings, result, *([] if settings.as_json else _lines(lake, result)))
     return ExitCode.CHANGES if detailed and (result["changes"] or result["operations"]) else ExitCode.DONE
+
+
+def _lines(lake: Lake, result: Result) -> Iterable[Table | str]:
+    plan_id, changes, rejected = (result[name] for name in ("plan_id", "changes", "rejected"))
+    if changes > LISTED:
+        told = f"plan {plan_id} on snapshot {result['snapshot_id']}: {changes} changes, {rejected} rejected"
+        return [f"{told}; too many to list at once: `surveyor show plan {plan_id}` does, with what it warns of"]
+    return plan_lines(lake, find_plan(lake, plan_id))
 
 
 def make_plan(settings: Settings, snapshot_id: int | None, name: str | None, planner: Planner) -> Result:

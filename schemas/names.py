@@ -18,6 +18,15 @@ NO_VERSION: Final = -1
 WHOLE_TOPIC: Final = -1
 """`partition` of a rejection that is about a topic."""
 
+INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+"""Kafka's own (`Topic.INTERNAL_TOPICS`): which partition holds a group or a transaction follows from their number."""
+
+INTERNAL_PREFIX: Final = "__"
+"""How the names of topics begin that belong to Kafka or to the tools around it, by custom."""
+
+METADATA_TOPIC: Final = "__cluster_metadata"
+"""KRaft's log, which no topic may be named after."""
+
 RECOVERED: Final = 0
 RECOVERING: Final = 1
 """`leader_recovery_state` after an unclean election, until the new leader has recovered."""

@@ -19,6 +19,9 @@ from jobs.errors import SurveyorError, UsageError
 Row = dict[str, Any]
 Key = tuple[str, int]
 
+NewTopic = tuple[dict[int, list[int]], dict[str, str]]
+"""Replicas by partition, and config."""
+
 NONE: Final = 0
 ELECTION_NOT_NEEDED: Final = 84
 PREFERRED: Final = 0
@@ -94,12 +97,11 @@ class Admin:
         answer = self.client.alter_partition_reassignments(asked)
         return {(tp.topic, tp.partition): NONE if error is None else error.errno for tp, error in answer.items()}
 
-    def create_topic(self, topic: str, assignment: dict[int, list[int]], config: dict[str, str]) -> int:
-        answer = self.client.create_topics(
-            {topic: {"assignments": assignment, "configs": config}},
-            raise_errors=False,
-        )
-        return int(answer["topics"][0]["error_code"])
+    def create_topics(self, wanted: Mapping[str, NewTopic]) -> dict[str, int]:
+        """Create topics in one request; what was answered for each."""
+        asked = {name: {"assignments": replicas, "configs": config} for name, (replicas, config) in wanted.items()}
+        answer = self.client.create_topics(asked, raise_errors=False)
+        return {str(topic["name"]): int(topic["error_code"]) for topic in answer["topics"]}
 
     def create_partitions(self, topic: str, total: int, added: list[list[int]]) -> int:
         """Add partitions, so that there are `total`."""

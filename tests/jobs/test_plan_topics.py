@@ -133,6 +133,10 @@ REFUSED: Final = [
     (("expand", "--topic", "asked", "--partitions", "3"), 23, "REASSIGNMENT_IN_PROGRESS"),
     (("expand", "--topic", "gap", "--partitions", "3"), 23, "its partitions are [0, 2], not 0 to n - 1"),
     (("expand", "--topic", "wide", "--partitions", "3"), 23, "only 4 brokers are alive"),
+    (("expand", "--topic", "all", "--partitions", "99999"), 23, "would take about"),
+    (("expand", "--topic", "__consumer_offsets", "--partitions", "99"), 23, "say --allow-internal"),
+    (("expand", "--topic", "__mine", "--partitions", "99"), 23, "no topic __mine"),
+    (("expand", "--topic", "__transaction_state", "--partitions", "99", "--allow-internal"), 23, "no topic __trans"),
     (("expand", "--topic", "a/b", "--partitions", "3"), 2, "is no topic name"),
     (("expand", "--topic", "all", "--partitions", "3", "--replica-assignment", "0:1"), 2, "give the 2 that are added"),
     (("expand", "--topic", "some", "--partitions", "2", "--replica-assignment", "0:1,1:2"), 23, "moves partitions"),
@@ -144,6 +148,7 @@ REFUSED: Final = [
     (("config", "--topic", "all", "--set", "a"), 2, "expected key=value"),
     (("config", "--topic", "all", "--set", "a b=c"), 2, "is no name of a configuration"),
     (("config", "--topic", "all", "--set", "a=b", "--delete", "a"), 2, "a is named twice"),
+    (("delete", "--topics", "all,__transaction_state,__mine"), 23, "__mine, __transaction_state: names that begin"),
     (("delete", "--topics", "all,all"), 2, "names a topic twice"),
     (("delete", "--topics", "all,"), 2, "is no topic name"),
 ]
@@ -171,14 +176,41 @@ def test_deletion_is_refused_where_it_is_switched_off(tmp_path: Path) -> None:
     assert (ran.code, "delete.topic.enable is false on brokers 1" in ran.stderr) == (23, True)
 
 
+def _in_racks(warehouse: Path, racks: dict[int, str | None]) -> Surveyor:
+    cluster = _cluster(warehouse)
+    for row in cluster.brokers:
+        row["rack"] = racks[row["broker_id"]]
+    cluster.snapshot()
+    return Surveyor("127.0.0.1:1", warehouse)
+
+
+EXPAND: Final = ("expand", "--topic", "some", "--partitions", "4")
+
+
+def test_partitions_are_added_over_racks(tmp_path: Path) -> None:
+    """Racks take turns as 0, 2, 1, 3; Kafka 3.9.2's `AdminUtils` prints these for start 1, first partition 1."""
+    surveyor = _in_racks(tmp_path / "warehouse", {0: "a", 1: "a", 2: "b", 3: "b"})
+
+    assert _planned(surveyor, *EXPAND)[0] == [[1, 2], [3, 1], [0, 3]]
+    assert _planned(surveyor, *EXPAND, "--disable-rack-aware")[0] == [[2, 0], [3, 1], [0, 2]]
+
+
 def test_racks_are_not_ignored_silently(tmp_path: Path) -> None:
+    surveyor = _in_racks(tmp_path / "warehouse", {0: None, 1: None, 2: None, 3: "a"})
+
+    ran = surveyor("plan", *EXPAND)
+
+    assert (ran.code, "brokers are in racks (a) but 0, 1, 2 are in none" in ran.stderr) == (23, True)
+    assert _planned(surveyor, *EXPAND, "--disable-rack-aware")[0] == [[2, 0], [3, 1], [0, 2]]
+    assert _planned(surveyor, *EXPAND, "--replica-assignment", "0:1,1:2,2:3")[0] == [[0, 1], [1, 2], [2, 3]]
+
+
+def test_internal_topics_go_where_that_is_meant(tmp_path: Path) -> None:
     cluster = _cluster(tmp_path / "warehouse")
-    cluster.brokers[0]["rack"] = "a"
+    cluster.topics.append(topic("__mine", topic_version=3))
     cluster.snapshot()
     surveyor = Surveyor("127.0.0.1:1", tmp_path / "warehouse")
-    expand = ("expand", "--topic", "some", "--partitions", "2")
 
-    ran = surveyor("plan", *expand)
+    planned = _planned(surveyor, "delete", "--topics", "__mine", "--allow-internal")
 
-    assert (ran.code, "brokers are in racks (a)" in ran.stderr) == (23, True)
-    assert _planned(surveyor, *expand, "--disable-rack-aware")[0] == [[2, 0]]
+    assert planned == ([], [("delete_topic", "__mine", {"topic_id": "__mine-id"})])

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions
 
 from jobs.adapters.embedded_cluster import EmbeddedCluster
 from jobs.adapters.jars import kafka_jars
@@ -14,7 +16,7 @@ from jobs.adapters.lake import Lake
 from jobs.adapters.resolvers import class_path
 from jobs.export import kafka_json
 from jobs.inputs import read_reassignment
-from jobs.plans import Plan
+from jobs.plans import Plan, read_plan
 from schemas.names import Action, PlanStatus
 from schemas.znodes import decode_assignment, decode_config
 from tests.jobs.command_line import Surveyor
@@ -25,6 +27,13 @@ from tests.jobs.real_cluster import broker_in_control, eventually, kafka_tree, s
 
 TOOL = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 MODES = ["admin", "batch"]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    """Three brokers in two racks, which come in another order than the brokers."""
+    with EmbeddedCluster(3, racks={0: "b", 1: "a", 2: "b"}) as running:
+        yield running
 
 
 @pytest.fixture
@@ -44,6 +53,15 @@ def commit(surveyor: Surveyor, kafka: KafkaTree, plan: Plan, mode: str) -> None:
     done = surveyor.run("commit", plan.plan_id, "--zookeeper", kafka.hosts, "--mode", mode, "--apply")
     assert done.exit_code == 0, done.stderr + done.stdout
     assert surveyor.status(plan.plan_id) == PlanStatus.COMMITTED
+
+
+def planned(surveyor: Surveyor, kafka: KafkaTree, *arguments: str) -> Plan:
+    """Plan on a new snapshot."""
+    where = ("--zookeeper", kafka.hosts)
+    assert surveyor.run("snapshot", *where).exit_code == 0
+    done = surveyor.run("plan", *arguments, *where, "--json")
+    assert done.exit_code == 0, done.stderr
+    return read_plan(surveyor.lake, json.loads(done.stdout)["plan_id"])
 
 
 @pytest.fixture
@@ -66,6 +84,47 @@ def test_added_partitions_are_known_to_every_broker(
     planned = {0: (0, [0, 1], [0, 1]), 1: (1, [1, 2], [1, 2]), 2: (2, [2, 0], [2, 0]), 3: (0, [0, 2], [0, 2])}
     for broker in cluster.brokers.values():
         assert eventually(lambda: seen_by(broker.address, topic) == planned)  # noqa: B023 - called at once
+
+
+@pytest.mark.usefixtures("spark")
+def test_partitions_are_added_over_racks_as_kafka_adds_them(
+    cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, topic: str
+) -> None:
+    """Asked without an assignment, Kafka uses its rule on a topic's twin."""
+    twin = f"{topic}.twin"
+    changes = [creation(twin, 0, [0, 1]), creation(twin, 1, [1, 2])]
+    commit(surveyor, kafka, store_plan(surveyor.lake, kafka, changes, [topic_creation(twin)]), "admin")
+
+    commit(surveyor, kafka, planned(surveyor, kafka, "expand", "--topic", topic, "--partitions", "9"), "admin")
+    kafkas = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    kafkas.create_partitions([NewPartitions(twin, 9)])[twin].result(20)
+
+    ours, theirs = (decode_assignment(kafka.client.get(f"/brokers/topics/{name}")[0]) for name in (topic, twin))
+    assert sorted(ours.partitions) == list(range(9))
+    assert ours.partitions == theirs.partitions
+
+
+@pytest.mark.usefixtures("spark")
+def test_topics_of_a_file_are_created_in_one_plan(
+    cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, tmp_path: Path
+) -> None:
+    asked = [
+        {"topic": "file-a", "partitions": 4, "replication_factor": 2, "config": {"retention.ms": "7"}},
+        {"topic": "file-b", "partitions": 3, "replication_factor": 3},
+        {"topic": "file-c", "replica_assignment": [[2, 0]]},
+    ]
+    file = tmp_path / "topics.json"
+    file.write_text(json.dumps(asked))
+
+    plan = planned(surveyor, kafka, "assign", "--topics-json-file", str(file))
+    commit(surveyor, kafka, plan, "admin")
+
+    for name in ("file-a", "file-b", "file-c"):
+        mine = [change for change in plan.changes if change["topic"] == name]
+        wanted = {c["partition"]: (c["replicas_after"][0], c["replicas_after"], c["isr_after"]) for c in mine}
+        for broker in cluster.brokers.values():
+            assert eventually(lambda: seen_by(broker.address, name) == wanted)  # noqa: B023 - called at once
+    assert decode_config(kafka.client.get("/config/topics/file-a")[0]) == {"retention.ms": "7"}
 
 
 @pytest.mark.parametrize("mode", MODES)

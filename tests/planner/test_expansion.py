@@ -1,17 +1,17 @@
-"""Partitions added to a topic: Kafka's own vectors, its loop from a later start, and the shape of the changes."""
+"""Partitions added to a topic: Kafka's own vectors, without racks and with."""
 
-from collections.abc import Sequence
 from typing import Final
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
-from planner.expansion import added_replicas, start_of_round
+from planner.assignment import assign_rack_unaware, partition_ids
+from planner.expansion import start_of_round
+from planner.rack_aware import LISTS, assign_rack_aware, lists_for
+from tests.planner.assignment_oracle import listed, topic, topics
 
 FIVE: Final = [0, 1, 2, 3, 4]
+T: Final = {0: "r1", 1: "r3", 2: "r3", 3: "r2", 4: "r2", 5: "r1"}
 
 # brokers, the topic's very first replica, replication factor, partitions there are, replicas of those added.
 KAFKA: Final = {
@@ -24,42 +24,21 @@ KAFKA: Final = {
 }
 
 
-def _added(spark: SparkSession, brokers: list[int], factor: int, start: int, partitions: range) -> list[list[int]]:
-    ids = spark.range(partitions.start, partitions.stop).select(F.col("id").cast("int").alias("partition"))
-    replicas = added_replicas(brokers, factor, start, partitions.start)
-    return [row.replicas for row in ids.orderBy("partition").select(replicas.alias("replicas")).collect()]
-
-
 @pytest.mark.parametrize("vector", KAFKA.values(), ids=KAFKA)
 def test_kafkas_vectors(spark: SparkSession, vector: tuple[list[int], int, int, int, str]) -> None:
     brokers, first, factor, existing, expected = vector
-    wanted = [[int(digit) for digit in replicas] for replicas in expected.split()]
-    partitions = range(existing, existing + len(wanted))
+    asked = topic(range(existing, existing + len(expected.split())), factor, start_of_round(brokers, first))
 
-    assert _added(spark, brokers, factor, start_of_round(brokers, first), partitions) == wanted
+    added = topics(spark, asked).transform(partition_ids).transform(assign_rack_unaware, brokers)
 
-
-def _kafka_loop(brokers: Sequence[int], factor: int, start: int, partitions: range) -> list[list[int]]:
-    """Write out the loop of AdminUtils, which begins at the first partition added and grows its shift from there."""
-    n, shift, found = len(brokers), start, []
-    for p in partitions:
-        if p > 0 and p % n == 0:
-            shift += 1
-        first = (p + start) % n
-        steps = [0, *(1 + (shift + j) % (n - 1) for j in range(factor - 1))]
-        found.append([brokers[(first + step) % n] for step in steps])
-    return found
+    assert listed(added) == expected
 
 
-@st.composite
-def _expansions(draw: st.DrawFn) -> tuple[list[int], int, int, range]:
-    brokers = sorted(draw(st.sets(st.integers(0, 2**31 - 2), min_size=1, max_size=9)))
-    existing, added = draw(st.integers(1, 200)), draw(st.integers(1, 40))
-    factor, start = draw(st.integers(1, len(brokers))), draw(st.integers(0, len(brokers) - 1))
-    return brokers, factor, start, range(existing, existing + added)
+def test_places_are_counted_by_id_though_racks_take_turns(spark: SparkSession) -> None:
+    """Printed by Kafka 3.9.2's `AdminUtils` for start 2: broker 2 is third by id, and last where racks take turns."""
+    asked = topic(range(5, 13), 2, start_of_round(sorted(T), 2))
+    lists = spark.createDataFrame(list(lists_for(T, [asked])), LISTS)
 
+    added = topics(spark, asked).transform(partition_ids).transform(assign_rack_aware, lists, T)
 
-@settings(deadline=None, max_examples=20)
-@given(_expansions())
-def test_as_kafkas_loop_does(spark: SparkSession, expansion: tuple[list[int], int, int, range]) -> None:
-    assert _added(spark, *expansion) == _kafka_loop(*expansion)
+    assert listed(added) == "35 13 51 45 24 02 30 10"
