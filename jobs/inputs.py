@@ -64,9 +64,9 @@ def read_reassignment(path: Path) -> list[Row]:
 
     What `kafka-reassign-partitions --generate` printed may be given as it is: its proposal is taken.
     """
-    targets = _read(path, _Reassignment, after=PROPOSED).partitions
+    targets = read_json(path, _Reassignment, after=PROPOSED).partitions
     rows = [{"topic": t.topic, "partition": t.partition, "replicas": t.replicas} for t in targets]
-    _refuse_repeated(path, rows)
+    refuse_repeated(path, rows)
     for target in targets:
         if set(target.log_dirs) - {ANY_LOG_DIR}:
             raise RefusedError(
@@ -78,7 +78,7 @@ def read_reassignment(path: Path) -> list[Row]:
 
 def read_topics_to_move(path: Path) -> list[str]:
     """Return the topics of a file of topics to move."""
-    topics = [wanted.topic for wanted in _read(path, _TopicsToMove).topics]
+    topics = [wanted.topic for wanted in read_json(path, _TopicsToMove).topics]
     if not topics:
         raise UsageError(f"{path} names no topic")
     return topics
@@ -86,12 +86,13 @@ def read_topics_to_move(path: Path) -> list[str]:
 
 def read_election(path: Path) -> list[Row]:
     """Return the partitions of an election file: topic, partition."""
-    rows = [{"topic": w.topic, "partition": w.partition} for w in _read(path, _Election).partitions]
-    _refuse_repeated(path, rows)
+    rows = [{"topic": w.topic, "partition": w.partition} for w in read_json(path, _Election).partitions]
+    refuse_repeated(path, rows)
     return rows
 
 
-def _read(path: Path, shape: type[T], after: bytes | None = None) -> T:
+def read_json(path: Path, shape: type[T], after: bytes | None = None) -> T:
+    """Decode a JSON file; raise UsageError with the example that stands between backquotes in the shape's docstring."""
     try:
         content = path.read_bytes()
         return msgspec.json.decode(content.rpartition(after)[2] if after else content, type=shape)
@@ -102,7 +103,8 @@ def _read(path: Path, shape: type[T], after: bytes | None = None) -> T:
         raise UsageError(f"{path}: {error}; expected {example}") from None
 
 
-def _refuse_repeated(path: Path, rows: Iterable[Row]) -> None:
+def refuse_repeated(path: Path, rows: Iterable[Row]) -> None:
+    """Raise RefusedError where a partition is named twice."""
     seen: set[tuple[str, int]] = set()
     for row in rows:
         key = (row["topic"], row["partition"])
