@@ -49,8 +49,9 @@ def sizes(
     topic: Annotated[str | None, typer.Option(help="Only this topic, by partition and broker.")] = None,
 ) -> None:
     """Bytes by broker, or of a topic by partition and broker, as `surveyor sizes` last found them."""
+    columns: tuple[str, ...] = BROKER_COLUMNS
     if topic is None:
-        rows, columns = by_broker(_read(settings.lake)), BROKER_COLUMNS
+        rows = by_broker(_read(settings.lake))
         title = f"sizes of {settings.cluster}: {shown_bytes(sum(row['bytes'] for row in rows))}"
     else:
         rows, columns = _of_topic(settings.lake, topic), REPLICA_COLUMNS

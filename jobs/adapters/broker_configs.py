@@ -62,46 +62,6 @@ APIS: Final = (
 DYNAMIC_CONFIGS: Final = "/config/brokers"
 DEFAULT_ENTITY: Final = "<default>"
 
-_DEFAULTS: Final[Answer] = {
-    "auto.leader.rebalance.enable": "true",
-    "control.plane.listener.name": None,
-    "controlled.shutdown.enable": "true",
-    "default.replication.factor": "1",
-    "delete.topic.enable": "true",
-    "inter.broker.listener.name": None,
-    "inter.broker.protocol.version": None,
-    "leader.imbalance.check.interval.seconds": "300",
-    "leader.imbalance.per.broker.percentage": "10",
-    "min.insync.replicas": "1",
-    "num.partitions": "1",
-    "replica.lag.time.max.ms": "30000",
-    "security.inter.broker.protocol": "PLAINTEXT",
-    "unclean.leader.election.enable": "false",
-    "zookeeper.session.timeout.ms": "18000",
-}
-"""The settings that are kept, with what Kafka 2.5 to 3.9 takes where nobody set them; null where it depends."""
-
-APIS: Final = (
-    ApiKey.LeaderAndIsr,
-    ApiKey.StopReplica,
-    ApiKey.UpdateMetadata,
-    ApiKey.AlterPartition,
-    ApiKey.CreateTopics,
-    ApiKey.ElectLeaders,
-    ApiKey.AlterPartitionReassignments,
-)
-"""The requests whose highest version is kept, as `api.<NAME>`."""
-
-DYNAMIC_CONFIGS: Final = "/config/brokers"
-DEFAULT_ENTITY: Final = "<default>"
-
-WORKERS: Final = 16
-_SHARE: Final = 0.9
-"""Of the time there is, the part for asking; the rest is for closing what did not answer."""
-
-_NODE: Final = "bootstrap-0"
-"""What kafka-python calls the first address it was given."""
-
 _DEFAULTS: Final[Answer] = {**KAFKA_DEFAULTS, **{f"api.{api.name}": None for api in APIS}}
 """Every name there is a row for, with what is assumed."""
 
