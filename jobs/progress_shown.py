@@ -77,7 +77,7 @@ def _pace_in_words(pace: Mapping[str, Any], *, estimate: bool) -> str:
     done, total, unknown, lag = (pace[name] for name in ("bytes_done", "bytes_total", "unknown", "lag"))
     parts = [f"{shown_bytes(done)} of {shown_bytes(total)} ({_percent(done, total)} %)"]
     if unknown:
-        parts = ["bytes unknown"] if unknown == pace["replicas"] else [*parts, f"bytes of {unknown} replicas unknown"]
+        parts = ["bytes unknown"] if unknown == pace["replicas"] else [*parts, f"bytes of {unknown} of them unknown"]
     parts.append("lag unknown" if lag is None else f"at most {lag} offsets behind")
     if estimate:
         rate, left = pace["bytes_per_second"], pace["seconds_left"]

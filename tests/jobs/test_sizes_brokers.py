@@ -81,7 +81,7 @@ def test_sizes_are_told_shown_and_balanced_and_a_move_is_watched(cluster: Embedd
     assert [row["bytes"] for row in surveyor.json("show", "sizes")["rows"]] == [sum(sizes.values())]
     assert [row["broker_id"] for row in surveyor.json("show", "sizes", "--topic", "big")["rows"]] == [0]
 
-    plan = surveyor.json("plan", "reassign", "--rebalance", "--by-size")
+    plan = surveyor.json("plan", "reassign", "--rebalance", "--by-size", "--topics", "big")
     assert (plan["moves"], plan["moves_bytes"]) == (1, sizes["big"])
     rest = sizes["middle"] + sizes["little"]
     assert plan["bytes_by_broker"] == {"0": [sum(sizes.values()), rest], "1": [0, sizes["big"]]}
