@@ -57,9 +57,8 @@ def measure(settings: Settings, changes: Sequence[Row], apart: float) -> Copying
         return None
     try:
         brokers, replicas = _replicas(settings, moving)
-        receiving = {
-            key: where for key, where in replicas.items() if not where.in_sync or key[2] in _added(moving)[key[:2]]
-        }
+        added = _added(moving)
+        receiving = {key: where for key, where in replicas.items() if key in added or not where.in_sync}
         first, silent = _read(settings, brokers, receiving)
         began = time.monotonic()
         if not apart or not any(copy.known and copy.left for copy in first.values()):
@@ -74,10 +73,11 @@ def measure(settings: Settings, changes: Sequence[Row], apart: float) -> Copying
         return None
 
 
-def _added(changes: Sequence[Row]) -> dict[tuple[str, int], set[int]]:
+def _added(changes: Sequence[Row]) -> set[Key]:
     return {
-        (change["topic"], change["partition"]): set(change["replicas_after"]) - set(change["replicas_before"] or ())
+        (change["topic"], change["partition"], broker)
         for change in changes
+        for broker in set(change["replicas_after"]) - set(change["replicas_before"] or ())
     }
 
 
