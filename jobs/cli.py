@@ -7,6 +7,7 @@ from jobs import plan, show
 from jobs.commit import commit
 from jobs.demo import demo_command
 from jobs.export import export
+from jobs.sizes import sizes
 from jobs.snapshot import snapshot
 from jobs.vacuum import vacuum
 from jobs.verify import verify
@@ -33,6 +34,7 @@ app.command()(commit)
 app.command()(verify)
 app.command()(export)
 app.command()(whatif)
+app.command()(sizes)
 app.command()(vacuum)
 app.command()(demo_command(run))
 

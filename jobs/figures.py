@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from jobs.adapters.lake import Row
+from jobs.byte_figures import byte_lines
 from planner.placement.problem import Bools, Ints, Placement
 
 Figures = dict[str, Any]
@@ -63,6 +64,7 @@ def figure_lines(plan: Row) -> Iterator[str]:
     if figures["replicas_per_rack"]:
         racks = (f"{rack} {was} → {becomes}" for rack, (was, becomes) in figures["replicas_per_rack"].items())
         yield f"replicas per rack {', '.join(racks)}"
+    yield from byte_lines(figures)
     if figures["left"]:
         yield f"{figures['left']} moves left undone by --max-moves; plan again after this"
     if figures["held"]:

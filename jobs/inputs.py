@@ -74,7 +74,7 @@ class _NewTopic(Struct, forbid_unknown_fields=True):
 
 def read_new_topics(path: Path) -> list[Row]:
     """Return the topics of a file of new topics: topic, partitions, replication_factor, replica_assignment, config."""
-    asked = _read(path, list[_NewTopic], example=_NewTopic)
+    asked = read_json(path, list[_NewTopic], example=_NewTopic)
     if not asked:
         raise UsageError(f"{path} names no topic")
     return [msgspec.structs.asdict(topic) for topic in asked]
@@ -85,9 +85,9 @@ def read_reassignment(path: Path) -> list[Row]:
 
     What `kafka-reassign-partitions --generate` printed may be given as it is: its proposal is taken.
     """
-    targets = _read(path, _Reassignment, after=PROPOSED).partitions
+    targets = read_json(path, _Reassignment, after=PROPOSED).partitions
     rows = [{"topic": t.topic, "partition": t.partition, "replicas": t.replicas} for t in targets]
-    _refuse_repeated(path, rows)
+    refuse_repeated(path, rows)
     for target in targets:
         if set(target.log_dirs) - {ANY_LOG_DIR}:
             raise RefusedError(
@@ -99,7 +99,7 @@ def read_reassignment(path: Path) -> list[Row]:
 
 def read_topics_to_move(path: Path) -> list[str]:
     """Return the topics of a file of topics to move."""
-    topics = [wanted.topic for wanted in _read(path, _TopicsToMove).topics]
+    topics = [wanted.topic for wanted in read_json(path, _TopicsToMove).topics]
     if not topics:
         raise UsageError(f"{path} names no topic")
     return topics
@@ -107,12 +107,16 @@ def read_topics_to_move(path: Path) -> list[str]:
 
 def read_election(path: Path) -> list[Row]:
     """Return the partitions of an election file: topic, partition."""
-    rows = [{"topic": w.topic, "partition": w.partition} for w in _read(path, _Election).partitions]
-    _refuse_repeated(path, rows)
+    rows = [{"topic": w.topic, "partition": w.partition} for w in read_json(path, _Election).partitions]
+    refuse_repeated(path, rows)
     return rows
 
 
-def _read(path: Path, shape: type[T], after: bytes | None = None, example: type | None = None) -> T:
+def read_json(path: Path, shape: type[T], after: bytes | None = None, example: type | None = None) -> T:
+    """Decode a JSON file; raise UsageError with the example that stands between backquotes in a docstring.
+
+    It is the shape's, or that of `example`.
+    """
     try:
         content = path.read_bytes()
         return msgspec.json.decode(content.rpartition(after)[2] if after else content, type=shape)
@@ -123,7 +127,8 @@ def _read(path: Path, shape: type[T], after: bytes | None = None, example: type 
         raise UsageError(f"{path}: {error}; expected {expected}") from None
 
 
-def _refuse_repeated(path: Path, rows: Iterable[Row]) -> None:
+def refuse_repeated(path: Path, rows: Iterable[Row]) -> None:
+    """Raise RefusedError where a partition is named twice."""
     seen: set[tuple[str, int]] = set()
     for row in rows:
         key = (row["topic"], row["partition"])

@@ -13,10 +13,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from jobs.byte_figures import byte_figures
 from jobs.errors import RefusedError
 from jobs.figures import Figures, figures_of
 from jobs.partition_arrays import NamedPartitions, Scope, read_partitions
 from jobs.snapshots import SnapshotTables, as_of
+from jobs.weights import Weights
 from planner.placement.problem import NOBODY, Bools, Brokers, Ints, Partitions, Placement, PlacementError, Question
 from planner.placement.solve import place
 from planner.rejections import as_rejections
@@ -48,9 +50,15 @@ class Placed:
     figures: Figures
 
 
-def placed(at: SnapshotTables, wanted: Wanted) -> Placed:
-    """Answer a question on a snapshot; raise RefusedError where no placement keeps the rules."""
+def placed(at: SnapshotTables, wanted: Wanted, weights: Weights | None = None) -> Placed:
+    """Answer a question on a snapshot; raise RefusedError where no placement keeps the rules.
+
+    With `weights`, bytes are balanced instead of replicas.
+    """
     cluster = read_partitions(at, wanted.scope)
+    sizes: Figures = {}
+    if weights is not None:
+        cluster, sizes = weights.weighed(at, cluster)
     brokers = _brokers(at, wanted, cluster.partitions)
     answer = _place(brokers, cluster, wanted.question)
     spark = at.tables.spark
@@ -67,7 +75,12 @@ def placed(at: SnapshotTables, wanted: Wanted) -> Placed:
     return Placed(
         targets=spark.createDataFrame(targets, TARGETS).localCheckpoint(),
         held=held.withColumns(code).transform(as_rejections, Action.REASSIGN),
-        figures={**figures_of(answer, set(brokers.ids[brokers.target].tolist())), "held": len(dead)},
+        figures={
+            **figures_of(answer, set(brokers.ids[brokers.target].tolist())),
+            "held": len(dead),
+            **byte_figures(brokers, cluster.partitions, answer),
+            **sizes,
+        },
     )
 
 

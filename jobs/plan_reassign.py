@@ -20,7 +20,9 @@ from jobs.placing import placed
 from jobs.planning import Name, Planned, Planner, SnapshotId, report_plan
 from jobs.questions import Asked, Limits, ask
 from jobs.settings import Settings
+from jobs.size_file import read_size_file
 from jobs.snapshots import SnapshotTables
+from jobs.weights import Weights
 from planner.lint import placement_faults
 from planner.reassignment import reassignment_changes, reassignment_faults, reassignment_rejections
 from planner.rejections import as_rejections
@@ -56,6 +58,11 @@ def reassign(
     exclude: Annotated[str | None, typer.Option(help="But not those whose whole name matches this one.")] = None,
     max_moves: Annotated[int | None, typer.Option(min=0, help="Copy at most this many replicas.")] = None,
     disable_rack_aware: Annotated[bool, typer.Option("--disable-rack-aware", help="Ignore racks.")] = False,
+    sizes: Annotated[
+        Path | None,
+        typer.Option(help="Balance bytes: CSV or JSON of topic, partition, bytes of one replica."),
+    ] = None,
+    by_size: Annotated[bool, typer.Option("--by-size", help="Balance bytes, as `surveyor sizes` found them.")] = False,
     snapshot: SnapshotId = None,
     name: Name = None,
     detailed_exitcode: DetailedExitcode = False,
@@ -82,7 +89,8 @@ def reassign(
         rack_aware=not disable_rack_aware,
         brokers=broker_list,
     )
-    planner = _foreign(value, limits) if option == BY_FILE else _optimised(ask(option, value, limits))
+    weights = _weights(option, sizes, by_size=by_size)
+    planner = _foreign(value, limits) if option == BY_FILE else _optimised(ask(option, value, limits), weights)
     return report_plan(settings, snapshot, name, planner, detailed=detailed_exitcode)
 
 
@@ -92,6 +100,17 @@ def _only_one(asked: Mapping[str, Any]) -> tuple[str, Any]:
         found = f"not {' and '.join(given)}" if given else "none was given"
         raise UsageError(f"say exactly one of {', '.join(asked)}: {found}")
     return next(iter(given.items()))
+
+
+def _weights(option: str, sizes: Path | None, *, by_size: bool) -> Weights | None:
+    """Read where sizes come from; None where replicas are counted, not bytes."""
+    if sizes is None and not by_size:
+        return None
+    if sizes is not None and by_size:
+        raise UsageError("--sizes and --by-size exclude each other: a file, or what `surveyor sizes` found")
+    if option == BY_FILE:
+        raise UsageError(f"{BY_FILE} is taken as it is: leave out --sizes and --by-size")
+    return Weights() if sizes is None else Weights(path=sizes, file=read_size_file(sizes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,10 +144,10 @@ class _Targets:
         return faults if self.rack_aware else faults.where(F.col("code") != LintCode.RACKS_LOST.value)
 
 
-def _optimised(asked: Asked) -> Planner:
+def _optimised(asked: Asked, weights: Weights | None) -> Planner:
     def planner(at: SnapshotTables) -> Planned:
         asked.refuse_unable(at)
-        answer = placed(at, asked.wanted)
+        answer = placed(at, asked.wanted, weights)
         return _Targets(
             rows=answer.targets,
             parameters={**asked.parameters, "figures": answer.figures},

@@ -13,7 +13,7 @@ from jobs.options import DetailedExitcode, command
 from jobs.planning import Name, Planned, SnapshotId, report_plan
 from jobs.settings import Settings
 from jobs.snapshots import SnapshotTables
-from planner.evidence import ranked_evidence
+from planner.evidence import log_sizes, ranked_evidence
 from planner.recover import (
     offline_partitions,
     recover_changes,
@@ -49,7 +49,8 @@ def recover(
         until = F.col("snapshot_id") <= last
         history = at.tables.read("partition_history").where(until)
         snapshots = at.tables.read("snapshots").where(until)
-        evidence = ranked_evidence(without_in_sync(offline), history, snapshots).localCheckpoint()
+        sizes = log_sizes(at.tables.read("sizes"))
+        evidence = ranked_evidence(without_in_sync(offline), history, snapshots, sizes).localCheckpoint()
         asked = at.targets(named)
         considered = offline, at["broker_configs"], evidence, None if allow_unclean else asked
         rejections = recover_rejections(*considered).unionByName(

@@ -13,6 +13,7 @@ from jobs.options import command
 from jobs.plans import find_plan, plan_lines
 from jobs.settings import Settings
 from jobs.show_diff import COLUMNS, differences
+from jobs.show_sizes import sizes
 from jobs.snapshots import as_of, find_snapshot
 from schemas.tables import EVIDENCE
 
@@ -28,6 +29,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Show the tables, now or as of a snapshot.",
 )
+app.command()(sizes)
 
 
 def _give(settings: Settings, title: str, columns: Sequence[str], rows: Sequence[Row], **said: Any) -> None:  # noqa: ANN401

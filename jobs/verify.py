@@ -11,10 +11,13 @@ from jobs.adapters.lake import Row
 from jobs.adapters.zookeeper import Znode, connected, sync
 from jobs.console import Result, finish
 from jobs.errors import ExitCode
+from jobs.limits import seconds
 from jobs.operations import TopicNow, read_tasks, verdict_on
 from jobs.options import DetailedExitcode, command, run_alone
 from jobs.plans import LINES_SHOWN, Plan, read_plan, row_name
 from jobs.premises import assigned, read_changed, target, understood
+from jobs.progress import measure
+from jobs.progress_shown import copying_lines, copying_result
 from jobs.settings import Settings
 from schemas.names import Action, OperationKind, Outcome
 from schemas.znodes import MalformedZnodeError, State
@@ -89,17 +92,26 @@ def verify(
     settings: Settings,
     *,
     plan: Annotated[str, typer.Argument(help="Id or alias of the plan.")],
+    measure_for: Annotated[
+        str,
+        typer.Option("--measure", help="Time between two looks at what is being copied; 0s: one look, no estimate."),
+    ] = "3s",
     detailed_exitcode: DetailedExitcode = False,
 ) -> ExitCode:
-    """Show how far a committed plan has come."""
+    """Show how far a committed plan has come, and how far its replicas have been copied."""
+    apart = seconds(measure_for)
     whole = read_plan(settings.lake, plan)
     found = verify_plan(settings, whole)
     counts = Counter(progress for _, progress, _ in found)
     complete = counts[Progress.COMPLETE] == len(found)
     result: Result = {"plan_id": whole.plan_id, "complete": complete, **{p.value: counts[p] for p in Progress}}
+    going = [row for row, progress, _ in found if progress is Progress.IN_PROGRESS]
+    copying = measure(settings, going, apart)
+    result["copying"] = None if copying is None else copying_result(copying)
     told = ", ".join(f"{counts[progress]} {progress.replace('_', ' ')}" for progress in Progress if counts[progress])
     title = f"plan {whole.title}: {told or 'no changes'}"
-    finish(settings, result, title + ("; the plan is complete" if complete else ""), *_lines(found))
+    lines = [*_lines(found), *(copying_lines(result["copying"]) if copying else ())]
+    finish(settings, result, title + ("; the plan is complete" if complete else ""), *lines)
     return ExitCode.CHANGES if detailed_exitcode and not complete else ExitCode.DONE
 
 

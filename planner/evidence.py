@@ -43,6 +43,12 @@ def ranked_evidence(
     )
 
 
+def log_sizes(sizes: DataFrame) -> DataFrame:
+    """Of SIZES, the last known bytes of each replica, as `ranked_evidence` takes them; future logs lead nothing."""
+    last = F.max_by("bytes", "taken_at").alias("log_size")
+    return sizes.where(~F.col("is_future")).groupBy(*KEY, "broker_id").agg(last)
+
+
 def _best_first() -> list[Column]:
     return [
         F.col("last_in_isr_snapshot").desc_nulls_last(),

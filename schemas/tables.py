@@ -263,6 +263,22 @@ EVIDENCE: Final = _table(
     _column("log_size", LONG, "bytes of its log, null if unknown"),
 )
 
+SIZES: Final = _table(
+    _column("broker_id", INT, "broker that holds the log"),
+    _TOPIC,
+    _PARTITION,
+    _column("log_dir", STRING, "folder of the log on that broker"),
+    _column("bytes", LONG, "bytes of its segments"),
+    _column(
+        "offset_lag",
+        LONG,
+        "as the broker says: offsets behind the high watermark it knows, most often 0, also for a replica that is "
+        "still being copied; of a future log, offsets behind the current one; -1 unknown",
+    ),
+    _column("is_future", BOOLEAN, "a copy in another log dir that is to take the place of the current one"),
+    _column("taken_at", TIMESTAMP, "when the broker said so, UTC"),
+)
+
 DRAINED: Final = _table(
     _column("broker_id", INT, "broker that is never to be elected leader"),
     _column("mode", STRING, "admin: last in the order of replicas; resident: also out of the ISRs, and stopped"),
@@ -313,6 +329,7 @@ TABLES: Final[dict[str, StructType]] = {
     "operations": OPERATIONS,
     "rejections": REJECTIONS,
     "evidence": EVIDENCE,
+    "sizes": SIZES,
     "drained": DRAINED,
     "commits": COMMITS,
     "answers": ANSWERS,
@@ -335,6 +352,7 @@ KEYS: Final[dict[str, tuple[str, ...]]] = {
     "operations": ("plan_id", "sequence"),
     "rejections": ("plan_id", "topic", "partition", "code"),
     "evidence": ("plan_id", "topic", "partition", "broker_id"),
+    "sizes": ("broker_id", "topic", "partition", "log_dir"),
     "drained": ("broker_id",),
     "commits": ("plan_id", "attempt", "action", "outcome"),
     "answers": ("broker_id", "api"),
@@ -347,5 +365,6 @@ CHECKS: Final[dict[str, dict[str, str]]] = {
         "isr_never_empty": "isr IS NULL OR cardinality(isr) > 0",
     },
     "changes": {"isr_never_empty": "isr_after IS NULL OR cardinality(isr_after) > 0"},
+    "sizes": {"bytes_not_negative": "bytes >= 0"},
 }
 """Delta CHECK constraints: what must not enter a table, whoever writes it."""

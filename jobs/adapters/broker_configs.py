@@ -1,29 +1,23 @@
 """What ZooKeeper does not hold: each broker's own settings and the versions it speaks, asked of the broker itself.
 
 Corresponds to `KafkaConfig`, `DynamicBrokerConfig` and ApiVersions. Only names listed here are asked for and kept, so a
-secret never is. A broker that does not answer has Kafka's defaults, marked as assumed. kafka-python speaks, with SASL
-and TLS; its Admin client waits without bound for some handshakes and leaves a thread behind, so its connections are
-driven from here.
+secret never is. A broker that does not answer has Kafka's defaults, marked as assumed.
 """
 
-import selectors
-import time
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from threading import Thread
 from typing import Any, Final
 
 from kafka.admin import ConfigResourceType
-from kafka.errors import KafkaTimeoutError, for_code
-from kafka.net.compat import KafkaNetClient
+from kafka.errors import for_code
 from kafka.protocol.admin import DescribeConfigsRequest
 from kafka.protocol.api_key import ApiKey
 from kafka.protocol.metadata import ApiVersionsRequest
 from kazoo.client import KazooClient
 
-from jobs.adapters.admin import NONE, bootstrap, read_properties
+from jobs.adapters.admin import NONE, read_properties
+from jobs.adapters.broker_questions import Ask, ask_brokers
 from jobs.adapters.multi_read import read_many
 from jobs.adapters.zookeeper import children
 from schemas.znodes import MalformedZnodeError, decode_config
@@ -68,13 +62,6 @@ APIS: Final = (
 DYNAMIC_CONFIGS: Final = "/config/brokers"
 DEFAULT_ENTITY: Final = "<default>"
 
-WORKERS: Final = 16
-_SHARE: Final = 0.9
-"""Of the time there is, the part for asking; the rest is for closing what did not answer."""
-
-_NODE: Final = "bootstrap-0"
-"""What kafka-python calls the first address it was given."""
-
 _DEFAULTS: Final[Answer] = {**KAFKA_DEFAULTS, **{f"api.{api.name}": None for api in APIS}}
 """Every name there is a row for, with what is assumed."""
 
@@ -91,7 +78,7 @@ def read_broker_configs(
     Where a broker says nothing of a name, its dynamic override in ZooKeeper holds, else Kafka's default, assumed.
     Raises UsageError for a client.properties that is not understood, and nothing for a broker that fails.
     """
-    answers = _ask_all(brokers, read_properties(command_config), patience)
+    answers, _ = ask_brokers(brokers, read_properties(command_config), patience, _ask)
     ids = sorted({broker["broker_id"] for broker in brokers})
     return [row for broker_id in ids for row in _rows(broker_id, answers.get(broker_id, {}), overrides)]
 
@@ -131,44 +118,12 @@ def _rows(broker_id: int, answer: Answer, overrides: Overrides) -> Iterator[Row]
         yield {"broker_id": broker_id, "name": name, "value": known.get(name, default), "assumed": assumed}
 
 
-def _ask_all(brokers: Sequence[Row], settings: dict[str, str], patience: float) -> dict[int, Answer]:
-    """Ask those that are understood; whoever has not answered in time is not in the result."""
-    deadline = time.monotonic() + patience
-    due = deque(broker for broker in brokers if broker["understood"])
-    turns = -(-len(due) // WORKERS)
-    answers: dict[int, Answer] = {}
-
-    def work() -> None:
-        with suppress(IndexError):
-            while time.monotonic() < deadline:
-                broker = due.popleft()
-                answers[broker["broker_id"]] = _ask(broker, settings, _SHARE * patience / turns)
-
-    # daemons: nothing but its end interrupts a name look-up, and a pool would be waited for at exit
-    workers = [Thread(target=work, daemon=True, name="broker-configs") for _ in range(min(WORKERS, len(due)))]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join(max(0.0, deadline - time.monotonic()))
-    return dict(answers)
-
-
-def _ask(broker: Row, settings: dict[str, str], seconds: float) -> Answer:
-    """Ask one broker at each of its addresses until it answers at one."""
-    addresses = bootstrap([broker], settings)
-    for address in addresses:
-        answer = _ask_at(address, broker["broker_id"], settings, seconds / len(addresses))
-        if answer:
-            return answer
-    return {}
-
-
-def _ask_at(address: str, broker_id: int, settings: dict[str, str], seconds: float) -> Answer:
-    answer: Answer = {}
+def _ask(ask: Ask, broker: Row) -> Answer:
+    """Ask one broker; whoever may not tell its settings tells its versions all the same."""
+    answer = _versions(ask(ApiVersionsRequest(max_version=2)))
     # whatever one broker does or lacks, it costs only what is known of it
-    with suppress(Exception), _connected(address, settings, seconds) as ask:
-        answer |= _versions(ask(ApiVersionsRequest(max_version=2)))
-        asked = [(ConfigResourceType.BROKER, str(broker_id), list(KAFKA_DEFAULTS))]
+    with suppress(Exception):
+        asked = [(ConfigResourceType.BROKER, str(broker["broker_id"]), list(KAFKA_DEFAULTS))]
         answer |= _settings(ask(DescribeConfigsRequest(resources=asked)))
     return answer
 
@@ -184,39 +139,3 @@ def _settings(response: Any) -> Answer:  # noqa: ANN401
     if result.error_code != NONE:
         raise for_code(result.error_code)
     return {config.name: config.value for config in result.configs if config.name in KAFKA_DEFAULTS}
-
-
-class _Selector(selectors.DefaultSelector):
-    """A selector that, when closed, closes what it watched: kafka-python drops sockets that never got connected."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._watched: set[Any] = set()
-
-    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:  # noqa: ANN401
-        self._watched.add(fileobj)
-        return super().register(fileobj, events, data)
-
-    def close(self) -> None:
-        for fileobj in self._watched:
-            fileobj.close()
-        super().close()
-
-
-@contextmanager
-def _connected(address: str, settings: dict[str, str], seconds: float) -> Iterator[Callable[[Any], Any]]:
-    """Yield a function that sends a request and returns its response; all of them together take so many seconds."""
-    deadline = time.monotonic() + seconds
-    client = KafkaNetClient(bootstrap_servers=[address], selector=_Selector, **settings)
-
-    def ask(request: Any) -> Any:  # noqa: ANN401
-        future = client.send(_NODE, request)
-        client.poll(timeout_ms=max(0.0, deadline - time.monotonic()) * 1000, future=future)
-        if not future.succeeded():
-            raise future.exception or KafkaTimeoutError(f"no answer from {address} within {seconds:g} s")
-        return future.value
-
-    try:
-        yield ask
-    finally:
-        client.close()

@@ -2,10 +2,14 @@
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from jobs.adapters.log_dirs import COLUMNS
+from jobs.sizes import store_sizes
 from tests.jobs.commands import Surveyor
 from tests.jobs.kafka_tree import KafkaTree, state_path
+from tests.jobs.lake_rows import NOW
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -39,6 +43,13 @@ def test_candidates_are_shown_and_nothing_unclean_is_planned(surveyor: Surveyor)
     assert lines[2].startswith("evidence orders-0  1. broker 1  in sync until snapshot 2 (")
     assert lines[3].startswith("evidence orders-0  2. broker 0  in sync until snapshot 1 (")
     assert lines[3].endswith("leader epochs since 2  log size unknown  Kafka's choice")
+
+    log = (0, "orders", 0, "/a", 77, 0, False, NOW)
+    told = pa.Table.from_pylist([dict(zip(COLUMNS.names, log, strict=True))], schema=COLUMNS)
+    store_sizes(surveyor.lake, [0], told)
+    again = [line.strip() for line in surveyor("plan", "recover").stdout.splitlines()]
+    assert again[2].endswith("log size unknown")
+    assert again[3].endswith("leader epochs since 2  log of 77 bytes  Kafka's choice")
 
 
 def test_unclean_is_dry_then_written_for_the_one_named(surveyor: Surveyor, tree: KafkaTree) -> None:

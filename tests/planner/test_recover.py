@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
-from planner.evidence import ranked_evidence
+from planner.evidence import log_sizes, ranked_evidence
 from planner.liveness import with_drained
 from planner.recover import (
     offline_partitions,
@@ -18,7 +18,7 @@ from planner.recover import (
 )
 from planner.unclean import default_recovery_state
 from schemas.names import NO_LEADER, RECOVERED, RECOVERING, PartitionState
-from schemas.tables import BROKER_CONFIGS, DRAINED, PARTITION_HISTORY, PARTITIONS, SNAPSHOTS
+from schemas.tables import BROKER_CONFIGS, DRAINED, PARTITION_HISTORY, PARTITIONS, SIZES, SNAPSHOTS
 from tests.planner.frames import (
     Row,
     World,
@@ -79,6 +79,20 @@ def test_kafka_takes_a_worse_one(spark: SparkSession) -> None:
         "ranked: 2 (in sync until snapshot 4, leader epochs since: 2), "
         "1 (in sync until snapshot 1, leader epochs since: 3; Kafka's choice)"
     )
+
+
+def test_larger_log_decides_where_nothing_else_does(spark: SparkSession) -> None:
+    """Both left the ISR at the same time; future logs and what was told before do not count."""
+    told = [(1, 900, 1, False), (1, 100, 2, False), (1, 800, 3, True), (2, 200, 2, False)]
+    rows: list[Row] = [
+        {"broker_id": broker, "bytes": size, "taken_at": NOW + timedelta(minutes=minute), "is_future": future}
+        for broker, size, minute, future in told  # in the log dirs of topic t, partition 0
+    ]
+    offline = offline_partitions(*World([DEAD_LEADER], live=frozenset({1, 2})).frames(spark))
+    past = [_past(1, [3, 1, 2], epoch=3), _past(2, [3], epoch=4)]
+    sizes = frame(spark, [{**row, "topic": "t", "partition": 0} for row in rows], SIZES)
+    evidence = as_rows(_evidence(spark, offline, past, [1, 2, 3], log_sizes(sizes)))
+    assert {(e["rank"], e["broker_id"], e["log_size"]) for e in evidence} == {(1, 2, 200), (2, 1, 100)}
 
 
 def test_unless_allowed_the_ranking_is_a_rejection(spark: SparkSession) -> None:

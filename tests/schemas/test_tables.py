@@ -146,6 +146,16 @@ CONTRACT: Final[dict[str, dict[str, str]]] = {
         "epochs_since": "int",
         "log_size": "bigint",
     },
+    "sizes": {
+        "broker_id": "int",
+        "topic": "string",
+        "partition": "int",
+        "log_dir": "string",
+        "bytes": "bigint",
+        "offset_lag": "bigint",
+        "is_future": "boolean",
+        "taken_at": "timestamp",
+    },
     "drained": {"broker_id": "int", "mode": "string", "plan_id": "string", "since": "timestamp"},
     "commits": {
         "plan_id": "string",
@@ -225,7 +235,8 @@ def test_checks_speak_of_columns() -> None:
         if word.isidentifier() and word.islower() and word != "cardinality"
     }
     assert {(table, word) for table, word in words if word not in TABLES[table].names} == set()
-    assert words == {("partitions", "partition"), ("partitions", "isr"), ("changes", "isr_after")}
+    expected = {("partitions", "partition"), ("partitions", "isr"), ("changes", "isr_after"), ("sizes", "bytes")}
+    assert words == expected
 
 
 def test_a_plans_id_covers_all_but_itself() -> None:

@@ -11,7 +11,8 @@ from typing import Final
 import pytest
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
-from jobs.adapters.broker_configs import APIS, KAFKA_DEFAULTS, WORKERS, Overrides, read_broker_configs, read_overrides
+from jobs.adapters.broker_configs import APIS, KAFKA_DEFAULTS, Overrides, read_broker_configs, read_overrides
+from jobs.adapters.broker_questions import WORKERS
 from jobs.adapters.cluster import read_cluster
 from jobs.adapters.embedded import EmbeddedKafka
 from jobs.adapters.embedded_cluster import EmbeddedCluster
@@ -192,7 +193,7 @@ def test_silent_brokers_and_absent_ones(tmp_path: Path, protocol: str) -> None:
         found = ask([*brokers, opaque], patience=1.0, properties=properties)
 
     assert found == dict.fromkeys(range(4), ASSUMED)
-    assert not [thread for thread in threads() if thread.name == "broker-configs"]
+    assert not [thread for thread in threads() if thread.name == "ask-brokers"]
 
 
 def test_many_silent_brokers_leave_time_for_others(kafka: EmbeddedCluster) -> None:
@@ -216,7 +217,7 @@ def test_a_name_that_does_not_resolve_in_time_holds_nobody(monkeypatch: pytest.M
 
     assert ask([broker(0, 1)], patience=0.2) == {0: ASSUMED}
     resolved.set()
-    assert eventually(lambda: not [thread for thread in threads() if thread.name == "broker-configs"])
+    assert eventually(lambda: not [thread for thread in threads() if thread.name == "ask-brokers"])
 
 
 def test_one_that_talks_nonsense() -> None:
