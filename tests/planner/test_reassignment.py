@@ -5,13 +5,12 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from planner.reassignment import reassignment_changes, reassignment_faults, reassignment_rejections
+from planner.reassignment import reassignment_changes, reassignment_rejections
 from schemas.names import NO_LEADER, Action, RejectionCode
 from schemas.tables import PARTITIONS
 from tests.planner.frames import (
     TOPIC_ID,
     World,
-    as_rows,
     assert_changes,
     assert_rejections,
     frame,
@@ -77,28 +76,6 @@ def test_what_a_reassignment_adds_and_removes(spark: SparkSession) -> None:
     ]
     changes = reassignment_changes(*_asked(spark, World(partitions, live=LIVE), targets))
     assert_changes(changes, expected)
-
-
-def test_faults_are_named_in_order(spark: SparkSession) -> None:
-    partitions = [partition_row([1, 2], 1, [1, 2], partition=p) for p in range(8)]
-    partitions.append(partition_row([1, 11, 12], 1, [1], partition=8))
-    world = World(partitions, live=LIVE, opaque=frozenset({20}))
-    asked: list[tuple[str, int, list[int] | None, str | None]] = [
-        ("nowhere", 0, [1], "no such partition in the snapshot: take a new one if it is newer"),
-        ("t", 0, [3, 4], None),
-        ("t", 1, [], "no replicas"),
-        ("t", 2, None, "no replicas"),
-        ("t", 3, [3, 4, 3], "names a broker twice: 3, 4, 3"),
-        ("t", 4, [3, 11, 12], "adds brokers not alive in the snapshot: 11, 12"),
-        ("t", 5, [-1, 3], "adds brokers not alive in the snapshot: -1"),
-        ("t", 6, [1, 20], "adds brokers not alive in the snapshot: 20"),
-        ("t", 7, [1, 2], None),
-        ("t", 8, [1, 11, 3], None),  # a dead replica may stay, as Kafka has it
-        ("t", 99, [1], "no such partition in the snapshot: take a new one if it is newer"),
-    ]
-    targets = [(topic, number, replicas) for topic, number, replicas, _ in reversed(asked)]
-    expected = [{"topic": t, "partition": p, "fault": fault} for t, p, _, fault in asked if fault]
-    assert as_rows(reassignment_faults(*_asked(spark, world, targets))) == expected
 
 
 NOT_DUE: Final[list[tuple[dict[str, Any], list[int], RejectionCode, str]]] = [
