@@ -162,7 +162,8 @@ def warnings(plan: Plan) -> Iterator[str]:
         for c in plan.changes
         if c["action"] == Action.ELECT and not set(c["isr_after"]) <= set(c["isr_before"])
     ]
-    dead = [_name(c) for c in plan.changes if plan.row["kind"] == PlanKind.REASSIGN and _keeps_dead(c)]
+    last = {_name(c): c for c in plan.changes if plan.row["kind"] == PlanKind.REASSIGN}
+    dead = [name for name, change in last.items() if _keeps_dead(change)]
     warned = (
         ("keep a replica on a broker that is not alive", dead),
         ("go offline", offline),
