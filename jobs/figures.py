@@ -19,9 +19,12 @@ WAVES_SHOWN: Final = 20
 
 
 def figures_of(placement: Placement, allowed: set[int]) -> Figures:
-    """Return moves, how few they could be, and how uneven brokers and racks are, before and after."""
+    """Return moves, how few they could be, and how uneven brokers and racks are, before and after.
+
+    Where no broker is allowed, as for a file while all are drained, all of them count.
+    """
     brokers = placement.brokers
-    counted = np.array([int(name) in allowed for name in brokers.names], dtype=bool)
+    counted = np.array([not allowed or int(name) in allowed for name in brokers.names], dtype=bool)
     racks = zip(placement.racks.names, *(count.tolist() for count in placement.racks.replicas), strict=True)
     return {
         "lower_bound": placement.lower_bound,
