@@ -1,7 +1,8 @@
 """`surveyor plan reassign`: one command for all questions about where replicas should live.
 
 Corresponds to kafka-reassign-partitions. Targets come from a file as they are, or from the optimiser; either way they
-pass the lint, and a plan that fails it is stored as refused with its faults as rejections.
+pass the lint, and a plan that fails it is stored as refused with its faults as rejections. Under caps the changes come
+in waves: one row a partition and wave, each starting where the one before ended.
 """
 
 from collections.abc import Mapping
@@ -38,7 +39,9 @@ def reassign(
         typer.Option(help="Topics to spread evenly over --broker-list, as kafka-reassign-partitions reads them."),
     ] = None,
     broker_list: Annotated[str | None, typer.Option(help="Broker ids, by comma: all that may hold them.")] = None,
-    add_brokers: Annotated[str | None, typer.Option(help="New brokers, by comma, to get their even share.")] = None,
+    add_brokers: Annotated[
+        str | None, typer.Option(help="New brokers, by comma, to get their even share; others only give.")
+    ] = None,
     remove_brokers: Annotated[str | None, typer.Option(help="Brokers, by comma, dead ones too, to empty.")] = None,
     replace: Annotated[str | None, typer.Option(help="7=107[,...]: what 7 holds goes to 107 where it can.")] = None,
     replication_factor: Annotated[int | None, typer.Option(min=1, help="Replicas of each partition.")] = None,
