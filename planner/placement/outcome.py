@@ -112,5 +112,5 @@ def lacking(world: World) -> tuple[int, str]:
     even[np.argsort(-had, kind="stable")[:over]] += 1
     fresh = world.fresh[world.target]
     lack = int(np.maximum(even - had, 0)[fresh].sum())
-    who = "those that have fewer" if fresh.all() else f"the {int(fresh.sum())} that are to get some"
+    who = "those that have fewer" if fresh.all() else "those that are to take some"
     return lack, f"{len(had)} brokers share {total} replicas, {share} each and one more on {over}; {who}"

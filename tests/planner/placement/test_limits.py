@@ -99,7 +99,7 @@ def test_brokers_that_are_uneven_already_only_give() -> None:
     found = place(brokers_of((None,) * 3), partitions_of(lists), Question(even=True, onto=frozenset({4})))
     held = dict(zip(found.brokers.names, found.brokers.replicas[1].tolist(), strict=True))
     assert (held, found.copies, found.lower_bound) == ({"3": 6, "1": 2, "4": 4}, 4, 4)
-    assert found.bound == "3 brokers share 12 replicas, 4 each and one more on 0; the 1 that are to get some lack 4"
+    assert found.bound == "3 brokers share 12 replicas, 4 each and one more on 0; those that are to take some lack 4"
     assert place(brokers_of((None,) * 3), partitions_of(lists), Question(even=True)).copies == 6
 
 
