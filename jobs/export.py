@@ -20,7 +20,7 @@ from jobs.inputs import ANY_LOG_DIR
 from jobs.options import command, run_alone
 from jobs.plans import Plan, read_plan, refuse_edited
 from jobs.settings import Settings
-from schemas.names import Action
+from schemas.names import Action, PlanStatus
 
 
 class Format(StrEnum):
@@ -46,11 +46,24 @@ def kafka_json(targets: Iterable[Row]) -> str:
     return msgspec.json.encode({"version": 1, "partitions": partitions}).decode()
 
 
-def targets_of(plan: Plan) -> list[Row]:
-    """Where the plan moves partitions; of several waves the last one says where a partition ends."""
-    moves = [change for change in plan.changes if change["action"] == Action.REASSIGN]
-    last = {(change["topic"], change["partition"]): change["replicas_after"] for change in moves}
+def targets_of(plan: Plan, wave: int | None = None, *, inverse: bool = False) -> list[Row]:
+    """Where the plan, or one wave of it, moves partitions; with `inverse`, from where.
+
+    Of several waves the last one says where a partition ends, and the first where it began.
+    """
+    moves = [
+        change for change in plan.changes if change["action"] == Action.REASSIGN and wave in {None, change["wave"]}
+    ]
+    side, ordered = ("replicas_before", reversed(moves)) if inverse else ("replicas_after", iter(moves))
+    last = {(change["topic"], change["partition"]): change[side] for change in ordered}
     return [{"topic": topic, "partition": number, "replicas": replicas} for (topic, number), replicas in last.items()]
+
+
+def _refuse_no_wave(plan: Plan, wave: int | None) -> None:
+    known = sorted({change["wave"] for change in plan.changes})
+    if wave is not None and wave not in known:
+        found = ", ".join(map(str, known)) or "none"
+        raise UsageError(f"plan {plan.title} has no wave {wave}; its waves are {found}")
 
 
 @command
@@ -59,26 +72,40 @@ def export(
     *,
     plan: Annotated[str, typer.Argument(help="Id or alias of the plan.")],
     format: Annotated[Format, typer.Option(help="kafka: the JSON of kafka-reassign-partitions.")] = Format.KAFKA,  # noqa: A002 - the flag's name
+    wave: Annotated[
+        int | None, typer.Option(help="Only this wave, by its number in `show plan` [default: all].")
+    ] = None,
+    inverse: Annotated[
+        bool,
+        typer.Option("--inverse", help="What takes it back; of several waves, take back the last one first."),
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="File to write to [default: stdout].")] = None,
 ) -> ExitCode:
     """Write a plan's target assignment for another tool."""
     whole = read_plan(settings.lake, plan)
     refuse_edited(whole)
-    targets = targets_of(whole)
-    if not targets:
+    if whole.row["status"] == PlanStatus.REFUSED:
         raise RefusedError(
-            f"plan {whole.title} ({whole.row['kind']}) moves no replicas: kafka-reassign-partitions takes no empty list"
+            f"plan {whole.title} is refused: what fails the lint is none of its changes, so it is not whole"
         )
+    _refuse_no_wave(whole, wave)
+    targets = targets_of(whole, wave, inverse=inverse)
+    if not targets:
+        which = f"plan {whole.title} ({whole.row['kind']})"
+        what = which if wave is None else f"wave {wave} of {which}"
+        raise RefusedError(f"{what} moves no replicas: kafka-reassign-partitions takes no empty list")
     text = kafka_json(targets)
     result: Result = {"plan_id": whole.plan_id, "format": format.value, "partitions": len(targets), "file": None}
+    part = "" if wave is None else f"wave {wave} of "
+    said = f"{len(targets)} partitions of {'the way back from ' * inverse}{part}plan {whole.title}"
     if out is not None:
         _write(out, text)
-        finish(settings, result | {"file": str(out)}, f"{len(targets)} partitions of plan {whole.title} in {out}")
+        finish(settings, result | {"file": str(out)}, f"{said} in {out}")
         return ExitCode.DONE
     finish(settings, result | {"reassignment": msgspec.json.decode(text)})
     if not settings.as_json:
         sys.stdout.write(f"{text}\n")
-        say(f"  {len(targets)} partitions of plan {whole.title}")
+        say(f"  {said}")
     return ExitCode.DONE
 
 

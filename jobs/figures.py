@@ -5,21 +5,27 @@ In: a Placement, and which of its brokers may hold replicas; or a stored plan. O
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from jobs.adapters.lake import Row
 from jobs.byte_figures import byte_lines
 from planner.placement.problem import Bools, Ints, Placement
+from planner.placement.waves import Waves
 
 Figures = dict[str, Any]
 
+WAVES_SHOWN: Final = 20
+
 
 def figures_of(placement: Placement, allowed: set[int]) -> Figures:
-    """Return moves, how few they could be, and how uneven brokers and racks are, before and after."""
+    """Return moves, how few they could be, and how uneven brokers and racks are, before and after.
+
+    Where no broker is allowed, as for a file while all are drained, all of them count.
+    """
     brokers = placement.brokers
-    counted = np.array([int(name) in allowed for name in brokers.names], dtype=bool)
+    counted = np.array([not allowed or int(name) in allowed for name in brokers.names], dtype=bool)
     racks = zip(placement.racks.names, *(count.tolist() for count in placement.racks.replicas), strict=True)
     return {
         "lower_bound": placement.lower_bound,
@@ -28,6 +34,17 @@ def figures_of(placement: Placement, allowed: set[int]) -> Figures:
         "replicas_per_broker": _spans(brokers.replicas, counted),
         "leaders_per_broker": _spans(brokers.leaders, counted),
         "replicas_per_rack": {rack: [was, becomes] for rack, was, becomes in racks if rack},
+    }
+
+
+def wave_figures(planned: Waves, fewest: int) -> Figures:
+    """Return how many waves there are, how few they could be, and what each moves."""
+    return {
+        "count": planned.count,
+        "fewest": fewest,
+        "moves": planned.moves,
+        "most_in": planned.most_in,
+        "most_out": planned.most_out,
     }
 
 
@@ -65,7 +82,23 @@ def figure_lines(plan: Row) -> Iterator[str]:
         racks = (f"{rack} {was} → {becomes}" for rack, (was, becomes) in figures["replicas_per_rack"].items())
         yield f"replicas per rack {', '.join(racks)}"
     yield from byte_lines(figures)
+    if "waves" in figures:
+        yield from _wave_lines(figures["waves"])
     if figures["left"]:
         yield f"{figures['left']} moves left undone by --max-moves; plan again after this"
     if figures["held"]:
         yield f"{figures['held']} partitions left alone: a dead broker holds a replica; name it in --remove-brokers"
+
+
+def _wave_lines(waves: Figures) -> Iterator[str]:
+    """Write what each wave moves.
+
+    >>> figures = {"count": 2, "fewest": 2, "moves": [4, 1], "most_in": [2, 1], "most_out": [1, 1]}
+    >>> list(_wave_lines(figures))
+    ['waves 2 (no fewer than 2)', 'replicas copied by wave 4, 1', 'most into a broker 2, 1', 'most out of one 1, 1']
+    """
+    yield f"waves {waves['count']} (no fewer than {waves['fewest']})"
+    named = {"moves": "replicas copied by wave", "most_in": "most into a broker", "most_out": "most out of one"}
+    for name, said in named.items():
+        more = ", ..." if waves["count"] > WAVES_SHOWN else ""
+        yield f"{said} {', '.join(map(str, waves[name][:WAVES_SHOWN]))}{more}"

@@ -83,11 +83,13 @@ def read_new_topics(path: Path) -> list[Row]:
 def read_reassignment(path: Path) -> list[Row]:
     """Return the targets of a reassignment file: topic, partition, replicas.
 
-    What `kafka-reassign-partitions --generate` printed may be given as it is: its proposal is taken.
+    What `kafka-reassign-partitions --generate` printed may be given as it is: its proposal is taken. Whether what the
+    rows say may be done, and whether two are about one partition, is for the lint.
     """
     targets = read_json(path, _Reassignment, after=PROPOSED).partitions
     rows = [{"topic": t.topic, "partition": t.partition, "replicas": t.replicas} for t in targets]
-    refuse_repeated(path, rows)
+    if not rows:
+        raise UsageError(f"{path} names no partition")
     for target in targets:
         if set(target.log_dirs) - {ANY_LOG_DIR}:
             raise RefusedError(

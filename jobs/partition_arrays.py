@@ -20,6 +20,8 @@ from planner.placement.problem import NOBODY, Bools, Ints, Partitions
 from planner.placement.slots import padded
 
 COLUMNS: Final = ("topic", "partition", "replicas", "adding_replicas", "removing_replicas", "understood")
+PARTITION_BITS: Final = 32
+"""A partition's number takes no more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +57,7 @@ def read_partitions(at: SnapshotTables, scope: Scope) -> NamedPartitions:
     _refuse_nothing(scope, names, in_scope, at.snapshot["snapshot_id"])
     deleted = _being_deleted(at)
     bar = _each([name in deleted for name in names], number) | _moving(rows) | ~_understood(rows)
-    replicas = _lists(rows["replicas"])
+    replicas = lists_of(rows["replicas"])
     place_of = np.argsort(np.argsort(np.array(names, dtype=object)))
     return NamedPartitions(
         names=rows.select(["topic", "partition"]),
@@ -67,6 +69,21 @@ def read_partitions(at: SnapshotTables, scope: Scope) -> NamedPartitions:
         ),
         barred=in_scope & bar,
     )
+
+
+def rows_of(cluster: NamedPartitions, topics: pa.Array, partitions: Ints) -> Ints:
+    """Row of each partition named; all must be there."""
+    names = cluster.names["topic"].combine_chunks().dictionary_encode()
+    known = _keys(names.indices, cluster.names["partition"].to_numpy())
+    order = np.argsort(known)
+    wanted = _keys(pc.index_in(topics, value_set=names.dictionary), partitions)
+    rows: Ints = order[np.searchsorted(known, wanted, sorter=order)]
+    return rows
+
+
+def _keys(topics: pa.Array, partitions: Ints) -> Ints:
+    keys: Ints = (topics.to_numpy(zero_copy_only=False).astype(np.int64) << PARTITION_BITS) + partitions
+    return keys
 
 
 def _each(marks: list[bool], number: Ints) -> Bools:
@@ -93,7 +110,8 @@ def _understood(rows: pa.Table) -> Bools:
     return understood
 
 
-def _lists(replicas: pa.ChunkedArray) -> Ints:
+def lists_of(replicas: pa.ChunkedArray) -> Ints:
+    """Lists of brokers, one row a partition, padded with NOBODY."""
     lists = replicas.combine_chunks().cast(pa.list_(pa.int64()))
     return padded(lists.offsets.to_numpy(), lists.values.to_numpy())
 

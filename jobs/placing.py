@@ -4,8 +4,9 @@ The optimiser runs on the driver, on numpy arrays: a million partitions are a fe
 matter of all brokers at once. In: a snapshot and a Wanted. Out: Placed, its targets as reassignment plans take them.
 """
 
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -13,18 +14,21 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from jobs.adapters.lake import Row
 from jobs.byte_figures import byte_figures
 from jobs.errors import RefusedError
-from jobs.figures import Figures, figures_of
-from jobs.partition_arrays import NamedPartitions, Scope, read_partitions
+from jobs.figures import Figures, figures_of, wave_figures
+from jobs.partition_arrays import NamedPartitions, Scope, lists_of, read_partitions, rows_of
 from jobs.snapshots import SnapshotTables, as_of
+from jobs.target_rows import ON_THE_WAY, TARGETS, rows_on_the_way, target_rows
 from jobs.weights import Weights
+from planner.placement.given import as_given
 from planner.placement.problem import NOBODY, Bools, Brokers, Ints, Partitions, Placement, PlacementError, Question
 from planner.placement.solve import place
+from planner.placement.waves import Caps, fewest_waves, waves
 from planner.rejections import as_rejections
 from schemas.names import Action, RejectionCode
 
-TARGETS: Final = "topic string, partition int, replicas array<int>, reason string"
 HELD: Final = (
     "a broker that is not alive, or not understood, holds a replica; --remove-brokers or --replace moves it away"
 )
@@ -39,14 +43,15 @@ class Wanted:
     emptied: frozenset[int] = frozenset()
     only: frozenset[int] | None = None
     rack_aware: bool = True
+    caps: Caps = field(default_factory=Caps)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
-    """The answer: what to ask for and why; what could not be looked at; and what it comes to."""
+    """The answer: what to ask for and why, in which wave; what could not be looked at; and what it comes to."""
 
     targets: DataFrame
-    held: DataFrame
+    held: DataFrame | None
     figures: Figures
 
 
@@ -60,28 +65,58 @@ def placed(at: SnapshotTables, wanted: Wanted, weights: Weights | None = None) -
     if weights is not None:
         cluster, sizes = weights.weighed(at, cluster)
     brokers = _brokers(at, wanted, cluster.partitions)
+    if not brokers.target.any():
+        raise RefusedError("no broker is left that may hold replicas; start brokers, or name fewer")
     answer = _place(brokers, cluster, wanted.question)
-    spark = at.tables.spark
     concerned = _concerned(cluster.partitions, wanted)
     barred, dead = np.flatnonzero(cluster.barred & concerned), answer.held[concerned[answer.held]]
-    targets = pa.concat_tables(
-        [
-            _rows(cluster, answer.replicas, answer.changed, answer.reasons),
-            _rows(cluster, cluster.partitions.replicas, barred, ("",) * len(barred)),
-        ],
-    )
-    held = spark.createDataFrame(cluster.names.take(pa.array(dead)), "topic string, partition int")
+    held = at.tables.spark.createDataFrame(cluster.names.take(pa.array(dead)), "topic string, partition int")
     code = {"code": F.lit(RejectionCode.REPLICA_NOT_ALIVE.value), "reason": F.lit(HELD)}
+    found = _Answer(cluster=cluster, brokers=brokers, placement=answer, barred=barred)
+    targets, figures = found.in_waves(at, wanted.caps)
     return Placed(
-        targets=spark.createDataFrame(targets, TARGETS).localCheckpoint(),
+        targets=targets,
         held=held.withColumns(code).transform(as_rejections, Action.REASSIGN),
-        figures={
-            **figures_of(answer, set(brokers.ids[brokers.target].tolist())),
-            "held": len(dead),
-            **byte_figures(brokers, cluster.partitions, answer),
-            **sizes,
-        },
+        figures={**figures, "held": len(dead), **byte_figures(brokers, cluster.partitions, answer), **sizes},
     )
+
+
+def placed_as_given(at: SnapshotTables, rows: Sequence[Row], caps: Caps, *, rack_aware: bool) -> Placed:
+    """Account for targets of a file that passed the lint: each partition is there, and named once."""
+    cluster = read_partitions(at, Scope())
+    known = cluster.partitions.replicas
+    brokers = _brokers(at, Wanted(question=Question(), scope=Scope(), rack_aware=rack_aware), cluster.partitions)
+    targets = lists_of(pa.chunked_array([[row["replicas"] for row in rows]], pa.list_(pa.int64())))
+    named = rows_of(cluster, pa.array([row["topic"] for row in rows]), np.array([row["partition"] for row in rows]))
+    replicas = np.full((len(known), max(known.shape[1], targets.shape[1])), NOBODY, dtype=np.int64)
+    replicas[:, : known.shape[1]] = known
+    replicas[named] = NOBODY
+    replicas[named, : targets.shape[1]] = targets
+    answer = as_given(brokers, cluster.partitions, replicas)
+    unchanged = np.setdiff1d(named, answer.changed)
+    found = _Answer(cluster=cluster, brokers=brokers, placement=answer, barred=unchanged)
+    frame, figures = found.in_waves(at, caps)
+    return Placed(targets=frame, held=None, figures={**figures, "held": 0})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Answer:
+    """A placement and what names it; `barred`: rows that were asked for and stay as they are."""
+
+    cluster: NamedPartitions
+    brokers: Brokers
+    placement: Placement
+    barred: Ints
+
+    def in_waves(self, at: SnapshotTables, caps: Caps) -> tuple[DataFrame, Figures]:
+        """Return the targets of each wave, and the figures of all."""
+        rack_of = dict(zip(self.brokers.ids.tolist(), self.brokers.racks, strict=True))
+        planned = waves(self.cluster.partitions, self.placement, rack_of, caps)
+        rows, schema = (rows_on_the_way, ON_THE_WAY) if caps.one_at_a_time else (target_rows, TARGETS)
+        frame = at.tables.spark.createDataFrame(rows(self.cluster, self.placement, planned, self.barred), schema)
+        figures = figures_of(self.placement, set(self.brokers.ids[self.brokers.target].tolist()))
+        more = {"waves": wave_figures(planned, fewest_waves(self.placement, caps))} if caps else {}
+        return frame.localCheckpoint(), {**figures, **more}
 
 
 def drained_brokers(at: SnapshotTables) -> set[int]:
@@ -106,8 +141,6 @@ def _brokers(at: SnapshotTables, wanted: Wanted, partitions: Partitions) -> Brok
     _refuse_unknown(wanted.emptied - set(ids), ids)
     live = {broker for broker, row in registered.items() if row["understood"]}
     may_hold = live - drained_brokers(at) - emptied
-    if not may_hold:
-        raise RefusedError("no broker is left that may hold replicas; start brokers, or name fewer")
     racks = {broker: row["rack"] for broker, row in registered.items()} if wanted.rack_aware else {}
     return Brokers(
         ids=np.array(ids, dtype=np.int64),
@@ -131,18 +164,3 @@ def _concerned(partitions: Partitions, wanted: Wanted) -> Bools:
     if not wanted.emptied:
         return np.ones(len(partitions.topic), dtype=bool)
     return np.asarray(np.isin(partitions.replicas, list(wanted.emptied)).any(axis=1), dtype=np.bool_)
-
-
-def _rows(cluster: NamedPartitions, replicas: Ints, chosen: Ints, reasons: tuple[str, ...]) -> pa.Table:
-    lists = replicas[chosen]
-    filled = lists != NOBODY
-    offsets = np.concatenate([[0], np.cumsum(filled.sum(axis=1))]).astype(np.int32)
-    named = cluster.names.take(pa.array(chosen))
-    return pa.table(
-        {
-            "topic": named["topic"],
-            "partition": named["partition"],
-            "replicas": pa.ListArray.from_arrays(offsets, lists[filled].astype(np.int32)),
-            "reason": pa.array(reasons, pa.string()),
-        },
-    )

@@ -1,34 +1,29 @@
 """`surveyor plan reassign`: one command for all questions about where replicas should live.
 
 Corresponds to kafka-reassign-partitions. Targets come from a file as they are, or from the optimiser; either way they
-pass the lint, and a plan that fails it is stored as refused with its faults as rejections.
+pass the lint, and a plan that fails it is stored as refused with its faults as rejections. Under caps the changes come
+in waves: one row a partition and wave, each starting where the one before ended.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
-from jobs.errors import ExitCode, RefusedError, UsageError
+from jobs.errors import ExitCode, UsageError
 from jobs.inputs import read_reassignment
+from jobs.linted import Lint, Targets
 from jobs.options import DetailedExitcode, command
-from jobs.placing import placed
+from jobs.placing import placed, placed_as_given
 from jobs.planning import Name, Planned, Planner, SnapshotId, report_plan
-from jobs.questions import Asked, Limits, ask
+from jobs.questions import Asked, Limits, ask, stated_caps
 from jobs.settings import Settings
 from jobs.size_file import read_size_file
 from jobs.snapshots import SnapshotTables
 from jobs.weights import Weights
-from planner.lint import placement_faults
-from planner.reassignment import reassignment_changes, reassignment_faults, reassignment_rejections
-from planner.rejections import as_rejections
-from schemas.names import Action, LintCode, PlanKind
+from planner.placement.waves import Caps
 
-FAULTS_SHOWN: Final = 10
 BY_FILE: Final = "--reassignment-json-file"
 BY_TOPICS: Final = "--topics-to-move-json-file"
 
@@ -46,7 +41,9 @@ def reassign(
         typer.Option(help="Topics to spread evenly over --broker-list, as kafka-reassign-partitions reads them."),
     ] = None,
     broker_list: Annotated[str | None, typer.Option(help="Broker ids, by comma: all that may hold them.")] = None,
-    add_brokers: Annotated[str | None, typer.Option(help="New brokers, by comma, to get their even share.")] = None,
+    add_brokers: Annotated[
+        str | None, typer.Option(help="New brokers, by comma, to get their even share; others only give.")
+    ] = None,
     remove_brokers: Annotated[str | None, typer.Option(help="Brokers, by comma, dead ones too, to empty.")] = None,
     replace: Annotated[str | None, typer.Option(help="7=107[,...]: what 7 holds goes to 107 where it can.")] = None,
     replication_factor: Annotated[int | None, typer.Option(min=1, help="Replicas of each partition.")] = None,
@@ -63,6 +60,13 @@ def reassign(
         typer.Option(help="Balance bytes: CSV or JSON of topic, partition, bytes of one replica."),
     ] = None,
     by_size: Annotated[bool, typer.Option("--by-size", help="Balance bytes, as `surveyor sizes` found them.")] = False,
+    max_moves_per_broker: Annotated[
+        int | None,
+        typer.Option(min=1, help="Waves: copy at most this many replicas to, and take as many from, a broker at once."),
+    ] = None,
+    one_replica_at_a_time: Annotated[
+        bool, typer.Option("--one-replica-at-a-time", help="Waves: replace one replica of a partition at once.")
+    ] = False,
     snapshot: SnapshotId = None,
     name: Name = None,
     detailed_exitcode: DetailedExitcode = False,
@@ -88,6 +92,7 @@ def reassign(
         max_moves=max_moves,
         rack_aware=not disable_rack_aware,
         brokers=broker_list,
+        caps=Caps(moves_per_broker=max_moves_per_broker, one_at_a_time=one_replica_at_a_time),
     )
     weights = _weights(option, sizes, by_size=by_size)
     planner = _foreign(value, limits) if option == BY_FILE else _optimised(ask(option, value, limits), weights)
@@ -113,80 +118,38 @@ def _weights(option: str, sizes: Path | None, *, by_size: bool) -> Weights | Non
     return Weights() if sizes is None else Weights(path=sizes, file=read_size_file(sizes))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Targets:
-    """Targets and what is to be known of them before they are a plan."""
-
-    rows: DataFrame
-    parameters: dict[str, Any]
-    factor_may_change: bool
-    rack_aware: bool
-    held: DataFrame | None = None
-
-    def planned(self, at: SnapshotTables) -> Planned:
-        """Plan the targets; refused if the lint finds a fault in one that would be a change."""
-        known = self.rows, at["partitions"], at["topics"], at["brokers"]
-        changes = reassignment_changes(*known).localCheckpoint()
-        faults = self._faults(at, changes).localCheckpoint()
-        rejections = reassignment_rejections(*known)
-        for more in (self.held, _as_rejections(faults)):
-            rejections = rejections if more is None else rejections.unionByName(more)
-        first = faults.limit(FAULTS_SHOWN + 1).collect()
-        named = [f"{row.topic}-{row.partition}: {row.fault}" for row in first]
-        refused = _listed("the lint finds faults", named) if named else None
-        return Planned(PlanKind.REASSIGN, self.parameters, changes, rejections, refused=refused)
-
-    def _faults(self, at: SnapshotTables, changes: DataFrame) -> DataFrame:
-        key = ["topic", "partition"]
-        asked = self.rows.join(changes.select(*key), key, "left_semi")
-        tables = (at[name] for name in ("partitions", "topics", "brokers", "broker_configs"))
-        faults = placement_faults(asked, *tables, factor_may_change=self.factor_may_change)
-        return faults if self.rack_aware else faults.where(F.col("code") != LintCode.RACKS_LOST.value)
-
-
 def _optimised(asked: Asked, weights: Weights | None) -> Planner:
+    wanted = asked.wanted
+    factor = wanted.question.replication_factor is not None
+    lint = Lint(factor_may_change=factor, rack_aware=wanted.rack_aware, leaves_out=True)
+
     def planner(at: SnapshotTables) -> Planned:
         asked.refuse_unable(at)
-        answer = placed(at, asked.wanted, weights)
-        return _Targets(
-            rows=answer.targets,
-            parameters={**asked.parameters, "figures": answer.figures},
-            factor_may_change=asked.wanted.question.replication_factor is not None,
-            rack_aware=asked.wanted.rack_aware,
-            held=answer.held,
-        ).planned(at)
+        answer = placed(at, wanted, weights)
+        faults = lint.faults(at, answer.targets).localCheckpoint()
+        parameters = {**asked.parameters, "figures": answer.figures}
+        return Targets(rows=answer.targets, parameters=parameters, held=answer.held).planned(at, faults)
 
     return planner
 
 
 def _foreign(path: Path, limits: Limits) -> Planner:
-    """Plan a file as it is: it says how many replicas there are to be."""
-    if limits != Limits(rack_aware=limits.rack_aware):
+    """Plan a file as it is: it says how many replicas there are to be, and all it names has to pass the lint."""
+    if limits != Limits(rack_aware=limits.rack_aware, caps=limits.caps):
         raise UsageError(f"{BY_FILE} is taken as it is: leave out --topics, --exclude and --max-moves")
     wanted = read_reassignment(path)
+    racks: dict[str, Any] = {} if limits.rack_aware else {"rack_aware": False}
+    parameters = {"targets": wanted, **racks, **stated_caps(limits.caps)}
+    lint = Lint(factor_may_change=True, rack_aware=limits.rack_aware, leaves_out=False)
 
     def planner(at: SnapshotTables) -> Planned:
         targets = at.targets(wanted)
-        known = targets, at["partitions"], at["topics"], at["brokers"]
-        faults = [f"{row.topic}-{row.partition}: {row.fault}" for row in reassignment_faults(*known).collect()]
-        if faults:
-            raise RefusedError(_listed(f"{path} cannot be planned; mend these and plan again", faults))
-        parameters = {"targets": wanted} if limits.rack_aware else {"targets": wanted, "rack_aware": False}
-        return _Targets(
-            rows=targets,
-            parameters=parameters,
-            factor_may_change=True,
-            rack_aware=limits.rack_aware,
-        ).planned(at)
+        faults = lint.faults(at, targets).localCheckpoint()
+        if not faults.isEmpty():
+            return Targets(rows=targets, parameters=parameters).planned(at, faults)
+        answer = placed_as_given(at, wanted, limits.caps, rack_aware=limits.rack_aware)
+        if limits.caps.one_at_a_time:
+            faults = lint.faults(at, answer.targets).localCheckpoint()
+        return Targets(rows=answer.targets, parameters={**parameters, "figures": answer.figures}).planned(at, faults)
 
     return planner
-
-
-def _as_rejections(faults: DataFrame) -> DataFrame:
-    return faults.withColumnRenamed("fault", "reason").transform(as_rejections, Action.REASSIGN)
-
-
-def _listed(what: str, faults: Sequence[str]) -> str:
-    more = "\n  and more" if len(faults) > FAULTS_SHOWN else ""
-    listed = "\n  ".join(faults[:FAULTS_SHOWN])
-    return f"{what}:\n  {listed}{more}"

@@ -1,7 +1,8 @@
 """Stored plans: found by id or alias, read whole, checked against their id, and shown as people read them."""
 
 import json
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime  # noqa: F401 - the doctest's
 from typing import Final
@@ -97,7 +98,7 @@ def plan_lines(lake: Lake, row: Row) -> Iterator[Table | str]:
         yield f"  brokers {brokers} count as drained until this is committed; who is out of an ISR returns by itself"
     for operation in plan.operations:
         yield f"  {operation['kind']} {operation['topic']} {operation['data']}"
-    yield from _cut([f"  {change_line(change)}" for change in plan.changes], "changes")
+    yield from _change_lines(plan.changes)
     rejections = sorted(plan.rejections, key=lambda r: (r["topic"], r["partition"]))
     yield from _cut([f"  rejected {_name(r)}  {r['code']}: {r['reason']}" for r in rejections], "rejections")
     if row["kind"] == PlanKind.RECOVER:
@@ -105,6 +106,19 @@ def plan_lines(lake: Lake, row: Row) -> Iterator[Table | str]:
         ordered = sorted(evidence, key=lambda e: (e["topic"], e["partition"], e["rank"]))
         yield from _cut([f"  evidence {evidence_line(e)}" for e in ordered], "lines of evidence")
     yield from (f"  warning: {warning}" for warning in warnings(plan))
+
+
+def _change_lines(changes: Sequence[Row]) -> Iterator[str]:
+    """A line a change; where there are several waves, each under its number and what it takes."""
+    sizes = Counter(change["wave"] for change in changes)
+    wave = None
+    for change in changes[:LINES_SHOWN]:
+        if len(sizes) > 1 and change["wave"] != wave:
+            wave = change["wave"]
+            yield f"  wave {wave}: {sizes[wave]} changes"
+        yield f"  {change_line(change)}"
+    if len(changes) > LINES_SHOWN:
+        yield _more(len(changes), "changes")
 
 
 def change_line(change: Row) -> str:
@@ -148,7 +162,8 @@ def warnings(plan: Plan) -> Iterator[str]:
         for c in plan.changes
         if c["action"] == Action.ELECT and not set(c["isr_after"]) <= set(c["isr_before"])
     ]
-    dead = [_name(c) for c in plan.changes if plan.row["kind"] == PlanKind.REASSIGN and _keeps_dead(c)]
+    last = {_name(c): c for c in plan.changes if plan.row["kind"] == PlanKind.REASSIGN}
+    dead = [name for name, change in last.items() if _keeps_dead(change)]
     warned = (
         ("keep a replica on a broker that is not alive", dead),
         ("go offline", offline),
@@ -187,4 +202,8 @@ def _moved(name: str, before: object, after: object) -> str | None:
 def _cut(lines: list[str], what: str) -> list[str]:
     if len(lines) <= LINES_SHOWN:
         return lines
-    return [*lines[:LINES_SHOWN], f"  ... and {len(lines) - LINES_SHOWN} more {what}"]
+    return [*lines[:LINES_SHOWN], _more(len(lines), what)]
+
+
+def _more(count: int, what: str) -> str:
+    return f"  ... and {count - LINES_SHOWN} more {what}"

@@ -5,7 +5,7 @@ In: an option with its value, and the limits given beside it. Out: Asked; UsageE
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from jobs.partition_arrays import Scope
 from jobs.placing import Wanted, drained_brokers
 from jobs.snapshots import SnapshotTables, as_of
 from planner.placement.problem import Question
+from planner.placement.waves import Caps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +28,7 @@ class Limits:
     rack_aware: bool = True
     brokers: str | None = None
     """--broker-list"""
+    caps: Caps = field(default_factory=Caps)
 
     def scope(self, named: frozenset[str] | None = None) -> Scope:
         return Scope(named=named, topics=_regex("--topics", self.topics), exclude=_regex("--exclude", self.exclude))
@@ -61,12 +63,18 @@ def ask(option: str, value: Any, limits: Limits) -> Asked:  # noqa: ANN401 - as 
     """Read one question; `option` is its name on the command line."""
     asked = _READERS[option](value, limits)
     given = {"topics": limits.topics, "exclude": limits.exclude, "max_moves": limits.max_moves}
-    stated = {key: limit for key, limit in given.items() if limit is not None}
+    stated = {key: limit for key, limit in given.items() if limit is not None} | stated_caps(limits.caps)
     return Asked(
-        wanted=asked.wanted,
+        wanted=replace(asked.wanted, caps=limits.caps),
         parameters={**asked.parameters, **stated, "rack_aware": limits.rack_aware},
         taking=asked.taking,
     )
+
+
+def stated_caps(caps: Caps) -> dict[str, Any]:
+    """Return the caps that are set, as a plan states them."""
+    given = {"max_moves_per_broker": caps.moves_per_broker, "one_replica_at_a_time": caps.one_at_a_time or None}
+    return {key: cap for key, cap in given.items() if cap is not None}
 
 
 def _wanted(limits: Limits, **question: Any) -> Wanted:  # noqa: ANN401 - fields of Question
@@ -91,7 +99,7 @@ def _move_topics(path: Path, limits: Limits) -> Asked:
 
 def _add(value: str, limits: Limits) -> Asked:
     brokers = sorted(parse_broker_ids(value, "--add-brokers"))
-    wanted = _wanted(limits, even=True)
+    wanted = _wanted(limits, even=True, onto=frozenset(brokers))
     return Asked(wanted=wanted, parameters={"add_brokers": brokers}, taking=("--add-brokers", frozenset(brokers)))
 
 

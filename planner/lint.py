@@ -34,60 +34,79 @@ def placement_faults(  # noqa: PLR0913 - five tables and a permission
 ) -> DataFrame:
     """Faults of `targets`: topic, partition, code, fault; a plan with one is refused as a whole."""
     asked = targets.select("topic", "partition", F.col("replicas").alias("target"))
-    considered = (
-        asked.join(partitions.transform(surroundings, topics, brokers), ["topic", "partition"], "left")
-        .crossJoin(F.broadcast(_rack_of(brokers)))
-        .crossJoin(F.broadcast(default_min_isr(broker_configs)))
-    )
-    rows = considered.select(
-        "topic",
-        "partition",
-        F.explode(F.array_compact(F.array(*_faults(factor_may_change=factor_may_change)))).alias("found"),
-    )
     return (
-        rows.select("topic", "partition", "found.code", "found.fault")
+        asked.transform(considered, partitions, topics, brokers, broker_configs)
+        .transform(exploded, _faults(factor_may_change=factor_may_change))
         .unionByName(_named_twice(asked))
         .unionByName(_large_znodes(asked, partitions))
         .orderBy("topic", "partition", "code")
     )
 
 
+def considered(
+    asked: DataFrame,
+    partitions: DataFrame,
+    topics: DataFrame,
+    brokers: DataFrame,
+    broker_configs: DataFrame,
+) -> DataFrame:
+    """Join to lists asked for (`target`) what the checks need."""
+    return (
+        asked.join(partitions.transform(surroundings, topics, brokers), ["topic", "partition"], "left")
+        .crossJoin(F.broadcast(_rack_of(brokers)))
+        .crossJoin(F.broadcast(default_min_isr(broker_configs)))
+    )
+
+
+def exploded(rows: DataFrame, faults: list[Column]) -> DataFrame:
+    """One row a fault: topic, partition, code, fault."""
+    found = rows.select("topic", "partition", F.explode(F.array_compact(F.array(*faults))).alias("found"))
+    return found.select("topic", "partition", "found.code", "found.fault")
+
+
 def _faults(*, factor_may_change: bool) -> list[Column]:
     target, replicas = F.coalesce("target", nobody()), F.col("replicas")
     known, changes = replicas.isNotNull(), ~F.coalesce(F.col("target") == replicas, F.lit(False))  # noqa: FBT003
-    # a dead replica that stays is nobody's choice now; reviewers are warned of it
-    dead = not_among(not_among(target, F.coalesce(replicas, nobody())), F.col("eligible"))
     moving = F.size(F.concat("adding_replicas", "removing_replicas")) > 0
     resized = known & (F.size(target) != F.size(replicas)) & (F.size(target) > 0)
-    min_isr = F.coalesce(F.col("config")[MIN_ISR].try_cast("int"), "default_min_isr")
     found = [
         _fault(~known, LintCode.UNKNOWN_PARTITION, "no such partition in the snapshot: take a new one if it is newer"),
         _fault(known & ~F.col("understood"), LintCode.NOT_UNDERSTOOD, "its znode is in quarantine"),
         _fault(F.col("deletion_requested"), LintCode.DELETION_REQUESTED, "its topic is queued for deletion"),
         _fault(moving, LintCode.REASSIGNMENT_IN_PROGRESS, "it is being reassigned already"),
         _fault(F.size(target) == 0, LintCode.NO_REPLICAS, "no replicas"),
-        _fault(
-            F.size(F.array_distinct(target)) < F.size(target),
-            LintCode.DUPLICATE_BROKER,
-            F.concat(F.lit("names a broker twice: "), in_words(target)),
-        ),
-        _fault(
-            changes & (F.size(dead) > 0),
-            LintCode.BROKER_NOT_ALIVE,
-            F.concat(F.lit("adds brokers not alive in the snapshot: "), in_words(dead)),
-        ),
-        _fault(
-            (F.size(target) > 0) & (F.size(F.array_distinct(target)) < min_isr) & changes & known,
-            LintCode.MIN_ISR_UNREACHABLE,
-            F.concat(F.size(target), F.lit(" replicas can never reach min.insync.replicas="), min_isr),
-        ),
-        _rack_fault(target, replicas, known & changes),
+        duplicate_fault(target),
+        dead_fault(target, changes),
+        min_isr_fault(target, min_isr(), changes & known),
+        rack_fault(target, F.size(target), known & changes),
     ]
     if factor_may_change:
         return found
     counts = F.concat(F.lit("replication factor "), F.size(replicas), F.lit(" → "), F.size(target))
     said = F.concat(counts, F.lit(": not asked for"))
     return [*found, _fault(resized, LintCode.REPLICATION_FACTOR_CHANGED, said)]
+
+
+def duplicate_fault(target: Column) -> Column:
+    said = F.concat(F.lit("names a broker twice: "), in_words(target))
+    return _fault(F.size(F.array_distinct(target)) < F.size(target), LintCode.DUPLICATE_BROKER, said)
+
+
+def dead_fault(target: Column, concerned: Column) -> Column:
+    """A dead replica that stays is nobody's choice now; reviewers are warned of it."""
+    dead = not_among(not_among(target, F.coalesce("replicas", nobody())), F.col("eligible"))
+    said = F.concat(F.lit("adds brokers not alive in the snapshot: "), in_words(dead))
+    return _fault(concerned & (F.size(dead) > 0), LintCode.BROKER_NOT_ALIVE, said)
+
+
+def min_isr() -> Column:
+    return F.coalesce(F.col("config")[MIN_ISR].try_cast("int"), "default_min_isr")
+
+
+def min_isr_fault(target: Column, fewest: Column, concerned: Column) -> Column:
+    few = (F.size(target) > 0) & (F.size(F.array_distinct(target)) < fewest)
+    said = F.concat(F.size(target), F.lit(" replicas can never reach min.insync.replicas="), min_isr())
+    return _fault(few & concerned, LintCode.MIN_ISR_UNREACHABLE, said)
 
 
 def _fault(condition: Column, code: LintCode, said: str | Column) -> Column:
@@ -101,11 +120,11 @@ def _rack_of(brokers: DataFrame) -> DataFrame:
     return brokers.agg(F.map_from_entries(F.collect_list(entry)).alias("rack_of"))
 
 
-def _rack_fault(target: Column, replicas: Column, concerned: Column) -> Column:
-    """Fewer racks than now, as far as that many replicas can have as many; whose broker is gone has no rack."""
-    now, then = _racks(replicas), _racks(target)
+def rack_fault(target: Column, size: Column, concerned: Column) -> Column:
+    """Fewer racks than now, as far as `size` replicas can have as many; whose broker is gone has no rack."""
+    now, then = _racks(F.col("replicas")), _racks(target)
     said = F.concat(F.lit("racks "), F.size(now), F.lit(" → "), F.size(then), F.lit(": ["), F.array_join(then, ", "))
-    fewer = concerned & (F.size(target) > 0) & (F.size(then) < F.least(F.size(now), F.size(target)))
+    fewer = concerned & (F.size(target) > 0) & (F.size(then) < F.least(F.size(now), size))
     return _fault(fewer, LintCode.RACKS_LOST, F.concat(said, F.lit("]")))
 
 

@@ -2,9 +2,10 @@
 
 Corresponds to `ReplicaAssignment.reassignTo` and the checks of `KafkaController.processApiPartitionReassignment`;
 seed 000, "PartitionsReassignedListener". Phases and epochs are the executing controller's. In: targets (topic,
-partition, replicas and, if whoever made them says it, reason), PARTITIONS, TOPICS, BROKERS. Out: faults, CHANGES and
-REJECTIONS.
+partition, replicas and what OPTIONAL says), PARTITIONS, TOPICS, BROKERS. Out: CHANGES and REJECTIONS.
 """
+
+from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -15,38 +16,23 @@ from planner.liveness import among, first, in_words, nobody, not_among
 from planner.rejections import as_rejections
 from schemas.names import Action, RejectionCode
 
+OPTIONAL: Final = {"reason": "string", "wave": "int", "earlier": "array<array<int>>", "steps": "int"}
+"""What targets may say beside: why; the wave, 0 if they do not say; the lists that waves before it make of the
+partition, in order; and in how many steps it gets where it goes."""
+
 
 def _considered(targets: DataFrame, partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
-    why = F.col("reason") if "reason" in targets.columns else F.lit(None).cast("string")
-    asked = targets.select("topic", "partition", F.col("replicas").alias("target"), why.alias("why"))
+    said = {name: F.col(name) if name in targets.columns else F.lit(None).cast(kind) for name, kind in OPTIONAL.items()}
+    asked = targets.select(
+        "topic",
+        "partition",
+        F.col("replicas").alias("target"),
+        said["reason"].alias("why"),
+        F.coalesce(said["wave"], F.lit(0)).alias("wave_of"),
+        F.coalesce(said["earlier"], F.array().cast(OPTIONAL["earlier"])).alias("earlier"),
+        F.coalesce(said["steps"], F.lit(1)).alias("steps"),
+    )
     return asked.join(partitions.transform(surroundings, topics, brokers), ["topic", "partition"], "left")
-
-
-def reassignment_faults(
-    targets: DataFrame,
-    partitions: DataFrame,
-    topics: DataFrame,
-    brokers: DataFrame,
-) -> DataFrame:
-    """Targets that must not be asked for: topic, partition, fault; a plan with one is refused as a whole."""
-    live = brokers.where("understood").agg(F.collect_set("broker_id").alias("known"))
-    absent = not_among(not_among(F.col("target"), F.col("replicas")), F.col("known"))
-    fault = (
-        F.when(F.col("replicas").isNull(), F.lit("no such partition in the snapshot: take a new one if it is newer"))
-        .when(F.coalesce(F.size("target"), F.lit(0)) == 0, F.lit("no replicas"))
-        .when(
-            F.size(F.array_distinct("target")) < F.size("target"),
-            F.concat(F.lit("names a broker twice: "), in_words(F.col("target"))),
-        )
-        .when(F.size(absent) > 0, F.concat(F.lit("adds brokers not alive in the snapshot: "), in_words(absent)))
-    )
-    return (
-        _considered(targets, partitions, topics, brokers)
-        .crossJoin(F.broadcast(live))
-        .select("topic", "partition", fault.alias("fault"))
-        .where(F.col("fault").isNotNull())
-        .orderBy("topic", "partition")
-    )
 
 
 def _code() -> Column:
@@ -65,21 +51,21 @@ def reassignment_changes(
     topics: DataFrame,
     brokers: DataFrame,
 ) -> DataFrame:
-    """One CHANGES row for each partition that is to move or to be reordered.
+    """One CHANGES row a wave for each partition that is to move or to be reordered.
 
-    `leader_epoch_after` is null: the controller that executes the phases counts it.
+    `leader_epoch_after` is null: the controller that executes the phases counts it; so is what a later wave finds.
     """
     stays = F.array_contains(F.col("target"), F.col("leader"))
     adding, removing = not_among(F.col("target"), F.col("replicas")), not_among(F.col("replicas"), F.col("target"))
-    said = F.when(F.size(adding) + F.size(removing) == 0, F.lit("order of replicas changes, no data moves")).otherwise(
-        F.concat(F.lit("adds ["), in_words(adding), F.lit("], removes ["), in_words(removing), F.lit("]")),
-    )
+    due = _considered(targets, partitions, topics, brokers).where(F.col("replicas").isNotNull() & _code().isNull())
+    rows = due.withColumns({"stateless": F.col("leader").isNull()})
+    # costs a lambda a row, so not where there is nothing to do for it
+    found = rows.transform(_with_earlier_waves) if "earlier" in targets.columns else rows
     return (
-        _considered(targets, partitions, topics, brokers)
-        .where(F.col("replicas").isNotNull() & _code().isNull())
-        .transform(unchanged)
+        found.transform(unchanged)
         .withColumns(
             {
+                "wave": F.col("wave_of"),
                 "action": F.lit(Action.REASSIGN.value),
                 "replicas_after": F.col("target"),
                 "adding_after": adding,
@@ -87,13 +73,41 @@ def reassignment_changes(
                 "leader_after": F.when(stays, F.col("leader")).otherwise(first(F.col("target"))),
                 "isr_after": F.col("target"),
                 "leader_epoch_after": F.lit(None).cast("int"),
+                "is_new": F.col("stateless"),
                 "leader_and_isr_to": nobody(),
                 "requires_live": among(F.col("target"), F.col("eligible")),
-                "reason": F.coalesce("why", said),
+                "reason": _reason(adding, removing),
             },
         )
         .transform(as_changes)
     )
+
+
+def _with_earlier_waves(rows: DataFrame) -> DataFrame:
+    """Let partitions be as the waves before leave them: their last list, in sync, led by who led while it stayed."""
+    earlier, later = F.col("earlier"), F.size("earlier") > 0
+    made = F.try_element_at(earlier, F.lit(-1))
+    led = F.aggregate(
+        earlier,
+        F.col("leader"),
+        lambda leader, replicas: F.when(F.array_contains(replicas, leader), leader).otherwise(first(replicas)),
+    )
+    return rows.withColumns(
+        {
+            "leader": led,
+            "replicas": F.coalesce(made, "replicas"),
+            "isr": F.coalesce(made, "isr"),
+            "leader_epoch": F.when(~later, F.col("leader_epoch")),
+        },
+    )
+
+
+def _reason(adding: Column, removing: Column) -> Column:
+    moves = F.concat(F.lit("adds ["), in_words(adding), F.lit("], removes ["), in_words(removing), F.lit("]"))
+    reorders = F.lit("order of replicas changes, no data moves")
+    said = F.when(F.size(adding) + F.size(removing) == 0, reorders).otherwise(moves)
+    step = F.concat(F.lit("step "), F.size("earlier") + 1, F.lit(" of "), "steps", F.lit(": "), said)
+    return F.when(F.col("steps") > 1, F.concat_ws("; ", step, "why")).otherwise(F.coalesce("why", said))
 
 
 def reassignment_rejections(
@@ -112,6 +126,7 @@ def reassignment_rejections(
     why = explained(reasons)
     return (
         _considered(targets, partitions, topics, brokers)
+        .where(F.size("earlier") == 0)
         .withColumns({"code": _code()})
         .withColumns({"reason": why})
         .transform(as_rejections, Action.REASSIGN)

@@ -216,7 +216,7 @@ CHANGES: Final = _table(
     _column("leader_after", INT, "leader wanted, -1 none"),
     _column("isr_before", BROKER_IDS, "ISR found"),
     _column("isr_after", BROKER_IDS, "ISR wanted"),
-    _column("leader_epoch_before", INT, "leader epoch found"),
+    _column("leader_epoch_before", INT, "leader epoch found; null where an earlier wave moves it"),
     _column("leader_epoch_after", INT, "leader epoch wanted; null where Kafka's controller decides"),
     _column("controller_epoch_before", INT, "controller epoch found in the state"),
     _column("leader_recovery_state_before", INT, "recovery state found"),

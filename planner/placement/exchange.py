@@ -36,6 +36,7 @@ class Exchange:
         self.load = world.load()
         self._by_rack = np.zeros((3, world.size, len(world.rack_names) + 1), dtype=np.int64)
         self._apart = np.zeros((3, world.size, world.size), dtype=np.int64)
+        self._returns = np.zeros((3, world.size, world.size), dtype=np.int64)
         for start in range(0, len(rows), AT_ONCE):
             self._count(np.arange(start, min(start + AT_ONCE, len(rows))), 1)
         self.edges = self._edges(np.arange(world.size))
@@ -73,7 +74,8 @@ class Exchange:
     def allowed(self, columns: Ints, source: int, target: int, cost: int) -> Bools:
         before, after = self.before[:, columns], self.after[:, columns]
         costs = (before == source).any(axis=0).astype(int) - (before == target).any(axis=0)
-        free = ~(after == target).any(axis=0) & (self.pinned[columns] != source) & (costs == cost)
+        may_come = self.world.fresh[target] | (before == target).any(axis=0)
+        free = may_come & ~(after == target).any(axis=0) & (self.pinned[columns] != source) & (costs == cost)
         allowed: Bools = free & (spanned(self._replaced(columns, source, target)) >= self.need[columns])
         return allowed
 
@@ -89,7 +91,10 @@ class Exchange:
         return order
 
     def _count(self, columns: Ints, sign: int) -> None:
-        """Count the arcs these rows offer: by rack as if no replica were in the way, and apart those that are."""
+        """Count the arcs these rows offer: by rack as if no replica were in the way, apart those that are, and returns.
+
+        Every target may have back what it gave away, at one copy less; only fresh ones get what they did not have.
+        """
         before, after = self.before[:, columns], self.after[:, columns]
         new, gone = ~within(after, before), ~within(before, after) & (before != NOBODY)
         may = (after != NOBODY) & self.world.target[after] & (after != self.pinned[columns])
@@ -102,7 +107,7 @@ class Exchange:
         np.add.at(self._apart.reshape(-1), held, -sign)
         returning = self._arcs(open_to, starts, before, gone)
         np.add.at(self._apart.reshape(-1), returning, -sign)
-        np.add.at(self._apart.reshape(-1), returning - self.world.size**2, sign)
+        np.add.at(self._returns.reshape(-1), returning - self.world.size**2, sign)
 
     def _arcs(self, open_to: Bools, starts: Ints, others: Ints, marked: Bools) -> Ints:
         """Keys of the arcs from each slot to those of `others` that are marked."""
@@ -118,7 +123,8 @@ class Exchange:
         self.lengths[changed] = arcs(self.edges[:, changed])
 
     def _edges(self, brokers: Ints) -> Ints:
-        edges: Ints = (self._by_rack[:, brokers][:, :, self.rack_of] + self._apart[:, brokers]) * self.world.target
+        fresh = (self._by_rack[:, brokers][:, :, self.rack_of] + self._apart[:, brokers]) * self.world.fresh
+        edges: Ints = fresh + self._returns[:, brokers] * self.world.target
         if not self.voluntary:
             edges[2] = 0
         return edges

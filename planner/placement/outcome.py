@@ -94,15 +94,23 @@ def _lower_bound(world: World, question: Question, forced: int, *, weighted: boo
     must = f"{forced} replicas have to be copied whatever the plan: they leave a broker, are added, or widen a rack"
     if not question.even or weighted or not world.target.any():
         return forced, must
+    short, share = lacking(world)
+    if forced >= short:
+        return forced, must
+    return short, f"{share} lack {short}"
+
+
+def lacking(world: World) -> tuple[int, str]:
+    """Copies that brokers lack of an even share, of those that may get any; and what that share is, in words.
+
+    The fullest count with the replica more that an uneven share leaves over, so that no plan needs fewer.
+    """
     had = count_replicas(world.before, world.size)[world.target]
     total = int(count_replicas(world.after, world.size)[world.target].sum())
-    share, over = divmod(total, len(had))
+    share, over = divmod(total, max(len(had), 1))
     even = np.full(len(had), share)
     even[np.argsort(-had, kind="stable")[:over]] += 1
-    lacking = int(np.maximum(even - had, 0).sum())
-    if forced >= lacking:
-        return forced, must
-    return lacking, (
-        f"{len(had)} brokers share {total} replicas, {share} each and one more on {over}; "
-        f"those that have fewer lack {lacking}"
-    )
+    fresh = world.fresh[world.target]
+    lack = int(np.maximum(even - had, 0)[fresh].sum())
+    who = "those that have fewer" if fresh.all() else "those that are to take some"
+    return lack, f"{len(had)} brokers share {total} replicas, {share} each and one more on {over}; {who}"

@@ -60,7 +60,9 @@ class Question:
 
     `even`: replicas move until brokers are even, not only where they have to. `leaders`: replicas are reordered until
     leaders are even. `replacements`: (broker, its successor), taken wherever the rules let it. `replication_factor`
-    keeps the preferred leader.
+    keeps the preferred leader. `onto`: of brokers that may be given replicas, only these get any they did not have,
+    and with `even` no more than they lack of an even share; empty for all. `given`: nothing is optimised, the lists
+    are somebody else's.
     """
 
     even: bool = False
@@ -69,6 +71,8 @@ class Question:
     replication_factor: int | None = None
     replacements: tuple[tuple[int, int], ...] = ()
     max_moves: int | None = None
+    onto: frozenset[int] = frozenset()
+    given: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -29,7 +29,7 @@ def reasons(world: World, question: Question, changed: Ints, moves: Moves, tally
             parts.append("holds " + ", ".join(holds[b] for b in sorted({b for pair in some for b in pair} - {NOBODY})))
         was, becomes = leaders[0][n], leaders[1][n]
         if was != becomes:
-            why = "" if was in {source for source, _ in pairs[first:last]} else "evens out leaders: "
+            why = "" if was in {source for source, _ in pairs[first:last]} else f"{rule.of_leaders}: "
             counts = ", ".join(leads[broker] for broker in sorted((was, becomes)))
             parts.append(f"{why}{tally.names[becomes]} leads instead of {tally.names[was]}; leads {counts}")
         found.append("; ".join(parts) or "order of replicas changes")
@@ -49,7 +49,9 @@ class _Rules:
         self.names = [str(broker) for broker in world.ids.tolist()] + ["none"]
         self.emptied = [*world.emptied.tolist(), False]
         self.replaced = set(question.replacements)
-        self.fix_racks = question.fix_racks
+        self.of_replicas, self.of_leaders = (
+            ("as given", "as given") if question.given else ("evens out replicas", "evens out leaders")
+        )
 
     def of(self, pairs: list[tuple[int, int]], spans: tuple[int, int], factors: tuple[int, int]) -> str:
         rules = [] if factors[0] == factors[1] else [f"replication factor {factors[0]} → {factors[1]}"]
@@ -57,7 +59,7 @@ class _Rules:
         if spans[0] < spans[1]:
             rules.append(f"racks {spans[0]} → {spans[1]}")
         if not rules:
-            rules.append("evens out replicas")
+            rules.append(self.of_replicas)
         moved = ", ".join(f"{self.names[source]} → {self.names[target]}" for source, target in pairs)
         return f"{', '.join(rules)}: {moved}"
 

@@ -137,7 +137,7 @@ def welcome(world: World, rows: Ints) -> Bools:
     after, before = world.after[:, rows], world.before[:, rows]
     racks = world.racks[after]
     columns = np.arange(len(rows))
-    free = np.repeat(world.target[:, None], len(rows), axis=1)
+    free = np.repeat(world.fresh[:, None], len(rows), axis=1)
     for replicas in (*after, *before):
         free[replicas[replicas != NOBODY], columns[replicas != NOBODY]] = False
     vacant = world.factor[rows] - (after != NOBODY).sum(axis=0)

@@ -2,9 +2,12 @@
 
 The order is lexicographic: copies, replicas per broker, leaders per broker, evenness within topics. Counts are exact:
 as few copies as the question allows, then replicas as even as these let them be (their squares sum to the least, which
-is max - min <= 1 where that can be); with `even`, evenness is what is asked for, and comes first. Leaders are exact for
-the replicas chosen. Not exact: bytes, topics, and which forced changes come first within `max_moves`. In: `problem`'s
-types. Out: a Placement.
+is max - min <= 1 where that can be); with `even`, evenness is what is asked for, and comes first; with `onto` it is
+sought within the copies that the chosen brokers lack. Leaders are exact for the replicas chosen. Within `max_moves`
+forced changes come first: as many partitions as so many copies complete, which is exact, then as even as those let
+brokers be; which of several equal partitions are left is no matter of evenness. What is left of `max_moves` evens out
+as far as so few copies can, which is exact where nothing is forced. Not exact: bytes, topics. In: `problem`'s types.
+Out: a Placement.
 """
 
 import numpy as np
@@ -12,8 +15,8 @@ import numpy as np
 from planner.placement.descend import UNLIMITED, descend
 from planner.placement.exchange import Exchange
 from planner.placement.leaders import Leadership, settle
-from planner.placement.outcome import copied, copies, placement_of
-from planner.placement.problem import Brokers, Ints, Partitions, Placement, Question
+from planner.placement.outcome import copied, copies, lacking, placement_of
+from planner.placement.problem import NOBODY, Brokers, Ints, Partitions, Placement, Question
 from planner.placement.seed import force
 from planner.placement.topics import even_topics
 from planner.placement.weights import spread_bytes
@@ -29,8 +32,7 @@ def place(brokers: Brokers, partitions: Partitions, question: Question) -> Place
     if partitions.weights is None:
         _spread(world, np.flatnonzero(redirected & world.movable), voluntary=False, budget=UNLIMITED)
         if question.even and not left:
-            budget = UNLIMITED if question.max_moves is None else question.max_moves - copies(world)
-            _spread(world, np.flatnonzero(world.movable), voluntary=True, budget=budget)
+            _spread(world, np.flatnonzero(world.movable), voluntary=True, budget=_budget(world, question))
         even_topics(world, redirected | question.even)
     else:
         spread_bytes(world, partitions.weights[world.order], question, redirected)
@@ -54,12 +56,25 @@ def _lead(world: World) -> None:
         leadership.finish()
 
 
+def _budget(world: World, question: Question) -> int:
+    """Copies that evening out may take: as `max_moves` leaves, and into chosen brokers what these lack."""
+    left = UNLIMITED if question.max_moves is None else question.max_moves - copies(world)
+    return min(left, lacking(world)[0]) if question.onto else left
+
+
 def _cut(world: World, most: int | None) -> int:
-    """Leave undone the forced changes beyond `most` copies; returns how many."""
+    """Leave undone the forced changes beyond `most` copies; returns how many.
+
+    A partition is done whole or not at all. Those with fewest copies come first, so that no choice of partitions
+    would complete more; of equal ones those with a replica on a dead broker, then by topic and partition.
+    """
     if most is None:
         return 0
     needed = copied(world)
-    undone = (np.cumsum(needed) > most) & (needed > 0)
+    on_dead = ((world.before != NOBODY) & ~world.live[world.before]).any(axis=0)
+    in_order = np.lexsort((~on_dead, needed))
+    undone = np.zeros(len(needed), dtype=bool)
+    undone[in_order] = np.cumsum(needed[in_order]) > most
     world.after[:, undone] = world.before[:, undone]
     world.movable &= ~undone
     return int(needed[undone].sum())

@@ -1,50 +1,20 @@
 """Moves in waves: pieces small enough to run one after the other, each of which can be taken back.
 
 Corresponds to `--max-movement` of kafka-utils and to the batches operators cut by hand. A cap counts, for each broker
-and wave, what comes in and what goes out, apart. Rows wait for the first wave that has room for them, in the order of
-the rows, so the same placement gives the same waves. In: lists before and after. Out: one step a row and wave.
+and wave, what comes in and what goes out, apart. Partitions wait, in order of topic and partition, for the first wave
+with room, so the same placement gives the same waves. In: partitions and their Placement. Out: one step a row and wave.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Self
 
-from planner.placement.problem import NOBODY, Ints, Placement, PlacementError
+import numpy as np
 
-Replicas = tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One row's change within one wave."""
-
-    row: int
-    before: Replicas
-    after: Replicas
-
-    def inverse(self) -> Self:
-        return type(self)(self.row, self.after, self.before)
-
-    @property
-    def arriving(self) -> tuple[int, ...]:
-        return tuple(broker for broker in self.after if broker not in self.before)
-
-    @property
-    def leaving(self) -> tuple[int, ...]:
-        return tuple(broker for broker in self.before if broker not in self.after)
-
-
-@dataclass(frozen=True, slots=True)
-class Wave:
-    """Steps that run together; no row appears twice."""
-
-    steps: tuple[Step, ...]
-
-    def inverse(self) -> Self:
-        """The wave that takes this one back."""
-        return type(self)(tuple(step.inverse() for step in self.steps))
+from planner.placement.first_fit import first_fit
+from planner.placement.problem import NOBODY, Bools, Ints, Partitions, Placement, PlacementError
+from planner.placement.racks import NO_RACK
+from planner.placement.slots import arrivals
+from planner.placement.steps import Steps, one_replica_each, whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,95 +27,129 @@ class Caps:
     moves_per_broker: int | None = None
     one_at_a_time: bool = False
 
+    def __bool__(self) -> bool:
+        return self != Caps()
 
-def waves(before: Ints, placement: Placement, rack_of: dict[int, str | None], caps: Caps) -> tuple[Wave, ...]:
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Waves:
+    """Steps by row and then by wave; no row has two steps in one wave, and each starts where the one before ended.
+
+    `row`, `wave`, `nth` (step of its row) and `of` (steps its row has) have one entry a step; `before` and `after` are
+    lists of broker ids, (slot, step), padded with NOBODY.
+    """
+
+    row: Ints
+    wave: Ints
+    nth: Ints
+    of: Ints
+    before: Ints
+    after: Ints
+
+    @property
+    def count(self) -> int:
+        return int(self.wave.max(initial=-1)) + 1
+
+    @property
+    def moves(self) -> list[int]:
+        """Replicas each wave copies."""
+        step = np.nonzero(arrivals(self.before, self.after))[1]
+        moves: list[int] = np.bincount(self.wave[step], minlength=self.count).tolist()
+        return moves
+
+    @property
+    def most_in(self) -> list[int]:
+        """Replicas that the broker which gets most gets, in each wave."""
+        return self._most(self.after, arrivals(self.before, self.after))
+
+    @property
+    def most_out(self) -> list[int]:
+        """Replicas that the broker which gives most gives, in each wave; without what is only dropped."""
+        return self._most(self.before, _given_up(self.before, self.after))
+
+    def inverse(self) -> Self:
+        """The way back: the last wave taken back first."""
+        return type(self)(
+            row=self.row[::-1],
+            wave=(self.count - 1 - self.wave)[::-1],
+            nth=(self.of - 1 - self.nth)[::-1],
+            of=self.of[::-1],
+            before=self.after[:, ::-1],
+            after=self.before[:, ::-1],
+        )
+
+    def _most(self, lists: Ints, marked: Bools) -> list[int]:
+        slot, step = np.nonzero(marked)
+        brokers, number = np.unique(lists[slot, step], return_inverse=True)
+        count = np.zeros((self.count, len(brokers)), dtype=np.int64)
+        np.add.at(count, (self.wave[step], number), 1)
+        most: list[int] = count.max(axis=1, initial=0).tolist()
+        return most
+
+
+def waves(partitions: Partitions, placement: Placement, rack_of: dict[int, str | None], caps: Caps) -> Waves:
     """Cut a placement into waves; what only changes its order comes in the last one, when everyone is in sync."""
     if caps.moves_per_broker is not None and caps.moves_per_broker < 1:
         raise PlacementError(f"at most {caps.moves_per_broker} moves a broker and wave: nothing could ever move")
-    planned: list[list[Step]] = []
-    room = _Room(caps.moves_per_broker)
-    reorders = []
-    for row in placement.changed.tolist():
-        steps = _steps(row, before[row].tolist(), placement.replicas[row].tolist(), rack_of, caps)
-        if not steps[0].arriving and not steps[0].leaving:
-            reorders += steps
-            continue
-        wave = 0
-        for step in steps:
-            wave = room.take(wave, step) + 1
-            while len(planned) < wave:
-                planned.append([])
-            planned[wave - 1].append(step)
-    if reorders:
-        planned = planned or [[]]
-        planned[-1] += reorders
-    return tuple(Wave(tuple(steps)) for steps in planned)
+    rows = placement.changed
+    rows = rows[np.lexsort((partitions.partition[rows], partitions.topic[rows]))]
+    ids = np.unique(np.concatenate([partitions.replicas[rows].ravel(), placement.replicas[rows].ravel(), [NOBODY]]))
+    # NOBODY is the least of the ids: without it, numbers are from 0, and NOBODY's own is -1 again
+    before, after = (np.searchsorted(ids, lists[rows].T) - 1 for lists in (partitions.replicas, placement.replicas))
+    before = np.pad(before, ((0, max(len(after) - len(before), 0)), (0, 0)), constant_values=NOBODY)
+    after = np.pad(after, ((0, max(len(before) - len(after), 0)), (0, 0)), constant_values=NOBODY)
+    steps = one_replica_each(before, after, _racks(ids[1:], rack_of)) if caps.one_at_a_time else whole(before, after)
+    named = np.append(ids[1:], NOBODY)
+    return Waves(
+        row=rows[steps.row],
+        wave=_numbered(steps, len(ids), caps),
+        nth=steps.nth,
+        of=np.bincount(steps.row, minlength=len(rows))[steps.row],
+        before=named[steps.before],
+        after=named[steps.after],
+    )
 
 
 def fewest_waves(placement: Placement, caps: Caps) -> int:
     """No fewer waves can do: the busiest broker's moves, or the most moves of one partition, need so many."""
-    moves = [(source, target) for source, target in _pairs(placement) if target != NOBODY]
-    busiest = [Counter(broker for broker in brokers if broker != NOBODY) for brokers in zip(*moves, strict=True)]
-    most = max((count for counts in busiest for count in counts.values()), default=0)
-    rows = Counter(
-        row
-        for row, target in zip(placement.moves.row.tolist(), placement.moves.target.tolist(), strict=True)
-        if target != NOBODY
+    copied = placement.moves.target != NOBODY
+    rows, targets, sources = (
+        values[copied] for values in (placement.moves.row, placement.moves.target, placement.moves.source)
     )
-    longest = max(rows.values(), default=0) if caps.one_at_a_time else min(len(rows), 1)
-    by_broker = 0 if caps.moves_per_broker is None else -(-most // caps.moves_per_broker)
-    return max(by_broker, longest, min(len(placement.changed), 1))
+    some = min(len(placement.changed), 1)
+    longest = _most_of_one(rows) if caps.one_at_a_time else some
+    if caps.moves_per_broker is None:
+        return max(longest, some)
+    busiest = max(_most_of_one(targets), _most_of_one(sources[sources != NOBODY]))
+    return max(-(-busiest // caps.moves_per_broker), longest, some)
 
 
-def _pairs(placement: Placement) -> Iterator[tuple[int, int]]:
-    return zip(placement.moves.source.tolist(), placement.moves.target.tolist(), strict=True)
+def _most_of_one(values: Ints) -> int:
+    return int(np.unique(values, return_counts=True)[1].max(initial=0))
 
 
-def _steps(
-    row: int, padded: Sequence[int], target: Sequence[int], rack_of: dict[int, str | None], caps: Caps
-) -> list[Step]:
-    before, after = (tuple(broker for broker in some if broker != NOBODY) for some in (padded, target))
-    whole = Step(row, before, after)
-    if not caps.one_at_a_time or len(whole.arriving) <= 1:
-        return [whole]
-    lists = [before]
-    while len(missing := [broker for broker in after if broker not in lists[-1]]) > 1:
-        lists.append(_next(lists[-1], after, missing, rack_of))
-    lists.append(after)
-    return [Step(row, some, then) for some, then in pairwise(lists)]
+def _racks(ids: Ints, rack_of: dict[int, str | None]) -> Ints:
+    """Rack numbers of brokers by index, and NO_RACK last, which NOBODY finds."""
+    names = sorted({rack for rack in rack_of.values() if rack is not None})
+    number = {rack: index for index, rack in enumerate(names)}
+    found = (rack_of.get(broker) for broker in ids.tolist())
+    return np.array([*(NO_RACK if rack is None else number[rack] for rack in found), NO_RACK], dtype=np.int64)
 
 
-def _next(current: Replicas, after: Replicas, missing: list[int], rack_of: dict[int, str | None]) -> Replicas:
-    """Bring in one missing replica for one that leaves, so that as many racks stay as can; followers first."""
-    leaving = [broker for broker in reversed(current) if broker not in after]
-    if not leaving:
-        return (*current, missing[0])
-    options = [
-        tuple(arrives if broker == leaves else broker for broker in current)
-        for leaves in leaving
-        for arrives in missing
-    ]
-    return max(options, key=lambda replicas: len({rack_of.get(broker) for broker in replicas} - {None}))
+def _given_up(before: Ints, after: Ints) -> Bools:
+    """(slot of `before`, step): a replica that leaves while another one comes."""
+    given: Bools = arrivals(after, before) & arrivals(before, after).any(axis=0)
+    return given
 
 
-class _Room:
-    """What each wave has room for: how much comes to and goes from each broker, and which first waves are full."""
-
-    def __init__(self, cap: int | None) -> None:
-        self.cap = cap
-        self.used: defaultdict[tuple[bool, int], Counter[int]] = defaultdict(Counter)
-        self.full: Counter[tuple[bool, int]] = Counter()
-
-    def take(self, wave: int, step: Step) -> int:
-        """Find the first wave from `wave` on with room for the step, and take the room."""
-        if self.cap is None or not step.arriving:
-            return wave
-        ends = [*((True, broker) for broker in step.arriving), *((False, broker) for broker in step.leaving)]
-        wave = max(wave, *(self.full[end] for end in ends))
-        while any(self.used[end][wave] >= self.cap for end in ends):
-            wave += 1
-        for end in ends:
-            self.used[end][wave] += 1
-            while self.used[end][self.full[end]] >= self.cap:
-                self.full[end] += 1
-        return wave
+def _numbered(steps: Steps, size: int, caps: Caps) -> Ints:
+    """Wave of each step."""
+    wave = steps.nth
+    comes, goes = arrivals(steps.before, steps.after), _given_up(steps.before, steps.after)
+    if caps.moves_per_broker is not None:
+        step = np.concatenate([np.nonzero(comes)[1], np.nonzero(goes)[1]])
+        end = np.concatenate([steps.after[comes], steps.before[goes] + size])
+        in_order = np.argsort(step, kind="stable")
+        wave = first_fit(steps.nth, step[in_order], end[in_order], caps.moves_per_broker)
+    reordered = ~(comes.any(axis=0) | arrivals(steps.after, steps.before).any(axis=0))
+    return np.where(reordered, wave.max(initial=0), wave)

@@ -28,6 +28,8 @@ class World:
     rack_names: tuple[str, ...]
     live: Bools
     target: Bools
+    fresh: Bools
+    """Targets that may get replicas they did not have; the others only give, or keep what they have."""
     emptied: Bools
     order: Ints
     topic: Ints
@@ -62,7 +64,7 @@ def world_of(brokers: Brokers, partitions: Partitions, question: Question) -> Wo
     )
     names = tuple(sorted({rack for rack in brokers.racks if rack is not None}))
     racks = [NO_RACK if rack is None else names.index(rack) for rack in brokers.racks]
-    before = _indexes(ids, listed, question.replication_factor or 0)
+    before = indexes(ids, listed, question.replication_factor or 0)
     stuck = (before != NOBODY) & ~(live | emptied)[before]
     movable = partitions.movable[order]
     held = movable & stuck.any(axis=0)
@@ -78,6 +80,7 @@ def world_of(brokers: Brokers, partitions: Partitions, question: Question) -> Wo
         rack_names=names,
         live=live,
         target=target & live & ~emptied,
+        fresh=target & live & ~emptied & (np.isin(ids, list(question.onto)) if question.onto else True),
         emptied=emptied,
         order=order,
         topic=numbered(partitions.topic[order]),
@@ -128,7 +131,7 @@ def _distinct(listed: Ints) -> Ints:
     return np.unique(listed)
 
 
-def _indexes(ids: Ints, listed: Ints, width: int) -> Ints:
+def indexes(ids: Ints, listed: Ints, width: int) -> Ints:
     """Brokers by index, and room for `width` replicas."""
     places = np.argsort(ids, kind="stable")
     if ids.max(initial=0) < DENSE:

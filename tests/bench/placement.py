@@ -80,7 +80,8 @@ def _removed(partitions: Partitions) -> None:
 
 
 def _added(partitions: Partitions) -> None:
-    found = place(brokers_of(), partitions, Question(even=True))
+    new = frozenset(range(int(partitions.replicas.max()) + 1, BROKERS))
+    found = place(brokers_of(), partitions, Question(even=True, onto=new))
     _check(partitions, found, 6_000)
     for held in (found.brokers.replicas[1], found.brokers.leaders[1]):
         if int(np.ptp(held)) > 1:

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,9 +29,9 @@ GENERATED = (
 )
 
 
-def move(tree: KafkaTree, topic: str, partition: int, replicas: list[int], wave: int = 0) -> Row:
-    columns = {"action": Action.REASSIGN.value, "replicas_after": replicas, "wave": wave}
-    return election(tree, topic, partition, leader=0, **columns)
+def move(tree: KafkaTree, topic: str, partition: int, replicas: list[int], **columns: Any) -> Row:  # noqa: ANN401
+    moved = {"action": Action.REASSIGN.value, "replicas_after": replicas}
+    return election(tree, topic, partition, leader=0, **moved, **columns)
 
 
 @pytest.fixture
@@ -39,7 +40,7 @@ def plan(tree: KafkaTree, lake: Lake) -> Plan:
     tree.add_topic("foo", {0: [0, 1], 1: [0, 1]})
     tree.add_topic("b.ar", {partition: [0, 1] for partition in range(11)})
     changes = [
-        move(tree, "foo", 0, [1, 2], wave=1),
+        move(tree, "foo", 0, [1, 2], wave=1, replicas_before=[0, 2]),
         move(tree, "foo", 0, [0, 2]),
         move(tree, "b.ar", 10, [0]),
         move(tree, "b.ar", 2, [2, 0]),
@@ -70,6 +71,35 @@ def test_json_is_one_object(surveyor: Surveyor, plan: Plan) -> None:
     }
 
 
+# flags -> partitions and replicas
+PARTS: list[tuple[tuple[str, ...], list[tuple[str, int, list[int]]]]] = [
+    (("--wave", "0"), [("b.ar", 2, [2, 0]), ("b.ar", 10, [0]), ("foo", 0, [0, 2])]),
+    (("--wave", "1"), [("foo", 0, [1, 2])]),
+    (("--wave", "1", "--inverse"), [("foo", 0, [0, 2])]),
+    (("--wave", "0", "--inverse"), [("b.ar", 2, [0, 1]), ("b.ar", 10, [0, 1]), ("foo", 0, [0, 1])]),
+    (("--inverse",), [("b.ar", 2, [0, 1]), ("b.ar", 10, [0, 1]), ("foo", 0, [0, 1])]),
+]
+
+
+@pytest.mark.usefixtures("plan")
+@pytest.mark.parametrize(("flags", "expected"), PARTS)
+def test_a_wave_and_what_takes_it_back(
+    surveyor: Surveyor, flags: tuple[str, ...], expected: list[tuple[str, int, list[int]]]
+) -> None:
+    found = json.loads(surveyor.run("export", "moves", *flags).stdout)["partitions"]
+
+    assert [(row["topic"], row["partition"], row["replicas"]) for row in found] == expected
+
+
+def test_refused_plan_is_not_exported(tree: KafkaTree, lake: Lake, surveyor: Surveyor) -> None:
+    tree.add_topic("foo", {0: [0, 1]})
+    plan = store_plan(lake, tree, [move(tree, "foo", 0, [1, 2])], status="refused")
+
+    done = surveyor.run("export", plan.plan_id)
+
+    assert (done.exit_code, done.stdout, "is refused" in done.stderr) == (23, "", True)
+
+
 def test_plan_that_moves_nothing_is_refused(tree: KafkaTree, lake: Lake, surveyor: Surveyor) -> None:
     tree.add_topic("foo", {0: [0, 1]})
     plan = store_plan(lake, tree, [election(tree, "foo", 0, leader=1)])
@@ -81,7 +111,12 @@ def test_plan_that_moves_nothing_is_refused(tree: KafkaTree, lake: Lake, surveyo
 
 @pytest.mark.usefixtures("plan")
 @pytest.mark.parametrize(
-    ("flags", "said"), [(("--format", "yaml"), "yaml"), (("--out", "/no/such/file"), "cannot be written")]
+    ("flags", "said"),
+    [
+        (("--format", "yaml"), "yaml"),
+        (("--out", "/no/such/file"), "cannot be written"),
+        (("--wave", "2"), "has no wave 2; its waves are 0, 1"),
+    ],
 )
 def test_usage(surveyor: Surveyor, flags: tuple[str, ...], said: str) -> None:
     done = surveyor.run("export", "moves", *flags)

@@ -214,12 +214,7 @@ FILES = [
     ('{"partitions":[{"topic":"orders","partition":-1,"replicas":[1]}]}', 2, ">= 0"),
     ('{"partitions":[{"topic":"orders","partition":99999999999,"replicas":[1]}]}', 2, "<= 2147483647"),
     ('{"partitions":[{"topic":"orders","partition":0,"replicas":[99999999999]}]}', 2, "<= 2147483647"),
-    (_moves(("orders", 0, [0, 0])), 23, "names a broker twice"),
-    (_moves(("orders", 0, [0, 9])), 23, "adds brokers not alive in the snapshot: 9"),
-    (_moves(("orders", 7, [0])), 23, "no such partition"),
-    (_moves(("nope", 0, [0])), 23, "no such partition"),
-    (_moves(("orders", 0, [])), 23, "no replicas"),
-    (_moves(("orders", 0, [0]), ("orders", 0, [1])), 23, "orders-0 twice"),
+    (_moves(), 2, "names no partition"),
 ]
 
 

@@ -5,13 +5,12 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from planner.reassignment import reassignment_changes, reassignment_faults, reassignment_rejections
+from planner.reassignment import reassignment_changes, reassignment_rejections
 from schemas.names import NO_LEADER, Action, RejectionCode
 from schemas.tables import PARTITIONS
 from tests.planner.frames import (
     TOPIC_ID,
     World,
-    as_rows,
     assert_changes,
     assert_rejections,
     frame,
@@ -79,28 +78,6 @@ def test_what_a_reassignment_adds_and_removes(spark: SparkSession) -> None:
     assert_changes(changes, expected)
 
 
-def test_faults_are_named_in_order(spark: SparkSession) -> None:
-    partitions = [partition_row([1, 2], 1, [1, 2], partition=p) for p in range(8)]
-    partitions.append(partition_row([1, 11, 12], 1, [1], partition=8))
-    world = World(partitions, live=LIVE, opaque=frozenset({20}))
-    asked: list[tuple[str, int, list[int] | None, str | None]] = [
-        ("nowhere", 0, [1], "no such partition in the snapshot: take a new one if it is newer"),
-        ("t", 0, [3, 4], None),
-        ("t", 1, [], "no replicas"),
-        ("t", 2, None, "no replicas"),
-        ("t", 3, [3, 4, 3], "names a broker twice: 3, 4, 3"),
-        ("t", 4, [3, 11, 12], "adds brokers not alive in the snapshot: 11, 12"),
-        ("t", 5, [-1, 3], "adds brokers not alive in the snapshot: -1"),
-        ("t", 6, [1, 20], "adds brokers not alive in the snapshot: 20"),
-        ("t", 7, [1, 2], None),
-        ("t", 8, [1, 11, 3], None),  # a dead replica may stay, as Kafka has it
-        ("t", 99, [1], "no such partition in the snapshot: take a new one if it is newer"),
-    ]
-    targets = [(topic, number, replicas) for topic, number, replicas, _ in reversed(asked)]
-    expected = [{"topic": t, "partition": p, "fault": fault} for t, p, _, fault in asked if fault]
-    assert as_rows(reassignment_faults(*_asked(spark, world, targets))) == expected
-
-
 NOT_DUE: Final[list[tuple[dict[str, Any], list[int], RejectionCode, str]]] = [
     ({"topic": "deleted"}, [3, 4], RejectionCode.DELETION_REQUESTED, "its topic is queued for deletion"),
     ({"understood": False}, [3, 4], RejectionCode.NOT_UNDERSTOOD, "its znode is in quarantine"),
@@ -127,3 +104,56 @@ def test_each_reason_why_it_is_not_due_is_a_rejection(spark: SparkSession) -> No
 
 def test_what_is_not_due_or_not_there_is_no_change(spark: SparkSession) -> None:
     assert_changes(reassignment_changes(*_not_due(spark)), [])
+
+
+WAYS: Final = (
+    "topic string, partition int, replicas array<int>, reason string, wave int, steps int, earlier array<array<int>>"
+)
+
+# replicas, leader, lists it gets, the waves in which it gets them -> leaders after
+Way = tuple[list[int], int | None, list[list[int]], list[int], list[int]]
+WAYS_OF: Final[list[Way]] = [
+    ([1, 2, 3], 1, [[1, 2, 4], [1, 5, 4], [6, 5, 4]], [0, 1, 4], [1, 1, 6]),
+    ([1, 2, 3], 3, [[1, 2, 4], [5, 2, 4], [5, 2, 1]], [0, 1, 2], [1, 5, 5]),
+    ([1, 2], 2, [[1, 2, 3], [1, 2, 3, 4]], [1, 2], [2, 2]),
+    ([1, 2], NO_LEADER, [[1, 3], [4, 3]], [0, 3], [1, 4]),
+    ([1, 2], None, [[1, 3], [4, 3]], [0, 1], [1, 4]),
+    ([1, 2], 1, [[2, 1]], [4], [1]),
+]
+
+
+def test_each_wave_starts_where_the_one_before_ends(spark: SparkSession) -> None:
+    partitions = [
+        partition_row(replicas, leader, None if leader is None else replicas, partition=number)
+        for number, (replicas, leader, *_) in enumerate(WAYS_OF)
+    ]
+    targets: list[tuple[Any, ...]] = []
+    expected: list[dict[str, Any]] = []
+    for number, (replicas, leader, lists, waves, leaders) in enumerate(WAYS_OF):
+        for nth, (becomes, wave, led) in enumerate(zip(lists, waves, leaders, strict=True)):
+            targets.append(("t", number, becomes, "because", wave, len(lists), lists[:nth]))
+            was = lists[nth - 1] if nth else replicas
+            adds, removes = ([b for b in some if b not in others] for some, others in ((becomes, was), (was, becomes)))
+            moves = f"adds {adds}, removes {removes}"
+            expected.append(
+                {
+                    "partition": number,
+                    "wave": wave,
+                    "replicas_before": was,
+                    "replicas_after": becomes,
+                    "adding_before": [],
+                    "adding_after": adds,
+                    "removing_before": [],
+                    "removing_after": removes,
+                    "leader_before": leaders[nth - 1] if nth else leader,
+                    "leader_after": led,
+                    "isr_before": was if nth or leader is not None else None,
+                    "isr_after": becomes,
+                    "leader_epoch_before": None if nth or leader is None else 5,
+                    "is_new": leader is None,
+                    "reason": f"step {nth + 1} of {len(lists)}: {moves}; because" if len(lists) > 1 else "because",
+                },
+            )
+    world = World(partitions, live=LIVE).frames(spark)
+    assert_changes(reassignment_changes(spark.createDataFrame(targets[::-1], WAYS), *world), expected)
+    assert_rejections(reassignment_rejections(spark.createDataFrame(targets, WAYS), *world), [])

@@ -1,6 +1,6 @@
 """Small clusters by chance, with a question each: what the optimiser's tests run on."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -88,11 +88,6 @@ def cases(draw: st.DrawFn, questions: tuple[Question, ...] = QUESTIONS) -> Case:
     )
     fixed = draw(st.one_of(st.just(frozenset[int]()), st.frozensets(st.integers(0, len(lists) - 1), max_size=3)))
     replaced = tuple((gone, successor) for gone, successor in question.replacements if {gone, successor} <= set(ids))
-    question = Question(
-        even=question.even,
-        fix_racks=question.fix_racks,
-        replication_factor=question.replication_factor,
-        replacements=replaced,
-    )
+    question = replace(question, replacements=replaced)
     brokers = brokers_of(racks, emptied=frozenset(emptied), excluded=excluded, dead=dead)
     return Case(brokers=brokers, partitions=partitions_of(lists, fixed=fixed), question=question)

@@ -52,6 +52,8 @@ def _sets(case: Case, row: int) -> list[Choice]:
     sets = [frozenset(some) for some in combinations(allowed, factor)]
     if question.replication_factor is None or factor >= len(before):
         sets = [some for some in sets if stays <= some]
+    if question.onto:
+        sets = [some for some in sets if some - before <= question.onto]
     if question.replication_factor is not None and ordered[0] not in emptied:
         sets = [some for some in sets if ordered[0] in some]
     sets = [some for some in sets if _racks(case, some) >= min(_racks(case, before), factor)]

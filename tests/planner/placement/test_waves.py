@@ -1,66 +1,181 @@
 """Waves: every move once, in order, within the caps, and back again."""
 
 from collections import Counter
+from dataclasses import replace
+from random import Random
 from typing import Final
 
+import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.placement.problem import NOBODY, PlacementError, Question
+from planner.placement.problem import NOBODY, Partitions, Placement, PlacementError, Question
 from planner.placement.solve import place
-from planner.placement.waves import Caps, Wave, fewest_waves, waves
-from tests.planner.placement.clusters import Case, brokers_of, cases, partitions_of
+from planner.placement.waves import Caps, Waves, fewest_waves, waves
+from tests.planner.placement.clusters import Case, brokers_of, cases, padded, partitions_of
 
-Lists = list[tuple[int, ...]]
+Lists = list[list[int]]
+Step = tuple[int, int, list[int], list[int]]
 CAPS: Final = st.builds(Caps, moves_per_broker=st.sampled_from([None, 1, 2]), one_at_a_time=st.booleans())
+MANY: Final = settings(deadline=None, max_examples=100)
 
 
-def _run(lists: Lists, planned: tuple[Wave, ...]) -> Lists:
+def _list(replicas: list[int]) -> list[int]:
+    return [broker for broker in replicas if broker != NOBODY]
+
+
+def _lists(replicas: np.ndarray[tuple[int, int], np.dtype[np.int64]]) -> Lists:
+    return [_list(some) for some in replicas.tolist()]
+
+
+def _steps(planned: Waves) -> list[Step]:
+    """Wave, row, before and after of each step, by wave and then row."""
+    lists = (some.T.tolist() for some in (planned.before, planned.after))
+    rows = zip(planned.wave.tolist(), planned.row.tolist(), *lists, strict=True)
+    return sorted((wave, row, _list(before), _list(after)) for wave, row, before, after in rows)
+
+
+def _run(lists: Lists, planned: Waves) -> Lists:
     """Apply the waves; fails where a step does not find what it expects."""
     lists = list(lists)
-    for wave in planned:
-        assert len({step.row for step in wave.steps}) == len(wave.steps)
-        for step in wave.steps:
-            assert lists[step.row] == step.before
-            lists[step.row] = step.after
+    steps = _steps(planned)
+    assert len({(wave, row) for wave, row, *_ in steps}) == len(steps)
+    for _, row, before, after in steps:
+        assert lists[row] == before
+        lists[row] = after
     return lists
 
 
-def _tuples(padded: list[list[int]]) -> Lists:
-    return [tuple(broker for broker in replicas if broker != NOBODY) for replicas in padded]
+def _racks(case: Case, replicas: list[int]) -> int:
+    rack_of = _rack_of(case)
+    return len({rack_of.get(broker) for broker in replicas} - {None})
 
 
-@settings(deadline=None, max_examples=200)
-@given(cases(), CAPS)
-def test_waves_keep_the_caps_lead_there_and_back(case: Case, caps: Caps) -> None:
+def _rack_of(case: Case) -> dict[int, str | None]:
+    return dict(zip(case.brokers.ids.tolist(), case.brokers.racks, strict=True))
+
+
+def _found(case: Case) -> Placement | None:
     try:
-        found = place(case.brokers, case.partitions, case.question)
+        return place(case.brokers, case.partitions, case.question)
     except PlacementError:
+        return None
+
+
+@MANY
+@given(cases(), CAPS)
+def test_waves_lead_there_and_back(case: Case, caps: Caps) -> None:
+    found = _found(case)
+    if found is None:
         return
-    rack_of = dict(zip(case.brokers.ids.tolist(), case.brokers.racks, strict=True))
-    planned = waves(case.partitions.replicas, found, rack_of, caps)
-    before, after = _tuples(case.partitions.replicas.tolist()), _tuples(found.replicas.tolist())
+    planned = waves(case.partitions, found, _rack_of(case), caps)
+    before, after = _lists(case.partitions.replicas), _lists(found.replicas)
     assert _run(before, planned) == after
-    assert _run(after, tuple(wave.inverse() for wave in reversed(planned))) == before
-    assert len(planned) >= fewest_waves(found, caps)
-    for wave in planned:
-        steps = [step for step in wave.steps if step.arriving]
-        came = Counter(broker for step in steps for broker in step.arriving)
-        went = Counter(broker for step in steps for broker in step.leaving)
-        assert max([*came.values(), *went.values(), 0]) <= (caps.moves_per_broker or 99)
-        for step in wave.steps:
-            racks = [len({rack_of[b] for b in some} - {None}) for some in (before[step.row], step.after)]
-            assert racks[1] >= min(racks[0], len(after[step.row]))
-            assert len(step.arriving) <= 1 or not caps.one_at_a_time
-            assert len(set(step.after)) == len(step.after)
+    assert _run(after, planned.inverse()) == before
+    assert _steps(planned.inverse().inverse()) == _steps(planned)
+    assert (sum(planned.moves), planned.count >= fewest_waves(found, caps)) == (found.copies, True)
+
+
+@MANY
+@given(cases(), CAPS)
+def test_no_wave_breaks_a_cap_and_the_figures_say_so(case: Case, caps: Caps) -> None:
+    found = _found(case)
+    if found is None:
+        return
+    planned = waves(case.partitions, found, _rack_of(case), caps)
+    most: list[tuple[int, int, int]] = []
+    steps = [(wave, {*after} - {*before}, {*before} - {*after}) for wave, _, before, after in _steps(planned)]
+    for number in range(planned.count):
+        pairs = [(comes, goes) for wave, comes, goes in steps if wave == number]
+        came = Counter(broker for comes, _ in pairs for broker in comes)
+        went = Counter(broker for comes, goes in pairs for broker in goes if comes)
+        most.append((came.total(), max(came.values(), default=0), max(went.values(), default=0)))
+        assert all(len(comes) <= 1 for comes, _ in pairs) or not caps.one_at_a_time
+    assert list(zip(planned.moves, planned.most_in, planned.most_out, strict=True)) == most
+    assert max((max(into, out) for _, into, out in most), default=0) <= (caps.moves_per_broker or 99)
+
+
+@MANY
+@given(cases(), CAPS)
+def test_lists_on_the_way_keep_the_rules(case: Case, caps: Caps) -> None:
+    found = _found(case)
+    if found is None:
+        return
+    before, after = _lists(case.partitions.replicas), _lists(found.replicas)
+    for _, row, _, then in _steps(waves(case.partitions, found, _rack_of(case), caps)):
+        ends = before[row], after[row]
+        assert len(set(then)) == len(then)
+        assert len(then) >= min(map(len, ends))
+        assert set(then) <= {*ends[0], *ends[1]}
+        assert _racks(case, then) >= min(_racks(case, some) for some in ends)
+
+
+@MANY
+@given(cases(), CAPS, st.randoms(use_true_random=False))
+def test_in_whatever_order_rows_come_the_waves_are_the_same(case: Case, caps: Caps, chance: Random) -> None:
+    order = list(range(len(case.partitions.topic)))
+    chance.shuffle(order)
+    columns = ("topic", "partition", "replicas", "movable")
+    shuffled = replace(case.partitions, **{name: getattr(case.partitions, name)[order] for name in columns})
+    found, again = _found(case), _found(replace(case, partitions=shuffled))
+    if found is None or again is None:
+        assert found is again
+        return
+    one, other = waves(case.partitions, found, _rack_of(case), caps), waves(shuffled, again, _rack_of(case), caps)
+    assert _named(case.partitions, one) == _named(shuffled, other)
+
+
+def _named(partitions: Partitions, planned: Waves) -> list[tuple[int, ...]]:
+    names = zip(partitions.topic[planned.row].tolist(), partitions.partition[planned.row].tolist(), strict=True)
+    lists = zip(planned.wave.tolist(), planned.before.T.tolist(), planned.after.T.tolist(), strict=True)
+    return [(*name, *step) for name, step in zip(names, lists, strict=True)]
 
 
 def test_one_broker_fills_at_two_a_wave() -> None:
     partitions = partitions_of([[3], [3], [3], [1]])
     found = place(brokers_of((None,) * 3, emptied=frozenset({3, 1})), partitions, Question())
-    planned = waves(partitions.replicas, found, {}, Caps(moves_per_broker=2))
-    assert [[(step.row, step.before, step.after) for step in wave.steps] for wave in planned] == [
-        [(0, (3,), (4,)), (1, (3,), (4,))],
-        [(2, (3,), (4,)), (3, (1,), (4,))],
+    planned = waves(partitions, found, {}, Caps(moves_per_broker=2))
+    assert _steps(planned) == [(0, 0, [3], [4]), (0, 1, [3], [4]), (1, 2, [3], [4]), (1, 3, [1], [4])]
+    assert fewest_waves(found, Caps(moves_per_broker=2)) == planned.count == 2
+
+
+# before, after, racks of 0 to 5, lists on the way
+Way = tuple[list[int], list[int], str, Lists]
+WAYS: Final[dict[str, Way]] = {
+    "followers go first": ([0, 1, 2], [3, 4, 5], "aaaaaa", [[0, 1, 3], [0, 4, 3], [3, 4, 5]]),
+    "no rack is lost on the way": ([0, 1], [2, 3], "abab", [[0, 3], [2, 3]]),
+    "who stays, stays": ([0, 1, 2], [4, 1, 5], "abcabc", [[0, 1, 5], [4, 1, 5]]),
+    "a longer list takes one more a step": ([0, 1], [0, 2, 3, 4], "aaaaaa", [[0, 2], [0, 2, 3], [0, 2, 3, 4]]),
+    "a shorter one drops with the last": ([0, 1, 2, 3], [4, 5], "aaaaaa", [[0, 1, 2, 4], [4, 5]]),
+    "what only drops is one step": ([0, 1, 2], [2], "aaaaaa", [[2]]),
+}
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+def test_one_replica_at_a_time(way: Way) -> None:
+    before, after, racks, expected = way
+    partitions = partitions_of([before])
+    empty = np.array([], dtype=np.int64)
+    found = replace(place(brokers_of(("a",) * 6), partitions, Question()), replicas=padded([after]))
+    found = replace(found, changed=np.array([0]), moves=replace(found.moves, row=empty, source=empty, target=empty))
+    planned = waves(partitions, found, dict(enumerate(racks)), Caps(one_at_a_time=True))
+    assert [then for *_, then in _steps(planned)] == expected
+    assert _steps(planned.inverse()) == [
+        (len(expected) - 1 - wave, row, then, was) for wave, row, was, then in reversed(_steps(planned))
     ]
-    assert fewest_waves(found, Caps(moves_per_broker=2)) == 2
+
+
+def test_nothing_to_move_is_no_wave() -> None:
+    partitions = partitions_of([[3]])
+    found = place(brokers_of((None,) * 3), partitions, Question())
+    for caps in (Caps(), Caps(moves_per_broker=1, one_at_a_time=True)):
+        planned = waves(partitions, found, {}, caps)
+        assert (planned.count, planned.moves, planned.most_in, fewest_waves(found, caps)) == (0, [], [], 0)
+
+
+def test_no_room_at_all_is_an_error() -> None:
+    partitions = partitions_of([[3]])
+    found = place(brokers_of((None,) * 3), partitions, Question())
+    with pytest.raises(PlacementError, match="at most 0 moves"):
+        waves(partitions, found, {}, Caps(moves_per_broker=0))

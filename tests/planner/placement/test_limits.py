@@ -1,0 +1,128 @@
+"""The best within limits, against the exact solver: brokers that fill up alone, and at most so many copies."""
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from planner.placement.problem import NOBODY, Brokers, Ints, Partitions, Question
+from planner.placement.racks import spanned
+from planner.placement.solve import place
+from tests.planner.placement.clusters import QUESTIONS, Case, brokers_of, cases, partitions_of
+from tests.planner.placement.exact import choices, cost, loads, optimum, squares, takers
+
+MANY: Final = settings(deadline=None, max_examples=60)
+ONTO: Final = tuple(Question(even=True, onto=frozenset(ids)) for ids in ({4}, {1, 4}, {3, 15}, {3}))
+FORCED: Final = tuple(question for question in QUESTIONS if not question.even and not question.replacements)
+UNDONE: Final = -7
+
+
+def _uneven(counts: list[int]) -> int:
+    return sum(count * count for count in counts)
+
+
+def _copies(before: Ints, after: Ints) -> list[int]:
+    """Copies of each row."""
+    pairs = zip(before.tolist(), after.tolist(), strict=True)
+    return [len({*then} - {*was} - {NOBODY}) for was, then in pairs]
+
+
+def _lacking(case: Case) -> int:
+    """What brokers of `onto` lack of an even share, the odd replicas counted to the fullest."""
+    held = dict(zip(takers(case), loads(case, case.partitions.replicas), strict=True))
+    share, over = divmod(sum(held.values()), len(held))
+    ranks = sorted(held, key=lambda broker: -held[broker])
+    even = {broker: share + (rank < over) for rank, broker in enumerate(ranks)}
+    return sum(max(even[broker] - held[broker], 0) for broker in held if broker in case.question.onto)
+
+
+@MANY
+@given(cases(ONTO), st.integers(0, 4))
+def test_chosen_brokers_fill_up_as_evenly_as_what_they_lack_allows(case: Case, most: int) -> None:
+    options = choices(case)
+    assume(options is not None and takers(case) and sum(min(copies for _, copies in some) for some in options) == 0)
+    lacking = _lacking(case)
+    for limit in (None, most):
+        found = place(case.brokers, case.partitions, replace(case.question, max_moves=limit))
+        allowed = lacking if limit is None else min(limit, lacking)
+        reached = [_uneven(loads(case, found.replicas)), found.copies]
+        assert reached == optimum(options or [], takers(case), squares, cost, most=allowed)
+        assert set(found.moves.target.tolist()) <= case.question.onto | {NOBODY}
+        assert found.lower_bound == lacking
+
+
+@MANY
+@given(cases(FORCED), st.integers(0, 6))
+def test_no_choice_of_partitions_would_complete_more(case: Case, most: int) -> None:
+    options = choices(case)
+    assume(options is not None and takers(case))
+    needed = [min(copies for _, copies in some) for some in options or []]
+    found = place(case.brokers, case.partitions, replace(case.question, max_moves=most))
+    copies = _copies(case.partitions.replicas, found.replicas)
+    undone = [need > 0 and not made for need, made in zip(needed, copies, strict=True)]
+    either = [
+        [(frozenset[int](), need), (frozenset({UNDONE}), 0)] if need else [(frozenset[int](), 0)] for need in needed
+    ]
+    fewest = optimum(either, [UNDONE], lambda _, left, __: left[UNDONE], cost, most=most)
+    assert [sum(undone), found.copies] == fewest
+    assert found.left == sum(need for need, left in zip(needed, undone, strict=True) if left)
+    as_they_are = [frozenset(some) - {NOBODY} for some in case.partitions.replicas.tolist()]
+    rest = [[(was, 0)] if left else some for was, some, left in zip(as_they_are, options or [], undone, strict=True)]
+    assert _uneven(loads(case, found.replicas)) == optimum(rest, takers(case), squares)[0]
+
+
+@MANY
+@given(cases((Question(even=True),)), st.integers(0, 3))
+def test_what_forced_changes_leave_of_the_budget_evens_out(case: Case, more: int) -> None:
+    options = choices(case)
+    assume(options is not None and takers(case))
+    forced = sum(min(copies for _, copies in some) for some in options or [])
+    found = place(case.brokers, case.partitions, replace(case.question, max_moves=forced + more))
+    reached = [_uneven(loads(case, found.replicas)), found.copies]
+    assert reached == optimum(options or [], takers(case), squares, cost, most=forced + more)
+
+
+def test_partitions_that_need_fewest_copies_come_first_then_those_with_a_dead_replica() -> None:
+    partitions = partitions_of([[3, 1], [1], [3], [3], [4]])
+    brokers = brokers_of((None,) * 6, emptied=frozenset({3, 1}), dead=frozenset({3}))
+    found = place(brokers, partitions, Question(max_moves=3, leaders=False))
+    assert [row for row in range(4) if row in found.changed] == [1, 2, 3]
+    found = place(brokers, partitions, Question(max_moves=2, leaders=False))
+    assert (found.changed.tolist(), found.left) == ([2, 3], 3)
+
+
+def test_brokers_that_are_uneven_already_only_give() -> None:
+    """Evening out all would take 6 copies, two of them between brokers that are not new."""
+    lists = [[3]] * 10 + [[1]] * 2
+    found = place(brokers_of((None,) * 3), partitions_of(lists), Question(even=True, onto=frozenset({4})))
+    held = dict(zip(found.brokers.names, found.brokers.replicas[1].tolist(), strict=True))
+    assert (held, found.copies, found.lower_bound) == ({"3": 6, "1": 2, "4": 4}, 4, 4)
+    assert found.bound == "3 brokers share 12 replicas, 4 each and one more on 0; those that are to take some lack 4"
+    assert place(brokers_of((None,) * 3), partitions_of(lists), Question(even=True)).copies == 6
+
+
+def test_a_tenth_more_brokers_take_exactly_their_share() -> None:
+    """4,500 partitions on 90 brokers, most of them not spread over the racks; ten brokers come."""
+    ids = np.arange(100)
+    brokers = Brokers(
+        ids=ids,
+        racks=tuple(f"rack-{broker % 3}" for broker in range(100)),
+        live=np.ones(100, dtype=bool),
+        target=np.ones(100, dtype=bool),
+        emptied=np.zeros(100, dtype=bool),
+    )
+    rows = np.arange(4500)
+    followers = [(rows % 90 + 1 + (rows // 90 + j) % 89) % 90 for j in range(2)]
+    partitions = Partitions(
+        topic=rows // 50,
+        partition=rows % 50,
+        replicas=np.stack([rows % 90, *followers], axis=1),
+        movable=np.ones(4500, dtype=bool),
+    )
+    found = place(brokers, partitions, Question(even=True, onto=frozenset(range(90, 100))))
+    spans = [spanned(some.T % 3) for some in (partitions.replicas, found.replicas)]
+    assert (found.copies, found.lower_bound, set(found.moves.target.tolist())) == (1350, 1350, set(range(90, 100)))
+    assert [int(np.ptp(held[1])) for held in (found.brokers.replicas, found.brokers.leaders)] == [0, 0]
+    assert (spans[1] >= spans[0]).all()
