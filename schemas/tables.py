@@ -270,6 +270,16 @@ DRAINED: Final = _table(
     _column("since", TIMESTAMP, "when the commit of that plan began, UTC"),
 )
 
+THROTTLES: Final = _table(
+    _PLAN_ID,
+    _column("kind", STRING, "broker (rates) or topic (throttled replicas)"),
+    _column("resource", STRING, "broker id or topic"),
+    _column("name", STRING, "configuration that the plan's commit sets while its replicas move"),
+    _column("before", STRING, "override that stood there before and is put back, null for none"),
+    _column("set_to", ArrayType(STRING), "values this plan set or was about to, the newest last"),
+    _column("set_at", TIMESTAMP, "when it was first set, UTC"),
+)
+
 COMMITS: Final = _table(
     _PLAN_ID,
     _column("attempt", INT, "counts up from 1 with each commit of the plan"),
@@ -314,6 +324,7 @@ TABLES: Final[dict[str, StructType]] = {
     "rejections": REJECTIONS,
     "evidence": EVIDENCE,
     "drained": DRAINED,
+    "throttles": THROTTLES,
     "commits": COMMITS,
     "answers": ANSWERS,
 }
@@ -336,6 +347,7 @@ KEYS: Final[dict[str, tuple[str, ...]]] = {
     "rejections": ("plan_id", "topic", "partition", "code"),
     "evidence": ("plan_id", "topic", "partition", "broker_id"),
     "drained": ("broker_id",),
+    "throttles": ("plan_id", "kind", "resource", "name"),
     "commits": ("plan_id", "attempt", "action", "outcome"),
     "answers": ("broker_id", "api"),
 }

@@ -109,10 +109,20 @@ class Admin:
 
     def alter_config(self, topic: str, wanted: Mapping[str, str | None]) -> int | str:
         """Set overrides, or delete those that are None; what the broker said where it refused."""
+        return self._alter("topic", topic, wanted)
+
+    def alter_override(self, kind: str, resource: str, wanted: Mapping[str, str | None]) -> int | str:
+        """The same of a `broker` or a `topic`, also where nobody answers."""
+        try:
+            return self._alter(kind, resource, wanted)
+        except KafkaError as error:
+            return f"no answer ({error})"
+
+    def _alter(self, kind: str, resource: str, wanted: Mapping[str, str | None]) -> int | str:
         entries = {name: ("DELETE" if value is None else "SET", value) for name, value in wanted.items()}
-        resource = ConfigResource(ConfigResourceType.TOPIC, topic, entries)
-        answer = self.client.alter_configs([resource], raise_on_unknown=False, incremental=True)
-        said = answer["topic"][topic]
+        asked = ConfigResource(ConfigResourceType[kind.upper()], resource, entries)
+        answer = self.client.alter_configs([asked], raise_on_unknown=False, incremental=True)
+        said = answer[kind][resource]
         return NONE if said == "OK" else str(said)
 
     def delete_topics(self, topics: Mapping[str, str | None]) -> dict[str, int]:

@@ -147,6 +147,15 @@ CONTRACT: Final[dict[str, dict[str, str]]] = {
         "log_size": "bigint",
     },
     "drained": {"broker_id": "int", "mode": "string", "plan_id": "string", "since": "timestamp"},
+    "throttles": {
+        "plan_id": "string",
+        "kind": "string",
+        "resource": "string",
+        "name": "string",
+        "before": "string",
+        "set_to": "array<string>",
+        "set_at": "timestamp",
+    },
     "commits": {
         "plan_id": "string",
         "attempt": "int",
