@@ -37,6 +37,8 @@ class Ledger:
     who: str
     verdicts: list[Verdict] = field(default_factory=list)
     begun: bool = False
+    unfinished: bool = False
+    """What was asked for still runs, and the plan has something to do once it is complete."""
 
     @classmethod
     def open(cls, lake: Lake, plan: Plan) -> "Ledger":
@@ -58,6 +60,11 @@ class Ledger:
         """Take note of what became of changes; `close` writes it down."""
         self.verdicts += verdicts
 
+    def revise(self, verdicts: Iterable[Verdict]) -> None:
+        """Take back what was said of the same changes: what was accepted has come to nothing."""
+        newer = {_change_key(verdict.change): verdict for verdict in verdicts}
+        self.verdicts = [newer.get(_change_key(verdict.change), verdict) for verdict in self.verdicts]
+
     def close(self) -> None:
         """Record the outcomes, and what the plan now is; an attempt refused before it began leaves no trace."""
         done = all(verdict.outcome is Outcome.APPLIED for verdict in self.verdicts)
@@ -67,7 +74,7 @@ class Ledger:
             return
         rows = (self._row(v.change, v.outcome, v.message, v.state_version_after) for v in self.verdicts)
         self._append(rows)
-        self._status(PlanStatus.COMMITTED if done and whole else PlanStatus.PARTIAL)
+        self._status(PlanStatus.COMMITTED if done and whole and not self.unfinished else PlanStatus.PARTIAL)
 
     def counts(self) -> dict[str, int]:
         """Count the outcomes."""
@@ -96,3 +103,7 @@ class Ledger:
 
     def _status(self, status: PlanStatus) -> None:
         self.lake.update("plans", f"plan_id = {quoted(self.plan.plan_id)}", status=quoted(status.value))
+
+
+def _change_key(change: Row) -> tuple[int, str, int | None, str]:
+    return change["wave"], change["topic"], change["partition"], change["action"]

@@ -5,7 +5,7 @@ as it was. So whoever crashed anywhere has left rows, and `clear_throttle` makes
 somebody else has set since is theirs and stays.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
@@ -18,8 +18,10 @@ from jobs.adapters.multi_read import read_many
 from jobs.adapters.zookeeper import connected, sync
 from jobs.console import say
 from jobs.errors import SurveyorError
+from jobs.plans import Plan
 from jobs.rates import FOLLOWER_RATE, LEADER_RATE, UNTHROTTLED, Configs, Resource, ResourceKind, throttle_configs
 from jobs.settings import Settings
+from schemas.names import Action
 from schemas.znodes import MalformedZnodeError, decode_config
 
 _TABLE: Final = "throttles"
@@ -105,6 +107,26 @@ def clear_throttle(settings: Settings, admin: ConfigAdmin, plan_id: str) -> list
     else:
         say(f"  throttle of plan {plan_id} cleared")
     return left
+
+
+def clear_left_over(settings: Settings, admin: ConfigAdmin, plan_id: str) -> None:
+    """Clear what other plans have left behind; only while nobody's replicas move but this plan's."""
+    for other in sorted({row["plan_id"] for row in throttle_rows(settings.lake)} - {plan_id}):
+        say(f"surveyor: plan {other} has left its throttle behind, and none of its replicas move")
+        clear_throttle(settings, admin, other)
+
+
+def throttle_lines(lake: Lake, plan: Plan, due: Sequence[Row], rate: int | None) -> Iterator[str]:
+    """Say what a commit of these changes would throttle, and what earlier ones have left behind."""
+    moves = [change for change in due if change["action"] == Action.REASSIGN]
+    rate = rate_of(throttle_rows(lake, plan.plan_id)) if rate is None else rate
+    resources = throttle_configs(moves, rate) if rate else {}
+    if resources:
+        brokers = ", ".join(name for kind, name in resources if kind is ResourceKind.BROKER)
+        topics = ", ".join(name for kind, name in resources if kind is ResourceKind.TOPIC)
+        yield f"  would be throttled to {rate} B/s, wave by wave: brokers {brokers}, and moving replicas of {topics}"
+    for left in sorted({row["plan_id"] for row in throttle_rows(lake)}):
+        yield f"  the throttle of plan {left} is still set: a commit takes it away once none of its replicas move"
 
 
 def _key(row: Row) -> tuple[str, str, str]:

@@ -12,9 +12,9 @@ from uuid import UUID
 
 from kafka import TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
-from kafka.errors import KafkaError, for_code
+from kafka.errors import IncompatibleBrokerVersion, KafkaError, for_code
 
-from jobs.errors import SurveyorError, UsageError
+from jobs.errors import RefusedError, SurveyorError, UsageError
 
 Row = dict[str, Any]
 Key = tuple[str, int]
@@ -37,6 +37,10 @@ _SETTINGS: Final = {
 """What a client.properties file may say; PEM files, as the Python clients take them."""
 
 logging.getLogger("kafka").setLevel(logging.CRITICAL)  # what goes wrong is raised, and said once
+
+
+LOST: Final = (KafkaError, OSError)
+"""What leaves the outcome of a request unknown."""
 
 
 class AdminUnavailableError(SurveyorError):
@@ -91,8 +95,21 @@ class Admin:
 
     def reassign(self, targets: dict[Key, list[int]]) -> dict[Key, int]:
         asked = {TopicPartition(*key): replicas for key, replicas in targets.items()}
-        answer = self.client.alter_partition_reassignments(asked)
+        with _since_2_4():
+            answer = self.client.alter_partition_reassignments(asked)
         return {(tp.topic, tp.partition): NONE if error is None else error.errno for tp, error in answer.items()}
+
+    def reassignments(self) -> dict[Key, list[int]]:
+        """Where each partition that moves now is going, whoever asked (`ListPartitionReassignments`)."""
+        try:
+            with _since_2_4():
+                answer = self.client.list_partition_reassignments()
+        except LOST as error:
+            raise AdminUnavailableError(f"Kafka's controller did not say what moves ({error}); commit again") from None
+        return {
+            (tp.topic, tp.partition): [r for r in found["replicas"] if r not in found["removing_replicas"]]
+            for tp, found in answer.items()
+        }
 
     def create_topic(self, topic: str, assignment: dict[int, list[int]], config: dict[str, str]) -> int:
         answer = self.client.create_topics(
@@ -115,7 +132,7 @@ class Admin:
         """The same of a `broker` or a `topic`, also where nobody answers."""
         try:
             return self._alter(kind, resource, wanted)
-        except KafkaError as error:
+        except LOST as error:
             return f"no answer ({error})"
 
     def _alter(self, kind: str, resource: str, wanted: Mapping[str, str | None]) -> int | str:
@@ -138,6 +155,19 @@ class Admin:
 def _uuid(topic_id: str) -> UUID:
     """Read a topic id as ZooKeeper holds it: 22 characters of base64url."""
     return UUID(bytes=urlsafe_b64decode(f"{topic_id}=="))
+
+
+@contextmanager
+def _since_2_4() -> Iterator[None]:
+    """Refuse what brokers before 2.4 do not know; a controller that nobody finds has answered nothing."""
+    try:
+        yield
+    except IncompatibleBrokerVersion:
+        raise RefusedError(
+            "these brokers do not know reassignments of the Admin API, which came with 2.4; use --via zookeeper",
+        ) from None
+    except RuntimeError as error:
+        raise AdminUnavailableError(f"Kafka's controller did not answer ({error}); commit again") from None
 
 
 @contextmanager
