@@ -122,6 +122,7 @@ class _Run:
         say(f"  complete: {len(moves)} reassignments of wave {waves}")
 
     def _ask(self, wave: Sequence[Row], later: Sequence[Row], *, first: bool) -> None:
+        self.ledger.refuse_closed()
         if any(change["action"] == Action.REASSIGN for change in wave):
             self._refuse_others(wave[0]["wave"])
         due = still_due(self.settings, self.ledger, wave, 0.0 if first else PATIENCE)

@@ -69,7 +69,11 @@ class MovingController(ConfigBrokers):
             self.events.pop(0)()
         elif not self.stuck:
             self._obey()
-            for key in list(self.moving):
+            self.finish_all()
+
+    def finish_all(self, topic: str | None = None) -> None:
+        for key in list(self.moving):
+            if topic in {None, key[0]}:
                 self.finish(key)
 
     def catch_up(self) -> None:

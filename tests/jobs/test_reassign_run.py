@@ -8,7 +8,7 @@ import pytest
 
 from jobs.adapters.lake import Lake
 from jobs.commit_admin import _Run
-from jobs.ledger import Ledger
+from jobs.ledger import Ledger, close_plan
 from jobs.plans import Plan
 from jobs.throttles import set_throttle, throttle_rows
 from schemas.names import PlanKind, PlanStatus
@@ -22,6 +22,7 @@ from tests.jobs.throttled_tree import CrashError, override, overrides, settings_
 T, OTHER = "t", "other"
 BEFORE = {0: [0, 1], 1: [1, 2], 2: [2, 0]}
 AFTER = {0: [3, 1], 1: [1, 3], 2: [2, 3]}
+SETTING, CLEARING = 10, 4  # requests for configurations: brokers and topics, to throttle two waves and no more
 DONE, ERROR, USAGE, REFUSED, RUNNING = 0, 1, 2, 23, 25
 
 
@@ -63,9 +64,7 @@ def test_the_next_wave_waits_until_the_one_before_is_in_sync(
     """Also where the replicas are assigned already, and one of them has fallen behind."""
     controller.lagging = {(T, 1)}
     seen: list[int] = []
-    complete = controller.step
-    controller.events = [complete, lambda: seen.append(len(controller.waves)), controller.catch_up]
-    controller.events[0] = lambda: [controller.finish(key) for key in list(controller.moving)]
+    controller.events = [controller.finish_all, lambda: seen.append(len(controller.waves)), controller.catch_up]
 
     done = run(surveyor, kafka, plan)
 
@@ -123,9 +122,15 @@ def order_theirs(controller: MovingController) -> None:
     controller.tree.write("/admin/reassign_partitions", data)
 
 
-@pytest.mark.parametrize("begin", [begin_theirs, order_theirs])
-@pytest.mark.parametrize("apply", [True, False])
-@pytest.mark.parametrize("via", ["admin", "zookeeper"])
+@pytest.mark.parametrize(
+    ("begin", "via", "apply"),
+    [
+        (begin_theirs, "admin", True),
+        (begin_theirs, "zookeeper", True),
+        (order_theirs, "admin", True),
+        (order_theirs, "zookeeper", False),
+    ],
+)
 def test_refused_beside_somebody_elses(  # noqa: PLR0913, PLR0917 - fixtures
     kafka: KafkaTree,
     controller: MovingController,
@@ -161,7 +166,7 @@ def test_refused_where_nobody_can_tell_what_moves(
 def test_stops_between_waves_where_somebody_else_begins(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
 ) -> None:
-    controller.events = [lambda: begin_theirs(controller), lambda: [controller.finish((T, p)) for p in (0, 1)]]
+    controller.events = [lambda: begin_theirs(controller), lambda: controller.finish_all(T)]
 
     done = run(surveyor, kafka, plan, "--throttle", "1MB/s")
 
@@ -208,7 +213,12 @@ def test_read_again_before_the_first_wave(
 ) -> None:
     """Somebody has reordered partition 0 after the plan was found good, and before anything was asked."""
     opened = Ledger.open
-    monkeypatch.setattr(Ledger, "open", lambda *a: (controller.begin((T, 0), [1, 0]), opened(*a))[1])
+
+    def reordered(lake: Lake, plan: Plan) -> Ledger:
+        controller.begin((T, 0), [1, 0])
+        return opened(lake, plan)
+
+    monkeypatch.setattr(Ledger, "open", reordered)
 
     run(surveyor, kafka, plan)
 
@@ -244,10 +254,27 @@ def test_cancelled_by_somebody_while_it_moved(
     done = run(surveyor, kafka, plan, "--wait", "--throttle", "5MB")
 
     assert done.exit_code == ERROR
-    rows_said = {(r["partition"], r["wave"]): r["outcome"] for r in surveyor.commits(plan.plan_id)}
+    rows_said = {
+        (row["partition"], row["wave"]): row["outcome"]
+        for row in surveyor.commits(plan.plan_id)
+        if row["outcome"] != "pending"
+    }
     assert {key for key, outcome in rows_said.items() if outcome == "applied"} == {(1, 0), (1, 1)}
     assert {key for key, outcome in rows_said.items() if outcome in {"failed", "skipped"}} == {(0, 0), (0, 1)}
     assert controller.waves == [[(T, 0), (T, 1)], [(T, 1)]]
+    assert (overrides(kafka), throttle_rows(lake)) == ({}, [])
+
+
+def test_closed_by_somebody_between_waves(
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Lake, plan: Plan
+) -> None:
+    controller.events = [lambda: close_plan(lake, plan.plan_id, PlanStatus.CANCELLED)]
+
+    done = run(surveyor, kafka, plan, "--throttle", "5MB")
+
+    assert done.exit_code == REFUSED
+    assert "is cancelled meanwhile" in done.stderr
+    assert (controller.waves, surveyor.status(plan.plan_id)) == ([[(T, 0), (T, 1)]], PlanStatus.CANCELLED)
     assert (overrides(kafka), throttle_rows(lake)) == ({}, [])
 
 
@@ -277,8 +304,7 @@ def test_rate_of_the_commit_before_holds_for_the_waves_left(
     run(surveyor, kafka, plan, "--throttle", "1MB/s", "--max-wait", "0s")
     controller.stuck = False
     seen: list[dict[str, dict[str, str]]] = []
-    finish = [lambda: [controller.finish(key) for key in list(controller.moving)]]
-    controller.events = [*finish, lambda: seen.append(overrides(kafka))]
+    controller.events = [controller.finish_all, lambda: seen.append(overrides(kafka))]
 
     run(surveyor, kafka, plan)
 
@@ -287,7 +313,7 @@ def test_rate_of_the_commit_before_holds_for_the_waves_left(
     assert "brokers/1" not in seen[0]
 
 
-@pytest.mark.parametrize("events", range(12))
+@pytest.mark.parametrize("events", range(SETTING + CLEARING))
 def test_crash_anywhere(  # noqa: PLR0913, PLR0917 - fixtures
     kafka: KafkaTree,
     controller: MovingController,
@@ -300,7 +326,8 @@ def test_crash_anywhere(  # noqa: PLR0913, PLR0917 - fixtures
     override(kafka, "broker", "1", {"leader.replication.throttled.rate": "7"})
     before = overrides(kafka)
     with monkeypatch.context() as killed:
-        killed.setattr(_Run, "tidy", lambda _: None)
+        if events < SETTING:
+            killed.setattr(_Run, "tidy", lambda _: None)
         killed.setattr(Ledger, "close", lambda _: None)
         controller.crashes = events
         crashed = run(surveyor, kafka, plan, "--throttle", "1MB/s")
