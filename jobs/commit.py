@@ -32,7 +32,7 @@ from jobs.premises import Premises
 from jobs.rates import bytes_per_second
 from jobs.running import Running, Via
 from jobs.settings import Settings
-from jobs.throttles import throttle_lines, throttle_rows
+from jobs.throttles import left_over_lines, throttle_lines, throttle_rows
 from jobs.waves import judge_waves
 from schemas.names import Action, Outcome, PlanStatus
 
@@ -80,6 +80,8 @@ def apply_plan(
     """Write what is due and record it; `held` is a controllership that the caller has and keeps."""
     watched = found.mode is Mode.ADMIN and (running.watches or bool(throttle_rows(settings.lake, plan.plan_id)))
     say(f"  mode {found.mode} ({found.why}); {len(found.due)} of {plan.size} changes are due")
+    for line in left_over_lines(settings.lake, plan):
+        say(line)
     ledger = Ledger.open(settings.lake, plan)
     ledger.judge(verdict for verdict in found.settled)
     try:
@@ -160,11 +162,14 @@ def _mend(settings: Settings, plan: Plan) -> None:
     """Take away a throttle that a crash has left behind, whatever else is refused."""
     if not throttle_rows(settings.lake, plan.plan_id):
         return
-    with connected(settings.zookeeper) as client:
-        state = read_cluster(client, settings.zookeeper)
-        refuse_other_cluster(settings, plan, state)
-    with admin_of(settings, state) as admin:
-        end_throttle(settings, plan, admin)
+    try:
+        with connected(settings.zookeeper) as client:
+            state = read_cluster(client, settings.zookeeper)
+            refuse_other_cluster(settings, plan, state)
+        with admin_of(settings, state) as admin:
+            end_throttle(settings, plan, admin)
+    except SurveyorError as error:
+        say(f"surveyor: the throttle of plan {plan.plan_id} is still set: {error}")
 
 
 def _already_committed(settings: Settings, plan: Plan, *, apply: bool) -> ExitCode:
@@ -174,7 +179,8 @@ def _already_committed(settings: Settings, plan: Plan, *, apply: bool) -> ExitCo
     with connected(settings.zookeeper) as client:
         refuse_other_cluster(settings, plan, read_cluster(client, settings.zookeeper))
     result: Result = {"plan_id": plan.plan_id, "status": plan.row["status"], "applied_now": 0, **counts}
-    finish(settings, result, f"plan {plan.title} is committed already: nothing is due")
+    left = throttle_lines(settings.lake, plan, [], None)
+    finish(settings, result, f"plan {plan.title} is committed already: nothing is due", *left)
     return ExitCode.DONE
 
 
@@ -214,7 +220,9 @@ def _agreed(plan: Plan, found: Assessment) -> bool:
 def _report(settings: Settings, plan: Plan, found: Assessment, ledger: Ledger, *, detailed: bool) -> ExitCode:
     status = read_plan(settings.lake, plan.plan_id).row["status"]
     now = len(ledger.of(Outcome.APPLIED)) - sum(verdict.outcome is Outcome.APPLIED for verdict in found.settled)
+    left = len(throttle_rows(settings.lake, plan.plan_id))
     result: Result = {"plan_id": plan.plan_id, "status": status, "applied_now": now, **ledger.counts()}
+    result["throttles_left"] = left
     told = ", ".join(f"{count} {outcome}" for outcome, count in ledger.counts().items() if count)
     told += f" ({now} of them now)" if now < len(ledger.of(Outcome.APPLIED)) else ""
     finish(settings, result, f"plan {plan.title}: {status}; {told or 'no changes'}", *_stale_lines(ledger.verdicts))

@@ -103,6 +103,8 @@ class _Run:
         try:
             if throttle_rows(self.settings.lake, plan_id):
                 end_throttle(self.settings, self.ledger.plan, self.throttler)
+                if self.ledger.unfinished and not throttle_rows(self.settings.lake, plan_id):
+                    say(f"  what is left of the plan goes on unthrottled, unless --throttle {self.rate} is given again")
         except (SurveyorError, *LOST) as error:
             say(f"surveyor: the throttle of plan {plan_id} may still be set ({error}); {_again(plan_id)}")
 

@@ -8,7 +8,7 @@ import typer
 
 from jobs.adapters.lake import Filter, Row
 from jobs.console import finish, table
-from jobs.errors import UsageError
+from jobs.errors import UnreadableError, UsageError
 from jobs.options import command
 from jobs.plans import find_plan, plan_lines
 from jobs.settings import Settings
@@ -255,6 +255,8 @@ def drained(settings: Settings) -> None:
 @command
 def throttles(settings: Settings) -> None:
     """Throttles that commits have set and not taken away yet, and what stood before."""
+    if not settings.lake.exists():
+        raise UnreadableError(f"no warehouse at {settings.warehouse}; check --warehouse")
     columns = ("plan_id", "kind", "resource", "name", "before", "set_to", "set_at")
     _give(settings, f"throttles of {settings.cluster}", columns, throttle_rows(settings.lake))
 

@@ -125,8 +125,17 @@ def throttle_lines(lake: Lake, plan: Plan, due: Sequence[Row], rate: int | None)
         brokers = ", ".join(name for kind, name in resources if kind is ResourceKind.BROKER)
         topics = ", ".join(name for kind, name in resources if kind is ResourceKind.TOPIC)
         yield f"  would be throttled to {rate} B/s, wave by wave: brokers {brokers}, and moving replicas of {topics}"
-    for left in sorted({row["plan_id"] for row in throttle_rows(lake)}):
-        yield f"  the throttle of plan {left} is still set: a commit takes it away once none of its replicas move"
+    yield from left_over_lines(lake)
+
+
+def left_over_lines(lake: Lake, plan: Plan | None = None) -> Iterator[str]:
+    """Say which throttles are set by plans other than this one."""
+    mine = None if plan is None else plan.plan_id
+    for left in sorted({row["plan_id"] for row in throttle_rows(lake)} - {mine}):
+        yield (
+            f"  the throttle of plan {left} is still set: `surveyor commit {left} --apply` takes it away, "
+            "once none of its replicas move"
+        )
 
 
 def _key(row: Row) -> tuple[str, str, str]:

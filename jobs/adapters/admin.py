@@ -102,14 +102,21 @@ class Admin:
     def reassignments(self) -> dict[Key, list[int]]:
         """Where each partition that moves now is going, whoever asked (`ListPartitionReassignments`)."""
         try:
-            with _since_2_4():
-                answer = self.client.list_partition_reassignments()
-        except LOST as error:
-            raise AdminUnavailableError(f"Kafka's controller did not say what moves ({error}); commit again") from None
+            answer = self._listed()
+        except LOST:
+            self.client._controller_id = None  # noqa: SLF001 - kafka-python keeps to a controller that is gone
+            try:
+                answer = self._listed()
+            except LOST as error:
+                raise AdminUnavailableError(f"Kafka's controller did not say what moves ({error})") from None
         return {
             (tp.topic, tp.partition): [r for r in found["replicas"] if r not in found["removing_replicas"]]
             for tp, found in answer.items()
         }
+
+    def _listed(self) -> Any:  # noqa: ANN401 - kafka-python is untyped
+        with _since_2_4():
+            return self.client.list_partition_reassignments()
 
     def create_topic(self, topic: str, assignment: dict[int, list[int]], config: dict[str, str]) -> int:
         answer = self.client.create_topics(

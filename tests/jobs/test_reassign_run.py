@@ -405,6 +405,19 @@ def test_left_over_is_cleared_by_another_plan(
     assert (done.exit_code, overrides(kafka), throttle_rows(lake)) == (DONE, {}, [])
 
 
+def test_other_plans_say_that_a_throttle_is_left_over(
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Lake, plan: Plan
+) -> None:
+    another = store_plan(lake, kafka, [election(kafka, OTHER, 0, leader=1)])
+    left_behind(kafka, controller, lake, plan)
+
+    done = run(surveyor, kafka, another)
+
+    assert done.exit_code == DONE
+    assert f"the throttle of plan {plan.plan_id} is still set: `surveyor commit" in done.stderr
+    assert len(throttle_rows(lake)) == 10
+
+
 def test_show_throttles(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Lake, plan: Plan
 ) -> None:
