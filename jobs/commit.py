@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -16,20 +16,27 @@ from jobs.adapters.cluster import ClusterState, read_cluster
 from jobs.adapters.controllership import Controllership, refuse_take_over
 from jobs.adapters.lake import Row
 from jobs.adapters.zookeeper import connected
-from jobs.commit_admin import commit_admin
+from jobs.commit_admin import commit_admin, end_throttle
 from jobs.commit_batch import commit_batch, refuse_unreachable
 from jobs.console import Result, finish, say
-from jobs.errors import ExitCode, SurveyorError
+from jobs.controllers import controller_of
+from jobs.errors import ExitCode, RefusedError, SurveyorError
 from jobs.ledger import Ledger, Verdict
 from jobs.limits import CommitLimits, refuse_beyond, refuse_other_cluster, seconds
 from jobs.modes import Mode, admin_of, choose_mode
+from jobs.moving import moving_in_zookeeper, moving_of, refuse_others
 from jobs.operations import judge_tasks
 from jobs.options import DetailedExitcode, command, run_alone
 from jobs.plans import LINES_SHOWN, Plan, change_line, read_plan, row_name
 from jobs.premises import Premises
+from jobs.rates import bytes_per_second
+from jobs.running import Running, Via
 from jobs.settings import Settings
+from jobs.throttles import left_over_lines, throttle_lines, throttle_rows
 from jobs.waves import judge_waves
-from schemas.names import Outcome, PlanStatus
+from schemas.names import Action, Outcome, PlanStatus
+
+_AS_EVER: Final = Running()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,18 +50,20 @@ class Assessment:
     settled: list[Verdict]
 
 
-def assess(settings: Settings, plan: Plan, mode: Mode, limits: CommitLimits) -> Assessment:
+def assess(settings: Settings, plan: Plan, mode: Mode, limits: CommitLimits, running: Running = _AS_EVER) -> Assessment:
     """Read the cluster, refuse what must be refused, and tell what is due; the same for a dry run and a real one."""
     with connected(settings.zookeeper) as client:
         state = read_cluster(client, settings.zookeeper)
         refuse_beyond(limits, settings, plan, state, datetime.now(UTC))
-        chosen, why = choose_mode(mode, settings, plan, state)
+        chosen, why = choose_mode(mode, settings, plan, state, running)
         if chosen is Mode.BATCH:
             refuse_take_over(state, settings.conf.controller_id)
             refuse_unreachable(state)
             due, verdicts = Premises.of(plan, state).judge(client, plan.changes)
         else:
             due, verdicts = judge_waves(client, plan.changes)
+            if any(change["action"] == Action.REASSIGN for change in due):
+                refuse_others(plan, moving_in_zookeeper(client))
         tasks, settled = judge_tasks(client, plan.tasks)
     return Assessment(state, chosen, why, [*due, *tasks], [*verdicts, *settled])
 
@@ -65,17 +74,22 @@ def apply_plan(
     found: Assessment,
     max_hold: float,
     held: Controllership | None = None,
+    *,
+    running: Running = _AS_EVER,
 ) -> Ledger:
     """Write what is due and record it; `held` is a controllership that the caller has and keeps."""
+    watched = found.mode is Mode.ADMIN and (running.watches or bool(throttle_rows(settings.lake, plan.plan_id)))
     say(f"  mode {found.mode} ({found.why}); {len(found.due)} of {plan.size} changes are due")
+    for line in left_over_lines(settings.lake, plan):
+        say(line)
     ledger = Ledger.open(settings.lake, plan)
     ledger.judge(verdict for verdict in found.settled)
     try:
-        if not found.due:
+        if not (found.due or watched):
             say("  nothing is due")
         elif found.mode is Mode.ADMIN:
-            with admin_of(settings, found.state) as admin:
-                commit_admin(settings, ledger, admin, found.due)
+            with controller_of(settings, found.state, ledger, running) as (controller, throttler):
+                commit_admin(settings, ledger, controller, found.due, running=running, throttler=throttler)
         else:
             commit_batch(settings, ledger, found.due, max_hold, held)
     except SurveyorError as error:
@@ -103,6 +117,12 @@ def commit(
         bool,
         typer.Option("--allow-majority-dead", help="Believe it when most brokers seem dead."),
     ] = False,
+    via: Annotated[Via, typer.Option(help="How Kafka's controller is asked; zookeeper: before 2.4.")] = Via.ADMIN,
+    throttle: Annotated[
+        str | None, typer.Option(help="Bytes a second to copy replicas with, as 50MB/s; none takes it away.")
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Also wait for the last wave of a reassignment.")] = False,
+    max_wait: Annotated[str | None, typer.Option(help="Wait no longer, exit with 25 [default: no bound].")] = None,
     detailed_exitcode: DetailedExitcode = False,
 ) -> ExitCode:
     """Apply a plan under the fence, or show what that would do."""
@@ -113,28 +133,58 @@ def commit(
         allow_majority_dead=allow_majority_dead,
     )
     hold = defaults.max_hold_seconds if max_hold is None else seconds(max_hold)
+    rate = None if throttle is None else bytes_per_second(throttle)
+    running = Running(via, rate, wait, None if max_wait is None else seconds(max_wait))
     whole = read_plan(settings.lake, plan)
-    if whole.row["status"] == PlanStatus.COMMITTED:
-        return _already_committed(settings, whole)
-    found = assess(settings, whole, mode, limits)
+    if whole.row["status"] == PlanStatus.COMMITTED and not (apply and _goes_on(settings, whole, running)):
+        return _already_committed(settings, whole, apply=apply)
+    try:
+        found = assess(settings, whole, mode, limits, running)
+    except RefusedError:
+        if apply:
+            _mend(settings, whole)
+        raise
     if not apply:
-        return _dry(settings, whole, found, detailed=detailed_exitcode)
+        return _dry(settings, whole, found, running, detailed=detailed_exitcode)
     if not yes and not _agreed(whole, found):
         raise SurveyorError("not applied: the question was not answered with yes")
-    ledger = apply_plan(settings, whole, found, hold)
+    ledger = apply_plan(settings, whole, found, hold, running=running)
     return _report(settings, whole, found, ledger, detailed=detailed_exitcode)
 
 
-def _already_committed(settings: Settings, plan: Plan) -> ExitCode:
+def _goes_on(settings: Settings, plan: Plan, running: Running) -> bool:
+    """Tell whether a plan that is committed has replicas that still move, and that somebody should look after."""
+    watched = running.watches or throttle_rows(settings.lake, plan.plan_id)
+    return bool(watched and moving_of(settings, plan))
+
+
+def _mend(settings: Settings, plan: Plan) -> None:
+    """Take away a throttle that a crash has left behind, whatever else is refused."""
+    if not throttle_rows(settings.lake, plan.plan_id):
+        return
+    try:
+        with connected(settings.zookeeper) as client:
+            state = read_cluster(client, settings.zookeeper)
+            refuse_other_cluster(settings, plan, state)
+        with admin_of(settings, state) as admin:
+            end_throttle(settings, plan, admin)
+    except SurveyorError as error:
+        say(f"surveyor: the throttle of plan {plan.plan_id} is still set: {error}")
+
+
+def _already_committed(settings: Settings, plan: Plan, *, apply: bool) -> ExitCode:
+    if apply:
+        _mend(settings, plan)
     counts = dict.fromkeys(_counts([]), 0) | {Outcome.APPLIED.value: plan.size}
     with connected(settings.zookeeper) as client:
         refuse_other_cluster(settings, plan, read_cluster(client, settings.zookeeper))
     result: Result = {"plan_id": plan.plan_id, "status": plan.row["status"], "applied_now": 0, **counts}
-    finish(settings, result, f"plan {plan.title} is committed already: nothing is due")
+    left = throttle_lines(settings.lake, plan, [], None)
+    finish(settings, result, f"plan {plan.title} is committed already: nothing is due", *left)
     return ExitCode.DONE
 
 
-def _dry(settings: Settings, plan: Plan, found: Assessment, *, detailed: bool) -> ExitCode:
+def _dry(settings: Settings, plan: Plan, found: Assessment, running: Running, *, detailed: bool) -> ExitCode:
     result: Result = {
         "plan_id": plan.plan_id,
         "status": plan.row["status"],
@@ -153,6 +203,7 @@ def _dry(settings: Settings, plan: Plan, found: Assessment, *, detailed: bool) -
         f"plan {plan.title}: mode {found.mode} ({found.why}); {len(found.due)} of {plan.size} changes are due",
         *lines,
         *_stale_lines(found.settled),
+        *throttle_lines(settings.lake, plan, found.due, running.throttle),
         "dry run: nothing was written; --apply writes",
     )
     return ExitCode.CHANGES if detailed and found.due else ExitCode.DONE
@@ -169,7 +220,9 @@ def _agreed(plan: Plan, found: Assessment) -> bool:
 def _report(settings: Settings, plan: Plan, found: Assessment, ledger: Ledger, *, detailed: bool) -> ExitCode:
     status = read_plan(settings.lake, plan.plan_id).row["status"]
     now = len(ledger.of(Outcome.APPLIED)) - sum(verdict.outcome is Outcome.APPLIED for verdict in found.settled)
+    left = len(throttle_rows(settings.lake, plan.plan_id))
     result: Result = {"plan_id": plan.plan_id, "status": status, "applied_now": now, **ledger.counts()}
+    result["throttles_left"] = left
     told = ", ".join(f"{count} {outcome}" for outcome, count in ledger.counts().items() if count)
     told += f" ({now} of them now)" if now < len(ledger.of(Outcome.APPLIED)) else ""
     finish(settings, result, f"plan {plan.title}: {status}; {told or 'no changes'}", *_stale_lines(ledger.verdicts))

@@ -1,126 +1,180 @@
-"""Admin mode: Kafka's own controller is asked, and does it under its own fence.
+"""Admin mode: a plan is asked for wave by wave, each once the one before is complete, and none beside others' moves.
 
 This way has no compare-and-set, so what each change was computed from is read again just before asking, for each wave.
+A throttle is set for what moves and is about to, and taken away once none of the plan's replicas move, however the
+commit ends; one that crashed has left its rows in `throttles`, and the next one does it.
 """
 
-import json
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
 
-from jobs.adapters.admin import ELECTION_NOT_NEEDED, NONE, Admin, NewTopic, error_name
+from jobs.adapters.admin import LOST
 from jobs.adapters.lake import Row
-from jobs.console import progress, say
+from jobs.adapters.zookeeper import connected, sync
+from jobs.asking import Controller, ask
+from jobs.console import say
+from jobs.errors import RefusedError, StillRunningError, SurveyorError
 from jobs.ledger import Ledger, Verdict
+from jobs.moving import key_of, moving_of, orders_in_zookeeper, reassignments_of, refuse_others
+from jobs.plans import Plan
+from jobs.running import Running, stoppable
 from jobs.settings import Settings
-from jobs.waves import by_wave, still_due
-from schemas.names import Action, OperationKind, Outcome
+from jobs.throttles import ConfigAdmin, clear_left_over, clear_throttle, rate_of, set_throttle, throttle_rows
+from jobs.waves import PATIENCE, by_wave, deadline_of, how_to_go_on, still_due, wait_complete
+from schemas.names import Action, Outcome
 
-EXECUTABLE: Final = frozenset({Action.CREATE, Action.ELECT_PREFERRED, Action.REASSIGN})
-"""What the Admin API can do of what plans contain; first leaders only with their topic."""
-
-Codes = Mapping[tuple[str, Any], int | str]
-"""What the controller answered, by topic and partition: an error code or, where there is more to say, its message."""
-
-CREATED_AT_ONCE: Final = 1000
-"""Partitions of new topics in one request: a second or two for the controller, which is given 20; a larger topic goes
-alone."""
-
-_DONE: Final[dict[int | str, str]] = {
-    NONE: "asked and accepted",
-    ELECTION_NOT_NEEDED: "led by its preferred replica already",
-}
+_AS_EVER: Final = Running()
 
 
-def commit_admin(settings: Settings, ledger: Ledger, admin: Admin, due: Sequence[Row]) -> None:
-    """Ask for what is due, wave by wave and kind by kind, and judge by the answers."""
-    ledger.intend(due)
-    for number, wave in enumerate(by_wave(due)):
-        _ask(ledger, admin, still_due(settings, ledger, wave) if number else wave)
-    say(f"  Kafka's controller accepted {len(ledger.of(Outcome.APPLIED))} of {len(due)}")
+def commit_admin(
+    settings: Settings,
+    ledger: Ledger,
+    controller: Controller,
+    due: Sequence[Row],
+    *,
+    running: Running = _AS_EVER,
+    throttler: ConfigAdmin | None = None,
+) -> None:
+    """Ask for what is due, in the ledger's name, and wait where the next wave or a throttle needs it.
 
-
-def _ask(ledger: Ledger, admin: Admin, due: Sequence[Row]) -> None:
-    asks: dict[Action | OperationKind, Callable[[Ledger, Admin, Sequence[Row]], Codes]] = {
-        Action.CREATE: _create,
-        Action.ELECT_PREFERRED: _elect,
-        Action.REASSIGN: _reassign,
-        OperationKind.ALTER_CONFIG: _alter_configs,
-        OperationKind.DELETE_TOPIC: _delete_topics,
-    }
-    for action, ask in asks.items():
-        changes = [change for change in due if change["action"] == action]
-        if changes:
-            with progress(f"asking Kafka's controller: {action}"):
-                codes = ask(ledger, admin, changes)
-            ledger.judge(_verdict(change, codes) for change in changes)
-
-
-def _verdict(change: Row, codes: Codes) -> Verdict:
-    code = codes.get((change["topic"], change["partition"]))
-    if code is None:
-        return Verdict(change, Outcome.UNKNOWN, "the controller's answer did not name it")
-    if code in _DONE:
-        return Verdict(change, Outcome.APPLIED, _DONE[code])
-    why = error_name(code) if isinstance(code, int) else code
-    return Verdict(change, Outcome.FAILED, f"the controller refused: {why}")
-
-
-def _elect(_: Ledger, admin: Admin, changes: Sequence[Row]) -> Codes:
-    return admin.elect_preferred([(change["topic"], change["partition"]) for change in changes])
-
-
-def _reassign(_: Ledger, admin: Admin, changes: Sequence[Row]) -> Codes:
-    return admin.reassign({(c["topic"], c["partition"]): c["replicas_after"] for c in changes})
-
-
-def _create(ledger: Ledger, admin: Admin, changes: Sequence[Row]) -> Codes:
-    replicas: dict[str, dict[int, list[int]]] = defaultdict(dict)
-    for change in changes:
-        replicas[change["topic"]][change["partition"]] = change["replicas_after"]
-    codes: dict[tuple[str, Any], int | str] = {}
-    wanted: dict[str, NewTopic] = {}
-    for operation in ledger.plan.operations:
-        topic, data = operation["topic"], json.loads(operation["data"])
-        mine = replicas.get(topic)
-        if mine and operation["kind"] == OperationKind.CREATE_TOPIC:
-            wanted[topic] = (mine, data["config"])
-        elif mine and operation["kind"] == OperationKind.EXPAND_TOPIC:
-            added = [mine[partition] for partition in sorted(mine)]
-            codes |= dict.fromkeys(_keys(topic, mine), admin.create_partitions(topic, data["partitions"], added))
-    for request in creation_requests(wanted):
-        for topic, code in admin.create_topics(request).items():
-            codes |= dict.fromkeys(_keys(topic, replicas[topic]), code)
-    return codes
-
-
-def creation_requests(wanted: Mapping[str, NewTopic]) -> Iterator[dict[str, NewTopic]]:
-    """Cut new topics into requests of some partitions each: the controller answers once all of one are made.
-
-    >>> few, many = ({partition: [0] for partition in range(count)} for count in (CREATED_AT_ONCE - 1, 9999))
-    >>> [list(request) for request in creation_requests({"a": (few, {}), "b": ({0: [0]}, {}), "c": (many, {})})]
-    [['a', 'b'], ['c']]
+    `throttler` is the Admin API, None where no throttle is to be set or left to be cleared. Raises RefusedError where
+    others' reassignments run, and StillRunningError where the time to wait is over or somebody interrupts: what was
+    asked for goes on then.
     """
-    request: dict[str, NewTopic] = {}
-    room = CREATED_AT_ONCE
-    for topic, (replicas, config) in wanted.items():
-        if request and len(replicas) > room:
-            yield request
-            request, room = {}, CREATED_AT_ONCE
-        request[topic] = (replicas, config)
-        room -= len(replicas)
-    if request:
-        yield request
+    rows = throttle_rows(settings.lake, ledger.plan.plan_id)
+    rate = rate_of(rows) if running.throttle is None else running.throttle
+    run = _Run(settings, ledger, controller, throttler, running, deadline_of(running.max_wait, ledger), rate)
+    try:
+        with stoppable():
+            run.all_waves(due)
+    except KeyboardInterrupt:
+        run.set_aside(due)
+        raise StillRunningError(f"interrupted{how_to_go_on(ledger)}") from None
+    except SurveyorError:
+        run.set_aside(due)
+        raise
+    finally:
+        run.tidy()
+    say(f"  Kafka's controller accepted {len(ledger.of(Outcome.APPLIED))} of {ledger.plan.size}")
 
 
-def _keys(topic: str, partitions: Iterable[int]) -> list[tuple[str, int]]:
-    return [(topic, partition) for partition in partitions]
+@dataclass(slots=True)
+class _Run:
+    """One commit of one plan in admin mode."""
+
+    settings: Settings
+    ledger: Ledger
+    controller: Controller
+    throttler: ConfigAdmin | None
+    running: Running
+    refuse_late: Callable[[], None]
+    rate: int | None
+    """Bytes a second that the plan's replicas are to be copied with, None where nobody asked."""
+
+    def all_waves(self, due: Sequence[Row]) -> None:
+        self._throttle()
+        waves = list(by_wave(due))
+        for index, wave in enumerate(waves):
+            before = [move for move in self._moves if move["wave"] < wave[0]["wave"]]
+            if before:
+                self._wait(before)
+            self._ask(wave, [change for later in waves[index + 1 :] for change in later], first=index == 0)
+        if self.running.wait or throttle_rows(self.settings.lake, self.ledger.plan.plan_id):
+            self._wait(self._moves)
+
+    def set_aside(self, due: Sequence[Row]) -> None:
+        """Note what was not asked for any more; the plan is not done, though all may have been asked for."""
+        self.ledger.unfinished = True
+        if self.ledger.begun:
+            judged = {_place(verdict.change) for verdict in self.ledger.verdicts}
+            moving = {_place(move) for move in self._seen_moving()}
+            for change in due:
+                if _place(change) in judged:
+                    continue
+                if _place(change) in moving:
+                    self.ledger.judge([Verdict(change, Outcome.APPLIED, "asked for, and under way")])
+                else:
+                    self.ledger.judge([Verdict(change, Outcome.SKIPPED, "the commit stopped before it")])
+
+    def tidy(self) -> None:
+        """Take the throttle away unless the replicas it is for still move; what fails here hides no other error."""
+        plan_id = self.ledger.plan.plan_id
+        try:
+            if throttle_rows(self.settings.lake, plan_id):
+                end_throttle(self.settings, self.ledger.plan, self.throttler)
+                if self.ledger.unfinished and not throttle_rows(self.settings.lake, plan_id):
+                    say(f"  what is left of the plan goes on unthrottled, unless --throttle {self.rate} is given again")
+        except (SurveyorError, *LOST) as error:
+            say(f"surveyor: the throttle of plan {plan_id} may still be set ({error}); {_again(plan_id)}")
+
+    def _seen_moving(self) -> list[Row]:
+        try:
+            return moving_of(self.settings, self.ledger.plan)
+        except SurveyorError:
+            return []
+
+    @property
+    def _moves(self) -> list[Row]:
+        return reassignments_of(self.ledger.plan)
+
+    def _wait(self, moves: Sequence[Row]) -> None:
+        wait_complete(self.settings, self.ledger, moves, self.refuse_late)
+        waves = ", ".join(map(str, sorted({move["wave"] for move in moves})))
+        say(f"  complete: {len(moves)} reassignments of wave {waves}")
+
+    def _ask(self, wave: Sequence[Row], later: Sequence[Row], *, first: bool) -> None:
+        self.ledger.refuse_closed()
+        if any(change["action"] == Action.REASSIGN for change in wave):
+            self._refuse_others(wave[0]["wave"])
+        due = still_due(self.settings, self.ledger, wave, 0.0 if first else PATIENCE)
+        if not due:
+            return
+        if not self.ledger.begun:
+            self.ledger.intend([*due, *later])
+        moves = [change for change in due if change["action"] == Action.REASSIGN]
+        self._throttle(moves)
+        ask(self.settings, self.ledger, self.controller, due)
+        say(f"  wave {wave[0]['wave']}: {len(due)} changes asked for")
+
+    def _throttle(self, coming: Sequence[Row] = ()) -> None:
+        """Throttle what moves now and what is about to."""
+        if self.rate is None or self.throttler is None:
+            return
+        moves = [*moving_of(self.settings, self.ledger.plan), *coming]
+        if moves:
+            set_throttle(self.settings, self.throttler, self.ledger.plan.plan_id, moves, self.rate)
+
+    def _refuse_others(self, wave: int) -> None:
+        with connected(self.settings.zookeeper) as client:
+            sync(client)
+            orders = orders_in_zookeeper(client)
+        try:
+            refuse_others(self.ledger.plan, {**self.controller.reassignments(), **orders})
+        except RefusedError as error:
+            if not self.ledger.begun:
+                raise
+            raise RefusedError(f"{error}; wave {wave} was not asked for, nor any later one") from None
+        if self.throttler is not None:
+            clear_left_over(self.settings, self.throttler, self.ledger.plan.plan_id)
 
 
-def _alter_configs(_: Ledger, admin: Admin, tasks: Sequence[Row]) -> Codes:
-    return {(t["topic"], None): admin.alter_config(t["topic"], json.loads(t["data"])["after"]) for t in tasks}
+def end_throttle(settings: Settings, plan: Plan, throttler: ConfigAdmin | None) -> None:
+    """Take a plan's throttle away if none of its replicas move any more; else say that it stays."""
+    plan_id = plan.plan_id
+    moving = moving_of(settings, plan)
+    if moving:
+        partitions = len({key_of(move) for move in moving})
+        say(f"surveyor: THE THROTTLE STAYS while {partitions} partitions of plan {plan_id} move; {_again(plan_id)}")
+    elif throttler is None:
+        say(f"surveyor: the throttle of plan {plan_id} is still set, the Admin API does not answer; {_again(plan_id)}")
+    else:
+        clear_throttle(settings, throttler, plan_id)
 
 
-def _delete_topics(_: Ledger, admin: Admin, tasks: Sequence[Row]) -> Codes:
-    codes = admin.delete_topics({task["topic"]: json.loads(task["data"])["topic_id"] for task in tasks})
-    return {(topic, None): code for topic, code in codes.items()}
+def _again(plan_id: str) -> str:
+    return f"`surveyor commit {plan_id} --apply` takes it away once they are there"
+
+
+def _place(change: Row) -> tuple[int, str, int | None, str]:
+    return change["wave"], change["topic"], change["partition"], change["action"]

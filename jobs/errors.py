@@ -27,6 +27,8 @@ class ExitCode(IntEnum):
     """Limits, lint, a KRaft migration or a broker that is not understood."""
     MISSING = 24
     """Java or jars are missing."""
+    RUNNING = 25
+    """Replicas still move: --max-wait is over, or the commit was interrupted; the same command goes on."""
 
 
 class SurveyorError(Exception):
@@ -62,6 +64,12 @@ class RefusedError(SurveyorError):
     """Surveyor understood the request and will not do it."""
 
     exit_code = ExitCode.REFUSED
+
+
+class StillRunningError(SurveyorError):
+    """What was asked for goes on in the cluster, and nobody waits for it any more."""
+
+    exit_code = ExitCode.RUNNING
 
 
 class MissingError(SurveyorError):

@@ -10,11 +10,16 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Final
 
 from jobs.adapters.lake import Lake, Row, quoted
 from jobs.drained import mark, strike_out
+from jobs.errors import RefusedError
 from jobs.plans import Plan
 from schemas.names import Outcome, PlanStatus, Step
+
+CLOSED: Final = (PlanStatus.CANCELLED, PlanStatus.ROLLED_BACK)
+"""What a plan stays, whoever was committing it meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +32,10 @@ class Verdict:
     state_version_after: int | None = None
 
 
+def _change_key(change: Row) -> tuple[int, str, int | None, str]:
+    return change["wave"], change["topic"], change["partition"], change["action"]
+
+
 @dataclass(slots=True)
 class Ledger:
     """One attempt at a plan."""
@@ -37,6 +46,8 @@ class Ledger:
     who: str
     verdicts: list[Verdict] = field(default_factory=list)
     begun: bool = False
+    unfinished: bool = False
+    """What was asked for still runs, and the plan has something to do once it is complete."""
 
     @classmethod
     def open(cls, lake: Lake, plan: Plan) -> "Ledger":
@@ -44,19 +55,37 @@ class Ledger:
         return cls(lake, plan, max(attempts, default=0) + 1, f"{getpass.getuser()}@{socket.gethostname()}")
 
     def intend(self, changes: Iterable[Row]) -> None:
-        """Record what is about to be written, and that the plan is being committed."""
+        """Record what is about to be written, and that the plan is being committed; refused if it was closed."""
+        self.refuse_closed()
         self.begun = True
         self._append(self._row(change, Outcome.PENDING, "") for change in changes)
         mark(self.lake, self.plan.row)
         self._status(PlanStatus.COMMITTING)
 
+    def refuse_closed(self) -> None:
+        """Raise RefusedError if the plan was cancelled or rolled back since it was read."""
+        (row,) = self.lake.rows("plans", ("plan_id", "=", self.plan.plan_id))
+        if row["status"] in CLOSED:
+            raise RefusedError(
+                f"plan {self.plan.title} is {row['status']} meanwhile: it is not gone on with; plan again"
+            )
+
+    def note(self, verdicts: Iterable[Verdict]) -> None:
+        """Record at once what is no outcome of the plan's own changes, as what a cancellation does."""
+        self._append(self._row(v.change, v.outcome, v.message) for v in verdicts)
+
     def step(self, step: Step, outcome: Outcome, message: str) -> None:
-        """Record a take-over or a hand-back."""
+        """Record what is done with no partition: a take-over, a hand-back, a cancellation."""
         self._append([self._common(outcome, message) | {"action": step.value}])
 
     def judge(self, verdicts: Iterable[Verdict]) -> None:
         """Take note of what became of changes; `close` writes it down."""
         self.verdicts += verdicts
+
+    def revise(self, verdicts: Iterable[Verdict]) -> None:
+        """Take back what was said of the same changes: what was accepted has come to nothing."""
+        newer = {_change_key(verdict.change): verdict for verdict in verdicts}
+        self.verdicts = [newer.get(_change_key(verdict.change), verdict) for verdict in self.verdicts]
 
     def close(self) -> None:
         """Record the outcomes, and what the plan now is; an attempt refused before it began leaves no trace."""
@@ -67,7 +96,7 @@ class Ledger:
             return
         rows = (self._row(v.change, v.outcome, v.message, v.state_version_after) for v in self.verdicts)
         self._append(rows)
-        self._status(PlanStatus.COMMITTED if done and whole else PlanStatus.PARTIAL)
+        self._status(PlanStatus.COMMITTED if done and whole and not self.unfinished else PlanStatus.PARTIAL)
 
     def counts(self) -> dict[str, int]:
         """Count the outcomes."""
@@ -95,4 +124,11 @@ class Ledger:
         self.lake.append("commits", rows)
 
     def _status(self, status: PlanStatus) -> None:
-        self.lake.update("plans", f"plan_id = {quoted(self.plan.plan_id)}", status=quoted(status.value))
+        closed = ", ".join(quoted(closed.value) for closed in CLOSED)
+        mine = f"plan_id = {quoted(self.plan.plan_id)} AND status NOT IN ({closed})"
+        self.lake.update("plans", mine, status=quoted(status.value))
+
+
+def close_plan(lake: Lake, plan_id: str, status: PlanStatus) -> None:
+    """Make a plan cancelled or rolled back: no commit goes on with it, and none that runs changes that."""
+    lake.update("plans", f"plan_id = {quoted(plan_id)}", status=quoted(status.value))

@@ -3,15 +3,20 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
+from typing import Final
 
 from jobs.adapters.admin import Admin, AdminUnavailableError, bootstrap, connected_admin, read_properties
 from jobs.adapters.cluster import ClusterState
-from jobs.commit_admin import EXECUTABLE
-from jobs.errors import RefusedError
+from jobs.asking import EXECUTABLE
+from jobs.errors import RefusedError, UsageError
 from jobs.plans import Plan
 from jobs.premises import adds_partition
+from jobs.running import Running, Via
 from jobs.settings import Settings
+from jobs.via_zookeeper import ORDERABLE
 from schemas.names import NO_VERSION, Action
+
+_AS_EVER: Final = Running()
 
 
 class Mode(StrEnum):
@@ -20,8 +25,14 @@ class Mode(StrEnum):
     BATCH = "batch"
 
 
-def choose_mode(asked: Mode, settings: Settings, plan: Plan, state: ClusterState) -> tuple[Mode, str]:
+def choose_mode(
+    asked: Mode, settings: Settings, plan: Plan, state: ClusterState, running: Running = _AS_EVER
+) -> tuple[Mode, str]:
     """Return admin or batch, and why."""
+    if running.via is Via.ZOOKEEPER:
+        return _by_orders(asked, plan, state)
+    if asked is Mode.BATCH and running.throttle is not None:
+        raise UsageError("--throttle is for replicas that Kafka's controller moves: --mode batch moves none")
     cannot_ask = _not_for_admin(plan)
     cannot_write = _not_for_batch(plan)
     if asked is Mode.ADMIN and cannot_ask:
@@ -36,6 +47,21 @@ def choose_mode(asked: Mode, settings: Settings, plan: Plan, state: ClusterState
         return Mode.BATCH, cannot_ask
     silent = _silent(settings, state)
     return (Mode.BATCH, silent) if silent else (Mode.ADMIN, f"broker {state.controller.broker_id} is the controller")
+
+
+def _by_orders(asked: Mode, plan: Plan, state: ClusterState) -> tuple[Mode, str]:
+    if asked is Mode.BATCH:
+        raise UsageError("--via zookeeper asks Kafka's controller, --mode batch is the controller: give one of the two")
+    kinds = {change["action"] for change in plan.changes} | {task["action"] for task in plan.tasks}
+    others = sorted(kinds - ORDERABLE)
+    if others:
+        raise RefusedError(
+            f"--via zookeeper cannot commit plan {plan.title}: only reassignments and preferred elections have an "
+            f"order in /admin, not {', '.join(others)}; use --via admin",
+        )
+    if state.controller.broker_id not in state.live:
+        raise RefusedError("--via zookeeper: no live broker is the controller, nobody would find an order in /admin")
+    return Mode.ADMIN, f"broker {state.controller.broker_id} is the controller, asked by orders in /admin"
 
 
 def _not_for_admin(plan: Plan) -> str | None:

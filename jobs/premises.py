@@ -6,10 +6,11 @@ version moved on, when a broker it needs bounced or left, or when one it counts 
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from kazoo.client import KazooClient
 
-from jobs.adapters.cluster import TOPICS, ClusterState
+from jobs.adapters.cluster import TOPICS, ClusterState, reassign_orders
 from jobs.adapters.lake import Row
 from jobs.adapters.multi_read import read_many
 from jobs.adapters.zookeeper import Znode
@@ -17,6 +18,8 @@ from jobs.ledger import Verdict
 from jobs.plans import Plan
 from schemas.names import NO_VERSION, Action, Outcome, RequestKind
 from schemas.znodes import MalformedZnodeError, State, decode_assignment, decode_state
+
+FOUND_IN_PROGRESS: Final = "found in progress"
 
 Assigned = tuple[list[int], list[int], list[int]]
 """Replicas, adding and removing replicas."""
@@ -162,7 +165,16 @@ def judge_for_admin(client: KazooClient, changes: Sequence[Row]) -> tuple[list[R
 
     Due is what still has the assignment, and for an election the leader, that the plan was computed from.
     """
-    return _sort_out(client, changes, _judge_for_admin)
+    moving = any(change["action"] == Action.REASSIGN for change in changes)
+    orders = (reassign_orders(client) if moving else None) or {}
+
+    def judge(change: Row, topic: Znode, state: Znode) -> Verdict | None:
+        ordered = orders.get((change["topic"], change["partition"]))
+        if change["action"] == Action.REASSIGN and ordered == change["replicas_after"]:
+            return Verdict(change, Outcome.APPLIED, FOUND_IN_PROGRESS)
+        return _judge_for_admin(change, topic, state)
+
+    return _sort_out(client, changes, judge)
 
 
 def _judge_for_admin(change: Row, topic: Znode, state: Znode) -> Verdict | None:
@@ -177,17 +189,23 @@ def _judge_for_admin(change: Row, topic: Znode, state: Znode) -> Verdict | None:
     if found is None:
         return Verdict(change, Outcome.STALE, f"{change['topic']}-{change['partition']} is gone")
     judged = _reassigned(change, found) if change["action"] == Action.REASSIGN else _elected(change, understood(state))
-    before = (change["replicas_before"], change["adding_before"], change["removing_before"])
-    if judged is None and found != before:
-        return Verdict(change, Outcome.STALE, f"its replicas are now {found[0]}")
-    return judged
+    why = _assignment_moved(change, topic, found)
+    return Verdict(change, Outcome.STALE, why) if judged is None and why is not None else judged
+
+
+def _assignment_moved(change: Row, topic: Znode, found: Assigned) -> str | None:
+    if found != (change["replicas_before"], change["adding_before"], change["removing_before"]):
+        return f"its replicas are now {found[0]}"
+    # a topic of before 2.8 may get its id from an upgraded controller, and is the same then
+    anew = change["topic_id"] is not None and _other_topic(change, topic)
+    return f"topic {change['topic']} was deleted and made anew" if anew else None
 
 
 def _reassigned(change: Row, found: Assigned) -> Verdict | None:
     replicas, adding, removing = found
     if target(replicas, removing) != change["replicas_after"]:
         return None
-    return Verdict(change, Outcome.APPLIED, "found in progress" if adding or removing else "found applied")
+    return Verdict(change, Outcome.APPLIED, FOUND_IN_PROGRESS if adding or removing else "found applied")
 
 
 def _elected(change: Row, state: State | None) -> Verdict | None:

@@ -8,13 +8,14 @@ import typer
 
 from jobs.adapters.lake import Filter, Row
 from jobs.console import finish, table
-from jobs.errors import UsageError
+from jobs.errors import UnreadableError, UsageError
 from jobs.options import command
 from jobs.plans import find_plan, plan_lines
 from jobs.settings import Settings
 from jobs.show_diff import COLUMNS, differences
 from jobs.show_sizes import sizes
 from jobs.snapshots import as_of, find_snapshot
+from jobs.throttles import throttle_rows
 from schemas.tables import EVIDENCE
 
 AsOf = Annotated[int | None, typer.Option("--as-of", help="As this snapshot left it [default: the newest].")]
@@ -250,6 +251,16 @@ def drained(settings: Settings) -> None:
     find_snapshot(settings.lake)
     rows = sorted(settings.lake.rows("drained"), key=itemgetter("broker_id"))
     _give(settings, f"drained brokers of {settings.cluster}", ("broker_id", "mode", "plan_id", "since"), rows)
+
+
+@app.command()
+@command
+def throttles(settings: Settings) -> None:
+    """Throttles that commits have set and not taken away yet, and what stood before."""
+    if not settings.lake.exists():
+        raise UnreadableError(f"no warehouse at {settings.warehouse}; check --warehouse")
+    columns = ("plan_id", "kind", "resource", "name", "before", "set_to", "set_at")
+    _give(settings, f"throttles of {settings.cluster}", columns, throttle_rows(settings.lake))
 
 
 @app.command()

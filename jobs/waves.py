@@ -1,11 +1,11 @@
 """Waves of a plan in admin mode: those of one are asked for together, the next when the one before has come about.
 
 A later change of a partition starts where an earlier one ends, so it can be judged only then; in batch mode a plan has
-one wave.
+one wave. Moves have come about when nothing is added or removed any more and the whole target is in sync.
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Final
@@ -13,14 +13,21 @@ from typing import Final
 from kazoo.client import KazooClient
 
 from jobs.adapters.lake import Row
-from jobs.adapters.zookeeper import connected, sync
+from jobs.adapters.zookeeper import connected, persistently, sync
+from jobs.console import progress
+from jobs.errors import StillRunningError
 from jobs.ledger import Ledger, Verdict
-from jobs.premises import judge_for_admin
+from jobs.moving import Standing, key_of, standings
+from jobs.premises import FOUND_IN_PROGRESS, judge_for_admin
 from jobs.settings import Settings
 from schemas.names import Outcome
 
 PATIENCE: Final = 15.0
 """Seconds for the wave before to be seen in ZooKeeper: Kafka's controller answers once it has written an order."""
+
+_SHORTEST: Final = 0.1
+_LONGEST: Final = 2.0
+"""Seconds between two looks at what moves."""
 
 
 def by_wave(changes: Sequence[Row]) -> Iterator[list[Row]]:
@@ -30,27 +37,44 @@ def by_wave(changes: Sequence[Row]) -> Iterator[list[Row]]:
 
 
 def judge_waves(client: KazooClient, changes: Sequence[Row]) -> tuple[list[Row], list[Verdict]]:
-    """Tell what is due; a change whose partition has one due in an earlier wave is due after it, unjudged."""
+    """Tell what is due; a change whose partition has one due or running in an earlier wave is due after it, unjudged.
+
+    A partition that has gone on to a later wave has its earlier ones behind it.
+    """
     due: list[Row] = []
     verdicts: list[Verdict] = []
+    begun: dict[tuple[str, int], int] = {}
+    ahead: set[tuple[str, int]] = set()
     for wave in by_wave(changes):
-        earlier = {_partition(change) for change in due}
-        found, judged = judge_for_admin(client, [change for change in wave if _partition(change) not in earlier])
-        due += found + [change for change in wave if _partition(change) in earlier]
+        found, judged = judge_for_admin(client, [change for change in wave if key_of(change) not in ahead])
+        due += found + [change for change in wave if key_of(change) in ahead]
         verdicts += judged
-    return due, verdicts
+        reached = [*found, *(verdict.change for verdict in judged if verdict.outcome is Outcome.APPLIED)]
+        begun |= {key_of(change): change["wave"] for change in reached}
+        running = (verdict.change for verdict in judged if verdict.message == FOUND_IN_PROGRESS)
+        ahead |= {key_of(change) for change in (*found, *running)}
+    return due, [_gone_on(verdict, begun.get(key_of(verdict.change), -1)) for verdict in verdicts]
 
 
-def still_due(settings: Settings, ledger: Ledger, wave: Sequence[Row]) -> list[Row]:
-    """Wait until the waves before are done, and return what of this one is due; the ledger is told of the rest."""
-    refused = {_partition(v.change) for v in ledger.verdicts if v.outcome is not Outcome.APPLIED}
+def _gone_on(verdict: Verdict, reached: int) -> Verdict:
+    if verdict.outcome is not Outcome.STALE or verdict.change["wave"] >= reached:
+        return verdict
+    return Verdict(verdict.change, Outcome.APPLIED, f"found applied: its partition has gone on to wave {reached}")
+
+
+def still_due(settings: Settings, ledger: Ledger, wave: Sequence[Row], patience: float = PATIENCE) -> list[Row]:
+    """Read again just before asking, and return what of a wave is due; the ledger is told of the rest.
+
+    What the waves before did not bring about is waited for, `patience` seconds.
+    """
+    refused = {key_of(v.change) for v in ledger.verdicts if v.outcome is not Outcome.APPLIED}
     ledger.judge(
         Verdict(change, Outcome.SKIPPED, f"its change before wave {change['wave']} was not applied")
         for change in wave
-        if _partition(change) in refused
+        if key_of(change) in refused
     )
-    mine = [change for change in wave if _partition(change) not in refused]
-    deadline = time.monotonic() + PATIENCE
+    mine = [change for change in wave if key_of(change) not in refused]
+    deadline = time.monotonic() + patience
     with connected(settings.zookeeper) as client:
         while True:
             sync(client)
@@ -62,5 +86,51 @@ def still_due(settings: Settings, ledger: Ledger, wave: Sequence[Row]) -> list[R
             time.sleep(0.2)
 
 
-def _partition(change: Row) -> tuple[str, int]:
-    return change["topic"], change["partition"]
+def wait_complete(settings: Settings, ledger: Ledger, moves: Sequence[Row], refuse_late: Callable[[], None]) -> None:
+    """Wait until these reassignments are complete; who is led elsewhere meanwhile has failed, and the ledger knows.
+
+    `refuse_late` raises when the time to wait is over.
+    """
+    failed = {key_of(v.change) for v in ledger.verdicts if v.outcome is not Outcome.APPLIED}
+    left = [move for move in moves if key_of(move) not in failed]
+    total, pause = len(left), _SHORTEST
+    names = sorted({move["wave"] for move in left})
+    step = f"replicas move, wave {', '.join(map(str, names))}"
+    with connected(settings.zookeeper) as client, progress(step, lambda: f": {total - len(left)} of {total} complete"):
+        while left:
+            found = persistently(lambda: _look(client, ledger, left))  # noqa: B023 - called at once
+            ledger.revise(
+                Verdict(move, Outcome.FAILED, f"it was under way and is not any more: {told}")
+                for move, standing, told in found
+                if standing is Standing.ELSEWHERE
+            )
+            left = [move for move, standing, _ in found if standing is Standing.MOVING]
+            if left:
+                refuse_late()
+                time.sleep(pause)
+                pause = min(_LONGEST, 1.5 * pause)
+
+
+def _look(client: KazooClient, ledger: Ledger, moves: Sequence[Row]) -> list[tuple[Row, Standing, str]]:
+    sync(client)
+    return list(standings(client, moves, ledger.plan))
+
+
+def deadline_of(max_wait: float | None, ledger: Ledger) -> Callable[[], None]:
+    """Make what raises StillRunningError once `max_wait` seconds from now are over; None: never."""
+    until = None if max_wait is None else time.monotonic() + max_wait
+
+    def refuse_late() -> None:
+        if until is not None and time.monotonic() >= until:
+            raise StillRunningError(f"--max-wait {max_wait:g} s is over{how_to_go_on(ledger)}")
+
+    return refuse_late
+
+
+def how_to_go_on(ledger: Ledger) -> str:
+    """What to do once nobody waits any more."""
+    plan = ledger.plan.plan_id
+    return (
+        ": what was asked for goes on in the cluster; "
+        f"`surveyor commit {plan} --apply` goes on where it is, `surveyor cancel {plan}` turns it back"
+    )

@@ -286,6 +286,16 @@ DRAINED: Final = _table(
     _column("since", TIMESTAMP, "when the commit of that plan began, UTC"),
 )
 
+THROTTLES: Final = _table(
+    _PLAN_ID,
+    _column("kind", STRING, "broker (rates) or topic (throttled replicas)"),
+    _column("resource", STRING, "broker id or topic"),
+    _column("name", STRING, "configuration that the plan's commit sets while its replicas move"),
+    _column("before", STRING, "override that stood there before and is put back, null for none"),
+    _column("set_to", ArrayType(STRING), "values this plan set or was about to, the newest last"),
+    _column("set_at", TIMESTAMP, "when it was first set, UTC"),
+)
+
 COMMITS: Final = _table(
     _PLAN_ID,
     _column("attempt", INT, "counts up from 1 with each commit of the plan"),
@@ -331,6 +341,7 @@ TABLES: Final[dict[str, StructType]] = {
     "evidence": EVIDENCE,
     "sizes": SIZES,
     "drained": DRAINED,
+    "throttles": THROTTLES,
     "commits": COMMITS,
     "answers": ANSWERS,
 }
@@ -354,6 +365,7 @@ KEYS: Final[dict[str, tuple[str, ...]]] = {
     "evidence": ("plan_id", "topic", "partition", "broker_id"),
     "sizes": ("broker_id", "topic", "partition", "log_dir"),
     "drained": ("broker_id",),
+    "throttles": ("plan_id", "kind", "resource", "name"),
     "commits": ("plan_id", "attempt", "action", "outcome"),
     "answers": ("broker_id", "api"),
 }

@@ -303,6 +303,20 @@ def _topic_partition(asked: AskedPartition) -> TopicPartition:
     return TopicPartition(asked.topic, asked.partition, asked.replicas)
 
 
+def encode_partitions(partitions: Sequence[TopicPartition]) -> bytes:
+    """Encode /admin/reassign_partitions, or without replicas /admin/preferred_replica_election, as Kafka does.
+
+    >>> encode_partitions([TopicPartition("foo", 0, [1, 2])])
+    b'{"version":1,"partitions":[{"topic":"foo","partition":0,"replicas":[1,2]}]}'
+    """
+    asked = [
+        {"topic": each.topic, "partition": each.partition}
+        | ({} if each.replicas is None else {"replicas": each.replicas})
+        for each in partitions
+    ]
+    return msgspec.json.encode({"version": 1, "partitions": asked})
+
+
 def decode_log_dir_event(data: bytes | None) -> LogDirEvent:
     return _decode(data, _LOG_DIR_EVENT)
 

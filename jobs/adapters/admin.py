@@ -12,14 +12,14 @@ from uuid import UUID
 
 from kafka import TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
-from kafka.errors import KafkaError, for_code
+from kafka.errors import IncompatibleBrokerVersion, KafkaError, for_code
 
-from jobs.errors import SurveyorError, UsageError
+from jobs.errors import RefusedError, SurveyorError, UsageError
 
 Row = dict[str, Any]
 Key = tuple[str, int]
 
-NewTopic = tuple[dict[int, list[int]], dict[str, str]]
+Creation = tuple[dict[int, list[int]], dict[str, str]]
 """Replicas by partition, and config."""
 
 NONE: Final = 0
@@ -40,6 +40,10 @@ _SETTINGS: Final = {
 """What a client.properties file may say; PEM files, as the Python clients take them."""
 
 logging.getLogger("kafka").setLevel(logging.CRITICAL)  # what goes wrong is raised, and said once
+
+
+LOST: Final = (KafkaError, OSError)
+"""What leaves the outcome of a request unknown."""
 
 
 class AdminUnavailableError(SurveyorError):
@@ -94,10 +98,30 @@ class Admin:
 
     def reassign(self, targets: dict[Key, list[int]]) -> dict[Key, int]:
         asked = {TopicPartition(*key): replicas for key, replicas in targets.items()}
-        answer = self.client.alter_partition_reassignments(asked)
+        with _since_2_4():
+            answer = self.client.alter_partition_reassignments(asked)
         return {(tp.topic, tp.partition): NONE if error is None else error.errno for tp, error in answer.items()}
 
-    def create_topics(self, wanted: Mapping[str, NewTopic]) -> dict[str, int]:
+    def reassignments(self) -> dict[Key, list[int]]:
+        """Where each partition that moves now is going, whoever asked (`ListPartitionReassignments`)."""
+        try:
+            answer = self._listed()
+        except LOST:
+            self.client._controller_id = None  # noqa: SLF001 - kafka-python keeps to a controller that is gone
+            try:
+                answer = self._listed()
+            except LOST as error:
+                raise AdminUnavailableError(f"Kafka's controller did not say what moves ({error})") from None
+        return {
+            (tp.topic, tp.partition): [r for r in found["replicas"] if r not in found["removing_replicas"]]
+            for tp, found in answer.items()
+        }
+
+    def _listed(self) -> Any:  # noqa: ANN401 - kafka-python is untyped
+        with _since_2_4():
+            return self.client.list_partition_reassignments()
+
+    def create_topics(self, wanted: Mapping[str, Creation]) -> dict[str, int]:
         """Create topics in one request; what was answered for each."""
         asked = {name: {"assignments": replicas, "configs": config} for name, (replicas, config) in wanted.items()}
         answer = self.client.create_topics(asked, raise_errors=False)
@@ -111,10 +135,20 @@ class Admin:
 
     def alter_config(self, topic: str, wanted: Mapping[str, str | None]) -> int | str:
         """Set overrides, or delete those that are None; what the broker said where it refused."""
+        return self._alter("topic", topic, wanted)
+
+    def alter_override(self, kind: str, resource: str, wanted: Mapping[str, str | None]) -> int | str:
+        """The same of a `broker` or a `topic`, also where nobody answers."""
+        try:
+            return self._alter(kind, resource, wanted)
+        except LOST as error:
+            return f"no answer ({error})"
+
+    def _alter(self, kind: str, resource: str, wanted: Mapping[str, str | None]) -> int | str:
         entries = {name: ("DELETE" if value is None else "SET", value) for name, value in wanted.items()}
-        resource = ConfigResource(ConfigResourceType.TOPIC, topic, entries)
-        answer = self.client.alter_configs([resource], raise_on_unknown=False, incremental=True)
-        said = answer["topic"][topic]
+        asked = ConfigResource(ConfigResourceType[kind.upper()], resource, entries)
+        answer = self.client.alter_configs([asked], raise_on_unknown=False, incremental=True)
+        said = answer[kind][resource]
         return NONE if said == "OK" else str(said)
 
     def delete_topics(self, topics: Mapping[str, str | None]) -> dict[str, int]:
@@ -130,6 +164,19 @@ class Admin:
 def _uuid(topic_id: str) -> UUID:
     """Read a topic id as ZooKeeper holds it: 22 characters of base64url."""
     return UUID(bytes=urlsafe_b64decode(f"{topic_id}=="))
+
+
+@contextmanager
+def _since_2_4() -> Iterator[None]:
+    """Refuse what brokers before 2.4 do not know; a controller that nobody finds has answered nothing."""
+    try:
+        yield
+    except IncompatibleBrokerVersion:
+        raise RefusedError(
+            "these brokers do not know reassignments of the Admin API, which came with 2.4; use --via zookeeper",
+        ) from None
+    except RuntimeError as error:
+        raise AdminUnavailableError(f"Kafka's controller did not answer ({error}); commit again") from None
 
 
 @contextmanager

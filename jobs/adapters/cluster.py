@@ -196,6 +196,16 @@ def _requests(client: KazooClient, quarantine: _Quarantine) -> Iterator[Row]:
             yield {"kind": RequestKind.LOG_DIR.value, "broker_id": event.broker, "path": znode.path}
 
 
+def reassign_orders(client: KazooClient) -> dict[tuple[str, int], list[int]] | None:
+    """What stands in /admin/reassign_partitions, by topic and partition; None where it is not understood."""
+    znode = read(client, REASSIGN)
+    try:
+        asked = decode_partitions(znode.data) if znode.stat is not None else []
+    except MalformedZnodeError:
+        return None
+    return {(order.topic, order.partition): order.replicas or [] for order in asked}
+
+
 def _partition_requests(znode: Znode, kind: RequestKind, quarantine: _Quarantine) -> Iterator[Row]:
     nothing: list[TopicPartition] = []
     for asked in quarantine.decoded(znode, decode_partitions, nothing):

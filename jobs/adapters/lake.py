@@ -64,7 +64,11 @@ class Lake:
 
     def exists(self) -> bool:
         """Tell whether the warehouse has been used: `snapshots` is there."""
-        return DeltaTable.is_deltatable(self.path("snapshots"))
+        return self.has("snapshots")
+
+    def has(self, table: str) -> bool:
+        """Tell whether there is such a table: a warehouse of an older version lacks new ones until a snapshot."""
+        return DeltaTable.is_deltatable(self.path(table))
 
     def version(self, table: str) -> int:
         return self._open(table).version()

@@ -39,6 +39,9 @@ class KafkaController:
         self.tree.client.set(f"/brokers/topics/{T}", encoded)
         return {key: REFUSED if key[1] == self.refuses else 0 for key in targets}
 
+    def reassignments(self) -> dict[tuple[str, int], list[int]]:
+        return {}
+
     def elect_preferred(self, partitions: Sequence[tuple[str, int]]) -> dict[tuple[str, int], int]:
         self.asked.append("elect")
         replicas = decode_assignment(self.tree.client.get(f"/brokers/topics/{T}")[0]).partitions

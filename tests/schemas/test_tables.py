@@ -157,6 +157,15 @@ CONTRACT: Final[dict[str, dict[str, str]]] = {
         "taken_at": "timestamp",
     },
     "drained": {"broker_id": "int", "mode": "string", "plan_id": "string", "since": "timestamp"},
+    "throttles": {
+        "plan_id": "string",
+        "kind": "string",
+        "resource": "string",
+        "name": "string",
+        "before": "string",
+        "set_to": "array<string>",
+        "set_at": "timestamp",
+    },
     "commits": {
         "plan_id": "string",
         "attempt": "int",

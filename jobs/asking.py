@@ -1,0 +1,110 @@
+"""Kafka's own controller is asked, and does it under its own fence: each kind of change in its own request.
+
+What it answers is judged; where the answer was lost, the cluster says what was heard.
+"""
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, Protocol, cast
+
+from jobs.adapters.admin import ELECTION_NOT_NEEDED, LOST, NONE, Admin, Key, error_name
+from jobs.adapters.lake import Row
+from jobs.adapters.zookeeper import connected, sync
+from jobs.console import progress
+from jobs.creating import create
+from jobs.ledger import Ledger, Verdict
+from jobs.moving import Standing, key_of, standings
+from jobs.settings import Settings
+from schemas.names import Action, OperationKind, Outcome
+
+EXECUTABLE: Final = frozenset({Action.CREATE, Action.ELECT_PREFERRED, Action.REASSIGN})
+"""What the Admin API can do of what plans contain; first leaders only with their topic."""
+
+READ_BACK: Final = 15.0
+"""Seconds within which an order whose answer was lost shows in ZooKeeper, if it was heard."""
+
+Codes = Mapping[tuple[str, Any], int | str]
+"""What the controller answered, by topic and partition: an error code or, where there is more to say, its message."""
+
+_DONE: Final[dict[int | str, str]] = {
+    NONE: "asked and accepted",
+    ELECTION_NOT_NEEDED: "led by its preferred replica already",
+}
+
+
+class Controller(Protocol):
+    """Kafka's controller, however it is asked; each call returns what it answered by partition."""
+
+    def elect_preferred(self, partitions: Sequence[Key]) -> Codes:
+        """Ask for the preferred replica to lead."""
+
+    def reassignments(self) -> dict[Key, list[int]]:
+        """Where each partition that moves now is going, whoever asked."""
+
+    def reassign(self, targets: dict[Key, list[int]]) -> Codes:
+        """Ask for replicas; a partition that the answer does not name may have been heard or not."""
+
+
+Ask = Callable[[Sequence[Row]], Codes]
+
+
+def ask(settings: Settings, ledger: Ledger, controller: Controller, due: Sequence[Row]) -> None:
+    """Ask for what is due, kind by kind, and judge by the answers."""
+    admin = cast("Admin", controller)  # `jobs.modes` lets only the Admin API have the kinds that it alone knows
+    asks: dict[Action | OperationKind, Ask] = {
+        Action.CREATE: lambda changes: create(ledger, admin, changes),
+        Action.ELECT_PREFERRED: lambda changes: controller.elect_preferred([key_of(change) for change in changes]),
+        Action.REASSIGN: lambda changes: _reassign(settings, ledger, controller, changes),
+        OperationKind.ALTER_CONFIG: lambda tasks: _alter_configs(admin, tasks),
+        OperationKind.DELETE_TOPIC: lambda tasks: _delete_topics(admin, tasks),
+    }
+    for action, asked in asks.items():
+        changes = [change for change in due if change["action"] == action]
+        if changes:
+            with progress(f"asking Kafka's controller: {action}"):
+                codes = asked(changes)
+            ledger.judge(_verdict(change, codes) for change in changes)
+
+
+def _verdict(change: Row, codes: Codes) -> Verdict:
+    code = codes.get((change["topic"], change["partition"]))
+    if code is None:
+        return Verdict(change, Outcome.UNKNOWN, "the controller's answer did not name it")
+    if code in _DONE:
+        return Verdict(change, Outcome.APPLIED, _DONE[code])
+    why = error_name(code) if isinstance(code, int) else code
+    return Verdict(change, Outcome.FAILED, f"the controller refused: {why}")
+
+
+def _reassign(settings: Settings, ledger: Ledger, controller: Controller, changes: Sequence[Row]) -> Codes:
+    codes: dict[tuple[str, Any], int | str] = {}
+    with suppress(*LOST):
+        codes.update(controller.reassign({key_of(change): change["replicas_after"] for change in changes}))
+    unheard = [change for change in changes if key_of(change) not in codes]
+    if unheard:
+        codes.update(_read_back(settings, ledger, unheard))
+    return codes
+
+
+def _read_back(settings: Settings, ledger: Ledger, changes: Sequence[Row]) -> Codes:
+    """Tell by the cluster which orders were heard, where the answer was lost."""
+    deadline = time.monotonic() + READ_BACK
+    with connected(settings.zookeeper) as client:
+        while True:
+            sync(client)
+            found = standings(client, changes, ledger.plan)
+            heard = [change for change, standing, _ in found if standing is not Standing.ELSEWHERE]
+            if len(heard) == len(changes) or time.monotonic() > deadline:
+                return dict.fromkeys(map(key_of, heard), NONE)
+            time.sleep(0.2)
+
+
+def _alter_configs(admin: Admin, tasks: Sequence[Row]) -> Codes:
+    return {(t["topic"], None): admin.alter_config(t["topic"], json.loads(t["data"])["after"]) for t in tasks}
+
+
+def _delete_topics(admin: Admin, tasks: Sequence[Row]) -> Codes:
+    codes = admin.delete_topics({task["topic"]: json.loads(task["data"])["topic_id"] for task in tasks})
+    return {(topic, None): code for topic, code in codes.items()}

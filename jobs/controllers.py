@@ -1,0 +1,41 @@
+"""Who is asked in admin mode: the Admin API, or with `--via zookeeper` the znodes in /admin; and who sets throttles."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from jobs.adapters.admin import Admin, AdminUnavailableError
+from jobs.adapters.cluster import ClusterState
+from jobs.asking import Controller
+from jobs.errors import RefusedError
+from jobs.ledger import Ledger
+from jobs.modes import admin_of
+from jobs.running import Running, Via
+from jobs.settings import Settings
+from jobs.throttles import throttle_rows
+from jobs.via_zookeeper import ZooKeeperController
+from jobs.waves import deadline_of
+
+
+@contextmanager
+def controller_of(
+    settings: Settings, state: ClusterState, ledger: Ledger, running: Running
+) -> Iterator[tuple[Controller, Admin | None]]:
+    """Yield Kafka's controller, and the Admin API for throttles: None where it is not needed or does not answer."""
+    if running.via is Via.ADMIN:
+        with admin_of(settings, state) as admin:
+            yield admin, admin
+        return
+    controller = ZooKeeperController.of(settings, ledger, deadline_of(running.max_wait, ledger))
+    with ExitStack() as stack:
+        yield controller, _throttler(stack, settings, state, running)
+
+
+def _throttler(stack: ExitStack, settings: Settings, state: ClusterState, running: Running) -> Admin | None:
+    if running.throttle is None and not throttle_rows(settings.lake):
+        return None
+    try:
+        return stack.enter_context(admin_of(settings, state))
+    except AdminUnavailableError as error:
+        if running.throttle is not None:
+            raise RefusedError(f"--throttle needs the Admin API, also with --via zookeeper: {error}") from None
+        return None

@@ -1,0 +1,93 @@
+"""`--via zookeeper`: what Kafka's controller is asked for by orders in /admin, and how it is judged.
+
+Nobody answers: an order goes away, and what the cluster shows then says what became of each partition.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from jobs.adapters.admin import NONE, Key
+from jobs.adapters.cluster import TOPICS
+from jobs.adapters.lake import Row
+from jobs.adapters.multi_read import read_many
+from jobs.adapters.orders import Orders
+from jobs.adapters.zookeeper import connected, sync
+from jobs.console import progress
+from jobs.ledger import Ledger
+from jobs.moving import Standing, key_of, moving_in_zookeeper, reassignments_of, standings
+from jobs.premises import assigned, understood
+from jobs.settings import Settings
+from schemas.names import Action
+from schemas.znodes import TopicPartition
+
+ORDERABLE: Final = frozenset({Action.ELECT_PREFERRED, Action.REASSIGN})
+"""What has an order in /admin."""
+
+SEEN: Final = 10.0
+"""Seconds within which a controller that took an order away has written what became of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ZooKeeperController:
+    """Kafka's controller, asked by orders; it takes one reassignment order at a time."""
+
+    settings: Settings
+    ledger: Ledger
+    orders: Orders
+
+    @classmethod
+    def of(cls, settings: Settings, ledger: Ledger, refuse_late: Callable[[], None]) -> "ZooKeeperController":
+        return cls(settings, ledger, Orders(settings.zookeeper, refuse_late))
+
+    def reassignments(self) -> dict[Key, list[int]]:
+        with connected(self.settings.zookeeper) as client:
+            sync(client)
+            return dict(moving_in_zookeeper(client))
+
+    def reassign(self, targets: dict[Key, list[int]]) -> Mapping[tuple[str, Any], int | str]:
+        plan = reassignments_of(self.ledger.plan)
+        earlier = [TopicPartition(*key_of(move), move["replicas_after"]) for move in plan]
+        with progress("replicas move by order in /admin/reassign_partitions"):
+            self.orders.reassign(targets, earlier)
+        moves = [move for move in plan if targets.get(key_of(move)) == move["replicas_after"]]
+        return _settled(lambda: self._reassigned(moves), len(targets))
+
+    def elect_preferred(self, partitions: Sequence[Key]) -> Mapping[tuple[str, Any], int | str]:
+        with progress("elections by order in /admin/preferred_replica_election"):
+            self.orders.elect_preferred(partitions)
+        return _settled(lambda: self._elected(partitions), len(partitions))
+
+    def _reassigned(self, moves: Sequence[Row]) -> dict[tuple[str, Any], int | str]:
+        with connected(self.settings.zookeeper) as client:
+            sync(client)
+            found = list(standings(client, moves, self.ledger.plan))
+        refused = "it took the order away, and "
+        return {
+            key_of(move): refused + told if standing is Standing.ELSEWHERE else NONE for move, standing, told in found
+        }
+
+    def _elected(self, partitions: Sequence[Key]) -> dict[tuple[str, Any], int | str]:
+        topics = sorted({topic for topic, _ in partitions})
+        with connected(self.settings.zookeeper) as client:
+            sync(client)
+            names = dict(zip(topics, read_many(client, [f"{TOPICS}/{topic}" for topic in topics]), strict=True))
+            states = read_many(client, [f"{TOPICS}/{t}/partitions/{p}/state" for t, p in partitions])
+        codes: dict[tuple[str, Any], int | str] = {}
+        for (topic, partition), znode in zip(partitions, states, strict=True):
+            found, state = assigned(names[topic], partition), understood(znode)
+            led = None if state is None else state.leader
+            done = found is not None and led == found[0][0]
+            codes[topic, partition] = NONE if done else f"it took the order away, and the leader is {led}"
+        return codes
+
+
+def _settled(look: Callable[[], dict[tuple[str, Any], int | str]], wanted: int) -> dict[tuple[str, Any], int | str]:
+    """Look until all is as ordered, for a while: the order may go before the last write is seen."""
+    deadline = time.monotonic() + SEEN
+    while True:
+        codes = look()
+        if sum(code == NONE for code in codes.values()) >= wanted or time.monotonic() > deadline:
+            return codes
+        time.sleep(0.2)
