@@ -4,6 +4,7 @@ import typer
 from typer.main import get_command
 
 from jobs import plan, show
+from jobs.cancel import cancel
 from jobs.commit import commit
 from jobs.demo import demo_command
 from jobs.export import export
@@ -31,6 +32,7 @@ app.add_typer(show.app, name="show")
 app.add_typer(plan.app, name="plan")
 app.command()(commit)
 app.command()(verify)
+app.command()(cancel)
 app.command()(export)
 app.command()(whatif)
 app.command()(vacuum)

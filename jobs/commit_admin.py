@@ -31,6 +31,7 @@ def commit_admin(settings: Settings, ledger: Ledger, admin: Admin, due: Sequence
     """Ask for what is due, wave by wave and kind by kind, and judge by the answers."""
     ledger.intend(due)
     for number, wave in enumerate(by_wave(due)):
+        ledger.refuse_closed()
         _ask(ledger, admin, still_due(settings, ledger, wave) if number else wave)
     say(f"  Kafka's controller accepted {len(ledger.of(Outcome.APPLIED))} of {len(due)}")
 

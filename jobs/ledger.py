@@ -10,11 +10,16 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Final
 
 from jobs.adapters.lake import Lake, Row, quoted
 from jobs.drained import mark, strike_out
+from jobs.errors import RefusedError
 from jobs.plans import Plan
 from schemas.names import Outcome, PlanStatus, Step
+
+CLOSED: Final = (PlanStatus.CANCELLED, PlanStatus.ROLLED_BACK)
+"""What a plan stays, whoever was committing it meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +49,27 @@ class Ledger:
         return cls(lake, plan, max(attempts, default=0) + 1, f"{getpass.getuser()}@{socket.gethostname()}")
 
     def intend(self, changes: Iterable[Row]) -> None:
-        """Record what is about to be written, and that the plan is being committed."""
+        """Record what is about to be written, and that the plan is being committed; refused if it was closed."""
+        self.refuse_closed()
         self.begun = True
         self._append(self._row(change, Outcome.PENDING, "") for change in changes)
         mark(self.lake, self.plan.row)
         self._status(PlanStatus.COMMITTING)
 
+    def refuse_closed(self) -> None:
+        """Raise RefusedError if the plan was cancelled or rolled back since it was read."""
+        (row,) = self.lake.rows("plans", ("plan_id", "=", self.plan.plan_id))
+        if row["status"] in CLOSED:
+            raise RefusedError(
+                f"plan {self.plan.title} is {row['status']} meanwhile: it is not gone on with; plan again"
+            )
+
+    def note(self, verdicts: Iterable[Verdict]) -> None:
+        """Record at once what is no outcome of the plan's own changes, as what a cancellation does."""
+        self._append(self._row(v.change, v.outcome, v.message) for v in verdicts)
+
     def step(self, step: Step, outcome: Outcome, message: str) -> None:
-        """Record a take-over or a hand-back."""
+        """Record what is done with no partition: a take-over, a hand-back, a cancellation."""
         self._append([self._common(outcome, message) | {"action": step.value}])
 
     def judge(self, verdicts: Iterable[Verdict]) -> None:
@@ -95,4 +113,11 @@ class Ledger:
         self.lake.append("commits", rows)
 
     def _status(self, status: PlanStatus) -> None:
-        self.lake.update("plans", f"plan_id = {quoted(self.plan.plan_id)}", status=quoted(status.value))
+        closed = ", ".join(quoted(closed.value) for closed in CLOSED)
+        mine = f"plan_id = {quoted(self.plan.plan_id)} AND status NOT IN ({closed})"
+        self.lake.update("plans", mine, status=quoted(status.value))
+
+
+def close_plan(lake: Lake, plan_id: str, status: PlanStatus) -> None:
+    """Make a plan cancelled or rolled back: no commit goes on with it, and none that runs changes that."""
+    lake.update("plans", f"plan_id = {quoted(plan_id)}", status=quoted(status.value))

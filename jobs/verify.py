@@ -14,8 +14,9 @@ from jobs.errors import ExitCode
 from jobs.operations import TopicNow, read_tasks, verdict_on
 from jobs.options import DetailedExitcode, command, run_alone
 from jobs.plans import LINES_SHOWN, Plan, read_plan, row_name
-from jobs.premises import assigned, read_changed, target, understood
+from jobs.premises import assigned, read_changed, understood
 from jobs.settings import Settings
+from planner.replica_assignment import target
 from schemas.names import Action, OperationKind, Outcome
 from schemas.znodes import MalformedZnodeError, State
 

@@ -21,6 +21,7 @@ Key = tuple[str, int]
 
 NONE: Final = 0
 ELECTION_NOT_NEEDED: Final = 84
+NO_REASSIGNMENT_IN_PROGRESS: Final = 85
 PREFERRED: Final = 0
 
 _SETTINGS: Final = {
@@ -37,6 +38,10 @@ _SETTINGS: Final = {
 """What a client.properties file may say; PEM files, as the Python clients take them."""
 
 logging.getLogger("kafka").setLevel(logging.CRITICAL)  # what goes wrong is raised, and said once
+
+
+LOST: Final = (KafkaError, OSError)
+"""What leaves the outcome of a request unknown."""
 
 
 class AdminUnavailableError(SurveyorError):
@@ -89,7 +94,8 @@ class Admin:
             for partition in result.partition_result
         }
 
-    def reassign(self, targets: dict[Key, list[int]]) -> dict[Key, int]:
+    def reassign(self, targets: Mapping[Key, list[int] | None]) -> dict[Key, int]:
+        """Ask for targets; None cancels what runs."""
         asked = {TopicPartition(*key): replicas for key, replicas in targets.items()}
         answer = self.client.alter_partition_reassignments(asked)
         return {(tp.topic, tp.partition): NONE if error is None else error.errno for tp, error in answer.items()}
