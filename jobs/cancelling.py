@@ -6,7 +6,7 @@ where it was asked for at all, so only what was not asked for yet can be cancell
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,7 +22,8 @@ from jobs.plans import Plan, refuse_edited
 from jobs.premises import assigned, other_topic, read_changed, understood
 from jobs.settings import Settings
 from jobs.verify import Progress, verify_plan
-from planner.cancellation import Danger, Leg, Standing, danger, standing
+from planner.cancellation import Danger, Standing, danger, standing
+from planner.going_back import legs_of
 from planner.replica_assignment import ReplicaAssignment
 from schemas.names import Action, PlanStatus, RequestKind
 from schemas.znodes import MalformedZnodeError
@@ -133,10 +134,6 @@ def _finding(
         return Finding(way[number], found, told)
     known = understood(state)
     return Finding(way[number], found, told, danger(now, None if known is None else known.isr, live))
-
-
-def legs_of(way: Iterable[Row]) -> list[Leg]:
-    return [Leg(change["replicas_before"], change["replicas_after"]) for change in way]
 
 
 def assignment_of(change: Row, topic: Znode) -> tuple[ReplicaAssignment | None, str | None]:

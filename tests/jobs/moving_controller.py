@@ -50,7 +50,7 @@ class MovingController:
 
     def finish(self, topic: str, partition: int = 0) -> None:
         """The copies are in sync: the reassignment is complete."""
-        replicas, adding, removing = self.assigned(topic, partition)
+        replicas, _adding, removing = self.assigned(topic, partition)
         target = [replica for replica in replicas if replica not in removing]
         self._write(topic, partition, target, [], [])
         leader = self.tree.state(topic, partition).leader

@@ -148,7 +148,7 @@ def test_commit_that_runs_meanwhile_stops_and_leaves_it_cancelled(
 @pytest.mark.usefixtures("plan")
 @pytest.mark.parametrize(("call", "done"), [(1, False), (1, True), (2, False), (2, True)])
 @pytest.mark.parametrize("crash", [True, False])
-def test_crash_or_lost_answer_anywhere_and_again(
+def test_crash_or_lost_answer_anywhere_and_again(  # noqa: PLR0913 - a table
     tree: KafkaTree, surveyor: Surveyor, controller: MovingController, *, call: int, done: bool, crash: bool
 ) -> None:
     if crash:
@@ -238,7 +238,7 @@ def out_of_sync(_: KafkaTree, controller: MovingController) -> None:
     ],
 )
 @pytest.mark.parametrize("flags", [[], ["--apply"]])
-def test_what_would_lose_data_is_refused(  # noqa: PLR0917 - a table
+def test_what_would_lose_data_is_refused(  # noqa: PLR0913, PLR0917 - a table
     tree: KafkaTree,
     surveyor: Surveyor,
     controller: MovingController,

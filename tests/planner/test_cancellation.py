@@ -35,7 +35,7 @@ CASES: Final[list[tuple[list[Leg], list[int], list[int], list[int], Standing, in
 
 
 @pytest.mark.parametrize(("way", "replicas", "adding", "removing", "expected", "step"), CASES)
-def test_where_a_partition_stands(  # noqa: PLR0917 - a table
+def test_where_a_partition_stands(  # noqa: PLR0913, PLR0917 - a table
     way: list[Leg], replicas: list[int], adding: list[int], removing: list[int], expected: Standing, step: int
 ) -> None:
     assert standing(way, ReplicaAssignment(replicas, adding, removing)) == (expected, step)
@@ -53,7 +53,7 @@ DANGERS: Final[list[tuple[list[int], list[int], list[int] | None, set[int], Reje
 
 
 @pytest.mark.parametrize(("replicas", "adding", "isr", "live", "code", "words"), DANGERS)
-def test_when_it_must_not_turn_back(  # noqa: PLR0917 - a table
+def test_when_it_must_not_turn_back(  # noqa: PLR0913, PLR0917 - a table
     replicas: list[int],
     adding: list[int],
     isr: list[int] | None,
