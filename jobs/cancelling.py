@@ -5,7 +5,6 @@ where it was asked for at all, so only what was not asked for yet can be cancell
 """
 
 import dataclasses
-from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -23,7 +22,7 @@ from jobs.premises import assigned, other_topic, read_changed, understood
 from jobs.settings import Settings
 from jobs.verify import Progress, verify_plan
 from planner.cancellation import Danger, Standing, danger, standing
-from planner.going_back import legs_of
+from planner.going_back import legs_of, ways_of
 from planner.replica_assignment import ReplicaAssignment
 from schemas.names import Action, PlanStatus, RequestKind
 from schemas.znodes import MalformedZnodeError
@@ -86,7 +85,7 @@ def look(settings: Settings, plan: Plan) -> Found:
         state = read_cluster(client, settings.zookeeper)
         refuse_migration(state)
         refuse_other_cluster(settings, plan, state)
-        moves = partitions_of(client, state, ways_of(plan))
+        moves = partitions_of(client, state, ways_of(plan.changes))
     others = [change for change in plan.changes if change["action"] != Action.REASSIGN]
     rest = verify_plan(settings, dataclasses.replace(plan, changes=others)) if others or plan.tasks else []
     return Found(state, [*moves, *(Finding(row, _PROGRESS[progress], told) for row, progress, told in rest)])
@@ -96,15 +95,6 @@ def _refuse(plan: Plan) -> None:
     status = plan.row["status"]
     if status in {PlanStatus.REFUSED, PlanStatus.ROLLED_BACK}:
         raise RefusedError(f"plan {plan.title} is {status}: there is nothing of it to cancel")
-
-
-def ways_of(plan: Plan) -> dict[Key, list[Row]]:
-    """The reassignments of each partition, wave by wave."""
-    ways: dict[Key, list[Row]] = defaultdict(list)
-    for change in plan.changes:
-        if change["action"] == Action.REASSIGN:
-            ways[change["topic"], change["partition"]].append(change)
-    return ways
 
 
 def partitions_of(client: KazooClient, state: ClusterState, ways: Mapping[Key, Sequence[Row]]) -> list[Finding]:

@@ -8,6 +8,7 @@ from jobs.cancel import cancel
 from jobs.commit import commit
 from jobs.demo import demo_command
 from jobs.export import export
+from jobs.rollback import rollback
 from jobs.snapshot import snapshot
 from jobs.vacuum import vacuum
 from jobs.verify import verify
@@ -33,6 +34,7 @@ app.add_typer(plan.app, name="plan")
 app.command()(commit)
 app.command()(verify)
 app.command()(cancel)
+app.command()(rollback)
 app.command()(export)
 app.command()(whatif)
 app.command()(vacuum)

@@ -14,7 +14,7 @@ from kazoo.client import KazooClient
 
 from jobs.adapters.admin import LOST, NO_REASSIGNMENT_IN_PROGRESS, NONE, Admin, error_name
 from jobs.adapters.zookeeper import connected, sync
-from jobs.cancelling import Finding, Found, Key, look, partitions_of, ways_of
+from jobs.cancelling import Finding, Found, Key, look, partitions_of
 from jobs.console import progress
 from jobs.errors import RefusedError
 from jobs.ledger import Ledger, Verdict, close_plan
@@ -22,6 +22,7 @@ from jobs.modes import admin_of
 from jobs.plans import LINES_SHOWN, Plan, row_name
 from jobs.settings import Settings
 from planner.cancellation import Standing
+from planner.going_back import ways_of
 from schemas.names import Outcome, PlanStatus, Step
 
 PATIENCE: Final = 15.0
@@ -76,7 +77,7 @@ class _Work:
     found: Found
 
     def read(self, keys: Sequence[Key]) -> dict[Key, Finding]:
-        ways = ways_of(self.plan)
+        ways = ways_of(self.plan.changes)
         sync(self.client)
         read = partitions_of(self.client, self.found.state, {key: ways[key] for key in keys})
         return {finding.key: finding for finding in read}

@@ -15,6 +15,7 @@ from jobs.operations import TopicNow, read_tasks, verdict_on
 from jobs.options import DetailedExitcode, command, run_alone
 from jobs.plans import LINES_SHOWN, Plan, read_plan, row_name
 from jobs.premises import assigned, read_changed, understood
+from jobs.rolling_back import settle_rollback
 from jobs.settings import Settings
 from planner.replica_assignment import target
 from schemas.names import Action, OperationKind, Outcome
@@ -97,6 +98,8 @@ def verify(
     found = verify_plan(settings, whole)
     counts = Counter(progress for _, progress, _ in found)
     complete = counts[Progress.COMPLETE] == len(found)
+    if complete:
+        settle_rollback(settings, whole)
     result: Result = {"plan_id": whole.plan_id, "complete": complete, **{p.value: counts[p] for p in Progress}}
     told = ", ".join(f"{counts[progress]} {progress.replace('_', ' ')}" for progress in Progress if counts[progress])
     title = f"plan {whole.title}: {told or 'no changes'}"

@@ -6,9 +6,10 @@ Fewer racks than now are no fault here, but are said: going back was asked for. 
 its row as PARTITIONS has it, its topic, the brokers. Out: CHANGES without a plan id, or why there are none.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from planner.cancellation import Leg, Standing, standing
@@ -16,7 +17,7 @@ from planner.replica_assignment import ReplicaAssignment
 from schemas.names import Action, LintCode, RejectionCode
 from schemas.tables import CHANGES
 
-Row = Mapping[str, Any]
+Row = dict[str, Any]
 
 
 class Refusal(NamedTuple):
@@ -46,6 +47,15 @@ class Back:
 
     replicas: Sequence[int] | None
     name: str
+
+
+def ways_of(changes: Iterable[Row]) -> dict[tuple[str, int], list[Row]]:
+    """Return the reassignments of each partition, in the order of their waves."""
+    ways: dict[tuple[str, int], list[Row]] = {}
+    for change in sorted(changes, key=itemgetter("wave")):
+        if change["action"] == Action.REASSIGN:
+            ways.setdefault((change["topic"], change["partition"]), []).append(change)
+    return ways
 
 
 def legs_of(way: Sequence[Row]) -> list[Leg]:
@@ -90,7 +100,8 @@ def _astray(way: Sequence[Row], partition: Row, back: Back) -> Refusal | None:
     now = assignment_in(partition)
     wanted = list(way[0]["replicas_before"] if back.replicas is None else back.replicas)
     if now.is_moving:
-        whose = "on its way back already" if now.target == wanted else "being moved, and not by this plan"
+        returns = now.target == wanted or now.target in [list(leg.before) for leg in legs_of(way)]
+        whose = "on its way back already" if returns else "being moved, and not by this plan"
         said = f"it is {whose}: to {now.target}, adding {list(now.adding)}, removing {list(now.removing)}"
         return Refusal(RejectionCode.REASSIGNMENT_IN_PROGRESS, said)
     if list(now.replicas) != wanted and standing(legs_of(way), now)[0] is Standing.DIVERGED:

@@ -92,7 +92,8 @@ class MovingController:
             its_list.pop(partition, None)
             if brokers:
                 its_list[partition] = brokers
-        self.tree.write(f"/brokers/topics/{topic}", encode_assignment(Assignment(*lists, found.topic_id)))
+        written = Assignment(lists[0], lists[1], lists[2], found.topic_id)
+        self.tree.write(f"/brokers/topics/{topic}", encode_assignment(written))
 
 
 def installed(monkeypatch: pytest.MonkeyPatch, tree: KafkaTree) -> MovingController:
