@@ -21,6 +21,7 @@ from jobs.planning import Name, Planned, Planner, SnapshotId, report_plan
 from jobs.questions import Asked, Limits, ask
 from jobs.settings import Settings
 from jobs.snapshots import SnapshotTables
+from jobs.to_snapshot import former
 from planner.lint import placement_faults
 from planner.reassignment import reassignment_changes, reassignment_faults, reassignment_rejections
 from planner.rejections import as_rejections
@@ -29,6 +30,7 @@ from schemas.names import Action, LintCode, PlanKind
 FAULTS_SHOWN: Final = 10
 BY_FILE: Final = "--reassignment-json-file"
 BY_TOPICS: Final = "--topics-to-move-json-file"
+BACK: Final = "--to-snapshot"
 
 
 @command
@@ -52,6 +54,7 @@ def reassign(
     fix_racks: Annotated[
         bool, typer.Option("--fix-racks", help="Spread replicas over as many racks as can be.")
     ] = False,
+    to_snapshot: Annotated[int | None, typer.Option(help="Back to the replicas that this snapshot shows.")] = None,
     topics: Annotated[str | None, typer.Option(help="Only topics whose whole name matches this regex.")] = None,
     exclude: Annotated[str | None, typer.Option(help="But not those whose whole name matches this one.")] = None,
     max_moves: Annotated[int | None, typer.Option(min=0, help="Copy at most this many replicas.")] = None,
@@ -60,7 +63,7 @@ def reassign(
     name: Name = None,
     detailed_exitcode: DetailedExitcode = False,
 ) -> ExitCode:
-    """Plan where replicas live, by exactly one question: a file, brokers, a replication factor, evenness or racks."""
+    """Plan where replicas live, by exactly one question: a file, brokers, a replication factor, evenness, racks, ..."""
     option, value = _only_one(
         {
             BY_FILE: reassignment_json_file,
@@ -71,6 +74,7 @@ def reassign(
             "--replication-factor": replication_factor,
             "--rebalance": rebalance or None,
             "--fix-racks": fix_racks or None,
+            BACK: to_snapshot,
         },
     )
     if (option == BY_TOPICS) != (broker_list is not None):
@@ -82,7 +86,10 @@ def reassign(
         rack_aware=not disable_rack_aware,
         brokers=broker_list,
     )
-    planner = _foreign(value, limits) if option == BY_FILE else _optimised(ask(option, value, limits))
+    if option == BACK:
+        planner = _back(value, limits)
+    else:
+        planner = _foreign(value, limits) if option == BY_FILE else _optimised(ask(option, value, limits))
     return report_plan(settings, snapshot, name, planner, detailed=detailed_exitcode)
 
 
@@ -158,6 +165,26 @@ def _foreign(path: Path, limits: Limits) -> Planner:
             parameters=parameters,
             factor_may_change=True,
             rack_aware=limits.rack_aware,
+        ).planned(at)
+
+    return planner
+
+
+def _back(snapshot_id: int, limits: Limits) -> Planner:
+    """Plan what an earlier snapshot shows, taken as it is: it says how many replicas there are to be."""
+    if limits.max_moves is not None:
+        raise UsageError(f"{BACK} is taken as it is: leave out --max-moves; --topics and --exclude make it smaller")
+    stated = {"to_snapshot": snapshot_id, **limits.stated}
+    scope = limits.scope()
+
+    def planner(at: SnapshotTables) -> Planned:
+        found = former(at, snapshot_id, scope)
+        return _Targets(
+            rows=found.targets,
+            parameters=stated,
+            factor_may_change=True,
+            rack_aware=limits.rack_aware,
+            held=found.held,
         ).planned(at)
 
     return planner

@@ -1,4 +1,4 @@
-"""Cancel and rollback on real brokers: moves caught in the middle, and one that was complete. Producers lose nothing."""
+"""Cancel and rollback on real brokers: moves caught in the middle, and one that was complete. Nothing is lost."""
 
 import json
 from collections.abc import Iterator
