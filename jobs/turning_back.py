@@ -13,6 +13,7 @@ from typing import Final
 from kazoo.client import KazooClient
 
 from jobs.adapters.admin import LOST, NO_REASSIGNMENT_IN_PROGRESS, NONE, Admin, error_name
+from jobs.adapters.lake import Lake
 from jobs.adapters.zookeeper import connected, sync
 from jobs.cancelling import Finding, Found, Key, look, partitions_of
 from jobs.console import progress
@@ -23,7 +24,7 @@ from jobs.plans import LINES_SHOWN, Plan, row_name
 from jobs.settings import Settings
 from planner.cancellation import Standing
 from planner.going_back import ways_of
-from schemas.names import Outcome, PlanStatus, Step
+from schemas.names import Action, Outcome, PlanStatus, Step
 
 PATIENCE: Final = 15.0
 """Seconds for a cancellation to be seen in ZooKeeper: Kafka's controller answers once it has written it."""
@@ -57,8 +58,7 @@ def turn_back(settings: Settings, plan: Plan, *, skip_unsafe: bool) -> list[Verd
     found = look(settings, plan)
     if not skip_unsafe:
         refuse_unsafe(plan, found)
-    begun = plan.row["status"] != PlanStatus.PLANNED and plan.row["moves"]
-    if not (begun or found.safe or found.of(Standing.OUT_OF_ORDER)):
+    if not (_begun(settings.lake, plan) or found.safe or found.of(Standing.OUT_OF_ORDER)):
         return []
     with connected(settings.zookeeper) as client, admin_of(settings, found.state) as admin:
         work = _Work(plan, ledger, client, admin, found)
@@ -66,6 +66,11 @@ def turn_back(settings: Settings, plan: Plan, *, skip_unsafe: bool) -> list[Verd
         verdicts += work.restore(work.read([f.key for f in [*found.safe, *found.of(Standing.OUT_OF_ORDER)]]))
         after_cancel(settings, admin, plan)
     return verdicts
+
+
+def _begun(lake: Lake, plan: Plan) -> bool:
+    """Tell whether a commit ever asked for a reassignment of the plan."""
+    return any(row["action"] == Action.REASSIGN for row in lake.rows("commits", ("plan_id", "=", plan.plan_id)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,11 @@
 """Cancel and rollback on real brokers: moves caught in the middle, and one that was complete. Nothing is lost."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
 from jobs.adapters.embedded_cluster import EmbeddedCluster
 from jobs.adapters.lake import Lake, Row
@@ -16,6 +16,8 @@ from tests.jobs.command_line import Surveyor
 from tests.jobs.kafka_tree import KafkaTree
 from tests.jobs.plan_rows import creation, election, store_plan, topic_creation
 from tests.jobs.real_cluster import Traffic, broker_in_control, eventually, id_of, kafka_tree
+
+Values = Mapping[str, str | None]
 
 BEFORE = {0: [0, 1], 1: [0, 1]}
 RATE = 100_000
@@ -75,28 +77,21 @@ def moves(surveyor: Surveyor, kafka: KafkaTree, topic: str, targets: dict[int, l
     return store_plan(surveyor.lake, kafka, changes, kind="reassign", moves=len(targets))
 
 
-def configure(cluster: EmbeddedCluster, kind: ResourceType, name: str, values: dict[str, str | None]) -> None:
-    entries = [
-        ConfigEntry(
-            key, value, incremental_operation=AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
-        )
-        for key, value in values.items()
-    ]
-    resource = ConfigResource(kind, name, incremental_configs=entries)
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    for future in admin.incremental_alter_configs([resource]).values():
-        future.result(20)
+def configure(cluster: EmbeddedCluster, kind: ConfigResourceType, names: Iterable[object], values: Values) -> None:
+    entries = {key: ("DELETE" if value is None else "SET", value) for key, value in values.items()}
+    client = KafkaAdminClient(bootstrap_servers=cluster.bootstrap.split(","))
+    resources = [ConfigResource(kind, str(name), entries) for name in names]
+    client.alter_configs(resources, raise_on_unknown=False, incremental=True)
+    client.close()
 
 
 @pytest.fixture
 def throttled(cluster: EmbeddedCluster, topic: str) -> Iterator[None]:
     """Copies of the topic crawl, so that a reassignment is caught in the middle; what is in sync does not."""
-    configure(cluster, ResourceType.TOPIC, topic, dict.fromkeys(THROTTLED, "*"))
-    for broker in cluster.brokers:
-        configure(cluster, ResourceType.BROKER, str(broker), dict.fromkeys(RATES, str(RATE)))
+    configure(cluster, ConfigResourceType.TOPIC, [topic], dict.fromkeys(THROTTLED, "*"))
+    configure(cluster, ConfigResourceType.BROKER, cluster.brokers, dict.fromkeys(RATES, str(RATE)))
     yield
-    for broker in cluster.brokers:
-        configure(cluster, ResourceType.BROKER, str(broker), dict.fromkeys(RATES))
+    configure(cluster, ConfigResourceType.BROKER, cluster.brokers, dict.fromkeys(RATES))
 
 
 def fill(cluster: EmbeddedCluster, topic: str) -> None:
