@@ -31,12 +31,12 @@ def commit_admin(settings: Settings, ledger: Ledger, admin: Admin, due: Sequence
     """Ask for what is due, wave by wave and kind by kind, and judge by the answers."""
     ledger.intend(due)
     for number, wave in enumerate(by_wave(due)):
-        ledger.refuse_closed()
         _ask(ledger, admin, still_due(settings, ledger, wave) if number else wave)
     say(f"  Kafka's controller accepted {len(ledger.of(Outcome.APPLIED))} of {len(due)}")
 
 
 def _ask(ledger: Ledger, admin: Admin, due: Sequence[Row]) -> None:
+    ledger.refuse_closed()
     asks: dict[Action | OperationKind, Callable[[Ledger, Admin, Sequence[Row]], Codes]] = {
         Action.CREATE: _create,
         Action.ELECT_PREFERRED: _elect,

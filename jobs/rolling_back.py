@@ -14,7 +14,8 @@ from jobs.adapters.controllership import refuse_migration
 from jobs.adapters.lake import Lake, Row, as_rows
 from jobs.adapters.topics import read_topics
 from jobs.adapters.zookeeper import connected
-from jobs.errors import RefusedError
+from jobs.console import say
+from jobs.errors import RefusedError, UsageError
 from jobs.ledger import Ledger, close_plan
 from jobs.limits import refuse_other_cluster
 from jobs.plans import LINES_SHOWN, Plan, read_plan, refuse_edited
@@ -100,14 +101,16 @@ def ways_back(settings: Settings, plan: Plan, to_snapshot: int | None) -> WaysBa
     return WaysBack(state, _snapshot_id(plan, to_snapshot), numbered(changes), refusals)
 
 
-def settle_rollback(settings: Settings, plan: Plan) -> bool:
-    """Call the plan that `plan` is the rollback of rolled back, if all of it is; return whether it is."""
-    asked = json.loads(plan.row["parameters"])
+def settle_rollback(settings: Settings, plan: Plan) -> None:
+    """Where `plan` is a rollback: call the plan that it undoes rolled back, if all of that is."""
+    asked = json.loads(plan.row["parameters"] or "{}")
     if "rollback_of" not in asked:
-        return False
-    undone = read_plan(settings.lake, asked["rollback_of"])
-    to_snapshot = None if asked["to_snapshot"] == undone.row["snapshot_id"] else asked["to_snapshot"]
-    return settle(settings, undone, to_snapshot)
+        return
+    try:
+        undone = read_plan(settings.lake, asked["rollback_of"])
+        settle(settings, undone, None if asked["to_snapshot"] == undone.row["snapshot_id"] else asked["to_snapshot"])
+    except (RefusedError, UsageError) as error:
+        say(f"surveyor: plan {asked['rollback_of']} is not called rolled_back: {error}")
 
 
 def settle(settings: Settings, undone: Plan, to_snapshot: int | None) -> bool:

@@ -44,8 +44,8 @@ def refuse_unsafe(plan: Plan, found: Found) -> None:
         more = f"\n  and {len(unsafe) - LINES_SHOWN} more" if len(unsafe) > LINES_SHOWN else ""
         listed = "\n  ".join(unsafe[:LINES_SHOWN])
         raise RefusedError(
-            f"plan {plan.title} is not cancelled: {len(unsafe)} partitions would lose by it; start these brokers, or "
-            f"let those partitions go on by --skip-unsafe:\n  {listed}{more}",
+            f"nothing of plan {plan.title} is called back: {len(unsafe)} partitions would lose by it; start these "
+            f"brokers, or let those partitions go on by --skip-unsafe:\n  {listed}{more}",
         )
 
 
