@@ -4,9 +4,11 @@ import typer
 from typer.main import get_command
 
 from jobs import plan, show
+from jobs.cancel import cancel
 from jobs.commit import commit
 from jobs.demo import demo_command
 from jobs.export import export
+from jobs.rollback import rollback
 from jobs.sizes import sizes
 from jobs.snapshot import snapshot
 from jobs.vacuum import vacuum
@@ -32,6 +34,8 @@ app.add_typer(show.app, name="show")
 app.add_typer(plan.app, name="plan")
 app.command()(commit)
 app.command()(verify)
+app.command()(cancel)
+app.command()(rollback)
 app.command()(export)
 app.command()(whatif)
 app.command()(sizes)

@@ -16,9 +16,10 @@ from jobs.adapters.multi_read import read_many
 from jobs.adapters.zookeeper import Znode, children, connected, sync
 from jobs.errors import RefusedError
 from jobs.plans import Plan
-from jobs.premises import assigned, read_changed, target, understood
+from jobs.premises import assigned, read_changed, understood
 from jobs.rates import moves_replicas
 from jobs.settings import Settings
+from planner.replica_assignment import target
 from schemas.names import Action, PlanKind
 from schemas.znodes import MalformedZnodeError, State, decode_assignment
 

@@ -4,7 +4,6 @@ The optimiser runs on the driver, on numpy arrays: a million partitions are a fe
 matter of all brokers at once. In: a snapshot and a Wanted. Out: Placed, its targets as reassignment plans take them.
 """
 
-from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final
@@ -14,7 +13,6 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jobs.adapters.lake import Row
 from jobs.byte_figures import byte_figures
 from jobs.errors import RefusedError
 from jobs.figures import Figures, figures_of, wave_figures
@@ -81,13 +79,13 @@ def placed(at: SnapshotTables, wanted: Wanted, weights: Weights | None = None) -
     )
 
 
-def placed_as_given(at: SnapshotTables, rows: Sequence[Row], caps: Caps, *, rack_aware: bool) -> Placed:
-    """Account for targets of a file that passed the lint: each partition is there, and named once."""
+def placed_as_given(at: SnapshotTables, rows: pa.Table, caps: Caps, *, rack_aware: bool) -> Placed:
+    """Account for targets (topic, partition, replicas) that passed the lint: each is there, and named once."""
     cluster = read_partitions(at, Scope())
     known = cluster.partitions.replicas
     brokers = _brokers(at, Wanted(question=Question(), scope=Scope(), rack_aware=rack_aware), cluster.partitions)
-    targets = lists_of(pa.chunked_array([[row["replicas"] for row in rows]], pa.list_(pa.int64())))
-    named = rows_of(cluster, pa.array([row["topic"] for row in rows]), np.array([row["partition"] for row in rows]))
+    targets = lists_of(rows["replicas"])
+    named = rows_of(cluster, rows["topic"].combine_chunks(), rows["partition"].to_numpy())
     replicas = np.full((len(known), max(known.shape[1], targets.shape[1])), NOBODY, dtype=np.int64)
     replicas[:, : known.shape[1]] = known
     replicas[named] = NOBODY

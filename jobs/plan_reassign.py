@@ -5,26 +5,28 @@ pass the lint, and a plan that fails it is stored as refused with its faults as 
 in waves: one row a partition and wave, each starting where the one before ended.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
 from jobs.errors import ExitCode, UsageError
-from jobs.inputs import read_reassignment
+from jobs.given_targets import BACK, BY_FILE, from_file, from_snapshot
 from jobs.linted import Lint, Targets
 from jobs.options import DetailedExitcode, command
-from jobs.placing import placed, placed_as_given
+from jobs.placing import placed
 from jobs.planning import Name, Planned, Planner, SnapshotId, report_plan
-from jobs.questions import Asked, Limits, ask, stated_caps
+from jobs.questions import Asked, Limits, ask
 from jobs.settings import Settings
 from jobs.size_file import read_size_file
 from jobs.snapshots import SnapshotTables
 from jobs.weights import Weights
 from planner.placement.waves import Caps
 
-BY_FILE: Final = "--reassignment-json-file"
+_GIVEN: Final[Mapping[str, Callable[[Any, Limits], Planner]]] = {BY_FILE: from_file, BACK: from_snapshot}
+"""Questions whose answer is taken as it is."""
+
 BY_TOPICS: Final = "--topics-to-move-json-file"
 
 
@@ -51,6 +53,7 @@ def reassign(
     fix_racks: Annotated[
         bool, typer.Option("--fix-racks", help="Spread replicas over as many racks as can be.")
     ] = False,
+    to_snapshot: Annotated[int | None, typer.Option(help="Back to the replicas that this snapshot shows.")] = None,
     topics: Annotated[str | None, typer.Option(help="Only topics whose whole name matches this regex.")] = None,
     exclude: Annotated[str | None, typer.Option(help="But not those whose whole name matches this one.")] = None,
     max_moves: Annotated[int | None, typer.Option(min=0, help="Copy at most this many replicas.")] = None,
@@ -71,7 +74,7 @@ def reassign(
     name: Name = None,
     detailed_exitcode: DetailedExitcode = False,
 ) -> ExitCode:
-    """Plan where replicas live, by exactly one question: a file, brokers, a replication factor, evenness or racks."""
+    """Plan where replicas live, by exactly one question: a file, brokers, a replication factor, evenness, racks, ..."""
     option, value = _only_one(
         {
             BY_FILE: reassignment_json_file,
@@ -82,6 +85,7 @@ def reassign(
             "--replication-factor": replication_factor,
             "--rebalance": rebalance or None,
             "--fix-racks": fix_racks or None,
+            BACK: to_snapshot,
         },
     )
     if (option == BY_TOPICS) != (broker_list is not None):
@@ -95,7 +99,7 @@ def reassign(
         caps=Caps(moves_per_broker=max_moves_per_broker, one_at_a_time=one_replica_at_a_time),
     )
     weights = _weights(option, sizes, by_size=by_size)
-    planner = _foreign(value, limits) if option == BY_FILE else _optimised(ask(option, value, limits), weights)
+    planner = _GIVEN[option](value, limits) if option in _GIVEN else _optimised(ask(option, value, limits), weights)
     return report_plan(settings, snapshot, name, planner, detailed=detailed_exitcode)
 
 
@@ -113,8 +117,8 @@ def _weights(option: str, sizes: Path | None, *, by_size: bool) -> Weights | Non
         return None
     if sizes is not None and by_size:
         raise UsageError("--sizes and --by-size exclude each other: a file, or what `surveyor sizes` found")
-    if option == BY_FILE:
-        raise UsageError(f"{BY_FILE} is taken as it is: leave out --sizes and --by-size")
+    if option in _GIVEN:
+        raise UsageError(f"{option} is taken as it is: leave out --sizes and --by-size")
     return Weights() if sizes is None else Weights(path=sizes, file=read_size_file(sizes))
 
 
@@ -129,27 +133,5 @@ def _optimised(asked: Asked, weights: Weights | None) -> Planner:
         faults = lint.faults(at, answer.targets).localCheckpoint()
         parameters = {**asked.parameters, "figures": answer.figures}
         return Targets(rows=answer.targets, parameters=parameters, held=answer.held).planned(at, faults)
-
-    return planner
-
-
-def _foreign(path: Path, limits: Limits) -> Planner:
-    """Plan a file as it is: it says how many replicas there are to be, and all it names has to pass the lint."""
-    if limits != Limits(rack_aware=limits.rack_aware, caps=limits.caps):
-        raise UsageError(f"{BY_FILE} is taken as it is: leave out --topics, --exclude and --max-moves")
-    wanted = read_reassignment(path)
-    racks: dict[str, Any] = {} if limits.rack_aware else {"rack_aware": False}
-    parameters = {"targets": wanted, **racks, **stated_caps(limits.caps)}
-    lint = Lint(factor_may_change=True, rack_aware=limits.rack_aware, leaves_out=False)
-
-    def planner(at: SnapshotTables) -> Planned:
-        targets = at.targets(wanted)
-        faults = lint.faults(at, targets).localCheckpoint()
-        if not faults.isEmpty():
-            return Targets(rows=targets, parameters=parameters).planned(at, faults)
-        answer = placed_as_given(at, wanted, limits.caps, rack_aware=limits.rack_aware)
-        if limits.caps.one_at_a_time:
-            faults = lint.faults(at, answer.targets).localCheckpoint()
-        return Targets(rows=answer.targets, parameters={**parameters, "figures": answer.figures}).planned(at, faults)
 
     return planner

@@ -16,6 +16,7 @@ from jobs.adapters.multi_read import read_many
 from jobs.adapters.zookeeper import Znode
 from jobs.ledger import Verdict
 from jobs.plans import Plan
+from planner.replica_assignment import target
 from schemas.names import NO_VERSION, Action, Outcome, RequestKind
 from schemas.znodes import MalformedZnodeError, State, decode_assignment, decode_state
 
@@ -75,7 +76,7 @@ class Premises:
         return _sort_out(client, changes, self._judge)
 
     def _judge(self, change: Row, topic: Znode, state: Znode) -> Verdict | None:
-        if is_applied(change, state) and not _other_topic(change, topic):
+        if is_applied(change, state) and not other_topic(change, topic):
             return Verdict(change, Outcome.APPLIED, "found applied", state.version)
         if change["topic"] in self.deleting:
             return Verdict(change, Outcome.STALE, f"topic {change['topic']} is queued for deletion")
@@ -109,7 +110,7 @@ def understood(znode: Znode) -> State | None:
         return None
 
 
-def _other_topic(change: Row, topic: Znode) -> bool:
+def other_topic(change: Row, topic: Znode) -> bool:
     """Tell whether a topic of this name is not the one the change is about: one made anew starts its versions anew."""
     if topic.stat is None:
         return False
@@ -127,7 +128,7 @@ def adds_partition(change: Row) -> bool:
 
 def _is_added(change: Row, topic: Znode) -> bool:
     """Tell whether the topic assigns a partition as planned already, be it by a commit that did not come to its end."""
-    if not adds_partition(change) or _other_topic(change, topic):
+    if not adds_partition(change) or other_topic(change, topic):
         return False
     found = assigned(topic, change["partition"])
     return found is not None and found[0] == change["replicas_after"]
@@ -135,14 +136,14 @@ def _is_added(change: Row, topic: Znode) -> bool:
 
 def _topic_moved(change: Row, topic: Znode) -> str | None:
     if change["topic_version"] == NO_VERSION:
-        return f"topic {change['topic']} exists and is not the one planned" if _other_topic(change, topic) else None
+        return f"topic {change['topic']} exists and is not the one planned" if other_topic(change, topic) else None
     if topic.stat is None:
         return f"topic {change['topic']} is gone"
     if _is_added(change, topic):
         return None
     if topic.version != change["topic_version"]:
         return f"{topic.path} is at version {topic.version}, planned at {change['topic_version']}"
-    return f"topic {change['topic']} was deleted and made anew" if _other_topic(change, topic) else None
+    return f"topic {change['topic']} was deleted and made anew" if other_topic(change, topic) else None
 
 
 def _state_moved(change: Row, znode: Znode) -> str | None:
@@ -197,7 +198,7 @@ def _assignment_moved(change: Row, topic: Znode, found: Assigned) -> str | None:
     if found != (change["replicas_before"], change["adding_before"], change["removing_before"]):
         return f"its replicas are now {found[0]}"
     # a topic of before 2.8 may get its id from an upgraded controller, and is the same then
-    anew = change["topic_id"] is not None and _other_topic(change, topic)
+    anew = change["topic_id"] is not None and other_topic(change, topic)
     return f"topic {change['topic']} was deleted and made anew" if anew else None
 
 
@@ -249,12 +250,3 @@ def assigned(topic: Znode, partition: int) -> Assigned | None:
         assignment.adding_replicas.get(partition, []),
         assignment.removing_replicas.get(partition, []),
     )
-
-
-def target(replicas: Sequence[int], removing: Sequence[int]) -> list[int]:
-    """Where a reassignment is going: the replicas without those it removes (`ReplicaAssignment.targetReplicas`).
-
-    >>> target([4, 5, 1, 2], removing=[1, 2])
-    [4, 5]
-    """
-    return [replica for replica in replicas if replica not in removing]

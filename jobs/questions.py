@@ -30,6 +30,13 @@ class Limits:
     """--broker-list"""
     caps: Caps = field(default_factory=Caps)
 
+    @property
+    def stated(self) -> dict[str, Any]:
+        """How a plan states them."""
+        given = {"topics": self.topics, "exclude": self.exclude, "max_moves": self.max_moves}
+        stated = {key: limit for key, limit in given.items() if limit is not None} | stated_caps(self.caps)
+        return {**stated, "rack_aware": self.rack_aware}
+
     def scope(self, named: frozenset[str] | None = None) -> Scope:
         return Scope(named=named, topics=_regex("--topics", self.topics), exclude=_regex("--exclude", self.exclude))
 
@@ -62,11 +69,9 @@ class Asked:
 def ask(option: str, value: Any, limits: Limits) -> Asked:  # noqa: ANN401 - as the option gives it
     """Read one question; `option` is its name on the command line."""
     asked = _READERS[option](value, limits)
-    given = {"topics": limits.topics, "exclude": limits.exclude, "max_moves": limits.max_moves}
-    stated = {key: limit for key, limit in given.items() if limit is not None} | stated_caps(limits.caps)
     return Asked(
         wanted=replace(asked.wanted, caps=limits.caps),
-        parameters={**asked.parameters, **stated, "rack_aware": limits.rack_aware},
+        parameters={**asked.parameters, **limits.stated},
         taking=asked.taking,
     )
 

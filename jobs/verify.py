@@ -15,10 +15,12 @@ from jobs.limits import seconds
 from jobs.operations import TopicNow, read_tasks, verdict_on
 from jobs.options import DetailedExitcode, command, run_alone
 from jobs.plans import LINES_SHOWN, Plan, read_plan, row_name
-from jobs.premises import assigned, read_changed, target, understood
+from jobs.premises import assigned, read_changed, understood
 from jobs.progress import measure
 from jobs.progress_shown import copying_lines, copying_result
+from jobs.rolling_back import settle_rollback
 from jobs.settings import Settings
+from planner.replica_assignment import target
 from schemas.names import Action, OperationKind, Outcome
 from schemas.znodes import MalformedZnodeError, State
 
@@ -104,6 +106,8 @@ def verify(
     found = verify_plan(settings, whole)
     counts = Counter(progress for _, progress, _ in found)
     complete = counts[Progress.COMPLETE] == len(found)
+    if complete:
+        settle_rollback(settings, whole)
     result: Result = {"plan_id": whole.plan_id, "complete": complete, **{p.value: counts[p] for p in Progress}}
     going = [row for row, progress, _ in found if progress is Progress.IN_PROGRESS]
     copying = measure(settings, going, apart)

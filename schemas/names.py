@@ -184,6 +184,12 @@ class Step(StrEnum):
 
     TAKE_OVER = "take_over"
     HAND_BACK = "hand_back"
+    CANCEL = "cancel"
+    """Without a partition: the plan was closed; with one: its reassignment was cancelled."""
+    ROLL_BACK = "roll_back"
+    """All that the plan moved was found back where it was."""
+    RESTORE_ORDER = "restore_order"
+    """The order of replicas as before the reassignment that was cancelled; no data moves."""
 
 
 class RequestKind(StrEnum):

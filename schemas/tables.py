@@ -302,7 +302,7 @@ COMMITS: Final = _table(
     _column("wave", INT, "wave of the change, null for a step"),
     _TOPIC,
     _PARTITION,
-    _column("action", STRING, "action of the change, kind of the operation, take_over or hand_back"),
+    _column("action", STRING, "action of the change, kind of the operation, or take_over, hand_back, cancel, ..."),
     _column("outcome", STRING, "pending (written before), applied, stale, fenced, failed, unknown or skipped"),
     _column("state_version_after", INT, "state znode version that our write made"),
     _column("committed_at", TIMESTAMP, "when this row was recorded, UTC"),

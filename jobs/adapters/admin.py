@@ -24,6 +24,7 @@ Creation = tuple[dict[int, list[int]], dict[str, str]]
 
 NONE: Final = 0
 ELECTION_NOT_NEEDED: Final = 84
+NO_REASSIGNMENT_IN_PROGRESS: Final = 85
 PREFERRED: Final = 0
 
 _SETTINGS: Final = {
@@ -96,7 +97,8 @@ class Admin:
             for partition in result.partition_result
         }
 
-    def reassign(self, targets: dict[Key, list[int]]) -> dict[Key, int]:
+    def reassign(self, targets: Mapping[Key, list[int] | None]) -> dict[Key, int]:
+        """Ask for targets; None cancels what runs."""
         asked = {TopicPartition(*key): replicas for key, replicas in targets.items()}
         with _since_2_4():
             answer = self.client.alter_partition_reassignments(asked)

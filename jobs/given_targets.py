@@ -1,0 +1,64 @@
+"""Targets taken as they are given, by a file or by an earlier snapshot: linted, accounted for, and cut into waves.
+
+Corresponds to `kafka-reassign-partitions --execute`. In: the question and the limits beside it. Out: a Planner.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from jobs.errors import UsageError
+from jobs.inputs import read_reassignment
+from jobs.linted import KEY, Lint, Targets
+from jobs.placing import placed_as_given
+from jobs.planning import Planned, Planner
+from jobs.questions import Limits, stated_caps
+from jobs.snapshots import SnapshotTables
+from jobs.to_snapshot import former
+from planner.reassignment import reassignment_rejections
+
+BY_FILE: Final = "--reassignment-json-file"
+BACK: Final = "--to-snapshot"
+
+
+def from_file(path: Path, limits: Limits) -> Planner:
+    """Plan a file as it is: it says how many replicas there are to be, and all it names has to pass the lint."""
+    if limits != Limits(rack_aware=limits.rack_aware, caps=limits.caps):
+        raise UsageError(f"{BY_FILE} is taken as it is: leave out --topics, --exclude and --max-moves")
+    wanted = read_reassignment(path)
+    racks: dict[str, Any] = {} if limits.rack_aware else {"rack_aware": False}
+    stated = {"targets": wanted, **racks, **stated_caps(limits.caps)}
+
+    def planner(at: SnapshotTables) -> Planned:
+        return _given(at, Targets(rows=at.targets(wanted), parameters=stated), limits)
+
+    return planner
+
+
+def from_snapshot(snapshot_id: int, limits: Limits) -> Planner:
+    """Plan what an earlier snapshot shows, as far as there is a way back."""
+    if limits.max_moves is not None:
+        raise UsageError(f"{BACK} is taken as it is: leave out --max-moves; --topics and --exclude make it smaller")
+    stated = {"to_snapshot": snapshot_id, **limits.stated}
+
+    def planner(at: SnapshotTables) -> Planned:
+        found = former(at, snapshot_id, limits.scope())
+        held = reassignment_rejections(found.targets, at["partitions"], at["topics"], at["brokers"]).localCheckpoint()
+        free = found.targets.join(held.select(*KEY), [*KEY], "left_anti")
+        return _given(at, Targets(rows=free, parameters=stated, held=found.held.unionByName(held)), limits)
+
+    return planner
+
+
+def _given(at: SnapshotTables, targets: Targets, limits: Limits) -> Planned:
+    lint = Lint(factor_may_change=True, rack_aware=limits.rack_aware, leaves_out=False)
+    faults = lint.faults(at, targets.rows).localCheckpoint()
+    if not faults.isEmpty():
+        return targets.planned(at, faults)
+    answer = placed_as_given(
+        at, targets.rows.select(*KEY, "replicas").toArrow(), limits.caps, rack_aware=limits.rack_aware
+    )
+    if limits.caps.one_at_a_time:
+        faults = lint.faults(at, answer.targets).localCheckpoint()
+    parameters = {**targets.parameters, "figures": answer.figures}
+    return replace(targets, rows=answer.targets, parameters=parameters).planned(at, faults)

@@ -1,0 +1,141 @@
+"""`surveyor rollback`: a new plan that leads what a plan moved back to where it was. No JVM.
+
+It is reviewed and committed as every plan; with --apply that is done at once. The waves are those of the plan,
+reversed, computed from the cluster as it is now.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from jobs.commit import apply_plan, assess
+from jobs.console import Result, finish, say
+from jobs.errors import ExitCode, SurveyorError
+from jobs.limits import CommitLimits
+from jobs.modes import Mode
+from jobs.options import DetailedExitcode, command, run_alone
+from jobs.planning import RESULT, Name
+from jobs.plans import LINES_SHOWN, Plan, find_plan, plan_lines, read_plan, row_name
+from jobs.rolling_back import WaysBack, refuse_no_way, settle, ways_back
+from jobs.settings import Settings
+from jobs.storing import Content, plan_named, store_content
+from schemas.names import Outcome, PlanKind, PlanStatus
+
+
+@command
+def rollback(
+    settings: Settings,
+    *,
+    plan: Annotated[str, typer.Argument(help="Id or alias of the plan to undo.")],
+    to_snapshot: Annotated[
+        int | None,
+        typer.Option(help="Back to what this snapshot shows [default: to where the plan found it]."),
+    ] = None,
+    name: Name = None,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Commit the new plan at once; without it, it is only stored.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask on a terminal.")] = False,
+    mode: Annotated[Mode, typer.Option(help="As commit takes it.")] = Mode.AUTO,
+    max_changes: Annotated[int | None, typer.Option(min=0, help="Refuse more changes [default: 100000].")] = None,
+    detailed_exitcode: DetailedExitcode = False,
+) -> ExitCode:
+    """Plan the way back of what a plan moved, to be committed as every plan, or at once."""
+    undone = read_plan(settings.lake, plan)
+    refuse_no_way(undone)
+    if to_snapshot == undone.row["snapshot_id"]:
+        to_snapshot = None  # the plan's own rows say what that showed, also when it was dropped since
+    planned = _plan(settings, undone, to_snapshot, name)
+    if not apply:
+        finish(settings, _result(planned, undone), *_shown(settings, planned))
+        return ExitCode.CHANGES if detailed_exitcode and planned.changes else ExitCode.DONE
+    limits = settings.conf.limits
+    ledger = _commit(
+        settings,
+        planned,
+        mode,
+        CommitLimits(
+            max_plan_age=limits.max_plan_age_hours * 3600,
+            max_changes=limits.max_changes if max_changes is None else max_changes,
+            allow_majority_dead=False,
+        ),
+        yes=yes,
+    )
+    back = settle(settings, undone, to_snapshot)
+    return _report(settings, read_plan(settings.lake, planned.plan_id), undone, ledger, back=back)
+
+
+def _plan(settings: Settings, undone: Plan, to_snapshot: int | None, name: str | None) -> Plan:
+    """Make the plan and store it, or find the one that has the name."""
+    lake = settings.lake
+    asked = {
+        "rollback_of": undone.plan_id,
+        "to_snapshot": undone.row["snapshot_id"] if to_snapshot is None else to_snapshot,
+    }
+    named = plan_named(lake, name, PlanKind.REASSIGN, asked)
+    if named is not None:
+        say(f"surveyor: {name} is this plan already; nothing was planned anew")
+        return read_plan(lake, named["plan_id"])
+    found = ways_back(settings, undone, to_snapshot)
+    return read_plan(lake, store_content(lake, name, _content(found, asked)))
+
+
+def _content(found: WaysBack, asked: dict[str, Any]) -> Content:
+    return Content(
+        kind=PlanKind.REASSIGN,
+        parameters=asked,
+        snapshot_id=found.snapshot_id,
+        cluster_id=found.state.cluster_id,
+        broker_epochs=found.state.live,
+        changes=found.changes,
+        rejections=found.rejections,
+    )
+
+
+def _commit(settings: Settings, plan: Plan, mode: Mode, limits: CommitLimits, *, yes: bool) -> dict[str, int]:
+    """Commit as `surveyor commit` does; return the counts by outcome."""
+    if not plan.changes or plan.row["status"] == PlanStatus.COMMITTED:
+        return {}
+    found = assess(settings, plan, mode, limits)
+    if not yes and sys.stdin.isatty():
+        say(f"plan {plan.title}: {len(found.due)} changes, mode {found.mode} ({found.why})")
+        if not typer.confirm("write them to the cluster?", err=True):
+            raise SurveyorError(f"not applied: the question was not answered with yes; plan {plan.title} is stored")
+    return apply_plan(settings, plan, found, settings.conf.limits.max_hold_seconds).counts()
+
+
+def _result(plan: Plan, undone: Plan) -> Result:
+    asked = {"rollback_of": undone.plan_id, "rollback_of_status": undone.row["status"]}
+    return {column: plan.row[column] for column in RESULT} | asked
+
+
+def _shown(settings: Settings, plan: Plan) -> Iterator[Any]:
+    yield from plan_lines(settings.lake, find_plan(settings.lake, plan.plan_id))
+    if plan.changes:
+        yield f"nothing was written to the cluster; `surveyor commit {plan.plan_id} --apply` does it"
+
+
+def _report(settings: Settings, plan: Plan, undone: Plan, counts: dict[str, int], *, back: bool) -> ExitCode:
+    undone = read_plan(settings.lake, undone.plan_id)
+    result = _result(plan, undone) | {"rolled_back": back, **counts}
+    told = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
+    finish(
+        settings,
+        result,
+        f"plan {plan.title}: {plan.row['status']}; {told or 'nothing is due'}",
+        *_left(plan),
+        f"plan {undone.title} is {undone.row['status']}"
+        + ("" if back else f"; once `surveyor verify {plan.plan_id}` finds all of it back, it is rolled_back"),
+    )
+    failed = any(counts.get(outcome.value) for outcome in (Outcome.FAILED, Outcome.UNKNOWN, Outcome.SKIPPED))
+    return ExitCode.ERROR if failed else ExitCode.DONE
+
+
+def _left(plan: Plan) -> Sequence[str]:
+    return [f"  rejected {row_name(row)}  {row['code']}: {row['reason']}" for row in plan.rejections][:LINES_SHOWN]
+
+
+if __name__ == "__main__":
+    run_alone(rollback)

@@ -1,0 +1,53 @@
+"""The assignment of one partition while its replicas are moved, and where it goes from there.
+
+Corresponds to `ReplicaAssignment` in ControllerContext.scala. In plain Python, for whoever judges a partition at a time
+without Spark. In: lists of broker ids as /brokers/topics/T holds them. Out: the same.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+
+def target(replicas: Sequence[int], removing: Sequence[int]) -> list[int]:
+    """Where a reassignment is going: the replicas without those it removes (`ReplicaAssignment.targetReplicas`).
+
+    >>> target([4, 5, 1, 2], removing=[1, 2])
+    [4, 5]
+    """
+    return [replica for replica in replicas if replica not in removing]
+
+
+class ReplicaAssignment(NamedTuple):
+    """Replicas, in full while they move, and which of them are being added and removed."""
+
+    replicas: Sequence[int]
+    adding: Sequence[int] = ()
+    removing: Sequence[int] = ()
+
+    @property
+    def is_moving(self) -> bool:
+        return bool(self.adding or self.removing)
+
+    @property
+    def target(self) -> list[int]:
+        return target(self.replicas, self.removing)
+
+    @property
+    def origin(self) -> list[int]:
+        """Where a cancellation goes back to: the same replicas as before, in the order that is left of the target."""
+        return [replica for replica in self.replicas if replica not in self.adding]
+
+    def towards(self, wanted: Sequence[int]) -> "ReplicaAssignment":
+        """Return what asking for `wanted` makes of this (`ReplicaAssignment.reassignTo`).
+
+        >>> moving = ReplicaAssignment([1, 2, 3, 4]).towards([4, 2, 5, 3])
+        >>> moving.replicas, moving.adding, moving.removing, moving.origin
+        ([4, 2, 5, 3, 1], [5], [1], [4, 2, 3, 1])
+        """
+        origin = self.origin
+        replicas = list(dict.fromkeys([*wanted, *origin]))
+        return ReplicaAssignment(replicas, _without(replicas, origin), _without(replicas, wanted))
+
+
+def _without(replicas: Iterable[int], others: Sequence[int]) -> list[int]:
+    return [replica for replica in replicas if replica not in others]
