@@ -42,6 +42,17 @@ class MovingController:
             raise error
         return codes
 
+    def reassignments(self) -> dict[Key, list[int]]:
+        """Where each partition that moves is going."""
+        moving = {}
+        for topic in self.tree.client.get_children("/brokers/topics"):
+            found = decode_assignment(self.tree.client.get(f"/brokers/topics/{topic}")[0])
+            for partition, replicas in found.partitions.items():
+                removing = found.removing_replicas.get(partition, [])
+                if removing or found.adding_replicas.get(partition):
+                    moving[topic, partition] = [replica for replica in replicas if replica not in removing]
+        return moving
+
     def crash_at(self, call: int, *, done: bool) -> None:
         self.loses[call] = (CrashError, done)
 
@@ -104,7 +115,8 @@ def installed(monkeypatch: pytest.MonkeyPatch, tree: KafkaTree) -> MovingControl
     def admin_of(*_: Any) -> Iterator[MovingController]:  # noqa: ANN401 - as jobs.modes has it
         yield controller
 
-    for module in ("jobs.turning_back", "jobs.commit", "jobs.modes"):
+    for module in ("jobs.turning_back", "jobs.commit", "jobs.controllers", "jobs.modes"):
         monkeypatch.setattr(f"{module}.admin_of", admin_of)
     monkeypatch.setattr("jobs.turning_back.PATIENCE", 0.0)
+    monkeypatch.setattr("jobs.asking.READ_BACK", 0.0)
     return controller
