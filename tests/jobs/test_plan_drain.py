@@ -31,9 +31,11 @@ def test_demotion_is_two_waves_and_a_dry_run_writes_nothing(surveyor: Surveyor, 
     said = [line.strip() for line in planned.stdout.splitlines()]
     reorder = "drained: 1: order of replicas changes, no data moves"
     assert said[1:] == [
+        "wave 0: 3 changes",
         f"orders-0  replicas [0,1,2]→[0,2,1]  {reorder}",
         f"orders-1  replicas [1,2,0]→[2,0,1]  {reorder}",
         f"orders-2  replicas [2,1,0]→[2,0,1]  {reorder}",
+        "wave 1: 1 changes",
         "orders-1  leader 1→2  drained: 1: first in sync is 2",
     ]
     assert "4 of 4 changes are due" in dry.stdout
