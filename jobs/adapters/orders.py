@@ -65,7 +65,8 @@ class Orders:
     def _wait(self, client: KazooClient, path: str, ours: Collection[TopicPartition]) -> None:
         """Wait until none of ours stands there."""
         pause = _SHORTEST
-        while any(each in ours for each in _asked(persistently(lambda: _read(client, path)))):
+        mine = set(map(_told, ours))
+        while any(_told(each) in mine for each in _asked(persistently(lambda: _read(client, path)))):
             self.refuse_late()
             time.sleep(pause)
             pause = min(_LONGEST, 1.5 * pause)
@@ -128,6 +129,10 @@ def _multi(client: KazooClient, path: str, order: bytes) -> Any:  # noqa: ANN401
 def _read(client: KazooClient, path: str) -> Znode:
     sync(client)
     return read(client, path)
+
+
+def _told(asked: TopicPartition) -> tuple[str, int, tuple[int, ...]]:
+    return asked.topic, asked.partition, tuple(asked.replicas or ())
 
 
 def _asked(znode: Znode) -> list[TopicPartition]:

@@ -6,7 +6,15 @@ import pytest
 
 from jobs.adapters.lake import Lake, Row
 from jobs.errors import UsageError
-from jobs.rates import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS, bytes_per_second
+from jobs.rates import (
+    FOLLOWER_RATE,
+    FOLLOWER_REPLICAS,
+    LEADER_RATE,
+    LEADER_REPLICAS,
+    ResourceKind,
+    bytes_per_second,
+    throttle_configs,
+)
 from jobs.settings import Settings
 from jobs.throttles import ThrottleError, clear_throttle, rate_of, set_throttle, throttle_rows
 from tests.jobs.kafka_tree import KafkaTree
@@ -63,6 +71,22 @@ def test_rates_and_replicas_as_kafkas_tool_sets_them(
     }
     assert [kind for kind, _ in brokers.asked] == ["broker"] * 4 + ["topic"] * 2
     assert rate_of(throttle_rows(settings.lake, PLAN)) == 1000
+
+
+def test_kafkas_own_vector() -> None:
+    """`ReassignPartitionsUnitTest.testMoveMap`; to each partition, replicas that stay and replicas that come."""
+    foo = [([1, 2, 3], [5]), ([4, 5, 6], [7, 8]), ([1, 2], [3, 4]), ([1, 2], [5, 6]), ([1, 2], [1, 2, 3])]
+    foo.append(([1, 2], [3, 4, 5, 6]))
+    moves = [move("foo", partition, before, after) for partition, (before, after) in enumerate(foo)]
+
+    configs = throttle_configs([*moves, move("bar", 0, [2, 3, 4], [1])], 1000)
+
+    assert [name for kind, name in configs if kind is ResourceKind.BROKER] == [str(broker) for broker in range(1, 9)]
+    assert configs[ResourceKind.TOPIC, "bar"] == replicas("0:2,0:3,0:4", "0:1")
+    assert configs[ResourceKind.TOPIC, "foo"] == replicas(
+        "0:1,0:2,0:3,1:4,1:5,1:6,2:1,2:2,3:1,3:2,4:1,4:2,5:1,5:2",
+        "0:5,1:7,1:8,2:3,2:4,3:5,3:6,4:3,5:3,5:4,5:5,5:6",
+    )
 
 
 def test_what_stood_before_is_back(kafka: KafkaTree, brokers: ConfigBrokers, settings: Settings) -> None:
