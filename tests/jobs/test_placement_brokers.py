@@ -63,7 +63,9 @@ def brought_about(surveyor: Surveyor, *question: str) -> dict[str, Any]:
 
 def test_a_cluster_grows_and_shrinks(cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor) -> None:
     surveyor.json("snapshot")
-    made = surveyor.json("plan", "assign", "--topic", TOPIC, "--partitions", str(PARTITIONS), "--replication-factor", "2")
+    made = surveyor.json(
+        "plan", "assign", "--topic", TOPIC, "--partitions", str(PARTITIONS), "--replication-factor", "2"
+    )
     surveyor.json("commit", made["plan_id"], "--mode", "admin", "--apply")
     last = f"/brokers/topics/{TOPIC}/partitions/{PARTITIONS - 1}/state"
     assert eventually(lambda: bool(kafka.client.exists(last)))
