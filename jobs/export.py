@@ -1,11 +1,10 @@
 """`surveyor export`: a plan's target assignment in the format of another tool. No JVM.
 
-`kafka` is what kafka-reassign-partitions reads and writes (`ReassignPartitionsCommand.formatAsReassignmentJson`), to
-the byte: topics by name, partitions by number, a log dir for each replica.
+`kafka` is what kafka-reassign-partitions reads and writes, to the byte: topics by name, partitions by number, a log dir
+for each replica. `kafka-generate` is what its `--generate` prints: the assignment planned from, and the one proposed.
 """
 
 import sys
-from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -16,7 +15,7 @@ import typer
 from jobs.adapters.lake import Row
 from jobs.console import Result, finish, say
 from jobs.errors import ExitCode, RefusedError, UsageError
-from jobs.inputs import ANY_LOG_DIR
+from jobs.kafka_text import generated, kafka_json
 from jobs.options import command, run_alone
 from jobs.plans import Plan, read_plan, refuse_edited
 from jobs.settings import Settings
@@ -25,25 +24,7 @@ from schemas.names import Action, PlanStatus
 
 class Format(StrEnum):
     KAFKA = "kafka"
-
-
-def kafka_json(targets: Iterable[Row]) -> str:
-    """Write targets (topic, partition, replicas) as Kafka does.
-
-    >>> kafka_json([{"topic": "foo", "partition": 0, "replicas": [1, 2]}])
-    '{"version":1,"partitions":[{"topic":"foo","partition":0,"replicas":[1,2],"log_dirs":["any","any"]}]}'
-    """
-    ordered = sorted(targets, key=lambda row: (row["topic"], row["partition"]))
-    partitions = [
-        {
-            "topic": row["topic"],
-            "partition": row["partition"],
-            "replicas": row["replicas"],
-            "log_dirs": [ANY_LOG_DIR] * len(row["replicas"]),
-        }
-        for row in ordered
-    ]
-    return msgspec.json.encode({"version": 1, "partitions": partitions}).decode()
+    KAFKA_GENERATE = "kafka-generate"
 
 
 def targets_of(plan: Plan, wave: int | None = None, *, inverse: bool = False) -> list[Row]:
@@ -71,7 +52,9 @@ def export(
     settings: Settings,
     *,
     plan: Annotated[str, typer.Argument(help="Id or alias of the plan.")],
-    format: Annotated[Format, typer.Option(help="kafka: the JSON of kafka-reassign-partitions.")] = Format.KAFKA,  # noqa: A002 - the flag's name
+    format: Annotated[  # noqa: A002 - the flag's name
+        Format, typer.Option(help="The JSON of kafka-reassign-partitions, or what its --generate prints.")
+    ] = Format.KAFKA,
     wave: Annotated[
         int | None, typer.Option(help="Only this wave, by its number in `show plan` [default: all].")
     ] = None,
@@ -95,6 +78,8 @@ def export(
         what = which if wave is None else f"wave {wave} of {which}"
         raise RefusedError(f"{what} moves no replicas: kafka-reassign-partitions takes no empty list")
     text = kafka_json(targets)
+    if format is Format.KAFKA_GENERATE:
+        text = generated(targets_of(whole, wave, inverse=not inverse), targets)
     result: Result = {"plan_id": whole.plan_id, "format": format.value, "partitions": len(targets), "file": None}
     part = "" if wave is None else f"wave {wave} of "
     said = f"{len(targets)} partitions of {'the way back from ' * inverse}{part}plan {whole.title}"
@@ -102,7 +87,7 @@ def export(
         _write(out, text)
         finish(settings, result | {"file": str(out)}, f"{said} in {out}")
         return ExitCode.DONE
-    finish(settings, result | {"reassignment": msgspec.json.decode(text)})
+    finish(settings, result | {"reassignment": msgspec.json.decode(kafka_json(targets))})
     if not settings.as_json:
         sys.stdout.write(f"{text}\n")
         say(f"  {said}")

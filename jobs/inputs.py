@@ -10,14 +10,11 @@ from msgspec import Meta, Struct
 
 from jobs.adapters.lake import Row
 from jobs.errors import RefusedError, UsageError
+from jobs.kafka_text import ANY_LOG_DIR, PROPOSED
 
 T = TypeVar("T")
 
-ANY_LOG_DIR: Final = "any"
-
-PROPOSED: Final = b"Proposed partition reassignment configuration\n"
-"""The line before the proposal in what `kafka-reassign-partitions --generate` prints."""
-
+_PROPOSED: Final = f"{PROPOSED}\n".encode()
 
 Number = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 """What Kafka has for partitions and brokers."""
@@ -86,7 +83,7 @@ def read_reassignment(path: Path) -> list[Row]:
     What `kafka-reassign-partitions --generate` printed may be given as it is: its proposal is taken. Whether what the
     rows say may be done, and whether two are about one partition, is for the lint.
     """
-    targets = read_json(path, _Reassignment, after=PROPOSED).partitions
+    targets = read_json(path, _Reassignment, after=_PROPOSED).partitions
     rows = [{"topic": t.topic, "partition": t.partition, "replicas": t.replicas} for t in targets]
     if not rows:
         raise UsageError(f"{path} names no partition")

@@ -11,6 +11,7 @@ from jobs.adapters.lake import Row
 from jobs.adapters.zookeeper import Znode, connected, sync
 from jobs.console import Result, finish
 from jobs.errors import ExitCode
+from jobs.kafka_text import status_lines
 from jobs.limits import seconds
 from jobs.operations import TopicNow, read_tasks, verdict_on
 from jobs.options import DetailedExitcode, command, run_alone
@@ -20,7 +21,9 @@ from jobs.progress import measure
 from jobs.progress_shown import copying_lines, copying_result
 from jobs.rolling_back import settle_rollback
 from jobs.settings import Settings
-from planner.replica_assignment import target
+from planner.cancellation import Standing, standing
+from planner.going_back import legs_of, ways_of
+from planner.replica_assignment import ReplicaAssignment
 from schemas.names import Action, OperationKind, Outcome
 from schemas.znodes import MalformedZnodeError, State
 
@@ -35,10 +38,10 @@ class Progress(StrEnum):
     """The cluster is neither where the change began nor where it leads: somebody else changed it since."""
 
 
-def progress_of(change: Row, topic: Znode, state: State | None) -> tuple[Progress, str]:
-    """Tell how far one change has come, and what is found."""
+def progress_of(change: Row, way: Sequence[Row], topic: Znode, state: State | None) -> tuple[Progress, str]:
+    """Tell how far one change has come, and what is found; `way`: its partition's reassignments, wave by wave."""
     if change["action"] == Action.REASSIGN:
-        return _reassignment(change, topic, state)
+        return _reassignment(change, way, topic, state)
     if state is None:
         return Progress.NOT_STARTED if change["is_new"] else Progress.DIVERGED, "no state znode"
     found = f"leader {state.leader}, ISR {state.isr}, leader epoch {state.leader_epoch}"
@@ -50,22 +53,25 @@ def progress_of(change: Row, topic: Znode, state: State | None) -> tuple[Progres
     return Progress.DIVERGED, found
 
 
-def _reassignment(change: Row, topic: Znode, state: State | None) -> tuple[Progress, str]:
+def _reassignment(change: Row, way: Sequence[Row], topic: Znode, state: State | None) -> tuple[Progress, str]:
     try:
         found = assigned(topic, change["partition"])
     except MalformedZnodeError as error:
         return Progress.DIVERGED, str(error)
     if found is None:
         return Progress.DIVERGED, "the partition is gone"
-    replicas, adding, removing = found
-    if target(replicas, removing) == change["replicas_after"]:
-        if not adding and not removing:
-            return Progress.COMPLETE, f"replicas {replicas}"
+    now = ReplicaAssignment(*found)
+    stands, at = standing(legs_of(way), now)
+    told = f"replicas {now.replicas}"
+    if stands is Standing.DIVERGED:
+        return Progress.DIVERGED, told
+    ahead = way.index(change) - at
+    if stands is Standing.COMPLETE or ahead < 0:
+        return Progress.COMPLETE, told
+    if stands is Standing.IN_PROGRESS and ahead == 0:
         missing = [broker for broker in change["replicas_after"] if state is None or broker not in state.isr]
-        return Progress.IN_PROGRESS, f"replicas {replicas}, not yet in sync {missing}"
-    if replicas == change["replicas_before"]:
-        return Progress.NOT_STARTED, f"replicas {replicas}"
-    return Progress.DIVERGED, f"replicas {replicas}"
+        return Progress.IN_PROGRESS, f"{told}, not yet in sync {missing}"
+    return Progress.NOT_STARTED, told
 
 
 def progress_of_task(task: Row, now: TopicNow) -> tuple[Progress, str]:
@@ -85,8 +91,33 @@ def verify_plan(settings: Settings, plan: Plan) -> list[tuple[Row, Progress, str
         sync(client)
         found = read_changed(client, plan.changes)
         tasks = read_tasks(client, plan.tasks)
-    changes = [(change, *progress_of(change, topic, understood(state))) for change, topic, state in found]
+    ways = ways_of(plan.changes)
+    changes = [
+        (change, *progress_of(change, ways.get((change["topic"], change["partition"]), ()), topic, understood(state)))
+        for change, topic, state in found
+    ]
     return [*changes, *((task, *progress_of_task(task, now)) for task, now in tasks)]
+
+
+class Text(StrEnum):
+    """How what was found is written."""
+
+    SURVEYOR = "surveyor"
+    KAFKA = "kafka"
+
+
+def _as_kafka_says(settings: Settings, plan: Plan) -> Iterator[str]:
+    """What `kafka-reassign-partitions --verify` would print of the plan's targets."""
+    last = [way[-1] for way in ways_of(plan.changes).values()]
+    with connected(settings.zookeeper) as client:
+        sync(client)
+        found = [(change, _assignment(topic, change["partition"])) for change, topic, _ in read_changed(client, last)]
+    return status_lines(({**change, "replicas": change["replicas_after"]}, now) for change, now in found)
+
+
+def _assignment(topic: Znode, partition: int) -> ReplicaAssignment | None:
+    found = assigned(topic, partition)
+    return None if found is None else ReplicaAssignment(*found)
 
 
 @command
@@ -98,6 +129,9 @@ def verify(
         str,
         typer.Option("--measure", help="Time between two looks at what is being copied; 0s: one look, no estimate."),
     ] = "3s",
+    format: Annotated[  # noqa: A002 - the flag's name
+        Text, typer.Option(help="kafka: in the words of kafka-reassign-partitions --verify, for scripts.")
+    ] = Text.SURVEYOR,
     detailed_exitcode: DetailedExitcode = False,
 ) -> ExitCode:
     """Show how far a committed plan has come, and how far its replicas have been copied."""
@@ -108,14 +142,17 @@ def verify(
     complete = counts[Progress.COMPLETE] == len(found)
     if complete:
         settle_rollback(settings, whole)
-    result: Result = {"plan_id": whole.plan_id, "complete": complete, **{p.value: counts[p] for p in Progress}}
+    result: Result = {"plan_id": whole.plan_id, "is_complete": complete, **{p.value: counts[p] for p in Progress}}
     going = [row for row, progress, _ in found if progress is Progress.IN_PROGRESS]
     copying = measure(settings, going, apart)
     result["copying"] = None if copying is None else copying_result(copying)
     told = ", ".join(f"{counts[progress]} {progress.replace('_', ' ')}" for progress in Progress if counts[progress])
     title = f"plan {whole.title}: {told or 'no changes'}"
     lines = [*_lines(found), *(copying_lines(result["copying"]) if copying else ())]
-    finish(settings, result, title + ("; the plan is complete" if complete else ""), *lines)
+    if format is Text.KAFKA:
+        finish(settings, result, *_as_kafka_says(settings, whole))
+    else:
+        finish(settings, result, title + ("; the plan is complete" if complete else ""), *lines)
     return ExitCode.CHANGES if detailed_exitcode and not complete else ExitCode.DONE
 
 

@@ -140,7 +140,7 @@ def test_complete_move_rolled_back(cluster: EmbeddedCluster, kafka: KafkaTree, s
 
     with Traffic(cluster.bootstrap, topic) as traffic:
         run(surveyor, kafka, "commit", plan)
-        assert eventually(lambda: run(surveyor, kafka, "verify", plan)["complete"], seconds=40)
+        assert eventually(lambda: run(surveyor, kafka, "verify", plan)["is_complete"], seconds=40)
         moved = assignment(kafka, topic).partitions
         undoing = run(surveyor, kafka, "rollback", plan)
         assert eventually(lambda: assignment(kafka, topic).partitions == BEFORE, seconds=40)

@@ -91,6 +91,20 @@ def test_a_wave_and_what_takes_it_back(
     assert [(row["topic"], row["partition"], row["replicas"]) for row in found] == expected
 
 
+@pytest.mark.usefixtures("plan")
+def test_as_kafka_generates(surveyor: Surveyor, tmp_path: Path) -> None:
+    """What it prints can be planned from: the proposal is found in it."""
+    file = tmp_path / "generated.txt"
+    file.write_text(surveyor.run("export", "moves", "--format", "kafka-generate").stdout)
+
+    first, now, blank, second, proposed = file.read_text().splitlines()
+
+    assert (first, blank) == ("Current partition replica assignment", "")
+    assert (second, proposed) == ("Proposed partition reassignment configuration", KAFKAS)
+    assert [row["replicas"] for row in json.loads(now)["partitions"]] == [[0, 1], [0, 1], [0, 1]]
+    assert [row["replicas"] for row in read_reassignment(file)] == [[2, 0], [0], [1, 2]]
+
+
 def test_refused_plan_is_not_exported(tree: KafkaTree, lake: Lake, surveyor: Surveyor) -> None:
     tree.add_topic("foo", {0: [0, 1]})
     plan = store_plan(lake, tree, [move(tree, "foo", 0, [1, 2])], status="refused")

@@ -57,7 +57,7 @@ def brought_about(surveyor: Surveyor, *question: str) -> dict[str, Any]:
     )
     done = surveyor.json("commit", plan["plan_id"], "--apply", "--wait")
     assert done["status"] == "committed", done
-    assert surveyor.json("verify", plan["plan_id"])["complete"]
+    assert surveyor.json("verify", plan["plan_id"])["is_complete"]
     return plan
 
 

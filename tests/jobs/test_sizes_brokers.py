@@ -102,7 +102,9 @@ def test_sizes_are_told_shown_and_balanced_and_a_move_is_watched(cluster: Embedd
     assert "broker 1 receives 1 replica" in shown
 
     _throttle(cluster, "big", QUICK)
-    assert eventually(lambda: bool(surveyor.json("verify", plan["plan_id"], "--measure", "0s")["complete"]), seconds=40)
+    assert eventually(
+        lambda: bool(surveyor.json("verify", plan["plan_id"], "--measure", "0s")["is_complete"]), seconds=40
+    )
     assert _copying(surveyor, plan["plan_id"], "3s") is None
 
     assert eventually(lambda: surveyor.json("sizes")["bytes"] == sum(sizes.values()))
