@@ -263,8 +263,17 @@ def as_rows(rows: pa.Table) -> list[Row]:
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """Translate a table's schema for pyarrow, through Delta's own."""
-    return pa.schema(Schema.from_json(schema.json()).to_arrow())
+    """Translate a table's schema for pyarrow, through Delta's own.
+
+    Comments are left out: rows that bring others than a table of an older version has would be refused.
+    """
+    return pa.schema(Schema.from_json(json.dumps(_uncommented(schema.jsonValue()))).to_arrow())
+
+
+def _uncommented(part: Any) -> Any:  # noqa: ANN401 - JSON
+    if isinstance(part, dict):
+        return {key: {} if key == "metadata" else _uncommented(value) for key, value in part.items()}
+    return [_uncommented(each) for each in part] if isinstance(part, list) else part
 
 
 def quoted(text: str) -> str:

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable, Schema
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from jobs.adapters.delta import Tables
 from jobs.adapters.lake import Lake, as_rows
 from planner.survey import KEY
-from schemas.tables import CHANGES, TABLES
+from schemas.tables import BROKERS, CHANGES, TABLES
 
 ODD = "prod eu/é%=1"
 """A name that is written otherwise in a path, and again otherwise in Delta's log."""
@@ -36,6 +36,17 @@ def test_a_table_of_an_older_version_gets_its_new_columns(tmp_path: Path) -> Non
     lake.append("changes", [{"plan_id": "p", "wave": 0, "topic": "t", "partition": 0, "stop_replica_to": [3]}])
     assert [row["stop_replica_to"] for row in lake.rows("changes")] == [[3]]
     assert {field.name for field in DeltaTable(lake.path("changes")).schema().fields} == set(CHANGES.names)
+
+
+def test_a_table_of_an_older_version_has_other_comments(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path), "default")
+    older = StructType([StructField(f.name, f.dataType, metadata={"comment": "once"}) for f in BROKERS])
+    DeltaTable.create(lake.path("brokers"), Schema.from_json(older.json()), partition_by=["cluster"])
+    lake.ensure_tables()
+    endpoint = {"listener": "PLAINTEXT", "security_protocol": "PLAINTEXT", "host": "h", "port": 1}
+    for write in (lake.append, lake.replace):
+        write("brokers", [{"broker_id": 1, "endpoints": [endpoint]}])
+    assert [row["endpoints"] for row in lake.rows("brokers")] == [[endpoint]]
 
 
 @pytest.mark.parametrize("cluster", ["default", ODD])
