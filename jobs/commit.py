@@ -220,9 +220,7 @@ def _agreed(plan: Plan, found: Assessment) -> bool:
 def _report(settings: Settings, plan: Plan, found: Assessment, ledger: Ledger, *, detailed: bool) -> ExitCode:
     status = read_plan(settings.lake, plan.plan_id).row["status"]
     now = len(ledger.of(Outcome.APPLIED)) - sum(verdict.outcome is Outcome.APPLIED for verdict in found.settled)
-    left = len(throttle_rows(settings.lake, plan.plan_id))
     result: Result = {"plan_id": plan.plan_id, "status": status, "applied_now": now, **ledger.counts()}
-    result["throttles_left"] = left
     told = ", ".join(f"{count} {outcome}" for outcome, count in ledger.counts().items() if count)
     told += f" ({now} of them now)" if now < len(ledger.of(Outcome.APPLIED)) else ""
     finish(settings, result, f"plan {plan.title}: {status}; {told or 'no changes'}", *_stale_lines(ledger.verdicts))

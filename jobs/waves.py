@@ -18,6 +18,7 @@ from jobs.console import progress
 from jobs.errors import StillRunningError
 from jobs.ledger import Ledger, Verdict
 from jobs.moving import Standing, key_of, standings
+from jobs.operations import judge_tasks
 from jobs.premises import FOUND_IN_PROGRESS, judge_for_admin
 from jobs.settings import Settings
 from schemas.names import Outcome
@@ -74,15 +75,18 @@ def still_due(settings: Settings, ledger: Ledger, wave: Sequence[Row], patience:
         if key_of(change) in refused
     )
     mine = [change for change in wave if key_of(change) not in refused]
+    tasks = [row for row in mine if row["partition"] is None]
+    changes = [row for row in mine if row["partition"] is not None]
     deadline = time.monotonic() + patience
     with connected(settings.zookeeper) as client:
         while True:
             sync(client)
-            due, verdicts = judge_for_admin(client, mine)
+            due, verdicts = judge_for_admin(client, changes)
             stale = any(verdict.outcome is Outcome.STALE for verdict in verdicts)
             if not stale or time.monotonic() > deadline:
-                ledger.judge(verdicts)
-                return due
+                due_tasks, settled = judge_tasks(client, tasks)
+                ledger.judge([*verdicts, *settled])
+                return [*due, *due_tasks]
             time.sleep(0.2)
 
 

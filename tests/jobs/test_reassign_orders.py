@@ -16,9 +16,9 @@ from schemas.znodes import TopicPartition, encode_partitions
 from tests.jobs.command_line import Surveyor
 from tests.jobs.kafka_tree import KafkaTree
 from tests.jobs.move_rows import reassignment
-from tests.jobs.moving_controller import PREFERRED, REASSIGN, MovingController, install
 from tests.jobs.operation_rows import alteration
 from tests.jobs.plan_rows import election, store_plan
+from tests.jobs.waiting_controller import PREFERRED, REASSIGN, MovingController, install
 from tests.jobs.zookeeper_proxy import MULTI, Loss, ZooKeeperProxy
 
 T = "t"

@@ -15,9 +15,9 @@ from schemas.names import PlanKind, PlanStatus
 from tests.jobs.command_line import Surveyor
 from tests.jobs.kafka_tree import KafkaTree
 from tests.jobs.move_rows import reassignment
-from tests.jobs.moving_controller import MovingController, install
 from tests.jobs.plan_rows import election, store_plan
 from tests.jobs.throttled_tree import CrashError, override, overrides, settings_of
+from tests.jobs.waiting_controller import MovingController, install
 
 T, OTHER = "t", "other"
 BEFORE = {0: [0, 1], 1: [1, 2], 2: [2, 0]}
