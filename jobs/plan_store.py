@@ -1,25 +1,20 @@
-"""A plan's rows on their way to the tables: their id and counts first, then the rows themselves.
+"""How a plan is stored: its rows first and its row in `plans` last, all under its id, which is a hash of its content.
 
-Few rows come to the driver once, as Arrow, and it computes the id and writes them; many stay on Spark, which does the
-same by more jobs. In: a plan's content. Out: its summary (plan_id, changes, rejected, moves), and its rows stored.
+So a crash leaves no half plan, and planning again writes the same plan or finds it. In: a plan without id, and its rows
+wherever they are. Out: its row in `plans`.
 """
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, Protocol
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from operator import itemgetter
+from typing import Any, Protocol
 
-import pyarrow as pa
-import pyarrow.compute as pc
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-
-from jobs.adapters.delta import FEW, Tables, counted
-from jobs.adapters.lake import Row, quoted
-from planner.plan import plan_summary, with_lines
-from schemas.digest import cell, lines, plan_id_of
-from schemas.tables import TABLES
-
-OPERATIONS: Final = "operations"
+from jobs.adapters.lake import Lake, Row, quoted
+from jobs.errors import RefusedError
+from schemas.digest import plan_header, plan_id
+from schemas.names import PlanKind, PlanStatus
 
 
 class PlanRows(Protocol):
@@ -29,71 +24,100 @@ class PlanRows(Protocol):
         """Return plan_id, changes, rejected and moves."""
 
     def write(self, plan_id: str) -> None:
-        """Store the changes and rejections under the plan's id."""
+        """Store the rows under the plan's id."""
 
 
-def plan_rows(
-    tables: Tables, rows: Mapping[str, DataFrame], operations: Sequence[Row], at_most: int | None
-) -> PlanRows:
-    """Take a plan's changes and rejections to where they are few enough to be; `at_most`: more there cannot be."""
-    lined = {table: with_lines(table, found) for table, found in rows.items()}
-    if at_most is None:
-        found = {table: counted(frame) for table, frame in lined.items()}
-        lined, at_most = {table: frame for table, (frame, _) in found.items()}, sum(n for _, n in found.values())
-    if at_most <= FEW:
-        return _OnDriver(tables, {table: frame.toArrow() for table, frame in lined.items()}, operations)
-    return _OnSpark(tables, lined, operations)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """What a plan says besides its rows; `broker_epochs` are those of the brokers alive."""
+
+    kind: PlanKind
+    parameters: dict[str, Any]
+    snapshot_id: int
+    cluster_id: str | None
+    broker_epochs: Mapping[int, int]
+    status: PlanStatus = PlanStatus.PLANNED
 
 
-@dataclass(frozen=True, slots=True)
-class _OnDriver:
-    tables: Tables
-    rows: Mapping[str, pa.Table]
-    operations: Sequence[Row]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowLists:
+    """Rows that were made without Spark."""
+
+    lake: Lake
+    changes: Sequence[Row]
+    rejections: Sequence[Row]
+    operations: Sequence[Row] = field(default_factory=list)
 
     def summary(self, header: str) -> Row:
-        lined = {table: _lines(rows) for table, rows in self.rows.items()}
-        counts = {table: rows.num_rows for table, rows in self.rows.items()}
+        copied = (set(change["adding_after"]) - set(change["adding_before"]) for change in self.changes)
         return {
-            "plan_id": plan_id_of(header, lined | {OPERATIONS: lines(OPERATIONS, self.operations)}),
-            "changes": counts["changes"],
-            "rejected": counts["rejections"],
-            "moves": pc.sum(self.rows["changes"]["moves"], min_count=0).as_py(),
+            "plan_id": plan_id(header, self._tables),
+            "changes": len(self.changes),
+            "rejected": len(self.rejections),
+            "moves": sum(map(len, copied)),
         }
 
     def write(self, plan_id: str) -> None:
-        lake = self.tables.lake
-        owner = {"plan_id": plan_id, "cluster": lake.cluster}
-        for table, rows in self.rows.items():
-            if rows.num_rows:
-                names = TABLES[table].names
-                columns = [_repeated(owner[name], rows) if name in owner else rows[name] for name in names]
-                lake.replace_by(table, pa.table(columns, names=names), _mine(plan_id))
+        for table, rows in self._tables.items():
+            self.lake.replace(table, [{**row, "plan_id": plan_id} for row in rows], mine(plan_id))
+
+    @property
+    def _tables(self) -> dict[str, Sequence[Row]]:
+        return {"changes": self.changes, "operations": self.operations, "rejections": self.rejections}
 
 
-@dataclass(frozen=True, slots=True)
-class _OnSpark:
-    tables: Tables
-    rows: Mapping[str, DataFrame]
-    operations: Sequence[Row]
+def store(lake: Lake, name: str | None, content: Content, rows: PlanRows) -> Row:
+    """Store a plan, or find it stored: then it gets the name if it had none."""
+    epochs = ({"broker_id": broker, "broker_epoch": epoch} for broker, epoch in content.broker_epochs.items())
+    plan: Row = {
+        "cluster": lake.cluster,
+        "name": name,
+        "snapshot_id": content.snapshot_id,
+        "kind": content.kind.value,
+        "parameters": written(content.parameters),
+        "created_at": datetime.now(UTC),
+        "status": content.status.value,
+        "cluster_id": content.cluster_id,
+        "brokers": sorted(epochs, key=itemgetter("broker_id")),
+    }
+    plan |= rows.summary(plan_header(plan))
+    known = lake.rows("plans", ("plan_id", "=", plan["plan_id"]))
+    if known:
+        return _named(lake, known[0], name)
+    rows.write(plan["plan_id"])
+    lake.replace("plans", [plan], mine(plan["plan_id"]))
+    return plan
 
-    def summary(self, header: str) -> Row:
-        known = {**self.rows, OPERATIONS: with_lines(OPERATIONS, self.tables.frame(OPERATIONS, self.operations))}
-        return plan_summary(header, known).collect()[0].asDict()
 
-    def write(self, plan_id: str) -> None:
-        owner = {"plan_id": F.lit(plan_id), "cluster": F.lit(self.tables.lake.cluster)}
-        for table, rows in self.rows.items():
-            self.tables.replace(table, rows.withColumns(owner).select(*TABLES[table].names), _mine(plan_id))
+def _named(lake: Lake, plan: Row, name: str | None) -> Row:
+    if name is None or plan["name"] is not None:
+        return plan
+    lake.update("plans", mine(plan["plan_id"]), name=quoted(name))
+    return {**plan, "name": name}
 
 
-def _lines(rows: pa.Table) -> list[tuple[str, str]]:
-    return list(zip(map(cell, rows["topic"].to_pylist()), rows["line"].to_pylist(), strict=True))
+def plan_named(lake: Lake, name: str | None) -> Row | None:
+    """Return the plan that has a name, None where none has."""
+    found = [] if name is None else lake.rows("plans", ("name", "=", name))
+    return found[0] if found else None
 
 
-def _repeated(text: str, rows: pa.Table) -> pa.Array:
-    return pa.repeat(pa.scalar(text), rows.num_rows)
+def refuse_other_question(named: Row, kind: PlanKind, parameters: dict[str, Any], snapshot_id: int | None) -> None:
+    """Raise RefusedError unless the plan that has the name was asked for in the same words, on that snapshot if any."""
+    same = (named["kind"], named["parameters"]) == (kind.value, written(parameters))
+    if not same or snapshot_id not in {None, named["snapshot_id"]}:
+        raise RefusedError(
+            f"the name {named['name']!r} is taken by plan {named['plan_id']}: {named['kind']} on snapshot "
+            f"{named['snapshot_id']}, asked for with {named['parameters']}; ask for the same, or give this plan "
+            "another --name",
+        )
 
 
-def _mine(plan_id: str) -> str:
+def written(parameters: dict[str, Any]) -> str:
+    """Write what was asked as the table has it."""
+    return json.dumps(parameters, sort_keys=True)
+
+
+def mine(plan_id: str) -> str:
+    """The condition that names a plan's rows."""
     return f"plan_id = {quoted(plan_id)}"

@@ -4,30 +4,26 @@ A plan's rows are written first and its row in `plans` last; both under its id, 
 crash leaves no half plan, and planning again writes the same plan or finds it.
 """
 
-import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from operator import itemgetter
 from typing import Annotated, Any, Final
 
 import typer
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame
 from rich.table import Table
 
 from jobs.adapters.delta import Tables
-from jobs.adapters.lake import Lake, Row, quoted
+from jobs.adapters.lake import Lake, Row
 from jobs.adapters.spark import start_session
 from jobs.console import Result, finish, progress, say
 from jobs.errors import ExitCode, RefusedError
 from jobs.figures import figures_in
-from jobs.plan_store import plan_rows
+from jobs.plan_store import Content, plan_named, refuse_other_question, store
+from jobs.planned_rows import Beside, plan_rows
 from jobs.plans import find_plan, plan_lines
 from jobs.settings import Settings
 from jobs.snapshots import SnapshotTables, as_of, find_snapshot
 from planner.liveness import with_drained
-from schemas.digest import plan_header
 from schemas.names import PlanKind, PlanStatus
 
 SnapshotId = Annotated[int | None, typer.Option("--snapshot", help="Plan on this snapshot [default: the newest].")]
@@ -98,7 +94,7 @@ def _lines(lake: Lake, result: Result) -> Iterable[Table | str]:
 def make_plan(settings: Settings, snapshot_id: int | None, name: str | None, planner: Planner) -> Result:
     """Plan on a snapshot and store the plan; under a name that is taken, return the plan that has it."""
     lake = settings.lake
-    named = [] if name is None else lake.rows("plans", ("name", "=", name))
+    named = plan_named(lake, name)
     snapshot = _snapshot_for(lake, snapshot_id, named)
     _refuse_migration(snapshot)
     lake.ensure_tables()
@@ -107,7 +103,9 @@ def make_plan(settings: Settings, snapshot_id: int | None, name: str | None, pla
     with progress("planning"):
         planned = planner(PlanningTables(tables, snapshot))
         if named:
-            return _same_as(named[0], planned, snapshot_id)
+            refuse_other_question(named, planned.kind, planned.parameters, snapshot_id)
+            say(f"surveyor: {name} is this plan already, on snapshot {named['snapshot_id']}; nothing was planned anew")
+            return _result(named)
         # a refused plan takes no name: the next try is to have it
         result = _store(tables, snapshot, None if planned.refused else name, planned)
     if planned.refused:
@@ -115,30 +113,13 @@ def make_plan(settings: Settings, snapshot_id: int | None, name: str | None, pla
     return result
 
 
-def _snapshot_for(lake: Lake, snapshot_id: int | None, named: list[Row]) -> Row:
+def _snapshot_for(lake: Lake, snapshot_id: int | None, named: Row | None) -> Row:
     """Find the snapshot asked for, else that of the plan that has the name, else the newest."""
     snapshot = find_snapshot(lake, snapshot_id)
     if snapshot_id is None and named:
-        then = lake.rows("snapshots", ("snapshot_id", "=", named[0]["snapshot_id"]))
+        then = lake.rows("snapshots", ("snapshot_id", "=", named["snapshot_id"]))
         return then[0] if then else snapshot
     return snapshot
-
-
-def _same_as(named: Row, planned: Planned, snapshot_id: int | None) -> Result:
-    """Return the plan that has the name, if it was asked for in the same words."""
-    kind, on = named["kind"], named["snapshot_id"]
-    same = (kind, named["parameters"]) == (planned.kind.value, _written(planned.parameters))
-    if not same or snapshot_id not in {None, on}:
-        raise RefusedError(
-            f"the name {named['name']!r} is taken by plan {named['plan_id']}: {kind} on snapshot {on}, asked for with "
-            f"{named['parameters']}; ask for the same, or give this plan another --name",
-        )
-    say(f"surveyor: {named['name']} is this plan already, on snapshot {on}; nothing was planned anew")
-    return _result(named)
-
-
-def _written(parameters: dict[str, Any]) -> str:
-    return json.dumps(parameters, sort_keys=True)
 
 
 def _refuse_migration(snapshot: Row) -> None:
@@ -151,48 +132,18 @@ def _refuse_migration(snapshot: Row) -> None:
 
 def _store(tables: Tables, snapshot: Row, name: str | None, planned: Planned) -> Result:
     lake = tables.lake
-    plan: Row = {
-        "name": name,
-        "snapshot_id": snapshot["snapshot_id"],
-        "kind": planned.kind.value,
-        "parameters": _written(planned.parameters),
-        "created_at": datetime.now(UTC),
-        "status": (PlanStatus.REFUSED if planned.refused else PlanStatus.PLANNED).value,
-        "cluster_id": snapshot["cluster_id"],
-        "brokers": _broker_epochs(lake, snapshot),
-    }
-    found = {"changes": planned.changes, "rejections": planned.rejections or tables.frame("rejections", [])}
-    rows = plan_rows(tables, found, planned.operations, planned.at_most)
-    plan |= rows.summary(plan_header({**plan, "cluster": lake.cluster}))
-    known = lake.rows("plans", ("plan_id", "=", plan["plan_id"]))
-    if known:
-        return _under(name, known[0], lake)
-    mine = f"plan_id = {quoted(plan['plan_id'])}"
-    rows.write(plan["plan_id"])
-    lake.replace("operations", [{**row, "plan_id": plan["plan_id"]} for row in planned.operations], mine)
-    if planned.evidence is not None:
-        tables.replace("evidence", planned.evidence.withColumns(_owner(plan, lake)), mine)
-    lake.replace("plans", [plan], mine)
-    return _result(plan)
+    content = Content(
+        kind=planned.kind,
+        parameters=planned.parameters,
+        snapshot_id=snapshot["snapshot_id"],
+        cluster_id=snapshot["cluster_id"],
+        broker_epochs={row["broker_id"]: row["broker_epoch"] for row in as_of(lake, snapshot, "brokers")},
+        status=PlanStatus.REFUSED if planned.refused else PlanStatus.PLANNED,
+    )
+    frames = {"changes": planned.changes, "rejections": planned.rejections or tables.frame("rejections", [])}
+    rows = plan_rows(tables, frames, Beside(planned.operations, planned.evidence), planned.at_most)
+    return _result(store(lake, name, content, rows))
 
 
 def _result(plan: Row) -> Result:
     return {**{column: plan[column] for column in RESULT}, **figures_in(plan)}
-
-
-def _owner(plan: Row, lake: Lake) -> dict[str, Column]:
-    return {"plan_id": F.lit(plan["plan_id"]), "cluster": F.lit(lake.cluster)}
-
-
-def _under(name: str | None, plan: Row, lake: Lake) -> Result:
-    """Return a plan that exists already, with the name now given to it if it had none."""
-    if name is not None and plan["name"] is None:
-        lake.update("plans", f"plan_id = {quoted(plan['plan_id'])}", name=quoted(name))
-        plan["name"] = name
-    return _result(plan)
-
-
-def _broker_epochs(lake: Lake, snapshot: Row) -> list[Row]:
-    brokers = as_of(lake, snapshot, "brokers")
-    epochs = ({"broker_id": row["broker_id"], "broker_epoch": row["broker_epoch"]} for row in brokers)
-    return sorted(epochs, key=itemgetter("broker_id"))

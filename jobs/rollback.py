@@ -16,11 +16,11 @@ from jobs.errors import ExitCode, SurveyorError
 from jobs.limits import CommitLimits
 from jobs.modes import Mode
 from jobs.options import DetailedExitcode, command, run_alone
+from jobs.plan_store import Content, RowLists, plan_named, refuse_other_question, store
 from jobs.planning import RESULT, Name
 from jobs.plans import LINES_SHOWN, Plan, find_plan, plan_lines, read_plan, row_name
-from jobs.rolling_back import WaysBack, refuse_no_way, settle, ways_back
+from jobs.rolling_back import refuse_no_way, settle, ways_back
 from jobs.settings import Settings
-from jobs.storing import Content, plan_named, store_content
 from schemas.names import Outcome, PlanKind, PlanStatus
 
 
@@ -74,24 +74,22 @@ def _plan(settings: Settings, undone: Plan, to_snapshot: int | None, name: str |
         "rollback_of": undone.plan_id,
         "to_snapshot": undone.row["snapshot_id"] if to_snapshot is None else to_snapshot,
     }
-    named = plan_named(lake, name, PlanKind.REASSIGN, asked)
+    named = plan_named(lake, name)
     if named is not None:
+        refuse_other_question(named, PlanKind.REASSIGN, asked, None)
         say(f"surveyor: {name} is this plan already; nothing was planned anew")
         return read_plan(lake, named["plan_id"])
     found = ways_back(settings, undone, to_snapshot)
-    return read_plan(lake, store_content(lake, name, _content(found, asked)))
-
-
-def _content(found: WaysBack, asked: dict[str, Any]) -> Content:
-    return Content(
+    content = Content(
         kind=PlanKind.REASSIGN,
         parameters=asked,
         snapshot_id=found.snapshot_id,
         cluster_id=found.state.cluster_id,
         broker_epochs=found.state.live,
-        changes=found.changes,
-        rejections=found.rejections,
     )
+    lake.ensure_tables()
+    rows = RowLists(lake=lake, changes=found.changes, rejections=found.rejections)
+    return read_plan(lake, store(lake, name, content, rows)["plan_id"])
 
 
 def _commit(settings: Settings, plan: Plan, mode: Mode, limits: CommitLimits, *, yes: bool) -> dict[str, int]:

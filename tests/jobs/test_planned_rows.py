@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-import jobs.plan_store
+import jobs.planned_rows
 from jobs.adapters.delta import Tables
 from jobs.adapters.lake import Lake, Row
-from jobs.plan_store import plan_rows
+from jobs.planned_rows import Beside, plan_rows
 from schemas.digest import plan_id
 from tests.jobs.plan_rows import creation
 
@@ -27,12 +27,12 @@ def _changes() -> list[Row]:
 def test_few_and_many_rows_are_the_same_plan(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int, at_most: int | None
 ) -> None:
-    monkeypatch.setattr(jobs.plan_store, "FEW", few)
+    monkeypatch.setattr(jobs.planned_rows, "FEW", few)
     lake = Lake(str(tmp_path), "c")
     lake.ensure_tables()
     tables = Tables(spark, lake)
     told = {"changes": _changes(), "rejections": REJECTIONS}
-    rows = plan_rows(tables, _frames(tables, told), OPERATIONS, at_most)
+    rows = plan_rows(tables, _frames(tables, told), Beside(OPERATIONS), at_most)
     found = rows.summary("header")
     rows.write(found["plan_id"])
     assert found == {"plan_id": found["plan_id"], "changes": 3, "rejected": 1, "moves": 6}
@@ -45,7 +45,7 @@ def test_writing_again_changes_nothing(spark: SparkSession, tmp_path: Path) -> N
     lake = Lake(str(tmp_path), "c")
     lake.ensure_tables()
     tables = Tables(spark, lake)
-    rows = plan_rows(tables, _frames(tables, {"changes": _changes(), "rejections": []}), [], None)
+    rows = plan_rows(tables, _frames(tables, {"changes": _changes(), "rejections": []}), Beside(), None)
     for _ in range(2):
         rows.write("p")
     assert len(lake.rows("changes")) == 3
