@@ -46,3 +46,7 @@ app.command()(demo_command(run))
 def main() -> None:
     """Run the command line."""
     app()
+
+
+if __name__ == "__main__":
+    main()

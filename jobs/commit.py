@@ -22,7 +22,7 @@ from jobs.console import Result, finish, say
 from jobs.controllers import controller_of
 from jobs.errors import ExitCode, RefusedError, SurveyorError
 from jobs.ledger import Ledger, Verdict
-from jobs.limits import CommitLimits, refuse_beyond, refuse_other_cluster, seconds
+from jobs.limits import CLOSED, CommitLimits, refuse_beyond, refuse_other_cluster, seconds
 from jobs.modes import Mode, admin_of, choose_mode
 from jobs.moving import moving_in_zookeeper, moving_of, refuse_others
 from jobs.operations import judge_tasks
@@ -32,6 +32,7 @@ from jobs.premises import Premises
 from jobs.rates import bytes_per_second
 from jobs.running import Running, Via
 from jobs.settings import Settings
+from jobs.throttle_alone import look_after
 from jobs.throttles import left_over_lines, throttle_lines, throttle_rows
 from jobs.waves import judge_waves
 from schemas.names import Action, Outcome, PlanStatus
@@ -136,6 +137,8 @@ def commit(
     rate = None if throttle is None else bytes_per_second(throttle)
     running = Running(via, rate, wait, None if max_wait is None else seconds(max_wait))
     whole = read_plan(settings.lake, plan)
+    if apply and whole.row["status"] in CLOSED and (rate is not None or throttle_rows(settings.lake, whole.plan_id)):
+        return _throttle_alone(settings, whole, rate)
     if whole.row["status"] == PlanStatus.COMMITTED and not (apply and _goes_on(settings, whole, running)):
         return _already_committed(settings, whole, apply=apply)
     try:
@@ -150,6 +153,14 @@ def commit(
         raise SurveyorError("not applied: the question was not answered with yes")
     ledger = apply_plan(settings, whole, found, hold, running=running)
     return _report(settings, whole, found, ledger, detailed=detailed_exitcode)
+
+
+def _throttle_alone(settings: Settings, plan: Plan, rate: int | None) -> ExitCode:
+    moving = look_after(settings, plan, rate)
+    result: Result = {"plan_id": plan.plan_id, "status": plan.row["status"], "applied_now": 0, "moving": moving}
+    title = f"plan {plan.title} is {plan.row['status']}: nothing is asked for, only its throttle was looked after"
+    finish(settings, result | _counts([]), title, f"  {moving} partitions still move")
+    return ExitCode.DONE
 
 
 def _goes_on(settings: Settings, plan: Plan, running: Running) -> bool:

@@ -103,7 +103,8 @@ class _Run:
         try:
             if throttle_rows(self.settings.lake, plan_id):
                 end_throttle(self.settings, self.ledger.plan, self.throttler)
-                if self.ledger.unfinished and not throttle_rows(self.settings.lake, plan_id):
+                over = self.ledger.is_closed or throttle_rows(self.settings.lake, plan_id)
+                if self.ledger.unfinished and not over:
                     say(f"  what is left of the plan goes on unthrottled, unless --throttle {self.rate} is given again")
         except (SurveyorError, *LOST) as error:
             say(f"surveyor: the throttle of plan {plan_id} may still be set ({error}); {_again(plan_id)}")
@@ -119,9 +120,9 @@ class _Run:
         return reassignments_of(self.ledger.plan)
 
     def _wait(self, moves: Sequence[Row]) -> None:
-        wait_complete(self.settings, self.ledger, moves, self.refuse_late)
+        complete = wait_complete(self.settings, self.ledger, moves, self.refuse_late)
         waves = ", ".join(map(str, sorted({move["wave"] for move in moves})))
-        say(f"  complete: {len(moves)} reassignments of wave {waves}")
+        say(f"  complete: {complete} of {len(moves)} reassignments of wave {waves}")
 
     def _ask(self, wave: Sequence[Row], later: Sequence[Row], *, first: bool) -> None:
         self.ledger.refuse_closed()

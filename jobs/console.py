@@ -22,14 +22,11 @@ LONG: Final = 2.0
 AGAIN: Final = 10.0
 """Seconds between two lines of a step that goes on."""
 
-PROSE: Final = frozenset({"config", "data", "message", "path", "reason"})
-"""Columns that may be wrapped; the others keep to one line."""
-
 Result = dict[str, Any]
 
 
-WIDTH: Final = 160
-"""Columns where stdout is no terminal: a log or a file wraps nothing."""
+WIDTH: Final = 2000
+"""Columns where stdout is no terminal: a log or a file wraps nothing, and nothing is cut off."""
 
 
 def stdout() -> Console:
@@ -91,7 +88,7 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]])
     drawn = Table(title=title, title_justify="left", header_style="bold", show_edge=False, pad_edge=False)
     for column in columns:
         numeric = all(isinstance(row[column], int | float | None) for row in rows)
-        drawn.add_column(column, justify="right" if numeric else "left", overflow="fold", no_wrap=column not in PROSE)
+        drawn.add_column(column, justify="right" if numeric else "left", overflow="fold", no_wrap=numeric)
     for row in rows:
         drawn.add_row(*(Text(shown(row[column])) for column in columns))
     return drawn

@@ -70,6 +70,12 @@ class Ledger:
                 f"plan {self.plan.title} is {row['status']} meanwhile: it is not gone on with; plan again"
             )
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether the plan was cancelled or rolled back since it was read."""
+        (row,) = self.lake.rows("plans", ("plan_id", "=", self.plan.plan_id))
+        return row["status"] in CLOSED
+
     def note(self, verdicts: Iterable[Verdict]) -> None:
         """Record at once what is no outcome of the plan's own changes, as what a cancellation does."""
         self._append(self._row(v.change, v.outcome, v.message) for v in verdicts)
@@ -127,6 +133,20 @@ class Ledger:
         closed = ", ".join(quoted(closed.value) for closed in CLOSED)
         mine = f"plan_id = {quoted(self.plan.plan_id)} AND status NOT IN ({closed})"
         self.lake.update("plans", mine, status=quoted(status.value))
+
+
+def asked_for(lake: Lake, plan_id: str) -> set[tuple[int, str, int]]:
+    """Wave, topic and partition of what commits of a plan asked for, or may have before they crashed.
+
+    What a commit found applied already, set aside as stale or never came to is not among it.
+    """
+    outcomes: dict[tuple[int, int, str, int], set[str]] = {}
+    for row in lake.rows("commits", ("plan_id", "=", plan_id)):
+        if row["partition"] is not None:
+            key = (row["attempt"], row["wave"], row["topic"], row["partition"])
+            outcomes.setdefault(key, set()).add(row["outcome"])
+    never = {Outcome.STALE.value, Outcome.SKIPPED.value}
+    return {key[1:] for key, found in outcomes.items() if Outcome.PENDING.value in found and not found & never}
 
 
 def close_plan(lake: Lake, plan_id: str, status: PlanStatus) -> None:

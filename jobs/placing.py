@@ -65,6 +65,7 @@ def placed(at: SnapshotTables, wanted: Wanted, weights: Weights | None = None) -
     brokers = _brokers(at, wanted, cluster.partitions)
     if not brokers.target.any():
         raise RefusedError("no broker is left that may hold replicas; start brokers, or name fewer")
+    _refuse_too_many(wanted.question, int(brokers.target.sum()))
     answer = _place(brokers, cluster, wanted.question)
     concerned = _concerned(cluster.partitions, wanted)
     barred, dead = np.flatnonzero(cluster.barred & concerned), answer.held[concerned[answer.held]]
@@ -147,6 +148,12 @@ def _brokers(at: SnapshotTables, wanted: Wanted, partitions: Partitions) -> Brok
         target=np.array([broker in may_hold for broker in ids]),
         emptied=np.array([broker in emptied for broker in ids]),
     )
+
+
+def _refuse_too_many(question: Question, brokers: int) -> None:
+    factor = question.replication_factor or 0
+    if factor > brokers:
+        raise RefusedError(f"--replication-factor {factor}: only {brokers} brokers may hold replicas")
 
 
 def _refuse_unknown(unknown: AbstractSet[int], known: list[int]) -> None:

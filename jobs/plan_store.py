@@ -108,9 +108,14 @@ def refuse_other_question(named: Row, kind: PlanKind, parameters: dict[str, Any]
     if not same or snapshot_id not in {None, named["snapshot_id"]}:
         raise RefusedError(
             f"the name {named['name']!r} is taken by plan {named['plan_id']}: {named['kind']} on snapshot "
-            f"{named['snapshot_id']}, asked for with {named['parameters']}; ask for the same, or give this plan "
-            "another --name",
+            f"{named['snapshot_id']}, asked for with {_question(named)}; ask for the same, or give this plan another "
+            "--name",
         )
+
+
+def _question(plan: Row) -> str:
+    """What was asked, without what came of it."""
+    return written({key: value for key, value in json.loads(plan["parameters"]).items() if key != "figures"})
 
 
 def written(parameters: dict[str, Any]) -> str:

@@ -109,7 +109,8 @@ def make_plan(settings: Settings, snapshot_id: int | None, name: str | None, pla
         # a refused plan takes no name: the next try is to have it
         result = _store(tables, snapshot, None if planned.refused else name, planned)
     if planned.refused:
-        raise RefusedError(f"plan {result['plan_id']} is refused: {planned.refused}", result)
+        untaken = "" if name is None else f" (the name {name!r} stays free for the next try)"
+        raise RefusedError(f"plan {result['plan_id']} is refused{untaken}: {planned.refused}", result)
     return result
 
 

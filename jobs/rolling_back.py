@@ -16,7 +16,7 @@ from jobs.adapters.topics import read_topics
 from jobs.adapters.zookeeper import connected
 from jobs.console import say
 from jobs.errors import RefusedError, UsageError
-from jobs.ledger import Ledger, close_plan
+from jobs.ledger import Ledger, asked_for, close_plan
 from jobs.limits import refuse_other_cluster
 from jobs.plans import LINES_SHOWN, Plan, read_plan, refuse_edited
 from jobs.settings import Settings
@@ -29,6 +29,8 @@ from schemas.names import Action, LintCode, Outcome, PlanKind, PlanStatus, Rejec
 Key = tuple[str, int]
 
 THEN: Final = ("topic", "partition", "replicas", "adding_replicas", "removing_replicas")
+
+NOT_ASKED_FOR: Final = Refusal(RejectionCode.NOT_ASKED_FOR, "no commit of the plan asked for it: it moved nothing here")
 
 _INSTEAD: Final = {
     PlanStatus.PLANNED: "nothing of it was committed",
@@ -58,7 +60,7 @@ class WaysBack:
     def is_back(self) -> bool:
         """Whether every partition is where it is to go."""
         codes = {code for code, _ in self.refusals.values()}
-        return not self.changes and codes <= {RejectionCode.ALREADY_ASSIGNED}
+        return not self.changes and codes <= {RejectionCode.ALREADY_ASSIGNED, RejectionCode.NOT_ASKED_FOR}
 
 
 def refuse_no_way(plan: Plan) -> None:
@@ -76,6 +78,7 @@ def refuse_no_way(plan: Plan) -> None:
 def ways_back(settings: Settings, plan: Plan, to_snapshot: int | None) -> WaysBack:
     """Read the plan's partitions now and find their ways back; refused while the plan still moves some."""
     lake, ways = settings.lake, ways_of(plan.changes)
+    asked = {(topic, partition) for _, topic, partition in asked_for(lake, plan.plan_id)}
     topics = sorted({topic for topic, _ in ways})
     back_to = _back_to(lake, plan, to_snapshot, topics)
     with connected(settings.zookeeper) as client:
@@ -90,7 +93,7 @@ def ways_back(settings: Settings, plan: Plan, to_snapshot: int | None) -> WaysBa
     changes: list[Row] = []
     refusals: dict[Key, Refusal] = {}
     for key, way in ways.items():
-        back = back_to(key)
+        back = back_to(key) if key in asked else NOT_ASKED_FOR
         found = (
             back if isinstance(back, Refusal) else way_back(way, partitions.get(key), named.get(key[0]), around, back)
         )

@@ -12,7 +12,7 @@ from jobs.adapters.zookeeper import Znode, connected, sync
 from jobs.console import Result, finish
 from jobs.errors import ExitCode
 from jobs.kafka_text import status_lines
-from jobs.limits import seconds
+from jobs.limits import CLOSED, seconds
 from jobs.operations import TopicNow, read_tasks, verdict_on
 from jobs.options import DetailedExitcode, command, run_alone
 from jobs.plans import LINES_SHOWN, Plan, read_plan, row_name
@@ -142,12 +142,14 @@ def verify(
     complete = counts[Progress.COMPLETE] == len(found)
     if complete:
         settle_rollback(settings, whole)
-    result: Result = {"plan_id": whole.plan_id, "is_complete": complete, **{p.value: counts[p] for p in Progress}}
-    going = [row for row, progress, _ in found if progress is Progress.IN_PROGRESS]
+    known = {"plan_id": whole.plan_id, "status": whole.row["status"], "is_complete": complete}
+    result: Result = {**known, **{p.value: counts[p] for p in Progress}}
+    going = [row for row, progress, _ in found if progress is Progress.IN_PROGRESS and format is not Text.KAFKA]
     copying = measure(settings, going, apart)
     result["copying"] = None if copying is None else copying_result(copying)
     told = ", ".join(f"{counts[progress]} {progress.replace('_', ' ')}" for progress in Progress if counts[progress])
-    title = f"plan {whole.title}: {told or 'no changes'}"
+    closed = f", {whole.row['status']}" if whole.row["status"] in CLOSED else ""
+    title = f"plan {whole.title}{closed}: {told or 'no changes'}"
     lines = [*_lines(found), *(copying_lines(result["copying"]) if copying else ())]
     if format is Text.KAFKA:
         finish(settings, result, *_as_kafka_says(settings, whole))

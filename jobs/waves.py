@@ -90,29 +90,32 @@ def still_due(settings: Settings, ledger: Ledger, wave: Sequence[Row], patience:
             time.sleep(0.2)
 
 
-def wait_complete(settings: Settings, ledger: Ledger, moves: Sequence[Row], refuse_late: Callable[[], None]) -> None:
-    """Wait until these reassignments are complete; who is led elsewhere meanwhile has failed, and the ledger knows.
+def wait_complete(settings: Settings, ledger: Ledger, moves: Sequence[Row], refuse_late: Callable[[], None]) -> int:
+    """Wait until these reassignments are complete, and tell how many are.
 
-    `refuse_late` raises when the time to wait is over.
+    Who is led elsewhere meanwhile has failed, and the ledger knows. `refuse_late` raises when the time to wait is over.
     """
     failed = {key_of(v.change) for v in ledger.verdicts if v.outcome is not Outcome.APPLIED}
     left = [move for move in moves if key_of(move) not in failed]
-    total, pause = len(left), _SHORTEST
+    total, complete, pause = len(left), len(left), _SHORTEST
     names = sorted({move["wave"] for move in left})
     step = f"replicas move, wave {', '.join(map(str, names))}"
     with connected(settings.zookeeper) as client, progress(step, lambda: f": {total - len(left)} of {total} complete"):
         while left:
             found = persistently(lambda: _look(client, ledger, left))  # noqa: B023 - called at once
-            ledger.revise(
+            lost = [
                 Verdict(move, Outcome.FAILED, f"it was under way and is not any more: {told}")
                 for move, standing, told in found
                 if standing is Standing.ELSEWHERE
-            )
+            ]
+            ledger.revise(lost)
+            complete -= len(lost)
             left = [move for move, standing, _ in found if standing is Standing.MOVING]
             if left:
                 refuse_late()
                 time.sleep(pause)
                 pause = min(_LONGEST, 1.5 * pause)
+    return complete
 
 
 def _look(client: KazooClient, ledger: Ledger, moves: Sequence[Row]) -> list[tuple[Row, Standing, str]]:

@@ -135,6 +135,8 @@ class RejectionCode(StrEnum):
     LEADER_NOT_ALIVE = "LEADER_NOT_ALIVE"
     LAST_IN_ISR = "LAST_IN_ISR"
     REASSIGNED_SINCE = "REASSIGNED_SINCE"
+    NOT_ASKED_FOR = "NOT_ASKED_FOR"
+    """No commit of the plan ever asked for it: what moved it was something else."""
     REORDERED_SINCE = "REORDERED_SINCE"
     NOT_OFFLINE = "NOT_OFFLINE"
     UNCLEAN_NOT_ALLOWED = "UNCLEAN_NOT_ALLOWED"

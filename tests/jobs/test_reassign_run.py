@@ -73,7 +73,7 @@ def test_the_next_wave_waits_until_the_one_before_is_in_sync(
     assert seen == [1]
     assert sorted(controller.moving) == [(T, 2)], "nobody waits for the last wave"
     assert surveyor.status(plan.plan_id) == PlanStatus.COMMITTED
-    assert "complete: 2 reassignments of wave 0" in done.stderr
+    assert "complete: 2 of 2 reassignments of wave 0" in done.stderr
 
 
 def test_waits_for_the_last_wave_if_asked(

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from jobs.adapters.lake import Lake, Row
+from jobs.ledger import Ledger, Verdict
 from jobs.plans import Plan
-from schemas.names import Action, PlanStatus
+from schemas.names import Action, Outcome, PlanStatus
 from tests.jobs.command_line import Surveyor
 from tests.jobs.kafka_tree import TOPIC_ID, KafkaTree
 from tests.jobs.lake_rows import Cluster, partition, topic
@@ -36,10 +37,19 @@ def plan(tree: KafkaTree, lake: Lake, controller: MovingController) -> Plan:
     """A plan that is committed and complete."""
     tree.add_topic(T, BEFORE)
     changes = [move(tree, number, after) for number, after in AFTER.items()]
-    stored = store_plan(lake, tree, changes, kind="reassign", name="moves", status="committed")
+    stored = store_plan(lake, tree, changes, kind="reassign", name="moves")
+    committed(lake, stored)
     carry_out(controller, AFTER)
     controller.asked.clear()
     return stored
+
+
+def committed(lake: Lake, plan: Plan) -> None:
+    """What the ledger has of a commit that asked for all of it."""
+    ledger = Ledger.open(lake, plan)
+    ledger.intend(plan.changes)
+    ledger.judge(Verdict(change, Outcome.APPLIED, "asked and accepted") for change in plan.changes)
+    ledger.close()
 
 
 def carry_out(controller: MovingController, targets: dict[int, list[int]]) -> None:
@@ -71,11 +81,11 @@ def rejected(lake: Lake, plan_id: str) -> dict[int, str]:
 def test_without_apply_it_is_a_plan_to_be_reviewed(
     tree: KafkaTree, lake: Lake, surveyor: Surveyor, controller: MovingController, plan: Plan
 ) -> None:
-    before = tree.dump()
+    before, ledger = tree.dump(), lake.rows("commits")
 
     found = result(surveyor, tree)
 
-    assert (tree.dump(), controller.asked, lake.rows("commits")) == (before, [], [])
+    assert (tree.dump(), controller.asked, lake.rows("commits")) == (before, [], ledger)
     assert surveyor.status(plan.plan_id) == PlanStatus.COMMITTED
     assert changes(lake, found["plan_id"]) == {(0, p): (AFTER[p], BEFORE[p]) for p in BEFORE}
     assert {name: found[name] for name in ("status", "changes", "moves", "rejected", "rollback_of")} == {
@@ -115,7 +125,8 @@ def test_commit_and_verify_finish_it(
     assert (committed.exit_code, meanwhile) == (DONE, PlanStatus.COMMITTED), committed.stderr
     assert {p: controller.assigned(T, p) for p in BEFORE} == {p: (BEFORE[p], [], []) for p in BEFORE}
     assert surveyor.status(plan.plan_id) == PlanStatus.ROLLED_BACK
-    assert [row["action"] for row in lake.rows("commits", ("plan_id", "=", plan.plan_id))] == ["roll_back"]
+    steps = [row for row in lake.rows("commits", ("plan_id", "=", plan.plan_id)) if row["partition"] is None]
+    assert [row["action"] for row in steps] == ["roll_back"]
 
 
 def test_apply_commits_at_once_and_again_does_nothing_twice(
@@ -131,6 +142,26 @@ def test_apply_commits_at_once_and_again_does_nothing_twice(
     assert (first["status"], first["applied"], under_way["changes"]) == ("committed", 3, 0)
     assert rejected(surveyor.lake, under_way["plan_id"])[2] == "REASSIGNMENT_IN_PROGRESS"
     assert surveyor.status(plan.plan_id) == PlanStatus.ROLLED_BACK
+
+
+def test_what_another_plan_moved_stays(
+    tree: KafkaTree, lake: Lake, surveyor: Surveyor, controller: MovingController
+) -> None:
+    """Both wanted partition 0 there: the other plan did it, and this one found it done."""
+    tree.add_topic(T, BEFORE)
+    changes = [move(tree, number, AFTER[number]) for number in (0, 2)]
+    stored = store_plan(lake, tree, changes, kind="reassign", name="moves")
+    ledger = Ledger.open(lake, stored)
+    ledger.intend([change for change in stored.changes if change["partition"] == 2])
+    ledger.judge(Verdict(change, Outcome.APPLIED, "found applied or asked for") for change in stored.changes)
+    ledger.close()
+    carry_out(controller, {0: AFTER[0], 2: AFTER[2]})
+
+    found = result(surveyor, tree)
+
+    planned = lake.rows("changes", ("plan_id", "=", found["plan_id"]))
+    assert [(row["partition"], row["replicas_after"]) for row in planned] == [(2, BEFORE[2])]
+    assert rejected(lake, found["plan_id"]) == {0: "NOT_ASKED_FOR"}
 
 
 @pytest.mark.parametrize("done", [True, False])
@@ -166,7 +197,7 @@ def test_waves_are_reversed(tree: KafkaTree, lake: Lake, surveyor: Surveyor, con
         move(tree, 2, [1, 2], wave=1),
         move(tree, 0, [1, 2], wave=2, replicas_before=[2, 1]),
     ]
-    store_plan(lake, tree, rows, kind="reassign", name="moves", status="committed")
+    committed(lake, store_plan(lake, tree, rows, kind="reassign", name="moves"))
     carry_out(controller, {0: [1, 2], 2: [1, 2]})
 
     found = result(surveyor, tree)

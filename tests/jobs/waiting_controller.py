@@ -132,7 +132,7 @@ def install(controller: MovingController, monkeypatch: pytest.MonkeyPatch) -> No
     clock = SimpleNamespace(sleep=controller.step, monotonic=time.monotonic)
     for module in ("waves", "adapters.orders"):
         monkeypatch.setattr(f"jobs.{module}.time", clock)
-    for module in ("controllers", "commit"):
+    for module in ("controllers", "commit", "throttle_alone"):
         monkeypatch.setattr(f"jobs.{module}.admin_of", admin_of)
     monkeypatch.setattr("jobs.waves.PATIENCE", 0.0)
     monkeypatch.setattr("jobs.commit_admin.PATIENCE", 0.0)
