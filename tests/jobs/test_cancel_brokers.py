@@ -21,7 +21,7 @@ Values = Mapping[str, str | None]
 
 BEFORE = {0: [0, 1], 1: [0, 1]}
 RATE = 100_000
-"""Bytes a second of the copies: what `fill` writes then takes a minute and more."""
+"""Bytes a second of the copies: what `fill` writes then takes six minutes and more, which no busy machine outlasts."""
 
 RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 THROTTLED = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
@@ -95,12 +95,13 @@ def throttled(cluster: EmbeddedCluster, topic: str) -> Iterator[None]:
 
 
 def fill(cluster: EmbeddedCluster, topic: str) -> None:
-    """Write 8 MB to each partition, as numbers that `Traffic.stored` can read."""
+    """Write 40 MB to each partition, as numbers that `Traffic.stored` can read."""
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
     for partition in BEFORE:
-        for _ in range(80):
+        for _ in range(400):
             producer.produce(topic, b" " * 100_000 + b"-1", partition=partition)
-    assert producer.flush(30) == 0
+            producer.poll(0)
+    assert producer.flush(60) == 0
 
 
 @pytest.mark.usefixtures("throttled")
