@@ -29,8 +29,14 @@ from schemas.names import PlanKind, PlanStatus
 SnapshotId = Annotated[int | None, typer.Option("--snapshot", help="Plan on this snapshot [default: the newest].")]
 Name = Annotated[str | None, typer.Option(help="An alias for the plan; planning again under it gives the same plan.")]
 
-QUICK: Final = {"spark.sql.adaptive.enabled": "false"}
-"""To plan a query anew at each of its stages costs more than it finds: what plans look at has few, known shapes."""
+QUICK: Final = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.hugeMethodLimit": "8000",
+}
+"""What plans look at has few, known shapes: to plan a query anew at each of its stages costs more than it finds.
+
+And rules make methods that are too long for the JVM to compile: it would interpret them.
+"""
 
 RESULT: Final = ("plan_id", "name", "snapshot_id", "status", "changes", "rejected", "moves")
 
