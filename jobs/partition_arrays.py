@@ -71,18 +71,26 @@ def read_partitions(at: SnapshotTables, scope: Scope) -> NamedPartitions:
     )
 
 
-def rows_of(cluster: NamedPartitions, topics: pa.Array, partitions: Ints) -> Ints:
-    """Row of each partition named; all must be there."""
-    names = cluster.names["topic"].combine_chunks().dictionary_encode()
-    known = _keys(names.indices, cluster.names["partition"].to_numpy())
-    order = np.argsort(known)
-    wanted = _keys(pc.index_in(topics, value_set=names.dictionary), partitions)
-    rows: Ints = order[np.searchsorted(known, wanted, sorter=order)]
+def rows_of(named: pa.Table, names: pa.Table) -> Ints:
+    """Find the row of `names` for each of `named`, by topic and partition; NOBODY where there is none.
+
+    >>> names = pa.table({"topic": ["b", "a", "a"], "partition": [0, 0, 1]})
+    >>> rows_of(pa.table({"topic": ["a", "b", "c", "b"], "partition": [1, 0, 0, 1]}), names).tolist()
+    [2, 0, -1, -1]
+    """
+    topics = pc.unique(names["topic"])
+    wanted, known = (_keys(table, topics) for table in (named, names))
+    order = np.argsort(known, kind="stable")
+    place = np.minimum(np.searchsorted(known[order], wanted), len(order) - 1)
+    found = order[place]
+    rows: Ints = np.where(known[found] == wanted, found, NOBODY)
     return rows
 
 
-def _keys(topics: pa.Array, partitions: Ints) -> Ints:
-    keys: Ints = (topics.to_numpy(zero_copy_only=False).astype(np.int64) << PARTITION_BITS) + partitions
+def _keys(table: pa.Table, topics: pa.Array) -> Ints:
+    """One number for a topic and partition; of topics that are not known, negative."""
+    topic = pc.fill_null(pc.index_in(table["topic"], value_set=topics), -1).to_numpy().astype(np.int64)
+    keys: Ints = (topic << PARTITION_BITS) + table["partition"].to_numpy()
     return keys
 
 

@@ -86,7 +86,7 @@ def placed_as_given(at: SnapshotTables, rows: pa.Table, caps: Caps, *, rack_awar
     known = cluster.partitions.replicas
     brokers = _brokers(at, Wanted(question=Question(), scope=Scope(), rack_aware=rack_aware), cluster.partitions)
     targets = lists_of(rows["replicas"])
-    named = rows_of(cluster, rows["topic"].combine_chunks(), rows["partition"].to_numpy())
+    named = rows_of(rows, cluster.names)
     replicas = np.full((len(known), max(known.shape[1], targets.shape[1])), NOBODY, dtype=np.int64)
     replicas[:, : known.shape[1]] = known
     replicas[named] = NOBODY

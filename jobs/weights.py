@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from jobs.adapters.lake import Lake
 from jobs.console import say
 from jobs.errors import RefusedError
-from jobs.partition_arrays import NamedPartitions
+from jobs.partition_arrays import NamedPartitions, rows_of
 from jobs.snapshots import SnapshotTables
 from planner.placement.problem import NOBODY, Ints, Partitions
 
@@ -115,29 +115,6 @@ def _most(rows: Ints, sizes: Ints, count: int) -> Ints:
     largest = np.full(count, UNKNOWN, dtype=np.int64)
     np.maximum.at(largest, rows, sizes)
     return largest
-
-
-def rows_of(named: pa.Table, names: pa.Table) -> Ints:
-    """Find the row of `names` for each of `named`, by topic and partition; NOBODY where there is none.
-
-    >>> names = pa.table({"topic": ["b", "a", "a"], "partition": [0, 0, 1]})
-    >>> rows_of(pa.table({"topic": ["a", "b", "c", "b"], "partition": [1, 0, 0, 1]}), names).tolist()
-    [2, 0, -1, -1]
-    """
-    topics = pc.unique(names["topic"])
-    wanted, known = (_keys(table, topics) for table in (named, names))
-    order = np.argsort(known, kind="stable")
-    place = np.minimum(np.searchsorted(known[order], wanted), len(order) - 1)
-    found = order[place]
-    rows: Ints = np.where(known[found] == wanted, found, NOBODY)
-    return rows
-
-
-def _keys(table: pa.Table, topics: pa.Array) -> Ints:
-    """One number for a topic and partition; of topics that are not known, negative."""
-    topic = pc.fill_null(pc.index_in(table["topic"], value_set=topics), -1).to_numpy().astype(np.int64)
-    keys: Ints = (topic << 32) + table["partition"].to_numpy()
-    return keys
 
 
 def _refuse_too_large(weights: Ints, partitions: Partitions) -> None:

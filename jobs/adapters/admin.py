@@ -15,6 +15,7 @@ from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 from kafka.errors import IncompatibleBrokerVersion, KafkaError, for_code
 
 from jobs.errors import RefusedError, SurveyorError, UsageError
+from planner.replica_assignment import target
 
 Row = dict[str, Any]
 Key = tuple[str, int]
@@ -115,7 +116,7 @@ class Admin:
             except LOST as error:
                 raise AdminUnavailableError(f"Kafka's controller did not say what moves ({error})") from None
         return {
-            (tp.topic, tp.partition): [r for r in found["replicas"] if r not in found["removing_replicas"]]
+            (tp.topic, tp.partition): target(found["replicas"], found["removing_replicas"])
             for tp, found in answer.items()
         }
 

@@ -37,7 +37,7 @@ def test_each_row_says_what_came_before_and_where_it_ends(case: Case) -> None:
     seen: dict[tuple[str, int], list[list[int]]] = {}
     for row in rows:
         key = (row["topic"], row["partition"])
-        number = int(rows_of(cluster, pa.array([row["topic"]]), np.array([row["partition"]]))[0])
+        number = int(rows_of(pa.table({"topic": [row["topic"]], "partition": [row["partition"]]}), cluster.names)[0])
         assert row["earlier"] == seen.setdefault(key, [])
         seen[key].append(row["replicas"])
         assert row["goal"] == [broker for broker in found.replicas[number].tolist() if broker != NOBODY]

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.errors import RefusedError, SurveyorError
+from jobs.partition_arrays import rows_of
 from jobs.size_file import read_size_file
-from jobs.weights import UNKNOWN, completed, digest, rows_of
+from jobs.weights import UNKNOWN, completed, digest
 from planner.placement.problem import Partitions
 
 CSV = "topic,partition,bytes\norders,0,1024\norders,1,0\n"
