@@ -179,17 +179,21 @@ def speaks_multi_read(hosts: str) -> bool:
 def _batches(
     client: KazooClient, operation: Operation, paths: Sequence[str], *, resume: bool = False
 ) -> Iterator[tuple[Sequence[str], Any]]:
-    """Ask for all paths, a few requests in flight; yield each request's paths and what was found."""
+    """Ask for all paths, a few requests in flight; yield each request's paths and what was found.
+
+    The first goes alone: a server that does not know multiRead loses what comes right behind it.
+    """
     window: deque[_Pending] = deque()
-    start, size, many = 0, FIRST_BATCH, speaks_multi_read(_hosts(client))
+    start, size, in_flight, many = 0, FIRST_BATCH, 1, speaks_multi_read(_hosts(client))
     while start < len(paths) or window:
-        while start < len(paths) and len(window) < IN_FLIGHT:
+        while start < len(paths) and len(window) < in_flight:
             asked = _bounded(client.chroot, paths[start : start + size])
             window.append(_Pending(client, operation, asked, many=many, resume=resume))
             start += len(asked)
         pending = window.popleft()
         found, size_found = pending.get()
         many &= pending.many  # in an ensemble of mixed versions not every server knows it
+        in_flight = IN_FLIGHT
         size = max(1, min(BATCH, ANSWER_BYTES * len(found) // max(1, size_found)))
         yield pending.paths, found
 

@@ -146,7 +146,7 @@ def test_an_ensemble_of_mixed_versions_is_read_whole(laid_out: KafkaTree, proxy:
         proxy.knows_multi_read = False
 
         assert READINGS[name](client) == READINGS[name](laid_out.client)
-    assert proxy.unknown <= 2 * IN_FLIGHT  # found out by the first requests, not by each
+    assert proxy.unknown <= 1  # found out by the first request, which goes alone
 
 
 def test_spark_reads_the_same_from_an_old_server(tree: KafkaTree, old: ZooKeeperProxy, spark: SparkSession) -> None:
@@ -190,16 +190,16 @@ def sizes(client: KazooClient, paths: Sequence[str]) -> list[int]:
 def test_batches_grow_where_answers_are_small_and_shrink_where_they_are_large(bare_tree: KafkaTree) -> None:
     bare_tree.write("/small", b"")
     bare_tree.write("/large", b"x" * 60_000)
-    first = FIRST_BATCH * IN_FLIGHT  # asked for before the first answer
+    first = FIRST_BATCH  # its answer tells how large they are
 
-    assert sizes(bare_tree.client, ["/small"] * (first + BATCH + 1)) == [FIRST_BATCH] * IN_FLIGHT + [BATCH, 1]
-    assert sizes(bare_tree.client, ["/large"] * (first + 40)) == [FIRST_BATCH] * IN_FLIGHT + [17, 17, 6]
+    assert sizes(bare_tree.client, ["/small"] * (first + BATCH + 1)) == [FIRST_BATCH, BATCH, 1]
+    assert sizes(bare_tree.client, ["/large"] * (first + 40)) == [FIRST_BATCH, 17, 17, 6]
 
 
 def test_a_request_asks_for_one_znode_at_least(bare_tree: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(multi_read, "ANSWER_BYTES", 1)
 
-    assert sizes(bare_tree.client, ["/gone"] * (FIRST_BATCH * IN_FLIGHT + 3)) == [FIRST_BATCH] * IN_FLIGHT + [1, 1, 1]
+    assert sizes(bare_tree.client, ["/gone"] * (FIRST_BATCH + 3)) == [FIRST_BATCH, 1, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -232,6 +232,12 @@ def test_long_paths_are_read_in_several_requests(bare_tree: KafkaTree, monkeypat
     assert [znode.data for znode in found] == [path[-2:].encode() if path in paths[::7] else None for path in paths]
 
 
+@pytest.fixture
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(multi_read, "BATCH", 50)
+
+
+@pytest.mark.usefixtures("small_batches")
 @pytest.mark.parametrize("nth", [1, 2, 5])
 @pytest.mark.parametrize("deliver", [True, False])
 def test_what_a_lost_connection_left_unanswered_is_asked_again(
@@ -255,6 +261,7 @@ def test_who_holds_something_by_the_session_hears_of_its_loss(proxy: ZooKeeperPr
         read_many(client, ["/znode"])
 
 
+@pytest.mark.usefixtures("small_batches")
 def test_a_session_that_ends_in_mid_read_changes_nothing(bare_tree: KafkaTree, proxy: ZooKeeperProxy) -> None:
     paths = lay_out_many(bare_tree)
     assert speaks_multi_read(server_of(proxy.hosts))
@@ -268,8 +275,8 @@ def test_a_session_that_ends_in_mid_read_changes_nothing(bare_tree: KafkaTree, p
 
 
 def lay_out_many(tree: KafkaTree) -> list[str]:
-    """More than is in flight at a time; every third is absent."""
-    paths = [f"/znode-{number}" for number in range(FIRST_BATCH * IN_FLIGHT + 300)]
+    """More than is in flight at a time where batches are small; every third is absent."""
+    paths = [f"/znode-{number}" for number in range(FIRST_BATCH + 60 * IN_FLIGHT)]
     for number, path in enumerate(paths):
         if number % 3:
             tree.write(path, str(number).encode())
