@@ -22,6 +22,7 @@ from tests.bench.snapshots import Sample, SnapshotBench
 
 WARM_UP = 20_000
 REPEATS = 3
+TURNS = 9
 
 BEGIN, END = "<!-- begin: make bench -->", "<!-- end: make bench -->"
 """Where a Markdown file has its figures."""
@@ -54,7 +55,7 @@ def run(options: argparse.Namespace) -> Report:
     for partitions in options.partitions:
         with cluster(partitions) as synthetic:
             samples += SnapshotBench(spark, driver, synthetic).rounds(options.rounds)
-    planning = [*bench_planning(spark, options.planned, REPEATS), *bench_placement(REPEATS)]
+    planning = [*bench_planning(spark, options.planned, TURNS), *bench_placement(REPEATS)]
     costs = [sample.cost for sample in samples if sample.cost]
     return Report(machine, [*(sample.figure for sample in samples), writing, *planning], costs)
 
