@@ -4,6 +4,7 @@ Every write names its cluster in the predicate, is idempotent (replaceWhere or M
 bounded number of times when another writer came in between.
 """
 
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -15,12 +16,16 @@ from delta.tables import DeltaTable
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from jobs.adapters.lake import RETRIES, Lake, Row, arrow_schema, quoted
 from schemas.tables import TABLES
 
 FEW: Final = 200_000
 """Rows up to which the driver writes them itself: a tenth of a gigabyte at most."""
+
+PARTITIONED_BY: Final = "cluster"
+"""The column that every table is partitioned by: its values are in the names of folders, not in the files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +36,18 @@ class Tables:
     lake: Lake
 
     def read(self, table: str, version: int | None = None) -> DataFrame:
-        """Read the cluster's rows, at a Delta version or now."""
-        reader = self.spark.read.format("delta")
-        if version is not None:
-            reader = reader.option("versionAsOf", version)
-        rows = reader.load(self.lake.path(table)).where(F.col("cluster") == self.lake.cluster)
-        return rows.select(*TABLES[table].names)
+        """Read the cluster's rows, at a Delta version or now.
+
+        deltalake says in which files they are: Spark takes longer to find a version than to read most tables.
+        """
+        schema = TABLES[table]
+        paths = [f"{self.lake.path(table)}/{file.path}" for file in self.lake.files(table, version)]
+        if not paths:
+            return self.spark.createDataFrame([], schema)
+        stored = StructType([field for field in schema if field.name != PARTITIONED_BY])
+        rows = self.spark.read.schema(stored).parquet(*map(_as_glob, paths))
+        cluster = F.lit(self.lake.cluster).alias(PARTITIONED_BY)
+        return rows.select(*(cluster if name == PARTITIONED_BY else name for name in schema.names))
 
     def frame(self, table: str, rows: Sequence[Row]) -> DataFrame:
         """Make a DataFrame of a table's shape from rows of the driver; absent columns are null."""
@@ -90,11 +101,22 @@ class Tables:
         _retried(merge.execute)
 
 
+def _as_glob(path: str) -> str:
+    """Write a path as the pattern that only it matches: Spark takes every path for one."""
+    return re.sub(r"[\\{}\[\]*?]", r"\\\g<0>", path)
+
+
 def counted(rows: DataFrame) -> tuple[DataFrame, int]:
     """Compute rows once, for all that is derived from them, and tell how many there are."""
+    kept, counts = tallied(rows, all="true")
+    return kept, counts["all"]
+
+
+def tallied(rows: DataFrame, **kinds: str) -> tuple[DataFrame, dict[str, int]]:
+    """Compute rows once, and tell how many there are of each kind, which is a condition in SQL."""
     seen = Observation()
-    kept = rows.observe(seen, F.count(F.lit(1)).alias("rows")).localCheckpoint()
-    return kept, seen.get["rows"]
+    counts = [F.expr(f"count_if({condition}) AS {kind}") for kind, condition in kinds.items()]
+    return rows.observe(seen, *counts).localCheckpoint(), seen.get
 
 
 def _retried(write: Callable[[], object]) -> None:

@@ -7,6 +7,7 @@ are created here, from `schemas.tables`, so that all of them exist from first us
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -56,11 +57,15 @@ class Lake:
 
     def ensure_tables(self) -> None:
         """Create the tables that do not exist yet, empty, and the columns that an older version did not know."""
-        for name, schema in TABLES.items():
-            if DeltaTable.is_deltatable(self.path(name)):
-                _add_columns(self._open(name), schema)
-            else:
-                _create(self.path(name), name, schema)
+        with ThreadPoolExecutor() as pool:  # to open a table is to wait for its files
+            list(pool.map(self._ensure, TABLES.items()))
+
+    def _ensure(self, table: tuple[str, StructType]) -> None:
+        name, schema = table
+        if DeltaTable.is_deltatable(self.path(name)):
+            _add_columns(self._open(name), schema)
+        else:
+            _create(self.path(name), name, schema)
 
     def exists(self) -> bool:
         """Tell whether the warehouse has been used: `snapshots` is there."""
@@ -179,9 +184,9 @@ class Lake:
         )
         return files == files_then
 
-    def files(self, table: str) -> list[AddAction]:
-        """Name the files that hold the cluster's rows, as a transaction adds them."""
-        added = as_rows(pa.table(self._open(table).get_add_actions()))
+    def files(self, table: str, version: int | None = None) -> list[AddAction]:
+        """Name the files that hold the cluster's rows, at a version or now, as a transaction adds them."""
+        added = as_rows(pa.table(self._open(table, version).get_add_actions()))
         return [_add_action(file) for file in added if file["partition"]["cluster"] == self.cluster]
 
     def adopt(self, table: str, files: Sequence[AddAction]) -> None:
