@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from jobs.adapters.delta import counted
+from jobs.adapters.delta import tallied
 from jobs.errors import ExitCode
 from jobs.options import DetailedExitcode, command
 from jobs.plan_assign import assign
@@ -56,9 +56,15 @@ def reconcile(
 def whats_due(at: SnapshotTables, *, allow_unclean: bool = False) -> Planned:
     """Plan the changes and rejections of one cycle, looking at all partitions once."""
     known = at["partitions"], at["topics"], at["brokers"], at["broker_configs"]
-    verdicts, judged = counted(reconcile_verdicts(*known, allow_unclean=allow_unclean))
-    changes, rejections = changes_of(verdicts), rejections_of(verdicts)
-    return Planned(PlanKind.RECONCILE, {"allow_unclean": allow_unclean}, changes, rejections, at_most=2 * judged)
+    judged = reconcile_verdicts(*known, allow_unclean=allow_unclean)
+    verdicts, counts = tallied(judged, due="action IS NOT NULL", refused="code IS NOT NULL")
+    return Planned(
+        PlanKind.RECONCILE,
+        {"allow_unclean": allow_unclean},
+        changes_of(verdicts),
+        rejections_of(verdicts) if counts["refused"] else None,
+        at_most=sum(counts.values()),
+    )
 
 
 if __name__ == "__main__":

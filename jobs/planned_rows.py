@@ -17,7 +17,7 @@ from jobs.adapters.delta import FEW, Tables, counted
 from jobs.adapters.lake import Row
 from jobs.plan_store import PlanRows, mine
 from planner.plan import plan_summary, with_lines
-from schemas.digest import cell, lines, plan_id_of
+from schemas.digest import LINE_END, NULL, by_topic, lines, plan_id_of
 from schemas.tables import TABLES
 
 OPERATIONS: Final = "operations"
@@ -37,7 +37,7 @@ class Beside:
 
 
 def plan_rows(tables: Tables, rows: Mapping[str, DataFrame], beside: Beside, at_most: int | None) -> PlanRows:
-    """Take a plan's changes and rejections to where they are few enough to be; `at_most`: more there cannot be."""
+    """Take what rows a plan has to where they are few enough to be; `at_most`: more there cannot be."""
     lined = {table: with_lines(table, found) for table, found in rows.items()}
     if at_most is None:
         found = {table: counted(frame) for table, frame in lined.items()}
@@ -54,12 +54,12 @@ class _OnDriver:
     beside: Beside
 
     def summary(self, header: str) -> Row:
-        lined = {table: _lines(rows) for table, rows in self.rows.items()}
+        texts = {table: _by_topic(rows) for table, rows in self.rows.items()}
         counts = {table: rows.num_rows for table, rows in self.rows.items()}
         return {
-            "plan_id": plan_id_of(header, lined | {OPERATIONS: lines(OPERATIONS, self.beside.operations)}),
+            "plan_id": plan_id_of(header, texts | {OPERATIONS: by_topic(lines(OPERATIONS, self.beside.operations))}),
             "changes": counts["changes"],
-            "rejected": counts["rejections"],
+            "rejected": counts.get("rejections", 0),
             "moves": pc.sum(self.rows["changes"]["moves"], min_count=0).as_py(),
         }
 
@@ -95,8 +95,13 @@ def _owned(rows: DataFrame, tables: Tables, plan_id: str) -> DataFrame:
     return rows.withColumns({"plan_id": F.lit(plan_id), "cluster": F.lit(tables.lake.cluster)})
 
 
-def _lines(rows: pa.Table) -> list[tuple[str, str]]:
-    return list(zip(map(cell, rows["topic"].to_pylist()), rows["line"].to_pylist(), strict=True))
+def _by_topic(rows: pa.Table) -> list[tuple[str, str]]:
+    """What `schemas.digest.by_topic` does, without a Python object for each row."""
+    topics = pc.fill_null(rows["topic"], NULL)
+    ordered = pa.table({"topic": topics, "line": rows["line"]}).sort_by([("topic", "ascending"), ("line", "ascending")])
+    found = ordered.group_by("topic", use_threads=False).aggregate([("line", "list")])
+    texts = pc.binary_join(found["line_list"], LINE_END)
+    return list(zip(found["topic"].to_pylist(), texts.to_pylist(), strict=True))
 
 
 def _repeated(text: str, rows: pa.Table) -> pa.Array:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Final
 
 import typer
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from rich.table import Table
 
 from jobs.adapters.delta import Tables
@@ -105,7 +105,7 @@ def make_plan(settings: Settings, snapshot_id: int | None, name: str | None, pla
     _refuse_migration(snapshot)
     lake.ensure_tables()
     with progress("starting Spark"):
-        tables = Tables(start_session("surveyor plan", QUICK), lake)
+        tables = Tables(_session(), lake)
     with progress("planning"):
         planned = planner(PlanningTables(tables, snapshot))
         if named:
@@ -118,6 +118,13 @@ def make_plan(settings: Settings, snapshot_id: int | None, name: str | None, pla
         untaken = "" if name is None else f" (the name {name!r} stays free for the next try)"
         raise RefusedError(f"plan {result['plan_id']} is refused{untaken}: {planned.refused}", result)
     return result
+
+
+def _session() -> SparkSession:
+    session = start_session("surveyor plan", QUICK)
+    # tasks make their code themselves where a rule's is too long for a stage: no more of them than run at once
+    session.conf.set("spark.sql.shuffle.partitions", str(session.sparkContext.defaultParallelism))
+    return session
 
 
 def _snapshot_for(lake: Lake, snapshot_id: int | None, named: Row | None) -> Row:
@@ -147,7 +154,8 @@ def _store(tables: Tables, snapshot: Row, name: str | None, planned: Planned) ->
         broker_epochs={row["broker_id"]: row["broker_epoch"] for row in as_of(lake, snapshot, "brokers")},
         status=PlanStatus.REFUSED if planned.refused else PlanStatus.PLANNED,
     )
-    frames = {"changes": planned.changes, "rejections": planned.rejections or tables.frame("rejections", [])}
+    found = {"changes": planned.changes, "rejections": planned.rejections}
+    frames = {table: rows for table, rows in found.items() if rows is not None}
     rows = plan_rows(tables, frames, Beside(planned.operations, planned.evidence), planned.at_most)
     return _result(store(lake, name, content, rows))
 

@@ -4,15 +4,34 @@ Every rule starts from `unchanged` and overrides what it changes, so that a chan
 change a partition and cycle. In: partitions with topic and live brokers. Out: CHANGES without a plan id.
 """
 
+from collections.abc import Mapping
+from typing import Final
+
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from planner.liveness import among, nobody, with_live_brokers, with_topic
+from planner.liveness import NOBODY, with_live_brokers, with_topic
 from planner.shape import shaped
 from schemas.names import NO_VERSION
 from schemas.tables import CHANGES
 
-_BOTH = ("replicas", "leader", "isr", "leader_epoch", "leader_recovery_state")
+_BOTH: Final = ("replicas", "leader", "isr", "leader_epoch", "leader_recovery_state")
+
+_UNCHANGED: Final = {
+    **{f"{name}_{when}": name for name in _BOTH for when in ("before", "after")},
+    "wave": "0",
+    "adding_before": "adding_replicas",
+    "adding_after": "adding_replicas",
+    "removing_before": "removing_replicas",
+    "removing_after": "removing_replicas",
+    "controller_epoch_before": "controller_epoch",
+    "state_version": f"coalesce(state_version, {NO_VERSION})",
+    "is_new": "leader IS NULL",
+    "leader_and_isr_to": "array_intersect(replicas, informed)",
+    "stop_replica_to": NOBODY,
+    "requires_live": NOBODY,
+    "requires_dead": NOBODY,
+}
 
 
 def surroundings(partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
@@ -26,26 +45,16 @@ def unchanged(partitions: DataFrame) -> DataFrame:
     LeaderAndIsr goes to the live replicas whatever the election: `Election.scala` names the assignment or its
     online part as recipients, and `ControllerBrokerRequestBatch` sends to live brokers only.
     """
-    return partitions.withColumns(
-        {f"{name}_before": F.col(name) for name in _BOTH}
-        | {f"{name}_after": F.col(name) for name in _BOTH}
-        | {
-            "wave": F.lit(0),
-            "adding_before": F.col("adding_replicas"),
-            "adding_after": F.col("adding_replicas"),
-            "removing_before": F.col("removing_replicas"),
-            "removing_after": F.col("removing_replicas"),
-            "controller_epoch_before": F.col("controller_epoch"),
-            "state_version": F.coalesce("state_version", F.lit(NO_VERSION)),
-            "is_new": F.col("leader").isNull(),
-            "leader_and_isr_to": among(F.col("replicas"), F.col("informed")),
-            "stop_replica_to": nobody(),
-            "requires_live": nobody(),
-            "requires_dead": nobody(),
-        },
-    )
+    return partitions.withColumns({name: F.expr(text) for name, text in _UNCHANGED.items()})
+
+
+def changed(partitions: DataFrame, what: Mapping[str, str]) -> DataFrame:
+    """One CHANGES row each, without a plan id: `unchanged` but for `what`, columns in SQL, all in one step."""
+    texts = {"plan_id": "NULL", **_UNCHANGED, **what}
+    columns = ((field.name, field.dataType.simpleString()) for field in CHANGES)
+    return partitions.selectExpr(*(f"CAST({texts.get(name, name)} AS {kind}) AS {name}" for name, kind in columns))
 
 
 def as_changes(rows: DataFrame) -> DataFrame:
     """Fix the shape and leave the plan id to `planner.plan`."""
-    return rows.withColumns({"plan_id": F.lit(None).cast("string")}).transform(shaped, CHANGES)
+    return rows.transform(shaped, CHANGES)

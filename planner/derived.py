@@ -63,11 +63,10 @@ def default_unclean_election() -> Column:
 
     Kafka takes the controller's; where brokers disagree or one did not answer it is false, which loses no data.
     """
-    allows = (F.lower("value") == "true") & ~F.col("assumed")
     # an aggregate ignores nulls: what is not known would count for nothing
-    known = F.when(F.col("name") == UNCLEAN_ELECTION, F.coalesce(allows, F.lit(False)))  # noqa: FBT003 - a Spark literal
-    everywhere = F.coalesce(F.bool_and(known), F.lit(False))  # noqa: FBT003 - a Spark literal
-    return everywhere.alias("default_unclean_election")
+    allowed = "coalesce(lower(value) = 'true' AND NOT assumed, false)"
+    everywhere = f"bool_and({allowed}) FILTER (WHERE name = '{UNCLEAN_ELECTION}')"
+    return F.expr(f"coalesce({everywhere}, false) AS default_unclean_election")
 
 
 def derive_partitions(

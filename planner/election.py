@@ -5,46 +5,40 @@ Corresponds to `PartitionStateMachine.doElectLeaderForPartitions` with the offli
 `unclean_allowed`. Out: the same with `elected`, and the columns that an ELECT change has of it.
 """
 
+from typing import Final
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.liveness import among, in_words, nobody, not_among
+from planner.liveness import NOBODY, in_words
 from planner.selectors import offline
 from schemas.names import NO_LEADER
+
+RECOVERY_AFTER: Final = "coalesce(IF(elected.unclean, unclean_state, NULL), leader_recovery_state)"
+"""An unclean leader starts RECOVERING, where brokers know of it."""
+
+COUNTED_ON_DEAD: Final = f"array_union(gone, IF(leader >= 0, array(leader), {NOBODY}))"
+"""Those whose absence an election rests on: if one of them came back, the plan is out of date."""
+
+_WHO_LEFT: Final = f"IF(leader = {NO_LEADER}, 'no leader', concat('broker ', string(leader), ' is gone'))"
+
+WHY_ELECTED: Final = f"""concat({_WHO_LEFT}, IF(
+    elected.unclean,
+    concat('; unclean election of ', string(elected.leader), ' may lose data'),
+    concat('; first live in-sync replica is ', string(elected.leader))
+))"""
 
 
 def with_election(partitions: DataFrame) -> DataFrame:
     """Add `elected` (leader, isr, unclean), null for nobody; `gone` and `survivors` of the ISR; `leaderless`."""
-    chosen = F.struct(F.col("leader_after").alias("leader"), F.col("isr_after").alias("isr"), F.col("unclean"))
-    return partitions.transform(offline, F.col("unclean_allowed")).withColumns(
-        {
-            "elected": F.when(F.col("leader_after").isNotNull(), chosen),
-            "gone": not_among(F.col("isr"), F.col("live")),
-            "survivors": among(F.col("isr"), F.col("live")),
-            "leaderless": ~F.array_contains(F.col("live"), F.col("leader")),
-        },
+    chosen = "named_struct('leader', leader_after, 'isr', isr_after, 'unclean', unclean)"
+    return partitions.transform(offline, F.col("unclean_allowed")).selectExpr(
+        "*",
+        f"IF(leader_after IS NOT NULL, {chosen}, NULL) AS elected",
+        "array_except(isr, live) AS gone",
+        "array_intersect(isr, live) AS survivors",
+        "NOT array_contains(live, leader) AS leaderless",
     )
-
-
-def recovery_after() -> Column:
-    """An unclean leader starts RECOVERING, where brokers know of it."""
-    return F.coalesce(F.when(F.col("elected.unclean"), F.col("unclean_state")), F.col("leader_recovery_state"))
-
-
-def counted_on_dead() -> Column:
-    """Those whose absence an election rests on: if one of them came back, the plan is out of date."""
-    old_leader = F.when(F.col("leader") >= 0, F.array("leader")).otherwise(nobody())
-    return F.array_union("gone", old_leader)
-
-
-def why_elected() -> Column:
-    chosen = F.col("elected.leader").cast("string")
-    broker_is_gone = F.concat(F.lit("broker "), F.col("leader").cast("string"), F.lit(" is gone"))
-    who_left = F.when(F.col("leader") == NO_LEADER, "no leader").otherwise(broker_is_gone)
-    return F.when(
-        F.col("elected.unclean"),
-        F.concat(who_left, F.lit("; unclean election of "), chosen, F.lit(" may lose data")),
-    ).otherwise(F.concat(who_left, F.lit("; first live in-sync replica is "), chosen))
 
 
 def why_nobody() -> Column:

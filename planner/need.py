@@ -4,30 +4,37 @@ Of a million partitions a dead broker concerns a few in a hundred; whatever a ru
 reading them. In: PARTITIONS, BROKERS. Out: the rows of PARTITIONS that are not plainly well, each once.
 """
 
-from pyspark.sql import Column, DataFrame
+from typing import Final
+
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from schemas.names import NO_LEADER
+from schemas.tables import PARTITIONS
+
+_DERIVED: Final = {"snapshot_id", "partition_state", "offline_replicas", "under_replicated", "under_min_isr"}
+
+LOOKED_AT: Final = [name for name in PARTITIONS.names if name not in _DERIVED]
+"""What rules look at: the columns of PARTITIONS that do not follow from others."""
+
+NAMED: Final = f"""CASE
+    WHEN NOT understood OR leader IS NULL OR isr IS NULL THEN array({NO_LEADER})
+    WHEN array_contains(isr, leader) THEN isr
+    ELSE concat(isr, array(leader))
+END"""
+"""The ISR and the leader; nobody, who is never registered, where a rule must look in any case."""
 
 
 def in_need(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
-    """Keep what is not understood, has no state, or names a leader or an ISR member that is not registered."""
+    """Keep what is not understood, has no state, or names a leader or an ISR member that is not registered.
+
+    Of the columns those that are LOOKED_AT: one that is not needed is not even read.
+    """
     registered = brokers.select(F.col("broker_id").alias("named"))
     return (
-        partitions.withColumns({"named": F.explode(_named())})
+        # a lookup for each name is many times quicker than a set operation on the brokers for each row
+        partitions.selectExpr(*LOOKED_AT, f"explode({NAMED}) AS named")
         .join(F.broadcast(registered), "named", "left_anti")
-        .select(*partitions.columns)
+        .select(*LOOKED_AT)
         .distinct()  # one for each name that is not registered
-    )
-
-
-def _named() -> Column:
-    """The ISR and the leader; nobody, who is never registered, where a rule must look in any case."""
-    leader, isr = F.col("leader"), F.col("isr")
-    nobody = F.array(F.lit(NO_LEADER))
-    # a lookup for each name is many times quicker than a set operation on the brokers for each row
-    return (
-        F.when(~F.col("understood") | leader.isNull() | isr.isNull(), nobody)
-        .when(F.array_contains(isr, leader), isr)
-        .otherwise(F.concat(isr, F.array(leader)))
     )

@@ -7,12 +7,14 @@ a rejection. In: the partitions asked for (`planner.asked`), BROKER_CONFIGS. Out
 REJECTIONS.
 """
 
+from typing import Final
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from planner.asked import KEY, NO_ELECTION, explained, unfit_code
-from planner.changes import as_changes, unchanged
-from planner.election import counted_on_dead, recovery_after, why_elected, why_nobody, with_election
+from planner.changes import changed
+from planner.election import COUNTED_ON_DEAD, RECOVERY_AFTER, WHY_ELECTED, why_nobody, with_election
 from planner.rejections import as_rejections
 from planner.state_machine import with_transition
 from planner.unclean import with_unclean_allowed
@@ -58,26 +60,21 @@ def offline_verdicts(asked: DataFrame, broker_configs: DataFrame, *, unclean: bo
     )
 
 
+CHANGED: Final = {
+    "action": f"'{Action.ELECT}'",
+    "leader_after": "elected.leader",
+    "isr_after": "elected.isr",
+    "leader_epoch_after": "leader_epoch + 1",
+    "leader_recovery_state_after": RECOVERY_AFTER,
+    "requires_live": "array(elected.leader)",
+    "requires_dead": COUNTED_ON_DEAD,
+    "reason": WHY_ELECTED,
+}
+
+
 def changes_of(verdicts: DataFrame) -> DataFrame:
     """One CHANGES row for each partition that finds a leader."""
-    elected = F.col("elected")
-    return (
-        verdicts.where(F.col("code").isNull())
-        .transform(unchanged)
-        .withColumns(
-            {
-                "action": F.lit(Action.ELECT.value),
-                "leader_after": elected["leader"],
-                "isr_after": elected["isr"],
-                "leader_epoch_after": F.col("leader_epoch") + 1,
-                "leader_recovery_state_after": recovery_after(),
-                "requires_live": F.array(elected["leader"]),
-                "requires_dead": counted_on_dead(),
-                "reason": why_elected(),
-            },
-        )
-        .transform(as_changes)
-    )
+    return verdicts.where("code IS NULL").transform(changed, CHANGED)
 
 
 def rejections_of(verdicts: DataFrame) -> DataFrame:

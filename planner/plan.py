@@ -11,7 +11,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from schemas.digest import HASHED, ID_LENGTH, NULL, SEPARATOR
+from schemas.digest import HASHED, ID_LENGTH, LINE_END, NULL, SEPARATOR
 
 _SUMMED: Final = ("topic", "line", "moves")
 
@@ -32,7 +32,7 @@ def _moves() -> Column:
 
 
 def _topic_digests(lines: DataFrame) -> DataFrame:
-    hashed = F.sha2(F.concat_ws("\n", F.sort_array(F.collect_list("line"))), 256)
+    hashed = F.sha2(F.concat_ws(LINE_END, F.sort_array(F.collect_list("line"))), 256)
     return lines.groupBy("table", F.expr(_cell("topic")).alias("name")).agg(
         F.concat_ws(SEPARATOR, "table", "name", hashed).alias("digest"),
         F.count("*").alias("rows"),
@@ -46,7 +46,7 @@ def plan_summary(header: str, lined: Mapping[str, DataFrame]) -> DataFrame:
     `lined` maps changes, operations and rejections to their rows `with_lines`. A move is a replica that is copied.
     """
     parts = (rows.select(F.lit(table).alias("table"), *_SUMMED) for table, rows in lined.items())
-    text = F.concat_ws("\n", F.lit(header), F.sort_array(F.collect_list("digest")))
+    text = F.concat_ws(LINE_END, F.lit(header), F.sort_array(F.collect_list("digest")))
     return (
         reduce(DataFrame.unionByName, parts)
         .transform(_topic_digests)

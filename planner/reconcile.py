@@ -7,30 +7,44 @@ Precedence: topic queued for deletion or znode not understood -> nothing; no sta
 CHANGES and REJECTIONS.
 """
 
-from pyspark.sql import Column, DataFrame
+from collections.abc import Mapping
+from typing import Final
+
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from planner.changes import as_changes, surroundings, unchanged
-from planner.election import counted_on_dead, recovery_after, why_elected, why_nobody, with_election
-from planner.liveness import among, first, in_words, nobody
-from planner.need import in_need
+from planner.changes import changed
+from planner.election import COUNTED_ON_DEAD, RECOVERY_AFTER, WHY_ELECTED, why_nobody, with_election
+from planner.liveness import NOBODY, in_words, with_brokers_named, with_topic, words
+from planner.need import LOOKED_AT, in_need
 from planner.rejections import as_rejections
 from planner.unclean import with_unclean_allowed
 from schemas.names import NO_LEADER, RECOVERED, Action, RejectionCode
 
+# an ISR member that is registered but not understood may well hold the data: it keeps the partition as it is
+ACTION: Final = f"""CASE
+    WHEN deletion_requested OR NOT understood THEN NULL
+    WHEN leader IS NULL THEN IF(size(alive) > 0, '{Action.CREATE}', NULL)
+    WHEN leaderless AND elected IS NOT NULL THEN '{Action.ELECT}'
+    WHEN leaderless AND leader != {NO_LEADER} AND size(survivors) = 0 THEN '{Action.TAKE_OFFLINE}'
+    WHEN NOT leaderless AND size(gone) > 0 AND size(survivors) > 0 THEN '{Action.SHRINK_ISR}'
+END"""
+"""What is due for a partition, null for nothing."""
 
-def _action() -> Column:
-    """Name what is due for a partition, null for nothing."""
-    leaderless = F.col("leaderless")
-    # an ISR member that is registered but not understood may well hold the data: it keeps the partition as it is
-    nobody_in_sync = F.size("survivors") == 0
-    return (
-        F.when(F.col("deletion_requested") | ~F.col("understood"), F.lit(None))
-        .when(F.col("leader").isNull(), F.when(F.size("alive") > 0, Action.CREATE.value))
-        .when(leaderless & F.col("elected").isNotNull(), Action.ELECT.value)
-        .when(leaderless & (F.col("leader") != NO_LEADER) & nobody_in_sync, Action.TAKE_OFFLINE.value)
-        .when(~leaderless & (F.size("gone") > 0) & ~nobody_in_sync, Action.SHRINK_ISR.value)
-    )
+CODE: Final = f"""CASE
+    WHEN deletion_requested THEN NULL
+    WHEN NOT understood THEN '{RejectionCode.NOT_UNDERSTOOD}'
+    WHEN leader IS NULL AND size(alive) = 0 THEN '{RejectionCode.NO_ELIGIBLE_LEADER}'
+    WHEN leaderless AND (action IS NULL OR action = '{Action.TAKE_OFFLINE}') THEN '{RejectionCode.NO_ELIGIBLE_LEADER}'
+END"""
+"""Why a partition stays without a leader, or was not judged; null for one that has, or gets, what it needs."""
+
+JUDGED_BY: Final = (
+    *LOOKED_AT,
+    *("topic_id", "live", "informed", "unclean_state"),
+    *("elected", "gone", "survivors", "leaderless"),
+)
+"""What changes and rejections say of a partition, or rest on: what else was joined to it goes no further."""
 
 
 def reconcile_verdicts(
@@ -41,85 +55,68 @@ def reconcile_verdicts(
     *,
     allow_unclean: bool = False,
 ) -> DataFrame:
-    """What becomes of each partition that may be in need: `action`, or null, and all that its rows say of it.
+    """What becomes of each partition that may be in need: `action` and `code`, or null, and what its rows say of it.
 
     `allow_unclean` allows for all what `unclean.leader.election.enable` of the topic, or else of the brokers, allows.
     """
     return (
         partitions.transform(in_need, brokers)
-        .transform(surroundings, topics, brokers)
+        .transform(with_topic, topics)
+        .transform(with_brokers_named, brokers)
         .transform(with_unclean_allowed, broker_configs, everywhere=allow_unclean)
         .transform(with_election)
-        .withColumns({"alive": among(F.col("replicas"), F.col("electable"))})
-        .withColumns({"action": _action()})
+        .selectExpr(
+            *JUDGED_BY, "array_intersect(replicas, electable) AS alive", f"{ACTION} AS action", f"{CODE} AS code"
+        )
     )
 
 
-def _by_action(column: Column, cases: dict[Action, Column]) -> Column:
-    """Choose by `action`, else `column`."""
-    chosen = (F.when(F.col("action") == action.value, value) for action, value in cases.items())
-    return F.coalesce(*chosen, column)
+def _by_action(otherwise: str, cases: Mapping[Action, str]) -> str:
+    whens = (f"WHEN '{action}' THEN {chosen}" for action, chosen in cases.items())
+    return f"CASE action {' '.join(whens)} ELSE {otherwise} END"
 
 
-def _reason() -> Column:
-    gone = in_words(F.col("gone"))
-    cases = {
-        Action.CREATE: F.lit("no state yet: first live replica leads, live replicas are in sync"),
-        Action.ELECT: why_elected(),
-        Action.TAKE_OFFLINE: F.concat(F.lit("no in-sync replica is alive: gone are "), gone),
-    }
-    return _by_action(F.concat(F.lit("gone from the ISR: "), gone), cases)
+_CREATE, _ELECT, _SHRINK, _OFFLINE = Action.CREATE, Action.ELECT, Action.SHRINK_ISR, Action.TAKE_OFFLINE
+
+CHANGED: Final = {
+    "leader_after": _by_action(
+        "leader", {_CREATE: "get(alive, 0)", _ELECT: "elected.leader", _OFFLINE: str(NO_LEADER)}
+    ),
+    "isr_after": _by_action("isr", {_CREATE: "alive", _ELECT: "elected.isr", _SHRINK: "survivors"}),
+    "leader_epoch_after": _by_action("leader_epoch + 1", {_CREATE: "0"}),
+    "leader_recovery_state_after": _by_action(
+        "leader_recovery_state", {_CREATE: str(RECOVERED), _ELECT: RECOVERY_AFTER}
+    ),
+    "requires_live": _by_action(NOBODY, {_CREATE: "alive", _ELECT: "array(elected.leader)", _SHRINK: "array(leader)"}),
+    "requires_dead": _by_action(COUNTED_ON_DEAD, {_CREATE: NOBODY, _SHRINK: "gone"}),
+    "reason": _by_action(
+        "NULL",
+        {
+            _CREATE: "'no state yet: first live replica leads, live replicas are in sync'",
+            _ELECT: WHY_ELECTED,
+            _OFFLINE: f"concat('no in-sync replica is alive: gone are ', {words('gone')})",
+            _SHRINK: f"concat('gone from the ISR: ', {words('gone')})",
+        },
+    ),
+}
+"""What a change changes: an unclean leader starts RECOVERING; one nobody can replace becomes -1, the ISR kept."""
 
 
 def changes_of(verdicts: DataFrame) -> DataFrame:
-    """One CHANGES row for each verdict that has an action.
-
-    An unclean leader starts RECOVERING; a leader nobody can replace becomes -1 with the ISR kept.
-    """
-    create, elect, offline, shrink = Action.CREATE, Action.ELECT, Action.TAKE_OFFLINE, Action.SHRINK_ISR
-    alive, elected, one_later = F.col("alive"), F.col("elected"), F.col("leader_epoch") + 1
-    leaders = {create: first(alive), elect: elected["leader"], offline: F.lit(NO_LEADER)}
-    recovery = {create: F.lit(RECOVERED), elect: recovery_after()}
-    live = {create: alive, elect: F.array(elected["leader"]), shrink: F.array("leader")}
-    return (
-        verdicts.where(F.col("action").isNotNull())
-        .transform(unchanged)
-        .withColumns(
-            {
-                "leader_after": _by_action(F.col("leader"), leaders),
-                "isr_after": _by_action(
-                    F.col("isr"),
-                    {create: alive, elect: elected["isr"], shrink: F.col("survivors")},
-                ),
-                "leader_epoch_after": _by_action(one_later, {create: F.lit(0)}),
-                "leader_recovery_state_after": _by_action(F.col("leader_recovery_state"), recovery),
-                "requires_live": _by_action(nobody(), live),
-                "requires_dead": _by_action(counted_on_dead(), {create: nobody(), shrink: F.col("gone")}),
-                "reason": _reason(),
-            },
-        )
-        .transform(as_changes)
-    )
+    """One CHANGES row for each verdict that has an action."""
+    return verdicts.where("action IS NOT NULL").transform(changed, CHANGED)
 
 
 def rejections_of(verdicts: DataFrame) -> DataFrame:
     """Say which partitions stay without a leader, and which were not judged, as REJECTIONS."""
-    stays_down = F.col("leaderless") & (F.col("action").isNull() | (F.col("action") == Action.TAKE_OFFLINE.value))
-    never_up = F.col("leader").isNull() & (F.size("alive") == 0)
-    no_leader = F.when(stays_down | never_up, RejectionCode.NO_ELIGIBLE_LEADER.value)
+    never_up = F.col("leader").isNull()
     nobody_alive = F.concat(F.lit("no replica is alive: "), in_words(F.col("replicas")))
-    return (
-        verdicts.where(~F.col("deletion_requested"))
-        .withColumns(
-            {
-                "code": F.when(~F.col("understood"), RejectionCode.NOT_UNDERSTOOD.value).otherwise(no_leader),
-                "reason": F.when(~F.col("understood"), "its znode is in quarantine: nothing is decided about it")
-                .when(never_up, nobody_alive)
-                .otherwise(why_nobody()),
-            },
-        )
-        .transform(as_rejections, Action.ELECT)
+    reason = (
+        F.when(~F.col("understood"), "its znode is in quarantine: nothing is decided about it")
+        .when(never_up, nobody_alive)
+        .otherwise(why_nobody())
     )
+    return verdicts.withColumns({"reason": reason}).transform(as_rejections, Action.ELECT)
 
 
 def reconcile_changes(

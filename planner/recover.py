@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from planner.changes import as_changes, surroundings, unchanged
-from planner.election import counted_on_dead
+from planner.election import COUNTED_ON_DEAD
 from planner.liveness import among, first, in_words, not_among
 from planner.rejections import as_rejections
 from planner.unclean import default_recovery_state
@@ -103,7 +103,7 @@ def recover_changes(
                 "leader_epoch_after": F.col("leader_epoch") + 1,
                 "leader_recovery_state_after": F.coalesce(recovery, F.col("leader_recovery_state")),
                 "requires_live": F.array(leader),
-                "requires_dead": counted_on_dead(),
+                "requires_dead": F.expr(COUNTED_ON_DEAD),
                 "reason": F.concat(_who_left(), F.when(clean, _clean(leader)).otherwise(_unclean())),
             },
         )

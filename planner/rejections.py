@@ -14,8 +14,4 @@ from schemas.tables import REJECTIONS
 def as_rejections(partitions: DataFrame, action: Action | Column) -> DataFrame:
     """Keep the rows that have a `code` as rejections of `action`."""
     wanted = F.lit(action.value) if isinstance(action, Action) else action
-    return (
-        partitions.where(F.col("code").isNotNull())
-        .withColumns({"action": wanted, "plan_id": F.lit(None).cast("string")})
-        .transform(shaped, REJECTIONS)
-    )
+    return partitions.where(F.col("code").isNotNull()).withColumns({"action": wanted}).transform(shaped, REJECTIONS)

@@ -33,8 +33,9 @@ def default_recovery_state() -> Column:
 
     Then it is null.
     """
-    major, minor = (F.regexp_extract("value", r"^(\d+)\.(\d+)", group).try_cast("int") for group in (1, 2))
-    known = (F.col("name") == IBP) & ~F.coalesce("assumed", F.lit(False))  # noqa: FBT003 - a Spark literal
-    oldest = F.min(F.when(known, major * 100 + minor))
-    speaks_it = F.coalesce(oldest, F.lit(RECOVERING_SINCE)) >= RECOVERING_SINCE
-    return F.when(speaks_it, RECOVERING).alias("unclean_state")
+    major, minor = (rf"try_cast(regexp_extract(value, r'^(\d+)\.(\d+)', {group}) AS int)" for group in (1, 2))
+    known = f"name = '{IBP}' AND NOT coalesce(assumed, false)"
+    oldest = f"min({major} * 100 + {minor}) FILTER (WHERE {known})"
+    return F.expr(
+        f"IF(coalesce({oldest}, {RECOVERING_SINCE}) >= {RECOVERING_SINCE}, {RECOVERING}, NULL) AS unclean_state"
+    )

@@ -13,6 +13,7 @@ from schemas.tables import CHANGES, OPERATIONS, REJECTIONS
 
 NULL: Final = "null"
 SEPARATOR: Final = "|"
+LINE_END: Final = "\n"
 ID_LENGTH: Final = 16
 
 HASHED: Final[dict[str, tuple[str, ...]]] = {
@@ -51,12 +52,12 @@ def lines(table: str, rows: Iterable[Row]) -> Iterator[Line]:
     return ((cell(row["topic"]), SEPARATOR.join(cell(row[column]) for column in columns)) for row in rows)
 
 
-def _topic_digests(table: str, lined: Iterable[Line]) -> list[str]:
-    """One line for each topic of a table: table, topic and the hash of its rows."""
-    by_topic: dict[str, list[str]] = defaultdict(list)
+def by_topic(lined: Iterable[Line]) -> Iterator[tuple[str, str]]:
+    """Each topic with the text of its rows: their lines, sorted."""
+    found: dict[str, list[str]] = defaultdict(list)
     for topic, line in lined:
-        by_topic[topic].append(line)
-    return [SEPARATOR.join((table, topic, _sha256("\n".join(sorted(found))))) for topic, found in by_topic.items()]
+        found[topic].append(line)
+    return ((topic, LINE_END.join(sorted(its))) for topic, its in found.items())
 
 
 def plan_header(plan: Row) -> str:
@@ -68,10 +69,12 @@ def plan_header(plan: Row) -> str:
 
 def plan_id(header: str, tables: Mapping[str, Iterable[Row]]) -> str:
     """Return the id of a plan: 16 hexadecimal digits."""
-    return plan_id_of(header, {table: lines(table, rows) for table, rows in tables.items()})
+    return plan_id_of(header, {table: by_topic(lines(table, rows)) for table, rows in tables.items()})
 
 
-def plan_id_of(header: str, lined: Mapping[str, Iterable[Line]]) -> str:
-    """Return the id of a plan whose rows are lines already."""
-    digests = [digest for table, found in lined.items() for digest in _topic_digests(table, found)]
-    return _sha256("\n".join([header, *sorted(digests)]))[:ID_LENGTH]
+def plan_id_of(header: str, tables: Mapping[str, Iterable[tuple[str, str]]]) -> str:
+    """Return the id of a plan of which each table's rows are put together: topics, each with its lines, sorted."""
+    digests = [
+        SEPARATOR.join((table, topic, _sha256(text))) for table, topics in tables.items() for topic, text in topics
+    ]
+    return _sha256(LINE_END.join([header, *sorted(digests)]))[:ID_LENGTH]
