@@ -41,7 +41,7 @@ class Tables:
         deltalake says in which files they are: Spark takes longer to find a version than to read most tables.
         """
         schema = TABLES[table]
-        paths = [f"{self.lake.path(table)}/{file.path}" for file in self.lake.files(table, version)]
+        paths = self.lake.paths(table, version)
         if not paths:
             return self.spark.createDataFrame([], schema)
         stored = StructType([field for field in schema if field.name != PARTITIONED_BY])

@@ -184,10 +184,17 @@ class Lake:
         )
         return files == files_then
 
-    def files(self, table: str, version: int | None = None) -> list[AddAction]:
-        """Name the files that hold the cluster's rows, at a version or now, as a transaction adds them."""
+    def paths(self, table: str, version: int | None = None) -> list[str]:
+        """Name the files that hold the cluster's rows, at a version or now, as they are called on disk."""
+        return [f"{self.path(table)}/{unquote(file['path'])}" for file in self._added(table, version)]
+
+    def files(self, table: str) -> list[AddAction]:
+        """Name the files that hold the cluster's rows, as a transaction adds them."""
+        return [_add_action(file) for file in self._added(table)]
+
+    def _added(self, table: str, version: int | None = None) -> list[Row]:
         added = as_rows(pa.table(self._open(table, version).get_add_actions()))
-        return [_add_action(file) for file in added if file["partition"]["cluster"] == self.cluster]
+        return [file for file in added if file["partition"]["cluster"] == self.cluster]
 
     def adopt(self, table: str, files: Sequence[AddAction]) -> None:
         """Make files, written below the table already, all of the cluster's rows."""

@@ -1,5 +1,6 @@
 """Tables read on Spark: the cluster's rows alone, of any version, whoever wrote them and whatever its name is."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -52,6 +53,17 @@ def test_a_version_that_lacked_a_column_has_nulls_there(spark: SparkSession, tmp
     lake.ensure_tables()
     [row] = Tables(spark, lake).read("topics", table.version() + 1).collect()
     assert (row.topic, row.config, row.cluster) == ("t", None, "default")
+
+
+def test_times_are_read_as_they_were_written(spark: SparkSession, tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path), "default")
+    lake.ensure_tables()
+    taken_at = datetime(2026, 2, 3, 4, 5, 6, 789, tzinfo=UTC)
+    lake.append("snapshots", [{"snapshot_id": 1, "taken_at": taken_at, "versions": {"topics": 3}}])
+    read = Tables(spark, lake).read("snapshots").selectExpr("unix_micros(taken_at) AS at", "versions")
+    assert [row.asDict() for row in read.collect()] == [
+        {"at": int(taken_at.timestamp()) * 1_000_000 + 789, "versions": {"topics": 3}},
+    ]
 
 
 def test_every_table_is_there_once_ensured(spark: SparkSession, tmp_path: Path) -> None:
