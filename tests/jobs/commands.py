@@ -41,7 +41,7 @@ class Surveyor:
     def json(self, *arguments: str) -> Any:  # noqa: ANN401
         """Run a command that must succeed, and return its JSON object."""
         ran = self(*arguments, "--json")
-        assert ran.code == 0, ran.stderr
+        assert ran.code == 0, f"exit code {ran.code}: {ran.stderr}"
         return ran.json
 
     def rows(self, table: str, *columns: str) -> list[tuple[Any, ...]]:
