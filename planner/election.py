@@ -20,9 +20,9 @@ RECOVERY_AFTER: Final = "coalesce(IF(elected.unclean, unclean_state, NULL), lead
 COUNTED_ON_DEAD: Final = f"array_union(gone, IF(leader >= 0, array(leader), {NOBODY}))"
 """Those whose absence an election rests on: if one of them came back, the plan is out of date."""
 
-_WHO_LEFT: Final = f"IF(leader = {NO_LEADER}, 'no leader', concat('broker ', string(leader), ' is gone'))"
+WHO_LEFT: Final = f"IF(leader = {NO_LEADER}, 'no leader', concat('broker ', string(leader), ' is gone'))"
 
-WHY_ELECTED: Final = f"""concat({_WHO_LEFT}, IF(
+WHY_ELECTED: Final = f"""concat({WHO_LEFT}, IF(
     elected.unclean,
     concat('; unclean election of ', string(elected.leader), ' may lose data'),
     concat('; first live in-sync replica is ', string(elected.leader))

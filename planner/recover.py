@@ -10,11 +10,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from planner.changes import as_changes, surroundings, unchanged
-from planner.election import COUNTED_ON_DEAD
+from planner.election import COUNTED_ON_DEAD, WHO_LEFT
 from planner.liveness import among, first, in_words, not_among
 from planner.rejections import as_rejections
 from planner.unclean import default_recovery_state
-from schemas.names import NO_LEADER, Action, RejectionCode
+from schemas.names import Action, RejectionCode
 
 
 def offline_partitions(partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
@@ -104,16 +104,11 @@ def recover_changes(
                 "leader_recovery_state_after": F.coalesce(recovery, F.col("leader_recovery_state")),
                 "requires_live": F.array(leader),
                 "requires_dead": F.expr(COUNTED_ON_DEAD),
-                "reason": F.concat(_who_left(), F.when(clean, _clean(leader)).otherwise(_unclean())),
+                "reason": F.concat(F.expr(WHO_LEFT), F.lit("; "), F.when(clean, _clean(leader)).otherwise(_unclean())),
             },
         )
         .transform(as_changes)
     )
-
-
-def _who_left() -> Column:
-    gone = F.concat(F.lit("broker "), F.col("leader").cast("string"), F.lit(" is gone; "))
-    return F.when(F.col("leader") == NO_LEADER, "no leader; ").otherwise(gone)
 
 
 def _clean(leader: Column) -> Column:

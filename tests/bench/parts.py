@@ -22,7 +22,7 @@ from jobs.snapshots import SnapshotTables
 from planner.imbalance import imbalance
 from schemas.tables import PARTITIONS, TABLES, TOPICS
 from tests.bench.cluster import BROKER_COUNT, MULTI_SIZE, TOPIC_SIZE, Cluster, state
-from tests.bench.figures import Figure, seconds_of
+from tests.bench.figures import Figure, median_of, seconds_of
 
 WRITTEN: Final = 5000
 
@@ -90,7 +90,7 @@ def _against_scan(settings: Settings, stored: DataFrame, partitions: int, rounds
     for measured, target in TARGETS.items():
         limit = target if partitions >= MILLION else None
         figures = [Figure(f"{measured}, {partitions:,} partitions", t[measured], SCAN, t[SCAN], limit) for t in turns]
-        yield sorted(figures, key=attrgetter("ratio"))[len(figures) // 2]
+        yield median_of(figures, attrgetter("ratio"))
 
 
 def _stored_plan(settings: Settings, number: int) -> None:

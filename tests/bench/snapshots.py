@@ -22,7 +22,7 @@ from jobs.settings import ClusterConf, Settings
 from jobs.snapshot import take_snapshot
 from schemas.znodes import decode_state
 from tests.bench.cluster import Cluster
-from tests.bench.figures import Cost, Figure, seconds_of, timed
+from tests.bench.figures import Cost, Figure, median_of, seconds_of, timed
 from tests.bench.machine import Driver
 
 FIRST, UNCHANGED, CHANGED = "first snapshot", "unchanged snapshot", "snapshot, 1 % changed"
@@ -59,7 +59,7 @@ class SnapshotBench:
     def rounds(self, count: int) -> list[Sample]:
         """Measure everything so many times; of each, return the round with the median ratio."""
         rounds = [list(self.round(turn)) for turn in range(1, count + 1)]
-        return [_median(samples) for samples in zip(*rounds, strict=True)]
+        return [median_of(samples, lambda sample: sample.figure.ratio) for samples in zip(*rounds, strict=True)]
 
     def round(self, turn: int) -> Iterator[Sample]:
         """Measure the reading, and each kind of snapshot into a warehouse that was empty at first."""
@@ -128,11 +128,6 @@ def read_pipelined(client: KazooClient, paths: Iterable[str]) -> None:
             decode_state(pending.popleft().get()[0])
     for answer in pending:
         decode_state(answer.get()[0])
-
-
-def _median(samples: tuple[Sample, ...]) -> Sample:
-    """One of them, so that its seconds belong to its ratio."""
-    return sorted(samples, key=lambda sample: sample.figure.ratio)[(len(samples) - 1) // 2]
 
 
 def _size(folder: Path) -> int:
