@@ -1,8 +1,10 @@
 """Control requests to brokers: UpdateMetadata, LeaderAndIsr, StopReplica; in order per broker, one in flight, retried.
 
 Corresponds to `ControllerChannelManager` and `AbstractControllerBrokerRequestBatch`. The live brokers are told first:
-a follower answers a LeaderAndIsr whose leader it does not know with no error and ignores it. kio speaks the protocol;
-the version of each request is the highest that both sides know.
+a follower answers a LeaderAndIsr whose leader it does not know with no error and ignores it. Brokers that stop replicas
+are told before all others, as `KafkaController.doControlledShutdown` does: a follower that still fetches from a leader
+of the new ISR is taken back into it. kio speaks the protocol; the version of each request is the highest that both
+sides know.
 """
 
 import importlib
@@ -11,7 +13,7 @@ import socket
 import struct
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -38,8 +40,14 @@ TIMEOUT: Final = 10.0
 PAUSE: Final = 0.1
 """Seconds between two tries, as Kafka's RequestSendThread waits."""
 
+STOPPING: Final = 3.0
+"""Seconds that the others wait at most for brokers that stop replicas: until then nobody leads what those led."""
+
 NOT_TOLD: Final = -1
 """`error` of a broker that gave no answer (Kafka's UNKNOWN_SERVER_ERROR)."""
+
+AT_ONCE: Final = 32
+"""Brokers told at a time."""
 
 _KEYS: Final = {"leader_and_isr": 4, "stop_replica": 5, "update_metadata": 6}
 _NAMES: Final = {"leader_and_isr": "LeaderAndIsr", "stop_replica": "StopReplica", "update_metadata": "UpdateMetadata"}
@@ -58,13 +66,22 @@ class _CannotTellError(Exception):
 
 
 def announce(announcement: Announcement, deadline: float) -> list[Row]:
-    """Tell every live broker, in parallel, until the deadline (of time.monotonic); return rows of `answers`."""
-    brokers = announcement.brokers
-    if not brokers:
-        return []
-    with ThreadPoolExecutor(max_workers=min(32, len(brokers))) as pool:
-        answers = pool.map(lambda broker: _tell(announcement, broker, deadline), brokers)
-        return [row for rows in answers for row in rows]
+    """Tell every live broker, in parallel, until the deadline (of time.monotonic); return rows of `answers`.
+
+    Those that stop replicas come first; the others wait for them, `STOPPING` seconds at most.
+    """
+
+    def told(broker: Row) -> list[Row]:
+        return _tell(announcement, broker, deadline)
+
+    stop_here = {broker_id for state in announcement.states for broker_id in state["stop"]}
+    stopping = [broker for broker in announcement.brokers if broker["broker_id"] in stop_here]
+    others = [broker for broker in announcement.brokers if broker["broker_id"] not in stop_here]
+    with ThreadPoolExecutor(AT_ONCE) as first, ThreadPoolExecutor(AT_ONCE) as then:
+        tellings = [first.submit(told, broker) for broker in stopping]
+        wait(tellings, STOPPING)
+        tellings += [then.submit(told, broker) for broker in others]
+        return [row for telling in tellings for row in telling.result()]
 
 
 def _tell(announcement: Announcement, broker: Row, deadline: float) -> list[Row]:
