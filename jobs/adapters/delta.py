@@ -57,7 +57,7 @@ class Tables:
 
     def replace(self, table: str, rows: DataFrame, where: str = "true") -> None:
         """Replace the cluster's rows that satisfy `where`; running it again changes nothing."""
-        predicate = f"cluster = {quoted(self.lake.cluster)} AND ({where})"
+        predicate = f"cluster = {_literal(self.lake.cluster)} AND ({where})"
         writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", predicate)
         _retried(lambda: writer.save(self.lake.path(table)))
 
@@ -93,12 +93,17 @@ class Tables:
         merge = (
             DeltaTable.forPath(self.spark, self.lake.path(table))
             .alias("t")
-            .merge(changed.alias("s"), f"t.cluster = {quoted(self.lake.cluster)} AND {same}")
+            .merge(changed.alias("s"), f"t.cluster = {_literal(self.lake.cluster)} AND {same}")
             .whenMatchedDelete(f"s.{vanished}")
             .whenMatchedUpdateAll()
             .whenNotMatchedInsertAll(f"NOT s.{vanished}")
         )
         _retried(merge.execute)
+
+
+def _literal(text: str) -> str:
+    """Write text as a literal of Spark's SQL, where a backslash escapes what follows; deltalake's is `lake.quoted`."""
+    return quoted(text.replace("\\", r"\\"))
 
 
 def _as_glob(path: str) -> str:

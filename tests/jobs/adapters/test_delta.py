@@ -13,7 +13,7 @@ from jobs.adapters.delta import Tables, tallied
 from jobs.adapters.lake import Lake
 from schemas.tables import TABLES, TOPICS
 
-NAMES: Final = ["default", "prod eu/é%=1", "a[b]{c}*?", "x%20y", "it's"]
+NAMES: Final = ["default", "prod eu/é%=1", "a[b]{c}*?", "x%20y", "it's", r"a\b'\\c"]
 """Some are written otherwise in a path, some otherwise by Spark than by deltalake, and some look like patterns."""
 
 
