@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from jobs import arrow_digest
 from jobs.adapters.delta import FEW, Tables, counted
 from jobs.adapters.lake import Row
 from jobs.plan_store import PlanRows, mine
 from planner.plan import plan_summary, with_lines
-from schemas.digest import LINE_END, NULL, by_topic, lines, plan_id_of
+from schemas.digest import by_topic, lines, plan_id_of
 from schemas.tables import TABLES
 
 OPERATIONS: Final = "operations"
@@ -38,13 +38,12 @@ class Beside:
 
 def plan_rows(tables: Tables, rows: Mapping[str, DataFrame], beside: Beside, at_most: int | None) -> PlanRows:
     """Take what rows a plan has to where they are few enough to be; `at_most`: more there cannot be."""
-    lined = {table: with_lines(table, found) for table, found in rows.items()}
     if at_most is None:
-        found = {table: counted(frame) for table, frame in lined.items()}
-        lined, at_most = {table: frame for table, (frame, _) in found.items()}, sum(n for _, n in found.values())
+        found = {table: counted(frame) for table, frame in rows.items()}
+        rows, at_most = {table: frame for table, (frame, _) in found.items()}, sum(n for _, n in found.values())
     if at_most <= FEW:
-        return _OnDriver(tables, {table: frame.toArrow() for table, frame in lined.items()}, beside)
-    return _OnSpark(tables, lined, beside)
+        return _OnDriver(tables, {table: frame.toArrow() for table, frame in rows.items()}, beside)
+    return _OnSpark(tables, rows, beside)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +53,13 @@ class _OnDriver:
     beside: Beside
 
     def summary(self, header: str) -> Row:
-        texts = {table: _by_topic(rows) for table, rows in self.rows.items()}
+        texts = {table: arrow_digest.by_topic(table, rows) for table, rows in self.rows.items()}
         counts = {table: rows.num_rows for table, rows in self.rows.items()}
         return {
             "plan_id": plan_id_of(header, texts | {OPERATIONS: by_topic(lines(OPERATIONS, self.beside.operations))}),
             "changes": counts["changes"],
             "rejected": counts.get("rejections", 0),
-            "moves": pc.sum(self.rows["changes"]["moves"], min_count=0).as_py(),
+            "moves": arrow_digest.copied(self.rows["changes"]),
         }
 
     def write(self, plan_id: str) -> None:
@@ -81,8 +80,9 @@ class _OnSpark:
     beside: Beside
 
     def summary(self, header: str) -> Row:
-        known = {**self.rows, OPERATIONS: with_lines(OPERATIONS, self.tables.frame(OPERATIONS, self.beside.operations))}
-        return plan_summary(header, known).collect()[0].asDict()
+        known = {**self.rows, OPERATIONS: self.tables.frame(OPERATIONS, self.beside.operations)}
+        lined = {table: with_lines(table, rows) for table, rows in known.items()}
+        return plan_summary(header, lined).collect()[0].asDict()
 
     def write(self, plan_id: str) -> None:
         for table, rows in self.rows.items():
@@ -93,15 +93,6 @@ class _OnSpark:
 
 def _owned(rows: DataFrame, tables: Tables, plan_id: str) -> DataFrame:
     return rows.withColumns({"plan_id": F.lit(plan_id), "cluster": F.lit(tables.lake.cluster)})
-
-
-def _by_topic(rows: pa.Table) -> list[tuple[str, str]]:
-    """What `schemas.digest.by_topic` does, without a Python object for each row."""
-    topics = pc.fill_null(rows["topic"], NULL)
-    ordered = pa.table({"topic": topics, "line": rows["line"]}).sort_by([("topic", "ascending"), ("line", "ascending")])
-    found = ordered.group_by("topic", use_threads=False).aggregate([("line", "list")])
-    texts = pc.binary_join(found["line_list"], LINE_END)
-    return list(zip(found["topic"].to_pylist(), texts.to_pylist(), strict=True))
 
 
 def _repeated(text: str, rows: pa.Table) -> pa.Array:
