@@ -36,6 +36,8 @@ _PROPERTIES: Final = {
     "delta.enableDeletionVectors": "false",  # readable by Spark and deltalake
     # files are skipped by the columns of the key, which come first; statistics of the others double a write's time
     "delta.dataSkippingNumIndexedCols": "4",
+    # to open a table is to read its commits since the last checkpoint, each time: deltalake writes one in a hundred
+    "delta.checkpointInterval": "10",
     # a snapshot stays readable until `surveyor vacuum` drops it: neither Delta's own cleaning nor a plain VACUUM does
     "delta.logRetentionDuration": "interval 3650 days",
     "delta.deletedFileRetentionDuration": "interval 365 days",

@@ -30,8 +30,8 @@ MILLION: Final = 1_000_000
 
 SCAN: Final = "bare Spark scan"
 
-WARM_UPS: Final = 3
-"""How often each is run before it is measured: the JVM compiles for a while what it runs for the first time."""
+WARM_UPS: Final = 10
+"""How often each is run before it is measured: in its first ten plans the JVM compiles for longer than it plans."""
 
 TARGETS: Final = {"plan one dead broker of 100, stored": 3.0, "imbalance": 2.0}
 """What planning may take at most, in bare scans of a million partitions; a plan has fixed costs, whatever its size."""
