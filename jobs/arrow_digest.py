@@ -31,12 +31,17 @@ def by_topic(table: str, rows: pa.Table) -> list[tuple[str, str]]:
 
 def copied(changes: pa.Table) -> int:
     """Count the replicas that changes have copied: of partitions that exist, those added that were not before."""
-    existing = changes.filter(pc.invert(changes["is_new"]))
+    existing = changes.select(["adding_before", "adding_after"]).filter(pc.invert(changes["is_new"]))
     return int(np.setdiff1d(_brokers(existing["adding_after"]), _brokers(existing["adding_before"])).size)
 
 
 def _lines(table: str, rows: pa.Table) -> pa.ChunkedArray:
-    return pc.binary_join_element_wise(*(_cells(rows[column]) for column in HASHED[table]), SEPARATOR)
+    """Join the cells of each row; what stays as it was is put into words once for before and after."""
+    written: list[tuple[pa.ChunkedArray, pa.ChunkedArray]] = []
+    for column in (rows[name] for name in HASHED[table]):
+        again = (texts for known, texts in written if column.equals(known))
+        written.append((column, next(again, None) or _cells(column)))
+    return pc.binary_join_element_wise(*(texts for _, texts in written), SEPARATOR)
 
 
 def _cells(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -32,10 +32,12 @@ Name = Annotated[str | None, typer.Option(help="An alias for the plan; planning 
 QUICK: Final = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.hugeMethodLimit": "8000",
+    "spark.sql.codegen.splitConsumeFuncByOperator": "false",
 }
 """What plans look at has few, known shapes: to plan a query anew at each of its stages costs more than it finds.
 
-And rules make methods that are too long for the JVM to compile: it would interpret them.
+And rules make methods that are too long for the JVM to compile: it would interpret them. Split by operator, they would
+read every column of a row before they know whether they need the row.
 """
 
 RESULT: Final = ("plan_id", "name", "snapshot_id", "status", "changes", "rejected", "moves")

@@ -69,8 +69,9 @@ class SnapshotTables:
     def __getitem__(self, table: str) -> DataFrame:
         if table in SMALL:
             rows = self._small(table)
-            # Spark cannot tell the types of no chunks at all; what is in one part needs no exchange to be summed up
-            return self.tables.spark.createDataFrame(rows if rows.num_rows else [], TABLES[table]).coalesce(1)
+            found = rows if rows.num_rows else rows.schema.empty_table()  # Spark sees no types where no chunks are
+            # what is in one part needs no exchange to be summed up
+            return self.tables.spark.createDataFrame(found, TABLES[table]).coalesce(1)
         return self.tables.read(table, self.snapshot["versions"][table])
 
     def _small(self, table: str) -> pa.Table:

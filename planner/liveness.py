@@ -70,10 +70,9 @@ def with_brokers_named(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
 
 def with_topic(partitions: DataFrame, topics: DataFrame) -> DataFrame:
     """Add `topic_id`, `config` and `deletion_requested` of each partition's topic."""
-    known = topics.select("topic", "topic_id", "config", "deletion_requested")
-    return partitions.join(F.broadcast(known), "topic", "left").withColumns(
-        {"deletion_requested": F.coalesce("deletion_requested", F.lit(False))},  # noqa: FBT003 - a Spark literal
-    )
+    known = topics.selectExpr("topic", "topic_id", "config", "deletion_requested")
+    requested = F.expr("coalesce(deletion_requested, false)")
+    return partitions.join(F.broadcast(known), "topic", "left").withColumns({"deletion_requested": requested})
 
 
 def nobody() -> Column:

@@ -35,6 +35,6 @@ def in_need(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
         # a lookup for each name is many times quicker than a set operation on the brokers for each row
         partitions.selectExpr(*LOOKED_AT, f"explode({NAMED}) AS named")
         .join(F.broadcast(registered), "named", "left_anti")
-        .select(*LOOKED_AT)
+        .drop("named")
         .distinct()  # one for each name that is not registered
     )

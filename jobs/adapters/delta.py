@@ -46,8 +46,8 @@ class Tables:
             return self.spark.createDataFrame([], schema)
         stored = StructType([field for field in schema if field.name != PARTITIONED_BY])
         rows = self.spark.read.schema(stored).parquet(*map(_as_glob, paths))
-        cluster = F.lit(self.lake.cluster).alias(PARTITIONED_BY)
-        return rows.select(*(cluster if name == PARTITIONED_BY else name for name in schema.names))
+        cluster = f"{_literal(self.lake.cluster)} AS {PARTITIONED_BY}"
+        return rows.selectExpr(*(cluster if name == PARTITIONED_BY else name for name in schema.names))
 
     def frame(self, table: str, rows: Sequence[Row]) -> DataFrame:
         """Make a DataFrame of a table's shape from rows of the driver; absent columns are null."""
