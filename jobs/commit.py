@@ -27,7 +27,7 @@ from jobs.modes import Mode, admin_of, choose_mode
 from jobs.moving import moving_in_zookeeper, moving_of, refuse_others
 from jobs.operations import judge_tasks
 from jobs.options import DetailedExitcode, command, run_alone
-from jobs.plans import LINES_SHOWN, Plan, change_line, read_plan, row_name
+from jobs.plans import LINES_SHOWN, Plan, change_line, read_plan, row_name, warnings
 from jobs.premises import Premises
 from jobs.rates import bytes_per_second
 from jobs.running import Running, Via
@@ -215,6 +215,7 @@ def _dry(settings: Settings, plan: Plan, found: Assessment, running: Running, *,
         *lines,
         *_stale_lines(found.settled),
         *throttle_lines(settings.lake, plan, found.due, running.throttle),
+        *(f"  warning: {warning}" for warning in (warnings(plan) if found.due else ())),
         "dry run: nothing was written; --apply writes",
     )
     return ExitCode.CHANGES if detailed and found.due else ExitCode.DONE

@@ -100,6 +100,8 @@ def test_who_would_go_offline_is_named_and_the_plan_refused(surveyor: Surveyor, 
     )
     commit = surveyor("commit", refused.json["plan_id"], "--apply")
     assert (commit.code, "is refused; plan again" in commit.stderr) == (23, True)
+    dry = surveyor("commit", "out", "--mode", "batch" if mode == "resident" else "admin")
+    assert allowed.stdout.splitlines()[-1] == dry.stdout.splitlines()[-2]
 
 
 REFUSED = [
