@@ -25,8 +25,9 @@ EXECUTABLE: Final = frozenset({Action.CREATE, Action.ELECT_PREFERRED, Action.REA
 READ_BACK: Final = 15.0
 """Seconds within which an order whose answer was lost shows in ZooKeeper, if it was heard."""
 
-Codes = Mapping[tuple[str, Any], int | str]
-"""What the controller answered, by topic and partition: an error code or, where there is more to say, its message."""
+Codes = Mapping[tuple[str, Any], int | str | Verdict]
+"""What the controller answered, by topic and partition: an error code or, where there is more to say, its message; a
+verdict where it was not asked."""
 
 _DONE: Final[dict[int | str, str]] = {
     NONE: "asked and accepted",
@@ -72,6 +73,8 @@ def _verdict(change: Row, codes: Codes) -> Verdict:
     code = codes.get((change["topic"], change["partition"]))
     if code is None:
         return Verdict(change, Outcome.UNKNOWN, "the controller's answer did not name it")
+    if isinstance(code, Verdict):
+        return code
     if code in _DONE:
         return Verdict(change, Outcome.APPLIED, _DONE[code])
     why = error_name(code) if isinstance(code, int) else code
@@ -79,7 +82,7 @@ def _verdict(change: Row, codes: Codes) -> Verdict:
 
 
 def _reassign(settings: Settings, ledger: Ledger, controller: Controller, changes: Sequence[Row]) -> Codes:
-    codes: dict[tuple[str, Any], int | str] = {}
+    codes: dict[tuple[str, Any], int | str | Verdict] = {}
     with suppress(*LOST):
         codes.update(controller.reassign({key_of(change): change["replicas_after"] for change in changes}))
     unheard = [change for change in changes if key_of(change) not in codes]

@@ -4,16 +4,16 @@ A change is applied already when leader, ISR and epoch are the `_after` ones at 
 version moved on, when a broker it needs bounced or left, or when one it counts on being gone came back; else it is due.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from kazoo.client import KazooClient
 
-from jobs.adapters.cluster import TOPICS, ClusterState, reassign_orders
+from jobs.adapters.cluster import BROKER_IDS, TOPICS, ClusterState, reassign_orders
 from jobs.adapters.lake import Row
 from jobs.adapters.multi_read import read_many
-from jobs.adapters.zookeeper import Znode
+from jobs.adapters.zookeeper import Znode, children
 from jobs.ledger import Verdict
 from jobs.plans import Plan
 from planner.replica_assignment import target
@@ -164,18 +164,38 @@ def _is_before(change: Row, state: State | None) -> bool:
 def judge_for_admin(client: KazooClient, changes: Sequence[Row]) -> tuple[list[Row], list[Verdict]]:
     """The same for changes that Kafka's controller is asked for, which decides on ISR and epochs itself.
 
-    Due is what still has the assignment, and for an election the leader, that the plan was computed from.
+    Due is what still has the assignment, and for an election the leader, that the plan was computed from; a move also
+    needs a live leader in the ISR.
     """
     moving = any(change["action"] == Action.REASSIGN for change in changes)
     orders = (reassign_orders(client) if moving else None) or {}
+    registered = set(children(client, BROKER_IDS) or ()) if moving else set[str]()
 
     def judge(change: Row, topic: Znode, state: Znode) -> Verdict | None:
         ordered = orders.get((change["topic"], change["partition"]))
         if change["action"] == Action.REASSIGN and ordered == change["replicas_after"]:
             return Verdict(change, Outcome.APPLIED, FOUND_IN_PROGRESS)
-        return _judge_for_admin(change, topic, state)
+        judged = _judge_for_admin(change, topic, state)
+        if judged is not None or change["action"] != Action.REASSIGN:
+            return judged
+        why = _leaderless(understood(state), registered)
+        return None if why is None else Verdict(change, Outcome.STALE, why)
 
     return _sort_out(client, changes, judge)
+
+
+def _leaderless(state: State | None, registered: Collection[str]) -> str | None:
+    """Say why a partition must not be moved now: nobody has its records to copy, and who comes is empty.
+
+    Kafka takes such an order all the same, and where unclean elections are allowed it makes an empty replica the
+    leader as soon as it can: the records of whoever was in the ISR are gone then.
+    """
+    if state is not None and state.leader in state.isr and str(state.leader) in registered:
+        return None
+    found = "no state" if state is None else f"leader {state.leader}, ISR {state.isr}"
+    return (
+        f"no live leader is in its ISR ({found}): to move it may lose its records; `surveyor plan recover` comes first"
+    )
 
 
 def _judge_for_admin(change: Row, topic: Znode, state: Znode) -> Verdict | None:

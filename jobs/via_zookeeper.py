@@ -4,7 +4,7 @@ Nobody answers: an order goes away, and what the cluster shows then says what be
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,10 +14,11 @@ from jobs.adapters.lake import Row
 from jobs.adapters.multi_read import read_many
 from jobs.adapters.orders import Orders
 from jobs.adapters.zookeeper import connected, sync
+from jobs.asking import Codes
 from jobs.console import progress
-from jobs.ledger import Ledger
+from jobs.ledger import Ledger, Verdict
 from jobs.moving import Standing, key_of, moving_in_zookeeper, reassignments_of, standings
-from jobs.premises import assigned, understood
+from jobs.premises import assigned, judge_for_admin, understood
 from jobs.settings import Settings
 from schemas.names import Action
 from schemas.znodes import TopicPartition
@@ -46,15 +47,30 @@ class ZooKeeperController:
             sync(client)
             return dict(moving_in_zookeeper(client))
 
-    def reassign(self, targets: dict[Key, list[int]]) -> Mapping[tuple[str, Any], int | str]:
+    def reassign(self, targets: dict[Key, list[int]]) -> Codes:
         plan = reassignments_of(self.ledger.plan)
         earlier = [TopicPartition(*key_of(move), move["replicas_after"]) for move in plan]
-        with progress("replicas move by order in /admin/reassign_partitions"):
-            self.orders.reassign(targets, earlier)
-        moves = [move for move in plan if targets.get(key_of(move)) == move["replicas_after"]]
-        return _settled(lambda: self._reassigned(moves), len(targets))
+        moves = {key_of(move): move for move in plan if targets.get(key_of(move)) == move["replicas_after"]}
+        settled: dict[Key, Verdict] = {}
 
-    def elect_preferred(self, partitions: Sequence[Key]) -> Mapping[tuple[str, Any], int | str]:
+        def judge(chunk: Sequence[TopicPartition]) -> list[TopicPartition]:
+            found = self._judged([moves[each.topic, each.partition] for each in chunk])
+            settled.update(found)
+            return [each for each in chunk if (each.topic, each.partition) not in found]
+
+        with progress("replicas move by order in /admin/reassign_partitions"):
+            self.orders.reassign(targets, earlier, judge)
+        ordered = [move for key, move in moves.items() if key not in settled]
+        return {**_settled(lambda: self._reassigned(ordered), len(ordered)), **settled}
+
+    def _judged(self, moves: Sequence[Row]) -> dict[Key, Verdict]:
+        """What must not be ordered any more, or need not."""
+        with connected(self.settings.zookeeper) as client:
+            sync(client)
+            _, verdicts = judge_for_admin(client, moves)
+        return {key_of(verdict.change): verdict for verdict in verdicts}
+
+    def elect_preferred(self, partitions: Sequence[Key]) -> Codes:
         with progress("elections by order in /admin/preferred_replica_election"):
             self.orders.elect_preferred(partitions)
         return _settled(lambda: self._elected(partitions), len(partitions))

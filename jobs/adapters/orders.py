@@ -31,6 +31,10 @@ Targets = Mapping[tuple[str, int], list[int]]
 """Replicas wanted, by topic and partition."""
 
 
+Judge = Callable[[Sequence[TopicPartition]], Sequence[TopicPartition]]
+"""Tells, right before an order is placed, what of it may still be."""
+
+
 class OrderStandsError(RefusedError):
     """An order that is not ours stands there already."""
 
@@ -42,25 +46,30 @@ class Orders:
     hosts: str
     refuse_late: Callable[[], None]
 
-    def reassign(self, targets: Targets, earlier: Collection[TopicPartition] = ()) -> None:
+    def reassign(
+        self, targets: Targets, earlier: Collection[TopicPartition] = (), judge: Judge = lambda chunk: chunk
+    ) -> None:
         """Order reassignments, in as many orders as it takes, and wait for each: it goes once all of it is complete.
 
-        `earlier` are orders of a try before, to be waited for first.
+        `earlier` are orders of a try before, to be waited for first; `judge` is asked before each order, which may come
+        long after the first.
         """
         asked = [TopicPartition(*key, replicas) for key, replicas in sorted(targets.items())]
         with connected(self.hosts) as client:
             self._wait(client, REASSIGN, earlier)
-        self._place_all(REASSIGN, asked)
+        self._place_all(REASSIGN, asked, judge)
 
     def elect_preferred(self, partitions: Sequence[tuple[str, int]]) -> None:
         """Order preferred elections, and wait: the order goes after one pass, whatever became of it."""
         self._place_all(PREFERRED_ELECTION, [TopicPartition(*key) for key in sorted(partitions)])
 
-    def _place_all(self, path: str, asked: Sequence[TopicPartition]) -> None:
+    def _place_all(self, path: str, asked: Sequence[TopicPartition], judge: Judge = lambda chunk: chunk) -> None:
         with connected(self.hosts) as client:
             for chunk in chunks(asked, LARGEST):
-                _place(client, path, encode_partitions(chunk))
-                self._wait(client, path, chunk)
+                due = judge(chunk)
+                if due:
+                    _place(client, path, encode_partitions(due))
+                    self._wait(client, path, due)
 
     def _wait(self, client: KazooClient, path: str, ours: Collection[TopicPartition]) -> None:
         """Wait until none of ours stands there."""

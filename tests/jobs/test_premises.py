@@ -188,6 +188,24 @@ def test_election_from_another_leader_is_stale(topic: KafkaTree) -> None:
     assert found == (Outcome.STALE, "the leader is no longer 0")
 
 
+@pytest.mark.parametrize("isr", [[0], [0, 1]])
+@pytest.mark.parametrize(("leader", "gone"), [(-1, 0), (0, 0), (2, None), (-1, None)])
+def test_what_no_live_leader_of_the_isr_leads_is_not_moved(
+    topic: KafkaTree, leader: int, gone: int | None, isr: list[int]
+) -> None:
+    """Kafka would take the order; with unclean elections allowed it would elect who has no records."""
+    change = moved(topic)
+    write_state(topic, leader=leader, isr=isr)
+    if gone is not None:
+        topic.unregister(gone)
+
+    outcome, message = judged_for_admin(topic, change)
+
+    assert outcome is Outcome.STALE
+    assert f"no live leader is in its ISR (leader {leader}, ISR {isr})" in message
+    assert "`surveyor plan recover`" in message
+
+
 @pytest.mark.parametrize(
     ("replicas", "adding", "removing", "expected"),
     [

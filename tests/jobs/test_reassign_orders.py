@@ -76,6 +76,18 @@ def test_in_as_many_orders_as_it_takes(
     assert (controller.replicas(T), controller.waves) == (AFTER, [[(T, 0)], [(T, 1)]])
 
 
+def test_what_lost_its_leader_during_the_order_before_is_not_ordered(
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(orders, "LARGEST", 80)
+    controller.events = [lambda: controller.set_state((T, 1), leader=-1)]
+
+    done = run(surveyor, kafka.hosts, plan)
+
+    assert "stale: t-1: no live leader is in its ISR (leader -1, ISR [1, 2])" in done.stdout
+    assert (controller.replicas(T), controller.waves) == ({0: AFTER[0], 1: BEFORE[1]}, [[(T, 0)]])
+
+
 def test_orders_stay_below_what_zookeeper_takes() -> None:
     asked = [TopicPartition("a-topic-of-some-length", number, [1, 2, 3]) for number in range(40_000)]
 

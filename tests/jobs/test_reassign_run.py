@@ -226,6 +226,33 @@ def test_read_again_before_the_first_wave(
     assert controller.waves == [[(T, 1)], [(T, 2)]]
 
 
+@pytest.mark.parametrize("via", ["admin", "zookeeper"])
+def test_what_lost_its_leader_while_the_throttle_was_set_is_not_asked_for(  # noqa: PLR0913, PLR0917 - fixtures
+    kafka: KafkaTree,
+    controller: MovingController,
+    surveyor: Surveyor,
+    plan: Plan,
+    monkeypatch: pytest.MonkeyPatch,
+    via: str,
+) -> None:
+    """Of wave 0, while brokers take the throttle; of wave 1, while wave 0 moves."""
+    altered = controller.alter_override
+
+    def dies_meanwhile(*asked: Any) -> int | str:  # noqa: ANN401 - as it is asked
+        controller.set_state((T, 1), leader=-1)
+        return altered(*asked)
+
+    monkeypatch.setattr(controller, "alter_override", dies_meanwhile)
+    controller.events = [lambda: controller.set_state((T, 2), leader=-1, isr=[2])]
+
+    run(surveyor, kafka, plan, "--throttle", "1MB/s", "--via", via)
+
+    said = last_words(surveyor, plan)
+    assert [said[partition][0] for partition in BEFORE] == ["applied", "stale", "stale"]
+    assert all("`surveyor plan recover`" in said[partition][1] for partition in (1, 2))
+    assert (controller.replicas(T), overrides(kafka)) == (BEFORE | {0: AFTER[0]}, {})
+
+
 def test_topic_made_anew_is_stale(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
 ) -> None:
