@@ -13,9 +13,10 @@ from jobs.plan_delete import delete
 from jobs.plan_drain import drain, undrain
 from jobs.plan_elect import elect
 from jobs.plan_expand import expand
+from jobs.plan_names import Alias, Name, ReplaceName
 from jobs.plan_reassign import reassign
 from jobs.plan_recover import recover
-from jobs.planning import Name, Planned, SnapshotId, report_plan
+from jobs.planning import Planned, SnapshotId, report_plan
 from jobs.settings import Settings
 from jobs.snapshots import SnapshotTables
 from planner.reconcile import changes_of, reconcile_verdicts, rejections_of
@@ -37,6 +38,7 @@ def reconcile(
     *,
     snapshot: SnapshotId = None,
     name: Name = None,
+    replace_name: ReplaceName = False,
     allow_unclean: Annotated[
         bool,
         typer.Option("--allow-unclean", help="Allow unclean elections, which lose data, where nothing else can lead."),
@@ -47,7 +49,7 @@ def reconcile(
     return report_plan(
         settings,
         snapshot,
-        name,
+        Alias(name, replace_name),
         lambda at: whats_due(at, allow_unclean=allow_unclean),
         detailed=detailed_exitcode,
     )

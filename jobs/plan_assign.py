@@ -10,8 +10,9 @@ from jobs.errors import ExitCode, UsageError
 from jobs.inputs import parse_broker_ids, parse_configs, parse_replica_assignment
 from jobs.new_topics import NewTopic, topics_in
 from jobs.options import DetailedExitcode, command
+from jobs.plan_names import Alias, Name, ReplaceName
 from jobs.plan_topics import topic_name
-from jobs.planning import Name, SnapshotId, report_plan
+from jobs.planning import SnapshotId, report_plan
 from jobs.settings import Settings
 
 _MOST = 2**31 - 1
@@ -41,6 +42,7 @@ def assign(
     disable_rack_aware: Annotated[bool, typer.Option("--disable-rack-aware", help="Ignore racks.")] = False,
     snapshot: SnapshotId = None,
     name: Name = None,
+    replace_name: ReplaceName = False,
     detailed_exitcode: DetailedExitcode = False,
 ) -> ExitCode:
     """Plan new topics: where their replicas go and who leads first."""
@@ -76,7 +78,7 @@ def assign(
         rack_aware=not disable_rack_aware,
     )
     asked.check()
-    return report_plan(settings, snapshot, name, asked.plan, detailed=detailed_exitcode)
+    return report_plan(settings, snapshot, Alias(name, replace_name), asked.plan, detailed=detailed_exitcode)
 
 
 def _refuse_beside_file(options: list[str]) -> None:

@@ -13,8 +13,9 @@ import typer
 
 from jobs.errors import ExitCode, UsageError
 from jobs.options import DetailedExitcode, command
+from jobs.plan_names import Alias, Name, ReplaceName
 from jobs.plan_topics import Topic, find_topic, operation, topic_name
-from jobs.planning import Name, Planned, SnapshotId, report_plan
+from jobs.planning import Planned, SnapshotId, report_plan
 from jobs.settings import Settings
 from jobs.snapshots import SnapshotTables
 from schemas.names import OperationKind, PlanKind
@@ -59,11 +60,12 @@ def config(
     delete: Annotated[list[str] | None, typer.Option(help="A key to delete, may be repeated.")] = None,
     snapshot: SnapshotId = None,
     name: Name = None,
+    replace_name: ReplaceName = False,
     detailed_exitcode: DetailedExitcode = False,
 ) -> ExitCode:
     """Plan changes of a topic's configuration."""
     asked = ConfigRequest(topic_name(topic), parse_wanted(set_ or [], delete or []))
-    return report_plan(settings, snapshot, name, asked.plan, detailed=detailed_exitcode)
+    return report_plan(settings, snapshot, Alias(name, replace_name), asked.plan, detailed=detailed_exitcode)
 
 
 def parse_wanted(pairs: Sequence[str], deleted: Sequence[str]) -> Wanted:

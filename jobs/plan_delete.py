@@ -9,8 +9,9 @@ import typer
 from jobs.adapters.lake import Row
 from jobs.errors import ExitCode, RefusedError, UsageError
 from jobs.options import DetailedExitcode, command
+from jobs.plan_names import Alias, Name, ReplaceName
 from jobs.plan_topics import AllowInternal, operation, topic_name
-from jobs.planning import Name, Planned, SnapshotId, report_plan
+from jobs.planning import Planned, SnapshotId, report_plan
 from jobs.settings import Settings
 from jobs.snapshots import SnapshotTables, as_of
 from schemas.names import INTERNAL_PREFIX, WHOLE_TOPIC, OperationKind, PlanKind, RejectionCode
@@ -86,6 +87,7 @@ def delete(
     allow_internal: AllowInternal = False,
     snapshot: SnapshotId = None,
     name: Name = None,
+    replace_name: ReplaceName = False,
     detailed_exitcode: DetailedExitcode = False,
 ) -> ExitCode:
     """Plan the deletion of topics, with all their records; it cannot be undone."""
@@ -93,4 +95,4 @@ def delete(
     if len(set(asked.topics)) < len(asked.topics):
         raise UsageError(f"--topics {topics!r} names a topic twice")
     asked.check()
-    return report_plan(settings, snapshot, name, asked.plan, detailed=detailed_exitcode)
+    return report_plan(settings, snapshot, Alias(name, replace_name), asked.plan, detailed=detailed_exitcode)

@@ -11,7 +11,8 @@ from jobs.adapters.lake import Row
 from jobs.errors import ExitCode, RefusedError
 from jobs.inputs import parse_broker_ids
 from jobs.options import DetailedExitcode, command
-from jobs.planning import Name, Planned, SnapshotId, report_plan
+from jobs.plan_names import Alias, Name, ReplaceName
+from jobs.planning import Planned, SnapshotId, report_plan
 from jobs.settings import Settings
 from jobs.snapshots import SnapshotTables, as_of
 from planner.drain import drain_changes, drain_rejections
@@ -44,6 +45,7 @@ def drain(
     ] = False,
     snapshot: SnapshotId = None,
     name: Name = None,
+    replace_name: ReplaceName = False,
     detailed_exitcode: DetailedExitcode = False,
 ) -> ExitCode:
     """Plan that brokers lead nothing, as before they are shut down; refused where partitions would go offline."""
@@ -61,7 +63,7 @@ def drain(
             refused=None if allow_offline else _offline(rejections),
         )
 
-    return report_plan(settings, snapshot, name, planner, detailed=detailed_exitcode)
+    return report_plan(settings, snapshot, Alias(name, replace_name), planner, detailed=detailed_exitcode)
 
 
 @command
@@ -71,6 +73,7 @@ def undrain(
     brokers: Brokers,
     snapshot: SnapshotId = None,
     name: Name = None,
+    replace_name: ReplaceName = False,
     detailed_exitcode: DetailedExitcode = False,
 ) -> ExitCode:
     """Plan that drained brokers lead again: the order of replicas as it was before, and leadership with it."""
@@ -84,7 +87,7 @@ def undrain(
         known = targets, at["partitions"], at["topics"], not_drained(at["brokers"], ids)
         return Planned(PlanKind.UNDRAIN, {"brokers": ids}, undrain_changes(*known), undrain_rejections(*known))
 
-    return report_plan(settings, snapshot, name, planner, detailed=detailed_exitcode)
+    return report_plan(settings, snapshot, Alias(name, replace_name), planner, detailed=detailed_exitcode)
 
 
 def _refuse_unknown(ids: Sequence[int], brokers: Sequence[Row], snapshot_id: int) -> None:

@@ -16,7 +16,8 @@ from jobs.errors import ExitCode, UsageError
 from jobs.inputs import read_election
 from jobs.limits import seconds
 from jobs.options import DetailedExitcode, command
-from jobs.planning import Name, Planned, SnapshotId, report_plan
+from jobs.plan_names import Alias, Name, ReplaceName
+from jobs.planning import Planned, SnapshotId, report_plan
 from jobs.settings import Settings
 from jobs.snapshots import SnapshotTables
 from planner import offline, preferred
@@ -136,6 +137,7 @@ def elect(
     ] = None,
     snapshot: SnapshotId = None,
     name: Name = None,
+    replace_name: ReplaceName = False,
     detailed_exitcode: DetailedExitcode = False,
 ) -> ExitCode:
     """Plan elections that find a leader; the others are rejections."""
@@ -155,7 +157,7 @@ def elect(
         )
     else:
         asked = OfflineRequest(partitions=partitions, unclean=unclean)
-    return report_plan(settings, snapshot, name, asked.plan, detailed=detailed_exitcode)
+    return report_plan(settings, snapshot, Alias(name, replace_name), asked.plan, detailed=detailed_exitcode)
 
 
 def _refuse_unclear(elections: dict[str, bool]) -> None:

@@ -14,8 +14,9 @@ from jobs.inputs import parse_replica_assignment
 from jobs.new_topics import not_alive
 from jobs.options import DetailedExitcode, command
 from jobs.placements import assign_topics, racks_of, racks_told
+from jobs.plan_names import Alias, Name, ReplaceName
 from jobs.plan_topics import AllowInternal, KnownTopic, Topic, find_topic, operation, topic_name
-from jobs.planning import Name, Planned, SnapshotId, report_plan
+from jobs.planning import Planned, SnapshotId, report_plan
 from jobs.settings import Settings
 from jobs.snapshots import SnapshotTables, as_of
 from planner.expansion import expansion_changes, start_of_round
@@ -141,6 +142,7 @@ def expand(
     allow_internal: AllowInternal = False,
     snapshot: SnapshotId = None,
     name: Name = None,
+    replace_name: ReplaceName = False,
     detailed_exitcode: DetailedExitcode = False,
 ) -> ExitCode:
     """Plan more partitions for a topic; records of a key may land in another one afterwards."""
@@ -152,4 +154,4 @@ def expand(
         allow_internal=allow_internal,
     )
     asked.check()
-    return report_plan(settings, snapshot, name, asked.plan, detailed=detailed_exitcode)
+    return report_plan(settings, snapshot, Alias(name, replace_name), asked.plan, detailed=detailed_exitcode)

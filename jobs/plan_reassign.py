@@ -16,7 +16,8 @@ from jobs.given_targets import BACK, BY_FILE, from_file, from_snapshot
 from jobs.linted import Lint, Targets
 from jobs.options import DetailedExitcode, command
 from jobs.placing import placed
-from jobs.planning import Name, Planned, Planner, SnapshotId, report_plan
+from jobs.plan_names import Alias, Name, ReplaceName
+from jobs.planning import Planned, Planner, SnapshotId, report_plan
 from jobs.questions import Asked, Limits, ask
 from jobs.settings import Settings
 from jobs.size_file import read_size_file
@@ -72,6 +73,7 @@ def reassign(
     ] = False,
     snapshot: SnapshotId = None,
     name: Name = None,
+    replace_name: ReplaceName = False,
     detailed_exitcode: DetailedExitcode = False,
 ) -> ExitCode:
     """Plan where replicas live, by exactly one question: a file, brokers, a replication factor, evenness, racks, ..."""
@@ -100,7 +102,7 @@ def reassign(
     )
     weights = _weights(option, sizes, by_size=by_size)
     planner = _GIVEN[option](value, limits) if option in _GIVEN else _optimised(ask(option, value, limits), weights)
-    return report_plan(settings, snapshot, name, planner, detailed=detailed_exitcode)
+    return report_plan(settings, snapshot, Alias(name, replace_name), planner, detailed=detailed_exitcode)
 
 
 def _only_one(asked: Mapping[str, Any]) -> tuple[str, Any]:

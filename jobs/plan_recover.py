@@ -10,7 +10,8 @@ from pyspark.sql import functions as F
 from jobs.adapters.lake import Row
 from jobs.errors import ExitCode, UsageError
 from jobs.options import DetailedExitcode, command
-from jobs.planning import Name, Planned, SnapshotId, report_plan
+from jobs.plan_names import Alias, Name, ReplaceName
+from jobs.planning import Planned, SnapshotId, report_plan
 from jobs.settings import Settings
 from jobs.snapshots import SnapshotTables
 from planner.evidence import log_sizes, ranked_evidence
@@ -38,6 +39,7 @@ def recover(
     ] = None,
     snapshot: SnapshotId = None,
     name: Name = None,
+    replace_name: ReplaceName = False,
     detailed_exitcode: DetailedExitcode = False,
 ) -> ExitCode:
     """Plan leaders for offline partitions; of unclean candidates the one that may lose least, only where allowed."""
@@ -59,7 +61,7 @@ def recover(
         parameters = {"allow_unclean": allow_unclean, "partitions": named}
         return Planned(PlanKind.RECOVER, parameters, recover_changes(*considered), rejections, evidence=evidence)
 
-    return report_plan(settings, snapshot, name, planner, detailed=detailed_exitcode)
+    return report_plan(settings, snapshot, Alias(name, replace_name), planner, detailed=detailed_exitcode)
 
 
 def parse_partitions(names: Sequence[str]) -> list[Row]:

@@ -4,7 +4,6 @@ So a crash leaves no half plan, and planning again writes the same plan or finds
 wherever they are. Out: its row in `plans`.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -12,7 +11,7 @@ from operator import itemgetter
 from typing import Any, Protocol
 
 from jobs.adapters.lake import Lake, Row, quoted
-from jobs.errors import RefusedError
+from jobs.plan_names import Alias, give_name, names_of, written
 from schemas.digest import plan_header, plan_id
 from schemas.names import PlanKind, PlanStatus
 
@@ -66,12 +65,13 @@ class RowLists:
         return {"changes": self.changes, "operations": self.operations, "rejections": self.rejections}
 
 
-def store(lake: Lake, name: str | None, content: Content, rows: PlanRows) -> Row:
-    """Store a plan, or find it stored: then it gets the name if it had none."""
+def store(lake: Lake, alias: Alias, content: Content, rows: PlanRows) -> Row:
+    """Store a plan, or find it stored; it gets the name beside those it has."""
     epochs = ({"broker_id": broker, "broker_epoch": epoch} for broker, epoch in content.broker_epochs.items())
     plan: Row = {
         "cluster": lake.cluster,
-        "name": name,
+        "name": None,
+        "names": [],
         "snapshot_id": content.snapshot_id,
         "kind": content.kind.value,
         "parameters": written(content.parameters),
@@ -82,45 +82,12 @@ def store(lake: Lake, name: str | None, content: Content, rows: PlanRows) -> Row
     }
     plan |= rows.summary(plan_header(plan))
     known = lake.rows("plans", ("plan_id", "=", plan["plan_id"]))
-    if known:
-        return _named(lake, known[0], name)
-    rows.write(plan["plan_id"])
-    lake.replace("plans", [plan], mine(plan["plan_id"]))
-    return plan
-
-
-def _named(lake: Lake, plan: Row, name: str | None) -> Row:
-    if name is None or plan["name"] is not None:
-        return plan
-    lake.update("plans", mine(plan["plan_id"]), name=quoted(name))
-    return {**plan, "name": name}
-
-
-def plan_named(lake: Lake, name: str | None) -> Row | None:
-    """Return the plan that has a name, None where none has."""
-    found = [] if name is None else lake.rows("plans", ("name", "=", name))
-    return found[0] if found else None
-
-
-def refuse_other_question(named: Row, kind: PlanKind, parameters: dict[str, Any], snapshot_id: int | None) -> None:
-    """Raise RefusedError unless the plan that has the name was asked for in the same words, on that snapshot if any."""
-    same = (named["kind"], named["parameters"]) == (kind.value, written(parameters))
-    if not same or snapshot_id not in {None, named["snapshot_id"]}:
-        raise RefusedError(
-            f"the name {named['name']!r} is taken by plan {named['plan_id']}: {named['kind']} on snapshot "
-            f"{named['snapshot_id']}, asked for with {_question(named)}; ask for the same, or give this plan another "
-            "--name",
-        )
-
-
-def _question(plan: Row) -> str:
-    """What was asked, without what came of it."""
-    return written({key: value for key, value in json.loads(plan["parameters"]).items() if key != "figures"})
-
-
-def written(parameters: dict[str, Any]) -> str:
-    """Write what was asked as the table has it."""
-    return json.dumps(parameters, sort_keys=True)
+    if not known:
+        rows.write(plan["plan_id"])
+        lake.replace("plans", [plan], mine(plan["plan_id"]))
+    found = known[0] if known else plan
+    named = alias.name is None or alias.name in names_of(found)
+    return found if named else give_name(lake, plan["plan_id"], alias)
 
 
 def mine(plan_id: str) -> str:

@@ -18,7 +18,8 @@ from jobs.adapters.spark import start_session
 from jobs.console import Result, finish, progress, say
 from jobs.errors import ExitCode, RefusedError
 from jobs.figures import figures_in
-from jobs.plan_store import Content, plan_named, refuse_other_question, store
+from jobs.plan_names import Alias, names_of, plan_named, refuse_older, refuse_other_question
+from jobs.plan_store import Content, store
 from jobs.planned_rows import Beside, plan_rows
 from jobs.plans import find_plan, plan_lines
 from jobs.settings import Settings
@@ -27,7 +28,6 @@ from planner.liveness import with_drained
 from schemas.names import PlanKind, PlanStatus
 
 SnapshotId = Annotated[int | None, typer.Option("--snapshot", help="Plan on this snapshot [default: the newest].")]
-Name = Annotated[str | None, typer.Option(help="An alias for the plan; planning again under it gives the same plan.")]
 
 QUICK: Final = {
     "spark.sql.adaptive.enabled": "false",
@@ -77,13 +77,13 @@ Planner = Callable[[SnapshotTables], Planned]
 def report_plan(
     settings: Settings,
     snapshot: int | None,
-    name: str | None,
+    alias: Alias,
     planner: Planner,
     *,
     detailed: bool,
 ) -> ExitCode:
     """Make a plan and show it; CHANGES only where the detailed exit code was asked for."""
-    result = make_plan(settings, snapshot, name, planner)
+    result = make_plan(settings, snapshot, alias, planner)
     lake = settings.lake
     result["operations"] = len(lake.rows("operations", ("plan_id", "=", result["plan_id"])))
     # programs get their counts without the plan's rows being read again
@@ -99,25 +99,27 @@ def _lines(lake: Lake, result: Result) -> Iterable[Table | str]:
     return plan_lines(lake, find_plan(lake, plan_id))
 
 
-def make_plan(settings: Settings, snapshot_id: int | None, name: str | None, planner: Planner) -> Result:
-    """Plan on a snapshot and store the plan; under a name that is taken, return the plan that has it."""
+def make_plan(settings: Settings, snapshot_id: int | None, alias: Alias, planner: Planner) -> Result:
+    """Plan on a snapshot and store the plan; under a name that is taken, return the plan that has it, or refuse."""
     lake = settings.lake
-    named = plan_named(lake, name)
-    snapshot = _snapshot_for(lake, snapshot_id, named)
+    snapshot = find_snapshot(lake, snapshot_id)
+    named = None if alias.moves else plan_named(lake, alias.name)
+    if named and alias.name and snapshot_id is None:
+        refuse_older(named, alias.name, snapshot["snapshot_id"])
     _refuse_migration(snapshot)
     lake.ensure_tables()
     with progress("starting Spark"):
         tables = Tables(_session(), lake)
     with progress("planning"):
         planned = planner(PlanningTables(tables, snapshot))
-        if named:
-            refuse_other_question(named, planned.kind, planned.parameters, snapshot_id)
-            say(f"surveyor: {name} is this plan already, on snapshot {named['snapshot_id']}; nothing was planned anew")
-            return _result(named)
+        if named and alias.name:
+            refuse_other_question(named, alias.name, planned.kind, planned.parameters, snapshot_id)
+            say(f"surveyor: {alias.name} is this plan already, on snapshot {named['snapshot_id']}")
+            return _result(named, alias)
         # a refused plan takes no name: the next try is to have it
-        result = _store(tables, snapshot, None if planned.refused else name, planned)
+        result = _store(tables, snapshot, Alias() if planned.refused else alias, planned)
     if planned.refused:
-        untaken = "" if name is None else f" (the name {name!r} stays free for the next try)"
+        untaken = "" if alias.name is None else f" (it does not get the name {alias.name!r}: the next try may)"
         raise RefusedError(f"plan {result['plan_id']} is refused{untaken}: {planned.refused}", result)
     return result
 
@@ -129,15 +131,6 @@ def _session() -> SparkSession:
     return session
 
 
-def _snapshot_for(lake: Lake, snapshot_id: int | None, named: Row | None) -> Row:
-    """Find the snapshot asked for, else that of the plan that has the name, else the newest."""
-    snapshot = find_snapshot(lake, snapshot_id)
-    if snapshot_id is None and named:
-        then = lake.rows("snapshots", ("snapshot_id", "=", named["snapshot_id"]))
-        return then[0] if then else snapshot
-    return snapshot
-
-
 def _refuse_migration(snapshot: Row) -> None:
     if snapshot["migration"]:
         raise RefusedError(
@@ -146,7 +139,7 @@ def _refuse_migration(snapshot: Row) -> None:
         )
 
 
-def _store(tables: Tables, snapshot: Row, name: str | None, planned: Planned) -> Result:
+def _store(tables: Tables, snapshot: Row, alias: Alias, planned: Planned) -> Result:
     lake = tables.lake
     content = Content(
         kind=planned.kind,
@@ -159,8 +152,10 @@ def _store(tables: Tables, snapshot: Row, name: str | None, planned: Planned) ->
     found = {"changes": planned.changes, "rejections": planned.rejections}
     frames = {table: rows for table, rows in found.items() if rows is not None}
     rows = plan_rows(tables, frames, Beside(planned.operations, planned.evidence), planned.at_most)
-    return _result(store(lake, name, content, rows))
+    return _result(store(lake, alias, content, rows), alias)
 
 
-def _result(plan: Row) -> Result:
-    return {**{column: plan[column] for column in RESULT}, **figures_in(plan)}
+def _result(plan: Row, alias: Alias) -> Result:
+    """What programs get; `name` is the one they asked with, if any."""
+    named = {"name": alias.name or plan["name"], "names": names_of(plan)}
+    return {**{column: plan[column] for column in RESULT}, **named, **figures_in(plan)}

@@ -13,6 +13,7 @@ from jobs.adapters.lake import Lake, Row
 from jobs.console import shown
 from jobs.errors import RefusedError, UnreadableError, UsageError
 from jobs.figures import figure_lines
+from jobs.plan_names import names_of, plan_named
 from schemas.digest import plan_header, plan_id
 from schemas.names import NO_LEADER, STANDALONE, WHOLE_TOPIC, Action, PlanKind, RejectionCode
 
@@ -34,7 +35,7 @@ class Plan:
 
     @property
     def title(self) -> str:
-        return f"{self.plan_id} ({self.row['name']})" if self.row["name"] else self.plan_id
+        return titled(self.row)
 
     @property
     def tasks(self) -> list[Row]:
@@ -51,14 +52,23 @@ class Plan:
         return len(self.changes) + len(self.tasks)
 
 
+def titled(plan: Row) -> str:
+    """Name a plan by its id and its names.
+
+    >>> titled({"plan_id": "5f", "name": "a", "names": ["a", "b"]}), titled({"plan_id": "5f", "name": None})
+    ('5f (a, b)', '5f')
+    """
+    names = names_of(plan)
+    return f"{plan['plan_id']} ({', '.join(names)})" if names else str(plan["plan_id"])
+
+
 def find_plan(lake: Lake, id_or_name: str) -> Row:
     """Return a plan's row by id or alias."""
     if not lake.exists():
         raise UnreadableError(f"no warehouse at {lake.warehouse}; check --warehouse")
-    for column in ("plan_id", "name"):
-        found = lake.rows("plans", (column, "=", id_or_name))
-        if found:
-            return found[0]
+    found = lake.rows("plans", ("plan_id", "=", id_or_name)) or list(filter(None, [plan_named(lake, id_or_name)]))
+    if found:
+        return found[0]
     raise UsageError(
         f"no plan {id_or_name!r} of cluster {lake.cluster!r} in {lake.warehouse}; "
         "`surveyor show plans` lists those there are",

@@ -16,8 +16,9 @@ from jobs.errors import ExitCode, SurveyorError
 from jobs.limits import CommitLimits
 from jobs.modes import Mode
 from jobs.options import DetailedExitcode, command, run_alone
-from jobs.plan_store import Content, RowLists, plan_named, refuse_other_question, store
-from jobs.planning import RESULT, Name
+from jobs.plan_names import Alias, Name, ReplaceName, names_of, plan_named, refuse_other_question
+from jobs.plan_store import Content, RowLists, store
+from jobs.planning import RESULT
 from jobs.plans import LINES_SHOWN, Plan, find_plan, plan_lines, read_plan, row_name
 from jobs.rolling_back import refuse_no_way, settle, ways_back
 from jobs.settings import Settings
@@ -34,6 +35,7 @@ def rollback(
         typer.Option(help="Back to what this snapshot shows [default: to where the plan found it]."),
     ] = None,
     name: Name = None,
+    replace_name: ReplaceName = False,
     apply: Annotated[
         bool, typer.Option("--apply", help="Commit the new plan at once; without it, it is only stored.")
     ] = False,
@@ -47,7 +49,7 @@ def rollback(
     refuse_no_way(undone)
     if to_snapshot == undone.row["snapshot_id"]:
         to_snapshot = None  # the plan's own rows say what that showed, also when it was dropped since
-    planned = _plan(settings, undone, to_snapshot, name)
+    planned = _plan(settings, undone, to_snapshot, Alias(name, replace_name))
     if not apply:
         finish(settings, _result(planned, undone), *_shown(settings, planned))
         return ExitCode.CHANGES if detailed_exitcode and planned.changes else ExitCode.DONE
@@ -67,17 +69,17 @@ def rollback(
     return _report(settings, read_plan(settings.lake, planned.plan_id), undone, ledger, back=back)
 
 
-def _plan(settings: Settings, undone: Plan, to_snapshot: int | None, name: str | None) -> Plan:
+def _plan(settings: Settings, undone: Plan, to_snapshot: int | None, alias: Alias) -> Plan:
     """Make the plan and store it, or find the one that has the name."""
     lake = settings.lake
     asked = {
         "rollback_of": undone.plan_id,
         "to_snapshot": undone.row["snapshot_id"] if to_snapshot is None else to_snapshot,
     }
-    named = plan_named(lake, name)
-    if named is not None:
-        refuse_other_question(named, PlanKind.REASSIGN, asked, None)
-        say(f"surveyor: {name} is this plan already; nothing was planned anew")
+    named = None if alias.moves else plan_named(lake, alias.name)
+    if named and alias.name:
+        refuse_other_question(named, alias.name, PlanKind.REASSIGN, asked, None)
+        say(f"surveyor: {alias.name} is this plan already; nothing was planned anew")
         return read_plan(lake, named["plan_id"])
     found = ways_back(settings, undone, to_snapshot)
     content = Content(
@@ -89,7 +91,7 @@ def _plan(settings: Settings, undone: Plan, to_snapshot: int | None, name: str |
     )
     lake.ensure_tables()
     rows = RowLists(lake=lake, changes=found.changes, rejections=found.rejections)
-    return read_plan(lake, store(lake, name, content, rows)["plan_id"])
+    return read_plan(lake, store(lake, alias, content, rows)["plan_id"])
 
 
 def _commit(settings: Settings, plan: Plan, mode: Mode, limits: CommitLimits, *, yes: bool) -> dict[str, int]:
@@ -106,7 +108,7 @@ def _commit(settings: Settings, plan: Plan, mode: Mode, limits: CommitLimits, *,
 
 def _result(plan: Plan, undone: Plan) -> Result:
     asked = {"rollback_of": undone.plan_id, "rollback_of_status": undone.row["status"]}
-    return {column: plan.row[column] for column in RESULT} | asked
+    return {column: plan.row[column] for column in RESULT} | {"names": names_of(plan.row)} | asked
 
 
 def _shown(settings: Settings, plan: Plan) -> Iterator[Any]:

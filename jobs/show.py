@@ -5,11 +5,13 @@ from operator import itemgetter
 from typing import Annotated, Any, Final
 
 import typer
+from rich.table import Table
 
 from jobs.adapters.lake import Filter, Row
 from jobs.console import finish, table
 from jobs.errors import UnreadableError, UsageError
 from jobs.options import command
+from jobs.plan_names import names_of
 from jobs.plans import find_plan, plan_lines
 from jobs.settings import Settings
 from jobs.show_diff import COLUMNS, differences
@@ -34,8 +36,12 @@ app.command()(sizes)
 
 
 def _give(settings: Settings, title: str, columns: Sequence[str], rows: Sequence[Row], **said: Any) -> None:  # noqa: ANN401
+    finish(settings, {**said, "rows": list(rows)}, *_laid_out(title, columns, rows))
+
+
+def _laid_out(title: str, columns: Sequence[str], rows: Sequence[Row]) -> list[Table | str]:
     more = [f"... and {len(rows) - ROWS_SHOWN} more; --json gives all"] if len(rows) > ROWS_SHOWN else []
-    finish(settings, {**said, "rows": list(rows)}, table(title, columns, rows[:ROWS_SHOWN]), *more)
+    return [table(title, columns, rows[:ROWS_SHOWN]), *more]
 
 
 def _at_snapshot(
@@ -209,9 +215,11 @@ def snapshots(settings: Settings) -> None:
 def plans(settings: Settings) -> None:
     """Plans made, the newest last."""
     find_snapshot(settings.lake)
-    rows = sorted(settings.lake.rows("plans"), key=itemgetter("created_at"))
-    columns = ("plan_id", "name", "snapshot_id", "kind", "status", "changes", "rejected", "moves", "created_at")
-    _give(settings, f"plans of {settings.cluster}", columns, rows)
+    rows = [{**row, "names": names_of(row)} for row in settings.lake.rows("plans")]
+    rows.sort(key=itemgetter("created_at"))
+    lines = [{**row, "names": ", ".join(row["names"])} for row in rows]
+    columns = ("plan_id", "names", "snapshot_id", "kind", "status", "changes", "rejected", "moves", "created_at")
+    finish(settings, {"rows": rows}, *_laid_out(f"plans of {settings.cluster}", columns, lines))
 
 
 @app.command()

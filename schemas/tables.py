@@ -187,7 +187,7 @@ WHATIF: Final = _table(
 
 PLANS: Final = _table(
     _PLAN_ID,
-    _column("name", STRING, "alias, unique within the cluster"),
+    _column("name", STRING, "the first of its names, null if it has none"),
     _column("snapshot_id", LONG, "snapshot the plan was computed from"),
     _column("kind", STRING, "assign, expand, config, delete, elect, reassign, reconcile, drain, undrain or recover"),
     _column("parameters", STRING, "JSON object of what was asked"),
@@ -198,6 +198,7 @@ PLANS: Final = _table(
     _column("moves", LONG, "replicas that are copied to another broker"),
     _column("cluster_id", STRING, "id of the cluster that was snapshotted"),
     _column("brokers", BROKER_EPOCHS, "brokers alive in the snapshot"),
+    _column("names", ArrayType(STRING), "all its names, each unique within the cluster; null as no name"),
 )
 
 CHANGES: Final = _table(

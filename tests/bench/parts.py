@@ -16,6 +16,7 @@ from jobs.adapters.controllership import Controllership, controllership
 from jobs.adapters.lake import Lake
 from jobs.console import progress
 from jobs.plan import whats_due
+from jobs.plan_names import Alias
 from jobs.planning import Planned, make_plan
 from jobs.settings import ClusterConf, Settings
 from jobs.snapshots import SnapshotTables
@@ -100,7 +101,7 @@ def _stored_plan(settings: Settings, number: int) -> None:
         due = whats_due(at)
         return replace(due, parameters={**due.parameters, "round": number})
 
-    made = make_plan(settings, None, None, planner)
+    made = make_plan(settings, None, Alias(), planner)
     assert made["changes"], "a dead broker, and nothing to do"
 
 

@@ -3,8 +3,10 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from deltalake import write_deltalake
 from kazoo.client import KazooClient
 
 from jobs.adapters.embedded import EmbeddedZooKeeper
@@ -104,12 +106,59 @@ def test_a_cluster_of_nothing_has_nothing_to_plan(bare_tree: KafkaTree, tmp_path
     assert empty.json("whatif", "--lose", "pairs")["rows"] == []
 
 
-def test_a_name_keeps_its_plan(surveyor: Surveyor, tree: KafkaTree) -> None:
-    first = surveyor.json("plan", "reconcile", "--name", "nightly")
+@pytest.fixture
+def incident(surveyor: Surveyor, tree: KafkaTree) -> Any:  # noqa: ANN401 - JSON
+    """A plan named repair of a cluster in which nothing is due; then broker 2 dies, and a new snapshot sees it."""
+    before = surveyor.json("plan", "reconcile", "--name", "repair")
     tree.unregister(2)
     surveyor.json("snapshot")
-    assert surveyor.json("plan", "reconcile", "--name", "nightly") == first
-    assert surveyor.json("plan", "reconcile")["changes"] == 3
+    return before
+
+
+def test_a_name_of_an_older_snapshot_does_not_hide_an_incident(surveyor: Surveyor, incident: Any) -> None:  # noqa: ANN401
+    refused = surveyor("plan", "reconcile", "--name", "repair", "--json")
+    assert (refused.code, refused.json["exit_code"]) == (23, 23)
+    for said in (incident["plan_id"], "snapshot 2 is newer", "another --name", "--snapshot 1", "--replace-name"):
+        assert said in refused.stderr
+    assert surveyor.json("show", "plan", "repair")["plan_id"] == incident["plan_id"]
+
+
+def test_the_same_plan_again_by_its_snapshot(surveyor: Surveyor, incident: Any) -> None:  # noqa: ANN401
+    assert surveyor.json("plan", "reconcile", "--name", "repair", "--snapshot", "1") == incident
+    other = surveyor("plan", "reconcile", "--name", "repair", "--snapshot", "2")
+    assert (other.code, "the name 'repair' is taken" in other.stderr) == (23, True)
+
+
+def test_a_name_is_moved_where_that_is_asked_for(surveyor: Surveyor, incident: Any) -> None:  # noqa: ANN401
+    planned = surveyor.json("plan", "reconcile", "--name", "repair", "--replace-name")
+    assert (planned["name"], planned["changes"], planned["snapshot_id"]) == ("repair", 3, 2)
+    assert surveyor.json("show", "plan", "repair")["plan_id"] == planned["plan_id"]
+    assert surveyor.rows("plans", "snapshot_id", "name", "names") == [(1, None, []), (2, "repair", ["repair"])]
+    assert surveyor.json("show", "plan", incident["plan_id"])["name"] is None
+    assert surveyor.json("plan", "reconcile", "--name", "repair") == planned
+
+
+def test_a_plan_has_as_many_names_as_it_was_given(surveyor: Surveyor) -> None:
+    first = surveyor.json("plan", "reconcile")
+    for name in ("nightly", "before-upgrade", "nightly"):
+        named = surveyor.json("plan", "reconcile", "--name", name)
+        assert (named["plan_id"], named["name"]) == (first["plan_id"], name)
+        assert surveyor.json("show", "plan", name)["plan_id"] == first["plan_id"]
+    assert surveyor.rows("plans", "name", "names") == [("nightly", ["nightly", "before-upgrade"])]
+    assert "nightly, before-upgrade" in surveyor("show", "plans").stdout
+    assert "(nightly, before-upgrade)" in surveyor("show", "plan", "before-upgrade").stdout
+
+
+def test_plans_of_an_older_version_keep_their_names(surveyor: Surveyor) -> None:
+    """Their table has no column `names`."""
+    planned = surveyor.json("plan", "reconcile", "--name", "old")
+    older = surveyor.lake.read("plans").drop_columns("names")
+    path = surveyor.lake.path("plans")
+    write_deltalake(path, older, mode="overwrite", schema_mode="overwrite", partition_by=["cluster"])
+    assert surveyor.json("show", "plan", "old")["plan_id"] == planned["plan_id"]
+    assert surveyor.json("show", "plans")["rows"][0]["names"] == ["old"]
+    assert surveyor.json("plan", "reconcile", "--name", "new")["names"] == ["old", "new"]
+    assert surveyor.json("show", "plan", "old") == surveyor.json("show", "plan", "new")
 
 
 def test_stored_plan_hashes_to_its_id(surveyor: Surveyor, tree: KafkaTree) -> None:
