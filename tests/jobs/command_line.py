@@ -23,8 +23,8 @@ class Surveyor:
         return done
 
     def commit(self, hosts: str, plan: str, *arguments: str) -> Result:
-        """Commit in batch mode; nobody listens to what is told, so one second of trying is enough."""
-        batch = ("--mode", "batch", "--max-hold", "1s", *arguments)
+        """Commit in batch mode."""
+        batch = ("--mode", "batch", *arguments)
         return self.run("commit", plan, "--zookeeper", hosts, *batch)
 
     def apply(self, hosts: str, plan: str, *arguments: str) -> Result:

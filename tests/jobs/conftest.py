@@ -8,24 +8,32 @@ from kazoo.client import KazooClient
 
 from jobs.adapters.lake import Lake
 from tests.jobs.command_line import Surveyor
+from tests.jobs.fake_brokers import FakeBrokers
 from tests.jobs.kafka_tree import KafkaTree
 from tests.jobs.plan_rows import CLUSTER
 from tests.jobs.zookeeper_proxy import ZooKeeperProxy
 
 
 @pytest.fixture
-def bare_tree(zookeeper: str) -> Iterator[KafkaTree]:
+def fake_brokers() -> Iterator[FakeBrokers]:
+    """What listens where the tree registers a broker."""
+    with FakeBrokers() as listening:
+        yield listening
+
+
+@pytest.fixture
+def bare_tree(zookeeper: str, fake_brokers: FakeBrokers) -> Iterator[KafkaTree]:
     """An empty tree."""
     client = KazooClient(zookeeper)
     client.start()
-    yield KafkaTree(zookeeper, client)
+    yield KafkaTree(zookeeper, client, fake_brokers)
     client.stop()
     client.close()
 
 
 @pytest.fixture
 def tree(bare_tree: KafkaTree) -> KafkaTree:
-    """Brokers 0, 1 and 2 are registered, and broker 0 is the controller with epoch 7."""
+    """Brokers 0, 1 and 2 are registered and take control requests; broker 0 is the controller with epoch 7."""
     bare_tree.lay_out()
     bare_tree.elect(0, epoch=7)
     return bare_tree

@@ -1,4 +1,4 @@
-"""A ZooKeeper tree as Kafka keeps it, without Kafka: brokers that are registered but do not listen.
+"""A ZooKeeper tree as Kafka keeps it, without Kafka: brokers are registered where fakes listen, or nobody does.
 
 Everything goes through a session of its own, so what is ephemeral in it stays as long as the test.
 """
@@ -12,6 +12,7 @@ from kazoo.client import KazooClient
 from kazoo.protocol.states import ZnodeStat
 
 from schemas.znodes import Assignment, State, decode_state, encode_assignment, encode_controller, encode_state
+from tests.jobs.fake_brokers import FakeBrokers
 
 CLUSTER_ID = "mN2cq7yVTnOp0vNYnbx6Rg"
 TOPIC_ID = "r8iTzkX6SnyvLkbjRRRoow"
@@ -50,11 +51,15 @@ def state_path(topic: str, partition: int) -> str:
 
 
 class KafkaTree:
-    """The tree under `hosts`; `client` may do to it whatever a test needs."""
+    """The tree under `hosts`; `client` may do to it whatever a test needs.
 
-    def __init__(self, hosts: str, client: KazooClient) -> None:
+    With `brokers`, those that are registered without further ado listen to control requests, and tell what they heard.
+    """
+
+    def __init__(self, hosts: str, client: KazooClient, brokers: FakeBrokers | None = None) -> None:
         self.hosts = hosts
         self.client = client
+        self.brokers = brokers
 
     def lay_out(self, brokers: Sequence[int] = (0, 1, 2)) -> None:
         """Make what brokers make when they start."""
@@ -72,7 +77,9 @@ class KafkaTree:
             self.client.create(path, data, makepath=True)
 
     def register(self, broker: int, data: bytes | None = None) -> None:
-        self.client.create(f"/brokers/ids/{broker}", registration() if data is None else data, ephemeral=True)
+        if data is None:
+            data = registration(NO_PORT if self.brokers is None else self.brokers[broker].port)
+        self.client.create(f"/brokers/ids/{broker}", data, ephemeral=True)
 
     def unregister(self, broker: int) -> None:
         self.client.delete(f"/brokers/ids/{broker}")

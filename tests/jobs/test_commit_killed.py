@@ -93,7 +93,7 @@ def test_killed_at_a_multi(  # noqa: PLR0913, PLR0917 - fixtures
 
     with start_commit(proxy.hosts, lake, plan) as process:
         killed.append(process)
-        process.wait(30)
+        process.wait(120)
     written = sum(topic.state(T, partition).leader == 1 for partition in PARTITIONS)
     finish(surveyor, topic.hosts, plan, tmp_path / "surveyor.toml")
 
@@ -131,7 +131,7 @@ def test_paused_while_another_takes_over(topic: KafkaTree, lake: Lake, proxy: Zo
     proxy.lose(Loss(MULTI, nth=17, deliver=False, then=sleep_through_a_take_over))
     with start_commit(proxy.hosts, lake, plan) as process:
         paused.append(process)
-        process.wait(30)
+        process.wait(120)
 
     assert process.returncode == 1
     assert sum(topic.state(T, partition).leader == 1 for partition in PARTITIONS) == 150
@@ -145,8 +145,8 @@ def test_two_commits_at_once(topic: KafkaTree, lake: Lake, surveyor: Surveyor, t
     conf = ("--conf", str(with_id(tmp_path / "second.toml", second_id)))
 
     with start_commit(topic.hosts, lake, plan) as first, start_commit(topic.hosts, lake, plan, *conf) as second:
-        first.wait(30)
-        second.wait(30)
+        first.wait(120)
+        second.wait(120)
     finish(surveyor, topic.hosts, plan, tmp_path / "surveyor.toml")
 
     assert all_states(topic) == {(1, 6, 1)}

@@ -1,0 +1,206 @@
+"""Brokers that listen where a test's tree registers them: they take control requests as Kafka does, and remember them.
+
+ApiVersions, LeaderAndIsr, UpdateMetadata and StopReplica are answered, in order, one at a time; on any other request
+the connection is closed. kio reads and writes, so what Surveyor sends is understood by somebody else's code.
+"""
+
+import importlib
+import io
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from threading import Event, Lock, Thread
+from typing import Any, Final, NamedTuple, Self
+
+from kio.schema.errors import ErrorCode
+from kio.serial import entity_reader, entity_writer
+
+API_VERSIONS: Final = 18
+APIS: Final = {4: "leader_and_isr", 5: "stop_replica", 6: "update_metadata"}
+VERSIONS: Final = {4: 7, 5: 4, 6: 8, API_VERSIONS: 3}
+STALE_CONTROLLER_EPOCH, UNSUPPORTED_VERSION, STALE_BROKER_EPOCH = 11, 35, 77
+
+
+class Told(NamedTuple):
+    """One control request, as kio read it."""
+
+    api: str
+    version: int
+    request: Any
+
+    @property
+    def partitions(self) -> set[tuple[str, int]]:
+        return {(topic.topic_name, state.partition_index) for topic, state in _states(self.request)}
+
+
+@dataclass
+class FakeBroker:
+    """One broker; a test may make it slow, silent or refusing at any time."""
+
+    listener: socket.socket
+    told: list[Told] = field(default_factory=list)
+    versions: dict[int, int] = field(default_factory=lambda: dict(VERSIONS))
+    """The highest version of each API that it says it speaks."""
+    slow: dict[str, float] = field(default_factory=dict)
+    """Seconds that it takes for a request, by API; the next one waits, as for Kafka's replicaStateChangeLock."""
+    refuses: int = 0
+    """The error code with which it answers everything."""
+    errors: dict[tuple[str, int], int] = field(default_factory=dict)
+    """Error codes of LeaderAndIsr by topic and partition, in place of what Kafka would answer."""
+    broker_epoch: int = -1
+    """Requests that name an older one are answered 77."""
+    asked: int = 0
+    """How many ApiVersions were answered."""
+    leader_epochs: dict[tuple[str, int], int] = field(default_factory=dict)
+    _awake: Event = field(default_factory=Event)
+    _lock: Lock = field(default_factory=Lock)
+    _connections: list[socket.socket] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._awake.set()
+        Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def port(self) -> int:
+        return int(self.listener.getsockname()[1])
+
+    def stop(self) -> None:
+        """Answer nothing from now on, as a process that got SIGSTOP; connections are still taken."""
+        self._awake.clear()
+
+    def go_on(self) -> None:
+        self._awake.set()
+
+    def close(self) -> None:
+        """Listen no more; connections are closed, as when a process is killed."""
+        self._awake.set()
+        for one in (self.listener, *self._connections):
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+            one.close()
+
+    def of(self, api: str) -> list[Told]:
+        return [told for told in self.told if told.api == api]
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = self.listener.accept()
+                self._connections.append(connection)
+                Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with suppress(OSError, struct.error), connection, connection.makefile("rwb") as stream:
+            while True:
+                (size,) = struct.unpack(">i", stream.read(4))
+                data = stream.read(size)
+                self._awake.wait()
+                answer = self._answer(data)
+                if answer is None:
+                    return
+                stream.write(struct.pack(">i", len(answer)) + answer)
+                stream.flush()
+
+    def _answer(self, data: bytes) -> bytes | None:
+        key, version, correlation = struct.unpack_from(">hhi", data)
+        if key == API_VERSIONS:
+            self.asked += 1
+            return struct.pack(">ih", correlation, UNSUPPORTED_VERSION if version else 0) + self._spoken()
+        if key not in APIS:
+            return None
+        request = _entity(key, version, "request")
+        _, start = entity_reader(request.__header_schema__)(data, 0)
+        told = Told(APIS[key], version, entity_reader(request)(data, start)[0])
+        with self._lock:
+            time.sleep(self.slow.get(told.api, 0))
+            self._awake.wait()
+            self.told.append(told)
+            response = self._judge(key, told)
+        answer = io.BytesIO()
+        header = type(response).__header_schema__
+        entity_writer(header)(answer, header(correlation_id=correlation))
+        entity_writer(type(response))(answer, response)
+        return answer.getvalue()
+
+    def _spoken(self) -> bytes:
+        rows = (struct.pack(">hhh", key, 0, highest) for key, highest in sorted(self.versions.items()))
+        return struct.pack(">i", len(self.versions)) + b"".join(rows)
+
+    def _judge(self, key: int, told: Told) -> Any:  # noqa: ANN401 - kio's classes differ by version
+        response = _entity(key, told.version, "response")
+        stale = told.request.broker_epoch < self.broker_epoch
+        top = ErrorCode(STALE_BROKER_EPOCH if stale else self.refuses)
+        if told.api == "update_metadata":
+            return response(error_code=top)
+        if told.api == "stop_replica":
+            return response(error_code=top, partition_errors=())
+        return response(error_code=top, **self._partition_errors(told, top))
+
+    def _partition_errors(self, told: Told, top: ErrorCode) -> dict[str, Any]:
+        module = importlib.import_module(f"kio.schema.leader_and_isr.v{told.version}.response")
+        error = module.LeaderAndIsrPartitionError
+        found = [
+            (topic, state, top or ErrorCode(self._leader_and_isr(topic, state)))
+            for topic, state in _states(told.request)
+        ]
+        if not hasattr(module, "LeaderAndIsrTopicError"):
+            rows = (
+                error(topic_name=topic.topic_name, partition_index=state.partition_index, error_code=code)
+                for topic, state, code in found
+            )
+            return {"partition_errors": tuple(rows)}
+        topics = tuple(
+            module.LeaderAndIsrTopicError(
+                topic_id=topic.topic_id,
+                partition_errors=tuple(
+                    error(partition_index=state.partition_index, error_code=code)
+                    for of, state, code in found
+                    if of is topic
+                ),
+            )
+            for topic in told.request.topic_states
+        )
+        return {"topics": topics}
+
+    def _leader_and_isr(self, topic: Any, state: Any) -> int:  # noqa: ANN401
+        """Answer a leader epoch that is not newer with 11, as Kafka's ReplicaManager does."""
+        key = (topic.topic_name, state.partition_index)
+        if key in self.errors:
+            return self.errors[key]
+        if state.leader_epoch <= self.leader_epochs.get(key, -1):
+            return STALE_CONTROLLER_EPOCH
+        self.leader_epochs[key] = state.leader_epoch
+        return 0
+
+
+class FakeBrokers:
+    """Brokers by id, made when they are first asked for; each keeps its port."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, FakeBroker] = {}
+
+    def __getitem__(self, broker_id: int) -> FakeBroker:
+        if broker_id not in self._known:
+            self._known[broker_id] = FakeBroker(socket.create_server(("127.0.0.1", 0)))
+        return self._known[broker_id]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for broker in self._known.values():
+            broker.close()
+
+
+def _states(request: Any) -> Iterator[tuple[Any, Any]]:  # noqa: ANN401
+    for topic in request.topic_states:
+        for state in topic.partition_states:
+            yield topic, state
+
+
+def _entity(key: int, version: int, kind: str) -> Any:  # noqa: ANN401
+    name = APIS[key].title().replace("_", "") + kind.title()
+    return getattr(importlib.import_module(f"kio.schema.{APIS[key]}.v{version}.{kind}"), name)
