@@ -23,6 +23,7 @@ from jobs.new_topics import NewTopic, name_faults, not_alive
 from jobs.placements import KAFKA, STRATEGIES, assign_topics, racks_of, racks_told
 from jobs.plan_topics import operation
 from jobs.planning import Planned
+from jobs.protocol import config_notes
 from jobs.snapshots import SnapshotTables, as_of
 from planner.creation import creation_changes
 from schemas.names import OperationKind, PlanKind
@@ -39,6 +40,7 @@ class AssignRequest:
     shift: int | None
     strategy: str
     rack_aware: bool
+    unknown_config_allowed: bool = False
 
     def check(self) -> None:
         """Refuse what cannot be meant, before anything is read; a file's faults wait until all of them are known."""
@@ -71,7 +73,7 @@ class AssignRequest:
 
     def _meaning_faults(self) -> Iterator[Fault]:
         for topic in self.topics:
-            for said in topic.meaning_faults(in_file=self.from_file):
+            for said in topic.meaning_faults(in_file=self.from_file, unknown_allowed=self.unknown_config_allowed):
                 yield UsageError, said
 
     def _racks(self, brokers: Sequence[Row]) -> dict[int, str] | Fault:
@@ -106,7 +108,7 @@ class AssignRequest:
         assigned = assign_topics(at.tables.spark, rows, settled)
         assignments = assigned.join(F.broadcast(_known(at, ids)), "topic")
         changes = creation_changes(assignments, at["brokers"], at.tables.lake.cluster)
-        told = [{"topic_id": ids[row["topic"]], "config": configs[row["topic"]]} for row in rows]
+        told = [_told(at, ids[row["topic"]], configs[row["topic"]]) for row in rows]
         operations = [
             operation(number, OperationKind.CREATE_TOPIC, row["topic"], json.dumps(data, sort_keys=True))
             for number, (row, data) in enumerate(zip(rows, told, strict=True))
@@ -137,6 +139,10 @@ class AssignRequest:
 
 def _by_hand(topic: NewTopic) -> Row:
     return {"topic": topic.name, "first_partition": 0, "replica_assignment": topic.by_hand}
+
+
+def _told(at: SnapshotTables, topic_id: str, config: dict[str, str]) -> Row:
+    return {"topic_id": topic_id, "config": config, **config_notes(at, config)}
 
 
 def _said(row: Row) -> Row:

@@ -7,6 +7,7 @@ from typing import Final
 
 from jobs.adapters.cluster import ClusterState
 from jobs.adapters.controllership import refuse_migration
+from jobs.checked_configs import refuse_bad_configs
 from jobs.errors import RefusedError, UsageError
 from jobs.plans import Plan, refuse_edited
 from jobs.settings import Settings
@@ -45,6 +46,7 @@ def refuse_beyond(limits: CommitLimits, settings: Settings, plan: Plan, state: C
         raise RefusedError(f"plan {plan.title} is {plan.row['status']}; plan again")
     refuse_edited(plan)
     refuse_other_cluster(settings, plan, state)
+    refuse_bad_configs(plan.title, plan.operations)
     _refuse_old(limits, plan, now)
     if plan.size > limits.max_changes:
         raise RefusedError(

@@ -8,6 +8,7 @@ from typing import Final
 from jobs.adapters.admin import Admin, AdminUnavailableError, bootstrap, connected_admin, read_properties
 from jobs.adapters.cluster import ClusterState
 from jobs.asking import EXECUTABLE
+from jobs.checked_configs import tiered
 from jobs.errors import RefusedError, UsageError
 from jobs.plans import Plan
 from jobs.premises import adds_partition
@@ -15,6 +16,7 @@ from jobs.running import Running, Via
 from jobs.settings import Settings
 from jobs.via_zookeeper import ORDERABLE
 from schemas.names import NO_VERSION, Action
+from schemas.topic_configs import TIERED
 
 _AS_EVER: Final = Running()
 
@@ -75,6 +77,8 @@ def _not_for_admin(plan: Plan) -> str | None:
 
 
 def _not_for_batch(plan: Plan) -> str | None:
+    if tiered(plan.operations):
+        return f"only a broker knows whether {TIERED} goes with its settings, and dies of it where it does not"
     moving = any(change["action"] == Action.REASSIGN for change in plan.changes)
     return "a reassignment takes longer than the controllership may be held" if moving else None
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
+from jobs.checked_configs import config_faults
 from jobs.errors import RefusedError, UsageError
 from jobs.faults import Fault
 from jobs.inputs import assignment_faults, read_new_topics
@@ -13,6 +14,7 @@ from jobs.plan_topics import name_fault
 from jobs.snapshots import SnapshotTables, table_as_of
 from planner.topic_size import size_faults, topic_bytes
 from schemas.names import METADATA_TOPIC
+from schemas.topic_configs import conflicts
 from schemas.znodes import Assignment, encode_assignment
 
 
@@ -31,7 +33,7 @@ class NewTopic:
         """The name, quoted where it is none and could hold anything."""
         return repr(self.name[:300]) if name_fault(self.name) else self.name
 
-    def meaning_faults(self, *, in_file: bool) -> Iterator[str]:
+    def meaning_faults(self, *, in_file: bool, unknown_allowed: bool) -> Iterator[str]:
         """Say what cannot be meant, in the words of a file or of the command line."""
         counts = (self.partitions, self.replication_factor)
         who, sizes, by_hand = "", "--partitions and --replication-factor", "--replica-assignment"
@@ -41,6 +43,9 @@ class NewTopic:
             yield f"{who}say {sizes}, or {by_hand}"
         if self.by_hand is not None and any(count is not None for count in counts):
             yield f"{who}{by_hand} says it all: leave out {sizes}"
+        said = "config" if in_file else "--config"
+        for fault in (*config_faults(self.configs, unknown_allowed=unknown_allowed), *conflicts(self.configs)):
+            yield f"{who}{said}: {fault}"
 
     def placement_faults(self, brokers: Sequence[int], live: Sequence[int]) -> Iterator[str]:
         """Say what cannot be placed on `brokers`, or by hand on those that are alive."""

@@ -18,6 +18,7 @@ from jobs.adapters.multi_read import read_many
 from jobs.adapters.zookeeper import Znode
 from jobs.ledger import Verdict
 from schemas.names import OperationKind, Outcome
+from schemas.topic_configs import conflicts
 from schemas.znodes import MalformedZnodeError, decode_assignment, decode_config
 
 
@@ -79,7 +80,9 @@ def _alteration(data: Mapping[str, Any], now: TopicNow) -> _Judged:
     if moved:
         value = "not set" if found[moved[0]] is None else found[moved[0]]
         return Outcome.STALE, f"{moved[0]} is now {value}: somebody altered it since the snapshot"
-    return None
+    merged = now.overrides | data["after"]
+    conflict = next(conflicts({name: value for name, value in merged.items() if value is not None}), None)
+    return None if conflict is None else (Outcome.STALE, f"{conflict}: somebody altered one since the snapshot")
 
 
 def _deletion(data: Mapping[str, Any], now: TopicNow) -> _Judged:

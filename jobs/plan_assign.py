@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from jobs.assign import AssignRequest
+from jobs.checked_configs import AllowUnknownConfig
 from jobs.errors import ExitCode, UsageError
 from jobs.inputs import parse_broker_ids, parse_configs, parse_replica_assignment
 from jobs.new_topics import NewTopic, topics_in
@@ -27,6 +28,7 @@ def assign(
     replication_factor: Annotated[int | None, typer.Option(min=1, max=_MOST)] = None,
     replica_assignment: Annotated[str | None, typer.Option(help="Replicas by hand: 0:1:2,1:2:0")] = None,
     config: Annotated[list[str] | None, typer.Option(help="key=value, may be repeated")] = None,
+    allow_unknown_config: AllowUnknownConfig = False,
     topics_json_file: Annotated[
         Path | None,
         typer.Option(help="Many new topics, each with its name, sizes or replicas, and config, instead of --topic."),
@@ -76,6 +78,7 @@ def assign(
         shift=shift,
         strategy=strategy,
         rack_aware=not disable_rack_aware,
+        unknown_config_allowed=allow_unknown_config,
     )
     asked.check()
     return report_plan(settings, snapshot, Alias(name, replace_name), asked.plan, detailed=detailed_exitcode)

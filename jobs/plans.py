@@ -10,6 +10,7 @@ from typing import Final
 from rich.table import Table
 
 from jobs.adapters.lake import Lake, Row
+from jobs.checked_configs import config_warnings
 from jobs.console import shown
 from jobs.errors import RefusedError, UnreadableError, UsageError
 from jobs.figures import figure_lines
@@ -183,6 +184,7 @@ def warnings(plan: Plan) -> Iterator[str]:
     for what, names in warned:
         if names:
             yield f"{len(names)} partitions {what}: {', '.join(names[:LINES_SHOWN])}"
+    yield from config_warnings(plan.changes, plan.operations)
 
 
 def _keeps_dead(change: Row) -> bool:

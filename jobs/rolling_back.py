@@ -22,9 +22,10 @@ from jobs.plans import LINES_SHOWN, Plan, read_plan, refuse_edited
 from jobs.settings import Settings
 from jobs.snapshots import as_of, find_snapshot, last_snapshot, table_as_of
 from planner.cancellation import Standing, standing
-from planner.derived import DEFAULT_MIN_ISR, MIN_ISR
+from planner.derived import DEFAULT_MIN_ISR
 from planner.going_back import Around, Back, Refusal, assignment_in, legs_of, numbered, way_back, ways_of
 from schemas.names import Action, LintCode, Outcome, PlanKind, PlanStatus, RejectionCode, RequestKind, Step
+from schemas.topic_configs import MIN_ISR
 
 Key = tuple[str, int]
 

@@ -13,10 +13,9 @@ from planner.liveness import among, nobody, not_among
 from planner.shape import shaped
 from schemas.names import PartitionState
 from schemas.tables import PARTITIONS
+from schemas.topic_configs import MIN_ISR, UNCLEAN_ELECTION
 
-MIN_ISR: Final = "min.insync.replicas"
 DEFAULT_MIN_ISR: Final = 1
-UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
 
 
 def absent_brokers(partitions: DataFrame, brokers: DataFrame) -> DataFrame:

@@ -12,9 +12,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from planner.changes import surroundings
-from planner.derived import MIN_ISR, default_min_isr
+from planner.derived import default_min_isr
 from planner.liveness import in_words, nobody, not_among
 from schemas.names import LintCode
+from schemas.topic_configs import MIN_ISR
 
 ZNODE_LIMIT: Final = 1_000_000
 """Bytes: below ZooKeeper's jute.maxbuffer of 1 MB, with room for the request around the data."""

@@ -10,8 +10,9 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.derived import UNCLEAN_ELECTION, default_unclean_election
+from planner.derived import default_unclean_election
 from schemas.names import RECOVERING
+from schemas.topic_configs import UNCLEAN_ELECTION
 
 IBP: Final = "inter.broker.protocol.version"
 RECOVERING_SINCE: Final = 302

@@ -140,6 +140,8 @@ class RejectionCode(StrEnum):
     REORDERED_SINCE = "REORDERED_SINCE"
     NOT_OFFLINE = "NOT_OFFLINE"
     UNCLEAN_NOT_ALLOWED = "UNCLEAN_NOT_ALLOWED"
+    NOT_SET = "NOT_SET"
+    """A config that is to be deleted is not set."""
     REPLICA_NOT_ALIVE = "REPLICA_NOT_ALIVE"
     """A broker that is not alive holds a replica, and nobody asked to empty it."""
 

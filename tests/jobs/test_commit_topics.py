@@ -10,18 +10,20 @@ from jobs.adapters.controllership import take_over
 from jobs.adapters.lake import Lake
 from jobs.plans import Plan
 from schemas.names import PlanStatus
+from schemas.topic_configs import TIERED
 from schemas.znodes import decode_assignment, decode_config
 from tests.jobs.command_line import Surveyor
 from tests.jobs.kafka_tree import TOPIC_ID, KafkaTree
 from tests.jobs.operation_rows import alteration, deletion, expansion
+from tests.jobs.plan_rows import creation, store_plan, topic_creation
 from tests.jobs.zookeeper_proxy import MULTI, Loss, ZooKeeperProxy
 
-T = "t"
+T, K = "t", "retention.ms"
 DONE, ERROR, FENCED, STALE, REFUSED = 0, 1, 20, 21, 23
 CONTROL = {"/", "/controller", "/controller_epoch"}
 
 PLANS: dict[str, Callable[[Lake, KafkaTree], Plan]] = {
-    "config": lambda lake, tree: alteration(lake, tree, T, {"a.b": None, "c": "1"}, {"a.b": "2", "c": None}),
+    "config": lambda lake, tree: alteration(lake, tree, T, {K: None, "c": "1"}, {K: "2", "c": None}),
     "delete": lambda lake, tree: deletion(lake, tree, T, "other"),
     "expand": lambda lake, tree: expansion(lake, tree, T, [[1, 2], [2, 0], [0, 1]]),
 }
@@ -60,7 +62,7 @@ def assert_done(tree: KafkaTree, kind: str) -> None:
         names = tree.client.get_children("/config/changes")
         notes = [tree.client.get(f"/config/changes/{name}")[0] for name in names]
         assert (config_of(tree), notes) == (
-            {"a.b": "2", "untouched": "x"},
+            {K: "2", "untouched": "x"},
             [b'{"version":2,"entity_path":"topics/t"}'],
         )
     elif kind == "delete":
@@ -227,7 +229,58 @@ def test_other_settings_may_have_changed_meanwhile(topics: KafkaTree, lake: Lake
     topics.write(f"/config/topics/{T}", b'{"version":1,"config":{"c":"1","new":"y"}}')
 
     assert surveyor.apply(topics.hosts, plan.plan_id).exit_code == DONE
-    assert config_of(topics) == {"a.b": "2", "new": "y"}
+    assert config_of(topics) == {K: "2", "new": "y"}
+
+
+BAD: list[tuple[dict[str, str | None], str]] = [
+    ({K: "abc"}, "retention.ms='abc': expected a whole number"),
+    ({"retention.sm": "1"}, "retention.sm is no topic config"),
+]
+
+
+@pytest.mark.parametrize(("after", "said"), BAD)
+def test_a_config_that_brokers_die_of_is_refused(
+    topics: KafkaTree, lake: Lake, surveyor: Surveyor, after: dict[str, str | None], said: str
+) -> None:
+    plan = alteration(lake, topics, T, dict.fromkeys(after), after)
+    before = topics.dump()
+
+    done = surveyor.apply(topics.hosts, plan.plan_id)
+
+    assert (done.exit_code, said in done.stderr) == (REFUSED, True)
+    assert topics.dump() == before
+    assert surveyor.commits(plan.plan_id) == []
+
+
+def test_a_new_topic_with_a_config_that_brokers_die_of_is_refused(
+    topics: KafkaTree, lake: Lake, surveyor: Surveyor
+) -> None:
+    operations = [topic_creation("new", {"segment.bytes": "13"})]
+    plan = store_plan(lake, topics, [creation("new", 0, [0, 1])], operations, kind="assign")
+
+    done = surveyor.apply(topics.hosts, plan.plan_id)
+
+    assert (done.exit_code, "topic new: segment.bytes='13': expected" in done.stderr) == (REFUSED, True)
+    assert topics.client.exists("/config/topics/new") is None
+
+
+def test_what_only_brokers_can_judge_is_not_for_batch_mode(topics: KafkaTree, lake: Lake, surveyor: Surveyor) -> None:
+    plan = alteration(lake, topics, T, {TIERED: None}, {TIERED: "true"})
+
+    done = surveyor.apply(topics.hosts, plan.plan_id)
+
+    assert (done.exit_code, "use --mode admin" in done.stderr) == (REFUSED, True)
+
+
+def test_lags_that_became_a_conflict_are_stale(topics: KafkaTree, lake: Lake, surveyor: Surveyor) -> None:
+    least, most = "min.compaction.lag.ms", "max.compaction.lag.ms"
+    plan = alteration(lake, topics, T, {least: None}, {least: "10"})
+    topics.write(f"/config/topics/{T}", f'{{"version":1,"config":{{"{most}":"9"}}}}'.encode())
+
+    done = surveyor.apply(topics.hosts, plan.plan_id)
+
+    assert f"{least}=10 is more than {most}=9" in done.stdout
+    assert config_of(topics) == {most: "9"}
 
 
 def test_too_many_operations_are_refused(topics: KafkaTree, lake: Lake, surveyor: Surveyor) -> None:

@@ -120,6 +120,8 @@ FILES: Final = [
     ({"topics": []}, 2, "Expected `array`, got `object`"),
     ([_sized("t", 0)], 2, ">= 1"),
     ([{"topic": "t", "partitons": 1}], 2, "unknown field `partitons`"),
+    ([_sized("t", config={"retention.ms": "abc"})], 2, "topic t: config: retention.ms='abc': expected a whole number"),
+    ([_sized("t", config={"retention.sm": "1"})], 2, "topic t: config: retention.sm is no topic config"),
     ([_sized("t", config={"a": 1})], 2, "Expected `str`, got `int`"),
     ([{"topic": "t", "replica_assignment": [[]]}], 2, "length >= 1"),
     ([{"topic": "t"}], 2, "topic t: say partitions and replication_factor, or replica_assignment"),

@@ -91,8 +91,8 @@ SET: Final = [
         {"retention.ms": "1", "min.insync.replicas": None},
     ),
     (("--set", "cleanup.policy=compact,delete"), {"cleanup.policy": "compact,delete"}),
-    (("--set", "a.b=", "--set", "retention.ms=60000", "--delete", "segment.ms"), {"a.b": ""}),
-    (("--set", "retention.ms=60000", "--delete", "segment.ms"), None),
+    (("--set", "cleanup.policy=", "--set", "retention.ms=60000"), {"cleanup.policy": ""}),
+    (("--set", "retention.ms=60000"), None),
 ]
 
 
@@ -106,6 +106,28 @@ def test_configs_that_differ_are_altered(
     planned = _planned(surveyor, "config", "--topic", "all", *arguments)
 
     assert planned == ([], [("alter_config", "all", data)] if after else [])
+
+
+WARNED: Final = [
+    (("--set", "unclean.leader.election.enable=True"), "elects replicas that are not in sync"),
+    (("--set", "min.insync.replicas=5"), "min.insync.replicas=5 with 4 replicas"),
+    (("--set", "compression.lz4.level=9"), "compression.lz4.level is of Kafka 3.8; older brokers ignore it"),
+    (("--set", "my.own=x", "--allow-unknown-config"), "my.own is not known, and its value was not checked"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "said"), WARNED)
+def test_configs_are_warned_of(surveyor: Surveyor, arguments: tuple[str, ...], said: str) -> None:
+    ran = surveyor("plan", "config", "--topic", "all", *arguments)
+
+    assert (ran.code, "warning: topic all: " in ran.stdout, said in ran.stdout) == (0, True, True), ran.stdout
+
+
+def test_a_key_that_is_not_set_is_not_deleted_silently(surveyor: Surveyor) -> None:
+    ran = surveyor("plan", "config", "--topic", "all", "--delete", "segment.ms", "--delete", "retention.ms")
+
+    assert (ran.code, "rejected all  NOT_SET: segment.ms is not set on this topic" in ran.stdout) == (0, True)
+    assert '"after": {"retention.ms": null}' in ran.stdout
 
 
 def test_deletions_and_what_cannot_be_deleted(surveyor: Surveyor) -> None:
@@ -142,12 +164,25 @@ REFUSED: Final = [
     (("expand", "--topic", "some", "--partitions", "2", "--replica-assignment", "0:1,1:2"), 23, "moves partitions"),
     (("expand", "--topic", "some", "--partitions", "2", "--replica-assignment", "0"), 23, "replication factor 1"),
     (("expand", "--topic", "some", "--partitions", "2", "--replica-assignment", "0:7"), 23, "brokers 7 are not alive"),
-    (("config", "--topic", "nope", "--set", "a=b"), 23, "no topic nope"),
-    (("config", "--topic", "queued", "--set", "a=b"), 23, "queued for deletion"),
+    (("config", "--topic", "nope", "--set", "preallocate=true"), 23, "no topic nope"),
+    (("config", "--topic", "queued", "--set", "preallocate=true"), 23, "queued for deletion"),
     (("config", "--topic", "all"), 2, "say what to change"),
     (("config", "--topic", "all", "--set", "a"), 2, "expected key=value"),
     (("config", "--topic", "all", "--set", "a b=c"), 2, "is no name of a configuration"),
     (("config", "--topic", "all", "--set", "a=b", "--delete", "a"), 2, "a is named twice"),
+    (
+        ("config", "--topic", "all", "--set", "retention.ms=abc"),
+        2,
+        "retention.ms='abc': expected a whole number from -1",
+    ),
+    (("config", "--topic", "all", "--set", "retention.sm=1"), 2, "did you mean retention.ms?"),
+    (("config", "--topic", "all", "--set", "retention.sm=1"), 2, "--allow-unknown-config"),
+    (("config", "--topic", "all", "--set", "segment.ms=0", "--allow-unknown-config"), 2, "segment.ms='0': expected"),
+    (
+        ("config", "--topic", "all", "--set", "max.compaction.lag.ms=5", "--set", "min.compaction.lag.ms=6"),
+        23,
+        "min.compaction.lag.ms=6 is more than max.compaction.lag.ms=5",
+    ),
     (("delete", "--topics", "all,__transaction_state,__mine"), 23, "__mine, __transaction_state: names that begin"),
     (("delete", "--topics", "all,all"), 2, "names a topic twice"),
     (("delete", "--topics", "all,"), 2, "is no topic name"),

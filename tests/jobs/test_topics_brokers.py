@@ -8,7 +8,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
+from kafka.admin import ConfigResourceType
+from kafka.protocol.admin import DescribeConfigsRequest
 
+from jobs.adapters.broker_questions import ask_brokers
+from jobs.adapters.cluster import read_cluster
 from jobs.adapters.embedded_cluster import EmbeddedCluster
 from jobs.adapters.jars import kafka_jars
 from jobs.adapters.java import find_java
@@ -18,6 +22,7 @@ from jobs.inputs import read_reassignment
 from jobs.kafka_text import kafka_json
 from jobs.plans import Plan, read_plan
 from schemas.names import Action, PlanStatus
+from schemas.topic_configs import TIERED, TOPIC_CONFIGS
 from schemas.znodes import decode_assignment, decode_config
 from tests.jobs.command_line import Surveyor
 from tests.jobs.kafka_tree import KafkaTree
@@ -161,12 +166,57 @@ def test_deleted_topic_goes(kafka: KafkaTree, surveyor: Surveyor, topic: str, mo
 
 
 def test_admin_mode_tells_what_kafka_refuses(kafka: KafkaTree, surveyor: Surveyor, topic: str) -> None:
-    plan = alteration(surveyor.lake, kafka, topic, {"retention.ms": None}, {"retention.ms": "soon"})
+    plan = alteration(surveyor.lake, kafka, topic, {TIERED: None}, {TIERED: "true"})
 
     done = surveyor.run("commit", plan.plan_id, "--zookeeper", kafka.hosts, "--mode", "admin", "--apply")
 
     assert done.exit_code == 1
-    assert "Invalid value soon for configuration retention.ms" in done.stdout
+    assert "Tiered Storage functionality is disabled in the broker" in done.stdout
+
+
+def test_a_broker_lives_after_a_config_written_in_batch_mode(
+    cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, topic: str
+) -> None:
+    """One that it would die of when it starts again is refused before anything is written."""
+    values: dict[str, str | None] = {
+        "cleanup.policy": "delete, compact",
+        "min.cleanable.dirty.ratio": ".5",
+        "retention.bytes": "-7",
+        "compression.type": " gzip",
+        "preallocate": "True",
+        "message.format.version": "2.4-IV1",
+        "leader.replication.throttled.replicas": "0:1,1:2",
+        "segment.bytes": "14",
+        "flush.messages": "+1",
+    }
+    commit(surveyor, kafka, alteration(surveyor.lake, kafka, topic, dict.fromkeys(values), values), "batch")
+    assert eventually(lambda: broker_in_control(kafka))
+    before = kafka.dump()
+    bad = alteration(surveyor.lake, kafka, topic, {"segment.ms": None}, {"segment.ms": "abc"})
+
+    refused = surveyor.run("commit", bad.plan_id, "--zookeeper", kafka.hosts, "--mode", "batch", "--apply")
+
+    assert (refused.exit_code, "segment.ms='abc': expected a whole number" in refused.stderr) == (23, True)
+    assert kafka.dump() == before
+    cluster.brokers[0].kill()
+    cluster.brokers[0].start()
+    cluster.brokers[0].wait_ready()
+    commit(surveyor, kafka, alteration(surveyor.lake, kafka, topic, values, dict.fromkeys(values)), "admin")
+    assert eventually(lambda: set(seen_by(cluster.brokers[0].address, topic)[0][2]) == {0, 1})
+
+
+TYPES = {1: "BOOLEAN", 2: "STRING", 3: "INT", 5: "LONG", 6: "DOUBLE", 7: "LIST"}
+
+
+def test_the_table_of_configs_is_the_brokers(kafka: KafkaTree, topic: str) -> None:
+    brokers = read_cluster(kafka.client, kafka.hosts).brokers[:1]
+    request = DescribeConfigsRequest(resources=[(ConfigResourceType.TOPIC, topic, None)], min_version=3)
+
+    answers, _ = ask_brokers(brokers, {}, 20.0, lambda ask, _: ask(request))
+
+    (answer,) = answers.values()
+    found = {config.name: TYPES[config.config_type] for config in answer.results[0].configs}
+    assert found == {name: known.type for name, known in TOPIC_CONFIGS.items()}
 
 
 def _tool(cluster: EmbeddedCluster, *arguments: str) -> str:

@@ -1,0 +1,173 @@
+"""What /config/topics/T may say: the topic configs of Kafka 2.4 to 3.9, their types and bounds.
+
+A broker parses every value when it starts, and one that it cannot parse ends it (ConfigException); what is written
+without Kafka's controller is checked against this table first. Source: `LogConfig.configDefCopy()` of 3.9.2's own
+class, and the same definitions at the tags 2.4.1 to 3.9.0 of apache/kafka. Where releases differ the narrower bounds
+hold, which every release takes (since 3.3 flush.messages is at least 1 and segment.index.bytes at least 4). Names
+that a release does not know it ignores. Values are trimmed as Java does it.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Final
+
+INT: Final = 2**31 - 1
+LONG: Final = 2**63 - 1
+
+MIN_ISR: Final = "min.insync.replicas"
+UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
+
+TIERED: Final = "remote.storage.enable"
+"""Tiered storage of a topic: whether its values go together depends on the brokers' own settings."""
+
+_JAVA_BLANKS: Final = "".join(map(chr, range(ord(" ") + 1)))
+_WHOLE: Final = re.compile(r"[+-]?[0-9]+")
+_DECIMAL: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_REPLICAS: Final = re.compile(r"|\*|[0-9]{1,9}:[0-9]{1,9}(,[0-9]{1,9}:[0-9]{1,9})*")
+_FORMATS: Final = re.compile(
+    r"0\.(8\.[012]|9\.0|10\.0(-IV[01])?|10\.1(-IV[012])?|10\.2(-IV0)?|11\.0(-IV[012])?)"
+    r"|(1\.[01]|2\.0)(-IV0)?|2\.0-IV1|2\.1(-IV[012])?|2\.[234](-IV[01])?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """One setting: its type as DescribeConfigs names it, what it takes, and the Kafka after 2.4 that knew it first."""
+
+    type: str
+    expected: str
+    takes: Callable[[str], bool]
+    since: str | None = None
+
+
+def _number(least: int, most: int, *others: int, since: str | None = None) -> TopicConfig:
+    """A whole number within bounds; one that no INT could hold makes it a LONG."""
+    bits = "INT" if most <= INT else "LONG"
+    beside = "".join(f", or {other}" for other in others)
+
+    def takes(text: str) -> bool:
+        if not _WHOLE.fullmatch(text) or len(text) > len(str(-LONG)):
+            return False
+        return least <= int(text) <= most or int(text) in others
+
+    return TopicConfig(bits, f"a whole number from {least} to {most}{beside}", takes, since)
+
+
+def _one_of(*values: str, kind: str = "STRING", since: str | None = None) -> TopicConfig:
+    return TopicConfig(kind, f"one of {', '.join(values)}", lambda text: text in values, since)
+
+
+def _boolean(since: str | None = None) -> TopicConfig:
+    return TopicConfig("BOOLEAN", "true or false", lambda text: text.lower() in {"true", "false"}, since)
+
+
+_NOT_WITH_ZOOKEEPER: Final = TopicConfig(
+    "BOOLEAN", "false: Kafka knows true only without ZooKeeper", lambda text: text.lower() == "false", "3.9"
+)
+
+_RATIO: Final = TopicConfig(
+    "DOUBLE", "a number from 0 to 1", lambda text: bool(_DECIMAL.fullmatch(text)) and 0 <= float(text) <= 1
+)
+
+_POLICIES: Final = {"compact", "delete"}
+_POLICY: Final = TopicConfig(
+    "LIST",
+    "compact, delete, or both by comma",
+    lambda text: not text or set(re.split(r"\s*,\s*", text)) <= _POLICIES,
+)
+
+_THROTTLED: Final = TopicConfig(
+    # stricter than the parser: what a broker does with the list trips over blanks and empty members
+    "LIST",
+    "* or partition:broker by comma, as in 0:1,1:2",
+    lambda text: bool(_REPLICAS.fullmatch(text)),
+)
+
+_FORMAT: Final = TopicConfig(
+    # stricter than later parsers: an older broker dies of a version it does not know
+    "STRING",
+    "a version of Kafka from 0.8.0 to 2.4-IV1 (later ones mean the same format)",
+    lambda text: bool(_FORMATS.fullmatch(text)),
+)
+
+TOPIC_CONFIGS: Final[Mapping[str, TopicConfig]] = {
+    "cleanup.policy": _POLICY,
+    "compression.gzip.level": _number(1, 9, -1, since="3.8"),
+    "compression.lz4.level": _number(1, 17, since="3.8"),
+    "compression.type": _one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+    "compression.zstd.level": _number(-131072, 22, since="3.8"),
+    "delete.retention.ms": _number(0, LONG),
+    "file.delete.delay.ms": _number(0, LONG),
+    "flush.messages": _number(1, LONG),
+    "flush.ms": _number(0, LONG),
+    "follower.replication.throttled.replicas": _THROTTLED,
+    "index.interval.bytes": _number(0, INT),
+    "leader.replication.throttled.replicas": _THROTTLED,
+    "local.retention.bytes": _number(-2, LONG, since="3.6"),
+    "local.retention.ms": _number(-2, LONG, since="3.6"),
+    "max.compaction.lag.ms": _number(1, LONG),
+    "max.message.bytes": _number(0, INT),
+    "message.downconversion.enable": _boolean(),
+    "message.format.version": _FORMAT,
+    "message.timestamp.after.max.ms": _number(0, LONG, since="3.6"),
+    "message.timestamp.before.max.ms": _number(0, LONG, since="3.6"),
+    "message.timestamp.difference.max.ms": _number(0, LONG),
+    "message.timestamp.type": _one_of("CreateTime", "LogAppendTime"),
+    "min.cleanable.dirty.ratio": _RATIO,
+    "min.compaction.lag.ms": _number(0, LONG),
+    MIN_ISR: _number(1, INT),
+    "preallocate": _boolean(),
+    "remote.log.copy.disable": _NOT_WITH_ZOOKEEPER,
+    "remote.log.delete.on.disable": _NOT_WITH_ZOOKEEPER,
+    TIERED: _boolean("3.6"),
+    "retention.bytes": _number(-LONG - 1, LONG),
+    "retention.ms": _number(-1, LONG),
+    "segment.bytes": _number(14, INT),
+    "segment.index.bytes": _number(4, INT),
+    "segment.jitter.ms": _number(0, LONG),
+    "segment.ms": _number(1, LONG),
+    UNCLEAN_ELECTION: _boolean(),
+}
+
+
+def parsed(value: str) -> str:
+    """A value as Kafka's parser takes it."""
+    return value.strip(_JAVA_BLANKS)
+
+
+def name_faults(names: Mapping[str, object]) -> Iterator[str]:
+    """Say which names no release knows.
+
+    >>> list(name_faults({"retention.sm": "1"}))
+    ['retention.sm is no topic config of Kafka 2.4 to 3.9, did you mean retention.ms?']
+    """
+    for name in sorted(names.keys() - TOPIC_CONFIGS.keys()):
+        near = get_close_matches(name, TOPIC_CONFIGS, 1)
+        hint = f", did you mean {near[0]}?" if near else ""
+        yield f"{name} is no topic config of Kafka 2.4 to 3.9{hint}"
+
+
+def value_faults(config: Mapping[str, str]) -> Iterator[str]:
+    """Say which values Kafka would not parse, or would refuse; of names that are not known, nothing.
+
+    >>> list(value_faults({"retention.ms": "abc", "segment.ms": "1"}))
+    ["retention.ms='abc': expected a whole number from -1 to 9223372036854775807"]
+    """
+    for name, value in sorted(config.items()):
+        known = TOPIC_CONFIGS.get(name)
+        if known is not None and not known.takes(parsed(value)):
+            yield f"{name}={value!r}: expected {known.expected}"
+
+
+def conflicts(overrides: Mapping[str, str]) -> Iterator[str]:
+    """Say what of a topic's overrides does not go together (`LogConfig.validateValues`), by Kafka's defaults.
+
+    >>> list(conflicts({"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "9"}))
+    ['min.compaction.lag.ms=10 is more than max.compaction.lag.ms=9']
+    """
+    least, most = "min.compaction.lag.ms", "max.compaction.lag.ms"
+    lags = {name: overrides.get(name, default) for name, default in ((least, "0"), (most, str(LONG)))}
+    if not list(value_faults(lags)) and int(parsed(lags[least])) > int(parsed(lags[most])):
+        yield f"{least}={lags[least]} is more than {most}={lags[most]}"

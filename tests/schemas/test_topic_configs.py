@@ -1,0 +1,119 @@
+"""The table of topic configs against what Kafka 3.9.2's own class accepts and refuses."""
+
+from typing import Final
+
+import pytest
+
+from schemas.topic_configs import TOPIC_CONFIGS, conflicts, name_faults, value_faults
+
+NUMBERS: Final = (
+    *("abc", "", "1_000", "1.0", "1e3", "5L", "0x10", " 5 ", "+5", "0", "1", "-1", "-2", "-3", "3", "4", "9", "10"),
+    *("13", "14", "17", "18", "22", "23", "-131072", "-131073", "2147483647", "2147483648", "-2147483648"),
+    *("9223372036854775807", "9223372036854775808"),
+)
+SMALL: Final = {"1", "3", "4", "9", " 5 ", "+5"}
+POSITIVE: Final = SMALL | {"10", "13", "14", "17", "18", "22", "23", "2147483647"}
+LONG: Final = {"2147483648", "9223372036854775807"}
+BOOLEANS: Final = ("true", "false", "True", "FALSE", " true ", "yes", "1", "", "tru")
+THROTTLED: Final = (
+    *("*", "", "0:1", "0:1,1:2", "0:1, 1:2", " 0:1", "0:1,"),
+    *("0", "0:*", "0:1:2", "*,0:1", "0:1,*", "none", "-1:2", "all"),
+)
+FORMATS: Final = (
+    *("0.8.0", "0.8.2", "0.9.0", "0.10.0", "0.10.0-IV1", "0.10.1", "0.11.0", "0.11.0-IV2", "1.0", "1.0-IV0", "1.1"),
+    *("2.0", "2.1-IV2", "2.4", "2.4-IV1", "2.4.1", "2.5", "3.0-IV1", "3.9", "3.9-IV0", "4.0-IV0", " 2.4 ", "1.0.0"),
+    *("4.1", "", "abc", "2.9", "2", "0.7.0", "2.4-IV2"),
+)
+RATIOS: Final = (
+    *("0", "1", "0.5", "5e-1", ".5", "1.", " 0.5 ", "NaN", "0.5f", "0.5d", "0x1p-1"),
+    *("1.5", "-0.1", "abc", "", "Infinity", "0,5"),
+)
+POLICIES: Final = (
+    *("compact", "delete", "compact,delete", "delete, compact", "compact,compact", "", " delete "),
+    *("Delete", "compact,", "both", "compact;delete"),
+)
+COMPRESSIONS: Final = (
+    *("gzip", "snappy", "lz4", "zstd", "uncompressed", "producer", " gzip"),
+    *("none", "GZIP", "", "zip"),
+)
+TIMESTAMPS: Final = ("CreateTime", "LogAppendTime", "LogAppendTime ", "createtime", "", "NoTimestampType")
+
+_FROM_0: Final = POSITIVE | {"0"}
+
+ACCEPTED: Final[dict[str, tuple[tuple[str, ...], set[str]]]] = {
+    "cleanup.policy": (POLICIES, set(POLICIES[:7])),
+    "compression.gzip.level": (NUMBERS, SMALL | {"-1"}),
+    "compression.lz4.level": (NUMBERS, SMALL | {"10", "13", "14", "17"}),
+    "compression.type": (COMPRESSIONS, set(COMPRESSIONS[:7])),
+    "compression.zstd.level": (NUMBERS, _FROM_0 - {"23", "2147483647"} | {"-1", "-2", "-3", "-131072"}),
+    **dict.fromkeys(
+        ("delete.retention.ms", "file.delete.delay.ms", "flush.ms", "min.compaction.lag.ms", "segment.jitter.ms"),
+        (NUMBERS, _FROM_0 | LONG),
+    ),
+    **{f"message.timestamp.{which}.max.ms": (NUMBERS, _FROM_0 | LONG) for which in ("after", "before", "difference")},
+    **dict.fromkeys(("flush.messages", "max.compaction.lag.ms", "segment.ms"), (NUMBERS, POSITIVE | LONG)),
+    **dict.fromkeys(("index.interval.bytes", "max.message.bytes"), (NUMBERS, _FROM_0)),
+    **{f"{who}.replication.throttled.replicas": (THROTTLED, set(THROTTLED[:7])) for who in ("leader", "follower")},
+    **dict.fromkeys(("local.retention.bytes", "local.retention.ms"), (NUMBERS, _FROM_0 | LONG | {"-1", "-2"})),
+    "message.format.version": (FORMATS, set(FORMATS[:23])),
+    "message.timestamp.type": (TIMESTAMPS, set(TIMESTAMPS[:3])),
+    "min.cleanable.dirty.ratio": (RATIOS, set(RATIOS[:11])),
+    "min.insync.replicas": (NUMBERS, POSITIVE),
+    "retention.bytes": (
+        NUMBERS,
+        _FROM_0 | LONG | {"-1", "-2", "-3", "-131072", "-131073", "-2147483648"},
+    ),
+    "retention.ms": (NUMBERS, _FROM_0 | LONG | {"-1"}),
+    "segment.bytes": (NUMBERS, {"14", "17", "18", "22", "23", "2147483647"}),
+    "segment.index.bytes": (NUMBERS, POSITIVE - {"1", "3"}),
+    **dict.fromkeys(
+        (
+            *("message.downconversion.enable", "preallocate", "remote.log.copy.disable"),
+            *("remote.log.delete.on.disable", "remote.storage.enable", "unclean.leader.election.enable"),
+        ),
+        (BOOLEANS, set(BOOLEANS[:5])),
+    ),
+}
+"""Values tried, and those of them that `LogConfig.validate` of 3.9.2 took when it was called with each."""
+
+STRICTER: Final = {
+    **{f"{who}.replication.throttled.replicas": {"0:1, 1:2", "0:1,"} for who in ("leader", "follower")},
+    "message.format.version": {"2.4.1", "1.0.0", "2.5", "3.0-IV1", "3.9", "3.9-IV0", "4.0-IV0"},
+    "min.cleanable.dirty.ratio": {"NaN", "0.5f", "0.5d", "0x1p-1"},
+    **{f"remote.log.{what}.disable": {"true", "True", " true "} for what in ("copy", "delete.on")},
+}
+"""What Kafka's parser takes and we do not: what breaks later, elsewhere, in another release or with ZooKeeper."""
+
+
+@pytest.mark.parametrize("name", sorted(TOPIC_CONFIGS))
+def test_values_are_taken_and_refused_as_by_kafka(name: str) -> None:
+    tried, accepted = ACCEPTED[name]
+
+    taken = {value for value in tried if not list(value_faults({name: value}))}
+
+    assert taken == accepted - STRICTER.get(name, set())
+
+
+def test_every_name_was_tried() -> None:
+    assert ACCEPTED.keys() == TOPIC_CONFIGS.keys()
+
+
+def test_names_that_no_release_knows() -> None:
+    assert list(name_faults({"retention.ms": "1", "min.insync.replica": "1", "x": "1"})) == [
+        "min.insync.replica is no topic config of Kafka 2.4 to 3.9, did you mean min.insync.replicas?",
+        "x is no topic config of Kafka 2.4 to 3.9",
+    ]
+
+
+CONFLICTS: Final = [
+    ({}, 0),
+    ({"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "9"}, 1),
+    ({"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "10"}, 0),
+    ({"min.compaction.lag.ms": str(2**63 - 1)}, 0),
+    ({"min.compaction.lag.ms": "abc", "max.compaction.lag.ms": "9"}, 0),
+]
+
+
+@pytest.mark.parametrize(("config", "faults"), CONFLICTS)
+def test_lags_of_compaction_go_together(config: dict[str, str], faults: int) -> None:
+    assert len(list(conflicts(config))) == faults
