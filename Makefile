@@ -9,16 +9,20 @@ help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: .venv/.setup ## Make .venv and fetch what is needed; quick when it is there
+setup: .venv/.setup ## Make .venv and fetch what is needed to work on it; quick when it is there
 
-.venv/.setup: pyproject.toml
+.venv/.runtime: pyproject.toml
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo $(TOO_OLD) >&2; exit 1; }
 	@"$(PYTHON)" -c 'import ensurepip, venv' || sh .ci/need python3-venv
 	test -x $(BIN)/pip || "$(PYTHON)" -m venv .venv
 	$(BIN)/python -m pip install -q --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install -q --editable . --group dev
+	$(BIN)/python -m pip install -q --editable .
 	@$(JAVA) || { sh .ci/need openjdk-17-jdk-headless openjdk-21-jdk-headless && $(JAVA); }
 	$(BIN)/python -m jobs.adapters.jars
+	@touch $@
+
+.venv/.setup: .venv/.runtime
+	$(BIN)/python -m pip install -q --group dev
 	@touch $@
 
 .PHONY: check
@@ -33,7 +37,7 @@ test: check ## Everything CI runs: setup, check, and all tests
 	$(BIN)/pytest
 
 .PHONY: demo
-demo: setup ## Embedded ZooKeeper and real brokers: the whole story
+demo: .venv/.runtime ## Embedded ZooKeeper and real brokers: the whole story
 	$(BIN)/surveyor demo
 
 .PHONY: bench

@@ -8,6 +8,7 @@ from jobs.cancel import cancel
 from jobs.commit import commit
 from jobs.demo import demo_command
 from jobs.export import export
+from jobs.interrupts import guard
 from jobs.rollback import rollback
 from jobs.sizes import sizes
 from jobs.snapshot import snapshot
@@ -45,6 +46,7 @@ app.command()(demo_command(run))
 
 def main() -> None:
     """Run the command line."""
+    guard()
     app()
 
 

@@ -15,10 +15,11 @@ from jobs.adapters.zookeeper import connected, sync
 from jobs.asking import Controller, ask
 from jobs.console import say
 from jobs.errors import RefusedError, StillRunningError, SurveyorError
+from jobs.interrupts import unwinding
 from jobs.ledger import Ledger, Verdict
 from jobs.moving import key_of, moving_of, orders_in_zookeeper, reassignments_of, refuse_others
 from jobs.plans import Plan
-from jobs.running import Running, stoppable
+from jobs.running import Running
 from jobs.settings import Settings
 from jobs.throttles import ConfigAdmin, clear_left_over, clear_throttle, rate_of, set_throttle, throttle_rows
 from jobs.waves import PATIENCE, by_wave, deadline_of, how_to_go_on, still_due, wait_complete
@@ -46,7 +47,7 @@ def commit_admin(
     rate = rate_of(rows) if running.throttle is None else running.throttle
     run = _Run(settings, ledger, controller, throttler, running, deadline_of(running.max_wait, ledger), rate)
     try:
-        with stoppable():
+        with unwinding():
             run.all_waves(due)
     except KeyboardInterrupt:
         run.set_aside(due)

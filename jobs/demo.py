@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from signal import SIGTERM
 from typing import Final
 
 from kazoo.client import KazooClient
@@ -26,6 +27,7 @@ from jobs.commit import apply_plan, assess
 from jobs.console import finish, progress, stdout
 from jobs.demo_traffic import Traffic, read_everything
 from jobs.errors import ExitCode, SurveyorError
+from jobs.interrupts import unwinding
 from jobs.limits import CommitLimits
 from jobs.modes import Mode
 from jobs.options import Command, command
@@ -41,8 +43,6 @@ TOPICS: Final = (ORDERS, SEEDS)
 VICTIM: Final = 1
 NEWCOMER: Final = 3
 PATIENCE: Final = 90.0
-INTERRUPTED: Final = 130
-"""What a command line returns after Ctrl-C."""
 
 Run = Callable[[list[str]], int]
 
@@ -53,7 +53,7 @@ def demo_command(run: Run) -> Command:
     @command
     def demo(settings: Settings) -> ExitCode:
         """Run the whole story on embedded ZooKeeper and real Kafka 3.9 brokers."""
-        with _warehouse(settings) as warehouse, EmbeddedCluster(3) as cluster:
+        with unwinding(), _warehouse(settings) as warehouse, EmbeddedCluster(3) as cluster:
             story = Story(run, cluster, settings.cluster, warehouse)
             acked, read_back = story.tell()
         lost = acked - read_back
@@ -217,7 +217,7 @@ class Story:
         stdout().print(f"\n$ surveyor {' '.join(arguments)}", markup=False)
         told = ["--cluster", self.name, "--zookeeper", self.zookeeper, "--warehouse", self.warehouse]
         code = self.run([*arguments, *told])
-        if code == INTERRUPTED:
+        if code in (ExitCode.INTERRUPTED, 128 + SIGTERM):
             raise KeyboardInterrupt
         if code not in (ExitCode.DONE, ExitCode.CHANGES):
             raise SurveyorError(f"`surveyor {' '.join(arguments)}` ended with exit code {code}")

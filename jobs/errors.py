@@ -29,6 +29,8 @@ class ExitCode(IntEnum):
     """Java or jars are missing."""
     RUNNING = 25
     """Replicas still move: --max-wait is over, or the commit was interrupted; the same command goes on."""
+    INTERRUPTED = 130
+    """Ctrl-C; 143 by SIGTERM. Whatever was begun, the same command goes on."""
 
 
 class SurveyorError(Exception):

@@ -10,8 +10,10 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from jobs.adapters.folders import why_unwritten
 from jobs.console import give, say
 from jobs.errors import ExitCode, SurveyorError, UsageError
+from jobs.interrupts import answer_json, exit_code, guard, refuse_to_unwind
 from jobs.settings import settle
 
 Cluster = Annotated[str, typer.Option(help="Name of the cluster in the tables and in the --conf file.")]
@@ -81,8 +83,15 @@ def _refuse_unwritable(result_file: Path | None) -> None:
 @contextmanager
 def reported(*, as_json: bool, result_file: Path | None) -> Iterator[None]:
     """Report an error on stderr, as one message, and exit with its code; programs get it as their JSON object."""
+    answer_json(as_json=as_json)
     try:
         yield
+    except KeyboardInterrupt:
+        refuse_to_unwind()
+        message = "interrupted: what was begun is as a crash leaves it, the same command goes on from there"
+        say(f"surveyor: {message}")
+        give({"error": message, "exit_code": exit_code()}, as_json, result_file)
+        raise typer.Exit(exit_code()) from None
     except SurveyorError as error:
         say(f"surveyor: {error}")
         give({"error": str(error), "exit_code": int(error.exit_code), **error.result}, as_json, result_file)
@@ -92,15 +101,22 @@ def reported(*, as_json: bool, result_file: Path | None) -> Iterator[None]:
     except Exception as error:
         if os.environ.get(DEBUG):
             raise
-        first = (str(error).splitlines() or [""])[0][:300]
-        message = f"unexpected {type(error).__name__}: {first}"
-        say(f"surveyor: {message}; run it again with {DEBUG}=1 to see where")
+        message = unexpected(error)
+        say(f"surveyor: {message}")
         give({"error": message, "exit_code": int(ExitCode.ERROR)}, as_json, result_file)
         raise typer.Exit(ExitCode.ERROR) from None
 
 
+def unexpected(error: Exception) -> str:
+    """Say in one line what nobody has foreseen, or that a disk is to blame."""
+    first = (str(error).splitlines() or [""])[0][:300]
+    otherwise = f"unexpected {type(error).__name__}: {first}; run it again with {DEBUG}=1 to see where"
+    return why_unwritten(error) or otherwise
+
+
 def run_alone(function: Command) -> None:
     """Run one command as a script, as spark-submit does."""
+    guard()
     app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     app.command()(function)
     app()

@@ -10,6 +10,7 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from jobs.adapters.folders import refuse_impossible, refuse_odd_name
 from jobs.adapters.lake import Lake
 from jobs.errors import UsageError
 
@@ -110,6 +111,9 @@ def settle(
     """Join flags and file; for a `fleet`, the file alone names the clusters."""
     conf = load_conf(conf_path)
     folder = warehouse or conf.warehouse or DEFAULT_WAREHOUSE
+    refuse_impossible(folder)
+    for name in (cluster, *conf.clusters):
+        refuse_odd_name(name)
     if fleet:
         if zookeeper is not None:
             raise UsageError("--zookeeper names one cluster, --all takes those of the --conf file: give one of the two")

@@ -15,7 +15,7 @@ from jobs.adapters.delta import Tables
 from jobs.adapters.spark import start_session
 from jobs.console import Result, finish, say
 from jobs.errors import ExitCode, SurveyorError, UsageError
-from jobs.options import command, run_alone
+from jobs.options import command, run_alone, unexpected
 from jobs.phases import Phases
 from jobs.settings import Settings
 from jobs.snapshot_read import read_all, read_small
@@ -34,8 +34,8 @@ def take_snapshot(settings: Settings) -> Result:
     with phases.of("read", "reading brokers and the controller"):
         small = read_small(settings)
     with phases.of("start", "starting Spark"):
-        tables = Tables(start_session("surveyor snapshot"), settings.lake)
         settings.lake.ensure_tables()
+        tables = Tables(start_session("surveyor snapshot"), settings.lake)
     reading = read_all(settings, tables, small, phases)
     last = last_snapshot(settings.lake)
     snapshot_id = 1 if last is None else last["snapshot_id"] + 1
@@ -102,7 +102,7 @@ def _take_or_report(settings: Settings) -> Result:
     try:
         return take_snapshot(settings)
     except Exception as error:  # noqa: BLE001 - the other clusters must have their turn
-        said = str(error) if isinstance(error, SurveyorError) else f"unexpected {type(error).__name__}: {error}"[:300]
+        said = str(error) if isinstance(error, SurveyorError) else unexpected(error)
         say(f"surveyor: {settings.cluster}: {said}")
         return {"error": said, "exit_code": int(getattr(error, "exit_code", ExitCode.ERROR))}
 

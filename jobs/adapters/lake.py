@@ -23,6 +23,7 @@ from pyarrow import fs
 from pyarrow.dataset import field as dataset_field
 from pyspark.sql.types import StructType
 
+from jobs.adapters.folders import make_all, refuse_unwritable
 from jobs.errors import UnreadableError
 from schemas.tables import CHECKS, KEYS, TABLES
 
@@ -59,15 +60,16 @@ class Lake:
 
     def ensure_tables(self) -> None:
         """Create the tables that do not exist yet, empty, and the columns that an older version did not know."""
+        refuse_unwritable(self.warehouse)
         with ThreadPoolExecutor() as pool:  # to open a table is to wait for its files
-            list(pool.map(self._ensure, TABLES.items()))
+            there = dict(zip(TABLES, pool.map(self.has, TABLES), strict=True))
+            list(pool.map(self._add_columns, [name for name in TABLES if there[name]]))
+            missing = [name for name in TABLES if not there[name]]
+            if missing:
+                make_all(self.warehouse, missing, lambda tables: list(pool.map(_create, tables)))
 
-    def _ensure(self, table: tuple[str, StructType]) -> None:
-        name, schema = table
-        if DeltaTable.is_deltatable(self.path(name)):
-            _add_columns(self._open(name), schema)
-        else:
-            _create(self.path(name), name, schema)
+    def _add_columns(self, name: str) -> None:
+        _add_columns(self._open(name), TABLES[name])
 
     def exists(self) -> bool:
         """Tell whether the warehouse has been used: `snapshots` is there."""
@@ -295,9 +297,10 @@ def quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _create(path: str, name: str, schema: StructType) -> None:
+def _create(path: str) -> None:
+    name = path.rpartition("/")[2]
     required = {"cluster", *KEYS[name]}
-    columns = StructType.fromJson(schema.jsonValue())
+    columns = StructType.fromJson(TABLES[name].jsonValue())
     for field in columns:
         field.nullable = field.name not in required
     table = DeltaTable.create(

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from jobs.adapters.jars import delta_jars
 from jobs.adapters.java import find_java
 from jobs.errors import MissingError
+from jobs.interrupts import take_back
 
 ALWAYS: Final = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -43,6 +44,7 @@ def start_session(name: str, settings: Mapping[str, str] | None = None) -> Spark
     for key, value in options.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
+    take_back()  # PySpark has put in a handler for Ctrl-C that raises in the midst of its own work
     _check_delta(session)
     return session
 

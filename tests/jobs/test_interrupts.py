@@ -1,0 +1,148 @@
+"""Ctrl-C and SIGTERM, at many moments of real processes: one line, 130 or 143, and nobody left behind."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.jobs.kafka_tree import KafkaTree
+from tests.jobs.real_cluster import eventually
+
+PROGRESS = re.compile(r"  \.\.\. .*|WARNING: Using incubator modules: .*")
+SURVEYOR = [sys.executable, "-m", "jobs.entry"]
+ENDED = "surveyor: interrupted; nothing was written to the cluster"
+
+ASLEEP = """\
+import time
+from jobs.interrupts import deferred, guard, interrupted, unwinding
+guard()
+with {way}():
+    try:
+        print("here", flush=True)
+        while not interrupted():
+            time.sleep(0.01)
+        time.sleep(30)
+    finally:
+        print("put in order", flush=True)
+"""
+
+
+class Running:
+    """A process with a session of its own, as a shell gives each job a group."""
+
+    def __init__(self, folder: Path, *command: str) -> None:
+        self.stderr = folder / "stderr"
+        self.stdout = folder / "stdout"
+        with self.stderr.open("wb") as errors, self.stdout.open("wb") as output:
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors, start_new_session=True
+            )
+
+    def handles_signals(self) -> bool:
+        """SIGTERM is among the signals it catches: Python itself catches SIGINT alone."""
+        caught = re.search(r"SigCgt:\s*(\w+)", Path(f"/proc/{self.process.pid}/status").read_text())
+        assert caught
+        return bool(int(caught[1], 16) >> (signal.SIGTERM - 1) & 1)
+
+    def says(self, text: str) -> Callable[[], bool]:
+        return lambda: text in self.stderr.read_text() + self.stdout.read_text()
+
+    def has_child(self) -> bool:
+        return len(self.session()) > 1
+
+    def session(self) -> list[int]:
+        """Who lives in its session."""
+        found = []
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                state, _, _, session = stat.read_text(errors="replace").rpartition(")")[2].split()[:4]
+            except OSError:  # gone meanwhile
+                continue
+            if int(session) == self.process.pid and state != "Z":
+                found.append(int(stat.parent.name))
+        return found
+
+    def lines(self) -> list[str]:
+        return [line for line in self.stderr.read_text().splitlines() if not PROGRESS.fullmatch(line)]
+
+    def stop(self, number: signal.Signals, *, alone: bool = False) -> tuple[int, list[str]]:
+        """Send a signal, to all of the group as a terminal does or to the process alone."""
+        if alone:
+            self.process.send_signal(number)
+        else:
+            os.killpg(self.process.pid, number)
+        code = self.process.wait(20)
+        assert eventually(lambda: not self.session(), 10)
+        return code, self.lines()
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.1, 0.5, 1.0])
+def test_while_modules_are_imported(tmp_path: Path, seconds: float) -> None:
+    running = Running(tmp_path, *SURVEYOR, "show", "brokers", "--warehouse", str(tmp_path / "none"))
+    assert eventually(running.handles_signals)
+    time.sleep(seconds)
+    code, lines = running.stop(signal.SIGINT)
+    done = code == 22 and "no warehouse at" in lines[0]  # a quick machine is through by then
+    assert done or (code, lines) == (130, [ENDED])
+
+
+@pytest.mark.parametrize(
+    ("moment", "seconds", "how"),
+    [
+        (None, 0.0, (signal.SIGINT, False)),
+        (None, 0.5, (signal.SIGINT, True)),
+        (None, 1.5, (signal.SIGINT, False)),
+        (None, 3.0, (signal.SIGTERM, True)),
+        ("reading topics", 0.0, (signal.SIGINT, False)),
+        ("reading topics", 2.0, (signal.SIGTERM, True)),
+    ],
+)
+def test_snapshot(
+    bare_tree: KafkaTree, tmp_path: Path, moment: str | None, seconds: float, how: tuple[signal.Signals, bool]
+) -> None:
+    """From the first moment of Spark's JVM on: while it starts, when it has just started, and at work."""
+    bare_tree.lay_out(brokers=())  # brokers that do not listen are waited for
+    bare_tree.add_topic("t", {partition: [0] for partition in range(20)})
+    arguments = ("--zookeeper", bare_tree.hosts, "--warehouse", str(tmp_path / "warehouse"), "--json")
+    running = Running(tmp_path, *SURVEYOR, "snapshot", *arguments)
+    assert eventually(running.has_child if moment is None else running.says(moment), 120), running.lines()
+    time.sleep(seconds)
+    number, alone = how
+    assert running.stop(number, alone=alone) == (128 + number, [ENDED])
+    assert json.loads(running.stdout.read_text())["exit_code"] == 128 + number
+
+
+@pytest.mark.parametrize("way", ["unwinding", "deferred"])
+def test_second_signal_ends_what_takes_too_long(tmp_path: Path, way: str) -> None:
+    """The first lets it put things in order; one that follows at once is the same; a later one ends it."""
+    running = Running(tmp_path, sys.executable, "-c", ASLEEP.format(way=way))
+    assert eventually(running.says("here"))
+    running.process.send_signal(signal.SIGINT)
+    running.process.send_signal(signal.SIGINT)
+    if way == "unwinding":
+        assert running.process.wait(20) != 0
+        assert "put in order" in running.stdout.read_text()
+        return
+    time.sleep(1.2)
+    code, lines = running.stop(signal.SIGINT)
+    assert (code, len(lines)) == (130, 1)
+    assert "stopped at once" in lines[0]
+
+
+def test_ignored_signals_stay_ignored(tmp_path: Path) -> None:
+    """As under nohup."""
+    ignoring = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n" + ASLEEP.format(way="deferred")
+    running = Running(tmp_path, sys.executable, "-c", ignoring)
+    assert eventually(running.says("here"))
+    running.process.send_signal(signal.SIGINT)
+    time.sleep(0.3)
+    assert running.process.poll() is None
+    running.process.kill()
+    running.process.wait(20)
