@@ -1,7 +1,7 @@
 """Which folders can hold a warehouse, and why a write to one failed: said in a line, before anything is begun.
 
-deltalake makes URLs of local paths: what a URL cannot say it panics on, or looks for it elsewhere. Everything else,
-blanks and umlauts too, deltalake, Arrow and Spark find at the same place.
+deltalake makes URLs of local paths: what a URL cannot say it panics on, or looks for it elsewhere. Spark takes paths
+for patterns. Everything else, blanks and umlauts too, deltalake, Arrow and Spark find at the same place.
 """
 
 import errno
@@ -14,9 +14,9 @@ from typing import Final
 from urllib.parse import quote
 from uuid import uuid4
 
-from jobs.errors import SurveyorError, UsageError
+from jobs.errors import SurveyorError, UnreadableError, UsageError
 
-_IMPOSSIBLE: Final = re.compile(r"[\[\]^|\\\x00-\x1f\x7f]|%[0-9A-Fa-f]{2}")
+_IMPOSSIBLE: Final = re.compile(r"[\[\]{}*?^|\\\x00-\x1f\x7f]|%[0-9A-Fa-f]{2}")
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -37,20 +37,20 @@ def is_local(path: str) -> bool:
 
 
 def refuse_impossible(warehouse: str) -> None:
-    """Raise UsageError for a folder that cannot be a warehouse, whatever is in it."""
+    """Raise UsageError for a folder that cannot be a warehouse, UnreadableError where a file is in its place."""
     if not is_local(warehouse):
         return
     folder = Path(warehouse).absolute()
     if found := _IMPOSSIBLE.search(str(folder)):
         raise UsageError(
             f"--warehouse {warehouse!r}: {found[0]!r} in the path {str(folder)!r} cannot be part of a Delta table's "
-            r"address, nor can [ ] ^ | \ %, if two hexadecimal digits follow, and control characters; "
+            r"address, nor can [ ] { } * ? ^ | \, control characters, and % before two hexadecimal digits; "
             "choose another folder, or a symbolic link without them",
         )
     for part in (folder, *folder.parents):
         if part.exists():
             if not part.is_dir():
-                raise UsageError(f"--warehouse {warehouse}: {part} is a file; name a folder, it is made if need be")
+                raise UnreadableError(f"no warehouse at {warehouse}: {part} is a file; name a folder with --warehouse")
             return
 
 
