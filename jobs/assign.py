@@ -23,7 +23,7 @@ from jobs.new_topics import NewTopic, name_faults, not_alive
 from jobs.placements import KAFKA, STRATEGIES, assign_topics, racks_of, racks_told
 from jobs.plan_topics import operation
 from jobs.planning import Planned
-from jobs.protocol import config_notes
+from jobs.protocol import config_notes, have_topic_ids
 from jobs.snapshots import SnapshotTables, as_of
 from planner.creation import creation_changes
 from schemas.names import OperationKind, PlanKind
@@ -101,7 +101,8 @@ class AssignRequest:
     def _planned(self, at: SnapshotTables, brokers: list[int], racks: dict[int, str]) -> Planned:
         rows = [*self._placements(len(brokers)), *(_by_hand(topic) for topic in self.topics if topic.by_hand)]
         rows.sort(key=lambda row: str(row["topic"]))
-        ids = {name: new_topic_id(at.snapshot, name) for name in self._names}
+        known = have_topic_ids(at)
+        ids = {name: new_topic_id(at.snapshot, name) if known else None for name in self._names}
         configs = {topic.name: topic.configs for topic in self.topics}
         settled: dict[str, Any] = {"strategy": self.strategy, "brokers": brokers} if self._by_rule else {}
         settled |= racks_told(racks)
@@ -141,7 +142,7 @@ def _by_hand(topic: NewTopic) -> Row:
     return {"topic": topic.name, "first_partition": 0, "replica_assignment": topic.by_hand}
 
 
-def _told(at: SnapshotTables, topic_id: str, config: dict[str, str]) -> Row:
+def _told(at: SnapshotTables, topic_id: str | None, config: dict[str, str]) -> Row:
     return {"topic_id": topic_id, "config": config, **config_notes(at, config)}
 
 
@@ -149,7 +150,7 @@ def _said(row: Row) -> Row:
     return {name: value for name, value in row.items() if name != "first_partition"}
 
 
-def _known(at: SnapshotTables, ids: dict[str, str]) -> DataFrame:
+def _known(at: SnapshotTables, ids: dict[str, str | None]) -> DataFrame:
     return at.tables.spark.createDataFrame(list(ids.items()), "topic string, topic_id string")
 
 

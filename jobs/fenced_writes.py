@@ -31,7 +31,16 @@ from jobs.ledger import Verdict
 from jobs.plans import Plan
 from jobs.premises import Premises, adds_partition, state_path, topic_path
 from schemas.names import NO_VERSION, OperationKind, Outcome
-from schemas.znodes import Assignment, State, decode_assignment, encode_assignment, encode_config, encode_state
+from schemas.znodes import (
+    WITH_IDS,
+    WITHOUT_IDS,
+    Assignment,
+    State,
+    decode_assignment,
+    encode_assignment,
+    encode_config,
+    encode_state,
+)
 
 BATCH: Final = 400
 """Changes a multi: some 100 kB, far below jute.maxbuffer (1 MB)."""
@@ -157,7 +166,8 @@ class FencedWriter:
         else:
             multi.create(f"{CONFIGS}/{topic}", config)
         assignment = Assignment(self.planned[topic], {}, {}, data["topic_id"])
-        multi.create(f"{TOPICS}/{topic}", encode_assignment(assignment))
+        version = WITHOUT_IDS if data["topic_id"] is None else WITH_IDS
+        multi.create(f"{TOPICS}/{topic}", encode_assignment(assignment, version))
 
     def _expand_topic(self, multi: TransactionRequest, path: str, change: Row) -> None:
         """Add all planned partitions to a topic at the version planned from; the batches after that find them there."""

@@ -76,7 +76,7 @@ class Premises:
         return _sort_out(client, changes, self._judge)
 
     def _judge(self, change: Row, topic: Znode, state: Znode) -> Verdict | None:
-        if is_applied(change, state) and not other_topic(change, topic):
+        if is_applied(change, state) and not _is_another(change, topic):
             return Verdict(change, Outcome.APPLIED, "found applied", state.version)
         if change["topic"] in self.deleting:
             return Verdict(change, Outcome.STALE, f"topic {change['topic']} is queued for deletion")
@@ -120,6 +120,17 @@ def other_topic(change: Row, topic: Znode) -> bool:
         return True
 
 
+def _is_another(change: Row, topic: Znode) -> bool:
+    """The same, by its replicas where a topic is created without an id: a controller that gives ids adds it later."""
+    if change["topic_version"] != NO_VERSION or change["topic_id"] is not None or topic.stat is None:
+        return other_topic(change, topic)
+    try:
+        found = assigned(topic, change["partition"])
+    except MalformedZnodeError:
+        return True
+    return found is None or found[0] != change["replicas_after"]
+
+
 def adds_partition(change: Row) -> bool:
     """Tell whether a change is about a partition that its topic does not assign yet, though there is the topic."""
     new = change["action"] == Action.CREATE and change["topic_version"] != NO_VERSION
@@ -136,7 +147,7 @@ def _is_added(change: Row, topic: Znode) -> bool:
 
 def _topic_moved(change: Row, topic: Znode) -> str | None:
     if change["topic_version"] == NO_VERSION:
-        return f"topic {change['topic']} exists and is not the one planned" if other_topic(change, topic) else None
+        return f"topic {change['topic']} exists and is not the one planned" if _is_another(change, topic) else None
     if topic.stat is None:
         return f"topic {change['topic']} is gone"
     if _is_added(change, topic):

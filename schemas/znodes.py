@@ -184,14 +184,19 @@ def decode_assignment(data: bytes | None) -> Assignment:
     return Assignment(found.partitions, found.adding_replicas, found.removing_replicas, topic_id)
 
 
-def encode_assignment(assignment: Assignment) -> bytes:
+WITHOUT_IDS: Final = 2
+WITH_IDS: Final = 3
+"""Versions of /brokers/topics/T: brokers before 2.8 write the former."""
+
+
+def encode_assignment(assignment: Assignment, version: int = WITH_IDS) -> bytes:
     """Encode /brokers/topics/T as Kafka 3.9 writes it: version 3, without an id where none is known.
 
     >>> encode_assignment(Assignment({0: [1, 2]}, {}, {}, None))
     b'{"version":3,"partitions":{"0":[1,2]},"adding_replicas":{},"removing_replicas":{}}'
     """
     fields: dict[str, Any] = {
-        "version": 3,
+        "version": version,
         "partitions": {str(p): replicas for p, replicas in sorted(assignment.partitions.items())},
         "adding_replicas": {str(p): r for p, r in sorted(assignment.adding_replicas.items()) if r},
         "removing_replicas": {str(p): r for p, r in sorted(assignment.removing_replicas.items()) if r},

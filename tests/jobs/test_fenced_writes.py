@@ -15,7 +15,7 @@ from jobs.fenced_writes import FencedWriter
 from jobs.ledger import Verdict
 from jobs.plans import Plan
 from schemas.names import NO_LEADER, Action, Outcome
-from schemas.znodes import decode_assignment
+from schemas.znodes import Assignment, decode_assignment, encode_assignment
 from tests.jobs.kafka_tree import TOPIC_ID, KafkaTree, state_path
 from tests.jobs.plan_rows import creation, election, store_plan, topic_creation
 from tests.jobs.zookeeper_proxy import MULTI, MULTI_READ, Loss, ZooKeeperProxy
@@ -326,7 +326,25 @@ def test_topic_without_an_id_is_created_without_one(tree: KafkaTree, control: Co
 
     write(control, plan, tree.hosts)
 
-    assert b"topic_id" not in tree.client.get("/brokers/topics/new")[0]
+    data = b'{"version":2,"partitions":{"0":[1]},"adding_replicas":{},"removing_replicas":{}}'
+    assert tree.client.get("/brokers/topics/new")[0] == data
+
+
+def test_topic_without_id_that_got_one_since_is_the_same(tree: KafkaTree, control: Controllership, lake: Lake) -> None:
+    plan = store_plan(lake, tree, [creation("new", 0, [1], None)], [topic_creation("new", topic_id=None)])
+    write(control, plan, tree.hosts)
+    tree.write("/brokers/topics/new", encode_assignment(Assignment({0: [1]}, {}, {}, TOPIC_ID)))
+
+    again = write(control, plan, tree.hosts)
+
+    assert (again.outcomes, again.message(0)) == ({0: Outcome.APPLIED}, "found applied")
+
+
+def test_another_topic_without_id_is_told_by_its_replicas(tree: KafkaTree, control: Controllership, lake: Lake) -> None:
+    plan = store_plan(lake, tree, [creation("new", 0, [1], None)], [topic_creation("new", topic_id=None)])
+    tree.add_topic("new", {0: [2]}, topic_id=None)
+
+    assert write(control, plan, tree.hosts).outcomes == {0: Outcome.STALE}
 
 
 def test_config_that_an_older_topic_left_is_overwritten(

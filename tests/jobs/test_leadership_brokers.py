@@ -22,7 +22,7 @@ from jobs.settings import settle
 from schemas.znodes import decode_assignment
 from tests.jobs.commands import Surveyor
 from tests.jobs.kafka_tree import KafkaTree
-from tests.jobs.real_cluster import Traffic, broker_in_control, eventually, kafka_tree
+from tests.jobs.real_cluster import Traffic, broker_in_control, eventually, kafka_tree, seen_by
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -60,6 +60,23 @@ def topic(request: pytest.FixtureRequest, kafka: KafkaTree, surveyor: Surveyor) 
     surveyor.json("commit", plan["plan_id"], "--mode", "admin", "--apply")
     assert eventually(lambda: in_sync(kafka, name))
     return name
+
+
+def test_topics_have_ids_where_brokers_know_of_them(
+    cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor
+) -> None:
+    surveyor.json("snapshot")
+    by_hand = ":".join(map(str, REPLICAS[0]))
+    plan = surveyor.json("plan", "assign", "--topic", "batch.topic", "--replica-assignment", by_hand)
+
+    surveyor.json("commit", plan["plan_id"], "--mode", "batch", "--apply")
+
+    older = "inter.broker.protocol.version" in cluster.brokers[0].overrides
+    written = kafka.client.get("/brokers/topics/batch.topic")[0]
+    assert (b"topic_id" in written, b'"version":2' in written) == (not older, older)
+    told = [row["error"] for row in surveyor.lake.rows("answers", ("topic", "=", "batch.topic"))]
+    assert set(told) <= {0}
+    assert eventually(lambda: all(0 in seen_by(it.address, "batch.topic") for it in cluster.brokers.values()))
 
 
 def in_sync(kafka: KafkaTree, topic: str) -> bool:

@@ -113,6 +113,32 @@ def test_topics_spread_over_racks(tmp_path: Path) -> None:
     assert pairs == [{0, 1}] * 11
 
 
+SPOKEN: Final = [
+    (["2.8-IV1", "3.9-IV0"], True),
+    (["2.7-IV2", "3.9-IV0"], False),
+    (["2.8-IV0"], False),
+    (["2.7", None], False),
+    (["3.9", None], True),  # topics that have ids are there
+]
+
+
+@pytest.mark.parametrize(("spoken", "known"), SPOKEN)
+def test_topics_get_ids_where_brokers_know_of_them(tmp_path: Path, spoken: list[str | None], known: bool) -> None:  # noqa: FBT001
+    cluster = Cluster(Lake(str(tmp_path / "warehouse"), "default"))
+    cluster.brokers, cluster.topics = [broker(0, 100), broker(1, 101)], [topic("orders")]
+    name = {"name": "inter.broker.protocol.version", "snapshot_id": 1}
+    rows = [name | {"broker_id": at, "value": value, "assumed": not value} for at, value in enumerate(spoken)]
+    cluster.lake.replace("broker_configs", rows)
+    cluster.snapshot()
+    surveyor = Surveyor("127.0.0.1:1", tmp_path / "warehouse")
+
+    planned = surveyor.json("plan", "assign", "--topic", "t", "--partitions", "1", "--replication-factor", "1")
+
+    plan = read_plan(surveyor.lake, planned["plan_id"])
+    ids = {plan.changes[0]["topic_id"], json.loads(plan.operations[0]["data"])["topic_id"]}
+    assert (len(ids), ids != {None}) == (1, known)
+
+
 ONE: Final = _sized("t")
 FILES: Final = [
     ("{", 2, "truncated"),
