@@ -5,7 +5,9 @@ from typing import Annotated
 import typer
 
 from jobs.adapters.delta import tallied
+from jobs.console import say
 from jobs.errors import ExitCode
+from jobs.failed_log_dirs import event_lines
 from jobs.options import DetailedExitcode, command
 from jobs.plan_assign import assign
 from jobs.plan_config import config
@@ -57,6 +59,8 @@ def reconcile(
 
 def whats_due(at: SnapshotTables, *, allow_unclean: bool = False) -> Planned:
     """Plan the changes and rejections of one cycle, looking at all partitions once."""
+    for line in event_lines(at.tables.lake, at.snapshot):
+        say(f"surveyor: {line}")
     known = at["partitions"], at["topics"], at["brokers"], at["broker_configs"]
     judged = reconcile_verdicts(*known, allow_unclean=allow_unclean)
     verdicts, counts = tallied(judged, due="action IS NOT NULL", refused="code IS NOT NULL")

@@ -17,6 +17,7 @@ from jobs.adapters.lake import Lake, Row
 from jobs.adapters.spark import start_session
 from jobs.console import Result, finish, progress, say
 from jobs.errors import ExitCode, RefusedError
+from jobs.failed_log_dirs import failed_replicas
 from jobs.figures import figures_in
 from jobs.plan_names import Alias, names_of, plan_named, refuse_older, refuse_other_question
 from jobs.plan_store import Content, store
@@ -24,7 +25,7 @@ from jobs.planned_rows import Beside, plan_rows
 from jobs.plans import find_plan, plan_lines
 from jobs.settings import Settings
 from jobs.snapshots import SnapshotTables, as_of, find_snapshot
-from planner.liveness import with_drained
+from planner.liveness import with_drained, with_failed
 from schemas.names import PlanKind, PlanStatus
 
 SnapshotId = Annotated[int | None, typer.Option("--snapshot", help="Plan on this snapshot [default: the newest].")]
@@ -63,12 +64,17 @@ class Planned:
 
 
 class PlanningTables(SnapshotTables):
-    """The tables as one snapshot left them, the brokers with how they are drained now."""
+    """The tables as one snapshot left them; brokers with how they are drained now, partitions with failed log dirs."""
 
     def __getitem__(self, table: str) -> DataFrame:
         rows = SnapshotTables.__getitem__(self, table)
-        drained = self.tables.lake.rows("drained") if table == "brokers" else []
-        return with_drained(rows, self.tables.frame("drained", drained)) if drained else rows
+        if table == "brokers":
+            drained = self.tables.lake.rows("drained")
+            return with_drained(rows, self.tables.frame("drained", drained)) if drained else rows
+        if table == "partitions":
+            failed = failed_replicas(self.tables.lake, self.snapshot)
+            return with_failed(rows, self.tables.frame("answers", failed)) if failed else rows
+        return rows
 
 
 Planner = Callable[[SnapshotTables], Planned]

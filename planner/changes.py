@@ -35,7 +35,7 @@ _UNCHANGED: Final = {
 
 
 def surroundings(partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
-    """Join to the partitions all that a rule may ask for: their topics and the live brokers."""
+    """Join to the partitions all that a rule of leadership may ask for: their topics and the live brokers."""
     return partitions.transform(with_topic, topics).transform(with_live_brokers, brokers)
 
 

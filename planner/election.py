@@ -10,23 +10,36 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.liveness import NOBODY, in_words
+from planner.liveness import FAILED, NOBODY, in_words, words
 from planner.selectors import offline
 from schemas.names import NO_LEADER
 
 RECOVERY_AFTER: Final = "coalesce(IF(elected.unclean, unclean_state, NULL), leader_recovery_state)"
 """An unclean leader starts RECOVERING, where brokers know of it."""
 
-COUNTED_ON_DEAD: Final = f"array_union(gone, IF(leader >= 0, array(leader), {NOBODY}))"
+_LEFT: Final = f"array_union(gone, IF(leader >= 0, array(leader), {NOBODY}))"
+
+COUNTED_ON_DEAD: Final = f"array_except({_LEFT}, {FAILED})"
 """Those whose absence an election rests on: if one of them came back, the plan is out of date."""
 
-WHO_LEFT: Final = f"IF(leader = {NO_LEADER}, 'no leader', concat('broker ', string(leader), ' is gone'))"
+COUNTED_ON_FAILED: Final = f"array_intersect({FAILED}, {_LEFT})"
+"""Those whose failed log dirs it rests on: one that restarted, under another epoch then, may have mended its own."""
+
+WHO_LEFT: Final = f"""CASE
+    WHEN leader = {NO_LEADER} THEN 'no leader'
+    WHEN array_contains({FAILED}, leader) THEN concat('the log dir of broker ', string(leader), ' failed')
+    ELSE concat('broker ', string(leader), ' is gone')
+END"""
+
+WHOSE_LOG_DIR: Final = f"""IF(
+    size({FAILED}) > 0, concat('; log dir failed, as it answered with error 56: broker ', {words(FAILED)}), ''
+)"""
 
 WHY_ELECTED: Final = f"""concat({WHO_LEFT}, IF(
     elected.unclean,
     concat('; unclean election of ', string(elected.leader), ' may lose data'),
     concat('; first live in-sync replica is ', string(elected.leader))
-))"""
+), {WHOSE_LOG_DIR})"""
 
 
 def with_election(partitions: DataFrame) -> DataFrame:
@@ -42,7 +55,7 @@ def with_election(partitions: DataFrame) -> DataFrame:
 
 
 def why_nobody() -> Column:
-    """The ISR, and which of it is alive after all: not understood, drained, or not assigned."""
+    """The ISR, and which of it is alive after all: not understood, drained, not assigned, or without its log dir."""
     alive = F.concat(F.lit("; alive but not to be elected: "), in_words(F.col("survivors")))
     nobody_alive = F.concat(F.lit("no replica is alive: "), in_words(F.col("replicas")))
     nobody_in_sync = F.concat(
@@ -51,4 +64,4 @@ def why_nobody() -> Column:
         F.when(F.size("survivors") > 0, alive).otherwise(""),
     )
     any_alive = F.arrays_overlap(F.concat("replicas", "isr"), "live")
-    return F.when(any_alive, nobody_in_sync).otherwise(nobody_alive)
+    return F.concat(F.when(any_alive, nobody_in_sync).otherwise(nobody_alive), F.expr(WHOSE_LOG_DIR))

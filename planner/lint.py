@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from planner.changes import surroundings
 from planner.derived import default_min_isr
-from planner.liveness import in_words, nobody, not_among
+from planner.liveness import FAILED, in_words, nobody, not_among
 from schemas.names import LintCode
 from schemas.topic_configs import MIN_ISR
 
@@ -53,7 +53,7 @@ def considered(
 ) -> DataFrame:
     """Join to lists asked for (`target`) what the checks need."""
     return (
-        asked.join(partitions.transform(surroundings, topics, brokers), ["topic", "partition"], "left")
+        asked.join(partitions.drop(FAILED).transform(surroundings, topics, brokers), ["topic", "partition"], "left")
         .crossJoin(F.broadcast(_rack_of(brokers)))
         .crossJoin(F.broadcast(default_min_isr(broker_configs)))
     )

@@ -2,8 +2,9 @@
 
 Not understood is not dead: a registered broker whose znode could not be decoded counts as `live`, so nothing is
 elected away from it, but never as `eligible`, so nothing is given to it. Corresponds to
-`ControllerContext.liveBrokerIds` and `shuttingDownBrokerIds`: a drained broker is alive, but never elected. In:
-partitions, topics, brokers. Out: the partitions with what rules need beside.
+`ControllerContext.liveBrokerIds` and `shuttingDownBrokerIds`: a drained broker is alive, but never elected; and to
+`replicasOnOfflineDirs`: for a partition whose log dir failed on it, a broker is as good as gone. In: partitions,
+topics, brokers. Out: the partitions with what rules need beside.
 """
 
 from typing import Final
@@ -16,6 +17,9 @@ from schemas.names import DrainMode
 DRAIN_MODE: Final = "drain_mode"
 """Column beside those of BROKERS: how a broker is drained, null if it is not."""
 
+FAILED: Final = "failed_replicas"
+"""Column beside those of PARTITIONS: live brokers whose log dir failed for it; absent where there are none at all."""
+
 _NEARLY_ALL: Final = ("eligible", "electable", "informed")
 """Sets that lack few live brokers, and so are told quickest by whom they lack."""
 
@@ -27,6 +31,21 @@ def with_drained(brokers: DataFrame, drained: DataFrame) -> DataFrame:
     """Add how each broker is drained; DRAINED in. Frames of brokers without that column have none drained."""
     modes = drained.select("broker_id", F.col("mode").alias(DRAIN_MODE))
     return brokers.join(F.broadcast(modes), "broker_id", "left")
+
+
+def with_failed(partitions: DataFrame, told: DataFrame) -> DataFrame:
+    """Add FAILED; `told`: topic, partition, broker_id and the leader_epoch it was told when it answered 56.
+
+    What was told of a later epoch is of an earlier topic of that name; and whoever leads under a later epoch than it
+    was told was elected since, by a controller that knew better.
+    """
+    counts = "told.leader_epoch <= leader_epoch AND (told.broker_id <> leader OR told.leader_epoch = leader_epoch)"
+    failed = f"transform(filter(tellings, told -> {counts}), told -> told.broker_id)"
+    tellings = told.groupBy("topic", "partition").agg(
+        F.sort_array(F.collect_list(F.struct("broker_id", "leader_epoch"))).alias("tellings")
+    )
+    joined = partitions.join(F.broadcast(tellings), ["topic", "partition"], "left")
+    return joined.withColumns({FAILED: F.expr(f"coalesce({failed}, {NOBODY})")}).drop("tellings")
 
 
 def live_brokers(brokers: DataFrame) -> DataFrame:
@@ -48,8 +67,11 @@ def live_brokers(brokers: DataFrame) -> DataFrame:
 
 
 def with_live_brokers(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
-    """Add what `live_brokers` says to every partition."""
-    return partitions.crossJoin(F.broadcast(live_brokers(brokers)))
+    """Add what `live_brokers` says to every partition; `live` and `electable` without those of FAILED."""
+    joined = partitions.crossJoin(F.broadcast(live_brokers(brokers)))
+    if FAILED not in partitions.columns:
+        return joined.withColumns({FAILED: nobody()})
+    return joined.withColumns({name: F.array_except(name, FAILED) for name in ("live", "electable")})
 
 
 def with_brokers_named(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
@@ -58,13 +80,18 @@ def with_brokers_named(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
     For rules that look at no other brokers: set operations on the ids of a hundred brokers took most of their time.
     """
     named = "concat(coalesce(replicas, array()), coalesce(isr, array()), array(leader))"
+    some = FAILED in partitions.columns
+    known = partitions.columns if some else [*partitions.columns, f"{NOBODY} AS {FAILED}"]
     excluded = [f"array_except(live, {name}) AS not_{name}" for name in _NEARLY_ALL]
     sets = live_brokers(brokers).selectExpr("live AS all_live", "drained AS all_drained", *excluded)
     return partitions.crossJoin(F.broadcast(sets)).selectExpr(
-        *partitions.columns,
-        f"array_intersect(all_live, {named}) AS live",
-        "array_intersect(live, all_drained) AS drained",
-        *(f"array_except(live, not_{name}) AS {name}" for name in _NEARLY_ALL),
+        *known,
+        f"array_intersect(all_live, {named}) AS registered",
+        f"array_except(registered, {FAILED}) AS live" if some else "registered AS live",
+        "array_intersect(registered, all_drained) AS drained",
+        "array_except(registered, not_eligible) AS eligible",
+        "array_except(live, not_electable) AS electable",
+        "array_except(registered, not_informed) AS informed",
     )
 
 

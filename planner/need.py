@@ -9,6 +9,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from planner.liveness import FAILED
 from schemas.names import NO_LEADER
 from schemas.tables import PARTITIONS
 
@@ -18,22 +19,26 @@ LOOKED_AT: Final = [name for name in PARTITIONS.names if name not in _DERIVED]
 """What rules look at: the columns of PARTITIONS that do not follow from others."""
 
 NAMED: Final = f"""CASE
-    WHEN NOT understood OR leader IS NULL OR isr IS NULL THEN array({NO_LEADER})
+    WHEN NOT understood OR leader IS NULL OR isr IS NULL {{}} THEN array({NO_LEADER})
     WHEN array_contains(isr, leader) THEN isr
     ELSE concat(isr, array(leader))
 END"""
 """The ISR and the leader; nobody, who is never registered, where a rule must look in any case."""
 
+_LED_BY_FAILED: Final = f"OR array_contains({FAILED}, leader)"
+
 
 def in_need(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
     """Keep what is not understood, has no state, or names a leader or an ISR member that is not registered.
 
+    Also what is led by a replica whose log dir failed; a follower whose did is taken out of the ISR by its leader.
     Of the columns those that are LOOKED_AT: one that is not needed is not even read.
     """
+    failed, led_by_failed = ([FAILED], _LED_BY_FAILED) if FAILED in partitions.columns else ([], "")
     registered = brokers.select(F.col("broker_id").alias("named"))
     return (
         # a lookup for each name is many times quicker than a set operation on the brokers for each row
-        partitions.selectExpr(*LOOKED_AT, f"explode({NAMED}) AS named")
+        partitions.selectExpr(*LOOKED_AT, *failed, f"explode({NAMED.format(led_by_failed)}) AS named")
         .join(F.broadcast(registered), "named", "left_anti")
         .drop("named")
         .distinct()  # one for each name that is not registered

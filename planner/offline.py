@@ -14,7 +14,15 @@ from pyspark.sql import functions as F
 
 from planner.asked import KEY, NO_ELECTION, explained, unfit_code
 from planner.changes import changed
-from planner.election import COUNTED_ON_DEAD, RECOVERY_AFTER, WHY_ELECTED, why_nobody, with_election
+from planner.election import (
+    COUNTED_ON_DEAD,
+    COUNTED_ON_FAILED,
+    RECOVERY_AFTER,
+    WHY_ELECTED,
+    why_nobody,
+    with_election,
+)
+from planner.liveness import FAILED
 from planner.rejections import as_rejections
 from planner.state_machine import with_transition
 from planner.unclean import with_unclean_allowed
@@ -22,9 +30,13 @@ from schemas.names import Action, RejectionCode
 
 
 def wanted_without_leader(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
-    """The partitions that had a leader and have no live one now: topic, partition."""
+    """The partitions that had a leader and have no live one now, or one whose log dir failed: topic, partition."""
     alive = brokers.select(F.col("broker_id").alias("leader"))
-    return partitions.where(F.col("leader").isNotNull()).join(F.broadcast(alive), "leader", "left_anti").select(*KEY)
+    led = partitions.where(F.col("leader").isNotNull())
+    without = led.join(F.broadcast(alive), "leader", "left_anti").select(*KEY)
+    if FAILED not in partitions.columns:
+        return without
+    return without.unionByName(led.where(F.array_contains(FAILED, F.col("leader"))).select(*KEY))
 
 
 def _code() -> Column:
@@ -66,7 +78,7 @@ CHANGED: Final = {
     "isr_after": "elected.isr",
     "leader_epoch_after": "leader_epoch + 1",
     "leader_recovery_state_after": RECOVERY_AFTER,
-    "requires_live": "array(elected.leader)",
+    "requires_live": f"array_union(array(elected.leader), {COUNTED_ON_FAILED})",
     "requires_dead": COUNTED_ON_DEAD,
     "reason": WHY_ELECTED,
 }

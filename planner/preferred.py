@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from planner import selectors
 from planner.asked import NO_ELECTION, asked_for, explained, unfit_code
 from planner.changes import as_changes, unchanged
-from planner.liveness import first
+from planner.liveness import FAILED, first
 from planner.rejections import as_rejections
 from schemas.names import Action, RejectionCode
 
@@ -45,6 +45,7 @@ def _code() -> Column:
         .when(_leader_not_understood(), codes.NOT_UNDERSTOOD.value)
         .when(F.col("leader_after").isNotNull(), F.lit(None))
         .when(F.array_contains(F.col("drained"), preferred), codes.DRAINED.value)
+        .when(F.array_contains(F.col(FAILED), preferred), codes.LOG_DIR_FAILED.value)
         .when(F.array_contains(F.col("eligible"), preferred), codes.PREFERRED_NOT_IN_ISR.value)
         .otherwise(codes.PREFERRED_NOT_ALIVE.value),
     )
@@ -66,6 +67,9 @@ def _why_not() -> Column:
                 F.when(F.array_contains("live", F.col("preferred")), "").otherwise(", which is not alive: reconcile"),
             ),
             RejectionCode.DRAINED: F.concat(F.lit("preferred replica "), preferred, F.lit(" is drained")),
+            RejectionCode.LOG_DIR_FAILED: F.concat(
+                F.lit("the log dir of preferred replica "), preferred, F.lit(" failed: it answered with error 56")
+            ),
             RejectionCode.PREFERRED_NOT_ALIVE: F.concat(F.lit("preferred replica "), preferred, F.lit(" is not alive")),
             RejectionCode.PREFERRED_NOT_IN_ISR: F.concat(
                 F.lit("preferred replica "), preferred, F.lit(" is not in the ISR")

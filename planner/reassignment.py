@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from planner.asked import explained
 from planner.changes import as_changes, surroundings, unchanged
-from planner.liveness import among, first, in_words, nobody, not_among
+from planner.liveness import FAILED, among, first, in_words, nobody, not_among
 from planner.rejections import as_rejections
 from schemas.names import Action, RejectionCode
 
@@ -32,7 +32,7 @@ def _considered(targets: DataFrame, partitions: DataFrame, topics: DataFrame, br
         F.coalesce(said["earlier"], F.array().cast(OPTIONAL["earlier"])).alias("earlier"),
         F.coalesce(said["steps"], F.lit(1)).alias("steps"),
     )
-    return asked.join(partitions.transform(surroundings, topics, brokers), ["topic", "partition"], "left")
+    return asked.join(partitions.drop(FAILED).transform(surroundings, topics, brokers), ["topic", "partition"], "left")
 
 
 def _code() -> Column:

@@ -14,8 +14,16 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from planner.changes import changed
-from planner.election import COUNTED_ON_DEAD, RECOVERY_AFTER, WHY_ELECTED, why_nobody, with_election
-from planner.liveness import NOBODY, in_words, with_brokers_named, with_topic, words
+from planner.election import (
+    COUNTED_ON_DEAD,
+    COUNTED_ON_FAILED,
+    RECOVERY_AFTER,
+    WHOSE_LOG_DIR,
+    WHY_ELECTED,
+    why_nobody,
+    with_election,
+)
+from planner.liveness import FAILED, NOBODY, in_words, with_brokers_named, with_topic, words
 from planner.need import LOOKED_AT, in_need
 from planner.rejections import as_rejections
 from planner.unclean import with_unclean_allowed
@@ -41,7 +49,7 @@ END"""
 
 JUDGED_BY: Final = (
     *LOOKED_AT,
-    *("topic_id", "live", "informed", "unclean_state"),
+    *("topic_id", "live", "informed", "unclean_state", FAILED),
     *("elected", "gone", "survivors", "leaderless"),
 )
 """What changes and rejections say of a partition, or rest on: what else was joined to it goes no further."""
@@ -87,15 +95,22 @@ CHANGED: Final = {
     "leader_recovery_state_after": _by_action(
         "leader_recovery_state", {_CREATE: str(RECOVERED), _ELECT: RECOVERY_AFTER}
     ),
-    "requires_live": _by_action(NOBODY, {_CREATE: "alive", _ELECT: "array(elected.leader)", _SHRINK: "array(leader)"}),
-    "requires_dead": _by_action(COUNTED_ON_DEAD, {_CREATE: NOBODY, _SHRINK: "gone"}),
+    "requires_live": _by_action(
+        COUNTED_ON_FAILED,
+        {
+            _CREATE: "alive",
+            _ELECT: f"array_union(array(elected.leader), {COUNTED_ON_FAILED})",
+            _SHRINK: f"array_union(array(leader), {COUNTED_ON_FAILED})",
+        },
+    ),
+    "requires_dead": _by_action(COUNTED_ON_DEAD, {_CREATE: NOBODY, _SHRINK: f"array_except(gone, {FAILED})"}),
     "reason": _by_action(
         "NULL",
         {
             _CREATE: "'no state yet: first live replica leads, live replicas are in sync'",
             _ELECT: WHY_ELECTED,
-            _OFFLINE: f"concat('no in-sync replica is alive: gone are ', {words('gone')})",
-            _SHRINK: f"concat('gone from the ISR: ', {words('gone')})",
+            _OFFLINE: f"concat('no in-sync replica is alive: gone are ', {words('gone')}, {WHOSE_LOG_DIR})",
+            _SHRINK: f"concat('gone from the ISR: ', {words('gone')}, {WHOSE_LOG_DIR})",
         },
     ),
 }

@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from planner.changes import as_changes, surroundings, unchanged
-from planner.election import COUNTED_ON_DEAD, WHO_LEFT
+from planner.election import COUNTED_ON_DEAD, COUNTED_ON_FAILED, WHO_LEFT, WHOSE_LOG_DIR
 from planner.liveness import among, first, in_words, not_among
 from planner.rejections import as_rejections
 from planner.unclean import default_recovery_state
@@ -102,9 +102,14 @@ def recover_changes(
                 "isr_after": F.when(clean, survivors).otherwise(F.array(leader)),
                 "leader_epoch_after": F.col("leader_epoch") + 1,
                 "leader_recovery_state_after": F.coalesce(recovery, F.col("leader_recovery_state")),
-                "requires_live": F.array(leader),
+                "requires_live": F.array_union(F.array(leader), F.expr(COUNTED_ON_FAILED)),
                 "requires_dead": F.expr(COUNTED_ON_DEAD),
-                "reason": F.concat(F.expr(WHO_LEFT), F.lit("; "), F.when(clean, _clean(leader)).otherwise(_unclean())),
+                "reason": F.concat(
+                    F.expr(WHO_LEFT),
+                    F.lit("; "),
+                    F.when(clean, _clean(leader)).otherwise(_unclean()),
+                    F.expr(WHOSE_LOG_DIR),
+                ),
             },
         )
         .transform(as_changes)
@@ -141,7 +146,7 @@ def recover_rejections(
     why = (
         F.when(F.col("code") == codes.NOT_UNDERSTOOD.value, F.lit("its znode is in quarantine"))
         .when(F.col("code") == codes.UNCLEAN_NOT_ALLOWED.value, F.concat(_unclean(), F.lit("; not allowed")))
-        .otherwise(F.when(F.size(hidden) > 0, holders).otherwise(nobody))
+        .otherwise(F.concat(F.when(F.size(hidden) > 0, holders).otherwise(nobody), F.expr(WHOSE_LOG_DIR)))
     )
     return (
         _considered(offline, broker_configs, evidence, allowed)

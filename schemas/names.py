@@ -130,6 +130,8 @@ class RejectionCode(StrEnum):
     """Its preferred replica's broker joined too short a time ago."""
     CAPPED = "CAPPED"
     """There are more elections than the plan may have, and worse brokers come first."""
+    LOG_DIR_FAILED = "LOG_DIR_FAILED"
+    """The broker is alive, but the log dir of this replica failed: it answered KAFKA_STORAGE_ERROR."""
     DRAINED = "DRAINED"
     GOES_OFFLINE = "GOES_OFFLINE"
     LEADER_NOT_ALIVE = "LEADER_NOT_ALIVE"

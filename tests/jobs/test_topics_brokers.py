@@ -1,6 +1,7 @@
 """Topics changed on real brokers, in both modes; reassignments exchanged with Kafka's own tool."""
 
 import json
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +22,7 @@ from jobs.adapters.resolvers import class_path
 from jobs.inputs import read_reassignment
 from jobs.kafka_text import kafka_json
 from jobs.plans import Plan, read_plan
-from schemas.names import Action, PlanStatus
+from schemas.names import NO_LEADER, Action, PlanStatus
 from schemas.topic_configs import TIERED, TOPIC_CONFIGS
 from schemas.znodes import decode_assignment, decode_config
 from tests.jobs.command_line import Surveyor
@@ -217,6 +218,63 @@ def test_the_table_of_configs_is_the_brokers(kafka: KafkaTree, topic: str) -> No
     (answer,) = answers.values()
     found = {config.name: TYPES[config.config_type] for config in answer.results[0].configs}
     assert found == {name: known.type for name, known in TOPIC_CONFIGS.items()}
+
+
+@pytest.fixture
+def second_dir(cluster: EmbeddedCluster) -> Iterator[Path]:
+    """Another log dir of broker 1; gone again afterwards."""
+    broker = cluster.brokers[1]
+    folder = broker.folder / "second"
+
+    def restart(overrides: dict[str, str]) -> None:
+        broker.kill()
+        broker.overrides = overrides
+        broker.start()
+        broker.wait_ready()
+
+    before = dict(broker.overrides)
+    restart(before | {"log.dirs": f"{broker.folder / 'data'},{folder}"})
+    yield folder
+    restart(before)
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_failed_log_dir_does_not_lead_again_and_again(
+    cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, second_dir: Path
+) -> None:
+    """Broker 1 is alone in the ISR when its log dir fails; broker 2 is back, but only an unclean election takes it."""
+    name = "failed"
+    assert eventually(lambda: broker_in_control(kafka))
+    commit(
+        surveyor, kafka, store_plan(surveyor.lake, kafka, [creation(name, 0, [1, 2])], [topic_creation(name)]), "admin"
+    )
+    assert eventually((second_dir / f"{name}-0").is_dir)
+    cluster.brokers[2].kill()
+    assert eventually(lambda: kafka.state(name).isr == [1], seconds=60)
+    shutil.rmtree(second_dir)
+    second_dir.touch()
+    assert eventually(lambda: kafka.state(name).leader == NO_LEADER, seconds=60)
+    cluster.brokers[2].start()
+    cluster.brokers[2].wait_ready()
+
+    def due(*arguments: str) -> tuple[Plan, list[tuple[str, int]]]:
+        plan = planned(surveyor, kafka, "reconcile", *arguments)
+        mine = [change for change in plan.changes if change["topic"] == name]
+        return plan, [(change["action"], change["leader_after"]) for change in mine]
+
+    plan, elected = due()
+    assert elected == [(Action.ELECT, 1)]
+    commit(surveyor, kafka, plan, "batch")
+    assert eventually(lambda: kafka.state(name).leader == NO_LEADER)
+    plan, elected = due()
+    assert elected == []
+    assert [r["reason"].split("; ")[-1] for r in plan.rejections if r["topic"] == name] == [
+        "log dir failed, as it answered with error 56: broker 1"
+    ]
+    plan, elected = due("--allow-unclean")
+    assert elected == [(Action.ELECT, 2)]
+    commit(surveyor, kafka, plan, "batch")
+    assert eventually(lambda: seen_by(cluster.brokers[2].address, name)[0][0] == 2)
 
 
 def _tool(cluster: EmbeddedCluster, *arguments: str) -> str:

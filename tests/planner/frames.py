@@ -5,12 +5,15 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 from pyspark.testing import assertDataFrameEqual
 
-from schemas.tables import BROKER_CONFIGS, BROKERS, CHANGES, OPERATIONS, PARTITIONS, REJECTIONS, TOPICS
+from planner.liveness import FAILED
+from schemas.tables import BROKER_CONFIGS, BROKER_IDS, BROKERS, CHANGES, OPERATIONS, PARTITIONS, REJECTIONS, TOPICS
 
 Row = dict[str, Any]
+
+WITH_FAILED: Final = StructType([*PARTITIONS, StructField(FAILED, BROKER_IDS)])
 
 CLUSTER: Final = "test"
 TOPIC: Final = "t"
@@ -107,11 +110,16 @@ class World:
         """Live brokers, understood or not."""
         return self.live | self.opaque
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether some partition says whose log dirs failed for it."""
+        return any(FAILED in row for row in self.partitions)
+
     def frames(self, spark: SparkSession) -> tuple[DataFrame, DataFrame, DataFrame]:
         """Return partitions, topics and brokers."""
         brokers = [broker_row(broker, understood=broker in self.live) for broker in sorted(self.registered)]
         return (
-            frame(spark, self.partitions, PARTITIONS),
+            frame(spark, self.partitions, WITH_FAILED if self.has_failed else PARTITIONS),
             frame(spark, self.topics, TOPICS),
             frame(spark, brokers, BROKERS),
         )

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any, Final
 
+from planner.liveness import FAILED
 from schemas.names import NO_LEADER, RECOVERED, RECOVERING
 from tests.planner.frames import Row, World
 from tests.planner.worlds import SILENT, UNCLEAN
@@ -15,16 +16,25 @@ from tests.planner.worlds import SILENT, UNCLEAN
 DELETED: Final = "deleted"
 
 
+def online(row: Row, world: World) -> set[int]:
+    """`isReplicaOnline`: its broker is registered, and the log dir of this replica has not failed there."""
+    return set(world.registered) - set(row.get(FAILED) or ())
+
+
+def electable(row: Row, world: World) -> list[int]:
+    """The replicas that may lead, in their order: online, and on brokers that are understood."""
+    return [replica for replica in row["replicas"] if replica in online(row, world) & world.live]
+
+
 def offline_election(row: Row, world: World, *, unclean: bool) -> tuple[int, list[int], int] | None:
     """`offlinePartitionLeaderElection`: leader, ISR and recovery state, None where nobody can be elected."""
-    for replica in row["replicas"]:
-        if replica in world.live and replica in row["isr"]:
-            online = [member for member in row["isr"] if member in world.registered]
-            return replica, online, row["leader_recovery_state"]
-    if unclean and not any(member in world.registered for member in row["isr"]):
-        for replica in row["replicas"]:
-            if replica in world.live:
-                return replica, [replica], RECOVERING
+    members = [member for member in row["isr"] if member in online(row, world)]
+    for replica in electable(row, world):
+        if replica in members:
+            return replica, members, row["leader_recovery_state"]
+    if unclean and not members:
+        for replica in electable(row, world):
+            return replica, [replica], RECOVERING
     return None
 
 
@@ -36,10 +46,15 @@ def unclean_allowed(row: Row, world: World) -> bool:
 
 
 def removal_from_isr(row: Row, world: World) -> list[int]:
-    """`removeReplicasFromIsr` for each dead broker in turn: the last member is never removed."""
+    """`removeReplicasFromIsr` for each dead broker in turn: the last member is never removed.
+
+    A replica whose log dir failed goes with them; alone it is left to its leader, which drops it.
+    """
     isr = list(row["isr"])
+    if set(isr) <= world.registered:
+        return isr
     for member in row["isr"]:
-        if member not in world.registered and len(isr) > 1:
+        if member not in online(row, world) and len(isr) > 1:
             isr.remove(member)
     return isr
 
@@ -54,17 +69,17 @@ def due(row: Row, world: World, *, allow_unclean: bool) -> Row | None:
     if row["topic"] == DELETED or not row["understood"]:
         return None
     if row["leader"] is None:
-        online = [replica for replica in row["replicas"] if replica in world.live]
-        return _change(row, "create", online[0], online, RECOVERED) if online else None
-    if row["leader"] in world.registered:
+        able = electable(row, world)
+        return _change(row, "create", able[0], able, RECOVERED) if able else None
+    if row["leader"] in online(row, world):
         isr = removal_from_isr(row, world)
-        shrinks = isr != row["isr"] and isr[0] in world.registered
+        shrinks = isr != row["isr"] and isr[0] in online(row, world)
         return _change(row, "shrink_isr", row["leader"], isr, row["leader_recovery_state"]) if shrinks else None
     elected = offline_election(row, world, unclean=allow_unclean or unclean_allowed(row, world))
     if elected is not None:
         return _change(row, "elect", *elected)
     # all the ISR is kept: whoever of it returns first has all that was acknowledged
-    if row["leader"] == NO_LEADER or set(row["isr"]) & world.registered:
+    if row["leader"] == NO_LEADER or set(row["isr"]) & online(row, world):
         return None
     return _change(row, "take_offline", NO_LEADER, row["isr"], row["leader_recovery_state"])
 
@@ -75,7 +90,7 @@ def reconcile_code(row: Row, world: World, *, allow_unclean: bool) -> str | None
         return None
     if not row["understood"]:
         return "NOT_UNDERSTOOD"
-    if row["leader"] in world.registered:
+    if row["leader"] in online(row, world):
         return None
     change = due(row, world, allow_unclean=allow_unclean)
     return "NO_ELIGIBLE_LEADER" if change is None or change["leader"] == NO_LEADER else None
@@ -95,6 +110,8 @@ def preferred(row: Row, world: World) -> Row | str:
             return code
     if leader in world.opaque:
         return "NOT_UNDERSTOOD"
+    if candidate in world.registered - online(row, world):
+        return "LOG_DIR_FAILED"
     if candidate not in world.live:
         return "PREFERRED_NOT_ALIVE"
     if candidate not in row["isr"]:

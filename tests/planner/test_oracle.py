@@ -12,7 +12,7 @@ from planner.preferred import preferred_changes, preferred_rejections, wanted_by
 from planner.reconcile import reconcile_changes, reconcile_rejections
 from tests.planner import oracle
 from tests.planner.frames import Row, World, as_rows, by_partition
-from tests.planner.worlds import BATCHES, UNCLEAN_BROKERS, all_small_partitions, worlds
+from tests.planner.worlds import BATCHES, UNCLEAN_BROKERS, all_small_partitions, failing_worlds, worlds
 
 Key = tuple[str, int]
 Verdicts = dict[Key, Row | str]
@@ -50,7 +50,7 @@ def _preferred_by_hand(world: World) -> Verdicts:
 
 
 @BATCHES
-@given(worlds(), st.booleans())
+@given(st.one_of(worlds(), failing_worlds()), st.booleans())
 def test_reconcile(spark: SparkSession, world: World, allow_unclean: bool) -> None:  # noqa: FBT001 - from Hypothesis
     found = _reconciled(spark, world, allow_unclean=allow_unclean)
     assert found == _reconciled_by_hand(world, allow_unclean=allow_unclean)
@@ -63,7 +63,7 @@ def test_reconcile_every_small_partition(spark: SparkSession, configs: list[Row]
 
 
 @BATCHES
-@given(worlds())
+@given(st.one_of(worlds(), failing_worlds()))
 def test_preferred(spark: SparkSession, world: World) -> None:
     assert _preferred(spark, world) == _preferred_by_hand(world)
 

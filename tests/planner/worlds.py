@@ -9,6 +9,7 @@ from typing import Final
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
+from planner.liveness import FAILED
 from schemas.names import NO_LEADER
 from tests.planner.frames import Row, World, config_row, partition_row, topic_row
 
@@ -77,6 +78,14 @@ def worlds(draw: st.DrawFn) -> World:
     live = frozenset(broker for broker in BROKERS if fates[broker] == "live")
     opaque = frozenset(broker for broker in BROKERS if fates[broker] == "opaque")
     return World(partitions, TOPICS, live, opaque, draw(_configs()))
+
+
+@st.composite
+def failing_worlds(draw: st.DrawFn) -> World:
+    """Such a cluster, where log dirs of live brokers failed for some partitions."""
+    world = draw(worlds())
+    broken = st.lists(st.sampled_from(sorted(world.live)), unique=True, max_size=3) if world.live else st.just([])
+    return replace(world, partitions=[row | {FAILED: draw(broken)} for row in world.partitions])
 
 
 @cache
