@@ -15,6 +15,7 @@ from jobs.planning import Planned, Planner
 from jobs.questions import Limits, stated_caps
 from jobs.snapshots import SnapshotTables
 from jobs.to_snapshot import former
+from jobs.waiting_orders import partitions_with_orders
 from planner.reassignment import reassignment_rejections
 
 BY_FILE: Final = "--reassignment-json-file"
@@ -43,7 +44,8 @@ def from_snapshot(snapshot_id: int, limits: Limits) -> Planner:
 
     def planner(at: SnapshotTables) -> Planned:
         found = former(at, snapshot_id, limits.scope())
-        held = reassignment_rejections(found.targets, at["partitions"], at["topics"], at["brokers"]).localCheckpoint()
+        known = partitions_with_orders(at), at["topics"], at["brokers"]
+        held = reassignment_rejections(found.targets, *known).localCheckpoint()
         free = found.targets.join(held.select(*KEY), [*KEY], "left_anti")
         return _given(at, Targets(rows=free, parameters=stated, held=found.held.unionByName(held)), limits)
 

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from jobs.planning import Planned
 from jobs.snapshots import SnapshotTables
+from jobs.waiting_orders import partitions_with_orders
 from planner.lint import placement_faults
 from planner.lint_waves import way_faults
 from planner.reassignment import reassignment_changes, reassignment_rejections
@@ -34,7 +35,7 @@ class Lint:
 
     def faults(self, at: SnapshotTables, targets: DataFrame) -> DataFrame:
         """Faults of where partitions go, and of lists on the way: topic, partition, code, fault."""
-        tables = [at[name] for name in ("partitions", "topics", "brokers", "broker_configs")]
+        tables = [partitions_with_orders(at), *(at[name] for name in ("topics", "brokers", "broker_configs"))]
         ends, ways = targets, None
         if "earlier" in targets.columns:
             last = F.size("earlier") + 1 == F.col("steps")
@@ -60,7 +61,7 @@ class Targets:
         """Plan what has no fault; refused if anything has one."""
         first = faults.orderBy(*KEY, "code", "fault").limit(FAULTS_SHOWN + 1).collect()
         sound = self.rows.join(faults.select(*KEY), [*KEY], "left_anti") if first else self.rows
-        known = sound, at["partitions"], at["topics"], at["brokers"]
+        known = sound, partitions_with_orders(at), at["topics"], at["brokers"]
         rejections = reassignment_rejections(*known)
         for more in (self.held, _as_rejections(faults) if first else None):
             rejections = rejections if more is None else rejections.unionByName(more)

@@ -1,7 +1,8 @@
 """The partitions of a snapshot as the optimiser takes them: arrays, with the names to get back from rows to partitions.
 
 In: a snapshot and a Scope, the topics that a question is about. Out: NamedPartitions. Partitions of topics that are
-being deleted, that are being reassigned already or that are not understood never change.
+being deleted, that are being reassigned already or wait for it, that are not understood or that no live member of
+their ISR leads never change.
 """
 
 import re
@@ -16,10 +17,21 @@ import pyarrow.compute as pc
 
 from jobs.errors import RefusedError
 from jobs.snapshots import SnapshotTables, as_of, table_as_of
+from jobs.waiting_orders import orders_of
 from planner.placement.problem import NOBODY, Bools, Ints, Partitions
 from planner.placement.slots import padded
+from schemas.names import NO_LEADER
 
-COLUMNS: Final = ("topic", "partition", "replicas", "adding_replicas", "removing_replicas", "understood")
+COLUMNS: Final = (
+    "topic",
+    "partition",
+    "replicas",
+    "adding_replicas",
+    "removing_replicas",
+    "leader",
+    "isr",
+    "understood",
+)
 PARTITION_BITS: Final = 32
 """A partition's number takes no more."""
 
@@ -57,6 +69,7 @@ def read_partitions(at: SnapshotTables, scope: Scope) -> NamedPartitions:
     _refuse_nothing(scope, names, in_scope, at.snapshot["snapshot_id"])
     deleted = _being_deleted(at)
     bar = _each([name in deleted for name in names], number) | _moving(rows) | ~_understood(rows)
+    bar |= _ordered(at, rows) | ~_led(at, rows)
     replicas = lists_of(rows["replicas"])
     place_of = np.argsort(np.argsort(np.array(names, dtype=object)))
     return NamedPartitions(
@@ -111,6 +124,25 @@ def _moving(rows: pa.Table) -> Bools:
     )
     moving: Bools = np.asarray(adding + removing, dtype=np.bool_)
     return moving
+
+
+def _ordered(at: SnapshotTables, rows: pa.Table) -> Bools:
+    """Rows that an order waits for in /admin/reassign_partitions."""
+    ordered = np.zeros(rows.num_rows, dtype=bool)
+    orders = [{"topic": order["topic"], "partition": order["partition"]} for order in orders_of(at)]
+    if orders and rows.num_rows:
+        found = rows_of(pa.Table.from_pylist(orders), rows)
+        ordered[found[found != NOBODY]] = True
+    return ordered
+
+
+def _led(at: SnapshotTables, rows: pa.Table) -> Bools:
+    """Rows that a registered member of their ISR leads, as `planner.liveness.is_led`."""
+    registered = [row["broker_id"] for row in as_of(at.tables.lake, at.snapshot, "brokers")]
+    leader = pc.fill_null(rows["leader"], NO_LEADER).to_numpy()
+    in_sync = (lists_of(rows["isr"]) == leader[:, None]).any(axis=1)
+    led: Bools = in_sync & np.isin(leader, registered)
+    return led
 
 
 def _understood(rows: pa.Table) -> Bools:

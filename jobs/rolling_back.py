@@ -189,6 +189,7 @@ def _refuse_running(plan: Plan, ways: Mapping[Key, list[Row]], partitions: Mappi
 def _around(lake: Lake, state: ClusterState) -> Around:
     return Around(
         eligible={row["broker_id"] for row in state.brokers if row["understood"]},
+        live=state.live,
         drained={row["broker_id"] for row in lake.rows("drained")},
         racks={row["broker_id"]: row.get("rack") for row in state.brokers},
         deleting={row["topic"] for row in state.requests if row["kind"] == RequestKind.DELETE_TOPIC},

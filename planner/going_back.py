@@ -33,6 +33,8 @@ class Around:
 
     eligible: Collection[int]
     """Brokers that are alive and understood."""
+    live: Collection[int]
+    """Brokers that are alive, understood or not."""
     drained: Collection[int]
     racks: Mapping[int, str | None]
     deleting: Collection[str]
@@ -80,7 +82,8 @@ def way_back(
     stops = _stops(way, partition, back)
     if not stops:
         return Refusal(RejectionCode.ALREADY_ASSIGNED, "it has these replicas already")
-    return _faulty(partition, topic, around, stops) or _changes(way, partition, topic, around, stops, back)
+    refusal = _leaderless(partition, around) or _faulty(partition, topic, around, stops)
+    return refusal or _changes(way, partition, topic, around, stops, back)
 
 
 def _unfit(planned: Row, partition: Row, topic: Row, around: Around) -> Refusal | None:
@@ -124,6 +127,15 @@ def _stops(way: Sequence[Row], partition: Row, back: Back) -> list[tuple[int, li
     if wanted in ends:
         return stops[: ends.index(wanted) + 1]
     return [(way[max(done - 1, 0)]["wave"], wanted)]
+
+
+def _leaderless(partition: Row, around: Around) -> Refusal | None:
+    """Nobody could copy from a partition that no live ISR member leads, and an empty replica could be elected."""
+    leader, isr = partition["leader"], partition["isr"] or []
+    if leader in around.live and leader in isr:
+        return None
+    said = f"no live leader in its ISR (leader {leader}, ISR {list(isr)}): `surveyor plan recover` finds it one first"
+    return Refusal(RejectionCode.NO_LIVE_LEADER, said)
 
 
 def _faulty(partition: Row, topic: Row, around: Around, stops: Sequence[tuple[int, list[int]]]) -> Refusal | None:

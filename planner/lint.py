@@ -1,9 +1,9 @@
 """What a reassignment must not be: the checks every plan passes, ours and foreign ones.
 
 Corresponds to `ReassignPartitionsCommand.parsePartitionAssignmentData` and the validation of
-`KafkaController.processApiPartitionReassignment`, and goes further: racks, replication factor, min.insync.replicas and
-the size of /brokers/topics/T while replicas are added. In: targets (topic, partition, replicas) and the tables of a
-snapshot. Out: one row a fault (topic, partition, code, fault); none if the plan may be made.
+`KafkaController.processApiPartitionReassignment`, and goes further: racks, replication factor, min.insync.replicas, who
+leads, and the size of /brokers/topics/T while replicas are added. In: targets (topic, partition, replicas) and the
+tables of a snapshot. Out: one row a fault (topic, partition, code, fault); none if the plan may be made.
 """
 
 from typing import Final
@@ -13,7 +13,8 @@ from pyspark.sql import functions as F
 
 from planner.changes import surroundings
 from planner.derived import default_min_isr
-from planner.liveness import FAILED, in_words, nobody, not_among
+from planner.liveness import FAILED, in_words, is_led, leaderless_in_words, nobody, not_among
+from planner.orders import is_moving, moving_in_words, with_orders_known
 from schemas.names import LintCode
 from schemas.topic_configs import MIN_ISR
 
@@ -53,7 +54,11 @@ def considered(
 ) -> DataFrame:
     """Join to lists asked for (`target`) what the checks need."""
     return (
-        asked.join(partitions.drop(FAILED).transform(surroundings, topics, brokers), ["topic", "partition"], "left")
+        asked.join(
+            partitions.drop(FAILED).transform(with_orders_known).transform(surroundings, topics, brokers),
+            ["topic", "partition"],
+            "left",
+        )
         .crossJoin(F.broadcast(_rack_of(brokers)))
         .crossJoin(F.broadcast(default_min_isr(broker_configs)))
     )
@@ -68,13 +73,13 @@ def exploded(rows: DataFrame, faults: list[Column]) -> DataFrame:
 def _faults(*, factor_may_change: bool) -> list[Column]:
     target, replicas = F.coalesce("target", nobody()), F.col("replicas")
     known, changes = replicas.isNotNull(), ~F.coalesce(F.col("target") == replicas, F.lit(False))  # noqa: FBT003
-    moving = F.size(F.concat("adding_replicas", "removing_replicas")) > 0
     resized = known & (F.size(target) != F.size(replicas)) & (F.size(target) > 0)
     found = [
         _fault(~known, LintCode.UNKNOWN_PARTITION, "no such partition in the snapshot: take a new one if it is newer"),
         _fault(known & ~F.col("understood"), LintCode.NOT_UNDERSTOOD, "its znode is in quarantine"),
         _fault(F.col("deletion_requested"), LintCode.DELETION_REQUESTED, "its topic is queued for deletion"),
-        _fault(moving, LintCode.REASSIGNMENT_IN_PROGRESS, "it is being reassigned already"),
+        _fault(is_moving(), LintCode.REASSIGNMENT_IN_PROGRESS, moving_in_words()),
+        _fault(known & F.col("understood") & changes & ~is_led(), LintCode.NO_LIVE_LEADER, leaderless_in_words()),
         _fault(F.size(target) == 0, LintCode.NO_REPLICAS, "no replicas"),
         duplicate_fault(target),
         dead_fault(target, changes),

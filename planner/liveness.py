@@ -26,6 +26,8 @@ _NEARLY_ALL: Final = ("eligible", "electable", "informed")
 NOBODY: Final = "CAST(array() AS array<int>)"
 """No broker at all, in SQL."""
 
+_LED: Final = "coalesce(array_contains(live, leader) AND array_contains(isr, leader), false)"
+
 
 def with_drained(brokers: DataFrame, drained: DataFrame) -> DataFrame:
     """Add how each broker is drained; DRAINED in. Frames of brokers without that column have none drained."""
@@ -105,6 +107,26 @@ def with_topic(partitions: DataFrame, topics: DataFrame) -> DataFrame:
 def nobody() -> Column:
     """No broker at all."""
     return F.expr(NOBODY)
+
+
+def is_led() -> Column:
+    """Whether a live member of the ISR leads; copies are taken from nobody else."""
+    return F.expr(_LED)
+
+
+def leaderless_in_words() -> Column:
+    """What to say of a partition that nobody alive in its ISR leads, and why it must not move."""
+    found = F.concat(
+        F.lit("no live leader in its ISR (leader "),
+        F.coalesce(F.col("leader").cast("string"), F.lit("none")),
+        F.lit(", ISR ["),
+        in_words(F.coalesce("isr", nobody())),
+    )
+    then = (
+        "]): nobody could copy from it, and an empty replica could be elected; `surveyor plan reconcile` finds it a "
+        "leader where an ISR member is alive, else `surveyor plan recover`"
+    )
+    return F.concat(found, F.lit(then))
 
 
 def among(broker_ids: Column, others: Column) -> Column:

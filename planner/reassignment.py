@@ -1,8 +1,9 @@
 """Reassignment as asked for: each partition's target, what that adds and what it removes.
 
 Corresponds to `ReplicaAssignment.reassignTo` and the checks of `KafkaController.processApiPartitionReassignment`;
-seed 000, "PartitionsReassignedListener". Phases and epochs are the executing controller's. In: targets (topic,
-partition, replicas and what OPTIONAL says), PARTITIONS, TOPICS, BROKERS. Out: CHANGES and REJECTIONS.
+seed 000, "PartitionsReassignedListener". Phases and epochs are the executing controller's. Kafka takes targets of a
+partition that nobody leads, too: it waits, and may elect the new, empty replica. Here that is a rejection. In: targets
+(topic, partition, replicas and what OPTIONAL says), PARTITIONS, TOPICS, BROKERS. Out: CHANGES and REJECTIONS.
 """
 
 from typing import Final
@@ -12,7 +13,8 @@ from pyspark.sql import functions as F
 
 from planner.asked import explained
 from planner.changes import as_changes, surroundings, unchanged
-from planner.liveness import FAILED, among, first, in_words, nobody, not_among
+from planner.liveness import FAILED, among, first, in_words, is_led, leaderless_in_words, nobody, not_among
+from planner.orders import is_moving, moving_in_words, with_orders_known
 from planner.rejections import as_rejections
 from schemas.names import Action, RejectionCode
 
@@ -32,15 +34,16 @@ def _considered(targets: DataFrame, partitions: DataFrame, topics: DataFrame, br
         F.coalesce(said["earlier"], F.array().cast(OPTIONAL["earlier"])).alias("earlier"),
         F.coalesce(said["steps"], F.lit(1)).alias("steps"),
     )
-    return asked.join(partitions.drop(FAILED).transform(surroundings, topics, brokers), ["topic", "partition"], "left")
+    known = partitions.drop(FAILED).transform(with_orders_known).transform(surroundings, topics, brokers)
+    return asked.join(known, ["topic", "partition"], "left")
 
 
 def _code() -> Column:
-    moving = F.size(F.concat("adding_replicas", "removing_replicas")) > 0
     return (
         F.when(F.col("deletion_requested"), RejectionCode.DELETION_REQUESTED.value)
         .when(~F.col("understood"), RejectionCode.NOT_UNDERSTOOD.value)
-        .when(moving, RejectionCode.REASSIGNMENT_IN_PROGRESS.value)
+        .when(is_moving(), RejectionCode.REASSIGNMENT_IN_PROGRESS.value)
+        .when(F.col("replicas").isNotNull() & ~is_led(), RejectionCode.NO_LIVE_LEADER.value)
         .when(F.col("replicas") == F.col("target"), RejectionCode.ALREADY_ASSIGNED.value)
     )
 
@@ -58,9 +61,8 @@ def reassignment_changes(
     stays = F.array_contains(F.col("target"), F.col("leader"))
     adding, removing = not_among(F.col("target"), F.col("replicas")), not_among(F.col("replicas"), F.col("target"))
     due = _considered(targets, partitions, topics, brokers).where(F.col("replicas").isNotNull() & _code().isNull())
-    rows = due.withColumns({"stateless": F.col("leader").isNull()})
     # costs a lambda a row, so not where there is nothing to do for it
-    found = rows.transform(_with_earlier_waves) if "earlier" in targets.columns else rows
+    found = due.transform(_with_earlier_waves) if "earlier" in targets.columns else due
     return (
         found.transform(unchanged)
         .withColumns(
@@ -73,7 +75,6 @@ def reassignment_changes(
                 "leader_after": F.when(stays, F.col("leader")).otherwise(first(F.col("target"))),
                 "isr_after": F.col("target"),
                 "leader_epoch_after": F.lit(None).cast("int"),
-                "is_new": F.col("stateless"),
                 "leader_and_isr_to": nobody(),
                 "requires_live": among(F.col("target"), F.col("eligible")),
                 "reason": _reason(adding, removing),
@@ -120,7 +121,8 @@ def reassignment_rejections(
     reasons = {
         RejectionCode.DELETION_REQUESTED: F.lit("its topic is queued for deletion"),
         RejectionCode.NOT_UNDERSTOOD: F.lit("its znode is in quarantine"),
-        RejectionCode.REASSIGNMENT_IN_PROGRESS: F.lit("it is being reassigned already"),
+        RejectionCode.REASSIGNMENT_IN_PROGRESS: moving_in_words(),
+        RejectionCode.NO_LIVE_LEADER: leaderless_in_words(),
         RejectionCode.ALREADY_ASSIGNED: F.lit("it has these replicas already"),
     }
     why = explained(reasons)

@@ -146,6 +146,8 @@ class RejectionCode(StrEnum):
     """A config that is to be deleted is not set."""
     REPLICA_NOT_ALIVE = "REPLICA_NOT_ALIVE"
     """A broker that is not alive holds a replica, and nobody asked to empty it."""
+    NO_LIVE_LEADER = "NO_LIVE_LEADER"
+    """Nobody alive in its ISR leads it: whoever has its data must not be moved away."""
 
 
 class Lose(StrEnum):
@@ -171,6 +173,7 @@ class LintCode(StrEnum):
     RACKS_LOST = "RACKS_LOST"
     MIN_ISR_UNREACHABLE = "MIN_ISR_UNREACHABLE"
     ZNODE_TOO_LARGE = "ZNODE_TOO_LARGE"
+    NO_LIVE_LEADER = "NO_LIVE_LEADER"
 
 
 class Outcome(StrEnum):

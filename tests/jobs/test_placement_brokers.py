@@ -1,24 +1,36 @@
 """The whole story of a cluster that grows and shrinks, on real brokers: a fourth is added, the first is removed, the
-replication factor goes to three and back. A producer with acks=all and a consumer lose nothing.
+replication factor goes to three and back. A producer with acks=all and a consumer lose nothing. A broker dies that has
+the only copy of some records: nobody moves that away, and they are all there when it is back.
 """
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 
 from jobs.adapters.embedded_cluster import EmbeddedCluster
+from jobs.errors import ExitCode
+from schemas.names import NO_LEADER
 from schemas.znodes import decode_assignment
 from tests.jobs.commands import Surveyor
-from tests.jobs.kafka_tree import KafkaTree
+from tests.jobs.kafka_tree import KafkaTree, state_path
 from tests.jobs.real_cluster import Traffic, broker_in_control, eventually, kafka_tree
 
 pytestmark = pytest.mark.usefixtures("spark")
 
 TOPIC: Final = "orders"
 PARTITIONS: Final = 6
+LOST: Final = "lost"
+"""Its records are on DEAD alone, and it may elect uncleanly."""
+KEPT: Final = "kept"
+"""Another broker has its records, too."""
+DEAD: Final = 2
+RECORDS: Final = 100
 MOVES_A_WAVE: Final = 2
 
 
@@ -92,3 +104,52 @@ def test_a_cluster_grows_and_shrinks(cluster: EmbeddedCluster, kafka: KafkaTree,
     assert traffic.stored(PARTITIONS) >= traffic.acknowledged
     surveyor.json("snapshot")
     assert surveyor.json("plan", "reassign", "--replication-factor", "2", "--topics", TOPIC)["changes"] == 0
+
+
+def assigned(kafka: KafkaTree, topic: str) -> list[int]:
+    return decode_assignment(kafka.client.get(f"/brokers/topics/{topic}")[0]).partitions[0]
+
+
+@pytest.fixture
+def lost_and_kept(cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor) -> Iterator[None]:
+    """Both topics, with all records in each."""
+    surveyor.json("snapshot")
+    unclean = ("--config", "unclean.leader.election.enable=true")
+    for topic, replicas in ((LOST, f"{DEAD}"), (KEPT, f"{DEAD}:1")):
+        made = surveyor.json("plan", "assign", "--topic", topic, "--replica-assignment", replicas, *unclean)
+        surveyor.json("commit", made["plan_id"], "--mode", "admin", "--apply")
+        assert eventually(lambda: bool(kafka.client.exists(state_path(topic, 0))))  # noqa: B023 - waited for here
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+    for number in range(RECORDS):
+        for topic in (LOST, KEPT):
+            producer.produce(topic, str(number).encode())
+    assert producer.flush(30) == 0
+    yield
+    AdminClient({"bootstrap.servers": cluster.bootstrap}).delete_topics([LOST, KEPT])
+    assert eventually(lambda: not any(kafka.client.exists(f"/brokers/topics/{topic}") for topic in (LOST, KEPT)))
+
+
+@pytest.mark.usefixtures("lost_and_kept")
+def test_what_a_dead_broker_alone_has_is_not_moved_away(
+    cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, tmp_path: Path
+) -> None:
+    cluster.brokers[DEAD].kill()
+    assert eventually(lambda: kafka.state(LOST).leader == NO_LEADER and kafka.state(KEPT).isr == [1])
+    surveyor.json("snapshot")
+    emptied = surveyor.json("plan", "reassign", "--remove-brokers", f"{DEAD}", "--topics", f"{LOST}|{KEPT}")
+    (rejection,) = surveyor.lake.rows("rejections", ("plan_id", "=", emptied["plan_id"]))
+    assert (emptied["changes"], rejection["topic"], rejection["code"]) == (1, LOST, "NO_LIVE_LEADER")
+    replaced = surveyor.json("plan", "reassign", "--replace", f"{DEAD}=0", "--topics", LOST)
+    assert (replaced["changes"], replaced["rejected"]) == (0, 1)
+    file = tmp_path / "targets.json"
+    file.write_text(json.dumps({"partitions": [{"topic": LOST, "partition": 0, "replicas": [0]}]}))
+    assert surveyor("plan", "reassign", "--reassignment-json-file", str(file)).code == ExitCode.REFUSED
+
+    done = surveyor.json("commit", emptied["plan_id"], "--apply", "--wait", "--max-wait", "60s")
+    assert (done["status"], assigned(kafka, LOST), DEAD in assigned(kafka, KEPT)) == ("committed", [DEAD], False)
+
+    for broker in (0, DEAD):  # a broker that comes back makes the controller look for leaders
+        cluster.brokers[broker].restart()
+    assert eventually(lambda: kafka.state(LOST).leader == DEAD, seconds=40)
+    for topic in (LOST, KEPT):
+        assert Traffic(cluster.bootstrap, topic).stored(1) == set(range(RECORDS))

@@ -11,9 +11,9 @@ from kazoo.client import KazooClient
 
 from jobs.adapters.embedded import EmbeddedZooKeeper
 from jobs.adapters.lake import Row
-from schemas.znodes import Assignment, encode_assignment
+from schemas.znodes import Assignment, State, encode_assignment, encode_state
 from tests.jobs.commands import Surveyor
-from tests.jobs.kafka_tree import KafkaTree, registration
+from tests.jobs.kafka_tree import KafkaTree, registration, state_path
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -43,6 +43,7 @@ def surveyor(zookeeper_server: EmbeddedZooKeeper, tmp_path_factory: pytest.TempP
     moving = Assignment({0: [0, 1, 2]}, {0: [2]}, {0: [1]}, "r8iTzkX6SnyvLkbjRRRoow")
     tree.write("/brokers/topics/moving", encode_assignment(moving))
     tree.write("/admin/delete_topics/gone", b"")
+    tree.write(state_path("old", 0), encode_state(State(controller_epoch=1, leader=1, leader_epoch=6, isr=[1])))
     ready = Surveyor(hosts, tmp_path_factory.mktemp("reassign") / "warehouse")
     ready.json("snapshot")
     yield ready

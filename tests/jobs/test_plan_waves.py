@@ -13,9 +13,9 @@ from jobs.adapters.embedded import EmbeddedZooKeeper
 from jobs.adapters.lake import Row
 from jobs.premises import judge_for_admin
 from jobs.waves import by_wave, judge_waves
-from schemas.znodes import Assignment, decode_assignment, encode_assignment
+from schemas.znodes import Assignment, State, decode_assignment, encode_assignment, encode_state
 from tests.jobs.commands import Surveyor
-from tests.jobs.kafka_tree import KafkaTree, registration
+from tests.jobs.kafka_tree import KafkaTree, registration, state_path
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -42,6 +42,7 @@ def tree(zookeeper_server: EmbeddedZooKeeper) -> Iterator[KafkaTree]:
     for topic, replicas in {"orders": ORDERS, "wide": {0: [0, 1, 2]}, "old": {0: [9, 1]}, "gone": {0: [0, 1]}}.items():
         tree.add_topic(topic, replicas)
     tree.write("/admin/delete_topics/gone", b"")
+    tree.write(state_path("old", 0), encode_state(State(controller_epoch=1, leader=1, leader_epoch=6, isr=[1])))
     yield tree
     client.stop()
     client.close()

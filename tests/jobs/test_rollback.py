@@ -240,8 +240,9 @@ def test_after_a_cancel_what_was_complete_goes_back(
 def test_what_cannot_go_back_is_rejected_and_the_rest_goes(
     tree: KafkaTree, lake: Lake, surveyor: Surveyor, controller: MovingController, plan: Plan
 ) -> None:
-    """Broker 0, on which 2 was, died; 1 keeps its dead replica; somebody else moved 0."""
+    """Broker 0, on which 2 was, died; 1 keeps its dead replica, and is led by another; somebody else moved 0."""
     tree.unregister(0)
+    controller.put_state(T, 1, leader=1, isr=[2, 1])
     controller.reassign({(T, 0): [1, 2]})
 
     found = result(surveyor, tree, "--apply")

@@ -15,7 +15,8 @@ from schemas.tables import BROKERS, PARTITIONS, TOPICS
 from tests.planner.frames import Row, as_rows, broker_row, frame, partition_row, topic_row
 
 RACKS: Final = {1: "a", 2: "b", 3: "a", 4: "b", 5: None}
-AROUND: Final = Around(eligible={1, 2, 3, 4, 5}, drained={5}, racks=RACKS, deleting={"deleted"}, min_isr=1)
+BROKERS_OF: Final = frozenset(range(1, 6))
+AROUND: Final = Around(eligible=BROKERS_OF, live=BROKERS_OF, drained={5}, racks=RACKS, deleting={"deleted"}, min_isr=1)
 START: Final = Back(None, "snapshot 3")
 TOPIC_ID: Final = topic_row()["topic_id"]
 
@@ -91,6 +92,8 @@ REFUSED: Final[list[tuple[Row | None, Row, list[int] | None, str, str]]] = [
         RejectionCode.REASSIGNMENT_IN_PROGRESS,
         "being moved, and not by this plan: to [4, 2]",
     ),
+    ({"leader": 9}, {}, None, RejectionCode.NO_LIVE_LEADER, "(leader 9, ISR [3, 2]): `surveyor plan recover` finds"),
+    ({"leader": -1}, {}, None, RejectionCode.NO_LIVE_LEADER, "(leader -1, ISR [3, 2])"),
     ({}, {}, [9, 2], LintCode.BROKER_NOT_ALIVE, "[9, 2] adds brokers that are not alive: 9"),
     ({}, {}, [5, 2], RejectionCode.DRAINED, "[5, 2] adds brokers that are drained: 5"),
     ({}, {}, [2, 2], LintCode.DUPLICATE_BROKER, "twice: 2, 2"),

@@ -19,6 +19,10 @@ LISTS: Final = [
 ]
 MOVING: Final = {"adding_replicas": [2]}
 IN_QUARANTINE: Final = {"understood": False}
+LEADERLESS: Final = (
+    "no live leader in its ISR (leader -1, ISR [3]): nobody could copy from it, and an empty replica could be elected; "
+    "`surveyor plan reconcile` finds it a leader where an ISR member is alive, else `surveyor plan recover`"
+)
 
 # topic, columns of the partition, replicas now, target, code, fault
 CASES: Final[list[tuple[str, dict[str, Any], list[int] | None, list[int] | None, str | None, str | None]]] = [
@@ -49,6 +53,8 @@ CASES: Final[list[tuple[str, dict[str, Any], list[int] | None, list[int] | None,
     ("t", {}, [1, 3], [1, 6], LintCode.RACKS_LOST, "racks 2 → 1: [a]"),
     ("strict", {}, [1, 3], [1, 4], LintCode.MIN_ISR_UNREACHABLE, "2 replicas can never reach min.insync.replicas=3"),
     ("strict", {}, [1, 3, 5], [2, 4, 5], None, None),
+    ("t", {"leader": -1, "isr": [3]}, [1, 3], [1, 3], None, None),
+    ("t", {"leader": -1, "isr": [3]}, [1, 3], [1, 4], LintCode.NO_LIVE_LEADER, LEADERLESS),
 ]
 
 
@@ -74,7 +80,7 @@ def _faults(
 
 def test_each_fault_by_itself(spark: SparkSession) -> None:
     partitions = [
-        partition_row(now, 1, now, topic=topic, partition=number, **columns)
+        partition_row(now, 1, now, topic=topic, partition=number) | columns
         for number, (topic, columns, now, *_) in enumerate(CASES)
         if now is not None
     ]
