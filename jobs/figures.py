@@ -20,7 +20,7 @@ WAVES_SHOWN: Final = 20
 
 
 def figures_of(placement: Placement, allowed: set[int]) -> Figures:
-    """Return moves, how few they could be, and how uneven brokers and racks are, before and after.
+    """Return moves, how few they could be, how uneven brokers and racks are, before and after, and why they stay so.
 
     Where no broker is allowed, as for a file while all are drained, all of them count.
     """
@@ -31,6 +31,7 @@ def figures_of(placement: Placement, allowed: set[int]) -> Figures:
         "lower_bound": placement.lower_bound,
         "bound": placement.bound,
         "left": placement.left,
+        "uneven": placement.uneven,
         "replicas_per_broker": _spans(brokers.replicas, counted),
         "leaders_per_broker": _spans(brokers.leaders, counted),
         "replicas_per_rack": {rack: [was, becomes] for rack, was, becomes in racks if rack},
@@ -38,7 +39,7 @@ def figures_of(placement: Placement, allowed: set[int]) -> Figures:
 
 
 def wave_figures(planned: Waves, fewest: int) -> Figures:
-    """Return how many waves there are, how few they could be, and what each moves."""
+    """Return how many waves there are, how many there must be at least, and what each moves."""
     return {
         "count": planned.count,
         "fewest": fewest,
@@ -62,14 +63,16 @@ def figure_lines(plan: Row) -> Iterator[str]:
     """Write a plan's figures as people read them.
 
     >>> figures = {"lower_bound": 3, "bound": "3 replicas have to be copied", "left": 0, "held": 0,
-    ...     "replicas_per_broker": [[0, 3], [2, 3]], "leaders_per_broker": [[0, 1], [0, 1]],
+    ...     "replicas_per_broker": [[0, 4], [1, 3]], "leaders_per_broker": [[0, 1], [0, 1]],
+    ...     "uneven": "--max-moves 3 allows no more copies that would help",
     ...     "replicas_per_rack": {"a": [3, 5], "b": [6, 4]}}
     >>> for line in figure_lines({"moves": 3, "parameters": json.dumps({"figures": figures})}):
     ...     print(line)
     moves 3 (lower bound 3: 3 replicas have to be copied)
-    replicas per broker 0..3 → 2..3
+    replicas per broker 0..4 → 1..3
     leaders per broker 0..1 → 0..1
     replicas per rack a 3 → 5, b 6 → 4
+    replicas stay uneven: --max-moves 3 allows no more copies that would help
     """
     figures = figures_in(plan)
     if not figures:
@@ -81,6 +84,8 @@ def figure_lines(plan: Row) -> Iterator[str]:
     if figures["replicas_per_rack"]:
         racks = (f"{rack} {was} → {becomes}" for rack, (was, becomes) in figures["replicas_per_rack"].items())
         yield f"replicas per rack {', '.join(racks)}"
+    if figures.get("uneven"):
+        yield f"replicas stay uneven: {figures['uneven']}"
     yield from byte_lines(figures)
     if "waves" in figures:
         yield from _wave_lines(figures["waves"])
@@ -95,9 +100,9 @@ def _wave_lines(waves: Figures) -> Iterator[str]:
 
     >>> figures = {"count": 2, "fewest": 2, "moves": [4, 1], "most_in": [2, 1], "most_out": [1, 1]}
     >>> list(_wave_lines(figures))
-    ['waves 2 (no fewer than 2)', 'replicas copied by wave 4, 1', 'most into a broker 2, 1', 'most out of one 1, 1']
+    ['waves 2 (at least 2)', 'replicas copied by wave 4, 1', 'most into a broker 2, 1', 'most out of one 1, 1']
     """
-    yield f"waves {waves['count']} (no fewer than {waves['fewest']})"
+    yield f"waves {waves['count']} (at least {waves['fewest']})"
     named = {"moves": "replicas copied by wave", "most_in": "most into a broker", "most_out": "most out of one"}
     for name, said in named.items():
         more = ", ..." if waves["count"] > WAVES_SHOWN else ""

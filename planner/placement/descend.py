@@ -15,6 +15,9 @@ from planner.placement.routes import COSTS, reachable, search, way
 UNLIMITED: Final = 1 << 60
 SPREAD: Final = 16
 """A broker gives its excess to so many others at least, where so many lack something."""
+LAST: Final = 4
+FULLEST: Final = 32
+"""With so few copies left of a budget, so many brokers are looked at for the way that helps most, not one alone."""
 
 
 class Graph(Protocol):
@@ -34,6 +37,10 @@ def descend(graph: Graph, takers: Bools, budget: int = UNLIMITED) -> None:
     while moved or not done.all():
         if done.all():
             done, moved = ~takers, False
+        if descent.left <= LAST:
+            if not descent.best_step():
+                return
+            continue
         source = int(np.where(done, -1, graph.load).argmax())
         if descent.step(source):
             moved = True
@@ -57,15 +64,15 @@ def even_goal(load: Ints, takers: Bools, budget: int) -> Ints:
     even[:over] += 1
     count = min(budget, int(np.maximum(load[ranks] - even, 0).sum()))
     goal = load.copy()
-    goal[ranks] = -_raised(-load[ranks], count)
-    goal[ranks] += _raised(load[ranks], count) - load[ranks]
+    goal[ranks] = -raised(-load[ranks], count)
+    goal[ranks] += raised(load[ranks], count) - load[ranks]
     return goal
 
 
-def _raised(load: Ints, count: int) -> Ints:
+def raised(load: Ints, count: int) -> Ints:
     """Give `count` units, each to the emptiest.
 
-    >>> _raised(np.array([5, 2, 3]), 4)
+    >>> raised(np.array([5, 2, 3]), 4)
     array([5, 5, 4])
     """
     low, high = int(load.min()), int(load.min()) + count
@@ -95,6 +102,30 @@ class _Descent:
         target, amount = self._wanted(source, self.takers & reachable(distance) & (cost <= self.left), cost)
         if amount == 0:
             return False
+        self._send(source, target, amount, cost, previous)
+        return True
+
+    def best_step(self) -> bool:
+        """Send one replica the way that helps most of those that the budget allows; False if none helps."""
+        best, found = -1.0, None
+        for source in np.argsort(np.where(self.takers, -self.graph.load, 1), kind="stable")[:FULLEST].tolist():
+            if not self.takers[source]:
+                break
+            distance, previous = search(self.graph.lengths, source)
+            cost = distance // self.scale
+            gap = self.graph.load[source] - self.graph.load
+            helps = self.takers & reachable(distance) & (cost <= self.left) & ((gap > 1) | ((gap == 1) & (cost < 0)))
+            # what costs nothing comes first, then what helps most for its price
+            worth = np.where(helps, (gap - 1) / np.maximum(cost, 1) + np.where(cost <= 0, UNLIMITED, 0), -1.0)
+            target = int(worth.argmax())
+            if worth[target] > best:
+                best, found = float(worth[target]), (source, target, 1, cost, previous)
+        if found is not None:
+            self._send(*found)
+        return found is not None
+
+    def _send(self, source: int, target: int, amount: int, cost: Ints, previous: Ints) -> None:
+        """Shift up to `amount` along the way that `previous` tells."""
         route = [(*arc, self._cheapest(arc)) for arc in way(previous, source, target)]
         room = min(int(self.graph.edges[kind + 1, a, b]) for a, b, kind in route) // len(route)
         price = int(cost[target])
@@ -103,7 +134,6 @@ class _Descent:
             if self.graph.shift(a, b, kind, amount) != amount:
                 raise AssertionError(f"{amount} partitions were to shift from {a} to {b} at {kind}, and are not there")
         self.left -= price * amount
-        return True
 
     def _cheapest(self, arc: tuple[int, int]) -> int:
         return next(cost for cost in COSTS if self.graph.edges[(cost + 1, *arc)] > 0)

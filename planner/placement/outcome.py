@@ -1,11 +1,15 @@
 """What a placement comes to: the moves, how few they could be, what each broker and rack holds before and after.
 
-The lower bound on copies is derived from the question alone, not from the plan: what each partition is forced to copy,
-or, where brokers are to be even, what those below their even share lack. In: a World that is done. Out: a Placement.
+The lower bound on copies is what each partition is forced to copy, or, where brokers are to be even, what brokers
+cannot become as even without: where they get even, what those below their even share lack, else what `bound` finds
+for the evenness reached. In: a World that is done. Out: a Placement.
 """
+
+from dataclasses import dataclass
 
 import numpy as np
 
+from planner.placement.bound import fewest_copies, fewest_in_any_order
 from planner.placement.problem import NOBODY, Bools, Ints, Moves, Partitions, Placement, Question, Tally
 from planner.placement.reasons import reasons
 from planner.placement.slots import arrivals, count_bytes, count_leaders, count_replicas
@@ -22,7 +26,16 @@ def copies(world: World) -> int:
     return int(copied(world).sum())
 
 
-def placement_of(world: World, partitions: Partitions, question: Question, *, forced: int, left: int) -> Placement:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What the search knows beside its world: copies that were forced, those of them left undone, what stays uneven."""
+
+    forced: int
+    left: int = 0
+    uneven: str = ""
+
+
+def placement_of(world: World, partitions: Partitions, question: Question, found: Found) -> Placement:
     weights = None if partitions.weights is None else partitions.weights[world.order]
     moves = _moves(world)
     brokers = _tally(tuple(map(str, world.ids.tolist())), world, np.arange(world.size), weights)
@@ -32,7 +45,7 @@ def placement_of(world: World, partitions: Partitions, question: Question, *, fo
     inputs = world.order[changed]
     ascending = np.argsort(inputs)
     changed, inputs = changed[ascending], inputs[ascending]
-    lower, bound = _lower_bound(world, question, forced, weighted=weights is not None)
+    lower, bound = _lower_bound(world, question, found.forced - found.left, weighted=weights is not None)
     ids = np.append(world.ids, NOBODY)
     lists = np.empty((len(world.order), len(world.after)), dtype=np.int64)
     lists[world.order] = ids[world.after].T
@@ -44,8 +57,9 @@ def placement_of(world: World, partitions: Partitions, question: Question, *, fo
         copies=copies(world),
         lower_bound=lower,
         bound=bound,
+        uneven=found.uneven,
         held=np.sort(world.order[world.held]),
-        left=left,
+        left=found.left,
         brokers=brokers,
         racks=racks,
     )
@@ -94,10 +108,15 @@ def _lower_bound(world: World, question: Question, forced: int, *, weighted: boo
     must = f"{forced} replicas have to be copied whatever the plan: they leave a broker, are added, or widen a rack"
     if not question.even or weighted or not world.target.any():
         return forced, must
-    short, share = lacking(world)
-    if forced >= short:
+    before, after = (count_replicas(lists, world.size)[world.target] for lists in (world.before, world.after))
+    fewest = fewest_copies(before, after, world.fresh[world.target])
+    if question.max_moves is None and not question.onto:
+        fewest = max(fewest, fewest_in_any_order(before, after))
+    if forced >= fewest:
         return forced, must
-    return short, f"{share} lack {short}"
+    short, share = lacking(world)
+    as_even = f"as even as this, {after.min()} to {after.max()} replicas each, no {len(after)} brokers get with fewer"
+    return fewest, f"{share} lack {short}" if fewest == short else as_even
 
 
 def lacking(world: World) -> tuple[int, str]:

@@ -109,6 +109,8 @@ class Placement:
     lower_bound: int
     bound: str
     """How the lower bound is derived."""
+    uneven: str
+    """Why brokers hold numbers of replicas that differ by more than one; empty where they do not."""
     held: Ints
     """Rows left alone because a dead broker that is not being emptied holds a replica of them."""
     left: int

@@ -111,7 +111,11 @@ def waves(partitions: Partitions, placement: Placement, rack_of: dict[int, str |
 
 
 def fewest_waves(placement: Placement, caps: Caps) -> int:
-    """No fewer waves can do: the busiest broker's moves, or the most moves of one partition, need so many."""
+    """At least so many waves it takes: the busiest broker's moves, or the most moves of one partition.
+
+    Seldom that is a few too low: partitions that move several replicas bind brokers to each other, and which wave is
+    best for them is edge colouring of a hypergraph, which nobody knows how to do quickly.
+    """
     copied = placement.moves.target != NOBODY
     rows, targets, sources = (
         values[copied] for values in (placement.moves.row, placement.moves.target, placement.moves.source)
