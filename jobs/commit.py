@@ -12,6 +12,7 @@ from typing import Annotated, Final
 
 import typer
 
+from jobs.adapters.broker_channel import refuse_silent
 from jobs.adapters.cluster import ClusterState, read_cluster
 from jobs.adapters.controllership import Controllership, refuse_take_over
 from jobs.adapters.lake import Row
@@ -22,7 +23,7 @@ from jobs.console import Result, finish, say
 from jobs.controllers import controller_of
 from jobs.errors import ExitCode, RefusedError, SurveyorError
 from jobs.ledger import Ledger, Verdict
-from jobs.limits import CLOSED, CommitLimits, refuse_beyond, refuse_other_cluster, seconds
+from jobs.limits import CLOSED, CommitLimits, broker_ids, refuse_beyond, refuse_other_cluster, seconds
 from jobs.modes import Mode, admin_of, choose_mode
 from jobs.moving import moving_in_zookeeper, moving_of, refuse_others
 from jobs.operations import judge_tasks
@@ -49,6 +50,8 @@ class Assessment:
     why: str
     due: list[Row]
     settled: list[Verdict]
+    silent: frozenset[int] = frozenset()
+    """Brokers that need not answer."""
 
 
 def assess(settings: Settings, plan: Plan, mode: Mode, limits: CommitLimits, running: Running = _AS_EVER) -> Assessment:
@@ -66,7 +69,9 @@ def assess(settings: Settings, plan: Plan, mode: Mode, limits: CommitLimits, run
             if any(change["action"] == Action.REASSIGN for change in due):
                 refuse_others(plan, moving_in_zookeeper(client))
         tasks, settled = judge_tasks(client, plan.tasks)
-    return Assessment(state, chosen, why, [*due, *tasks], [*verdicts, *settled])
+    if chosen is Mode.BATCH and (due or tasks):
+        refuse_silent(state.brokers, settings.conf.controller_id, limits.allow_silent)
+    return Assessment(state, chosen, why, [*due, *tasks], [*verdicts, *settled], limits.allow_silent)
 
 
 def apply_plan(
@@ -92,7 +97,7 @@ def apply_plan(
             with controller_of(settings, found.state, ledger, running) as (controller, throttler):
                 commit_admin(settings, ledger, controller, found.due, running=running, throttler=throttler)
         else:
-            commit_batch(settings, ledger, found.due, max_hold, held)
+            commit_batch(settings, ledger, found.due, max_hold, held, silent=found.silent)
     except SurveyorError as error:
         error.result = {"plan_id": plan.plan_id, **ledger.counts()}
         raise
@@ -118,6 +123,10 @@ def commit(
         bool,
         typer.Option("--allow-majority-dead", help="Believe it when most brokers seem dead."),
     ] = False,
+    allow_silent: Annotated[
+        str | None,
+        typer.Option(metavar="BROKERS", help="Brokers, as 2,5, that need not answer before batch mode writes."),
+    ] = None,
     via: Annotated[Via, typer.Option(help="How Kafka's controller is asked; zookeeper: before 2.4.")] = Via.ADMIN,
     throttle: Annotated[
         str | None, typer.Option(help="Bytes a second to copy replicas with, as 50MB/s; none takes it away.")
@@ -132,6 +141,7 @@ def commit(
         max_plan_age=defaults.max_plan_age_hours * 3600 if max_plan_age is None else seconds(max_plan_age),
         max_changes=defaults.max_changes if max_changes is None else max_changes,
         allow_majority_dead=allow_majority_dead,
+        allow_silent=frozenset() if allow_silent is None else broker_ids(allow_silent),
     )
     hold = defaults.max_hold_seconds if max_hold is None else seconds(max_hold)
     rate = None if throttle is None else bytes_per_second(throttle)
@@ -236,7 +246,7 @@ def _report(settings: Settings, plan: Plan, found: Assessment, ledger: Ledger, *
     told = ", ".join(f"{count} {outcome}" for outcome, count in ledger.counts().items() if count)
     told += f" ({now} of them now)" if now < len(ledger.of(Outcome.APPLIED)) else ""
     finish(settings, result, f"plan {plan.title}: {status}; {told or 'no changes'}", *_stale_lines(ledger.verdicts))
-    if any(ledger.of(outcome) for outcome in (Outcome.FAILED, Outcome.UNKNOWN, Outcome.SKIPPED)):
+    if ledger.unheard or any(ledger.of(outcome) for outcome in (Outcome.FAILED, Outcome.UNKNOWN, Outcome.SKIPPED)):
         return ExitCode.ERROR
     return ExitCode.STALE if detailed and ledger.of(Outcome.STALE) else ExitCode.DONE
 

@@ -6,27 +6,28 @@ write leaves nobody uninformed for long.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
+from jobs.adapters.answers import Answers
 from jobs.adapters.cluster import BROKER_IDS, ClusterState, read_cluster
-from jobs.adapters.control_messages import Announcement, plaintext_address
+from jobs.adapters.control_messages import plaintext_address
 from jobs.adapters.controllership import Controllership, SessionLostError, controllership, who_controls
 from jobs.adapters.lake import Row
-from jobs.adapters.multi_read import read_many
-from jobs.adapters.requests import NOT_TOLD, announce
-from jobs.adapters.zookeeper import Znode
 from jobs.console import progress, say
-from jobs.errors import FencedError, RefusedError, SurveyorError
+from jobs.errors import FencedError, RefusedError
 from jobs.fenced_operations import write_tasks
 from jobs.fenced_writes import FencedWriter
 from jobs.ledger import Ledger, Verdict
-from jobs.premises import Premises, state_path, understood
+from jobs.premises import Premises
 from jobs.settings import Settings
+from jobs.telling import Hold, Told, prove, tell
 from schemas.names import NO_CONTROLLER, Outcome, Step
 
 HAND_BACK_PATIENCE: Final = 20.0
 """Seconds within which a broker should have become the controller again."""
+
+WAITS: Final = "whoever becomes the controller announces it; watch that one does"
 
 
 def refuse_unreachable(state: ClusterState) -> None:
@@ -51,26 +52,28 @@ def commit_batch(
     due: Sequence[Row],
     max_hold: float,
     held: Controllership | None = None,
+    *,
+    silent: Collection[int] = (),
 ) -> None:
-    """Write what is due, in the ledger's name; under `held` the controllership stays with the caller."""
+    """Write what is due, in the ledger's name; under `held` the controllership stays with the caller.
+
+    `silent` brokers are known not to answer. What was answered is read and recorded once the controllership is handed
+    back: the brokers' ISR changes and producer ids wait for a controller.
+    """
     if held is not None:
-        _commit_held(settings, ledger, held, due, max_hold)
+        told = _commit_held(settings, ledger, held, due, Hold(max_hold, silent, stays=True))
+        _record(settings, ledger, told, Answers.of(told.answers), NO_CONTROLLER)
         return
     with controllership(settings.zookeeper, settings.conf.controller_id) as control:
         ledger.step(Step.TAKE_OVER, Outcome.APPLIED, f"controller epoch {control.epoch}")
         say(f"  controllership taken over: epoch {control.epoch}, id {control.controller_id}")
-        _commit_held(settings, ledger, control, due, max_hold)
+        told = _commit_held(settings, ledger, control, due, Hold(max_hold, silent))
         seconds = control.held()
-    _hand_back(settings, ledger, seconds)
+    answers = Answers.of(told.answers)
+    _record(settings, ledger, told, answers, _hand_back(settings, ledger, seconds, told.summary(answers)))
 
 
-def _commit_held(
-    settings: Settings,
-    ledger: Ledger,
-    control: Controllership,
-    due: Sequence[Row],
-    max_hold: float,
-) -> None:
+def _commit_held(settings: Settings, ledger: Ledger, control: Controllership, due: Sequence[Row], hold: Hold) -> Told:
     ledger.intend(due)
     state = read_cluster(control.client, settings.zookeeper)
     refuse_unreachable(state)
@@ -78,7 +81,7 @@ def _commit_held(
     changes = [row for row in due if row["partition"] is not None]
     still_due, verdicts = Premises.of(ledger.plan, state).judge(control.client, changes)
     ledger.judge(verdicts)
-    writer = FencedWriter(control, ledger.plan, settings.zookeeper, max_hold)
+    writer = FencedWriter(control, ledger.plan, settings.zookeeper, hold.max_hold)
     written: list[Verdict] = []
     try:
         with progress("writing to ZooKeeper"):
@@ -90,13 +93,32 @@ def _commit_held(
     except (FencedError, SessionLostError):
         _set_aside_the_rest(ledger, [*tasks, *still_due])
         raise
-    if written:
-        topics = sorted({verdict.change["topic"] for verdict in written} & set(writer.creations))
-        created = f"topic and config znodes of {', '.join(topics)}, " if topics else ""
-        say(f"  written under the fence: {created}{len(written)} state znodes")
-        with progress("telling the brokers"):
-            _tell(ledger, control, state, written, max_hold)
-        _prove(control, written)
+    if not written:
+        return Told(control.epoch)
+    topics = sorted({verdict.change["topic"] for verdict in written} & set(writer.creations))
+    created = f"topic and config znodes of {', '.join(topics)}, " if topics else ""
+    say(f"  written under the fence: {created}{len(written)} state znodes")
+    with progress("telling the brokers"):
+        return tell(control, state.brokers, written, hold)
+
+
+def _record(settings: Settings, ledger: Ledger, told: Told, answers: Answers, controller: int) -> None:
+    """Write down what brokers answered, prove what was written, and say of whom nobody knows whether he was told."""
+    if not told.written:
+        return
+    ledger.lake.append_all("answers", answers.table(ledger.lake.cluster))
+    for line in told.lines(answers):
+        say(line)
+    why = told.unheard(answers)
+    if why is not None:
+        announced = controller != NO_CONTROLLER
+        ledger.unheard = not (announced and told.late)
+        ledger.unfinished = not announced
+        after = f"broker {controller} announced it when it became the controller" if announced else WAITS
+        say(f"surveyor: {why}; what was written stands in ZooKeeper: {after}")
+    if told.fenced is not None:
+        raise told.fenced
+    prove(settings.zookeeper, told)
 
 
 def _set_aside_the_rest(ledger: Ledger, due: Sequence[Row]) -> None:
@@ -105,76 +127,8 @@ def _set_aside_the_rest(ledger: Ledger, due: Sequence[Row]) -> None:
     ledger.judge(Verdict(change, Outcome.SKIPPED, "the commit stopped before it") for change in left)
 
 
-def _tell(
-    ledger: Ledger,
-    control: Controllership,
-    state: ClusterState,
-    written: Sequence[Verdict],
-    max_hold: float,
-) -> None:
-    """Tell the brokers of what was written; who does not answer is told by Kafka's controller after the hand-back."""
-    announcement = Announcement(
-        controller_id=control.controller_id,
-        controller_epoch=control.epoch,
-        brokers=state.brokers,
-        states=[_told(verdict) for verdict in written],
-    )
-    deadline = time.monotonic() + max(1.0, max_hold - control.held())
-    answers = announce(announcement, deadline)
-    ledger.lake.append("answers", answers)
-    silent = sorted({row["broker_id"] for row in answers if row["error"] == NOT_TOLD})
-    accepted = {row["broker_id"] for row in answers} - {row["broker_id"] for row in answers if row["error"]}
-    stopped = ", StopReplica" if any(state["stop"] for state in announcement.states) else ""
-    by = f"brokers {', '.join(map(str, sorted(accepted)))}" if accepted else "no broker"
-    say(f"  UpdateMetadata, LeaderAndIsr{stopped} accepted by {by}")
-    if silent:
-        who = ", ".join(map(str, silent))
-        say(f"surveyor: no answer from brokers {who}: Kafka's controller tells them, once there is one again")
-    for row in answers:
-        if row["error"] not in {0, NOT_TOLD}:
-            what = f" for {row['topic']}-{row['partition']}" if row.get("topic") else ""
-            say(f"surveyor: broker {row['broker_id']} answered {row['api']}{what} with error {row['error']}")
-
-
-def _told(verdict: Verdict) -> Row:
-    change = verdict.change
-    return {
-        "topic": change["topic"],
-        "topic_id": change["topic_id"],
-        "partition": change["partition"],
-        "leader": change["leader_after"],
-        "leader_epoch": change["leader_epoch_after"],
-        "isr": change["isr_after"],
-        "replicas": change["replicas_after"],
-        "adding": change["adding_after"],
-        "removing": change["removing_after"],
-        "is_new": change["is_new"],
-        "leader_recovery_state": change["leader_recovery_state_after"],
-        "state_version": verdict.state_version_after,
-        "to": change["leader_and_isr_to"],
-        "stop": change["stop_replica_to"] or [],
-    }
-
-
-def _prove(control: Controllership, written: Sequence[Verdict]) -> None:
-    """Read back what was written, while nobody else can have touched it, and say whose it is."""
-    control.refuse_fenced()
-    znodes = read_many(control.client, [state_path(verdict.change) for verdict in written])
-    others = [znode.path for znode in znodes if _author(znode) != control.epoch]
-    if others:
-        raise SurveyorError(
-            f"{len(others)} of {len(written)} state znodes just written do not carry our controller epoch "
-            f"{control.epoch}, the first is {others[0]}: somebody writes without being the controller; find out who",
-        )
-    say(f"  {len(written)} of {len(written)} changed state znodes carry our controller epoch {control.epoch}")
-
-
-def _author(znode: Znode) -> int | None:
-    state = understood(znode)
-    return None if state is None else state.controller_epoch
-
-
-def _hand_back(settings: Settings, ledger: Ledger, seconds: float) -> None:
+def _hand_back(settings: Settings, ledger: Ledger, seconds: float, told: str) -> int:
+    """Wait for a broker to become the controller; return it."""
     deadline = time.monotonic() + HAND_BACK_PATIENCE
     with progress("waiting for a broker to become the controller"):
         while (controller := who_controls(settings.zookeeper)) == NO_CONTROLLER and time.monotonic() < deadline:
@@ -183,5 +137,7 @@ def _hand_back(settings: Settings, ledger: Ledger, seconds: float) -> None:
         message = "no broker has become the controller yet: /controller is free for one"
     else:
         message = f"broker {controller} is the controller; held for {seconds:.1f} s"
+    message += f"; {told}" if told else ""
     ledger.step(Step.HAND_BACK, Outcome.APPLIED, message)
     say(f"  controllership handed back: {message}")
+    return controller

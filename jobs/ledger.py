@@ -48,6 +48,8 @@ class Ledger:
     begun: bool = False
     unfinished: bool = False
     """What was asked for still runs, and the plan has something to do once it is complete."""
+    unheard: bool = False
+    """What was written was accepted by none of the brokers it was told to."""
 
     @classmethod
     def open(cls, lake: Lake, plan: Plan) -> "Ledger":

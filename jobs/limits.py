@@ -25,6 +25,19 @@ class CommitLimits:
     max_plan_age: float
     max_changes: int
     allow_majority_dead: bool
+    allow_silent: frozenset[int] = frozenset()
+    """Brokers that need not answer before batch mode writes."""
+
+
+def broker_ids(text: str) -> frozenset[int]:
+    """Read the value of --allow-silent.
+
+    >>> sorted(broker_ids("7,2"))
+    [2, 7]
+    """
+    if not re.fullmatch(r"\d{1,10}(,\d{1,10})*", text):
+        raise UsageError(f"--allow-silent {text!r}: expected ids as in 0,1,2")
+    return frozenset(map(int, text.split(",")))
 
 
 def seconds(text: str) -> float:

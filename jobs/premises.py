@@ -6,6 +6,7 @@ version moved on, when a broker it needs bounced or left, or when one it counts 
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from kazoo.client import KazooClient
@@ -18,7 +19,7 @@ from jobs.ledger import Verdict
 from jobs.plans import Plan
 from planner.replica_assignment import target
 from schemas.names import NO_VERSION, Action, Outcome, RequestKind
-from schemas.znodes import MalformedZnodeError, State, decode_assignment, decode_state
+from schemas.znodes import Assignment, MalformedZnodeError, State, decode_assignment, decode_state
 
 FOUND_IN_PROGRESS: Final = "found in progress"
 
@@ -110,12 +111,18 @@ def understood(znode: Znode) -> State | None:
         return None
 
 
+@lru_cache(16)
+def _decoded(data: bytes | None) -> Assignment:
+    """Decode a topic once for all its changes, which come one after another; nobody changes what is returned."""
+    return decode_assignment(data)
+
+
 def other_topic(change: Row, topic: Znode) -> bool:
     """Tell whether a topic of this name is not the one the change is about: one made anew starts its versions anew."""
     if topic.stat is None:
         return False
     try:
-        return bool(decode_assignment(topic.data).topic_id != change["topic_id"])
+        return bool(_decoded(topic.data).topic_id != change["topic_id"])
     except MalformedZnodeError:
         return True
 
@@ -272,7 +279,7 @@ def assigned(topic: Znode, partition: int) -> Assigned | None:
     """Replicas, adding and removing replicas of a partition in its topic's znode, None where it has none."""
     if topic.stat is None:
         return None
-    assignment = decode_assignment(topic.data)
+    assignment = _decoded(topic.data)
     replicas = assignment.partitions.get(partition)
     if replicas is None:
         return None

@@ -114,6 +114,12 @@ def read_cluster(client: KazooClient, hosts: str) -> ClusterState:
     return state
 
 
+def read_brokers(client: KazooClient) -> list[Row]:
+    """Read who is registered now; what is no broker is left out."""
+    sync(client)
+    return [*_brokers(_existing(client, BROKER_IDS, children(client, BROKER_IDS) or []), _Quarantine())]
+
+
 def _read_controller(client: KazooClient, quarantine: _Quarantine) -> ClusterState:
     controller, epoch, cluster_id, migration = (
         read(client, path) for path in (CONTROLLER, CONTROLLER_EPOCH, CLUSTER_ID, MIGRATION)

@@ -108,9 +108,12 @@ class Lake:
 
     def append(self, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
         """Append rows; their `cluster` is filled in."""
-        data = self._arrow(table, rows)
-        if data.num_rows:
-            _retried(lambda: write_deltalake(self.path(table), data, mode="append"))
+        self.append_all(table, self._arrow(table, rows))
+
+    def append_all(self, table: str, rows: pa.Table) -> None:
+        """Append rows that have the table's columns, `cluster` too, already."""
+        if rows.num_rows:
+            _retried(lambda: write_deltalake(self.path(table), rows, mode="append"))
 
     def replace(self, table: str, rows: Iterable[Mapping[str, Any]], where: str = "true") -> None:
         """Replace the cluster's rows that satisfy `where` by these."""

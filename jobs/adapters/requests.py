@@ -3,216 +3,205 @@
 Corresponds to `ControllerChannelManager` and `AbstractControllerBrokerRequestBatch`. The live brokers are told first:
 a follower answers a LeaderAndIsr whose leader it does not know with no error and ignores it. Brokers that stop replicas
 are told before all others, as `KafkaController.doControlledShutdown` does: a follower that still fetches from a leader
-of the new ISR is taken back into it. kio speaks the protocol; the version of each request is the highest that both
-sides know.
+of the new ISR is taken back into it. Each broker has a thread of its own, so that none waits for another; who is no
+longer registered is not asked any more, who registers anew is told everything anew, and for who is silent nobody waits.
 """
 
-import importlib
-import io
 import socket
-import struct
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any, Final
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from threading import Event, Thread
+from typing import Final
 
-from kio.serial import entity_reader, entity_writer
-from kio.serial.errors import SerialError
-
-from jobs.adapters.control_messages import (
-    PLAINTEXT,
-    Announcement,
-    Row,
-    as_uuid,
-    fill,
-    leader_and_isr,
-    plaintext_address,
-    stop_replica,
-    update_metadata,
-)
-
-TIMEOUT: Final = 10.0
-"""Seconds a broker may take to answer one request, or what is left until the deadline; it is asked again until then."""
-
-PAUSE: Final = 0.1
-"""Seconds between two tries, as Kafka's RequestSendThread waits."""
+from jobs.adapters.answers import Answer
+from jobs.adapters.broker_channel import LOST, PAUSE, CannotTellError, Channel
+from jobs.adapters.control_messages import Announcement, Messages, Row, TooLateError, plaintext_address
 
 STOPPING: Final = 3.0
 """Seconds that the others wait at most for brokers that stop replicas: until then nobody leads what those led."""
 
-NOT_TOLD: Final = -1
-"""`error` of a broker that gave no answer (Kafka's UNKNOWN_SERVER_ERROR)."""
+SILENCE: Final = 5.0
+"""Seconds without a sign of life after which nobody waits for a broker any more."""
 
-AT_ONCE: Final = 32
-"""Brokers told at a time."""
+GRACE: Final = 1.0
+"""Seconds that brokers which are told metadata only are waited for, once those named in `to` and `stop` are told."""
 
-_KEYS: Final = {"leader_and_isr": 4, "stop_replica": 5, "update_metadata": 6}
-_NAMES: Final = {"leader_and_isr": "LeaderAndIsr", "stop_replica": "StopReplica", "update_metadata": "UpdateMetadata"}
-_VERSIONS: Final = {"leader_and_isr": range(4, 8), "stop_replica": range(2, 5), "update_metadata": range(6, 9)}
-_BUILDERS: Final = {
-    "leader_and_isr": leader_and_isr,
-    "stop_replica": stop_replica,
-    "update_metadata": update_metadata,
-}
-_NAMES_TOPICS: Final = 4
-"""The last version of LeaderAndIsr whose answer names topics; later ones give their ids, which older topics lack."""
+LOOK: Final = 1.0
+"""Seconds between two looks at who is registered."""
 
-
-class _CannotTellError(Exception):
-    """A broker that cannot be told, however often it is asked."""
-
-
-def announce(announcement: Announcement, deadline: float) -> list[Row]:
-    """Tell every live broker, in parallel, until the deadline (of time.monotonic); return rows of `answers`.
-
-    Those that stop replicas come first; the others wait for them, `STOPPING` seconds at most.
-    """
-
-    def told(broker: Row) -> list[Row]:
-        return _tell(announcement, broker, deadline)
-
-    stop_here = {broker_id for state in announcement.states for broker_id in state["stop"]}
-    stopping = [broker for broker in announcement.brokers if broker["broker_id"] in stop_here]
-    others = [broker for broker in announcement.brokers if broker["broker_id"] not in stop_here]
-    with ThreadPoolExecutor(AT_ONCE) as first, ThreadPoolExecutor(AT_ONCE) as then:
-        tellings = [first.submit(told, broker) for broker in stopping]
-        wait(tellings, STOPPING)
-        tellings += [then.submit(told, broker) for broker in others]
-        return [row for telling in tellings for row in telling.result()]
-
-
-def _tell(announcement: Announcement, broker: Row, deadline: float) -> list[Row]:
-    mine = [state for state in announcement.states if broker["broker_id"] in state["to"]]
-    requests: list[tuple[str, list[Row]]] = [("update_metadata", [])]
-    for named in (True, False):
-        some = [state for state in mine if (state["topic_id"] is not None) is named]
-        if some:
-            requests.append(("leader_and_isr", some))
-    if announcement.states:
-        requests.append(("update_metadata", list(announcement.states)))
-    stopped = [state for state in announcement.states if broker["broker_id"] in state["stop"]]
-    if stopped:
-        requests.append(("stop_replica", stopped))
-    answers: list[Row] = []
-    for api, states in requests:
-        answers += _ask_until(announcement, broker, api, states, deadline)
-    return answers
-
-
-def _ask_until(announcement: Announcement, broker: Row, api: str, states: list[Row], deadline: float) -> list[Row]:
-    """Send one request again and again until it is answered: brokers register before they listen."""
-    while True:
-        timeout = max(PAUSE, min(TIMEOUT, deadline - time.monotonic()))
-        try:
-            with _Channel.to(broker, announcement.controller_id, timeout) as channel:
-                return _answers(announcement, broker, api, states, channel.ask(api, announcement, broker, states))
-        except _CannotTellError:
-            return _answers(announcement, broker, api, states, None)
-        except (OSError, SerialError, struct.error):
-            if time.monotonic() + PAUSE > deadline:
-                return _answers(announcement, broker, api, states, None)
-            time.sleep(PAUSE)
-
-
-def _answers(announcement: Announcement, broker: Row, api: str, states: list[Row], response: Any) -> list[Row]:  # noqa: ANN401 - kio's classes differ by version
-    """Lay an answer out as rows: one a partition for LeaderAndIsr and StopReplica, one for all of UpdateMetadata."""
-    common: Row = {
-        "broker_id": broker["broker_id"],
-        "api": _NAMES[api],
-        "broker_epoch": broker["broker_epoch"],
-        "controller_epoch": announcement.controller_epoch,
-        "at": datetime.now(UTC),
-    }
-    top = NOT_TOLD if response is None else int(response.error_code)
-    if api == "update_metadata":
-        return [common | {"error": top}]
-    errors = {} if response is None else dict(_partition_errors(response, states))
-    return [
-        common
-        | {
-            "topic": state["topic"],
-            "partition": state["partition"],
-            "leader_epoch": state["leader_epoch"],
-            "error": errors.get((state["topic"], state["partition"]), top),
-        }
-        for state in states
-    ]
-
-
-def _partition_errors(response: Any, states: list[Row]) -> Iterator[tuple[tuple[str, int], int]]:  # noqa: ANN401
-    """Errors by topic and partition; from version 5 on the answer names topics by id."""
-    if not hasattr(response, "topics"):
-        for error in response.partition_errors:
-            yield (error.topic_name, error.partition_index), int(error.error_code)
-        return
-    names = {as_uuid(state["topic_id"]): state["topic"] for state in states}
-    for topic in response.topics:
-        for error in topic.partition_errors:
-            yield (names.get(topic.topic_id, ""), error.partition_index), int(error.error_code)
+Registered = Callable[[], Sequence[Row]]
+"""Reads the rows of the brokers that are registered now."""
 
 
 @dataclass(slots=True)
-class _Channel:
-    """A connection to one broker that knows which versions it speaks."""
+class _Telling:
+    """One broker, under one registration, and what it answered so far."""
 
-    stream: Any
-    client_id: str
-    versions: dict[int, int]
-    correlation: int = 0
+    messages: Messages
+    broker: Row
+    wake: Event
+    """Set when something happened that whoever waits should look at."""
+    heard: float = 0.0
+    answers: list[Answer] = field(default_factory=list)
+    encoding: bool = False
+    finished: bool = False
+    begun: bool = False
+    over: Event = field(default_factory=Event)
+    _connection: socket.socket | None = None
 
-    @classmethod
-    @contextmanager
-    def to(cls, broker: Row, controller_id: int, timeout: float) -> "Iterator[_Channel]":
-        address = plaintext_address(broker)
-        if address is None:
-            raise _CannotTellError(f"broker {broker['broker_id']} has no {PLAINTEXT} endpoint")
-        with socket.create_connection(address, timeout=timeout) as connection:
-            channel = cls(connection.makefile("rwb"), str(controller_id), {})
-            asked = importlib.import_module("kio.schema.api_versions.v0.request").ApiVersionsRequest()
-            found = channel._exchange(asked)
-            channel.versions = {int(api.api_key): int(api.max_version) for api in found.api_keys}
-            yield channel
+    @property
+    def broker_id(self) -> int:
+        return int(self.broker["broker_id"])
 
-    def ask(self, api: str, announcement: Announcement, broker: Row, states: list[Row]) -> Any:  # noqa: ANN401
-        known = _VERSIONS[api]
-        if api == "leader_and_isr" and any(state["topic_id"] is None for state in states):
-            known = range(known[0], _NAMES_TOPICS + 1)
-        version = min(self.versions.get(_KEYS[api], 0), known[-1])
-        if version < known[0]:
-            raise _CannotTellError(f"broker {broker['broker_id']} speaks {_NAMES[api]} up to version {version} only")
-        module = importlib.import_module(f"kio.schema.{api}.v{version}.request")
-        return self._exchange(_BUILDERS[api](module, announcement, broker, states))
+    @property
+    def deadline(self) -> float:
+        return self.messages.deadline
 
-    def _exchange(self, request: Any) -> Any:  # noqa: ANN401
-        self.correlation += 1
-        header = fill(
-            request.__header_schema__,
-            request_api_key=request.__api_key__,
-            request_api_version=request.__version__,
-            correlation_id=self.correlation,
-            client_id=self.client_id,
-        )
-        frame = io.BytesIO()
-        entity_writer(type(header))(frame, header)
-        entity_writer(type(request))(frame, request)
-        self.stream.write(struct.pack(">i", frame.tell()) + frame.getvalue())
-        self.stream.flush()
-        (size,) = struct.unpack(">i", self._receive(4))
-        return _read_response(type(request), self._receive(size))
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether it is worth while to wait: it is told, or said that it registered anew, not long ago."""
+        quiet = 0.0 if self.encoding else time.monotonic() - self.heard
+        return (not self.finished or self.is_stale) and not self.over.is_set() and quiet < SILENCE
 
-    def _receive(self, size: int) -> bytes:
-        data: bytes = self.stream.read(size)
-        if len(data) < size:
-            raise ConnectionError("the broker closed the connection")
-        return data
+    @property
+    def is_stale(self) -> bool:
+        """Whether the broker says that it has registered anew."""
+        return self.finished and any(answer.says_stale_broker for answer in self.answers)
+
+    def start(self, *, silent: bool = False) -> None:
+        if not self.begun:
+            self.begun = True
+            self.heard = float("-inf") if silent else time.monotonic()
+            Thread(target=self._tell, daemon=True, name=f"tell-{self.broker_id}").start()
+
+    def stop(self) -> None:
+        """Ask no more, and wake the thread up from whatever it waits for."""
+        self.over.set()
+        connection = self._connection
+        if connection is not None:
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+    def outcome(self) -> list[Answer]:
+        """An answer for each request, also for those that there is none to."""
+        answered = list(self.answers)
+        left = self.messages.requests(self.broker_id)[len(answered) :]
+        return [*answered, *(self._answer(request.api, request.states) for request in left)]
+
+    def _answer(self, api: str, states: Sequence[Row]) -> Answer:
+        return Answer(self.broker, self.messages.announcement.controller_epoch, api, states, None)
+
+    def _hear(self) -> None:
+        self.heard = time.monotonic()
+
+    def _tell(self) -> None:
+        try:
+            while not self.over.is_set() and time.monotonic() < self.deadline:
+                with suppress(*LOST):
+                    self._tell_rest()
+                    break
+                self.over.wait(PAUSE)
+        except (CannotTellError, TooLateError):
+            pass
+        finally:
+            self.finished = True
+            self.wake.set()
+
+    def _tell_rest(self) -> None:
+        """Send what is not answered yet, on one connection; what was lost on the way is sent again."""
+        client_id = str(self.messages.announcement.controller_id)
+        with Channel.to(self.broker, client_id, self._hear, self.deadline - time.monotonic()) as channel:
+            self._connection = channel.connection
+            for request in self.messages.requests(self.broker_id)[len(self.answers) :]:
+                version = channel.version(request)
+                self.encoding = True
+                body = self.messages.body(request, version, self.broker)
+                self._hear()
+                self.encoding = False
+                if self.over.is_set():
+                    return
+                channel.send(request.api, version, body, self.over, self.deadline)
+                data = channel.answer(self.over, self.deadline)
+                self.answers.append(replace(self._answer(request.api, request.states), version=version, data=data))
 
 
-def _read_response(request: type[Any], data: bytes) -> Any:  # noqa: ANN401
-    module = importlib.import_module(request.__module__.replace(".request", ".response"))
-    response = getattr(module, request.__name__.replace("Request", "Response"))
-    _, start = entity_reader(response.__header_schema__)(data, 0)
-    entity, _ = entity_reader(response)(data, start)
-    return entity
+@dataclass(slots=True)
+class _Round:
+    """All tellings of one announcement, the newest of each broker."""
+
+    announcement: Announcement
+    deadline: float
+    registered: Registered
+    silent: Collection[int]
+    wake: Event = field(default_factory=Event)
+    tellings: dict[int, _Telling] = field(default_factory=dict)
+    _looked: float = field(default_factory=time.monotonic)
+
+    def prepare(self, brokers: Sequence[Row]) -> None:
+        messages = Messages(self.announcement, self.deadline)
+        for broker in brokers:
+            self.tellings[broker["broker_id"]] = _Telling(messages, broker, self.wake)
+
+    def start(self, brokers: Collection[int]) -> None:
+        for broker in brokers:
+            self.tellings[broker].start(silent=broker in self.silent)
+
+    @property
+    def named(self) -> set[int]:
+        states = self.announcement.states
+        return {broker for state in states for broker in (*state["to"], *state["stop"])}
+
+    def wait(self, brokers: Collection[int], until: float) -> None:
+        """Wait until these are told, or cannot be waited for, and look now and then who is registered."""
+        while time.monotonic() < min(until, self.deadline):
+            self.look()
+            if not any(self.tellings[broker].is_waited_for for broker in brokers if broker in self.tellings):
+                return
+            self.wake.wait(PAUSE)
+            self.wake.clear()
+
+    def look(self) -> None:
+        """Give up who is gone, and begin anew with who registered anew: it knows nothing of what it was told."""
+        stale = any(telling.is_stale for telling in self.tellings.values())
+        if time.monotonic() - self._looked < (PAUSE if stale else LOOK):
+            return
+        self._looked = time.monotonic()
+        now = {row["broker_id"]: row for row in self.registered() if plaintext_address(row) is not None}
+        for broker in self.tellings.keys() - now.keys():
+            self.tellings[broker].stop()
+        known = {broker: telling.broker["broker_epoch"] for broker, telling in self.tellings.items()}
+        anew = {broker: row for broker, row in now.items() if known.get(broker) != row["broker_epoch"]}
+        if anew:
+            for broker in anew.keys() & known.keys():
+                self.tellings[broker].stop()
+            self.announcement = replace(self.announcement, brokers=[*now.values()])
+            self.prepare([*anew.values()])
+            self.start(anew)
+
+
+def announce(
+    announcement: Announcement,
+    deadline: float,
+    registered: Registered | None = None,
+    silent: Collection[int] = (),
+) -> list[Answer]:
+    """Tell every live broker, in parallel, until the deadline (of time.monotonic); return an answer for each request.
+
+    Returns as soon as those named in `to` and `stop` have answered, or are not waited for any more. Those that stop
+    replicas come first; the others wait for them, `STOPPING` seconds at most. `silent`: known not to answer.
+    """
+    this = _Round(announcement, deadline, registered or (lambda: announcement.brokers), silent)
+    this.prepare(announcement.brokers)
+    try:
+        stopping = {broker for state in announcement.states for broker in state["stop"]} & this.tellings.keys()
+        this.start(stopping)
+        this.wait(stopping, time.monotonic() + STOPPING)
+        this.start(this.tellings)
+        this.wait(this.named, deadline)
+        this.wait(list(this.tellings), time.monotonic() + GRACE)
+    finally:
+        for telling in this.tellings.values():
+            telling.stop()
+    return [answer for telling in this.tellings.values() for answer in telling.outcome()]

@@ -19,6 +19,7 @@ from tests.bench.parts import bench_planning, bench_writing
 from tests.bench.placement import bench_placement
 from tests.bench.report import Report
 from tests.bench.snapshots import Sample, SnapshotBench
+from tests.bench.telling import CHANGES_TOLD, bench_telling
 
 WARM_UP = 20_000
 REPEATS = 3
@@ -55,9 +56,10 @@ def run(options: argparse.Namespace) -> Report:
     for partitions in options.partitions:
         with cluster(partitions) as synthetic:
             samples += SnapshotBench(spark, driver, synthetic).rounds(options.rounds)
+    telling = bench_telling(options.told)
     planning = [*bench_planning(spark, options.planned, TURNS), *bench_placement(REPEATS)]
     costs = [sample.cost for sample in samples if sample.cost]
-    return Report(machine, [*(sample.figure for sample in samples), writing, *planning], costs)
+    return Report(machine, [*(sample.figure for sample in samples), writing, telling, *planning], costs)
 
 
 def fill_in(file: Path, figures: str) -> None:
@@ -85,6 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--planned", type=_positive, default=500_000, metavar="N", help="partitions to plan for; 500000"
     )
+    parser.add_argument("--told", type=_size, default=CHANGES_TOLD, metavar="N", help="changes told to brokers; 100000")
     parser.add_argument("--driver-memory", default="8g", metavar="SIZE", help="the driver JVM's heap; 8g")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="one JSON object")
@@ -104,6 +107,11 @@ def _sizes(text: str) -> list[int]:
     if sizes[0] < TOPIC_SIZE or any(size % TOPIC_SIZE for size in sizes):
         raise argparse.ArgumentTypeError(f"sizes are multiples of {TOPIC_SIZE}, the partitions of a topic")
     return sizes
+
+
+def _size(text: str) -> int:
+    (size,) = _sizes(text)
+    return size
 
 
 def _positive(text: str) -> int:

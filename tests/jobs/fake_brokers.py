@@ -9,7 +9,7 @@ import io
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Event, Lock, Thread
@@ -50,6 +50,10 @@ class FakeBroker:
     """The error code with which it answers everything."""
     errors: dict[tuple[str, int], int] = field(default_factory=dict)
     """Error codes of LeaderAndIsr by topic and partition, in place of what Kafka would answer."""
+    hangs_up_on: set[str] = field(default_factory=set)
+    """APIs whose first answer is lost: the request is heeded, and the connection closed."""
+    on_told: Callable[[Told], object] = lambda _: None
+    """Called with each control request, before it is answered."""
     broker_epoch: int = -1
     """Requests that name an older one are answered 77."""
     asked: int = 0
@@ -118,7 +122,12 @@ class FakeBroker:
             time.sleep(self.slow.get(told.api, 0))
             self._awake.wait()
             self.told.append(told)
+            self.on_told(told)
             response = self._judge(key, told)
+            self._awake.wait()
+        if told.api in self.hangs_up_on:
+            self.hangs_up_on.discard(told.api)
+            return None
         answer = io.BytesIO()
         header = type(response).__header_schema__
         entity_writer(header)(answer, header(correlation_id=correlation))

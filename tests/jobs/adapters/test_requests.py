@@ -3,21 +3,21 @@
 import socket
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from jobs.adapters import requests
+from jobs.adapters import control_messages
+from jobs.adapters.answers import NOT_TOLD, Answers
 from jobs.adapters.cluster import read_cluster
-from jobs.adapters.control_messages import Announcement
+from jobs.adapters.control_messages import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Announcement
 from jobs.adapters.controllership import Controllership, controllership
 from jobs.adapters.embedded_cluster import EmbeddedCluster
-from jobs.adapters.lake import Lake, Row
+from jobs.adapters.lake import Lake, Row, as_rows
 from jobs.adapters.ports import free_port
-from jobs.adapters.requests import NOT_TOLD, announce
-from jobs.commit_batch import _told
+from jobs.adapters.requests import announce
 from jobs.fenced_writes import FencedWriter
 from jobs.ledger import Verdict
+from jobs.telling import _told
 from tests.jobs.kafka_tree import KafkaTree
 from tests.jobs.plan_rows import creation, election, store_plan, topic_creation
 from tests.jobs.real_cluster import id_of, kafka_tree, seen_by
@@ -54,7 +54,7 @@ def announcement(kafka: KafkaTree, control: Controllership, written: list[Verdic
 
 
 def tell(told: Announcement, seconds: float = 20) -> list[Row]:
-    return announce(told, time.monotonic() + seconds)
+    return as_rows(Answers.of(announce(told, time.monotonic() + seconds)).table("default"))
 
 
 def errors(answers: list[Row], topic: str | None = None) -> set[int]:
@@ -72,8 +72,12 @@ def test_every_version_is_accepted(  # noqa: PLR0913, PLR0917 - fixtures
     update_metadata: int,
 ) -> None:
     """A topic is created, then its leader moved, in these versions; every broker shows it."""
-    versions = {"leader_and_isr": range(4, leader_and_isr + 1), "update_metadata": range(6, update_metadata + 1)}
-    monkeypatch.setattr(requests, "_VERSIONS", versions)
+    versions = {
+        LEADER_AND_ISR: range(4, leader_and_isr + 1),
+        UPDATE_METADATA: range(6, update_metadata + 1),
+        STOP_REPLICA: range(2, 3),
+    }
+    monkeypatch.setattr(control_messages, "VERSIONS", versions)
     topic = f"v{leader_and_isr}"
     created = create(kafka, control, lake, topic, [0, 1, 2])
     first = tell(announcement(kafka, control, created))
@@ -166,42 +170,6 @@ def test_silent_broker_does_not_keep_us_past_the_deadline() -> None:
 
     assert errors(answers) == {NOT_TOLD}
     assert time.monotonic() - started < 3
-
-
-def stopped_on(broker_id: int) -> Row:
-    """A partition that broker 0 leads and `broker_id` is to stop."""
-    named = {"topic": "t", "topic_id": None, "partition": 0, "is_new": False, "leader_recovery_state": 0}
-    led = {"leader": 0, "leader_epoch": 7, "isr": [0], "replicas": [0, broker_id], "state_version": 3}
-    return named | led | {"adding": [], "removing": [], "to": [0], "stop": [broker_id]}
-
-
-def test_brokers_that_stop_replicas_are_told_before_the_leaders(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A leader that hears of the smaller ISR first takes a follower that still fetches back into it."""
-    told: list[tuple[str, int]] = []
-
-    def remembered(ann: Announcement, broker: Row, api: str, states: list[Row], deadline: float) -> list[Row]:  # noqa: ARG001
-        time.sleep(0.2 if broker["broker_id"] == 1 else 0)
-        told.append((api, broker["broker_id"]))
-        return []
-
-    monkeypatch.setattr(requests, "_ask_until", remembered)
-
-    tell(Announcement(OURS, 1, [registered(0, 1), registered(1, 1)], [stopped_on(1)]))
-
-    assert told.index(("stop_replica", 1)) < told.index(("leader_and_isr", 0))
-    assert {broker for api, broker in told if api == "leader_and_isr"} == {0}
-
-
-def test_silent_broker_that_stops_replicas_does_not_keep_the_leaders_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requests, "STOPPING", 0.3)
-    with socket.create_server(("127.0.0.1", 0)) as silent, socket.create_server(("127.0.0.1", 0)) as leader:
-        brokers = [registered(0, leader.getsockname()[1]), registered(1, silent.getsockname()[1])]
-        leader.settimeout(1.5)
-        with ThreadPoolExecutor() as pool:
-            telling = pool.submit(tell, Announcement(OURS, 1, brokers, [stopped_on(1)]), 3)
-            connection, _ = leader.accept()
-            connection.close()
-            assert errors(telling.result()) == {NOT_TOLD}
 
 
 def test_nobody_to_tell() -> None:

@@ -1,0 +1,57 @@
+"""Brokers that answer every control request at once and without an error, in a process of their own.
+
+    python -m tests.bench.instant_brokers COUNT
+
+prints their ports, one a line, and runs until its standard input ends.
+"""
+
+import socket
+import struct
+import sys
+from contextlib import suppress
+from threading import Thread
+from typing import Final
+
+_API_VERSIONS: Final = 18
+_SPOKEN: Final = struct.pack(">hi", 0, 3) + b"".join(
+    struct.pack(">hhh", *api) for api in ((4, 0, 7), (5, 0, 4), (6, 0, 8))
+)
+_NO_PARTITIONS: Final = b"\1\0"
+
+
+def main(count: int) -> None:
+    for _ in range(count):
+        listener = socket.create_server(("127.0.0.1", 0))
+        Thread(target=_accept, args=(listener,), daemon=True).start()
+        print(listener.getsockname()[1], flush=True)  # noqa: T201 - what the parent reads
+    sys.stdin.read()
+
+
+def _accept(listener: socket.socket) -> None:
+    while True:
+        connection, _ = listener.accept()
+        Thread(target=_serve, args=(connection,), daemon=True).start()
+
+
+def _serve(connection: socket.socket) -> None:
+    buffer = memoryview(bytearray(1 << 20))
+    with suppress(struct.error, OSError), connection:
+        while True:
+            (size,) = struct.unpack(">i", connection.recv(4, socket.MSG_WAITALL))
+            first = connection.recv(8, socket.MSG_WAITALL)
+            left = size - len(first)
+            while left:
+                left -= connection.recv_into(buffer, min(left, len(buffer)))
+            answer = _answer(*struct.unpack(">hhi", first))
+            connection.sendall(struct.pack(">i", len(answer)) + answer)
+
+
+def _answer(key: int, _version: int, correlation: int) -> bytes:
+    if key == _API_VERSIONS:
+        return struct.pack(">i", correlation) + _SPOKEN
+    listed = b"\0" if key == 6 else _NO_PARTITIONS
+    return struct.pack(">ibh", correlation, 0, 0) + listed
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

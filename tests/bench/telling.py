@@ -1,0 +1,118 @@
+"""How long a commit in batch mode holds the controllership: writing, and telling brokers that answer at once."""
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from jobs.adapters.cluster import read_cluster
+from jobs.adapters.controllership import controllership
+from jobs.adapters.lake import Row
+from jobs.commit_batch import _commit_held
+from jobs.console import progress
+from jobs.ledger import Ledger
+from jobs.plans import Plan
+from jobs.settings import ClusterConf, Settings
+from jobs.telling import Hold
+from schemas.names import Action, PlanKind, PlanStatus
+from schemas.tables import CHANGES
+from tests.bench.cluster import BROKER_COUNT, TOPIC_SIZE, Cluster, cluster, replicas
+from tests.bench.figures import Figure
+
+CHANGES_TOLD: Final = 100_000
+BROKERS_TOLD: Final = 30
+HELD_AT_MOST: Final = 15.0
+"""Seconds; half of what the controllership may be held unless told otherwise."""
+
+
+def bench_telling(changes: int = CHANGES_TOLD) -> Figure:
+    """Commit a leader for every partition, each told to three of thirty brokers, and its metadata to all."""
+    with cluster(changes) as synthetic, instant_brokers(BROKERS_TOLD) as ports, tempfile.TemporaryDirectory() as folder:
+        _register(synthetic, ports)
+        settings = Settings("bench", folder, ClusterConf(zookeeper=synthetic.hosts))
+        plan = _plan(settings, synthetic)
+        with progress(f"committing {changes:,} changes"), controllership(synthetic.hosts, 2147483647) as control:
+            told = _commit_held(settings, Ledger.open(settings.lake, plan), control, plan.changes, Hold(600.0))
+            seconds = control.held()
+        assert len(told.written) == changes, f"{len(told.written)} of {changes} written"
+        assert all(answer.error == 0 for answer in told.answers), "a broker was not told"
+        return Figure(
+            measured=f"hold the controllership: {changes:,} changes written, {len(ports)} brokers told",
+            seconds=seconds,
+            baseline="what it may take",
+            baseline_seconds=HELD_AT_MOST,
+            target=1.0 if changes >= CHANGES_TOLD else None,
+        )
+
+
+@contextmanager
+def instant_brokers(count: int) -> Iterator[list[int]]:
+    """Start brokers that answer at once; their ports."""
+    command = [sys.executable, "-m", "tests.bench.instant_brokers", str(count)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert process.stdin
+        yield [int(process.stdout.readline()) for _ in range(count)]
+        process.stdin.close()
+
+
+def _register(synthetic: Cluster, ports: list[int]) -> None:
+    for broker in range(BROKER_COUNT):
+        path = f"/brokers/ids/{broker}"
+        if broker < len(ports):
+            data, _ = synthetic.client.get(path)
+            address = data.replace(b'"port":1,', b'"port":%d,' % ports[broker])
+            synthetic.client.set(path, address.replace(b'127.0.0.1:1"', b'127.0.0.1:%d"' % ports[broker]))
+        else:
+            synthetic.client.delete(path)
+
+
+def _plan(settings: Settings, synthetic: Cluster) -> Plan:
+    settings.lake.ensure_tables()
+    state = read_cluster(synthetic.client, synthetic.hosts)
+    row: Row = {
+        "cluster": "bench",
+        "plan_id": "0" * 16,
+        "snapshot_id": 1,
+        "kind": PlanKind.ELECT.value,
+        "parameters": "{}",
+        "created_at": datetime.now(UTC),
+        "status": PlanStatus.PLANNED.value,
+        "cluster_id": state.cluster_id,
+        "brokers": [{"broker_id": broker, "broker_epoch": epoch} for broker, epoch in sorted(state.live.items())],
+    }
+    settings.lake.replace("plans", [row])
+    (stored,) = settings.lake.rows("plans")
+    return Plan(stored, [_change(number) for number in range(synthetic.partitions)], [], [])
+
+
+def _change(number: int) -> Row:
+    topic, partition = divmod(number, TOPIC_SIZE)
+    before = replicas(topic + partition)
+    after = [(number + j) % BROKERS_TOLD for j in range(3)]
+    same: dict[str, Any] = {"adding": [], "removing": [], "leader_recovery_state": 0}
+    return {
+        **dict.fromkeys(CHANGES.names),
+        **{f"{name}_{when}": value for name, value in same.items() for when in ("before", "after")},
+        "wave": 0,
+        "topic": f"topic-{topic:05d}",
+        "partition": partition,
+        "action": Action.ELECT.value,
+        "replicas_before": before,
+        "replicas_after": after,
+        "isr_before": before,
+        "isr_after": after,
+        "leader_before": before[0],
+        "leader_after": after[0],
+        "leader_epoch_before": 0,
+        "leader_epoch_after": 1,
+        "state_version": 0,
+        "topic_version": 0,
+        "is_new": False,
+        "leader_and_isr_to": after,
+        "requires_live": after,
+        "requires_dead": [],
+    }
