@@ -81,7 +81,7 @@ def _commit_held(settings: Settings, ledger: Ledger, control: Controllership, du
     changes = [row for row in due if row["partition"] is not None]
     still_due, verdicts = Premises.of(ledger.plan, state).judge(control.client, changes)
     ledger.judge(verdicts)
-    writer = FencedWriter(control, ledger.plan, settings.zookeeper, hold.max_hold)
+    writer = FencedWriter(control, ledger.plan, hold.max_hold)
     written: list[Verdict] = []
     try:
         with progress("writing to ZooKeeper"):

@@ -1,32 +1,36 @@
 """Changes written to ZooKeeper in large fenced multis, each row's outcome known or said to be unknown.
 
-One multi checks /controller_epoch at our version, that each new leader is registered, and each topic's version, and
-sets the states at theirs. It is all or nothing: of a failed one the stale rows are set aside at once and the rest is
-tried once more. Corresponds to `KafkaZkClient.updateLeaderAndIsr` and `createTopicPartitionStatesRaw`.
+One multi checks /controller_epoch at our version, that the brokers which must live are registered and those which must
+be dead are not, and each topic's version, and sets the states at theirs. It is all or nothing: of a refused one the
+rows concerned are set aside, and the rest is tried again. Brokers are read again before each. Corresponds to
+`KafkaZkClient.updateLeaderAndIsr` and `createTopicPartitionStatesRaw`.
 """
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final, TypeVar
 
 from kazoo.client import TransactionRequest
 from kazoo.exceptions import SessionExpiredError
 
-from jobs.adapters.cluster import BROKER_IDS, CONFIGS, TOPICS, read_cluster
+from jobs.adapters.cluster import BROKER_IDS, CONFIGS, TOPICS
 from jobs.adapters.controllership import (
     LOST,
     Controllership,
     SessionLostError,
-    failed,
+    check_absent,
+    check_registered,
     fenced,
     refused_by_epoch,
     settled,
 )
 from jobs.adapters.lake import Row
 from jobs.adapters.multi_read import read_many
+from jobs.adapters.refusal import Refusal, lost, refusal
 from jobs.adapters.zookeeper import commit, create_null, read
+from jobs.errors import FencedError
 from jobs.ledger import Verdict
 from jobs.plans import Plan
 from jobs.premises import Premises, adds_partition, state_path, topic_path
@@ -46,6 +50,12 @@ BATCH: Final = 400
 """Changes a multi: some 100 kB, far below jute.maxbuffer (1 MB)."""
 
 _TRIES: Final = 2
+"""How often what nothing explains is tried."""
+
+_BLAMED: Final = 20
+"""Refusals that nothing explains, in all, after which a batch so refused fails whole: no few rows are at fault."""
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -54,11 +64,13 @@ class FencedWriter:
 
     control: Controllership
     plan: Plan
-    hosts: str
     max_hold: float
     creations: dict[str, Row] = field(init=False)
     planned: dict[str, dict[int, list[int]]] = field(init=False)
     """Replicas of all the plan's partitions, by topic."""
+    _left: Sequence[Row] = ()
+    """What of the batch in hand is not judged."""
+    _blamed: int = 0
 
     def __post_init__(self) -> None:
         created = (op for op in self.plan.operations if op["kind"] == OperationKind.CREATE_TOPIC)
@@ -68,63 +80,88 @@ class FencedWriter:
             self.planned[change["topic"]][change["partition"]] = change["replicas_after"]
 
     def write(self, changes: Sequence[Row]) -> Iterator[list[Verdict]]:
-        """Write changes batch by batch; yield the verdicts of each batch as it is done.
+        """Write changes batch by batch; yield the verdicts of each batch as they are known.
 
         Raises FencedError once another controller has taken over, and SessionLostError; the verdicts on the batch
         in question are yielded before.
         """
         for start in range(0, len(changes), BATCH):
-            batch = changes[start : start + BATCH]
-            if self.control.held() > self.max_hold:
-                yield [Verdict(change, Outcome.SKIPPED, f"--max-hold {self.max_hold:g}s is over") for change in batch]
-                continue
-            yield from self._write_batch(batch)
-
-    def _write_batch(self, batch: Sequence[Row]) -> Iterator[list[Verdict]]:
-        due: Sequence[Row] = batch
-        for _ in range(_TRIES):
+            self._left = changes[start : start + BATCH]
             try:
-                results = self._commit(due)
-                if not failed(results):
-                    yield [Verdict(c, Outcome.APPLIED, "written", c["state_version"] + 1) for c in due]
-                    return
-                if refused_by_epoch(results):
-                    yield [Verdict(change, Outcome.FENCED, "another controller took over") for change in due]
-                    raise fenced(self.control.epoch)
-                due, verdicts = self._judge_again(due)
+                yield from self._write_batch()
+            except FencedError:
+                yield [Verdict(change, Outcome.FENCED, "another controller took over") for change in self._left]
+                raise
             except (SessionLostError, SessionExpiredError):
-                yield [Verdict(change, Outcome.UNKNOWN, "the session was lost; commit again") for change in due]
+                yield [Verdict(change, Outcome.UNKNOWN, "the session was lost; commit again") for change in self._left]
                 raise SessionLostError(
                     "ZooKeeper ended our session while we held the controllership: what was in flight is unknown; "
                     "commit the plan again, it reads back and goes on",
                 ) from None
+
+    def _write_batch(self) -> Iterator[list[Verdict]]:
+        """Try what is left until nothing is; every round but a few judges a row at least."""
+        unexplained = 0
+        while self._left:
+            if self.control.held() > self.max_hold:
+                said = f"--max-hold {self.max_hold:g}s is over"
+                verdicts = [Verdict(change, Outcome.SKIPPED, said) for change in self._left]
+            else:
+                verdicts, refused = self._attempt(self._left)
+                if refused is not None and not verdicts:
+                    unexplained += 1
+                    if unexplained >= _TRIES or refused.forbidden:
+                        verdicts = self._blame(self._left, refused)
+            judged = {id(verdict.change) for verdict in verdicts}
+            self._left = [change for change in self._left if id(change) not in judged]
             yield verdicts
-            if not due:
-                return
-        yield [Verdict(change, Outcome.FAILED, "its multi was refused twice") for change in due]
 
-    def _commit(self, due: Sequence[Row]) -> list[Any]:
+    def _attempt(self, due: Sequence[Row]) -> tuple[list[Verdict], Refusal | None]:
+        """Write what is due, or say whose premise does not hold; where neither, what ZooKeeper refused."""
+        due, stale = self._read(lambda: Premises.now(self.plan, self.control.client).still_hold(due))
+        if stale:
+            return stale, None
+        refused = self._commit(due)
+        if refused is None:
+            return [Verdict(change, Outcome.APPLIED, "written", change["state_version"] + 1) for change in due], None
+        _, verdicts = self._read(lambda: Premises.now(self.plan, self.control.client).judge(self.control.client, due))
+        return verdicts, refused
+
+    def _blame(self, due: Sequence[Row], refused: Refusal) -> list[Verdict]:
+        """Set aside those whose operation was refused, that the others can be written."""
+        self._blamed += 1
+        concerned = [change for change in due if refused.path in _paths(change)]
+        if not concerned or self._blamed > _BLAMED:
+            concerned = list(due)
+        return [Verdict(change, Outcome.FAILED, str(refused)) for change in concerned]
+
+    def _commit(self, due: Sequence[Row]) -> Refusal | None:
         """Commit one multi; one whose answer was lost counts as refused, and what it did is read back."""
+        multi = self._read(lambda: self._multi(due))
         try:
-            return commit(self._multi(due))
-        except LOST as lost:
+            results = commit(multi)
+        except LOST as error:
             settled(self.control.client, self.control.session)
-            return [True, lost]
+            return lost(multi, error)
+        if refused_by_epoch(results):
+            raise fenced(self.control.epoch)
+        return refusal(multi, results)
 
-    def _judge_again(self, due: Sequence[Row]) -> tuple[list[Row], list[Verdict]]:
-        client = self.control.client
+    def _read(self, read: Callable[[], T]) -> T:
+        """Read, once more after a lost connection, if the session is still ours."""
         for _ in range(_TRIES):
             try:
-                state = read_cluster(client, self.hosts)
-                return Premises.of(self.plan, state).judge(client, due)
+                return read()
             except LOST:
-                settled(client, self.control.session)
+                settled(self.control.client, self.control.session)
         raise SessionLostError("the connection to ZooKeeper was lost again and again; commit again")
 
     def _multi(self, due: Sequence[Row]) -> TransactionRequest:
         multi = self.control.transaction()
-        for leader in sorted({change["leader_after"] for change in due if change["leader_after"] >= 0}):
-            multi.check(f"{BROKER_IDS}/{leader}", -1)
+        for broker in sorted({broker for change in due for broker in _leans_on(change)}):
+            check_registered(multi, broker)
+        for broker in sorted({broker for change in due for broker in change["requires_dead"]}):
+            check_absent(multi, broker)
         exists = self._existing(due)
         first_of = {change["topic"]: change for change in reversed(due)}
         for topic in dict.fromkeys(change["topic"] for change in due):
@@ -198,3 +235,16 @@ class FencedWriter:
         if not exists[parent]:
             create_null(multi, parent)
         multi.create(path, data)
+
+
+def _leans_on(change: Row) -> set[int]:
+    """Brokers that must be registered when a change is written."""
+    leader = change["leader_after"]
+    return set(change["requires_live"]) | ({leader} if leader >= 0 else set())
+
+
+def _paths(change: Row) -> set[str]:
+    """Znodes that only some changes touch or count on, this one among them."""
+    topic, state = topic_path(change), state_path(change)
+    own = {topic, f"{CONFIGS}/{change['topic']}", f"{topic}/partitions", state.rsplit("/", 1)[0], state}
+    return own | {f"{BROKER_IDS}/{broker}" for broker in _leans_on(change) | set(change["requires_dead"])}

@@ -11,7 +11,7 @@ from typing import Final
 
 from kazoo.client import KazooClient
 
-from jobs.adapters.cluster import BROKER_IDS, TOPICS, ClusterState, reassign_orders
+from jobs.adapters.cluster import BROKER_IDS, TOPICS, ClusterState, broker_epochs, reassign_orders, topics_to_delete
 from jobs.adapters.lake import Row
 from jobs.adapters.multi_read import read_many
 from jobs.adapters.zookeeper import Znode, children
@@ -68,9 +68,19 @@ class Premises:
 
     @classmethod
     def of(cls, plan: Plan, state: ClusterState) -> "Premises":
-        known = {broker["broker_id"]: broker["broker_epoch"] for broker in plan.row["brokers"]}
         queued = (row["topic"] for row in state.requests if row["kind"] == RequestKind.DELETE_TOPIC)
-        return cls(state.live, known, frozenset(queued))
+        return cls(state.live, _known(plan), frozenset(queued))
+
+    @classmethod
+    def now(cls, plan: Plan, client: KazooClient) -> "Premises":
+        """The same, read in a few requests: between two writes."""
+        return cls(broker_epochs(client), _known(plan), frozenset(topics_to_delete(client)))
+
+    def still_hold(self, changes: Sequence[Row]) -> tuple[list[Row], list[Verdict]]:
+        """Judge by brokers and deletions alone: for changes whose znodes the write itself checks."""
+        why = [(change, self._deleted(change) or self._brokers_moved(change)) for change in changes]
+        stale = [Verdict(change, Outcome.STALE, reason) for change, reason in why if reason is not None]
+        return [change for change, reason in why if reason is None], stale
 
     def judge(self, client: KazooClient, changes: Sequence[Row]) -> tuple[list[Row], list[Verdict]]:
         """Read the changes' znodes at once; return those that are due, and the verdicts on the others."""
@@ -79,10 +89,16 @@ class Premises:
     def _judge(self, change: Row, topic: Znode, state: Znode) -> Verdict | None:
         if is_applied(change, state) and not _is_another(change, topic):
             return Verdict(change, Outcome.APPLIED, "found applied", state.version)
-        if change["topic"] in self.deleting:
-            return Verdict(change, Outcome.STALE, f"topic {change['topic']} is queued for deletion")
-        why = _topic_moved(change, topic) or _state_moved(change, state) or self._brokers_moved(change)
+        why = (
+            self._deleted(change)
+            or _topic_moved(change, topic)
+            or _state_moved(change, state)
+            or self._brokers_moved(change)
+        )
         return None if why is None else Verdict(change, Outcome.STALE, why)
+
+    def _deleted(self, change: Row) -> str | None:
+        return f"topic {change['topic']} is queued for deletion" if change["topic"] in self.deleting else None
 
     def _brokers_moved(self, change: Row) -> str | None:
         for broker in change["requires_live"]:
@@ -92,6 +108,10 @@ class Premises:
                 return f"broker {broker} registered anew since the snapshot"
         back = [broker for broker in change["requires_dead"] if broker in self.live]
         return f"broker {back[0]} came back" if back else None
+
+
+def _known(plan: Plan) -> dict[int, int]:
+    return {broker["broker_id"]: broker["broker_epoch"] for broker in plan.row["brokers"]}
 
 
 def is_applied(change: Row, znode: Znode) -> bool:

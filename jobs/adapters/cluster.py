@@ -120,6 +120,19 @@ def read_brokers(client: KazooClient) -> list[Row]:
     return [*_brokers(_existing(client, BROKER_IDS, children(client, BROKER_IDS) or []), _Quarantine())]
 
 
+def broker_epochs(client: KazooClient) -> dict[int, int]:
+    """Broker epochs (czxids) of the brokers that are registered now, understood or not."""
+    client.sync_async("/")  # answered before what is asked next, so nobody waits for it
+    names = [name for name in children(client, BROKER_IDS) or [] if _is_broker_id(name)]
+    znodes = _existing(client, BROKER_IDS, names)
+    return {int(znode.path.rsplit("/", 1)[1]): znode.stat.czxid for znode in znodes if znode.stat}
+
+
+def topics_to_delete(client: KazooClient) -> list[str]:
+    """Topics that are queued for deletion."""
+    return children(client, DELETE_TOPICS) or []
+
+
 def _read_controller(client: KazooClient, quarantine: _Quarantine) -> ClusterState:
     controller, epoch, cluster_id, migration = (
         read(client, path) for path in (CONTROLLER, CONTROLLER_EPOCH, CLUSTER_ID, MIGRATION)
@@ -166,11 +179,15 @@ def _brokers(znodes: Iterable[Znode], quarantine: _Quarantine) -> Iterator[Row]:
     """One row a broker; a child that is no broker id, as Kafka writes them, is only in quarantine."""
     for znode in znodes:
         name = znode.path.rsplit("/", 1)[1]
-        if _BROKER_ID.fullmatch(name) and int(name) <= _LARGEST_ID:
+        if _is_broker_id(name):
             yield _broker(int(name), znode, quarantine)
         else:
             reason = f"{name[:300]!r} is no broker id: a number up to {_LARGEST_ID} was expected"
             quarantine.append(quarantined(znode, reason))
+
+
+def _is_broker_id(name: str) -> bool:
+    return bool(_BROKER_ID.fullmatch(name)) and int(name) <= _LARGEST_ID
 
 
 def _broker(broker_id: int, znode: Znode, quarantine: _Quarantine) -> Row:
@@ -192,7 +209,7 @@ def _broker(broker_id: int, znode: Znode, quarantine: _Quarantine) -> Row:
 def _requests(client: KazooClient, quarantine: _Quarantine) -> Iterator[Row]:
     for path, kind in ((REASSIGN, RequestKind.REASSIGN), (PREFERRED_ELECTION, RequestKind.PREFERRED_ELECTION)):
         yield from _partition_requests(read(client, path), kind, quarantine)
-    for topic in children(client, DELETE_TOPICS) or []:
+    for topic in topics_to_delete(client):
         yield {"kind": RequestKind.DELETE_TOPIC.value, "topic": topic, "path": f"{DELETE_TOPICS}/{topic}"}
     for znode in _existing(client, ISR_CHANGES, children(client, ISR_CHANGES) or []):
         yield from _partition_requests(znode, RequestKind.ISR_CHANGE, quarantine)

@@ -21,7 +21,7 @@ from kazoo.exceptions import (
     SessionExpiredError,
 )
 
-from jobs.adapters.cluster import CONTROLLER, CONTROLLER_EPOCH, ClusterState, read_cluster
+from jobs.adapters.cluster import BROKER_IDS, CONTROLLER, CONTROLLER_EPOCH, ClusterState, read_cluster
 from jobs.adapters.zookeeper import PATIENCE, commit, connected, read, sync
 from jobs.errors import FencedError, RefusedError, SurveyorError, UnreadableError
 from schemas.names import NO_CONTROLLER
@@ -67,6 +67,23 @@ class Controllership:
     def held(self) -> float:
         """Seconds since the take-over."""
         return time.monotonic() - self.since
+
+
+def check_registered(multi: TransactionRequest, broker: int) -> None:
+    """Let a multi fail unless a broker is registered."""
+    multi.check(f"{BROKER_IDS}/{broker}", -1)
+
+
+def check_absent(multi: TransactionRequest, broker: int) -> None:
+    """Let a multi fail if a broker is registered.
+
+    ZooKeeper can check that a znode exists, not that none does. Creating it does, and deleting it in the same multi
+    leaves nothing behind: nobody ever reads it, a broker that registers meets it never, since multis are whole for
+    everybody. Of /brokers/ids it moves cversion and pzxid, and it fires watches; the only ones there are a Kafka
+    controller's, which has lost its office to us. Ephemeral, as a registration is.
+    """
+    multi.create(f"{BROKER_IDS}/{broker}", ephemeral=True)
+    multi.delete(f"{BROKER_IDS}/{broker}")
 
 
 def fenced(epoch: int) -> FencedError:

@@ -6,9 +6,12 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
+from jobs.adapters.controllership import Controllership, take_over
 from jobs.adapters.lake import Lake
+from jobs.adapters.zookeeper import connected
 from tests.jobs.command_line import Surveyor
 from tests.jobs.fake_brokers import FakeBrokers
+from tests.jobs.fenced import OURS
 from tests.jobs.kafka_tree import KafkaTree
 from tests.jobs.plan_rows import CLUSTER
 from tests.jobs.zookeeper_proxy import ZooKeeperProxy
@@ -43,6 +46,24 @@ def tree(bare_tree: KafkaTree) -> KafkaTree:
 def proxy(zookeeper: str) -> Iterator[ZooKeeperProxy]:
     with ZooKeeperProxy(zookeeper) as running:
         yield running
+
+
+@pytest.fixture
+def client(tree: KafkaTree) -> Iterator[KazooClient]:
+    with connected(tree.hosts) as ours:
+        yield ours
+
+
+@pytest.fixture
+def control(tree: KafkaTree, client: KazooClient) -> Controllership:
+    return take_over(client, tree.hosts, OURS)
+
+
+@pytest.fixture
+def proxied(tree: KafkaTree, proxy: ZooKeeperProxy) -> Iterator[Controllership]:
+    """A controllership whose connection the proxy can cut."""
+    with connected(proxy.hosts) as ours:
+        yield take_over(ours, tree.hosts, OURS)
 
 
 @pytest.fixture

@@ -4,8 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from jobs.adapters.controllership import check_absent, controllership, failed
 from jobs.adapters.embedded_cluster import EmbeddedCluster
 from jobs.adapters.lake import Lake, Row
+from jobs.adapters.zookeeper import commit as commit_multi
 from jobs.plans import Plan
 from schemas.names import Action, PlanStatus
 from schemas.znodes import decode_assignment
@@ -199,3 +201,29 @@ def test_dead_brokers_partition_is_elected_and_it_comes_back(
 
     assert (elected.leader, elected.isr) == (0, [2, 0])
     assert eventually(lambda: sorted(kafka.state(topic, 1).isr) == [0, 1, 2], seconds=40)
+
+
+def test_broker_registers_while_its_absence_is_proved(cluster: EmbeddedCluster, kafka: KafkaTree, topic: str) -> None:
+    """It never meets what proves it, and neither the controller that was deposed nor anybody else sees it."""
+    with Traffic(cluster.bootstrap, topic) as traffic:
+        cluster.brokers[2].kill()
+        assert eventually(lambda: not cluster.brokers[2].is_registered())
+        absent = 0
+        with controllership(kafka.hosts, 2147483647) as held:
+            cluster.brokers[2].start()
+            while absent < 100_000:
+                multi = held.transaction()
+                check_absent(multi, 2)
+                if failed(commit_multi(multi)):
+                    break
+                absent += 1
+        cluster.brokers[2].wait_ready()
+        assert eventually(lambda: broker_in_control(kafka), seconds=40)
+        assert eventually(lambda: all(len(kafka.state(topic, p).isr) == 3 for p in REPLICAS), seconds=40)
+
+    assert 100 < absent < 100_000
+    started = cluster.brokers[2].log_of_this_run()
+    assert "Registered broker 2 at path /brokers/ids/2" in started
+    assert "ephemeral" not in started.replace("ephemeralOwner", "")
+    assert traffic.failed == []
+    assert traffic.stored(len(REPLICAS)) >= traffic.acknowledged

@@ -1,73 +1,24 @@
 """Fenced writes: exact bytes at exact versions, stale rows alone set aside, nothing once fenced."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-
 import pytest
 from kazoo.client import KazooClient
 
 from jobs import fenced_writes
 from jobs.adapters.controllership import Controllership, SessionLostError, take_over
-from jobs.adapters.lake import Lake, Row
+from jobs.adapters.lake import Lake
 from jobs.adapters.zookeeper import connected
 from jobs.errors import FencedError
 from jobs.fenced_writes import FencedWriter
-from jobs.ledger import Verdict
 from jobs.plans import Plan
 from schemas.names import NO_LEADER, Action, Outcome
 from schemas.znodes import Assignment, decode_assignment, encode_assignment
+from tests.jobs.fenced import write
 from tests.jobs.kafka_tree import TOPIC_ID, KafkaTree, state_path
 from tests.jobs.plan_rows import creation, election, store_plan, topic_creation
 from tests.jobs.zookeeper_proxy import MULTI, MULTI_READ, Loss, ZooKeeperProxy
 
-OURS = 2147483647
 RIVAL = 1000
 T = "t"
-
-
-@dataclass
-class Written:
-    """What came out of a writer, and how it ended."""
-
-    verdicts: list[Verdict] = field(default_factory=list)
-    error: Exception | None = None
-
-    @property
-    def outcomes(self) -> dict[int, Outcome]:
-        assert len({v.change["partition"] for v in self.verdicts}) == len(self.verdicts)
-        return {verdict.change["partition"]: verdict.outcome for verdict in self.verdicts}
-
-    def message(self, partition: int) -> str:
-        return next(v.message for v in self.verdicts if v.change["partition"] == partition)
-
-
-def write(control: Controllership, plan: Plan, hosts: str, changes: list[Row] | None = None) -> Written:
-    written = Written()
-    writer = FencedWriter(control, plan, hosts, max_hold=30)
-    try:
-        for verdicts in writer.write(plan.changes if changes is None else changes):
-            written.verdicts += verdicts
-    except (FencedError, SessionLostError) as error:
-        written.error = error
-    return written
-
-
-@pytest.fixture
-def client(tree: KafkaTree) -> Iterator[KazooClient]:
-    with connected(tree.hosts) as ours:
-        yield ours
-
-
-@pytest.fixture
-def control(tree: KafkaTree, client: KazooClient) -> Controllership:
-    return take_over(client, tree.hosts, OURS)
-
-
-@pytest.fixture
-def proxied(tree: KafkaTree, proxy: ZooKeeperProxy) -> Iterator[Controllership]:
-    """A controllership whose connection the proxy can cut."""
-    with connected(proxy.hosts) as ours:
-        yield take_over(ours, tree.hosts, OURS)
 
 
 @pytest.fixture
@@ -86,7 +37,7 @@ ALL_APPLIED = dict.fromkeys(range(6), Outcome.APPLIED)
 
 
 def test_states_are_written_to_the_byte(tree: KafkaTree, control: Controllership, plan: Plan) -> None:
-    write(control, plan, tree.hosts)
+    write(control, plan)
 
     data, stat = tree.client.get(state_path(T, 3))
     assert data == b'{"controller_epoch":8,"leader":1,"version":1,"leader_epoch":6,"isr":[0,1,2]}'
@@ -98,7 +49,7 @@ def test_recovering_leader_is_written_as_such(tree: KafkaTree, control: Controll
     unclean = {"isr_after": [1], "leader_recovery_state_after": 1, "action": Action.ELECT.value}
     plan = store_plan(lake, tree, [election(tree, T, 0, leader=1, **unclean)])
 
-    write(control, plan, tree.hosts)
+    write(control, plan)
 
     data = b'{"controller_epoch":8,"leader":1,"version":1,"leader_epoch":6,"isr":[1],"leader_recovery_state":1}'
     assert tree.client.get(state_path(T, 0))[0] == data
@@ -109,12 +60,12 @@ def test_no_leader_needs_no_broker(tree: KafkaTree, control: Controllership, lak
     offline = {"action": Action.TAKE_OFFLINE.value, "requires_live": []}
     plan = store_plan(lake, tree, [election(tree, T, 0, leader=NO_LEADER, **offline)])
 
-    assert write(control, plan, tree.hosts).outcomes == {0: Outcome.APPLIED}
+    assert write(control, plan).outcomes == {0: Outcome.APPLIED}
     assert tree.state(T).leader == NO_LEADER
 
 
-def test_verdicts_carry_the_version_written(tree: KafkaTree, control: Controllership, plan: Plan) -> None:
-    written = write(control, plan, tree.hosts)
+def test_verdicts_carry_the_version_written(control: Controllership, plan: Plan) -> None:
+    written = write(control, plan)
 
     assert written.outcomes == ALL_APPLIED
     assert {v.state_version_after for v in written.verdicts} == {1}
@@ -122,7 +73,7 @@ def test_verdicts_carry_the_version_written(tree: KafkaTree, control: Controller
 
 @pytest.mark.usefixtures("small_batches")
 def test_more_than_one_batch(tree: KafkaTree, control: Controllership, plan: Plan) -> None:
-    assert write(control, plan, tree.hosts).outcomes == ALL_APPLIED
+    assert write(control, plan).outcomes == ALL_APPLIED
     assert tree.versions(T) == dict.fromkeys(range(6), 1)
 
 
@@ -130,7 +81,7 @@ def test_stale_rows_are_set_aside_and_the_others_applied(tree: KafkaTree, contro
     for partition in (1, 4):
         tree.touch(state_path(T, partition))
 
-    written = write(control, plan, tree.hosts)
+    written = write(control, plan)
 
     assert written.outcomes == ALL_APPLIED | {1: Outcome.STALE, 4: Outcome.STALE}
     assert tree.versions(T) == dict.fromkeys(range(6), 1)
@@ -140,7 +91,7 @@ def test_stale_rows_are_set_aside_and_the_others_applied(tree: KafkaTree, contro
 def test_state_that_is_gone_is_stale(tree: KafkaTree, control: Controllership, plan: Plan) -> None:
     tree.client.delete(state_path(T, 2))
 
-    assert write(control, plan, tree.hosts).outcomes == ALL_APPLIED | {2: Outcome.STALE}
+    assert write(control, plan).outcomes == ALL_APPLIED | {2: Outcome.STALE}
     assert tree.client.exists(state_path(T, 2)) is None
 
 
@@ -149,7 +100,7 @@ def test_new_leader_that_left_makes_its_rows_stale(tree: KafkaTree, control: Con
     plan = store_plan(lake, tree, [election(tree, T, 0, leader=1), election(tree, T, 1, leader=2)])
     tree.unregister(2)
 
-    written = write(control, plan, tree.hosts)
+    written = write(control, plan)
 
     assert written.outcomes == {0: Outcome.APPLIED, 1: Outcome.STALE}
     assert written.message(1) == "broker 2 is no longer alive"
@@ -162,7 +113,7 @@ def test_topic_that_moved_makes_its_rows_stale(tree: KafkaTree, control: Control
     plan = store_plan(lake, tree, [election(tree, "a", 0, leader=1), election(tree, "b", 1, leader=1)])
     tree.touch("/brokers/topics/a")
 
-    written = write(control, plan, tree.hosts)
+    written = write(control, plan)
 
     assert written.outcomes == {0: Outcome.STALE, 1: Outcome.APPLIED}
     assert written.message(0) == "/brokers/topics/a is at version 1, planned at 0"
@@ -171,7 +122,7 @@ def test_topic_that_moved_makes_its_rows_stale(tree: KafkaTree, control: Control
 def test_deleted_topic_makes_its_rows_stale(tree: KafkaTree, control: Controllership, plan: Plan) -> None:
     tree.client.delete("/brokers/topics/t", recursive=True)
 
-    written = write(control, plan, tree.hosts)
+    written = write(control, plan)
 
     assert set(written.outcomes.values()) == {Outcome.STALE}
     assert written.message(0) == "topic t is gone"
@@ -182,7 +133,7 @@ def test_nothing_is_written_once_fenced(tree: KafkaTree, control: Controllership
     with connected(zookeeper) as rival:
         take_over(rival, zookeeper, RIVAL)
 
-        written = write(control, plan, tree.hosts)
+        written = write(control, plan)
 
     assert isinstance(written.error, FencedError)
     assert set(written.outcomes.values()) == {Outcome.FENCED}
@@ -193,7 +144,7 @@ def test_nothing_is_written_once_fenced(tree: KafkaTree, control: Controllership
 def test_take_over_between_two_batches_fences_the_second(
     tree: KafkaTree, control: Controllership, plan: Plan, zookeeper: str
 ) -> None:
-    batches = FencedWriter(control, plan, tree.hosts, max_hold=30).write(plan.changes)
+    batches = FencedWriter(control, plan, max_hold=30).write(plan.changes)
     first = next(batches)
     with connected(zookeeper) as rival:
         take_over(rival, zookeeper, RIVAL)
@@ -208,7 +159,7 @@ def test_take_over_between_two_batches_fences_the_second(
 
 
 def test_nothing_is_written_after_max_hold(tree: KafkaTree, control: Controllership, plan: Plan) -> None:
-    verdicts = next(FencedWriter(control, plan, tree.hosts, max_hold=0).write(plan.changes))
+    verdicts = next(FencedWriter(control, plan, max_hold=0).write(plan.changes))
 
     assert {(v.outcome, v.message) for v in verdicts} == {(Outcome.SKIPPED, "--max-hold 0s is over")}
     assert tree.versions(T) == dict.fromkeys(range(6), 0)
@@ -217,7 +168,7 @@ def test_nothing_is_written_after_max_hold(tree: KafkaTree, control: Controllers
 def test_lost_answer_is_read_back(tree: KafkaTree, proxied: Controllership, proxy: ZooKeeperProxy, plan: Plan) -> None:
     loss = proxy.lose(Loss(MULTI))
 
-    written = write(proxied, plan, tree.hosts)
+    written = write(proxied, plan)
 
     assert loss.happened.is_set()
     assert written.outcomes == ALL_APPLIED
@@ -231,7 +182,7 @@ def test_batches_after_a_lost_answer_go_on(
 ) -> None:
     proxy.lose(Loss(MULTI, nth=2))
 
-    assert write(proxied, plan, tree.hosts).outcomes == ALL_APPLIED
+    assert write(proxied, plan).outcomes == ALL_APPLIED
     assert tree.versions(T) == dict.fromkeys(range(6), 1)
 
 
@@ -240,7 +191,7 @@ def test_lost_request_is_sent_again(
 ) -> None:
     loss = proxy.lose(Loss(MULTI, deliver=False))
 
-    written = write(proxied, plan, tree.hosts)
+    written = write(proxied, plan)
 
     assert loss.happened.is_set()
     assert written.message(0) == "written"
@@ -253,7 +204,7 @@ def test_connection_lost_while_reading_back(
     tree.touch(state_path(T, 0))
     loss = proxy.lose(Loss(MULTI_READ))
 
-    written = write(proxied, plan, tree.hosts)
+    written = write(proxied, plan)
 
     assert loss.happened.is_set()
     assert written.outcomes == ALL_APPLIED | {0: Outcome.STALE}
@@ -265,18 +216,16 @@ def test_connection_lost_while_preparing_a_creation(
     plan = store_plan(lake, tree, [creation("new", 0, [0, 1])], [topic_creation("new")])
     loss = proxy.lose(Loss(MULTI_READ))
 
-    written = write(proxied, plan, tree.hosts)
+    written = write(proxied, plan)
 
     assert loss.happened.is_set()
     assert written.outcomes == {0: Outcome.APPLIED}
 
 
-def test_lost_session_leaves_the_batch_unknown(
-    tree: KafkaTree, proxied: Controllership, proxy: ZooKeeperProxy, plan: Plan
-) -> None:
+def test_lost_session_leaves_the_batch_unknown(proxied: Controllership, proxy: ZooKeeperProxy, plan: Plan) -> None:
     proxy.lose(Loss(MULTI, then=ZooKeeperProxy.expire_session))
 
-    written = write(proxied, plan, tree.hosts)
+    written = write(proxied, plan)
 
     assert isinstance(written.error, SessionLostError)
     assert set(written.outcomes.values()) == {Outcome.UNKNOWN}
@@ -287,7 +236,7 @@ def test_rival_behind_a_lost_request_fences(
 ) -> None:
     proxy.lose(Loss(MULTI, deliver=False, then=lambda _: take_over(client, tree.hosts, RIVAL)))
 
-    written = write(proxied, plan, tree.hosts)
+    written = write(proxied, plan)
 
     assert isinstance(written.error, FencedError)
     assert set(written.outcomes.values()) == {Outcome.FENCED}
@@ -303,7 +252,7 @@ def new_topic(tree: KafkaTree, lake: Lake) -> Plan:
 
 
 def test_topic_is_created_as_kafka_does(tree: KafkaTree, control: Controllership, new_topic: Plan) -> None:
-    write(control, new_topic, tree.hosts)
+    write(control, new_topic)
 
     read = {path: data for path, (data, _) in tree.dump().items() if "/new" in path}
     partitions = b'{"0":[1,2],"1":[2,0],"2":[0,1]}'
@@ -324,7 +273,7 @@ def test_topic_is_created_as_kafka_does(tree: KafkaTree, control: Controllership
 def test_topic_without_an_id_is_created_without_one(tree: KafkaTree, control: Controllership, lake: Lake) -> None:
     plan = store_plan(lake, tree, [creation("new", 0, [1], None)], [topic_creation("new", topic_id=None)])
 
-    write(control, plan, tree.hosts)
+    write(control, plan)
 
     data = b'{"version":2,"partitions":{"0":[1]},"adding_replicas":{},"removing_replicas":{}}'
     assert tree.client.get("/brokers/topics/new")[0] == data
@@ -332,10 +281,10 @@ def test_topic_without_an_id_is_created_without_one(tree: KafkaTree, control: Co
 
 def test_topic_without_id_that_got_one_since_is_the_same(tree: KafkaTree, control: Controllership, lake: Lake) -> None:
     plan = store_plan(lake, tree, [creation("new", 0, [1], None)], [topic_creation("new", topic_id=None)])
-    write(control, plan, tree.hosts)
+    write(control, plan)
     tree.write("/brokers/topics/new", encode_assignment(Assignment({0: [1]}, {}, {}, TOPIC_ID)))
 
-    again = write(control, plan, tree.hosts)
+    again = write(control, plan)
 
     assert (again.outcomes, again.message(0)) == ({0: Outcome.APPLIED}, "found applied")
 
@@ -344,7 +293,7 @@ def test_another_topic_without_id_is_told_by_its_replicas(tree: KafkaTree, contr
     plan = store_plan(lake, tree, [creation("new", 0, [1], None)], [topic_creation("new", topic_id=None)])
     tree.add_topic("new", {0: [2]}, topic_id=None)
 
-    assert write(control, plan, tree.hosts).outcomes == {0: Outcome.STALE}
+    assert write(control, plan).outcomes == {0: Outcome.STALE}
 
 
 def test_config_that_an_older_topic_left_is_overwritten(
@@ -352,7 +301,7 @@ def test_config_that_an_older_topic_left_is_overwritten(
 ) -> None:
     tree.write("/config/topics/new", b'{"version":1,"config":{"left":"over"}}')
 
-    written = write(control, new_topic, tree.hosts)
+    written = write(control, new_topic)
 
     assert set(written.outcomes.values()) == {Outcome.APPLIED}
     data = b'{"version":1,"config":{"cleanup.policy":"delete","retention.ms":"1000"}}'
@@ -363,7 +312,7 @@ def test_another_topic_of_that_name_makes_all_stale(tree: KafkaTree, control: Co
     tree.add_topic("new", {0: [1, 2]}, topic_id="Aaaaaaaaaaaaaaaaaaaaag")
     before = tree.dump()
 
-    written = write(control, new_topic, tree.hosts)
+    written = write(control, new_topic)
 
     assert dict.fromkeys(range(3), Outcome.STALE) == written.outcomes
     assert written.message(2) == "topic new exists and is not the one planned"
@@ -374,7 +323,7 @@ def test_topic_needs_its_leaders(tree: KafkaTree, control: Controllership, new_t
     """Partition 2, led by the broker that left, is set aside; the topic is still created with all its partitions."""
     tree.unregister(0)
 
-    written = write(control, new_topic, tree.hosts)
+    written = write(control, new_topic)
 
     assert written.outcomes == {0: Outcome.APPLIED, 1: Outcome.STALE, 2: Outcome.STALE}
     data = tree.client.get("/brokers/topics/new")[0]
@@ -385,10 +334,10 @@ def test_topic_needs_its_leaders(tree: KafkaTree, control: Controllership, new_t
 def test_creation_that_stopped_between_batches_is_completed(
     tree: KafkaTree, control: Controllership, new_topic: Plan
 ) -> None:
-    next(FencedWriter(control, new_topic, tree.hosts, max_hold=30).write(new_topic.changes))
+    next(FencedWriter(control, new_topic, max_hold=30).write(new_topic.changes))
     halfway = tree.versions("new")
 
-    written = write(control, new_topic, tree.hosts)
+    written = write(control, new_topic)
 
     assert halfway == {0: 0, 1: 0}
     assert set(written.outcomes.values()) == {Outcome.APPLIED}
@@ -401,7 +350,7 @@ def test_first_states_of_a_topic_that_exists(tree: KafkaTree, control: Controlle
     tree.client.set("/brokers/topics/t", assignment)
     plan = store_plan(lake, tree, [creation(T, 1, [1, 2], None) | {"topic_version": 1}])
 
-    assert write(control, plan, tree.hosts).outcomes == {1: Outcome.APPLIED}
+    assert write(control, plan).outcomes == {1: Outcome.APPLIED}
     assert tree.state(T, 1).leader == 1
 
 
@@ -410,7 +359,7 @@ def test_hundreds_of_partitions_in_few_multis(tree: KafkaTree, control: Controll
     changes = [creation("n" * 249, partition, assigned) for partition, assigned in replicas.items()]
     plan = store_plan(lake, tree, changes, [topic_creation("n" * 249)])
 
-    written = write(control, plan, tree.hosts)
+    written = write(control, plan)
 
     assert set(written.outcomes.values()) == {Outcome.APPLIED}
     assert len(tree.versions("n" * 249)) == 1_000

@@ -40,7 +40,7 @@ def control(kafka: KafkaTree) -> Iterator[Controllership]:
 
 def write(kafka: KafkaTree, control: Controllership, lake: Lake, changes: list[Row], *operations: Row) -> list[Verdict]:
     plan = store_plan(lake, kafka, changes, operations)
-    return [v for verdicts in FencedWriter(control, plan, kafka.hosts, 60).write(plan.changes) for v in verdicts]
+    return [v for verdicts in FencedWriter(control, plan, 60).write(plan.changes) for v in verdicts]
 
 
 def create(kafka: KafkaTree, control: Controllership, lake: Lake, topic: str, replicas: list[int]) -> list[Verdict]:
