@@ -35,6 +35,7 @@ from jobs.running import Running, Via
 from jobs.settings import Settings
 from jobs.throttle_alone import look_after
 from jobs.throttles import left_over_lines, throttle_lines, throttle_rows
+from jobs.topic_znodes import refuse_too_large
 from jobs.waves import judge_waves
 from schemas.names import Action, Outcome, PlanStatus
 
@@ -64,6 +65,7 @@ def assess(settings: Settings, plan: Plan, mode: Mode, limits: CommitLimits, run
             refuse_take_over(state, settings.conf.controller_id)
             refuse_unreachable(state)
             due, verdicts = Premises.of(plan, state).judge(client, plan.changes)
+            refuse_too_large(client, plan, due)
         else:
             due, verdicts = judge_waves(client, plan.changes)
             if any(change["action"] == Action.REASSIGN for change in due):

@@ -6,7 +6,8 @@ write leaves nobody uninformed for long.
 """
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 from jobs.adapters.answers import Answers
@@ -15,7 +16,7 @@ from jobs.adapters.control_messages import plaintext_address
 from jobs.adapters.controllership import Controllership, SessionLostError, controllership, who_controls
 from jobs.adapters.lake import Row
 from jobs.console import progress, say
-from jobs.errors import FencedError, RefusedError
+from jobs.errors import FencedError, RefusedError, UnreadableError
 from jobs.fenced_operations import write_tasks
 from jobs.fenced_writes import FencedWriter
 from jobs.ledger import Ledger, Verdict
@@ -64,10 +65,28 @@ def commit_batch(
         told = _commit_held(settings, ledger, held, due, Hold(max_hold, silent, stays=True))
         _record(settings, ledger, told, Answers.of(told.answers), NO_CONTROLLER)
         return
+    with _what_was_written_said(ledger):
+        _commit_between(settings, ledger, due, Hold(max_hold, silent))
+
+
+@contextmanager
+def _what_was_written_said(ledger: Ledger) -> Iterator[None]:
+    """Where ZooKeeper is lost: say how far it came; once something may be written, that is no mere failure to read."""
+    try:
+        yield
+    except (SessionLostError, UnreadableError) as error:
+        done = {name: count for name, count in ledger.counts().items() if count}
+        if not {Outcome.APPLIED.value, Outcome.UNKNOWN.value} & done.keys():
+            raise
+        told = ", ".join(f"{count} {name}" for name, count in done.items())
+        raise SessionLostError(f"{error}\n  rows of the plan so far: {told}; {WAITS}") from error
+
+
+def _commit_between(settings: Settings, ledger: Ledger, due: Sequence[Row], hold: Hold) -> None:
     with controllership(settings.zookeeper, settings.conf.controller_id) as control:
         ledger.step(Step.TAKE_OVER, Outcome.APPLIED, f"controller epoch {control.epoch}")
         say(f"  controllership taken over: epoch {control.epoch}, id {control.controller_id}")
-        told = _commit_held(settings, ledger, control, due, Hold(max_hold, silent))
+        told = _commit_held(settings, ledger, control, due, hold)
         seconds = control.held()
     answers = Answers.of(told.answers)
     _record(settings, ledger, told, answers, _hand_back(settings, ledger, seconds, told.summary(answers)))
@@ -85,7 +104,7 @@ def _commit_held(settings: Settings, ledger: Ledger, control: Controllership, du
     written: list[Verdict] = []
     try:
         with progress("writing to ZooKeeper"):
-            for judged in write_tasks(control, tasks):
+            for judged in write_tasks(control, tasks, hold.max_hold):
                 ledger.judge(judged)
             for judged in writer.write(still_due):
                 ledger.judge(judged)
@@ -95,7 +114,7 @@ def _commit_held(settings: Settings, ledger: Ledger, control: Controllership, du
         raise
     if not written:
         return Told(control.epoch)
-    topics = sorted({verdict.change["topic"] for verdict in written} & set(writer.creations))
+    topics = sorted({verdict.change["topic"] for verdict in written} & set(writer.topics.creations))
     created = f"topic and config znodes of {', '.join(topics)}, " if topics else ""
     say(f"  written under the fence: {created}{len(written)} state znodes")
     with progress("telling the brokers"):

@@ -10,20 +10,21 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from kazoo.client import TransactionRequest
-from kazoo.exceptions import SessionExpiredError
+from kazoo.exceptions import KazooException
 
 from jobs.adapters.cluster import CONFIG_CHANGES, CONFIGS, DELETE_TOPICS, TOPICS
 from jobs.adapters.controllership import (
     LOST,
     Controllership,
     SessionLostError,
-    failed,
     fenced,
     refused_by_epoch,
     settled,
 )
 from jobs.adapters.lake import Row
+from jobs.adapters.refusal import Refusal, refusal
 from jobs.adapters.zookeeper import commit, create_null, read
+from jobs.errors import UnreadableError
 from jobs.ledger import Verdict
 from jobs.operations import TopicNow, judge_tasks, read_topics
 from schemas.names import OperationKind, Outcome
@@ -32,15 +33,18 @@ from schemas.znodes import encode_config, encode_config_change
 _TRIES: Final = 3
 
 
-def write_tasks(control: Controllership, tasks: Sequence[Row]) -> Iterator[list[Verdict]]:
+def write_tasks(control: Controllership, tasks: Sequence[Row], max_hold: float) -> Iterator[list[Verdict]]:
     """Write operations one by one; yield the verdict on each, also before FencedError and SessionLostError."""
     for task in tasks:
+        if control.held() > max_hold:
+            yield [Verdict(task, Outcome.SKIPPED, f"--max-hold {max_hold:g}s is over")]
+            continue
         try:
             verdict = _write(control, task)
-        except (SessionLostError, SessionExpiredError):
+        except (SessionLostError, KazooException, UnreadableError):
             yield [Verdict(task, Outcome.UNKNOWN, "the session was lost; commit again")]
             raise SessionLostError(
-                "ZooKeeper ended our session while we held the controllership: what was in flight is unknown; "
+                "ZooKeeper was lost while we held the controllership: what was in flight is unknown; "
                 "commit the plan again, it reads back and goes on",
             ) from None
         yield [verdict]
@@ -50,20 +54,25 @@ def write_tasks(control: Controllership, tasks: Sequence[Row]) -> Iterator[list[
 
 def _write(control: Controllership, task: Row) -> Verdict:
     """Judge by what is there, write at its versions; whoever came in between is seen by judging again."""
+    refused: Refusal | None = None
     for _ in range(_TRIES):
         try:
             due, verdicts = judge_tasks(control.client, [task])
             if not due:
                 return verdicts[0]
-            results: list[Any] = commit(_multi(control, task))
+            multi = _multi(control, task)
+            results: list[Any] = commit(multi)
         except LOST:
             settled(control.client, control.session)
             continue
-        if not failed(results):
-            return Verdict(task, Outcome.APPLIED, "written")
         if refused_by_epoch(results):
             return Verdict(task, Outcome.FENCED, "another controller took over")
-    return Verdict(task, Outcome.FAILED, f"its multi was refused {_TRIES} times")
+        refused = refusal(multi, results)
+        if refused is None:
+            return Verdict(task, Outcome.APPLIED, "written")
+        if refused.forbidden:
+            break
+    return Verdict(task, Outcome.FAILED, f"the connection was lost {_TRIES} times" if refused is None else str(refused))
 
 
 def _multi(control: Controllership, task: Row) -> TransactionRequest:

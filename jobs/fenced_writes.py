@@ -1,53 +1,42 @@
 """Changes written to ZooKeeper in large fenced multis, each row's outcome known or said to be unknown.
 
-One multi checks /controller_epoch at our version, that the brokers which must live are registered and those which must
-be dead are not, and each topic's version, and sets the states at theirs. It is all or nothing: of a refused one the
-rows concerned are set aside, and the rest is tried again. Brokers are read again before each. Corresponds to
-`KafkaZkClient.updateLeaderAndIsr` and `createTopicPartitionStatesRaw`.
+One multi (`jobs.fenced_multis`) checks /controller_epoch at our version, that the brokers which must live are
+registered and those which must be dead are not, and each topic's version, and sets the states at theirs. It is all or
+nothing: of a refused one the rows concerned are set aside, and the rest is tried again. Brokers are read again before
+each. Corresponds to `KafkaZkClient.updateLeaderAndIsr` and `createTopicPartitionStatesRaw`.
 """
 
-import json
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, TypeVar
 
 from kazoo.client import TransactionRequest
-from kazoo.exceptions import SessionExpiredError
+from kazoo.exceptions import KazooException
 
-from jobs.adapters.cluster import BROKER_IDS, CONFIGS, TOPICS
+from jobs.adapters.cluster import TOPICS
 from jobs.adapters.controllership import (
     LOST,
     Controllership,
     SessionLostError,
-    check_absent,
-    check_registered,
     fenced,
     refused_by_epoch,
     settled,
 )
 from jobs.adapters.lake import Row
-from jobs.adapters.multi_read import read_many
 from jobs.adapters.refusal import Refusal, lost, refusal
-from jobs.adapters.zookeeper import commit, create_null, read
-from jobs.errors import FencedError
+from jobs.adapters.zookeeper import commit
+from jobs.errors import FencedError, UnreadableError
+from jobs.fenced_multis import FencedMultis, touched
 from jobs.ledger import Verdict
 from jobs.plans import Plan
-from jobs.premises import Premises, adds_partition, state_path, topic_path
-from schemas.names import NO_VERSION, OperationKind, Outcome
-from schemas.znodes import (
-    WITH_IDS,
-    WITHOUT_IDS,
-    Assignment,
-    State,
-    decode_assignment,
-    encode_assignment,
-    encode_config,
-    encode_state,
-)
+from jobs.premises import Premises
+from jobs.topic_znodes import TopicZnodes
+from schemas.names import Outcome
+from schemas.znodes import MalformedZnodeError
 
 BATCH: Final = 400
-"""Changes a multi: some 100 kB, far below jute.maxbuffer (1 MB)."""
+"""Changes a multi, at most: its bytes are bounded too."""
 
 _TRIES: Final = 2
 """How often what nothing explains is tried."""
@@ -65,19 +54,15 @@ class FencedWriter:
     control: Controllership
     plan: Plan
     max_hold: float
-    creations: dict[str, Row] = field(init=False)
-    planned: dict[str, dict[int, list[int]]] = field(init=False)
-    """Replicas of all the plan's partitions, by topic."""
+    topics: TopicZnodes = field(init=False)
+    multis: FencedMultis = field(init=False)
     _left: Sequence[Row] = ()
     """What of the batch in hand is not judged."""
     _blamed: int = 0
 
     def __post_init__(self) -> None:
-        created = (op for op in self.plan.operations if op["kind"] == OperationKind.CREATE_TOPIC)
-        self.creations = {operation["topic"]: operation for operation in created}
-        self.planned = defaultdict(dict)
-        for change in self.plan.changes:
-            self.planned[change["topic"]][change["partition"]] = change["replicas_after"]
+        self.topics = TopicZnodes.of(self.plan)
+        self.multis = FencedMultis(self.control, self.topics)
 
     def write(self, changes: Sequence[Row]) -> Iterator[list[Verdict]]:
         """Write changes batch by batch; yield the verdicts of each batch as they are known.
@@ -85,17 +70,18 @@ class FencedWriter:
         Raises FencedError once another controller has taken over, and SessionLostError; the verdicts on the batch
         in question are yielded before.
         """
-        for start in range(0, len(changes), BATCH):
-            self._left = changes[start : start + BATCH]
+        for batch in self.multis.batches(changes, BATCH):
+            self._left = batch
             try:
                 yield from self._write_batch()
             except FencedError:
                 yield [Verdict(change, Outcome.FENCED, "another controller took over") for change in self._left]
                 raise
-            except (SessionLostError, SessionExpiredError):
+            except (SessionLostError, KazooException, UnreadableError) as error:
                 yield [Verdict(change, Outcome.UNKNOWN, "the session was lost; commit again") for change in self._left]
+                why = f" ({error})" if isinstance(error, UnreadableError) else ""
                 raise SessionLostError(
-                    "ZooKeeper ended our session while we held the controllership: what was in flight is unknown; "
+                    f"ZooKeeper was lost while we held the controllership{why}: what was in flight is unknown; "
                     "commit the plan again, it reads back and goes on",
                 ) from None
 
@@ -130,14 +116,24 @@ class FencedWriter:
     def _blame(self, due: Sequence[Row], refused: Refusal) -> list[Verdict]:
         """Set aside those whose operation was refused, that the others can be written."""
         self._blamed += 1
-        concerned = [change for change in due if refused.path in _paths(change)]
+        concerned = [change for change in due if refused.path in touched(change)]
         if not concerned or self._blamed > _BLAMED:
             concerned = list(due)
         return [Verdict(change, Outcome.FAILED, str(refused)) for change in concerned]
 
     def _commit(self, due: Sequence[Row]) -> Refusal | None:
+        """Write what is due; what was refused on the way, if anything was."""
+        try:
+            for topic in self._read(lambda: self.multis.missing(due)):
+                refused = self._send(self._read(partial(self.multis.of_topic, topic, due)))
+                if refused is not None:
+                    return refused
+            return self._send(self._read(lambda: self.multis.of_states(due)))
+        except MalformedZnodeError as error:  # since the last reading: judging again says so
+            return Refusal("go by", TOPICS, error)
+
+    def _send(self, multi: TransactionRequest) -> Refusal | None:
         """Commit one multi; one whose answer was lost counts as refused, and what it did is read back."""
-        multi = self._read(lambda: self._multi(due))
         try:
             results = commit(multi)
         except LOST as error:
@@ -155,96 +151,3 @@ class FencedWriter:
             except LOST:
                 settled(self.control.client, self.control.session)
         raise SessionLostError("the connection to ZooKeeper was lost again and again; commit again")
-
-    def _multi(self, due: Sequence[Row]) -> TransactionRequest:
-        multi = self.control.transaction()
-        for broker in sorted({broker for change in due for broker in _leans_on(change)}):
-            check_registered(multi, broker)
-        for broker in sorted({broker for change in due for broker in change["requires_dead"]}):
-            check_absent(multi, broker)
-        exists = self._existing(due)
-        first_of = {change["topic"]: change for change in reversed(due)}
-        for topic in dict.fromkeys(change["topic"] for change in due):
-            self._add_topic(multi, topic, first_of[topic], exists)
-        for change in due:
-            self._add_state(multi, change, exists)
-        return multi
-
-    def _existing(self, due: Sequence[Row]) -> dict[str, bool]:
-        """Read which of the znodes that a creation needs are there already."""
-        paths: list[str] = []
-        for change in due:
-            if change["state_version"] == NO_VERSION:
-                topic = topic_path(change)
-                paths += [topic, f"{CONFIGS}/{change['topic']}", f"{topic}/partitions"]
-                paths.append(state_path(change).rsplit("/", 1)[0])
-        znodes = read_many(self.control.client, list(dict.fromkeys(paths)))
-        return {znode.path: znode.stat is not None for znode in znodes}
-
-    def _add_topic(self, multi: TransactionRequest, topic: str, change: Row, exists: dict[str, bool]) -> None:
-        """Check a topic's version, or create it with all its partitions."""
-        path = f"{TOPICS}/{topic}"
-        if adds_partition(change):
-            self._expand_topic(multi, path, change)
-        elif topic not in self.creations:
-            multi.check(path, change["topic_version"])
-        elif exists[path]:
-            multi.check(path, 0)
-        else:
-            self._create_topic(multi, topic, config_exists=exists[f"{CONFIGS}/{topic}"])
-        if change["state_version"] == NO_VERSION and not exists[f"{path}/partitions"]:
-            create_null(multi, f"{path}/partitions")
-
-    def _create_topic(self, multi: TransactionRequest, topic: str, *, config_exists: bool) -> None:
-        data = json.loads(self.creations[topic]["data"])
-        config = encode_config(data["config"])
-        if config_exists:
-            multi.set_data(f"{CONFIGS}/{topic}", config)
-        else:
-            multi.create(f"{CONFIGS}/{topic}", config)
-        assignment = Assignment(self.planned[topic], {}, {}, data["topic_id"])
-        version = WITHOUT_IDS if data["topic_id"] is None else WITH_IDS
-        multi.create(f"{TOPICS}/{topic}", encode_assignment(assignment, version))
-
-    def _expand_topic(self, multi: TransactionRequest, path: str, change: Row) -> None:
-        """Add all planned partitions to a topic at the version planned from; the batches after that find them there."""
-        found = read(self.control.client, path)
-        now = decode_assignment(found.data)
-        added = self.planned[change["topic"]]
-        if added.items() <= now.partitions.items():
-            multi.check(path, -1 if found.version is None else found.version)
-            return
-        data = Assignment(now.partitions | added, now.adding_replicas, now.removing_replicas, now.topic_id)
-        multi.set_data(path, encode_assignment(data), change["topic_version"])
-
-    def _add_state(self, multi: TransactionRequest, change: Row, exists: dict[str, bool]) -> None:
-        path = state_path(change)
-        data = encode_state(
-            State(
-                controller_epoch=self.control.epoch,
-                leader=change["leader_after"],
-                leader_epoch=change["leader_epoch_after"],
-                isr=change["isr_after"],
-                leader_recovery_state=change["leader_recovery_state_after"],
-            ),
-        )
-        if change["state_version"] != NO_VERSION:
-            multi.set_data(path, data, change["state_version"])
-            return
-        parent = path.rsplit("/", 1)[0]
-        if not exists[parent]:
-            create_null(multi, parent)
-        multi.create(path, data)
-
-
-def _leans_on(change: Row) -> set[int]:
-    """Brokers that must be registered when a change is written."""
-    leader = change["leader_after"]
-    return set(change["requires_live"]) | ({leader} if leader >= 0 else set())
-
-
-def _paths(change: Row) -> set[str]:
-    """Znodes that only some changes touch or count on, this one among them."""
-    topic, state = topic_path(change), state_path(change)
-    own = {topic, f"{CONFIGS}/{change['topic']}", f"{topic}/partitions", state.rsplit("/", 1)[0], state}
-    return own | {f"{BROKER_IDS}/{broker}" for broker in _leans_on(change) | set(change["requires_dead"])}

@@ -22,6 +22,7 @@ from kazoo.exceptions import (
 )
 
 from jobs.adapters.cluster import BROKER_IDS, CONTROLLER, CONTROLLER_EPOCH, ClusterState, read_cluster
+from jobs.adapters.refusal import refusal
 from jobs.adapters.zookeeper import PATIENCE, commit, connected, read, sync
 from jobs.errors import FencedError, RefusedError, SurveyorError, UnreadableError
 from schemas.names import NO_CONTROLLER
@@ -160,11 +161,15 @@ def _once_free(client: KazooClient, hosts: str, controller_id: int) -> ClusterSt
 def _became(client: KazooClient, multi: TransactionRequest, session: int) -> bool:
     """Commit the take-over; tell whether it happened, also when its answer was lost."""
     try:
-        return not failed(commit(multi))
+        results = commit(multi)
     except SessionExpiredError:
         raise SessionLostError("ZooKeeper ended our session during the take-over; commit again") from None
     except LOST:
         return _owns_controller(client, session)
+    refused = refusal(multi, results)
+    if refused is not None and refused.forbidden:
+        raise SurveyorError(f"nothing was written, the controllership was not taken over: {refused}")
+    return refused is None
 
 
 def _owns_controller(client: KazooClient, session: int) -> bool:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Final
 from kazoo.client import KazooClient
 from kazoo.exceptions import (
     KazooException,
+    NoAuthError,
     NoNodeError,
     UnimplementedError,
 )
@@ -29,7 +30,7 @@ from kazoo.protocol.serialization import (
 )
 from kazoo.protocol.states import ZnodeStat
 
-from jobs.adapters.zookeeper import LOST, PATIENCE, Znode, answer, connected
+from jobs.adapters.zookeeper import LOST, PATIENCE, Znode, answer, connected, forbidden
 from jobs.errors import UnreadableError
 
 BATCH: Final = 500
@@ -242,5 +243,7 @@ def _names(path: str, found: Found) -> list[str]:
 
 
 def _refuse_but_absent(path: str, found: Found) -> None:
+    if found == NoAuthError.code:
+        raise UnreadableError(forbidden(f"read {path}"))
     if found != NoNodeError.code:
         raise UnreadableError(f"ZooKeeper answered error {found} to reading {path}; check its ACL and logs")

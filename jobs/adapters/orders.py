@@ -14,7 +14,8 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError, NoNodeError
 
 from jobs.adapters.cluster import CONTROLLER, CONTROLLER_EPOCH, PREFERRED_ELECTION, REASSIGN
-from jobs.adapters.controllership import failed, refused_by_epoch
+from jobs.adapters.controllership import refused_by_epoch
+from jobs.adapters.refusal import refusal
 from jobs.adapters.zookeeper import LOST, Znode, commit, connected, persistently, read, sync
 from jobs.errors import RefusedError, SurveyorError
 from schemas.znodes import MalformedZnodeError, TopicPartition, decode_partitions, encode_partitions
@@ -108,14 +109,18 @@ def _place(client: KazooClient, path: str, order: bytes) -> None:
     placing it again does no harm, for the controller has nothing to do for a partition that is where it should be.
     """
     for _ in range(_TRIES):
+        multi = _multi(client, path, order)
         try:
-            results = commit(_multi(client, path, order))
+            results = commit(multi)
         except LOST:
             if persistently(lambda: _read(client, path)).data == order:
                 return
             continue
-        if not failed(results):
+        refused = refusal(multi, results)
+        if refused is None:
             return
+        if refused.forbidden:
+            raise SurveyorError(str(refused))
         if any(isinstance(result, NodeExistsError) for result in results):
             if _read(client, path).data == order:
                 return

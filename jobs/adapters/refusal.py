@@ -12,6 +12,8 @@ from kazoo.client import TransactionRequest
 from kazoo.exceptions import NoAuthError, RolledBackError, RuntimeInconsistency
 from kazoo.protocol.serialization import CheckVersion, Create, Delete, SetData, Transaction
 
+from jobs.adapters.zookeeper import forbidden
+
 _BYSTANDERS: Final = (RolledBackError, RuntimeInconsistency)
 _VERBS: Final = {Create.type: "create", Delete.type: "delete", SetData.type: "set", CheckVersion.type: "check"}
 
@@ -57,18 +59,3 @@ def lost(multi: TransactionRequest, error: Exception) -> Refusal:
 def multi_bytes(multi: TransactionRequest) -> int:
     """Bytes of a multi on the wire."""
     return len(Transaction(multi.operations).serialize())
-
-
-def forbidden(what: str) -> str:
-    """Say that an ACL forbids something, and what to do about it.
-
-    >>> print(forbidden("set /controller_epoch"))
-    ZooKeeper forbids to set /controller_epoch (NoAuth). Surveyor speaks to ZooKeeper without authentication: let the \
-ACL (of the parent, for create and delete) allow it to this host or to everybody, or use --mode admin, which asks \
-Kafka's controller
-    """
-    return (
-        f"ZooKeeper forbids to {what} (NoAuth). Surveyor speaks to ZooKeeper without authentication: let the ACL "
-        "(of the parent, for create and delete) allow it to this host or to everybody, or use --mode admin, which "
-        "asks Kafka's controller"
-    )

@@ -11,6 +11,7 @@ from kazoo.exceptions import (
     ConnectionClosedError,
     ConnectionLoss,
     KazooException,
+    NoAuthError,
     NoNodeError,
     OperationTimeoutError,
     SessionExpiredError,
@@ -129,12 +130,29 @@ def create_null(multi: TransactionRequest, path: str) -> None:
     multi._add(Create(rooted, None, OPEN_ACL_UNSAFE, 0), None)  # noqa: SLF001 - kazoo insists on bytes
 
 
+def forbidden(what: str) -> str:
+    """Say that an ACL forbids something, and what to do about it.
+
+    >>> print(forbidden("set /controller_epoch"))
+    ZooKeeper forbids to set /controller_epoch (NoAuth). Surveyor speaks to ZooKeeper without authentication: let the \
+ACL (of the parent, for create and delete) allow it to this host or to everybody; what only writes forbid, Kafka's \
+controller may be asked for by --mode admin
+    """
+    return (
+        f"ZooKeeper forbids to {what} (NoAuth). Surveyor speaks to ZooKeeper without authentication: let the ACL "
+        "(of the parent, for create and delete) allow it to this host or to everybody; what only writes forbid, "
+        "Kafka's controller may be asked for by --mode admin"
+    )
+
+
 def read(client: KazooClient, path: str) -> Znode:
     """Read one znode, absent or not."""
     try:
         data, stat = answer(client.get_async(path))
     except NoNodeError:
         return Znode(path, None, None)
+    except NoAuthError:
+        raise UnreadableError(forbidden(f"read {path}")) from None
     return Znode(path, data, stat)
 
 
@@ -144,3 +162,5 @@ def children(client: KazooClient, path: str) -> list[str] | None:
         return sorted(answer(client.get_children_async(path)))
     except NoNodeError:
         return None
+    except NoAuthError:
+        raise UnreadableError(forbidden(f"read {path}")) from None

@@ -8,7 +8,9 @@ from jobs.adapters.controllership import check_absent, controllership, failed
 from jobs.adapters.embedded_cluster import EmbeddedCluster
 from jobs.adapters.lake import Lake, Row
 from jobs.adapters.zookeeper import commit as commit_multi
+from jobs.fenced_multis import FencedMultis
 from jobs.plans import Plan
+from jobs.topic_znodes import TopicZnodes
 from schemas.names import Action, PlanStatus
 from schemas.znodes import decode_assignment
 from tests.jobs.command_line import Surveyor
@@ -201,6 +203,22 @@ def test_dead_brokers_partition_is_elected_and_it_comes_back(
 
     assert (elected.leader, elected.isr) == (0, [2, 0])
     assert eventually(lambda: sorted(kafka.state(topic, 1).isr) == [0, 1, 2], seconds=40)
+
+
+def test_topic_without_states_is_taken_up_by_kafka_and_by_us(kafka: KafkaTree, patient: Surveyor, lake: Lake) -> None:
+    """A crash between a large topic and its states leaves this; Kafka's controller makes the states as planned."""
+    topic_id = id_of("without.states")
+    changes = [creation("without.states", partition, replicas, topic_id) for partition, replicas in REPLICAS.items()]
+    plan = store_plan(lake, kafka, changes, [topic_creation("without.states", topic_id=topic_id)])
+    with controllership(kafka.hosts, 2147483647) as held:
+        multis = FencedMultis(held, TopicZnodes.of(plan))
+        assert not failed(commit_multi(multis.of_topic("without.states", plan.changes)))
+    assert eventually(lambda: bool(kafka.client.exists("/brokers/topics/without.states/partitions/2/state")), 40)
+
+    commit(patient, kafka, plan)
+
+    assert leaders(kafka, "without.states") == {0: 0, 1: 1, 2: 2}
+    assert kafka.versions("without.states") == dict.fromkeys(REPLICAS, 0)
 
 
 def test_broker_registers_while_its_absence_is_proved(cluster: EmbeddedCluster, kafka: KafkaTree, topic: str) -> None:

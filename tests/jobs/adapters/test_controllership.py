@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.security import make_acl
 
 from jobs.adapters import controllership as module
 from jobs.adapters.cluster import read_cluster
@@ -115,6 +116,16 @@ def test_refuses_what_it_cannot_read(tree: KafkaTree, znode: str) -> None:
 
     with pytest.raises(RefusedError, match=f"{znode} could not be understood"):
         take_over(tree.client, tree.hosts, OURS)
+
+
+def test_forbidden_take_over_is_named(tree: KafkaTree, other: KazooClient) -> None:
+    tree.client.set_acls("/controller_epoch", [make_acl("world", "anyone", read=True)])
+
+    with pytest.raises(
+        SurveyorError, match=r"nothing was written.*forbids to set /controller_epoch \(NoAuth\).*--mode admin"
+    ):
+        take_over(other, tree.hosts, OURS)
+    assert tree.client.get("/controller_epoch")[0] == b"7"
 
 
 def test_later_take_over_fences_the_earlier(tree: KafkaTree, other: KazooClient) -> None:
