@@ -60,10 +60,11 @@ class FencedMultis:
         return 3 * (path + _OPERATION) + _OPERATION + len(self._state(change))
 
     def _shared_bytes(self, topic: str) -> int:
-        """What a topic to be created adds to the multi of its first state."""
+        """What a topic to be created adds to the multi of its first state: itself, its configuration, its folder."""
         if topic not in self.topics.creations or self._is_large(topic):
             return 0
-        return sum(map(len, self.topics.created(topic)))
+        path = len(f"{self.control.client.chroot}{TOPICS}/{topic}/partitions")
+        return 3 * (path + _OPERATION) + sum(map(len, self.topics.created(topic)))
 
     def _is_large(self, topic: str) -> bool:
         return sum(map(len, self.topics.created(topic))) > ALONE
