@@ -1,7 +1,11 @@
 """Commits on real brokers: they learn what was written, their clients lose nothing, one of them is in control again."""
 
+import os
+import re
+import signal
 import time
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 from kazoo.exceptions import NodeExistsError
@@ -9,6 +13,7 @@ from kazoo.exceptions import NodeExistsError
 from jobs.adapters.controllership import check_absent, controllership, failed
 from jobs.adapters.embedded_cluster import EmbeddedCluster
 from jobs.adapters.lake import Lake, Row
+from jobs.adapters.requests import announce
 from jobs.adapters.zookeeper import commit as commit_multi
 from jobs.fenced_multis import FencedMultis
 from jobs.plans import Plan
@@ -245,3 +250,28 @@ def test_broker_registers_while_its_absence_is_proved(cluster: EmbeddedCluster, 
     assert "Error while creating ephemeral" not in cluster.brokers[2].log_of_this_run()
     assert traffic.failed == []
     assert traffic.stored(len(REPLICAS)) >= traffic.acknowledged
+
+
+def test_broker_that_stops_in_the_middle_does_not_hold_the_others(
+    cluster: EmbeddedCluster, kafka: KafkaTree, patient: Surveyor, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Broker 1 gets SIGSTOP between the writing and the telling; it stays registered until its session ends."""
+    pid = cluster.brokers[1].pid
+    assert pid
+
+    def with_one_stopped(*arguments: Any) -> Any:  # noqa: ANN401 - whatever `announce` takes and returns
+        os.kill(pid, signal.SIGSTOP)
+        return announce(*arguments)
+
+    monkeypatch.setattr("jobs.telling.announce", with_one_stopped)
+    plan = store_plan(patient.lake, kafka, moves(kafka, topic))
+    try:
+        done = patient.run("commit", plan.plan_id, "--zookeeper", kafka.hosts, "--mode", "batch", "--apply")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+    seconds = re.search(r"held for ([\d.]+) s; what was written was not accepted by 1", done.stderr)
+    assert done.exit_code == 0
+    assert seconds, done.stderr
+    assert float(seconds[1]) < 20
+    assert eventually(lambda: all(sorted(kafka.state(topic, p).isr) == [0, 1, 2] for p in REPLICAS), seconds=60)
