@@ -1,8 +1,9 @@
 """`surveyor plan`: compute a plan on Spark from a snapshot and store it for review; no cluster is written to."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
+from pyspark.sql import functions as F
 
 from jobs.adapters.delta import tallied
 from jobs.console import say
@@ -21,8 +22,14 @@ from jobs.plan_recover import recover
 from jobs.planning import Planned, SnapshotId, report_plan
 from jobs.settings import Settings
 from jobs.snapshots import SnapshotTables
+from jobs.vanished import vanished_states
 from planner.reconcile import changes_of, reconcile_verdicts, rejections_of
+from planner.survey import KEY
+from planner.vanished import vanished_rejections
 from schemas.names import PlanKind
+
+NEW: Final = "leader IS NULL AND understood AND (action IS NOT NULL OR code IS NOT NULL)"
+"""Verdicts on partitions without a state znode: new, unless history knows better."""
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -63,13 +70,15 @@ def whats_due(at: SnapshotTables, *, allow_unclean: bool = False) -> Planned:
         say(f"surveyor: {line}")
     known = at["partitions"], at["topics"], at["brokers"], at["broker_configs"]
     judged = reconcile_verdicts(*known, allow_unclean=allow_unclean)
-    verdicts, counts = tallied(judged, due="action IS NOT NULL", refused="code IS NOT NULL")
+    verdicts, counts = tallied(judged, due="action IS NOT NULL", refused="code IS NOT NULL", stateless=NEW)
+    at_most = counts["due"] + counts["refused"]
+    rejections = rejections_of(verdicts) if counts["refused"] else None
+    if counts["stateless"]:
+        vanished = vanished_states(at, verdicts.where(NEW))
+        verdicts = verdicts.join(F.broadcast(vanished.select(*KEY)), KEY, "left_anti")
+        rejections = rejections_of(verdicts).unionByName(vanished_rejections(vanished))
     return Planned(
-        PlanKind.RECONCILE,
-        {"allow_unclean": allow_unclean},
-        changes_of(verdicts),
-        rejections_of(verdicts) if counts["refused"] else None,
-        at_most=sum(counts.values()),
+        PlanKind.RECONCILE, {"allow_unclean": allow_unclean}, changes_of(verdicts), rejections, at_most=at_most
     )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import typer
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs.adapters.lake import Row
@@ -14,14 +15,17 @@ from jobs.plan_names import Alias, Name, ReplaceName
 from jobs.planning import Planned, SnapshotId, report_plan
 from jobs.settings import Settings
 from jobs.snapshots import SnapshotTables
+from jobs.vanished import vanished_states
 from planner.evidence import log_sizes, ranked_evidence
 from planner.recover import (
     offline_partitions,
     recover_changes,
     recover_rejections,
+    stateless_partitions,
     unneeded_rejections,
     without_in_sync,
 )
+from planner.vanished import without_state
 from schemas.names import PlanKind
 
 
@@ -46,7 +50,7 @@ def recover(
     named = parse_partitions(partition or [])
 
     def planner(at: SnapshotTables) -> Planned:
-        offline = offline_partitions(at["partitions"], at["topics"], at["brokers"]).localCheckpoint()
+        offline = _without_leader(at).localCheckpoint()
         last = at.snapshot["snapshot_id"]
         until = F.col("snapshot_id") <= last
         history = at.tables.read("partition_history").where(until)
@@ -62,6 +66,13 @@ def recover(
         return Planned(PlanKind.RECOVER, parameters, recover_changes(*considered), rejections, evidence=evidence)
 
     return report_plan(settings, snapshot, Alias(name, replace_name), planner, detailed=detailed_exitcode)
+
+
+def _without_leader(at: SnapshotTables) -> DataFrame:
+    """Partitions that no live broker leads, and those whose state is gone."""
+    known = at["partitions"], at["topics"], at["brokers"]
+    vanished = vanished_states(at, without_state(at["partitions"], at["topics"]))
+    return offline_partitions(*known).unionByName(stateless_partitions(vanished, *known))
 
 
 def parse_partitions(names: Sequence[str]) -> list[Row]:

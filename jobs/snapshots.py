@@ -113,7 +113,25 @@ def table_as_of(
 def newest_rows(history: pa.Table) -> pa.Table:
     """Keep the newest row of each partition, and none of those that vanished."""
     ordered = history.sort_by("snapshot_id")
+    newest = ordered.take(_last_of_each(ordered))
+    return newest.filter(_is_not(newest, PartitionState.NON_EXISTENT))
+
+
+def rows_of_use(history: pa.Table) -> pa.Table:
+    """The newest rows, and of partitions without a state the last that had one: it is not to be forgotten."""
+    ordered = history.sort_by("snapshot_id")
+    with_state = _last_of_each(ordered, _is_not(ordered, PartitionState.NEW))
+    kept = ordered.take(pc.unique(pa.concat_arrays([_last_of_each(ordered), with_state])))
+    return kept.filter(_is_not(kept, PartitionState.NON_EXISTENT))
+
+
+def _last_of_each(ordered: pa.Table, among: pa.ChunkedArray | None = None) -> pa.Array:
+    """Where the last row of each partition is, of those `among` which it is looked for."""
     numbered = ordered.select(PARTITION).append_column("row", pa.array(np.arange(ordered.num_rows)))
-    last = numbered.group_by(PARTITION, use_threads=False).aggregate([("row", "last")])  # "last" has an order only so
-    newest = ordered.take(last["row_last"])
-    return newest.filter(pc.not_equal(pc.fill_null(newest["partition_state"], ""), PartitionState.NON_EXISTENT.value))
+    rows = numbered if among is None else numbered.filter(among)
+    last = rows.group_by(PARTITION, use_threads=False).aggregate([("row", "last")])  # "last" has an order only so
+    return last["row_last"].combine_chunks()
+
+
+def _is_not(rows: pa.Table, state: PartitionState) -> pa.ChunkedArray:
+    return pc.not_equal(pc.fill_null(rows["partition_state"], ""), state.value)

@@ -22,7 +22,7 @@ from jobs.console import Result, finish, progress, table
 from jobs.errors import UsageError
 from jobs.options import command, run_alone
 from jobs.settings import PERIOD, Settings
-from jobs.snapshots import find_snapshot, newest_rows
+from jobs.snapshots import find_snapshot, rows_of_use
 from schemas.tables import TABLES
 
 GRACE_HOURS: Final = 1
@@ -91,13 +91,13 @@ def _drop_rows(lake: Lake, oldest: int, *, dry_run: bool) -> dict[str, int]:
 
 
 def _shorten_history(lake: Lake, oldest: int, *, dry_run: bool) -> int:
-    """Keep of the rows up to `oldest` the newest of each partition, unless it had vanished by then."""
+    """Keep of the rows up to `oldest` the newest of each partition, and its last state, unless it had vanished."""
     until = ("snapshot_id", "<=", oldest)
     key = ["topic", "partition", "snapshot_id", "partition_state"]
     rows = lake.read("partition_history", until, columns=key)
-    superfluous: int = rows.num_rows - newest_rows(rows).num_rows
+    superfluous: int = rows.num_rows - rows_of_use(rows).num_rows
     if superfluous and not dry_run:
-        lake.rewrite("partition_history", until, newest_rows)
+        lake.rewrite("partition_history", until, rows_of_use)
     return superfluous
 
 

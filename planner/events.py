@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from planner.pairs import paired
 from planner.shape import shaped
-from schemas.names import RequestKind
+from schemas.names import PartitionState, RequestKind
 from schemas.tables import EVENTS
 
 
@@ -33,6 +33,7 @@ class EventKind(StrEnum):
     LEADER_CHANGED = "LeaderChanged"
     ISR_SHRUNK = "IsrShrunk"
     ISR_EXPANDED = "IsrExpanded"
+    STATE_VANISHED = "StateVanished"
     LOG_DIR_FAILED = "LogDirFailed"
     CONTROLLER_MOVED = "ControllerMoved"
     EPOCH_GREW = "EpochGrew"
@@ -91,16 +92,29 @@ def broker_events(before: DataFrame, after: DataFrame) -> DataFrame:
 
 
 def partition_events(pairs: DataFrame) -> DataFrame:
-    """Leaders that changed and ISRs that shrank or grew; `planner.survey.differing` in."""
+    """Leaders that changed, ISRs that shrank or grew, states that are gone; `planner.survey.differing` in."""
     left, joined = F.array_except("b.isr", "a.isr"), F.array_except("a.isr", "b.isr")
     isr = _text("b.isr"), _text("a.isr")
     cases = [
         (EventKind.LEADER_CHANGED, F.col("b.leader") != F.col("a.leader"), _text("b.leader"), _text("a.leader")),
         (EventKind.ISR_SHRUNK, F.size(left) > 0, *isr),
         (EventKind.ISR_EXPANDED, F.size(joined) > 0, *isr),
+        (EventKind.STATE_VANISHED, _state_vanished(), _leadership("b"), _leadership("a")),
     ]
     understood = pairs.where("b.understood AND a.understood")
     return _events(understood, F.concat_ws("-", "topic", _text("partition")), cases)
+
+
+def _state_vanished() -> Column:
+    """Whether there was a state and is none, though the topic stays."""
+    new = F.col("a.partition_state").eqNullSafe(PartitionState.NEW.value)
+    return F.col("b.leader").isNotNull() & new & (F.col("a.topic_version") >= F.col("b.topic_version"))
+
+
+def _leadership(when: str) -> Column:
+    """Leader, ISR and leader epoch; null without a state."""
+    leader, isr, epoch = (_text(f"{when}.{name}") for name in ("leader", "isr", "leader_epoch"))
+    return F.concat(F.lit("leader "), leader, F.lit(", ISR "), isr, F.lit(", leader epoch "), epoch)
 
 
 def topic_events(before: DataFrame, after: DataFrame) -> DataFrame:

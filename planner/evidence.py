@@ -24,7 +24,7 @@ def ranked_evidence(
 ) -> DataFrame:
     """One EVIDENCE row a candidate: `chosen` for rank 1.
 
-    `offline` has topic, partition, leader_epoch, `alive`, the candidates in the order of the assignment, and `kafkas`,
+    `offline` has topic, partition, leader_epoch, `alive`, the candidates in their order, and `kafkas`,
     the replica that Kafka would take, which knows of no drained ones; `snapshots`
     are those up to the one planned on; `sizes` has topic, partition, broker_id and log_size.
     """
@@ -94,5 +94,6 @@ def _of_this_topic(history: DataFrame, offline: DataFrame) -> DataFrame:
     return (
         history.join(F.broadcast(wanted), KEY)
         .withColumns({"gone": F.coalesce(gone, F.lit(0).cast("bigint"))})
-        .where((F.col("snapshot_id") > F.col("gone")) & (F.col("leader_epoch") <= F.col("epoch_now")))
+        # a row without a state ends what was before it
+        .where((F.col("snapshot_id") > F.col("gone")) & (F.coalesce("leader_epoch", "epoch_now") <= F.col("epoch_now")))
     )

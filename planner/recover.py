@@ -2,8 +2,9 @@
 
 Corresponds to `Election.electOfflineLeader`, whose unclean part takes the first live replica; seed 004 on unclean
 elections. Unclean is planned only where it is allowed, the others are rejections that name the candidates. A
-registered ISR member that cannot be elected may hold the data: nobody is elected past it. In: PARTITIONS, TOPICS,
-BROKERS, BROKER_CONFIGS, EVIDENCE and who is allowed. Out: CHANGES, REJECTIONS; `offline` says what evidence is for.
+registered ISR member that cannot be elected may hold the data: nobody is elected past it. A state znode that is gone
+is made anew from what history knows of it. In: PARTITIONS, TOPICS, BROKERS, BROKER_CONFIGS, EVIDENCE and who is
+allowed. Out: CHANGES, REJECTIONS; `offline` says what evidence is for.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -11,9 +12,11 @@ from pyspark.sql import functions as F
 
 from planner.changes import as_changes, surroundings, unchanged
 from planner.election import COUNTED_ON_DEAD, COUNTED_ON_FAILED, WHO_LEFT, WHOSE_LOG_DIR
-from planner.liveness import among, first, in_words, not_among
+from planner.liveness import FAILED, among, first, in_words, nobody, not_among
 from planner.rejections import as_rejections
+from planner.survey import KEY
 from planner.unclean import default_recovery_state
+from planner.vanished import STATE, WHAT_WAS
 from schemas.names import Action, RejectionCode
 
 
@@ -30,15 +33,42 @@ def offline_partitions(partitions: DataFrame, topics: DataFrame, brokers: DataFr
                 "kafkas": first(among(F.col("replicas"), F.col("live"))),
                 "in_sync": among(among(F.col("replicas"), isr), electable),
                 "gone": not_among(isr, F.col("live")),
+                "seen": F.lit(None).cast("bigint"),
+            },
+        )
+    )
+
+
+def stateless_partitions(known: DataFrame, partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
+    """Partitions whose state znode is gone, as `offline_partitions`: with the last state known, and when it was `seen`.
+
+    That state is not what was there in the end: nobody is in sync for sure. Whoever led then has most of all.
+    """
+    electable, isr, leader = F.col("electable"), F.col("isr"), F.array("leader")
+    return (
+        partitions.drop(*STATE)
+        .join(F.broadcast(known.select(*KEY, "seen", *STATE)), KEY)
+        .transform(surroundings, topics, brokers)
+        .withColumns(
+            {
+                "alive": among(
+                    F.array_distinct(F.concat(leader, isr, "replicas")), among(F.col("replicas"), electable)
+                ),
+                "kafkas": first(among(F.col("replicas"), F.col("live"))),
+                "in_sync": nobody(),
+                "gone": not_among(isr, F.col("live")),
             },
         )
     )
 
 
 def without_in_sync(offline: DataFrame) -> DataFrame:
-    """Those for which an unclean election is all that is left: none of the ISR is registered, some replica is live."""
-    nobody = F.size("gone") == F.size("isr")
-    return offline.where(F.col("understood") & nobody & (F.size("alive") > 0))
+    """Those for which an unclean election is all that is left: none of the ISR is registered, some replica is live.
+
+    Of those whose state is gone also where one of the ISR that was can be elected.
+    """
+    may = (F.size("gone") == F.size("isr")) | (F.col("seen").isNotNull() & F.arrays_overlap("isr", "alive"))
+    return offline.where(F.col("understood") & may & (F.size("alive") > 0))
 
 
 def _considered(
@@ -103,17 +133,29 @@ def recover_changes(
                 "leader_epoch_after": F.col("leader_epoch") + 1,
                 "leader_recovery_state_after": F.coalesce(recovery, F.col("leader_recovery_state")),
                 "requires_live": F.array_union(F.array(leader), F.expr(COUNTED_ON_FAILED)),
-                "requires_dead": F.expr(COUNTED_ON_DEAD),
+                "requires_dead": F.when(F.col("seen").isNull(), F.expr(COUNTED_ON_DEAD))
+                .when(F.array_contains("isr", leader), nobody())
+                .otherwise(F.array_except("gone", FAILED)),
                 "reason": F.concat(
-                    F.expr(WHO_LEFT),
+                    _what_happened(),
                     F.lit("; "),
-                    F.when(clean, _clean(leader)).otherwise(_unclean()),
+                    F.when(clean, _clean(leader)).otherwise(_lost()),
                     F.expr(WHOSE_LOG_DIR),
                 ),
             },
         )
         .transform(as_changes)
     )
+
+
+def _what_happened() -> Column:
+    return F.when(F.col("seen").isNull(), F.expr(WHO_LEFT)).otherwise(F.expr(WHAT_WAS))
+
+
+def _lost() -> Column:
+    """What may be lost; a znode made anew begins at version 0, which a broker that knows a later one ignores."""
+    restart = "; restart its brokers afterwards: one that runs since before ignores a state that begins anew"
+    return F.concat(_unclean(), F.when(F.col("seen").isNotNull(), restart).otherwise(""))
 
 
 def _clean(leader: Column) -> Column:
@@ -138,15 +180,19 @@ def recover_rejections(
         F.when(~F.col("understood"), codes.NOT_UNDERSTOOD.value)
         .when(F.size("in_sync") > 0, F.lit(None))
         .when(F.col("best").isNull(), codes.NO_ELIGIBLE_LEADER.value)
-        .when(F.col("is_allowed").isNull(), codes.UNCLEAN_NOT_ALLOWED.value)
+        .when(F.col("is_allowed").isNotNull(), F.lit(None))
+        .when(F.col("seen").isNotNull(), codes.STATE_VANISHED.value)
+        .otherwise(codes.UNCLEAN_NOT_ALLOWED.value)
     )
     hidden = not_among(F.col("isr"), F.col("gone"))
     holders = F.concat(F.lit("alive but not to be elected, and may hold the data: "), in_words(hidden))
-    nobody = F.concat(F.lit("no replica is alive and may be elected: "), in_words(F.col("replicas")))
+    nobody_alive = F.concat(F.lit("no replica is alive and may be elected: "), in_words(F.col("replicas")))
+    name_it = F.lit("; not allowed: name it by --partition once its brokers' logs were looked at")
     why = (
         F.when(F.col("code") == codes.NOT_UNDERSTOOD.value, F.lit("its znode is in quarantine"))
         .when(F.col("code") == codes.UNCLEAN_NOT_ALLOWED.value, F.concat(_unclean(), F.lit("; not allowed")))
-        .otherwise(F.concat(F.when(F.size(hidden) > 0, holders).otherwise(nobody), F.expr(WHOSE_LOG_DIR)))
+        .when(F.col("code") == codes.STATE_VANISHED.value, F.concat(_what_happened(), F.lit("; "), _unclean(), name_it))
+        .otherwise(F.concat(F.when(F.size(hidden) > 0, holders).otherwise(nobody_alive), F.expr(WHOSE_LOG_DIR)))
     )
     return (
         _considered(offline, broker_configs, evidence, allowed)

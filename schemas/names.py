@@ -56,6 +56,8 @@ class Action(StrEnum):
     """Move leadership off a broker that is drained, and all that are drained out of the ISR."""
     STOP_REPLICA = "stop_replica"
     """Let a drained follower that is not in the ISR stop fetching, so that it does not join it."""
+    START_REPLICA = "start_replica"
+    """Let a replica that a drain stopped follow again: LeaderAndIsr to all, at the next leader epoch."""
     ELECT_PREFERRED = "elect_preferred"
     REASSIGN = "reassign"
 
@@ -144,6 +146,8 @@ class RejectionCode(StrEnum):
     UNCLEAN_NOT_ALLOWED = "UNCLEAN_NOT_ALLOWED"
     NOT_SET = "NOT_SET"
     """A config that is to be deleted is not set."""
+    STATE_VANISHED = "STATE_VANISHED"
+    """It has no state znode, and had one before: it is not new, and somebody must say who is to lead."""
     REPLICA_NOT_ALIVE = "REPLICA_NOT_ALIVE"
     """A broker that is not alive holds a replica, and nobody asked to empty it."""
     NO_LIVE_LEADER = "NO_LIVE_LEADER"

@@ -8,7 +8,7 @@ import pytest
 from jobs.adapters.log_dirs import COLUMNS
 from jobs.sizes import store_sizes
 from tests.jobs.commands import Surveyor
-from tests.jobs.kafka_tree import KafkaTree, state_path
+from tests.jobs.kafka_tree import TOPIC_ID, KafkaTree, state_path
 from tests.jobs.lake_rows import NOW
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -75,3 +75,43 @@ def test_clean_needs_no_permission(surveyor: Surveyor, tree: KafkaTree) -> None:
     surveyor.json("snapshot")
     plan = surveyor("plan", "recover")
     assert "orders-0  leader 2→0  isr [2,0]→[0]  broker 2 is gone; first live in-sync replica is 0" in plan.stdout
+
+
+def test_state_that_vanished_is_not_new(surveyor: Surveyor, tree: KafkaTree) -> None:
+    """Whoever is alive would lead at epoch 0; recover offers it, the epoch goes on from the last one known."""
+    tree.client.delete(state_path("orders", 1))
+    surveyor.json("snapshot")
+
+    reconciled = surveyor("plan", "reconcile")
+    offered = surveyor("plan", "recover")
+    named = surveyor("plan", "recover", "--partition", "orders-1", "--name", "rescue")
+    done = surveyor.json("commit", "rescue", "--max-hold", "1s", "--apply")
+
+    gone = "its state znode is gone: snapshot 1 showed leader 1, ISR 1, 2, 0, leader epoch 5"
+    assert f"rejected orders-1  STATE_VANISHED: {gone}; `surveyor plan recover` offers leaders" in reconciled.stdout
+    assert f"rejected orders-1  STATE_VANISHED: {gone}; unclean election may lose" in offered.stdout
+    assert "evidence orders-1  1. broker 1  in sync until snapshot 4 (" in offered.stdout
+    assert "orders-1  leader 1  isr [1,2,0]→[1]" in named.stdout or "isr [1,2,0]→[1]" in named.stdout
+    state = tree.state("orders", 1)
+    assert (state.leader, state.isr, state.leader_epoch, tree.version("orders", 1)) == (1, [1], 6, 0)
+    assert (done["applied"], done["status"]) == (1, "committed")
+    events = [(row["subject"], row["before"]) for row in surveyor.lake.rows("events", ("kind", "=", "StateVanished"))]
+    assert events == [("orders-1", "leader 1, ISR [1, 2, 0], leader epoch 5")]
+    surveyor.json("snapshot")
+    assert "STATE_VANISHED" not in surveyor("plan", "reconcile").stdout
+
+
+@pytest.mark.parametrize("topic_id", ["AAAAAAAAAAAAAAAAAAAAAQ", TOPIC_ID])
+def test_topic_made_anew_is_new(surveyor: Surveyor, tree: KafkaTree, topic_id: str) -> None:
+    """Told by its id; the same topic, with the same id, is not."""
+    tree.client.delete("/brokers/topics/orders", recursive=True)
+    tree.client.delete("/config/topics/orders")
+    tree.add_topic("orders", {0: [0, 1, 2], 1: [1, 2, 0]}, topic_id)
+    for partition in (0, 1):
+        tree.client.delete(state_path("orders", partition))
+    surveyor.json("snapshot")
+
+    plan = surveyor.json("plan", "reconcile")
+
+    counts = (2, 0) if topic_id != TOPIC_ID else (0, 2)
+    assert (plan["changes"], plan["rejected"]) == counts

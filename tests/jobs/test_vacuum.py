@@ -415,3 +415,21 @@ def test_the_oldest_kept(ages: list[int], keep: str, oldest: int) -> None:
     taken = pa.array([NOW - age * DAY for age in ages], pa.timestamp("us", "UTC"))
     snapshots = pa.table({"snapshot_id": list(range(1, len(ages) + 1)), "taken_at": taken})
     assert oldest_kept(snapshots, NOW, period(keep)) == oldest
+
+
+def test_the_last_state_of_a_partition_that_lost_its_own_is_kept(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or it would be new, and its first live replica lead; one that vanished in between is new."""
+    monkeypatch.setattr(job, "GRACE_HOURS", 0)
+    cluster = Cluster(lake)
+    stateless = partition([1, 2], leader=None, isr=None, leader_epoch=None, partition_state="New")
+    cluster.partitions = {("orders", 0): partition([1, 2], leader_epoch=4), ("anew", 0): partition([1, 2])}
+    cluster.snapshot(40 * DAY)
+    cluster.partitions = {("orders", 0): partition([1, 2], leader_epoch=5)}
+    cluster.snapshot(39 * DAY)
+    cluster.partitions = {("orders", 0): stateless, ("anew", 0): stateless}
+    cluster.snapshot(38 * DAY)
+    cluster.snapshot()
+    run(lake)
+    rows = lake.rows("partition_history")
+    found = sorted((row["topic"], row["snapshot_id"], row["leader_epoch"]) for row in rows)
+    assert found == [("anew", 3, None), ("orders", 2, 5), ("orders", 3, None)]

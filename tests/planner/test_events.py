@@ -44,6 +44,21 @@ def _partition(leader: int, isr: Sequence[int], **columns: object) -> Row:
 
 CASES: list[Case] = [
     (
+        lambda before, after: partition_events(differing(before, after)),
+        PARTITIONS,
+        [
+            _partition(1, [1, 2], partition=0),
+            _partition(1, [1, 2], partition=1),
+            _partition(1, [1, 2], partition=2, topic_version=3),
+        ],
+        [
+            partition_row([0, 1, 2], None, None, partition=0, partition_state="New"),
+            partition_row([0, 1, 2], None, None, partition=1, partition_state="NonExistent"),
+            partition_row([0, 1, 2], None, None, partition=2, partition_state="New"),  # its topic was made anew
+        ],
+        [_event("StateVanished", "t-0", "leader 1, ISR [1, 2], leader epoch 5", None)],
+    ),
+    (
         broker_events,
         BROKERS,
         [broker_row(0), broker_row(1), broker_row(2), broker_row(4), broker_row(5)],
