@@ -15,8 +15,9 @@ from jobs.adapters.spark import start_session
 from jobs.console import finish, progress, table
 from jobs.errors import UsageError
 from jobs.options import command, run_alone
+from jobs.planning import PlanningTables
 from jobs.settings import Settings
-from jobs.snapshots import SnapshotTables, find_snapshot
+from jobs.snapshots import find_snapshot
 from planner.whatif import whatif as costs_of_losing
 from schemas.names import Lose
 
@@ -80,7 +81,7 @@ def _costs(settings: Settings, snapshot: Row, lose: Lose) -> list[Row]:
     lake, snapshot_id = settings.lake, snapshot["snapshot_id"]
     lake.ensure_tables()
     with progress("starting Spark"):
-        at = SnapshotTables(Tables(start_session("surveyor whatif"), lake), snapshot)
+        at = PlanningTables(Tables(start_session("surveyor whatif"), lake), snapshot)
     with progress("losing " + lose.value):
         known = at["partitions"], at["topics"], at["brokers"], at["broker_configs"]
         rows = [row.asDict() for row in costs_of_losing(*known, snapshot_id=snapshot_id, lose=lose).collect()]

@@ -1,9 +1,10 @@
 """What the loss of brokers would cost: partitions offline or under min ISR, and where leadership would pile up.
 
 Corresponds to `Election.leaderForOffline` where no unclean election is allowed, seed 000
-"OfflinePartitionLeaderSelector": the first live replica in the ISR leads. It is compared with the cluster after the
-elections due now, so what is offline already is not counted again. Topics queued for deletion are left out; a
-partition that is not understood keeps its leader. In: PARTITIONS, TOPICS, BROKERS, BROKER_CONFIGS. Out: WHATIF.
+"OfflinePartitionLeaderSelector": the first live replica in the ISR leads, a drained broker never. It is compared with
+the cluster after the elections due now, so what is offline already is not counted again. Topics queued for deletion
+are left out; a partition that is not understood keeps its leader. In: PARTITIONS, TOPICS, BROKERS, BROKER_CONFIGS.
+Out: WHATIF.
 """
 
 from typing import Final
@@ -77,8 +78,8 @@ def _with_standing(alike: DataFrame) -> DataFrame:
     return alike.withColumns(
         {
             "judged": judged,
-            "candidates": among(among(replicas, isr), F.col("eligible")),
-            "alive": among(replicas, F.col("eligible")),
+            "candidates": among(among(replicas, isr), F.col("electable")),
+            "alive": among(replicas, F.col("electable")),
             "in_sync": among(isr, live),
             "wanted": F.coalesce("min_isr_override", "default_min_isr"),
             "members": F.when(judged, F.sort_array(among(touched, live))).otherwise(nobody()),

@@ -49,6 +49,12 @@ def test_each_kind_of_loss(surveyor: Surveyor, bare_tree: KafkaTree) -> None:
     assert bare_tree.dump() == before
 
 
+def test_drained_brokers_are_no_heirs(surveyor: Surveyor) -> None:
+    surveyor.lake.replace("drained", [{"broker_id": 1, "mode": "admin", "plan_id": "p"}])
+    rows = {row["scenario"]: row for row in surveyor.json("whatif", "--lose", "brokers=1")["rows"]}
+    assert (rows["broker 0"]["offline"], rows["broker 0"]["leaders_moved"]) == (1, 0)
+
+
 def test_as_people_read_it(surveyor: Surveyor) -> None:
     shown = surveyor("whatif", "--lose", "pairs", "--limit", "2")
     assert shown.code == 0, shown.stderr

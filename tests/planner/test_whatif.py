@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
+from planner.liveness import with_drained
 from planner.whatif import whatif
 from schemas.names import NO_LEADER, Lose
-from schemas.tables import BROKER_CONFIGS, BROKERS, PARTITIONS, TOPICS, WHATIF
+from schemas.tables import BROKER_CONFIGS, BROKERS, DRAINED, PARTITIONS, TOPICS, WHATIF
 from tests.planner import whatif_oracle
 from tests.planner.frames import (
     CLUSTER,
@@ -32,13 +33,18 @@ Racks = Mapping[int, str | None]
 RACKS: Final[Racks] = {0: "a", 1: "a", 2: "b"}
 
 
-def _whatif(spark: SparkSession, world: World, lose: Lose, racks: Racks = RACKS) -> DataFrame:
+def _whatif(
+    spark: SparkSession, world: World, lose: Lose, racks: Racks = RACKS, drained: Sequence[int] = ()
+) -> DataFrame:
     registered = sorted(world.registered)
     brokers = [broker_row(b, understood=b in world.live, rack=racks.get(b)) for b in registered]
     return whatif(
         frame(spark, world.partitions, PARTITIONS),
         frame(spark, world.topics, TOPICS),
-        frame(spark, brokers, BROKERS),
+        with_drained(
+            frame(spark, brokers, BROKERS),
+            frame(spark, [{"broker_id": broker, "mode": "admin"} for broker in drained], DRAINED),
+        ),
         frame(spark, world.configs, BROKER_CONFIGS),
         snapshot_id=3,
         lose=lose,
@@ -120,6 +126,14 @@ def test_cases(spark: SparkSession, lose: Lose) -> None:
         row["scenario"]: tuple(row[name] for name in COUNTS) for row in as_rows(_whatif(spark, world, lose, racks))
     }
     assert [found[_scenario(name, block)] for block, (name, _, _) in enumerate(cases)] == [case[2] for case in cases]
+
+
+@pytest.mark.parametrize(("lose", "scenario"), [(Lose.BROKERS, "broker 0"), (Lose.PAIRS, "brokers 0+2")])
+def test_a_drained_broker_is_no_heir(spark: SparkSession, lose: Lose, scenario: str) -> None:
+    """Of 0, 1 and 2 broker 1 is drained: 2 leads after the loss of 0, and nobody after that of both."""
+    found = {row["scenario"]: row for row in as_rows(_whatif(spark, _world(ALL), lose, drained=[1]))}[scenario]
+    counts = (found["leaders_moved"], found["most_leaders_on"], found["offline"], found["unclean_only"])
+    assert counts == ((1, 2, 0, 0) if lose is Lose.BROKERS else (0, None, 1, 0))
 
 
 def _scenario(name: str, block: int) -> str:
