@@ -21,6 +21,7 @@ from jobs.commit_admin import commit_admin, end_throttle
 from jobs.commit_batch import commit_batch, refuse_unreachable
 from jobs.console import Result, finish, say
 from jobs.controllers import controller_of
+from jobs.drained import refuse_resident_drain
 from jobs.errors import ExitCode, RefusedError, SurveyorError
 from jobs.ledger import Ledger, Verdict
 from jobs.limits import CLOSED, CommitLimits, broker_ids, refuse_beyond, refuse_other_cluster, seconds
@@ -91,6 +92,7 @@ def apply_plan(
     for line in left_over_lines(settings.lake, plan):
         say(line)
     ledger = Ledger.open(settings.lake, plan)
+    ledger.controller_epoch = None if held is None else held.epoch
     ledger.judge(verdict for verdict in found.settled)
     try:
         if not (found.due or watched):
@@ -149,6 +151,7 @@ def commit(
     rate = None if throttle is None else bytes_per_second(throttle)
     running = Running(via, rate, wait, None if max_wait is None else seconds(max_wait))
     whole = read_plan(settings.lake, plan)
+    refuse_resident_drain(whole)
     if apply and whole.row["status"] in CLOSED and (rate is not None or throttle_rows(settings.lake, whole.plan_id)):
         return _throttle_alone(settings, whole, rate)
     if whole.row["status"] == PlanStatus.COMMITTED and not (apply and _goes_on(settings, whole, running)):

@@ -16,6 +16,7 @@ from jobs.adapters.control_messages import plaintext_address
 from jobs.adapters.controllership import Controllership, SessionLostError, controllership, who_controls
 from jobs.adapters.lake import Row
 from jobs.console import progress, say
+from jobs.drained import refuse_resident_drain
 from jobs.errors import FencedError, RefusedError, UnreadableError
 from jobs.fenced_operations import write_tasks
 from jobs.fenced_writes import FencedWriter
@@ -65,6 +66,7 @@ def commit_batch(
         told = _commit_held(settings, ledger, held, due, Hold(max_hold, silent, stays=True))
         _record(settings, ledger, told, Answers.of(told.answers), NO_CONTROLLER)
         return
+    refuse_resident_drain(ledger.plan)
     with _what_was_written_said(ledger):
         _commit_between(settings, ledger, due, Hold(max_hold, silent))
 

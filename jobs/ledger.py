@@ -45,6 +45,8 @@ class Ledger:
     attempt: int
     who: str
     verdicts: list[Verdict] = field(default_factory=list)
+    controller_epoch: int | None = None
+    """Under which we are the controller, None while we are not."""
     begun: bool = False
     unfinished: bool = False
     """What was asked for still runs, and the plan has something to do once it is complete."""
@@ -61,7 +63,7 @@ class Ledger:
         self.refuse_closed()
         self.begun = True
         self._append(self._row(change, Outcome.PENDING, "") for change in changes)
-        mark(self.lake, self.plan.row)
+        mark(self.lake, self.plan.row, self.controller_epoch)
         self._status(PlanStatus.COMMITTING)
 
     def refuse_closed(self) -> None:
@@ -99,12 +101,16 @@ class Ledger:
         """Record the outcomes, and what the plan now is; an attempt refused before it began leaves no trace."""
         done = all(verdict.outcome is Outcome.APPLIED for verdict in self.verdicts)
         whole = len(self.verdicts) == self.plan.size
-        drains = done and whole and (mark(self.lake, self.plan.row) or strike_out(self.lake, self.plan.row))
+        drains = done and whole and self._drained()
         if not (self.begun or self.verdicts or drains):
             return
         rows = (self._row(v.change, v.outcome, v.message, v.state_version_after) for v in self.verdicts)
         self._append(rows)
         self._status(PlanStatus.COMMITTED if done and whole and not self.unfinished else PlanStatus.PARTIAL)
+
+    def _drained(self) -> bool:
+        """Record who is drained from now on, or no more; return whether the plan is about that."""
+        return mark(self.lake, self.plan.row, self.controller_epoch) or strike_out(self.lake, self.plan.row)
 
     def counts(self) -> dict[str, int]:
         """Count the outcomes."""

@@ -15,7 +15,9 @@ from jobs.plan_names import Alias, Name, ReplaceName
 from jobs.planning import Planned, SnapshotId, report_plan
 from jobs.settings import Settings
 from jobs.snapshots import SnapshotTables, as_of
+from jobs.waiting_orders import partitions_with_orders
 from planner.drain import drain_changes, drain_rejections
+from planner.restart import restart_changes, restart_rejections
 from planner.undrain import not_drained, undrain_changes, undrain_rejections, undrain_targets
 from schemas.names import Action, DrainMode, Outcome, PlanKind, RejectionCode
 
@@ -34,9 +36,9 @@ def drain(
         DrainMode,
         typer.Option(
             help="admin: Kafka's controller lives; the brokers come last in the order of replicas, no data moves, "
-            "preferred elections follow, and it lasts until undrain. resident: Surveyor writes; controlled shutdown: "
-            "leaders move, the brokers leave the ISRs and stop their replicas, as long as no Kafka controller takes "
-            "over: it starts them again.",
+            "preferred elections follow, and it lasts until undrain. resident: for a Surveyor that stays the "
+            "controller; controlled shutdown: leaders move, the brokers leave the ISRs and stop the replicas that "
+            "follow; it ends when another controller takes over, and a commit that hands back refuses it.",
         ),
     ] = DrainMode.ADMIN,
     allow_offline: Annotated[
@@ -53,7 +55,7 @@ def drain(
 
     def planner(at: SnapshotTables) -> Planned:
         _refuse_unknown(ids, as_of(settings.lake, at.snapshot, "brokers"), at.snapshot["snapshot_id"])
-        known = at["partitions"], at["topics"], at["brokers"]
+        known = partitions_with_orders(at), at["topics"], at["brokers"]
         rejections = drain_rejections(*known, ids, mode).localCheckpoint()
         return Planned(
             PlanKind.DRAIN,
@@ -76,16 +78,19 @@ def undrain(
     replace_name: ReplaceName = False,
     detailed_exitcode: DetailedExitcode = False,
 ) -> ExitCode:
-    """Plan that drained brokers lead again: the order of replicas as it was before, and leadership with it."""
+    """Plan that drained brokers lead again: the order of replicas, or the replicas running, as before the drain."""
     ids = sorted(parse_broker_ids(brokers))
 
     def planner(at: SnapshotTables) -> Planned:
         drained = {row["broker_id"]: row for row in settings.lake.rows("drained")}
         _refuse_not_drained(ids, drained, at.snapshot)
-        still = sorted(drained.keys() - ids)
-        targets = undrain_targets(_links(at), ids, still).localCheckpoint()
-        known = targets, at["partitions"], at["topics"], not_drained(at["brokers"], ids)
-        return Planned(PlanKind.UNDRAIN, {"brokers": ids}, undrain_changes(*known), undrain_rejections(*known))
+        known = partitions_with_orders(at), at["topics"], not_drained(at["brokers"], ids)
+        if _mode_of(ids, drained) is DrainMode.RESIDENT:
+            changes, rejections = restart_changes(*known, ids), restart_rejections(*known, ids)
+        else:
+            targets = undrain_targets(_links(at), ids, sorted(drained.keys() - ids)).localCheckpoint()
+            changes, rejections = undrain_changes(targets, *known), undrain_rejections(targets, *known)
+        return Planned(PlanKind.UNDRAIN, {"brokers": ids}, changes, rejections)
 
     return report_plan(settings, snapshot, Alias(name, replace_name), planner, detailed=detailed_exitcode)
 
@@ -113,7 +118,7 @@ def _refuse_not_drained(ids: Sequence[int], drained: Mapping[int, Row], snapshot
         known = ", ".join(map(str, sorted(drained))) or "none"
         raise RefusedError(
             f"--brokers: {', '.join(others)} not drained; drained are {known}. "
-            "A drain counts once its commit has begun",
+            "A drain counts once its commit has begun; in resident mode it ends when another controller takes over",
         )
     later = [str(broker) for broker in ids if drained[broker]["since"] > snapshot["taken_at"]]
     if later:
@@ -121,6 +126,15 @@ def _refuse_not_drained(ids: Sequence[int], drained: Mapping[int, Row], snapshot
             f"--brokers: {', '.join(later)} drained after snapshot {snapshot['snapshot_id']}, which knows the order "
             "before; take a new `surveyor snapshot`",
         )
+
+
+def _mode_of(ids: Sequence[int], drained: Mapping[int, Row]) -> DrainMode:
+    """How these brokers are drained, all of them: one plan cannot be Kafka's controller's work and ours."""
+    modes = sorted({drained[broker]["mode"] for broker in ids})
+    if len(modes) > 1:
+        each = ", ".join(f"{broker} in {drained[broker]['mode']} mode" for broker in ids)
+        raise RefusedError(f"--brokers: drained are {each}; undrain those of one mode, then those of the other")
+    return DrainMode(modes[0])
 
 
 def _offline(rejections: DataFrame) -> str | None:

@@ -106,7 +106,7 @@ def plan_lines(lake: Lake, row: Row) -> Iterator[Table | str]:
     yield from (f"  {line}" for line in figure_lines(row))
     if row["kind"] == PlanKind.UNDRAIN:
         brokers = shown(json.loads(row["parameters"])["brokers"])
-        yield f"  brokers {brokers} count as drained until this is committed; who is out of an ISR returns by itself"
+        yield f"  brokers {brokers} count as drained until this is committed"
     for operation in plan.operations:
         yield f"  {operation['kind']} {operation['topic']} {operation['data']}"
     yield from _change_lines(plan.changes)

@@ -14,6 +14,7 @@ from jobs.adapters.cluster import ClusterState
 from jobs.adapters.delta import Tables
 from jobs.adapters.spark import start_session
 from jobs.console import Result, finish, say
+from jobs.drained import strike_out_ended
 from jobs.errors import ExitCode, SurveyorError, UsageError
 from jobs.options import command, run_alone, unexpected
 from jobs.phases import Phases
@@ -41,6 +42,7 @@ def take_snapshot(settings: Settings) -> Result:
     snapshot_id = 1 if last is None else last["snapshot_id"] + 1
     counts = Writer(settings, tables, reading, last, snapshot_id, phases).write()
     state = reading.state
+    _end_drains(settings, state)
     row: Result = {
         "snapshot_id": snapshot_id,
         "taken_at": taken_at,
@@ -57,6 +59,13 @@ def take_snapshot(settings: Settings) -> Result:
     settings.lake.replace("snapshots", [row], f"snapshot_id = {snapshot_id}")
     _warn(state, counts)
     return {name: row[name] for name in SHOWN} | counts | {"seconds_by_phase": phases.rounded}
+
+
+def _end_drains(settings: Settings, state: ClusterState) -> None:
+    ended = strike_out_ended(settings.lake, state.control["controller_epoch"])
+    if ended:
+        who = ", ".join(map(str, ended))
+        say(f"surveyor: drained in resident mode no more: {who}; another controller took over and starts the replicas")
 
 
 def _warn(state: ClusterState, counts: dict[str, int]) -> None:

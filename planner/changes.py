@@ -17,6 +17,11 @@ from schemas.tables import CHANGES
 
 _BOTH: Final = ("replicas", "leader", "isr", "leader_epoch", "leader_recovery_state")
 
+TOLD: Final = f"""array_intersect(
+    replicas, array_union(informed, array_intersect(eligible, coalesce(isr, {NOBODY})))
+)"""
+"""Who is told of a change: a broker whose replicas a drain stopped only where it is in sync, so not stopped here."""
+
 _UNCHANGED: Final = {
     **{f"{name}_{when}": name for name in _BOTH for when in ("before", "after")},
     "wave": "0",
@@ -27,7 +32,7 @@ _UNCHANGED: Final = {
     "controller_epoch_before": "controller_epoch",
     "state_version": f"coalesce(state_version, {NO_VERSION})",
     "is_new": "leader IS NULL",
-    "leader_and_isr_to": "array_intersect(replicas, informed)",
+    "leader_and_isr_to": TOLD,
     "stop_replica_to": NOBODY,
     "requires_live": NOBODY,
     "requires_dead": NOBODY,

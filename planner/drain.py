@@ -2,8 +2,10 @@
 
 Corresponds to `Election.electControlledShutdown` and `KafkaController.doControlledShutdown`; seed 000,
 "ControlledShutdownLeaderSelector". Leader: the first replica of the assignment that is in the ISR, alive and not
-drained; ISR: without all that are drained. Draining several is one decision. In: PARTITIONS, TOPICS, BROKERS and who
-is to be drained. Out: CHANGES and REJECTIONS; who would go offline is a rejection.
+drained; ISR: without all that are drained. Draining several is one decision. A drained broker stops the replicas that
+follow; what it led it is told to follow: a replica that is stopped at a leader epoch it was told of is never started
+again at that epoch, by no controller. In: PARTITIONS, TOPICS, BROKERS and who is to be drained. Out: CHANGES and
+REJECTIONS; who would go offline is a rejection.
 """
 
 from collections.abc import Sequence
@@ -14,6 +16,7 @@ from pyspark.sql import functions as F
 from planner.asked import explained
 from planner.changes import as_changes, surroundings, unchanged
 from planner.liveness import among, first, in_words, nobody, not_among
+from planner.orders import is_moving, moving_in_words, with_orders_known
 from planner.rejections import as_rejections
 from planner.reorder import elections_after, reorders
 from planner.selectors import controlled_shutdown
@@ -46,6 +49,7 @@ def _considered(
     candidates = among(among(F.col("replicas"), F.col("isr")), F.array_except("electable", asked))
     return (
         partitions.where(F.arrays_overlap("replicas", asked))
+        .transform(with_orders_known)
         .transform(surroundings, topics, brokers)
         .withColumns(
             {
@@ -68,10 +72,7 @@ def _code(mode: DrainMode) -> Column:
     last_hope = F.col("leaderless") & F.arrays_overlap("isr", "asked")
     nobody_else = F.size("candidates") == 0
     by_mode = {
-        DrainMode.ADMIN: F.when(
-            F.size(F.concat("adding_replicas", "removing_replicas")) > 0,
-            codes.REASSIGNMENT_IN_PROGRESS.value,
-        ),
+        DrainMode.ADMIN: F.when(is_moving(), codes.REASSIGNMENT_IN_PROGRESS.value),
         DrainMode.RESIDENT: F.when(F.col("leaderless"), codes.LEADER_NOT_ALIVE.value).when(
             F.size(not_among(F.col("isr"), F.col("stopping"))) == 0,
             codes.LAST_IN_ISR.value,
@@ -112,9 +113,10 @@ def _unless_first_can(order: Column, candidate: Column) -> Column:
 
 
 def shutdown_changes(rows: DataFrame) -> DataFrame:
-    """One CHANGES row a partition; told are also the drained that led, and all drained stop their replicas."""
-    told, asked, led = among(F.col("replicas"), F.col("informed")), F.col("asked"), F.col("led")
+    """One CHANGES row a partition; a drained broker is told LeaderAndIsr of what it led, StopReplica of the others."""
+    replicas, led = F.col("replicas"), F.col("led")
     leader = F.when(led, F.col("chosen")).otherwise(F.col("leader"))
+    stopped = F.array_except(among(replicas, F.col("stopping")), F.array("leader"))
     return (
         rows.transform(controlled_shutdown, F.col("stopping"))
         .withColumns({"chosen": F.col("leader_after")})
@@ -125,8 +127,8 @@ def shutdown_changes(rows: DataFrame) -> DataFrame:
                 "leader_after": leader,
                 "isr_after": not_among(F.col("isr"), F.col("stopping")),
                 "leader_epoch_after": F.col("leader_epoch") + 1,
-                "leader_and_isr_to": F.when(led, told).otherwise(not_among(told, asked)),
-                "stop_replica_to": among(F.col("replicas"), asked),
+                "leader_and_isr_to": not_among(among(replicas, F.col("eligible")), stopped),
+                "stop_replica_to": stopped,
                 "requires_live": F.array(leader),
             },
         )
@@ -174,7 +176,7 @@ def _why_not() -> Column:
         RejectionCode.NOT_UNDERSTOOD: F.lit("its znode is in quarantine"),
         RejectionCode.NO_STATE: F.lit("it has no state znode yet"),
         RejectionCode.GOES_OFFLINE: F.coalesce(only, isr),
-        RejectionCode.REASSIGNMENT_IN_PROGRESS: F.lit("it is being reassigned"),
+        RejectionCode.REASSIGNMENT_IN_PROGRESS: moving_in_words(),
         RejectionCode.LEADER_NOT_ALIVE: gone,
         RejectionCode.LAST_IN_ISR: F.lit("nobody else is in the ISR"),
     }

@@ -54,7 +54,7 @@ def live_brokers(brokers: DataFrame) -> DataFrame:
     """One row of broker ids ascending.
 
     `live`: registered; `eligible`: understood; `drained`: never to lead; `electable`: eligible and not drained;
-    `informed`: eligible and told of changes, as a broker whose replicas a drain stopped is not.
+    `informed`: eligible and told of every change; one whose replicas a drain stopped is told where it is in sync.
     """
     mode = DRAIN_MODE if DRAIN_MODE in brokers.columns else "NULL"
     who = {

@@ -49,7 +49,7 @@ END"""
 
 JUDGED_BY: Final = (
     *LOOKED_AT,
-    *("topic_id", "live", "informed", "unclean_state", FAILED),
+    *("topic_id", "live", "eligible", "informed", "unclean_state", FAILED),
     *("elected", "gone", "survivors", "leaderless"),
 )
 """What changes and rejections say of a partition, or rest on: what else was joined to it goes no further."""

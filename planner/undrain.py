@@ -15,6 +15,7 @@ from planner.asked import explained
 from planner.changes import surroundings
 from planner.drain import broker_array, demoted
 from planner.liveness import DRAIN_MODE, first, in_words
+from planner.orders import is_moving, moving_in_words, with_orders_known
 from planner.rejections import as_rejections
 from planner.reorder import elections_after, reorders
 from schemas.names import Action, RejectionCode
@@ -56,7 +57,7 @@ def undrain_targets(links: DataFrame, broker_ids: Sequence[int], still_drained: 
 def _considered(targets: DataFrame, partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
     key = ["topic", "partition"]
     return (
-        targets.join(partitions.transform(surroundings, topics, brokers), key, "left")
+        targets.join(partitions.transform(with_orders_known).transform(surroundings, topics, brokers), key, "left")
         .withColumns({"code": _code(), "why": F.lit("drained no more")})
         .withColumnRenamed("restored", "target")
     )
@@ -69,7 +70,7 @@ def _code() -> Column:
         F.when(another, codes.UNKNOWN_PARTITION.value)
         .when(F.col("deletion_requested"), codes.DELETION_REQUESTED.value)
         .when(~F.col("understood"), codes.NOT_UNDERSTOOD.value)
-        .when(F.size(F.concat("adding_replicas", "removing_replicas")) > 0, codes.REASSIGNMENT_IN_PROGRESS.value)
+        .when(is_moving(), codes.REASSIGNMENT_IN_PROGRESS.value)
         .when(F.sort_array("replicas") != F.sort_array("made"), codes.REASSIGNED_SINCE.value)
         .when(F.col("replicas") == F.col("restored"), codes.ALREADY_ASSIGNED.value)
         .when(F.col("replicas") != F.col("made"), codes.REORDERED_SINCE.value)
@@ -92,7 +93,7 @@ def undrain_rejections(targets: DataFrame, partitions: DataFrame, topics: DataFr
         RejectionCode.UNKNOWN_PARTITION: F.lit("the partition that was drained is gone"),
         RejectionCode.DELETION_REQUESTED: F.lit("its topic is queued for deletion"),
         RejectionCode.NOT_UNDERSTOOD: F.lit("its znode is in quarantine"),
-        RejectionCode.REASSIGNMENT_IN_PROGRESS: F.lit("it is being reassigned"),
+        RejectionCode.REASSIGNMENT_IN_PROGRESS: moving_in_words(),
         RejectionCode.REASSIGNED_SINCE: F.concat(now, made),
         RejectionCode.ALREADY_ASSIGNED: F.lit("its order is the one before the drain already"),
         RejectionCode.REORDERED_SINCE: F.concat(now, made),

@@ -283,6 +283,7 @@ SIZES: Final = _table(
 DRAINED: Final = _table(
     _column("broker_id", INT, "broker that is never to be elected leader"),
     _column("mode", STRING, "admin: last in the order of replicas; resident: also out of the ISRs, and stopped"),
+    _column("controller_epoch", INT, "resident: controller epoch of the commit; it ends when another takes over"),
     _PLAN_ID,
     _column("since", TIMESTAMP, "when the commit of that plan began, UTC"),
 )

@@ -12,29 +12,30 @@ import pytest
 
 from jobs.adapters.controllership import Controllership, controllership
 from jobs.adapters.embedded_cluster import EmbeddedCluster
-from jobs.adapters.lake import Row
 from jobs.adapters.zookeeper import read
-from jobs.commit import apply_plan, assess
-from jobs.limits import CommitLimits
-from jobs.modes import Mode
-from jobs.plans import read_plan
-from jobs.settings import settle
 from schemas.znodes import decode_assignment
 from tests.jobs.commands import Surveyor
+from tests.jobs.held import commit_held
 from tests.jobs.kafka_tree import KafkaTree
 from tests.jobs.real_cluster import Traffic, broker_in_control, eventually, kafka_tree, seen_by
 
 pytestmark = pytest.mark.usefixtures("spark")
 
 B = 1
+OLD = "2.6"
+OURS = 2147483647
 REPLICAS = {0: [0, 1, 2], 1: [1, 2, 0], 2: [2, 0, 1]}
 
 
-@pytest.fixture(scope="module", params=["default", "2.6"])
-def cluster(request: pytest.FixtureRequest) -> Iterator[EmbeddedCluster]:
-    """Three brokers; at 2.6 they change ISRs in ZooKeeper themselves, at the default they ask the controller."""
-    spoken = {} if request.param == "default" else {"inter.broker.protocol.version": request.param}
-    with EmbeddedCluster(3, overrides=spoken) as running:
+@pytest.fixture(scope="module", params=["default", OLD])
+def spoken(request: pytest.FixtureRequest) -> str:
+    """At 2.6 leaders change ISRs in ZooKeeper themselves, at the default they ask the controller."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def cluster(spoken: str) -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(3, overrides={"inter.broker.protocol.version": spoken} if spoken == OLD else {}) as running:
         yield running
 
 
@@ -103,17 +104,6 @@ def committed(surveyor: Surveyor, *plan: str, mode: str = "auto") -> Any:  # noq
     return planned
 
 
-def commit_held(surveyor: Surveyor, plan_id: str, held: Controllership) -> Row:
-    """What `commit --apply` does, under a controllership that the test keeps."""
-    given: dict[str, Any] = {"conf_path": None, "command_config": None, "as_json": False, "result_file": None}
-    settings = settle(cluster="default", zookeeper=surveyor.hosts, warehouse=str(surveyor.warehouse), **given)
-    plan = read_plan(settings.lake, plan_id)
-    limits = CommitLimits(max_plan_age=3600, max_changes=1000, allow_majority_dead=False)
-    found = assess(settings, plan, Mode.BATCH, limits)
-    apply_plan(settings, plan, found, max_hold=60, held=held)
-    return read_plan(settings.lake, plan_id).row
-
-
 def killed(cluster: EmbeddedCluster, client: Any, *brokers: int) -> None:  # noqa: ANN401 - kazoo is untyped
     for broker in brokers:
         cluster.brokers[broker].kill()
@@ -153,31 +143,65 @@ def test_drain_by_kafkas_controller_lasts_and_is_undone(
     assert traffic.stored(len(REPLICAS)) >= traffic.acknowledged
 
 
-def test_drain_by_a_resident_controller(
-    cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, topic: str
-) -> None:
-    """The broker leads nothing and leaves the ISRs for good; then it is killed, and nobody misses it."""
+def drained_under(held: Controllership, surveyor: Surveyor) -> None:
     surveyor.json("snapshot")
     plan = surveyor.json("plan", "drain", "--brokers", str(B), "--mode", "resident")
+    assert commit_held(surveyor, plan["plan_id"], held)["status"] == "committed"
 
+
+def told(surveyor: Surveyor, api: str, topic: str, epoch: int) -> list[tuple[int, int]]:
+    """What broker B answered to the last requests of a controller: partition and error."""
+    rows = surveyor.lake.rows("answers", ("api", "=", api), ("broker_id", "=", B))
+    return sorted((r["partition"], r["error"]) for r in rows if (r["topic"], r["controller_epoch"]) == (topic, epoch))
+
+
+def test_resident_drain_ends_with_the_controllership(
+    cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, topic: str
+) -> None:
+    """The broker leads nothing and stops what it followed; then Kafka's controller starts all its replicas again."""
     with Traffic(cluster.bootstrap, topic) as traffic:
-        with controllership(kafka.hosts, 2147483647) as held:
-            assert commit_held(surveyor, plan["plan_id"], held)["status"] == "committed"
+        with controllership(kafka.hosts, OURS) as held:
+            drained_under(held, surveyor)
+            assert holds(lambda: all(B not in kafka.state(topic, p).isr for p in (0, 2)), seconds=3)
+            after = leaders(kafka, topic)
+        assert eventually(lambda: broker_in_control(kafka), seconds=40)
+        assert eventually(lambda: in_sync(kafka, topic), seconds=40)
+
+    assert after == {0: 0, 1: 2, 2: 2}
+    assert told(surveyor, "StopReplica", topic, held.epoch) == [(0, 0), (2, 0)]
+    assert told(surveyor, "LeaderAndIsr", topic, held.epoch) == [(1, 0)]
+    assert [row["broker_id"] for row in surveyor.json("show", "drained")["rows"]] == [B]
+    surveyor.json("snapshot")
+    assert surveyor.json("show", "drained")["rows"] == []
+    assert traffic.failed == []
+    assert traffic.stored(len(REPLICAS)) >= traffic.acknowledged
+
+
+def test_resident_drain_and_undrain_under_one_controllership(
+    cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, topic: str, spoken: str
+) -> None:
+    """The next cycle stops what the broker led before; nobody misses it when it is killed; undrain starts it again."""
+    with Traffic(cluster.bootstrap, topic) as traffic:
+        with controllership(kafka.hosts, OURS) as held:
+            drained_under(held, surveyor)
+            assert spoken != OLD or eventually(lambda: B in kafka.state(topic, 1).isr)
+            drained_under(held, surveyor)
             assert holds(lambda: all(B not in kafka.state(topic, p).isr for p in REPLICAS), seconds=3)
             after = leaders(kafka, topic)
             killed(cluster, held.client, B)
+            cluster.brokers[B].restart()
+            surveyor.json("snapshot")
+            undrain = surveyor.json("plan", "undrain", "--brokers", str(B))
+            assert commit_held(surveyor, undrain["plan_id"], held)["status"] == "committed"
+            assert told(surveyor, "LeaderAndIsr", topic, held.epoch) == [(p, 0) for p in REPLICAS]
+            assert spoken != OLD or eventually(lambda: in_sync(kafka, topic), seconds=40)
         assert eventually(lambda: broker_in_control(kafka), seconds=40)
-    cluster.brokers[B].restart()
+        assert eventually(lambda: in_sync(kafka, topic), seconds=40)
 
     assert after == {0: 0, 1: 2, 2: 2}
-    stops = [row for row in surveyor.lake.rows("answers") if row["api"] == "StopReplica" and row["topic"] == topic]
-    assert sorted((row["broker_id"], row["partition"], row["error"]) for row in stops) == [(B, p, 0) for p in REPLICAS]
-    assert [row["broker_id"] for row in surveyor.json("show", "drained")["rows"]] == [B]
+    assert surveyor.json("show", "drained")["rows"] == []
     assert traffic.failed == []
     assert traffic.stored(len(REPLICAS)) >= traffic.acknowledged
-    assert eventually(lambda: in_sync(kafka, topic), seconds=40)
-    committed(surveyor, "undrain", "--brokers", str(B))
-    assert surveyor.json("show", "drained")["rows"] == []
 
 
 def test_clean_recovery_and_back_to_the_preferred(
@@ -185,7 +209,7 @@ def test_clean_recovery_and_back_to_the_preferred(
 ) -> None:
     """The leader is killed while nobody but us could elect another."""
     with Traffic(cluster.bootstrap, topic) as traffic:
-        with controllership(kafka.hosts, 2147483647) as held:
+        with controllership(kafka.hosts, OURS) as held:
             killed(cluster, held.client, B)
             surveyor.json("snapshot")
             plan = surveyor.json("plan", "recover")

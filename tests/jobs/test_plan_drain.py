@@ -4,12 +4,15 @@ from pathlib import Path
 
 import pytest
 
+from jobs.adapters.controllership import controllership
 from tests.jobs.commands import Surveyor
+from tests.jobs.held import commit_held
 from tests.jobs.kafka_tree import KafkaTree
 
 pytestmark = pytest.mark.usefixtures("spark")
 
 ORDERS = {0: [0, 1, 2], 1: [1, 2, 0], 2: [2, 1, 0]}
+OURS = 2147483647
 RESIDENT = ("plan", "drain", "--brokers", "1", "--mode", "resident")
 
 
@@ -42,39 +45,104 @@ def test_demotion_is_two_waves_and_a_dry_run_writes_nothing(surveyor: Surveyor, 
     assert (tree.dump(), surveyor.rows("drained", "broker_id"), surveyor.rows("commits", "plan_id")) == (before, [], [])
 
 
-def test_controlled_shutdown_dry_and_written(surveyor: Surveyor, tree: KafkaTree) -> None:
-    plan = surveyor.json(*RESIDENT)["plan_id"]
-    before = tree.dump()
-    dry = surveyor.json("commit", plan)
-    assert (dry["mode"], dry["due"], tree.dump(), surveyor.rows("drained", "broker_id")) == ("batch", 3, before, [])
+def test_a_partition_that_an_order_waits_for_is_left_alone(surveyor: Surveyor, tree: KafkaTree) -> None:
+    """Kafka's controller would take the order up in the midst of the drain, and undo what it asked for."""
+    order = b'{"version":1,"partitions":[{"topic":"orders","partition":1,"replicas":[2,1]}]}'
+    tree.write("/admin/reassign_partitions", order)
+    surveyor.json("snapshot")
+    ran = surveyor("plan", "drain", "--brokers", "1", "--name", "out")
+    changes = surveyor.lake.rows("changes")
+    assert "rejected orders-1  REASSIGNMENT_IN_PROGRESS: an order to move it to [2, 1] waits" in ran.stdout
+    assert {row["partition"] for row in changes} == {0, 2}
 
-    surveyor.json("commit", plan, "--max-hold", "1s", "--apply")
+
+def test_controlled_shutdown_under_a_controllership_that_stays(surveyor: Surveyor, tree: KafkaTree) -> None:
+    plan = surveyor.json(*RESIDENT)["plan_id"]
+    with controllership(tree.hosts, OURS) as held:
+        commit_held(surveyor, plan, held, patience=1)
+        epoch = held.epoch
 
     states = [tree.state("orders", partition) for partition in ORDERS]
     assert [(s.leader, s.isr, s.leader_epoch) for s in states] == [(0, [0, 2], 6), (2, [2, 0], 6), (2, [2, 0], 6)]
-    assert surveyor.rows("drained", "broker_id", "mode", "plan_id") == [(1, "resident", plan)]
-    told = {(row["broker_id"], row["api"]) for row in surveyor.lake.rows("answers") if row["topic"]}
-    assert told == {(0, "LeaderAndIsr"), (1, "LeaderAndIsr"), (2, "LeaderAndIsr"), (1, "StopReplica")}
+    marks = surveyor.rows("drained", "broker_id", "mode", "plan_id", "controller_epoch")
+    assert marks == [(1, "resident", plan, epoch)]
+    drained_told = {
+        (r["api"], r["partition"]) for r in surveyor.lake.rows("answers") if r["topic"] and r["broker_id"] == 1
+    }
+    assert drained_told == {("StopReplica", 0), ("LeaderAndIsr", 1), ("StopReplica", 2)}
+
+
+def test_a_commit_that_hands_back_refuses_a_resident_drain(surveyor: Surveyor, tree: KafkaTree) -> None:
+    """Dry too: what it would do ends with the commit."""
+    plan = surveyor.json(*RESIDENT)["plan_id"]
+    before = tree.dump()
+    for options in ((), ("--apply",), ("--mode", "batch", "--apply")):
+        ran = surveyor("commit", plan, *options)
+        assert (ran.code, "`plan drain --mode admin`" in ran.stderr) == (23, True), ran.stderr
+    assert (tree.dump(), surveyor.rows("drained", "broker_id"), surveyor.rows("commits", "plan_id")) == (before, [], [])
+
+
+def test_the_mark_ends_when_another_controller_takes_over(surveyor: Surveyor, tree: KafkaTree) -> None:
+    plan = surveyor.json(*RESIDENT)["plan_id"]
+    with controllership(tree.hosts, OURS) as held:
+        commit_held(surveyor, plan, held, patience=1)
+        surveyor.json("snapshot")
+        meanwhile, epoch = surveyor.rows("drained", "broker_id"), held.epoch
+    tree.elect(0, epoch + 1)
+    ended = surveyor("snapshot")
+
+    assert (meanwhile, surveyor.rows("drained", "broker_id")) == ([(1,)], [])
+    assert "drained in resident mode no more: 1; another controller took over" in ended.stderr
+    elected = surveyor.json("plan", "elect", "--preferred", "--imbalance-threshold", "0")
+    assert elected["rejected"] == 1, "broker 1 is not in the ISR, and drained no more"
+
+
+def test_undrain_starts_what_the_drain_stopped(surveyor: Surveyor, tree: KafkaTree) -> None:
+    """A replica stopped is told at a higher epoch than before; the one that is in sync again needs nothing."""
+    with controllership(tree.hosts, OURS) as held:
+        commit_held(surveyor, surveyor.json(*RESIDENT)["plan_id"], held, patience=1)
+        state = b'{"controller_epoch":8,"leader":2,"version":1,"leader_epoch":6,"isr":[2,0,1]}'
+        tree.write("/brokers/topics/orders/partitions/1/state", state)
+        surveyor.json("snapshot")
+        undrain = surveyor.json("plan", "undrain", "--brokers", "1")
+        commit_held(surveyor, undrain["plan_id"], held, patience=1)
+
+    changes = surveyor.lake.rows("changes", ("plan_id", "=", undrain["plan_id"]))
+    told = {row["partition"]: (row["action"], sorted(row["leader_and_isr_to"])) for row in changes}
+    assert told == {0: ("start_replica", [0, 1, 2]), 2: ("start_replica", [0, 1, 2])}
+    states = [tree.state("orders", partition) for partition in ORDERS]
+    assert [(s.leader, s.isr, s.leader_epoch) for s in states] == [(0, [0, 2], 7), (2, [2, 0, 1], 6), (2, [2, 0], 7)]
+    assert surveyor.rows("drained", "broker_id") == []
+
+
+def test_brokers_drained_in_two_modes_are_undrained_one_mode_at_a_time(surveyor: Surveyor) -> None:
+    taken = surveyor.lake.rows("snapshots")[0]["taken_at"]
+    marks = [{"broker_id": b, "mode": mode, "since": taken} for b, mode in ((0, "admin"), (1, "resident"))]
+    surveyor.lake.replace("drained", marks)
+    ran = surveyor("plan", "undrain", "--brokers", "0,1")
+    assert (ran.code, "0 in admin mode, 1 in resident mode" in ran.stderr) == (23, True)
 
 
 def test_drained_stays_unelected_until_it_is_undrained(surveyor: Surveyor, tree: KafkaTree) -> None:
-    surveyor.json("commit", surveyor.json(*RESIDENT)["plan_id"], "--max-hold", "1s", "--apply")
-    stale = surveyor("plan", "undrain", "--brokers", "1")
-    assert (stale.code, "take a new `surveyor snapshot`" in stale.stderr) == (23, True)
-    state = b'{"controller_epoch":1,"leader":2,"version":1,"leader_epoch":7,"isr":[2,1]}'
-    tree.write("/brokers/topics/orders/partitions/1/state", state)
-    tree.unregister(2)
-    surveyor.json("snapshot")
-    assert surveyor.json("plan", "elect", "--preferred")["changes"] == 0
-    reconciled = surveyor.json("plan", "reconcile")
-    mine = ("plan_id", "=", reconciled["plan_id"])
-    assert {row["partition"]: row["leader_after"] for row in surveyor.lake.rows("changes", mine)} == {0: 0, 2: 0}
-    assert [row["code"] for row in surveyor.lake.rows("rejections", mine)] == ["NO_ELIGIBLE_LEADER"]
+    with controllership(tree.hosts, OURS) as held:
+        commit_held(surveyor, surveyor.json(*RESIDENT)["plan_id"], held, patience=1)
+        stale = surveyor("plan", "undrain", "--brokers", "1")
+        assert (stale.code, "take a new `surveyor snapshot`" in stale.stderr) == (23, True)
+        state = b'{"controller_epoch":1,"leader":2,"version":1,"leader_epoch":7,"isr":[2,1]}'
+        tree.write("/brokers/topics/orders/partitions/1/state", state)
+        tree.unregister(2)
+        surveyor.json("snapshot")
+        assert surveyor.json("plan", "elect", "--preferred")["changes"] == 0
+        reconciled = surveyor.json("plan", "reconcile")
+        mine = ("plan_id", "=", reconciled["plan_id"])
+        assert {row["partition"]: row["leader_after"] for row in surveyor.lake.rows("changes", mine)} == {0: 0, 2: 0}
+        assert [row["code"] for row in surveyor.lake.rows("rejections", mine)] == ["NO_ELIGIBLE_LEADER"]
 
-    undrain = surveyor.json("plan", "undrain", "--brokers", "1")
-    done = surveyor.json("commit", undrain["plan_id"], "--mode", "batch", "--apply")
+        undrain = surveyor.json("plan", "undrain", "--brokers", "1")
+        status = commit_held(surveyor, undrain["plan_id"], held, patience=1)["status"]
 
-    assert (undrain["changes"], done["status"], surveyor.rows("drained", "broker_id")) == (0, "committed", [])
+    assert (undrain["changes"], undrain["rejected"], status) == (1, 1, "committed")
+    assert surveyor.rows("drained", "broker_id") == []
     surveyor.json("snapshot")
     again = ("plan_id", "=", surveyor.json("plan", "reconcile")["plan_id"])
     assert {row["partition"]: row["leader_after"] for row in surveyor.lake.rows("changes", again)} == {0: 0, 1: 1, 2: 0}
@@ -100,8 +168,11 @@ def test_who_would_go_offline_is_named_and_the_plan_refused(surveyor: Surveyor, 
     )
     commit = surveyor("commit", refused.json["plan_id"], "--apply")
     assert (commit.code, "is refused; plan again" in commit.stderr) == (23, True)
-    dry = surveyor("commit", "out", "--mode", "batch" if mode == "resident" else "admin")
-    assert allowed.stdout.splitlines()[-1] == dry.stdout.splitlines()[-2]
+    shown = surveyor("show", "plan", "out")
+    assert allowed.stdout.splitlines()[-1] == shown.stdout.splitlines()[-1]
+    if mode == "admin":
+        dry = surveyor("commit", "out", "--mode", "admin")
+        assert allowed.stdout.splitlines()[-1] == dry.stdout.splitlines()[-2]
 
 
 REFUSED = [

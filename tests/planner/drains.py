@@ -47,13 +47,13 @@ def shut_down(row: Row, world: World, down: Collection[int]) -> Row | str | None
     if found is not None:
         return found
     isr = [member for member in row["isr"] if member not in down]
-    common = {"isr": isr, "epoch": row["leader_epoch"] + 1, "stopped": [b for b in row["replicas"] if b in down]}
-    told = [replica for replica in row["replicas"] if replica in world.live]
+    stopped = [broker for broker in row["replicas"] if broker in down and broker != row["leader"]]
+    told = [replica for replica in row["replicas"] if replica in world.live and replica not in stopped]
+    common = {"isr": isr, "epoch": row["leader_epoch"] + 1, "stopped": stopped, "told": told}
     if row["leader"] in down:
-        leader = shutdown_leader(row, world, down)
-        return common | {"action": "controlled_shutdown", "leader": leader, "told": told}
+        return common | {"action": "controlled_shutdown", "leader": shutdown_leader(row, world, down)}
     action = "shrink_isr" if isr != row["isr"] else "stop_replica"
-    return common | {"action": action, "leader": row["leader"], "told": [b for b in told if b not in down]}
+    return common | {"action": action, "leader": row["leader"]}
 
 
 def demotion(row: Row, world: World, down: Collection[int]) -> list[Row] | str | None:

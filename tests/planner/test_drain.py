@@ -13,11 +13,12 @@ from planner.drain import drain_changes, drain_rejections
 from planner.liveness import with_drained
 from planner.preferred import preferred_changes, preferred_rejections
 from planner.reconcile import reconcile_changes, reconcile_rejections
+from planner.restart import restart_changes, restart_rejections
 from planner.undrain import not_drained, undrain_changes, undrain_rejections, undrain_targets
 from schemas.names import NO_LEADER, DrainMode
 from schemas.tables import BROKER_CONFIGS, CHANGES, DRAINED
 from tests.planner import drains
-from tests.planner.frames import Row, World, as_rows, assert_changes, by_partition, frame, partition_row
+from tests.planner.frames import Row, World, as_rows, assert_changes, by_partition, frame, partition_row, topic_row
 from tests.planner.worlds import BATCHES, BROKERS, is_sane, worlds
 
 Key = tuple[str, int]
@@ -95,6 +96,49 @@ def test_demotion(spark: SparkSession) -> None:
         if elected is not None
     ]
     assert_changes(found, expected)
+
+
+def test_nobody_stops_what_it_is_told_to_follow(spark: SparkSession) -> None:
+    """2 is drained; 3 was before it, and leads or is in sync again: who led is told, the others stop."""
+    rows = [
+        partition_row([2, 3, 5], 2, [2, 3, 5], partition=0),
+        partition_row([2, 3, 5], 3, [2, 3, 5], partition=1),
+        partition_row([2, 3, 5], 5, [5], partition=2),
+    ]
+    partitions, topics, brokers = World(rows, live=LIVE).frames(spark)
+    marked = with_drained(brokers, _drained(spark, [3], "resident"))
+    expected = [
+        {"partition": 0, "leader_after": 5, "leader_and_isr_to": [2, 5], "stop_replica_to": [3]},
+        {"partition": 1, "leader_after": 5, "leader_and_isr_to": [3, 5], "stop_replica_to": [2]},
+        {"partition": 2, "leader_after": 5, "leader_and_isr_to": [5], "stop_replica_to": [2, 3]},
+    ]
+    assert_changes(drain_changes(partitions, topics, marked, [2], DrainMode.RESIDENT), expected)
+
+
+# leader, ISR of [2, 5, 7], deletion requested -> who is told at the next epoch, None for nothing, or the rejection
+RESTARTS: Final[list[tuple[int | None, list[int] | None, bool, list[int] | str | None]]] = [
+    (5, [5, 7], False, [2, 5, 7]),
+    (5, [5, 7, 2], False, None),
+    (None, None, False, None),
+    (9, [9, 5], False, "LEADER_NOT_ALIVE"),
+    (NO_LEADER, [9], False, "LEADER_NOT_ALIVE"),
+    (5, [5, 7], True, "DELETION_REQUESTED"),
+]
+
+
+def test_what_was_stopped_is_started_at_the_next_epoch(spark: SparkSession) -> None:
+    rows = [
+        partition_row([2, 5, 7], leader, isr, partition=number, topic=f"{deleting}")
+        for number, (leader, isr, deleting, _) in enumerate(RESTARTS)
+    ]
+    topics = [topic_row(f"{deleting}", deletion_requested=deleting) for deleting in (False, True)]
+    frames = *World(rows, topics, live=LIVE).frames(spark), [2]
+    changes, rejections = as_rows(restart_changes(*frames)), as_rows(restart_rejections(*frames))
+    found = {row["partition"]: row["leader_and_isr_to"] for row in changes}
+    found |= {row["partition"]: row["code"] for row in rejections}
+    assert found == {number: told for number, (*_, told) in enumerate(RESTARTS) if told is not None}
+    after = {(row["leader_after"], *row["isr_after"], row["leader_epoch_after"]) for row in changes}
+    assert after == {(5, 5, 7, 6)}
 
 
 def _by_partition(rows: DataFrame) -> dict[Key, list[Row]]:
@@ -239,14 +283,15 @@ def test_nobody_elects_the_drained(spark: SparkSession, mode: str) -> None:
         partition_row([2, 5], 9, [2, 5], partition=1),
         partition_row([2, 9], 9, [9, 2], partition=2),
         partition_row([2, 5], 5, [5, 2], partition=3),
+        partition_row([2, 5, 7], 9, [9, 5, 7], partition=4),
     ]
     partitions, topics, brokers = World(rows, live=LIVE).frames(spark)
     known = partitions, topics, with_drained(brokers, _drained(spark, [2], mode))
     configs = frame(spark, [], BROKER_CONFIGS)
     reconciled = by_partition(reconcile_changes(*known, configs, allow_unclean=True))
     wanted = partitions.where("partition = 3").select("topic", "partition")
-    assert {number: row["leader_after"] for (_, number), row in reconciled.items()} == {0: 5, 1: 5}
-    told = {"admin": [[2, 5, 7], [2, 5]], "resident": [[5, 7], [5]]}
+    assert {number: row["leader_after"] for (_, number), row in reconciled.items()} == {0: 5, 1: 5, 4: 5}
+    told = {"admin": [[2, 5, 7], [2, 5], [2, 5, 7]], "resident": [[2, 5, 7], [2, 5], [5, 7]]}
     assert [row["leader_and_isr_to"] for _, row in sorted(reconciled.items())] == told[mode]
     assert [row["partition"] for row in as_rows(reconcile_rejections(*known, configs))] == [2]
     assert preferred_changes(*known, wanted).isEmpty()
