@@ -151,7 +151,8 @@ def commit(
     rate = None if throttle is None else bytes_per_second(throttle)
     running = Running(via, rate, wait, None if max_wait is None else seconds(max_wait))
     whole = read_plan(settings.lake, plan)
-    refuse_resident_drain(whole)
+    if whole.row["status"] not in CLOSED:
+        refuse_resident_drain(whole)
     if apply and whole.row["status"] in CLOSED and (rate is not None or throttle_rows(settings.lake, whole.plan_id)):
         return _throttle_alone(settings, whole, rate)
     if whole.row["status"] == PlanStatus.COMMITTED and not (apply and _goes_on(settings, whole, running)):

@@ -41,10 +41,10 @@ from planner.survey import (
     resized_topics,
     stamped,
 )
-from schemas.names import PartitionState, RequestKind
+from schemas.names import RequestKind
 from schemas.tables import PARTITIONS, TABLES, TOPICS
 
-VANISHED = f"partition_state = '{PartitionState.NON_EXISTENT}'"
+VANISHED = "vanished"
 
 BROADCAST = 500_000
 """Cells or partitions up to which their keys are sent to every executor rather than all rows sorted."""
@@ -209,7 +209,7 @@ class Writer:
             tables.merge("partitions", change.rows, KEY, VANISHED)
             return
         rows = tables.few("partitions", change.rows)
-        standing = rows.filter(pc.field("partition_state") != PartitionState.NON_EXISTENT.value)
+        standing = rows.filter(~pc.field("vanished"))
         tables.lake.supersede("partitions", rows, standing, KEY)
 
     def write_imbalance(self, now: "Now") -> None:

@@ -114,15 +114,15 @@ def newest_rows(history: pa.Table) -> pa.Table:
     """Keep the newest row of each partition, and none of those that vanished."""
     ordered = history.sort_by("snapshot_id")
     newest = ordered.take(_last_of_each(ordered))
-    return newest.filter(_is_not(newest, PartitionState.NON_EXISTENT))
+    return newest.filter(_still_there(newest))
 
 
 def rows_of_use(history: pa.Table) -> pa.Table:
     """The newest rows, and of partitions without a state the last that had one: it is not to be forgotten."""
     ordered = history.sort_by("snapshot_id")
-    with_state = _last_of_each(ordered, _is_not(ordered, PartitionState.NEW))
+    with_state = _last_of_each(ordered, pc.not_equal(_states(ordered), PartitionState.NEW.value))
     kept = ordered.take(pc.unique(pa.concat_arrays([_last_of_each(ordered), with_state])))
-    return kept.filter(_is_not(kept, PartitionState.NON_EXISTENT))
+    return kept.filter(_still_there(kept))
 
 
 def _last_of_each(ordered: pa.Table, among: pa.ChunkedArray | None = None) -> pa.Array:
@@ -133,5 +133,12 @@ def _last_of_each(ordered: pa.Table, among: pa.ChunkedArray | None = None) -> pa
     return last["row_last"].combine_chunks()
 
 
-def _is_not(rows: pa.Table, state: PartitionState) -> pa.ChunkedArray:
-    return pc.not_equal(pc.fill_null(rows["partition_state"], ""), state.value)
+def _still_there(rows: pa.Table) -> pa.ChunkedArray:
+    """Whether rows are of partitions that were there; those of older versions tell it by their state."""
+    by_state = pc.equal(_states(rows), PartitionState.NON_EXISTENT.value)
+    known = rows["vanished"] if "vanished" in rows.column_names else pa.nulls(rows.num_rows, pa.bool_())
+    return pc.invert(pc.coalesce(known, by_state))
+
+
+def _states(rows: pa.Table) -> pa.ChunkedArray:
+    return pc.fill_null(rows["partition_state"], "")

@@ -93,7 +93,7 @@ def _drop_rows(lake: Lake, oldest: int, *, dry_run: bool) -> dict[str, int]:
 def _shorten_history(lake: Lake, oldest: int, *, dry_run: bool) -> int:
     """Keep of the rows up to `oldest` the newest of each partition, and its last state, unless it had vanished."""
     until = ("snapshot_id", "<=", oldest)
-    key = ["topic", "partition", "snapshot_id", "partition_state"]
+    key = ["topic", "partition", "snapshot_id", "partition_state", "vanished"]
     rows = lake.read("partition_history", until, columns=key)
     superfluous: int = rows.num_rows - rows_of_use(rows).num_rows
     if superfluous and not dry_run:

@@ -11,7 +11,8 @@ from pyspark.sql import functions as F
 
 from planner.asked import KEY
 from planner.events import EventKind
-from schemas.names import PartitionState, RejectionCode
+from planner.survey import has_vanished
+from schemas.names import RejectionCode
 
 
 def _set_aside(verdicts: DataFrame, holds: Column, code: RejectionCode, reason: Column) -> DataFrame:
@@ -32,8 +33,7 @@ def stable_partitions(wanted: DataFrame, history: DataFrame, first_snapshot: int
     partition that was not there yet, or was not understood at some time, is not stable.
     """
     true = F.lit(True)  # noqa: FBT003 - a Spark literal
-    vanished = F.col("partition_state").eqNullSafe(PartitionState.NON_EXISTENT.value)
-    held = ~vanished & F.coalesce("understood", true) & F.array_contains("isr", F.col("preferred"))
+    held = ~has_vanished() & F.coalesce("understood", true) & F.array_contains("isr", F.col("preferred"))
     until_first = F.col("snapshot_id") <= first_snapshot
     at_first = F.max_by(F.when(until_first, F.col("held")), F.when(until_first, F.col("snapshot_id")))
     since = F.bool_and(F.when(~until_first, F.col("held")))

@@ -33,10 +33,16 @@ def absent_brokers(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
     )
 
 
-def partition_state(leader: Column, alive: Column) -> Column:
-    """New without leadership, Online with a leader that is `alive`, else Offline."""
+def partition_state(leader: Column, alive: Column, deleting: Column | None = None) -> Column:
+    """New without leadership, Online with a leader that is `alive`, else Offline.
+
+    Of a topic that is being deleted, NonExistent unless it is Online still: the deletion takes its leaders first
+    (`TopicDeletionManager.onTopicDeletion`).
+    """
+    gone = F.lit(False) if deleting is None else deleting & ~F.coalesce(alive, F.lit(False))  # noqa: FBT003 - literals
     return (
-        F.when(leader.isNull(), PartitionState.NEW.value)
+        F.when(gone, PartitionState.NON_EXISTENT.value)
+        .when(leader.isNull(), PartitionState.NEW.value)
         .when(alive, PartitionState.ONLINE.value)
         .otherwise(PartitionState.OFFLINE.value)
     )
@@ -79,16 +85,19 @@ def derive_partitions(
     Shapes: one row a partition in, the same rows out; no units; raises nothing.
     """
     gone, leader, isr = absent.scalar(), F.col("leader"), F.coalesce("isr", nobody())
-    overrides = topics.select("topic", min_isr_override()).where(F.col("min_isr_override").isNotNull())
+    overrides = topics.select("topic", min_isr_override(), F.col("deletion_requested").alias("deleting"))
+    of_note = overrides.where("min_isr_override IS NOT NULL OR deleting")
+    alive, deleting = ~F.array_contains(gone, leader), F.coalesce("deleting", F.lit(False))  # noqa: FBT003 - a literal
     min_isr = F.coalesce("min_isr_override", default_min_isr(broker_configs).scalar())
     return (
-        partitions.join(F.broadcast(overrides), "topic", "left")
+        partitions.join(F.broadcast(of_note), "topic", "left")
         .withColumns(
             {
-                "partition_state": partition_state(leader, ~F.array_contains(gone, leader)),
+                "partition_state": partition_state(leader, alive, deleting),
                 "offline_replicas": among(F.col("replicas"), gone),
                 "under_replicated": under_replicated(F.col("replicas"), isr),
                 "under_min_isr": F.size(isr) < min_isr,
+                "vanished": F.lit(False),  # noqa: FBT003 - a Spark literal
             },
         )
         .transform(shaped, PARTITIONS)

@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from planner.shape import shaped
-from schemas.names import PartitionState
+from planner.survey import has_vanished
 from schemas.tables import EVIDENCE
 
 KEY = ["topic", "partition"]
@@ -88,8 +88,7 @@ def _last_in_isr(offline: DataFrame, history: DataFrame, snapshots: DataFrame) -
 
 def _of_this_topic(history: DataFrame, offline: DataFrame) -> DataFrame:
     """Only the rows of these partitions, and none of an earlier topic of the same name."""
-    vanished = F.col("partition_state") == PartitionState.NON_EXISTENT.value
-    gone = F.max(F.when(vanished, F.col("snapshot_id"))).over(Window.partitionBy(*KEY))
+    gone = F.max(F.when(has_vanished(), F.col("snapshot_id"))).over(Window.partitionBy(*KEY))
     wanted = offline.select(*KEY, F.col("leader_epoch").alias("epoch_now"))
     return (
         history.join(F.broadcast(wanted), KEY)

@@ -13,7 +13,14 @@ from planner.liveness import FAILED
 from schemas.names import NO_LEADER
 from schemas.tables import PARTITIONS
 
-_DERIVED: Final = {"snapshot_id", "partition_state", "offline_replicas", "under_replicated", "under_min_isr"}
+_DERIVED: Final = {
+    "snapshot_id",
+    "partition_state",
+    "offline_replicas",
+    "under_replicated",
+    "under_min_isr",
+    "vanished",
+}
 
 LOOKED_AT: Final = [name for name in PARTITIONS.names if name not in _DERIVED]
 """What rules look at: the columns of PARTITIONS that do not follow from others."""

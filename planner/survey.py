@@ -21,7 +21,7 @@ KEY = [*KEYS["partitions"]]
 CELLS_A_TOPIC: Final = 16
 """What a topic's partitions are divided into: more find a change more closely, fewer are summed up more quickly."""
 
-_COMPARED = [name for name in PARTITIONS.names if name not in {"snapshot_id", "cluster"}]
+_COMPARED = [name for name in PARTITIONS.names if name not in {"snapshot_id", "cluster", "vanished"}]
 
 
 def keep_last_understood(partitions: DataFrame, topics: DataFrame, previous: DataFrame) -> DataFrame:
@@ -99,9 +99,18 @@ def differing(before: DataFrame, now: DataFrame) -> DataFrame:
 
 def difference(differing: DataFrame, snapshot_id: int) -> DataFrame:
     """Say each pair that differs by a row: what is, or what was as NonExistent; `snapshot_id` is stamped on it."""
-    vanished = F.col("b").withField("partition_state", F.lit(PartitionState.NON_EXISTENT.value))
-    row = F.coalesce("a", vanished).alias("row")
-    return differing.select("cluster", row).select("cluster", "row.*").transform(stamped, snapshot_id)
+    last = F.col("b").withField("partition_state", F.lit(PartitionState.NON_EXISTENT.value))
+    row, vanished = F.coalesce("a", last).alias("row"), F.col("a").isNull().alias("vanished")
+    return (
+        differing.select("cluster", row, vanished)
+        .select("cluster", "row.*", "vanished")
+        .transform(stamped, snapshot_id)
+    )
+
+
+def has_vanished() -> Column:
+    """Whether a row of history is of a partition that was gone; those of older versions tell it by their state."""
+    return F.expr(f"coalesce(vanished, partition_state <=> '{PartitionState.NON_EXISTENT}')")
 
 
 def resized_topics(differing: DataFrame) -> DataFrame:

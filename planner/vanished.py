@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from planner.rejections import as_rejections
-from planner.survey import KEY
-from schemas.names import Action, PartitionState, RejectionCode
+from planner.survey import KEY, has_vanished
+from schemas.names import Action, RejectionCode
 
 STATE: Final = ("leader", "isr", "leader_epoch", "leader_recovery_state")
 """What is known of a state that is gone."""
@@ -22,9 +22,6 @@ WHAT_WAS: Final = """concat(
     'its state znode is gone: snapshot ', seen, ' showed leader ', leader,
     ', ISR ', array_join(CAST(isr AS array<string>), ', '), ', leader epoch ', leader_epoch
 )"""
-
-# a tombstone has the last state of what vanished, and is none itself
-_IS_TOMBSTONE: Final = f"partition_state <=> '{PartitionState.NON_EXISTENT}'"
 
 
 def without_state(partitions: DataFrame, topics: DataFrame) -> DataFrame:
@@ -41,16 +38,16 @@ def last_known(stateless: DataFrame, history: DataFrame) -> DataFrame:
     """
     wanted = stateless.select("cluster", *KEY, "topic_id", F.col("topic_version").alias("version_now"))
     in_order = Window.partitionBy(*KEY).orderBy("snapshot_id")
-    had = f"leader IS NOT NULL AND NOT {_IS_TOMBSTONE}"
+    had = "leader IS NOT NULL AND NOT tombstone"
     whole = ", ".join(["snapshot_id AS seen", "gone", "topic_version", *STATE])
     return (
-        history.select(*KEY, "snapshot_id", "topic_version", "partition_state", *STATE)
+        history.select(*KEY, "snapshot_id", "topic_version", *STATE, has_vanished().alias("tombstone"))
         .join(F.broadcast(wanted.select(*KEY)), KEY, "left_semi")
         .withColumns({"gone": F.lead("snapshot_id").over(in_order)})
         .groupBy(*KEY)
         .agg(
             F.expr(f"max_by(struct({whole}), IF({had}, snapshot_id, NULL)) FILTER (WHERE {had}) AS last"),
-            F.expr(f"coalesce(max(snapshot_id) FILTER (WHERE {_IS_TOMBSTONE}), 0) AS anew"),
+            F.expr("coalesce(max(snapshot_id) FILTER (WHERE tombstone), 0) AS anew"),
         )
         .where("last.seen > anew")
         .select(*KEY, "last.*")

@@ -113,11 +113,16 @@ PARTITIONS: Final = _table(
     _column("state_version", INT, "znode version of the state (Kafka's partition epoch)"),
     _column("topic_version", INT, "znode version of /brokers/topics/T"),
     _column("leader_recovery_state", INT, "1 while recovering from an unclean election, else 0"),
-    _column("partition_state", STRING, "NonExistent (vanished), New (no state znode), Online or Offline"),
+    _column(
+        "partition_state",
+        STRING,
+        "New (no state znode), Online, Offline, or NonExistent: vanished, or no longer led as its topic is deleted",
+    ),
     _column("offline_replicas", BROKER_IDS, "assigned brokers that are not registered"),
     _column("under_replicated", BOOLEAN, "some assigned replica is not in the ISR"),
     _column("under_min_isr", BOOLEAN, "the ISR is smaller than min.insync.replicas"),
     _column("understood", BOOLEAN, "false: a znode of this partition could not be decoded; the last good row is kept"),
+    _column("vanished", BOOLEAN, "true: it was gone by then, and this is what it was last; in partition_history alone"),
 )
 
 PARTITION_HISTORY: Final = PARTITIONS

@@ -126,6 +126,23 @@ def test_vanished_topic_leaves_the_table_and_stays_in_history(surveyor: Surveyor
     assert surveyor.json("show", "partitions", "--as-of", "1")["rows"][0]["partition_state"] == "Online"
 
 
+def test_partitions_of_a_topic_being_deleted_are_not_offline(surveyor: Surveyor, tree: KafkaTree) -> None:
+    """They stay in the table as long as they are there; what is as it was makes no row."""
+    surveyor.json("snapshot")
+    tree.write("/admin/delete_topics/orders", b"")
+    state = b'{"controller_epoch":8,"leader":-1,"version":1,"leader_epoch":6,"isr":[1]}'
+    tree.write("/brokers/topics/orders/partitions/0/state", state)
+    for _ in range(2):
+        surveyor.json("snapshot")
+        assert ("orders", 0, "NonExistent") in surveyor.rows("partitions", "topic", "partition", "partition_state")
+    newest = [row for row in surveyor.rows("partition_history", "snapshot_id", "partition", "vanished") if row[0] > 1]
+    assert newest == [(2, 0, False)]
+    tree.client.delete("/brokers/topics/orders", recursive=True)
+    surveyor.json("snapshot")
+    assert surveyor.rows("partitions", "topic") == []
+    assert surveyor.json("show", "partitions", "--as-of", "3")["rows"] != []
+
+
 def test_bad_states_keep_their_last_rows_and_spoil_nothing_else(surveyor: Surveyor, tree: KafkaTree) -> None:
     garbage = [b"", b"{", b"null", b"\xff", NOISE, b'{"leader":1}', b'{"isr":[]}']
     tree.add_topic("bad", {partition: [1, 2] for partition in range(len(garbage))})

@@ -13,11 +13,12 @@ TOPICS: Final = [
     topic_row("plain"),
     topic_row("two", config={"min.insync.replicas": "2"}),
     topic_row("odd", config={"min.insync.replicas": "many"}),
+    topic_row("deleted", deletion_requested=True),
 ]
 LIVE: Final = frozenset({1, 2, 3})
 OPAQUE: Final = frozenset({4})
 
-NEW, ONLINE, OFFLINE = PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE
+NON_EXISTENT, NEW, ONLINE, OFFLINE = PartitionState
 
 # topic, replicas, leader, ISR -> state, offline replicas, under-replicated, under min ISR (of 3, unless the topic says)
 CASES: Final[list[tuple[str, list[int], int | None, list[int] | None, PartitionState, list[int], bool, bool]]] = [
@@ -31,6 +32,11 @@ CASES: Final[list[tuple[str, list[int], int | None, list[int] | None, PartitionS
     ("plain", [1, 2, 3], NO_LEADER, [1], OFFLINE, [], True, True),
     ("plain", [4, 1, 2], 4, [4, 1, 2], ONLINE, [], False, False),
     ("two", [9, 1], None, None, NEW, [9], True, True),
+    # a deletion that has begun takes the leaders first, then the znodes
+    ("deleted", [1, 2, 3], 1, [1, 2, 3], ONLINE, [], False, False),
+    ("deleted", [1, 2, 3], NO_LEADER, [1], NON_EXISTENT, [], True, True),
+    ("deleted", [9, 1], 9, [9, 1], NON_EXISTENT, [9], False, True),
+    ("deleted", [1, 2], None, None, NON_EXISTENT, [], True, True),
 ]
 
 
