@@ -14,7 +14,7 @@ from jobs.options import DetailedExitcode, command
 from jobs.plan_names import Alias, Name, ReplaceName
 from jobs.planning import Planned, SnapshotId, report_plan
 from jobs.settings import Settings
-from jobs.snapshots import SnapshotTables, as_of
+from jobs.snapshots import SnapshotTables, as_of, refuse_empty
 from jobs.waiting_orders import partitions_with_orders
 from planner.drain import drain_changes, drain_rejections
 from planner.restart import restart_changes, restart_rejections
@@ -54,6 +54,7 @@ def drain(
     ids = sorted(parse_broker_ids(brokers))
 
     def planner(at: SnapshotTables) -> Planned:
+        refuse_empty(at.snapshot)
         _refuse_unknown(ids, as_of(settings.lake, at.snapshot, "brokers"), at.snapshot["snapshot_id"])
         known = partitions_with_orders(at), at["topics"], at["brokers"]
         rejections = drain_rejections(*known, ids, mode).localCheckpoint()

@@ -13,7 +13,7 @@ from jobs.errors import RefusedError, UsageError
 from jobs.inputs import parse_broker_ids, parse_replacements, read_topics_to_move
 from jobs.partition_arrays import Scope
 from jobs.placing import Wanted, drained_brokers
-from jobs.snapshots import SnapshotTables, as_of
+from jobs.snapshots import SnapshotTables, as_of, refuse_empty
 from planner.placement.problem import Question
 from planner.placement.waves import Caps
 
@@ -51,6 +51,7 @@ class Asked:
 
     def refuse_unable(self, at: SnapshotTables) -> None:
         """Raise RefusedError if a broker that is to take replicas cannot, by the snapshot."""
+        refuse_empty(at.snapshot, topics=True)
         option, ids = self.taking
         understood = {row["broker_id"]: row["understood"] for row in as_of(at.tables.lake, at.snapshot, "brokers")}
         drained = drained_brokers(at)

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 
 from jobs.adapters.delta import Tables
 from jobs.adapters.lake import Filter, Lake, Row, as_rows
-from jobs.errors import UnreadableError, UsageError
+from jobs.errors import RefusedError, UnreadableError, UsageError
 from schemas.names import PartitionState
 from schemas.tables import KEYS, TABLES
 
@@ -57,6 +57,16 @@ def _no_snapshot(lake: Lake, snapshot_id: int, newest: int) -> str:
         f"no snapshot {snapshot_id} of cluster {lake.cluster!r}{dropped}; "
         f"the oldest still there is {oldest}, the newest is {newest}"
     )
+
+
+def refuse_empty(snapshot: Row, *, topics: bool = False) -> None:
+    """Raise RefusedError where a snapshot shows no broker or, if it is about `topics`, none of those."""
+    missing = "broker (/brokers/ids is empty)" if snapshot["brokers"] == 0 else "topic (/brokers/topics is empty)"
+    if snapshot["brokers"] == 0 or (topics and snapshot["topics"] == 0):
+        raise RefusedError(
+            f"snapshot {snapshot['snapshot_id']} shows no {missing}: there is nothing to plan; if there are any now, "
+            "take a new `surveyor snapshot`",
+        )
 
 
 @dataclass(frozen=True, slots=True)

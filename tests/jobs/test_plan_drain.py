@@ -196,3 +196,34 @@ def test_broker_that_is_not_understood_cannot_be_drained(surveyor: Surveyor, tre
     surveyor.json("snapshot")
     ran = surveyor("plan", "drain", "--brokers", "1")
     assert (ran.code, "/brokers/ids/1 is not understood" in ran.stderr) == (23, True)
+
+
+EMPTY = [
+    (("drain", "--brokers", "1"), "shows no broker (/brokers/ids is empty)", None),
+    (
+        ("reassign", "--rebalance"),
+        "shows no broker (/brokers/ids is empty)",
+        "shows no topic (/brokers/topics is empty)",
+    ),
+    (
+        ("reassign", "--remove-brokers", "1"),
+        "shows no broker (/brokers/ids is empty)",
+        "shows no topic (/brokers/topics is empty)",
+    ),
+    (("reconcile",), None, None),
+]
+
+
+def test_an_empty_cluster_is_said_to_be_empty(bare_tree: KafkaTree, tmp_path: Path) -> None:
+    """Without brokers, and with brokers that have no topics; nothing is due in either, and nobody is to blame."""
+    bare_tree.lay_out(brokers=())
+    surveyor = Surveyor(bare_tree.hosts, tmp_path / "warehouse")
+    for case in (1, 2):
+        surveyor.json("snapshot")
+        for question, *said in EMPTY:
+            ran = surveyor("plan", *question)
+            expected = said[case - 1]
+            assert ran.code == (0 if expected is None else 23), ran.stderr
+            assert (expected or "0 changes") in ran.stdout + ran.stderr
+        if case == 1:
+            bare_tree.register(1)
