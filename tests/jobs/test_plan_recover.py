@@ -91,7 +91,7 @@ def test_state_that_vanished_is_not_new(surveyor: Surveyor, tree: KafkaTree) -> 
     assert f"rejected orders-1  STATE_VANISHED: {gone}; `surveyor plan recover` offers leaders" in reconciled.stdout
     assert f"rejected orders-1  STATE_VANISHED: {gone}; unclean election may lose" in offered.stdout
     assert "evidence orders-1  1. broker 1  in sync until snapshot 4 (" in offered.stdout
-    assert "orders-1  leader 1  isr [1,2,0]→[1]" in named.stdout or "isr [1,2,0]→[1]" in named.stdout
+    assert f"orders-1  isr [1,2,0]→[1]  {gone}" in named.stdout
     state = tree.state("orders", 1)
     assert (state.leader, state.isr, state.leader_epoch, tree.version("orders", 1)) == (1, [1], 6, 0)
     assert (done["applied"], done["status"]) == (1, "committed")
