@@ -84,8 +84,9 @@ def test_state_that_vanished_is_not_new(surveyor: Surveyor, tree: KafkaTree) -> 
 
     reconciled = surveyor("plan", "reconcile")
     offered = surveyor("plan", "recover")
-    named = surveyor("plan", "recover", "--partition", "orders-1", "--name", "rescue")
-    done = surveyor.json("commit", "rescue", "--max-hold", "1s", "--apply")
+    plan = surveyor.json("plan", "recover", "--partition", "orders-1")["plan_id"]
+    named = surveyor("show", "plan", plan)
+    done = surveyor.json("commit", plan, "--max-hold", "1s", "--apply")
 
     gone = "its state znode is gone: snapshot 1 showed leader 1, ISR 1, 2, 0, leader epoch 5"
     assert f"rejected orders-1  STATE_VANISHED: {gone}; `surveyor plan recover` offers leaders" in reconciled.stdout
