@@ -5,7 +5,14 @@ from contextlib import contextmanager
 from enum import StrEnum
 from typing import Final
 
-from jobs.adapters.admin import Admin, AdminUnavailableError, bootstrap, connected_admin, read_properties
+from jobs.adapters.admin import (
+    Admin,
+    AdminUnavailableError,
+    bootstrap,
+    connected_admin,
+    is_reached,
+    read_properties,
+)
 from jobs.adapters.cluster import ClusterState
 from jobs.asking import EXECUTABLE
 from jobs.checked_configs import tiered
@@ -84,15 +91,32 @@ def _not_for_batch(plan: Plan) -> str | None:
 
 
 def _silent(settings: Settings, state: ClusterState) -> str | None:
-    """Say why no live controller can be asked, None if one answers."""
+    """Say why no live controller can be asked, None if one answers; refused where the fault may be on our side.
+
+    Only what the cluster says is a reason to take its controllership: ZooKeeper names no controller, or none that is
+    registered, or it is reached and does not answer. From where nobody is reached, nobody could be told either.
+    """
     controller = state.controller.broker_id
     if controller not in state.live:
         return "no broker is the controller" if controller < 0 else f"controller {controller} is no live broker"
+    properties = read_properties(settings.conf.command_config)
+    addresses = bootstrap([row for row in state.brokers if row["broker_id"] == controller], properties)
     try:
-        with admin_of(settings, state):
-            return None
+        with admin_of(settings, state) as admin:
+            silence = admin.silence()
     except AdminUnavailableError as error:
-        return str(error)
+        raise _our_side(controller, str(error)) from None
+    if silence is not None and not is_reached(addresses):
+        raise _our_side(controller, f"{silence}, and is not reached at {', '.join(addresses) or 'no address'}")
+    return silence
+
+
+def _our_side(controller: int, why: str) -> RefusedError:
+    return RefusedError(
+        f"{why}. But broker {controller} is the controller and registered in ZooKeeper: nothing says that the cluster "
+        "is at fault, and not the way to it. Give the right --command-config, mend the network, or, if the controller "
+        "cannot be asked at all, take the controllership by --mode batch",
+    )
 
 
 @contextmanager

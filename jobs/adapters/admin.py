@@ -1,10 +1,11 @@
 """Kafka's own controller, asked through the Admin API: elections, reassignments, topics. By kafka-python."""
 
 import logging
+import socket
 from base64 import urlsafe_b64decode
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -12,7 +13,14 @@ from uuid import UUID
 
 from kafka import TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
-from kafka.errors import IncompatibleBrokerVersion, KafkaError, for_code
+from kafka.errors import (
+    BrokerResponseError,
+    IncompatibleBrokerVersion,
+    KafkaError,
+    KafkaTimeoutError,
+    RequestTimedOutError,
+    for_code,
+)
 
 from jobs.errors import RefusedError, SurveyorError, UsageError
 from planner.replica_assignment import target
@@ -43,6 +51,12 @@ _SETTINGS: Final = {
 
 logging.getLogger("kafka").setLevel(logging.CRITICAL)  # what goes wrong is raised, and said once
 
+
+CONNECTING: Final = 5.0
+"""Seconds that a connection may take."""
+
+BOOTSTRAPPING: Final = 10.0
+"""Seconds within which some broker must answer."""
 
 LOST: Final = (KafkaError, OSError)
 """What leaves the outcome of a request unknown."""
@@ -91,7 +105,8 @@ class Admin:
         by_topic: dict[str, list[int]] = defaultdict(list)
         for topic, partition in partitions:
             by_topic[topic].append(partition)
-        answer = self.client.elect_leaders(PREFERRED, dict(by_topic), raise_errors=False)
+        with _controller_found():
+            answer = self.client.elect_leaders(PREFERRED, dict(by_topic), raise_errors=False)
         return {
             (result.topic, partition.partition_id): partition.error_code
             for result in answer.replica_election_results
@@ -120,6 +135,21 @@ class Admin:
             for tp, found in answer.items()
         }
 
+    def silence(self) -> str | None:
+        """Say that the controller heard a question and did not answer it; None if it answered, be it with an error.
+
+        `ListPartitionReassignments` goes through the controller's own thread, as everything that it is asked to do.
+        """
+        try:
+            self.client.list_partition_reassignments()
+        except (KafkaTimeoutError, RequestTimedOutError) as error:
+            return f"Kafka's controller does not answer ({named(error)})"
+        except (IncompatibleBrokerVersion, BrokerResponseError):
+            return None
+        except (RuntimeError, *LOST) as error:
+            raise AdminUnavailableError(f"Kafka's controller cannot be asked ({error})") from None
+        return None
+
     def _listed(self) -> Any:  # noqa: ANN401 - kafka-python is untyped
         with _since_2_4():
             return self.client.list_partition_reassignments()
@@ -127,13 +157,15 @@ class Admin:
     def create_topics(self, wanted: Mapping[str, Creation]) -> dict[str, int]:
         """Create topics in one request; what was answered for each."""
         asked = {name: {"assignments": replicas, "configs": config} for name, (replicas, config) in wanted.items()}
-        answer = self.client.create_topics(asked, raise_errors=False)
+        with _controller_found():
+            answer = self.client.create_topics(asked, raise_errors=False)
         return {str(topic["name"]): int(topic["error_code"]) for topic in answer["topics"]}
 
     def create_partitions(self, topic: str, total: int, added: list[list[int]]) -> int:
         """Add partitions, so that there are `total`."""
         wanted = {topic: {"count": total, "assignments": added}}
-        answer = self.client.create_partitions(wanted, raise_errors=False)
+        with _controller_found():
+            answer = self.client.create_partitions(wanted, raise_errors=False)
         return int(answer.results[0].error_code)
 
     def alter_config(self, topic: str, wanted: Mapping[str, str | None]) -> int | str:
@@ -159,7 +191,8 @@ class Admin:
         ids = {name: _uuid(topic_id) for name, topic_id in topics.items() if topic_id is not None}
         names = {str(uuid): name for name, uuid in ids.items()}
         asked = [ids.get(name, name) for name in topics]
-        answer = self.client.delete_topics(asked, raise_errors=False)
+        with _controller_found():
+            answer = self.client.delete_topics(asked, raise_errors=False)
         found = ((names.get(str(result["topic_id"]), result["name"]), result) for result in answer["topics"])
         return {name: int(result["error_code"]) for name, result in found}
 
@@ -171,15 +204,32 @@ def _uuid(topic_id: str) -> UUID:
 
 @contextmanager
 def _since_2_4() -> Iterator[None]:
-    """Refuse what brokers before 2.4 do not know; a controller that nobody finds has answered nothing."""
+    """Refuse what brokers before 2.4 do not know."""
     try:
-        yield
+        with _controller_found():
+            yield
     except IncompatibleBrokerVersion:
         raise RefusedError(
             "these brokers do not know reassignments of the Admin API, which came with 2.4; use --via zookeeper",
         ) from None
+
+
+@contextmanager
+def _controller_found() -> Iterator[None]:
+    """A controller that nobody finds has answered nothing, and done nothing."""
+    try:
+        yield
     except RuntimeError as error:
         raise AdminUnavailableError(f"Kafka's controller did not answer ({error}); commit again") from None
+
+
+def is_reached(addresses: Sequence[str]) -> bool:
+    """Tell whether somebody listens at one of these addresses, as seen from here."""
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        with suppress(OSError), socket.create_connection((host, int(port)), timeout=CONNECTING):
+            return True
+    return False
 
 
 @contextmanager
@@ -188,7 +238,7 @@ def connected_admin(addresses: Sequence[str], settings: dict[str, str]) -> Itera
     try:
         client = KafkaAdminClient(
             bootstrap_servers=list(addresses),
-            bootstrap_timeout_ms=10_000,
+            bootstrap_timeout_ms=int(1000 * BOOTSTRAPPING),
             request_timeout_ms=20_000,
             **settings,
         )
@@ -201,6 +251,16 @@ def connected_admin(addresses: Sequence[str], settings: dict[str, str]) -> Itera
         yield Admin(client)
     finally:
         client.close()
+
+
+def named(error: Exception) -> str:
+    """Say what was raised, its name once.
+
+    >>> named(KafkaTimeoutError("after 20 s")), named(TimeoutError("timed out"))
+    ('KafkaTimeoutError: after 20 s', 'TimeoutError: timed out')
+    """
+    name, text = type(error).__name__, str(error)
+    return text if text.startswith(name) else f"{name}: {text}"
 
 
 def error_name(code: int) -> str:
