@@ -5,17 +5,20 @@ What it answers is judged; where the answer was lost, the cluster says what was 
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final, Protocol, cast
 
-from jobs.adapters.admin import ELECTION_NOT_NEEDED, LOST, NONE, Admin, Key, error_name
+from jobs.adapters.admin import ELECTION_NOT_NEEDED, LOST, NONE, Admin, Key, error_name, named
 from jobs.adapters.lake import Row
 from jobs.adapters.zookeeper import connected, sync
 from jobs.console import progress
-from jobs.creating import create
+from jobs.creating import creations
 from jobs.ledger import Ledger, Verdict
 from jobs.moving import Standing, key_of, standings
+from jobs.operations import judge_tasks
+from jobs.premises import judge_for_admin
 from jobs.settings import Settings
 from schemas.names import Action, OperationKind, Outcome
 
@@ -48,31 +51,63 @@ class Controller(Protocol):
         """Ask for replicas; a partition that the answer does not name may have been heard or not."""
 
 
-Ask = Callable[[Sequence[Row]], Codes]
+Requests = Iterable[tuple[Sequence[Row], Callable[[], Codes]]]
+"""The changes that each request is for, and how it is asked."""
 
 
 def ask(settings: Settings, ledger: Ledger, controller: Controller, due: Sequence[Row]) -> None:
     """Ask for what is due, kind by kind, and judge by the answers."""
     admin = cast("Admin", controller)  # `jobs.modes` lets only the Admin API have the kinds that it alone knows
-    asks: dict[Action | OperationKind, Ask] = {
-        Action.CREATE: lambda changes: create(ledger, admin, changes),
-        Action.ELECT_PREFERRED: lambda changes: controller.elect_preferred([key_of(change) for change in changes]),
-        Action.REASSIGN: lambda changes: _reassign(settings, ledger, controller, changes),
-        OperationKind.ALTER_CONFIG: lambda tasks: _alter_configs(admin, tasks),
-        OperationKind.DELETE_TOPIC: lambda tasks: _delete_topics(admin, tasks),
+    kinds: dict[Action | OperationKind, Callable[[Sequence[Row]], Requests]] = {
+        Action.CREATE: partial(creations, ledger, admin),
+        Action.ELECT_PREFERRED: lambda rows: [(rows, lambda: controller.elect_preferred([*map(key_of, rows)]))],
+        Action.REASSIGN: lambda rows: [(rows, lambda: _reassign(settings, ledger, controller, rows))],
+        OperationKind.ALTER_CONFIG: lambda tasks: [([task], partial(_alter_config, admin, task)) for task in tasks],
+        OperationKind.DELETE_TOPIC: lambda tasks: [(tasks, lambda: _delete_topics(admin, tasks))],
     }
-    for action, asked in asks.items():
+    for action, cut in kinds.items():
         changes = [change for change in due if change["action"] == action]
         if changes:
             with progress(f"asking Kafka's controller: {action}"):
-                codes = asked(changes)
-            ledger.judge(_verdict(change, codes) for change in changes)
+                for verdicts in _asked(settings, cut(changes)):
+                    ledger.judge(verdicts)
 
 
-def _verdict(change: Row, codes: Codes) -> Verdict:
+def _asked(settings: Settings, requests: Requests) -> Iterator[list[Verdict]]:
+    """Ask one after another, up to one whose answer is lost: what the cluster does not show of it then is unknown."""
+    lost: str | None = None
+    for changes, request in requests:
+        if lost is not None:
+            why = f"not asked for: {lost} to a request before"
+            yield [Verdict(change, Outcome.SKIPPED, why) for change in changes]
+            continue
+        try:
+            codes, unnamed = request(), "the controller's answer did not name it"
+        except LOST as error:
+            lost = f"no answer came ({named(error)})"
+            codes, unnamed = _found_applied(settings, changes), lost
+        yield [_verdict(change, codes, unnamed) for change in changes]
+
+
+def _found_applied(settings: Settings, changes: Sequence[Row]) -> Codes:
+    """Tell by the cluster what was heard, where the answer was lost."""
+    deadline = time.monotonic() + READ_BACK
+    tasks = [row for row in changes if row["partition"] is None]
+    rest = [row for row in changes if row["partition"] is not None]
+    with connected(settings.zookeeper) as client:
+        while True:
+            sync(client)
+            verdicts = [*judge_for_admin(client, rest)[1], *judge_tasks(client, tasks)[1]]
+            heard = [verdict for verdict in verdicts if verdict.outcome is Outcome.APPLIED]
+            if len(heard) == len(changes) or time.monotonic() > deadline:
+                return {key_of(verdict.change): NONE for verdict in heard}
+            time.sleep(0.2)
+
+
+def _verdict(change: Row, codes: Codes, unnamed: str) -> Verdict:
     code = codes.get((change["topic"], change["partition"]))
     if code is None:
-        return Verdict(change, Outcome.UNKNOWN, "the controller's answer did not name it")
+        return Verdict(change, Outcome.UNKNOWN, unnamed)
     if isinstance(code, Verdict):
         return code
     if code in _DONE:
@@ -104,8 +139,8 @@ def _read_back(settings: Settings, ledger: Ledger, changes: Sequence[Row]) -> Co
             time.sleep(0.2)
 
 
-def _alter_configs(admin: Admin, tasks: Sequence[Row]) -> Codes:
-    return {(t["topic"], None): admin.alter_config(t["topic"], json.loads(t["data"])["after"]) for t in tasks}
+def _alter_config(admin: Admin, task: Row) -> Codes:
+    return {(task["topic"], None): admin.alter_config(task["topic"], json.loads(task["data"])["after"])}
 
 
 def _delete_topics(admin: Admin, tasks: Sequence[Row]) -> Codes:

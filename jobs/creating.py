@@ -2,8 +2,9 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Final
 
 from jobs.adapters.admin import Admin, Creation
 from jobs.adapters.lake import Row
@@ -14,26 +15,38 @@ CREATED_AT_ONCE: Final = 1000
 """Partitions of new topics in one request: a second or two for the controller, which is given 20; a larger topic goes
 alone."""
 
+Answered = Mapping[tuple[str, int], int]
+"""Error codes by topic and partition."""
 
-def create(ledger: Ledger, admin: Admin, changes: Sequence[Row]) -> dict[tuple[str, Any], int | str]:
-    """Ask for new topics and partitions; error codes by topic and partition."""
-    replicas: dict[str, dict[int, list[int]]] = defaultdict(dict)
+
+def creations(
+    ledger: Ledger, admin: Admin, changes: Sequence[Row]
+) -> Iterator[tuple[list[Row], Callable[[], Answered]]]:
+    """Cut new topics and partitions into requests: the changes of each, and how it is asked."""
+    mine: dict[str, dict[int, Row]] = defaultdict(dict)
     for change in changes:
-        replicas[change["topic"]][change["partition"]] = change["replicas_after"]
-    codes: dict[tuple[str, Any], int | str] = {}
+        mine[change["topic"]][change["partition"]] = change
     wanted: dict[str, Creation] = {}
     for operation in ledger.plan.operations:
         topic, data = operation["topic"], json.loads(operation["data"])
-        mine = replicas.get(topic)
-        if mine and operation["kind"] == OperationKind.CREATE_TOPIC:
-            wanted[topic] = (mine, data["config"])
-        elif mine and operation["kind"] == OperationKind.EXPAND_TOPIC:
-            added = [mine[partition] for partition in sorted(mine)]
-            codes |= dict.fromkeys(_keys(topic, mine), admin.create_partitions(topic, data["partitions"], added))
+        rows = mine.get(topic)
+        if rows and operation["kind"] == OperationKind.CREATE_TOPIC:
+            wanted[topic] = ({number: row["replicas_after"] for number, row in rows.items()}, data["config"])
+        elif rows and operation["kind"] == OperationKind.EXPAND_TOPIC:
+            added = [rows[number]["replicas_after"] for number in sorted(rows)]
+            yield [*rows.values()], partial(_expanded, admin, topic, data["partitions"], added, [*rows])
     for request in creation_requests(wanted):
-        for topic, code in admin.create_topics(request).items():
-            codes |= dict.fromkeys(_keys(topic, replicas[topic]), code)
-    return codes
+        yield [row for topic in request for row in mine[topic].values()], partial(_created, admin, request)
+
+
+def _expanded(admin: Admin, topic: str, total: int, added: list[list[int]], numbers: Iterable[int]) -> Answered:
+    code = admin.create_partitions(topic, total, added)
+    return {(topic, number): code for number in numbers}
+
+
+def _created(admin: Admin, request: Mapping[str, Creation]) -> Answered:
+    answered = admin.create_topics(request).items()
+    return {(topic, number): code for topic, code in answered for number in request[topic][0]}
 
 
 def creation_requests(wanted: Mapping[str, Creation]) -> Iterator[dict[str, Creation]]:
@@ -53,7 +66,3 @@ def creation_requests(wanted: Mapping[str, Creation]) -> Iterator[dict[str, Crea
         room -= len(replicas)
     if request:
         yield request
-
-
-def _keys(topic: str, partitions: Iterable[int]) -> list[tuple[str, int]]:
-    return [(topic, partition) for partition in partitions]
