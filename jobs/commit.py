@@ -16,6 +16,7 @@ from jobs.adapters.broker_channel import refuse_silent
 from jobs.adapters.cluster import ClusterState, read_cluster
 from jobs.adapters.controllership import Controllership, refuse_take_over
 from jobs.adapters.lake import Row
+from jobs.adapters.lease import Lease
 from jobs.adapters.zookeeper import connected
 from jobs.commit_admin import commit_admin, end_throttle
 from jobs.commit_batch import commit_batch, refuse_unreachable
@@ -23,6 +24,7 @@ from jobs.console import Result, finish, say
 from jobs.controllers import controller_of
 from jobs.drained import refuse_resident_drain
 from jobs.errors import ExitCode, RefusedError, SurveyorError
+from jobs.leasing import UnderLease, lease_for
 from jobs.ledger import Ledger, Verdict
 from jobs.limits import CLOSED, CommitLimits, broker_ids, refuse_beyond, refuse_other_cluster, seconds
 from jobs.modes import Mode, admin_of, choose_mode
@@ -88,6 +90,23 @@ def apply_plan(
 ) -> Ledger:
     """Write what is due and record it; `held` is a controllership that the caller has and keeps."""
     watched = found.mode is Mode.ADMIN and (running.watches or bool(throttle_rows(settings.lake, plan.plan_id)))
+    if found.mode is Mode.ADMIN and (found.due or watched):
+        with lease_for(settings, plan.plan_id, "commit") as lease:
+            return _apply(settings, plan, found, running=running, lease=lease)
+    return _apply(settings, plan, found, max_hold=max_hold, held=held)
+
+
+def _apply(
+    settings: Settings,
+    plan: Plan,
+    found: Assessment,
+    *,
+    max_hold: float = 0.0,
+    held: Controllership | None = None,
+    running: Running = _AS_EVER,
+    lease: Lease | None = None,
+) -> Ledger:
+    """`lease` is that of the cluster, which is ours where Kafka's controller is to be asked."""
     say(f"  mode {found.mode} ({found.why}); {len(found.due)} of {plan.size} changes are due")
     for line in left_over_lines(settings.lake, plan):
         say(line)
@@ -95,11 +114,11 @@ def apply_plan(
     ledger.controller_epoch = None if held is None else held.epoch
     ledger.judge(verdict for verdict in found.settled)
     try:
-        if not (found.due or watched):
+        if lease is not None:
+            with controller_of(settings, found.state, ledger, running, lease) as (controller, throttler):
+                commit_admin(settings, ledger, controller, found.due, lease, running=running, throttler=throttler)
+        elif not found.due:
             say("  nothing is due")
-        elif found.mode is Mode.ADMIN:
-            with controller_of(settings, found.state, ledger, running) as (controller, throttler):
-                commit_admin(settings, ledger, controller, found.due, running=running, throttler=throttler)
         else:
             commit_batch(settings, ledger, found.due, max_hold, held, silent=found.silent)
     except SurveyorError as error:
@@ -193,8 +212,8 @@ def _mend(settings: Settings, plan: Plan) -> None:
         with connected(settings.zookeeper) as client:
             state = read_cluster(client, settings.zookeeper)
             refuse_other_cluster(settings, plan, state)
-        with admin_of(settings, state) as admin:
-            end_throttle(settings, plan, admin)
+        with lease_for(settings, plan.plan_id, "commit") as lease, admin_of(settings, state) as admin:
+            end_throttle(settings, plan, UnderLease(admin, lease))
     except SurveyorError as error:
         say(f"surveyor: the throttle of plan {plan.plan_id} is still set: {error}")
 

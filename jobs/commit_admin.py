@@ -1,6 +1,7 @@
 """Admin mode: a plan is asked for wave by wave, each once the one before is complete, and none beside others' moves.
 
-This way has no compare-and-set, so what each change was computed from is read again just before asking, for each wave.
+This way has no compare-and-set, so what each change was computed from is read again just before asking, for each wave,
+and whether the lease of the cluster is still ours: no other commit, cancellation or change of throttles runs beside it.
 A throttle is set for what moves and is about to, and taken away once none of the plan's replicas move, however the
 commit ends; one that crashed has left its rows in `throttles`, and the next one does it.
 """
@@ -11,18 +12,20 @@ from typing import Final
 
 from jobs.adapters.admin import LOST
 from jobs.adapters.lake import Row
+from jobs.adapters.lease import Lease
 from jobs.adapters.zookeeper import connected, sync
 from jobs.asking import Controller, ask
 from jobs.console import say
 from jobs.errors import RefusedError, StillRunningError, SurveyorError
 from jobs.interrupts import unwinding
+from jobs.leasing import HAND_OVER
 from jobs.ledger import Ledger, Verdict
 from jobs.moving import key_of, moving_of, orders_in_zookeeper, reassignments_of, refuse_others
 from jobs.plans import Plan
 from jobs.running import Running
 from jobs.settings import Settings
 from jobs.throttles import ConfigAdmin, clear_left_over, clear_throttle, rate_of, set_throttle, throttle_rows
-from jobs.waves import PATIENCE, by_wave, deadline_of, how_to_go_on, still_due, wait_complete
+from jobs.waves import PATIENCE, by_wave, how_to_go_on, still_due, wait_complete, waiting
 from schemas.names import Action, Outcome
 
 _AS_EVER: Final = Running()
@@ -33,6 +36,7 @@ def commit_admin(
     ledger: Ledger,
     controller: Controller,
     due: Sequence[Row],
+    lease: Lease,
     *,
     running: Running = _AS_EVER,
     throttler: ConfigAdmin | None = None,
@@ -45,7 +49,8 @@ def commit_admin(
     """
     rows = throttle_rows(settings.lake, ledger.plan.plan_id)
     rate = rate_of(rows) if running.throttle is None else running.throttle
-    run = _Run(settings, ledger, controller, throttler, running, deadline_of(running.max_wait, ledger), rate)
+    between_looks = waiting(running.max_wait, ledger, lease)
+    run = _Run(settings, ledger, controller, throttler, running, lease, between_looks, rate)
     try:
         with unwinding():
             run.all_waves(due)
@@ -69,7 +74,8 @@ class _Run:
     controller: Controller
     throttler: ConfigAdmin | None
     running: Running
-    refuse_late: Callable[[], None]
+    lease: Lease
+    between_looks: Callable[[], None]
     rate: int | None
     """Bytes a second that the plan's replicas are to be copied with, None where nobody asked."""
 
@@ -103,6 +109,7 @@ class _Run:
         plan_id = self.ledger.plan.plan_id
         try:
             if throttle_rows(self.settings.lake, plan_id):
+                self.lease.take(HAND_OVER)  # a cancellation may have it, that we let go for
                 end_throttle(self.settings, self.ledger.plan, self.throttler)
                 over = self.ledger.is_closed or throttle_rows(self.settings.lake, plan_id)
                 if self.ledger.unfinished and not over:
@@ -121,7 +128,7 @@ class _Run:
         return reassignments_of(self.ledger.plan)
 
     def _wait(self, moves: Sequence[Row]) -> None:
-        complete = wait_complete(self.settings, self.ledger, moves, self.refuse_late)
+        complete = wait_complete(self.settings, self.ledger, moves, self.between_looks)
         waves = ", ".join(map(str, sorted({move["wave"] for move in moves})))
         say(f"  complete: {complete} of {len(moves)} reassignments of wave {waves}")
 
@@ -137,6 +144,8 @@ class _Run:
         moves = [change for change in due if change["action"] == Action.REASSIGN]
         self._throttle(moves)
         due = still_due(self.settings, self.ledger, due, 0.0)  # brokers took their time to take the throttle
+        self.ledger.refuse_closed()
+        self.lease.refuse_lost()
         ask(self.settings, self.ledger, self.controller, due)
         say(f"  wave {wave[0]['wave']}: {len(due)} changes asked for")
 

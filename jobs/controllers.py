@@ -5,29 +5,32 @@ from contextlib import ExitStack, contextmanager
 
 from jobs.adapters.admin import Admin, AdminUnavailableError
 from jobs.adapters.cluster import ClusterState
+from jobs.adapters.lease import Lease
 from jobs.asking import Controller
 from jobs.errors import RefusedError
+from jobs.leasing import UnderLease
 from jobs.ledger import Ledger
 from jobs.modes import admin_of
 from jobs.running import Running, Via
 from jobs.settings import Settings
-from jobs.throttles import throttle_rows
+from jobs.throttles import ConfigAdmin, throttle_rows
 from jobs.via_zookeeper import ZooKeeperController
-from jobs.waves import deadline_of
+from jobs.waves import waiting
 
 
 @contextmanager
 def controller_of(
-    settings: Settings, state: ClusterState, ledger: Ledger, running: Running
-) -> Iterator[tuple[Controller, Admin | None]]:
+    settings: Settings, state: ClusterState, ledger: Ledger, running: Running, lease: Lease
+) -> Iterator[tuple[Controller, ConfigAdmin | None]]:
     """Yield Kafka's controller, and the Admin API for throttles: None where it is not needed or does not answer."""
     if running.via is Via.ADMIN:
         with admin_of(settings, state) as admin:
-            yield admin, admin
+            yield admin, UnderLease(admin, lease)
         return
-    controller = ZooKeeperController.of(settings, ledger, deadline_of(running.max_wait, ledger))
+    controller = ZooKeeperController.of(settings, ledger, lease, waiting(running.max_wait, ledger, lease))
     with ExitStack() as stack:
-        yield controller, _throttler(stack, settings, state, running)
+        admin_or_none = _throttler(stack, settings, state, running)
+        yield controller, None if admin_or_none is None else UnderLease(admin_or_none, lease)
 
 
 def _throttler(stack: ExitStack, settings: Settings, state: ClusterState, running: Running) -> Admin | None:

@@ -44,6 +44,7 @@ class ClusterConf(_Strict):
     imbalance_threshold: float = Field(default=0.1, ge=0, le=1)
     controller_id: int = Field(default=CONTROLLER_ID, ge=0, le=CONTROLLER_ID)
     retention: str = Field(default="30d", pattern=PERIOD)
+    commit_lease: bool = True
     limits: Limits = Limits()
 
 

@@ -6,6 +6,7 @@ Nothing is asked for any more; the rate can be changed, and what stood before co
 from jobs.adapters.cluster import read_cluster
 from jobs.adapters.zookeeper import connected
 from jobs.commit_admin import end_throttle
+from jobs.leasing import UnderLease, lease_for
 from jobs.limits import refuse_other_cluster
 from jobs.modes import admin_of
 from jobs.moving import moving_of
@@ -19,10 +20,11 @@ def look_after(settings: Settings, plan: Plan, rate: int | None) -> int:
     with connected(settings.zookeeper) as client:
         state = read_cluster(client, settings.zookeeper)
     refuse_other_cluster(settings, plan, state)
-    moving = moving_of(settings, plan)
-    with admin_of(settings, state) as admin:
+    with lease_for(settings, plan.plan_id, "commit") as lease, admin_of(settings, state) as admin:
+        throttler = UnderLease(admin, lease)
+        moving = moving_of(settings, plan)
         if moving and rate is not None:
-            set_throttle(settings, admin, plan.plan_id, moving, rate)
+            set_throttle(settings, throttler, plan.plan_id, moving, rate)
         elif throttle_rows(settings.lake, plan.plan_id):
-            end_throttle(settings, plan, admin)
+            end_throttle(settings, plan, throttler)
     return len(moving)

@@ -12,13 +12,15 @@ from typing import Final
 
 from kazoo.client import KazooClient
 
-from jobs.adapters.admin import LOST, NO_REASSIGNMENT_IN_PROGRESS, NONE, Admin, error_name
+from jobs.adapters.admin import LOST, NO_REASSIGNMENT_IN_PROGRESS, NONE, Admin, error_name, named
 from jobs.adapters.lake import Lake
+from jobs.adapters.lease import Lease, holder_now
 from jobs.adapters.zookeeper import connected, sync
 from jobs.cancelling import Finding, Found, Key, look, partitions_of
 from jobs.commit_admin import end_throttle
 from jobs.console import progress
 from jobs.errors import RefusedError
+from jobs.leasing import HAND_OVER, UnderLease, lease_for
 from jobs.ledger import Ledger, Verdict, close_plan
 from jobs.modes import admin_of
 from jobs.plans import LINES_SHOWN, Plan, row_name
@@ -53,17 +55,35 @@ def turn_back(settings: Settings, plan: Plan, *, skip_unsafe: bool) -> list[Verd
         close_plan(settings.lake, plan.plan_id, PlanStatus.CANCELLED)
         ledger.step(Step.CANCEL, Outcome.APPLIED, f"closed; it was {plan.row['status']}")
     found = look(settings, plan)
-    if not skip_unsafe:
-        refuse_unsafe(plan, found)
-    if not (_begun(settings.lake, plan) or found.safe or found.of(Standing.OUT_OF_ORDER)):
+    begun = _begun(settings.lake, plan) or _is_being_committed(settings, plan)
+    if not (begun or found.of(Standing.IN_PROGRESS) or found.of(Standing.OUT_OF_ORDER)):
         return []
-    with connected(settings.zookeeper) as client, admin_of(settings, found.state) as admin:
-        work = _Work(plan, ledger, client, admin, found)
+    with lease_for(settings, plan.plan_id, "cancel", HAND_OVER) as lease:
+        return _turn_back(settings, plan, ledger, lease, skip_unsafe=skip_unsafe)
+
+
+def _turn_back(settings: Settings, plan: Plan, ledger: Ledger, lease: Lease, *, skip_unsafe: bool) -> list[Verdict]:
+    """Nobody asks for anything of the plan any more; who is in sync is judged once brokers answer, just before asking.
+
+    A commit that let go of the lease has asked for all that it ever will.
+    """
+    state = look(settings, plan).state
+    with connected(settings.zookeeper) as client, admin_of(settings, state) as admin:
+        found = look(settings, plan)
+        if not skip_unsafe:
+            refuse_unsafe(plan, found)
+        work = _Work(plan, ledger, client, admin, found, lease)
         verdicts = work.cancel(found.safe)
         verdicts += work.restore(work.read([f.key for f in [*found.safe, *found.of(Standing.OUT_OF_ORDER)]]))
         if throttle_rows(settings.lake, plan.plan_id):
-            end_throttle(settings, plan, admin)
+            end_throttle(settings, plan, UnderLease(admin, lease))
     return verdicts
+
+
+def _is_being_committed(settings: Settings, plan: Plan) -> bool:
+    """Tell whether a commit of this plan runs; it may be about to ask."""
+    holder = holder_now(settings.zookeeper)
+    return holder is not None and holder.plan == plan.plan_id
 
 
 def _begun(lake: Lake, plan: Plan) -> bool:
@@ -78,6 +98,7 @@ class _Work:
     client: KazooClient
     admin: Admin
     found: Found
+    lease: Lease
 
     def read(self, keys: Sequence[Key]) -> dict[Key, Finding]:
         ways = ways_of(self.plan.changes)
@@ -113,10 +134,11 @@ class _Work:
         return verdicts
 
     def _answers(self, targets: Mapping[Key, list[int] | None]) -> tuple[Mapping[Key, int], str]:
+        self.lease.refuse_lost()
         try:
             return self.admin.reassign(targets), "the controller's answer did not name it"
         except LOST as error:
-            return {}, f"no answer came ({type(error).__name__}: {error})"
+            return {}, f"no answer came ({named(error)})"
 
     def _wait(self, keys: Sequence[Key], until_not: Standing, refused: set[Key]) -> dict[Key, Finding]:
         deadline = time.monotonic() + PATIENCE

@@ -11,6 +11,7 @@ from typing import Any, Final
 from jobs.adapters.admin import NONE, Key
 from jobs.adapters.cluster import TOPICS
 from jobs.adapters.lake import Row
+from jobs.adapters.lease import Lease
 from jobs.adapters.multi_read import read_many
 from jobs.adapters.orders import Orders
 from jobs.adapters.zookeeper import connected, sync
@@ -36,11 +37,14 @@ class ZooKeeperController:
 
     settings: Settings
     ledger: Ledger
+    lease: Lease
     orders: Orders
 
     @classmethod
-    def of(cls, settings: Settings, ledger: Ledger, refuse_late: Callable[[], None]) -> "ZooKeeperController":
-        return cls(settings, ledger, Orders(settings.zookeeper, refuse_late))
+    def of(
+        cls, settings: Settings, ledger: Ledger, lease: Lease, between_looks: Callable[[], None]
+    ) -> "ZooKeeperController":
+        return cls(settings, ledger, lease, Orders(settings.zookeeper, between_looks))
 
     def reassignments(self) -> dict[Key, list[int]]:
         with connected(self.settings.zookeeper) as client:
@@ -54,6 +58,8 @@ class ZooKeeperController:
         settled: dict[Key, Verdict] = {}
 
         def judge(chunk: Sequence[TopicPartition]) -> list[TopicPartition]:
+            self.ledger.refuse_closed()
+            self.lease.refuse_lost()
             found = self._judged([moves[each.topic, each.partition] for each in chunk])
             settled.update(found)
             return [each for each in chunk if (each.topic, each.partition) not in found]

@@ -13,6 +13,7 @@ from typing import Final
 from kazoo.client import KazooClient
 
 from jobs.adapters.lake import Row
+from jobs.adapters.lease import Lease
 from jobs.adapters.zookeeper import connected, persistently, sync
 from jobs.console import progress
 from jobs.errors import StillRunningError
@@ -90,10 +91,11 @@ def still_due(settings: Settings, ledger: Ledger, wave: Sequence[Row], patience:
             time.sleep(0.2)
 
 
-def wait_complete(settings: Settings, ledger: Ledger, moves: Sequence[Row], refuse_late: Callable[[], None]) -> int:
+def wait_complete(settings: Settings, ledger: Ledger, moves: Sequence[Row], between_looks: Callable[[], None]) -> int:
     """Wait until these reassignments are complete, and tell how many are.
 
-    Who is led elsewhere meanwhile has failed, and the ledger knows. `refuse_late` raises when the time to wait is over.
+    Who is led elsewhere meanwhile has failed, and the ledger knows. `between_looks` may raise, as when the time to wait
+    is over.
     """
     failed = {key_of(v.change) for v in ledger.verdicts if v.outcome is not Outcome.APPLIED}
     left = [move for move in moves if key_of(move) not in failed]
@@ -112,7 +114,7 @@ def wait_complete(settings: Settings, ledger: Ledger, moves: Sequence[Row], refu
             complete -= len(lost)
             left = [move for move, standing, _ in found if standing is Standing.MOVING]
             if left:
-                refuse_late()
+                between_looks()
                 time.sleep(pause)
                 pause = min(_LONGEST, 1.5 * pause)
     return complete
@@ -123,15 +125,21 @@ def _look(client: KazooClient, ledger: Ledger, moves: Sequence[Row]) -> list[tup
     return list(standings(client, moves, ledger.plan))
 
 
-def deadline_of(max_wait: float | None, ledger: Ledger) -> Callable[[], None]:
-    """Make what raises StillRunningError once `max_wait` seconds from now are over; None: never."""
+def waiting(max_wait: float | None, ledger: Ledger, lease: Lease) -> Callable[[], None]:
+    """Make what a commit does between two looks at what moves.
+
+    Who cancels its plan gets the lease. StillRunningError is raised once `max_wait` seconds from now are over; None:
+    never.
+    """
     until = None if max_wait is None else time.monotonic() + max_wait
 
-    def refuse_late() -> None:
+    def between_looks() -> None:
+        if ledger.is_closed:
+            lease.let_go()
         if until is not None and time.monotonic() >= until:
             raise StillRunningError(f"--max-wait {max_wait:g} s is over{how_to_go_on(ledger)}")
 
-    return refuse_late
+    return between_looks
 
 
 def how_to_go_on(ledger: Ledger) -> str:

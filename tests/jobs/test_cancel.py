@@ -1,6 +1,8 @@
 """`surveyor cancel`: dry unless told, safe or refused, the same result after a crash; what it prints and records."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -257,6 +259,33 @@ def test_what_would_lose_data_is_refused(  # noqa: PLR0913, PLR0917 - a table
     assert said in done.stderr
     assert [row["partition"] for row in found["rejections"]] == unsafe
     assert (tree.dump(), controller.asked) == (before, [])
+
+
+@pytest.mark.usefixtures("plan")
+@pytest.mark.parametrize(("flags", "code", "asked"), [([], REFUSED, []), (["--skip-unsafe"], DONE, [{(T, 1): None}])])
+def test_judged_again_once_brokers_answer(  # noqa: PLR0913 - a table
+    tree: KafkaTree,
+    surveyor: Surveyor,
+    controller: MovingController,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    flags: list[str],
+    code: int,
+    asked: list[Any],
+) -> None:
+    """The originals of 0 fell behind while we connected."""
+
+    @contextmanager
+    def connecting(*_: object) -> Iterator[MovingController]:
+        out_of_sync(tree, controller)
+        yield controller
+
+    monkeypatch.setattr("jobs.turning_back.admin_of", connecting)
+
+    done = cancel(surveyor, tree, "--apply", *flags)
+
+    assert (done.exit_code, controller.asked[:1]) == (code, asked), done.stderr
+    assert controller.assigned(T, 0)[1] == [2]
 
 
 @pytest.mark.usefixtures("plan")

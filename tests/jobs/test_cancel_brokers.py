@@ -9,13 +9,16 @@ from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
 from jobs.adapters.embedded_cluster import EmbeddedCluster
 from jobs.adapters.lake import Lake, Row
+from jobs.adapters.lease import LEASE
 from jobs.plans import Plan
 from schemas.names import Action, PlanStatus
 from schemas.znodes import Assignment, decode_assignment
 from tests.jobs.command_line import Surveyor
 from tests.jobs.kafka_tree import KafkaTree
+from tests.jobs.move_rows import commit_process
 from tests.jobs.plan_rows import creation, election, store_plan, topic_creation
 from tests.jobs.real_cluster import Traffic, broker_in_control, eventually, id_of, kafka_tree
+from tests.jobs.throttled_tree import overrides
 
 Values = Mapping[str, str | None]
 
@@ -134,6 +137,28 @@ def test_addition_and_move_cancelled_in_the_middle(
     assert eventually(lambda: all(sorted(kafka.state(topic, partition).isr) == [0, 1] for partition in BEFORE))
     assert traffic.failed == []
     assert traffic.stored(len(BEFORE)) >= traffic.acknowledged
+
+
+def test_cancelled_while_its_commit_waits(
+    cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, topic: str
+) -> None:
+    """The commit lets the cancellation have the lease, and neither leaves a throttle."""
+    fill(cluster, topic)
+    plan = moves(surveyor, kafka, topic, {0: [0, 1, 2]})
+    before = overrides(kafka)
+
+    with commit_process(kafka.hosts, surveyor.lake, plan.plan_id, "--throttle", str(RATE)) as process:
+        assert eventually(lambda: bool(assignment(kafka, topic).adding_replicas), seconds=60)
+        throttled = overrides(kafka)
+        cancelled = run(surveyor, kafka, "cancel", plan)
+        said, _ = process.communicate(timeout=90)
+
+    found = assignment(kafka, topic)
+    assert (found.partitions, found.adding_replicas, cancelled["cancelled_now"]) == (BEFORE, {}, 1), said
+    assert throttled != before
+    assert (overrides(kafka), surveyor.lake.rows("throttles")) == (before, [])
+    assert (process.returncode, surveyor.status(plan.plan_id)) == (1, PlanStatus.CANCELLED)
+    assert kafka.client.exists(LEASE) is None
 
 
 def test_complete_move_rolled_back(cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, topic: str) -> None:

@@ -5,6 +5,7 @@ Three brokers and a fourth. A producer with acks=all and a consumer lose nothing
 
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
@@ -179,6 +180,59 @@ def test_never_beside_somebody_elses(
     assert (surveyor.commits(plan.plan_id), lake.rows("throttles")) == ([], [])
     committed(surveyor, kafka, plan, "--wait")
     assert assignment(kafka, topic).partitions == {0: [3, 1], 1: [1, 0]}
+
+
+SETS_AND_WAITS = """
+import pathlib, time
+from jobs import commit_admin
+asking = commit_admin.ask
+def ask(*given):
+    while not pathlib.Path({gate!r}).exists():
+        time.sleep(0.1)
+    return asking(*given)
+commit_admin.ask = ask
+"""
+PATIENT = "from jobs.adapters import lease; lease.PATIENCE = 120.0"
+
+
+def test_two_commits_with_throttles_at_once(kafka: KafkaTree, lake: Lake, topic: str, tmp_path: Path) -> None:
+    """The first has set its throttle and asked for nothing yet when the second comes."""
+    first = store_plan(lake, kafka, [reassignment(kafka, topic, 0, [3, 1])], kind=PlanKind.REASSIGN.value)
+    second = store_plan(lake, kafka, [reassignment(kafka, topic, 1, [1, 3])], kind=PlanKind.REASSIGN.value)
+    before, gate = overrides(kafka), tmp_path / "gate"
+    script = SETS_AND_WAITS.format(gate=str(gate))
+
+    with commit_process(kafka.hosts, lake, first.plan_id, "--throttle", "40MB/s", script=script) as one:
+        assert eventually(lambda: f"topics/{topic}" in overrides(kafka), seconds=60)
+        throttled = overrides(kafka)
+        with commit_process(kafka.hosts, lake, second.plan_id, "--throttle", "30MB/s", script=PATIENT) as two:
+            waiting = next(line for line in two.stdout or () if "has the lease of this cluster" in line)
+            still = (overrides(kafka), is_moving(kafka, topic))
+            gate.touch()
+            said, _ = one.communicate(timeout=120)
+            told, _ = two.communicate(timeout=120)
+
+    assert f"for `surveyor commit {first.plan_id}`" in waiting
+    assert still == (throttled, False)
+    assert (one.returncode, two.returncode) == (0, 0), said + told
+    assert assignment(kafka, topic).partitions == {0: [3, 1], 1: [1, 3]}
+    assert (overrides(kafka), lake.rows("throttles")) == (before, [])
+
+
+def test_auto_mode_takes_no_controllership_for_want_of_a_password(
+    kafka: KafkaTree, lake: Lake, surveyor: Surveyor, topic: str, tmp_path: Path
+) -> None:
+    """A client that speaks what these brokers do not, on a cluster that is well."""
+    config = tmp_path / "client.properties"
+    config.write_text("security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n", encoding="utf-8")
+    plan = store_plan(lake, kafka, [election(kafka, topic, 0, leader=1)])
+    epoch = kafka.client.get("/controller_epoch")
+
+    done = surveyor.run("commit", plan.plan_id, "--zookeeper", kafka.hosts, "--apply", "--command-config", str(config))
+
+    assert done.exit_code == REFUSED, done.stderr
+    assert "--command-config" in done.stderr
+    assert (kafka.client.get("/controller_epoch"), kafka.state(topic, 0).leader) == (epoch, 0)
 
 
 def test_by_orders_in_zookeeper(kafka: KafkaTree, lake: Lake, surveyor: Surveyor, topic: str) -> None:

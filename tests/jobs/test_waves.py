@@ -10,6 +10,7 @@ import pytest
 
 from jobs.adapters.lake import Lake, Row
 from jobs.commit_admin import commit_admin
+from jobs.leasing import lease_for
 from jobs.ledger import Ledger
 from jobs.plans import Plan
 from jobs.settings import settle
@@ -76,7 +77,8 @@ def _commit(tree: KafkaTree, lake: Lake, plan: Plan, controller: Any) -> Ledger:
     due, verdicts = judge_waves(tree.client, plan.changes)
     ledger.judge(verdicts)
     if due:
-        commit_admin(settings, ledger, controller, due)
+        with lease_for(settings, plan.plan_id, "commit") as lease:
+            commit_admin(settings, ledger, controller, due, lease)
     ledger.close()
     return ledger
 

@@ -32,10 +32,16 @@ class MovingController(ConfigBrokers):
     def reassignments(self) -> dict[Key, list[int]]:
         return dict(self.moving)
 
-    def reassign(self, targets: Mapping[Key, list[int]]) -> dict[Key, int]:
+    def reassign(self, targets: Mapping[Key, list[int] | None]) -> dict[Key, int]:
         self.waves.append(sorted(targets))
         for key, replicas in targets.items():
-            self.begin(key, replicas)
+            if replicas is None:
+                found = self.assignment(key[0])
+                self.cancel(
+                    key, [each for each in found.partitions[key[1]] if each not in found.adding_replicas[key[1]]]
+                )
+            else:
+                self.begin(key, replicas)
         return dict.fromkeys(targets, 0)
 
     def elect_preferred(self, partitions: Sequence[Key]) -> dict[Key, int]:
@@ -132,7 +138,7 @@ def install(controller: MovingController, monkeypatch: pytest.MonkeyPatch) -> No
     clock = SimpleNamespace(sleep=controller.step, monotonic=time.monotonic)
     for module in ("waves", "adapters.orders"):
         monkeypatch.setattr(f"jobs.{module}.time", clock)
-    for module in ("controllers", "commit", "throttle_alone"):
+    for module in ("controllers", "commit", "throttle_alone", "turning_back"):
         monkeypatch.setattr(f"jobs.{module}.admin_of", admin_of)
     monkeypatch.setattr("jobs.waves.PATIENCE", 0.0)
     monkeypatch.setattr("jobs.commit_admin.PATIENCE", 0.0)

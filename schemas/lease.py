@@ -1,0 +1,41 @@
+"""Who holds the lease of a cluster: what stands in /surveyor/commit, Surveyor's one znode beside Kafka's."""
+
+import msgspec
+from msgspec import Struct
+
+from schemas.znodes import MalformedZnodeError
+
+
+class Holder(Struct, frozen=True):
+    """`{"version":1,"user":"u","host":"h","pid":7,"command":"commit","plan":"1f…","since":"2026-11-22T06:00:00+00:00"}`.
+
+    >>> holder = Holder("ann", "ops1", 7, "commit", "1f", "2026-11-22T06:00:00+00:00")
+    >>> decode_holder(encode_holder(holder)) == holder
+    True
+    >>> print(holder)
+    ann@ops1 (process 7) since 2026-11-22T06:00:00+00:00, for `surveyor commit 1f`
+    """
+
+    user: str
+    host: str
+    pid: int
+    command: str
+    plan: str
+    since: str
+    version: int = 1
+
+    def __str__(self) -> str:
+        who = f"{self.user}@{self.host} (process {self.pid})"
+        return f"{who} since {self.since}, for `surveyor {self.command} {self.plan}`"
+
+
+def encode_holder(holder: Holder) -> bytes:
+    return msgspec.json.encode(holder)
+
+
+def decode_holder(data: bytes | None) -> Holder:
+    """Read what a holder wrote; raise MalformedZnodeError where it is something else."""
+    try:
+        return msgspec.json.decode(data or b"", type=Holder)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise MalformedZnodeError(str(error)) from None
