@@ -19,7 +19,7 @@ from jobs.errors import RefusedError
 from jobs.snapshots import SnapshotTables, as_of, table_as_of
 from jobs.waiting_orders import orders_of
 from planner.placement.problem import NOBODY, Bools, Ints, Partitions
-from planner.placement.slots import padded
+from planner.placement.slots import padded, within
 from schemas.names import NO_LEADER
 
 COLUMNS: Final = (
@@ -79,6 +79,7 @@ def read_partitions(at: SnapshotTables, scope: Scope) -> NamedPartitions:
             partition=rows["partition"].to_numpy().astype(np.int64),
             replicas=replicas,
             movable=in_scope & ~bar & (replicas[:, 0] != NOBODY),
+            in_sync=_in_sync(replicas, rows["isr"]),
         ),
         barred=in_scope & bar,
     )
@@ -148,6 +149,17 @@ def _led(at: SnapshotTables, rows: pa.Table) -> Bools:
 def _understood(rows: pa.Table) -> Bools:
     understood: Bools = pc.fill_null(rows["understood"], True).to_numpy()  # noqa: FBT003 - as the rules read null
     return understood
+
+
+def _in_sync(replicas: Ints, isr: pa.ChunkedArray) -> Bools:
+    """(row, slot): in the ISR; all of a partition are where it has no ISR yet.
+
+    >>> _in_sync(np.array([[1, 2], [1, 2]]), pa.chunked_array([[[2], None]])).tolist()
+    [[False, True], [True, True]]
+    """
+    known = lists_of(pc.fill_null(isr, []))
+    found: Bools = within(replicas.T, known.T).T | (known[:, :1] == NOBODY)
+    return found
 
 
 def lists_of(replicas: pa.ChunkedArray) -> Ints:

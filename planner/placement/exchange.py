@@ -1,7 +1,8 @@
 """Which broker can hand a replica to which, over all partitions: the graph on which replicas are evened out.
 
 An arc a → b stands for partitions that may replace a by b and keep their hard rules: replicas distinct, on allowed
-brokers, as many racks as needed. Its cost says how the number of copies changes. Arcs are counted, not listed, so that
+brokers, as many racks as needed; and one in sync leaves a partition that lacks one for another in sync only, which
+comes back. Its cost says how the number of copies changes. Arcs are counted, not listed, so that
 a hundred brokers are a small graph whatever the number of partitions. In: a World and the rows that may change.
 """
 
@@ -10,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from planner.placement.leaving import guarded
 from planner.placement.problem import NOBODY, Bools, Ints
 from planner.placement.racks import alone, by_rack, spanned
 from planner.placement.routes import arcs
@@ -29,7 +31,7 @@ class Exchange:
     def __init__(self, world: World, rows: Ints, *, voluntary: bool) -> None:
         self.world, self.rows, self.voluntary = world, rows, voluntary
         self.before, self.after = (np.ascontiguousarray(x[:, rows]) for x in (world.before, world.after))
-        self.need, self.pinned = world.need[rows], world.pinned[rows]
+        self.need, self.pinned, self.stay = world.need[rows], world.pinned[rows], world.stay[:, rows]
         self.best = np.minimum(world.factor[rows], len(world.rack_names))
         self.topic, self.topic_load = topic_load(world, rows)
         self.rack_of = np.where(world.racks[:-1] < 0, len(world.rack_names), world.racks[:-1])
@@ -76,6 +78,8 @@ class Exchange:
         costs = (before == source).any(axis=0).astype(int) - (before == target).any(axis=0)
         may_come = self.world.fresh[target] | (before == target).any(axis=0)
         free = may_come & ~(after == target).any(axis=0) & (self.pinned[columns] != source) & (costs == cost)
+        stay = self.stay[:, columns]
+        free &= ~(stay == source).any(axis=0) | (stay == target).any(axis=0)
         allowed: Bools = free & (spanned(self._replaced(columns, source, target)) >= self.need[columns])
         return allowed
 
@@ -97,10 +101,16 @@ class Exchange:
         """
         before, after = self.before[:, columns], self.after[:, columns]
         new, gone = ~within(after, before), ~within(before, after) & (before != NOBODY)
+        stay = self.stay[:, columns]
+        held_back = guarded(after, stay)
         may = (after != NOBODY) & self.world.target[after] & (after != self.pinned[columns])
         open_to = self._open_racks(columns) & may[:, None, :]
         cost = np.where(new, 1, 2)
         starts = cost * self.world.size + after
+        if held_back.any():
+            back = self._arcs(open_to & held_back[:, None, :], starts, before, gone & (stay != NOBODY))
+            np.add.at(self._returns.reshape(-1), back - self.world.size**2, sign)
+            open_to &= ~held_back[:, None, :]
         slot, rack, row = np.nonzero(open_to)
         np.add.at(self._by_rack.reshape(-1), starts[slot, row] * open_to.shape[1] + rack, sign)
         held = self._arcs(open_to, starts, after, after != NOBODY)

@@ -50,6 +50,8 @@ class Partitions:
     replicas: Ints
     """Broker ids, one row a partition, preferred replica first, padded with NOBODY."""
     movable: Bools
+    in_sync: Bools | None = None
+    """(row, slot) as `replicas`: in the ISR; None where nobody knows, and then all count as in sync."""
     weights: Ints | None = None
     """Bytes of one replica of each partition; then bytes are balanced instead of replicas."""
 
@@ -60,9 +62,9 @@ class Question:
 
     `even`: replicas move until brokers are even, not only where they have to. `leaders`: replicas are reordered until
     leaders are even. `replacements`: (broker, its successor), taken wherever the rules let it. `replication_factor`
-    keeps the preferred leader. `onto`: of brokers that may be given replicas, only these get any they did not have,
-    and with `even` no more than they lack of an even share; empty for all. `given`: nothing is optimised, the lists
-    are somebody else's.
+    keeps the preferred leader, unless others are to stay before it (`leaving`). `onto`: of brokers that may be given
+    replicas, only these get any they did not have, and with `even` no more than they lack of an even share; empty for
+    all. `given`: nothing is optimised, the lists are somebody else's.
     """
 
     even: bool = False

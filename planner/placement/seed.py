@@ -3,13 +3,14 @@
 Corresponds to the moves that `--remove-brokers`, `--replace`, `--replication-factor` and `--fix-racks` cannot do
 without: for each partition as few as can be, to as many racks as these few can reach. In: a World whose `after` is
 `before`. Out: `after` with the forced changes, `need` raised where a replica has to move anyway; `descend` makes the
-choice exact.
+choice exact. What leaves by choice is as `leaving` says; no later step brings it back for one in sync.
 """
 
 from typing import Final
 
 import numpy as np
 
+from planner.placement.leaving import RANKS
 from planner.placement.problem import NOBODY, Bools, Ints, Question
 from planner.placement.racks import alone, by_rack, spanned
 from planner.placement.slots import count_replicas
@@ -23,6 +24,8 @@ def force(world: World, question: Question) -> Bools:
     """Make the forced changes; returns the rows that `descend` may still redirect."""
     fixed = np.zeros(len(world.factor), dtype=bool)
     reached = _vacate(world, fix_racks=question.fix_racks)
+    if question.replication_factor is not None:
+        world.pinned = np.where(world.after[0] == world.before[0], world.before[0], NOBODY)
     refuse(
         world,
         world.movable & (reached < world.need),
@@ -46,7 +49,8 @@ def _held(world: World) -> Ints:
 
 def _vacate(world: World, *, fix_racks: bool) -> Ints:
     """Take out what has to leave; returns the racks each row can then reach."""
-    world.after = np.where(world.movable & world.emptied[world.before] & (world.before != NOBODY), NOBODY, world.after)
+    leaves = world.movable & (world.emptied | ~world.live)[world.before] & (world.before != NOBODY)
+    world.after = np.where(leaves, NOBODY, world.after)
     load = count_replicas(world.after, world.size)
     while (over := np.flatnonzero(_held(world) > world.factor)).size:
         _take_out(world, over, load)
@@ -72,8 +76,7 @@ def _reach(world: World) -> Ints:
 def _can_leave(world: World, rows: Ints | slice = slice(None)) -> Bools:
     """(slot, row): a replica whose leaving loses no rack, and that may leave."""
     after = world.after[:, rows]
-    free = (after != world.pinned[rows]) & (after != NOBODY) & world.target[after]
-    may: Bools = free & ~alone(world.racks[after])
+    may: Bools = (after != NOBODY) & world.live[after] & ~alone(world.racks[after])
     return may
 
 
@@ -85,15 +88,19 @@ def _too_narrow(world: World, wanted: Ints) -> Bools:
 
 
 def _take_out(world: World, rows: Ints, load: Ints, *, only_spare: bool = False) -> None:
-    """Take one replica out of each row: rather one whose rack is not lost, then a follower, from the fullest broker."""
+    """Take one replica out of each row: one whose rack is not needed, of those one that leaves first, then a follower.
+
+    Then one of the fullest broker. Sets that span the racks needed are a matroid, so that one after the other is best.
+    """
     most = int(load.max()) + 1
     for start in range(0, len(rows), AT_ONCE):
         some = rows[start : start + AT_ONCE]
         after = world.after[:, some]
-        spare = _can_leave(world, some) if only_spare else ~alone(world.racks[after])
-        rank = load[after] + np.where(spare, 2 * most, 0)
+        racks = world.racks[after]
+        spare = _can_leave(world, some) if only_spare else ~alone(racks) | (spanned(racks) > world.need[some])
+        rank = load[after] + 2 * most * (world.leaves[:, some] + RANKS * spare)
         rank[0] -= most
-        rank = np.where((after == NOBODY) | (after == world.pinned[some]), -2 * most, rank)
+        rank = np.where(after == NOBODY, -2 * most, rank)
         slots = rank.argmax(axis=0)
         np.subtract.at(load, after[slots, np.arange(len(some))], 1)
         world.after[slots, some] = NOBODY

@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 
+from planner.placement.leaving import in_sync_of, kept, ranks
 from planner.placement.problem import NOBODY, Bools, Brokers, Ints, Partitions, PlacementError, Question
 from planner.placement.racks import NO_RACK, spanned
 from planner.placement.slots import count_replicas
@@ -39,6 +40,10 @@ class World:
     factor: Ints
     movable: Bools
     held: Bools
+    leaves: Ints
+    """(slot of `before`, row): the higher, the sooner the replica leaves where one has to."""
+    stay: Ints
+    """(slot, row): replicas in sync of rows that lack one; evening out leaves them where they are."""
     pinned: Ints
     """Broker that has to stay in its row, NOBODY where any may go."""
     need: Ints
@@ -67,12 +72,14 @@ def world_of(brokers: Brokers, partitions: Partitions, question: Question) -> Wo
     before = indexes(ids, listed, question.replication_factor or 0)
     stuck = (before != NOBODY) & ~(live | emptied)[before]
     movable = partitions.movable[order]
-    held = movable & stuck.any(axis=0)
     factor = (before != NOBODY).sum(axis=0)
-    kept = np.full(before.shape[1], NOBODY)
+    held = movable & stuck.any(axis=0)
+    in_sync = in_sync_of(partitions, order, len(before))
     if question.replication_factor is not None:
+        spare = ((before != NOBODY) & ~emptied[before]).sum(axis=0) - question.replication_factor
+        alive = (before != NOBODY) & in_sync & live[before]
+        held &= (stuck.sum(axis=0) > spare) | ~alive.any(axis=0)  # else the dead ones are those that leave
         factor = np.where(movable & ~held, question.replication_factor, factor)
-        kept = np.where(emptied[before[0]], NOBODY, before[0])
     rack_of = np.concatenate([np.array(racks, dtype=np.int64)[by_id], np.full(len(unknown) + 1, NO_RACK)])
     world = World(
         ids=ids,
@@ -90,7 +97,9 @@ def world_of(brokers: Brokers, partitions: Partitions, question: Question) -> Wo
         factor=factor,
         movable=movable & ~held,
         held=held,
-        pinned=kept,
+        leaves=ranks(before, in_sync, live & ~emptied, target),
+        stay=kept(before, in_sync),
+        pinned=np.full(before.shape[1], NOBODY),
         need=np.minimum(spanned(rack_of[before]), factor),
     )
     _refuse_too_few(world)
@@ -146,7 +155,7 @@ def indexes(ids: Ints, listed: Ints, width: int) -> Ints:
 
 
 def _refuse_too_few(world: World) -> None:
-    stays = (world.before != NOBODY) & ~(world.emptied | world.target)[world.before]
+    stays = (world.before != NOBODY) & (world.live & ~(world.emptied | world.target))[world.before]
     has = world.target.sum() + stays.sum(axis=0)
     refuse(
         world,

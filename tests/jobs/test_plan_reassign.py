@@ -21,6 +21,8 @@ RACKS = {0: "a", 1: "b", 2: "c", 3: "a", 4: "b"}
 ORDERS = {n: [n % 3, (n + 1) % 3] for n in range(6)}
 ONE_RACK = {0: [0, 3], 1: [3, 0]}
 """Both replicas in rack a."""
+LATE = [0, 1, 2]
+"""Broker 1 lags."""
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +46,8 @@ def surveyor(zookeeper_server: EmbeddedZooKeeper, tmp_path_factory: pytest.TempP
     tree.write("/brokers/topics/moving", encode_assignment(moving))
     tree.write("/admin/delete_topics/gone", b"")
     tree.write(state_path("old", 0), encode_state(State(controller_epoch=1, leader=1, leader_epoch=6, isr=[1])))
+    tree.add_topic("late", {0: LATE})
+    tree.write(state_path("late", 0), encode_state(State(controller_epoch=1, leader=0, leader_epoch=5, isr=[0, 2])))
     ready = Surveyor(hosts, tmp_path_factory.mktemp("reassign") / "warehouse")
     ready.json("snapshot")
     yield ready
@@ -98,6 +102,11 @@ def test_question(surveyor: Surveyor, question: list[str], moves: int, brokers: 
     assert {broker for replicas in after.values() for broker in replicas} == brokers
     assert all(len({RACKS[broker] for broker in replicas}) == len(replicas) for replicas in after.values())
     assert surveyor.json(*asked) == plan
+
+
+def test_lagging_replica_is_the_one_to_leave(surveyor: Surveyor) -> None:
+    plan = surveyor.json("plan", "reassign", "--replication-factor", "2", "--topics", "late")
+    assert _changes(surveyor, plan)["late", 0]["replicas_after"] == [0, 2]
 
 
 def test_topics_to_move_go_to_the_brokers_listed(surveyor: Surveyor, tmp_path: Path) -> None:

@@ -26,11 +26,26 @@ def padded(lists: list[list[int]]) -> np.ndarray[tuple[int, int], np.dtype[np.in
     return np.array([[*some, *[NOBODY] * (width - len(some))] for some in lists], dtype=np.int64).reshape(-1, width)
 
 
-def partitions_of(lists: list[list[int]], *, fixed: frozenset[int] = frozenset(), per_topic: int = 3) -> Partitions:
+def partitions_of(
+    lists: list[list[int]],
+    *,
+    fixed: frozenset[int] = frozenset(),
+    per_topic: int = 3,
+    isr: list[list[int]] | None = None,
+) -> Partitions:
     """Partitions with these replicas, `per_topic` to a topic; rows in `fixed` may not change."""
     rows = np.arange(len(lists))
     movable = np.array([row not in fixed for row in rows], dtype=bool)
-    return Partitions(topic=rows // per_topic, partition=rows % per_topic, replicas=padded(lists), movable=movable)
+    known = (
+        None if isr is None else [[int(broker in some) for broker in row] for row, some in zip(lists, isr, strict=True)]
+    )
+    return Partitions(
+        topic=rows // per_topic,
+        partition=rows % per_topic,
+        replicas=padded(lists),
+        movable=movable,
+        in_sync=None if known is None else padded(known) == 1,
+    )
 
 
 def brokers_of(
@@ -75,8 +90,6 @@ def cases(draw: st.DrawFn, questions: tuple[Question, ...] = QUESTIONS) -> Case:
     racks = draw(st.sampled_from([*RACKS, (None,) * 6]))[:count]
     emptied = draw(some) | {gone for gone, _ in question.replacements if gone in ids}
     excluded = draw(st.one_of(st.just(frozenset[int]()), some)) - emptied
-    if question.replication_factor is not None:
-        excluded = frozenset()  # dropping a replica there or elsewhere changes what the takers share
     dead = draw(st.one_of(st.just(frozenset[int]()), st.just(frozenset[int]()), some))
     crowd = draw(st.sampled_from([ids, ids, ids[: max(2, count - 2)]]))
     lists = draw(
@@ -87,7 +100,13 @@ def cases(draw: st.DrawFn, questions: tuple[Question, ...] = QUESTIONS) -> Case:
         ),
     )
     fixed = draw(st.one_of(st.just(frozenset[int]()), st.frozensets(st.integers(0, len(lists) - 1), max_size=3)))
+    isr = draw(st.one_of(st.none(), st.just(lists), _isr(lists)))
     replaced = tuple((gone, successor) for gone, successor in question.replacements if {gone, successor} <= set(ids))
     question = replace(question, replacements=replaced)
     brokers = brokers_of(racks, emptied=frozenset(emptied), excluded=excluded, dead=dead)
-    return Case(brokers=brokers, partitions=partitions_of(lists, fixed=fixed), question=question)
+    return Case(brokers=brokers, partitions=partitions_of(lists, fixed=fixed, isr=isr), question=question)
+
+
+def _isr(lists: list[list[int]]) -> st.SearchStrategy[list[list[int]]]:
+    """Some of the replicas of each partition, one at least."""
+    return st.tuples(*(st.lists(st.sampled_from(some), min_size=1, unique=True) for some in lists)).map(list)

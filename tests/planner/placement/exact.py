@@ -35,9 +35,18 @@ def _flagged(case: Case, name: str) -> frozenset[int]:
 
 
 def is_held(case: Case, row: int) -> bool:
-    """A replica sits on a dead broker that is not being emptied."""
-    before = set(case.partitions.replicas[row].tolist()) - {NOBODY}
-    return bool(before - _flagged(case, "live") - _flagged(case, "emptied"))
+    """A replica sits on a dead broker that is not being emptied, unless a live one has all and the dead can leave."""
+    before = set(case.partitions.replicas[row].tolist()) - {NOBODY} - _flagged(case, "emptied")
+    dead = before - _flagged(case, "live")
+    spare = len(before) - (case.question.replication_factor or len(before))
+    return bool(dead) and (len(dead) > spare or not in_sync(case, row) & _flagged(case, "live"))
+
+
+def in_sync(case: Case, row: int) -> frozenset[int]:
+    """Replicas in sync, all where nobody knows."""
+    replicas = case.partitions.replicas[row]
+    known = replicas != NOBODY if case.partitions.in_sync is None else case.partitions.in_sync[row]
+    return frozenset(replicas[known].tolist()) - {NOBODY}
 
 
 def _sets(case: Case, row: int) -> list[Choice]:
@@ -48,30 +57,64 @@ def _sets(case: Case, row: int) -> list[Choice]:
     target, emptied = (_flagged(case, name) for name in ("target", "emptied"))
     factor = question.replication_factor or len(before)
     stays = before - emptied - target
-    allowed = sorted(target - emptied | stays)
+    allowed = sorted(target - emptied | stays & _flagged(case, "live"))
     sets = [frozenset(some) for some in combinations(allowed, factor)]
-    if question.replication_factor is None or factor >= len(before):
-        sets = [some for some in sets if stays <= some]
     if question.onto:
         sets = [some for some in sets if some - before <= question.onto]
-    if question.replication_factor is not None and ordered[0] not in emptied:
-        sets = [some for some in sets if ordered[0] in some]
     sets = [some for some in sets if _racks(case, some) >= min(_racks(case, before), factor)]
     if question.fix_racks and sets:
         widest = max(_racks(case, some) for some in sets)
         sets = [some for some in sets if _racks(case, some) == widest]
-    return _cheapest(case, before, sets)
+    if question.replication_factor is not None:
+        sets = _led_as_before(ordered[0], _cheapest(case, row, sets), sets)
+    forced = _cheapest(case, row, sets)
+    return [(some, len(some - before)) for some in (_as_kind(case, row, forced, sets) if question.even else forced)]
 
 
-def _cheapest(case: Case, before: frozenset[int], sets: list[frozenset[int]]) -> list[Choice]:
-    """Where a replica has to move: as many racks as the fewest copies reach; without `even`, no more copies."""
-    if not sets:
-        return []
-    fewest = min(len(some - before) for some in sets)
+def _led_as_before(leader: int, forced: list[frozenset[int]], sets: list[frozenset[int]]) -> list[frozenset[int]]:
+    """The preferred leader stays where that makes nothing worse."""
+    return [some for some in sets if leader in some] if any(leader in some for some in forced) else sets
+
+
+def _cheapest(case: Case, row: int, sets: list[frozenset[int]]) -> list[frozenset[int]]:
+    """The fewest copies; of these as many racks as so few reach; of these, dead leave first, drained, lagging."""
+    before = frozenset(case.partitions.replicas[row].tolist()) - {NOBODY}
+    fewest = min((len(some - before) for some in sets), default=0)
     forced = [some for some in sets if len(some - before) == fewest]
-    widest = max(_racks(case, some) for some in forced)
-    sets = [some for some in sets if fewest == 0 or _racks(case, some) >= widest]
-    return [(some, len(some - before)) for some in sets if case.question.even or len(some - before) == fewest]
+    widest = max((_racks(case, some) for some in forced), default=0) if fewest else 0
+    forced = [some for some in forced if _racks(case, some) >= widest]
+    best = min((_loss(case, row, some) for some in forced), default=[])
+    return [some for some in forced if _loss(case, row, some) == best]
+
+
+def _loss(case: Case, row: int, some: frozenset[int]) -> list[bool | int]:
+    """What choosing `some` does to a partition, the worst first: dead, drained and lagging replicas are kept.
+
+    Before all, whether none in sync stays although one could.
+    """
+    before = frozenset(case.partitions.replicas[row].tolist()) - {NOBODY}
+    synced, live = in_sync(case, row), _flagged(case, "live")
+    drained = before & live - _flagged(case, "target") - _flagged(case, "emptied")
+    return [
+        not some & synced & live,
+        len(some & before - live),
+        len(some & drained),
+        len(some & before - synced),
+    ]
+
+
+def _as_kind(case: Case, row: int, forced: list[frozenset[int]], sets: list[frozenset[int]]) -> list[frozenset[int]]:
+    """Sets no worse than the forced ones: without a replica in sync more that leaves a partition that lacks one."""
+    before = frozenset(case.partitions.replicas[row].tolist()) - {NOBODY}
+    synced, target, emptied = in_sync(case, row), _flagged(case, "target"), _flagged(case, "emptied")
+    stays = before - target - emptied
+    fewest = min((len(some - before) for some in forced), default=0)
+    widest = max((_racks(case, some) for some in forced), default=0) if fewest else 0
+    kept = max((len(some & synced) for some in forced), default=0) if before - synced else 0
+    settled = {some & stays for some in forced}
+    return [
+        some for some in sets if some & stays in settled and _racks(case, some) >= widest and len(some & synced) >= kept
+    ]
 
 
 def optimum(

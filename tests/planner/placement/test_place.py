@@ -12,7 +12,7 @@ from planner.placement.problem import NOBODY, Partitions, Placement, PlacementEr
 from planner.placement.racks import spanned
 from planner.placement.solve import place
 from tests.planner.placement.clusters import Case, brokers_of, cases, partitions_of
-from tests.planner.placement.exact import is_held
+from tests.planner.placement.exact import in_sync, is_held
 
 MANY: Final = settings(deadline=None, max_examples=80)
 FOUR: Final = (None,) * 4
@@ -139,8 +139,9 @@ def _broken(case: Case, found: Placement) -> list[str]:
             "nothing goes to who may not take it": set(becomes) - set(was) <= target,
             "who is emptied is empty": not free or not set(becomes) & emptied,
             "no rack is lost": racks[1] >= min(racks[0], len(becomes)),
-            "a new replication factor keeps the preferred leader": case.question.replication_factor is None
-            or was[0] in emptied
+            "a new replication factor keeps the preferred leader, unless it lags": case.question.replication_factor
+            is None
+            or was[0] not in target & in_sync(case, row)
             or becomes[0] == was[0],
         }
         broken += [f"{row}: {rule}" for rule, holds in rules.items() if not holds]
@@ -171,6 +172,7 @@ def test_in_whatever_order_rows_and_brokers_come_the_answer_is_the_same(case: Ca
         partition=case.partitions.partition[::-1],
         replicas=case.partitions.replicas[::-1],
         movable=case.partitions.movable[::-1],
+        in_sync=None if case.partitions.in_sync is None else case.partitions.in_sync[::-1],
     )
     brokers = replace(
         case.brokers,

@@ -1,0 +1,50 @@
+"""Which replica leaves where one has to: dead ones first, then drained, then lagging; evenness comes after."""
+
+from typing import Final
+
+import numpy as np
+import pytest
+
+from planner.placement.problem import NOBODY, Question
+from planner.placement.solve import place
+from tests.planner.placement.clusters import brokers_of, partitions_of
+
+FEWER: Final = Question(replication_factor=2)
+FOUR: Final = (None,) * 4
+"""Brokers 3, 1, 4 and 15, without racks."""
+
+# racks, dead, drained, question, replicas, ISR, replicas afterwards; broker 15 holds nothing, so it would take evenly
+CASES: Final = {
+    "the lagging one": (FOUR, set(), set(), FEWER, [3, 1, 4], [3, 4], [3, 4]),
+    "the dead one, though held otherwise": (FOUR, {4}, set(), FEWER, [3, 1, 4], [3], [3, 1]),
+    "a dead one that the ISR still names": (FOUR, {1}, set(), FEWER, [3, 1, 4], [3, 1], [3, 4]),
+    "nothing where the last in sync is dead": (FOUR, {4}, set(), FEWER, [3, 1, 4], [4], [3, 1, 4]),
+    "the drained one before the lagging one": (FOUR, set(), {4}, FEWER, [3, 1, 4], [3, 4], [3, 1]),
+    "a preferred leader that lags": (FOUR, set(), set(), FEWER, [3, 1, 4], [1, 4], [1, 4]),
+    "a preferred leader that is drained": (FOUR, set(), {3}, FEWER, [3, 1, 4], [3, 1, 4], [1, 4]),
+    "not the last in sync, though drained": (FOUR, set(), {3}, Question(replication_factor=1), [3, 1, 4], [3], [3]),
+    "not one whose rack is needed": (("a", "a", "b", "c"), set(), set(), FEWER, [3, 1, 4], [3, 1], [3, 4]),
+    "the lagging one of a rack": (("a", "a", "b", "b"), set(), set(), Question(fix_racks=True), [3, 1], [3], [3, 15]),
+    "the drained one of a rack": (("a", "a", "b", "b"), set(), {1}, Question(fix_racks=True), [3, 1], [3], [3, 15]),
+    "any where nobody is known to lag": (FOUR, set(), set(), FEWER, [3, 1, 4], None, [3, 1]),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_leaves(
+    case: tuple[tuple[str | None, ...], set[int], set[int], Question, list[int], list[int], list[int]],
+) -> None:
+    racks, dead, drained, question, replicas, isr, after = case
+    brokers = brokers_of(racks, dead=frozenset(dead), excluded=frozenset(drained))
+    rows = partitions_of([replicas, [4]], fixed=frozenset({1}), isr=None if isr is None else [isr, [4]])
+    found = place(brokers, rows, question)
+    assert [broker for broker in found.replicas[0].tolist() if broker != NOBODY] == after
+
+
+def test_evenness_takes_none_in_sync_from_a_partition_that_lacks_one() -> None:
+    """Broker 3 holds all first replicas; of the three partitions only the healthy one may give."""
+    lists = [[3, 1], [3, 1], [3, 4]]
+    found = place(brokers_of(FOUR), partitions_of(lists, isr=[[3], [3], [3, 4]]), Question(even=True, leaders=False))
+    assert [3 in row for row in found.replicas.tolist()] == [True, True, False]
+    found = place(brokers_of(FOUR), partitions_of(lists), Question(even=True, leaders=False))
+    assert int(np.ptp(found.brokers.replicas[1])) == 1
