@@ -34,6 +34,7 @@ def figures_of(placement: Placement, allowed: set[int]) -> Figures:
         "uneven": placement.uneven,
         "replicas_per_broker": _spans(brokers.replicas, counted),
         "leaders_per_broker": _spans(brokers.leaders, counted),
+        "leaders_given_up": _given_up(placement, counted),
         "replicas_per_rack": {rack: [was, becomes] for rack, was, becomes in racks if rack},
     }
 
@@ -49,8 +50,15 @@ def wave_figures(planned: Waves, fewest: int) -> Figures:
     }
 
 
-def _spans(counts: tuple[Ints, Ints], counted: Bools) -> list[list[int]]:
+def _spans(counts: tuple[Ints, ...], counted: Bools) -> list[list[int]]:
     return [[int(count[counted].min()), int(count[counted].max())] for count in counts]
+
+
+def _given_up(placement: Placement, counted: Bools) -> Figures | None:
+    """Return how even leaders would be, had all partitions been reordered, and how many more that takes."""
+    (reached,) = _spans((placement.leaders_reordered,), counted)
+    (kept,) = _spans((placement.brokers.leaders[1],), counted)
+    return {"leaders_per_broker": reached, "reorders": placement.reorders} if reached != kept else None
 
 
 def figures_in(plan: Row) -> Figures:
@@ -65,12 +73,14 @@ def figure_lines(plan: Row) -> Iterator[str]:
     >>> figures = {"lower_bound": 3, "bound": "3 replicas have to be copied", "left": 0, "held": 0,
     ...     "replicas_per_broker": [[0, 4], [1, 3]], "leaders_per_broker": [[0, 1], [0, 1]],
     ...     "uneven": "--max-moves 3 allows no more copies that would help",
+    ...     "leaders_given_up": {"leaders_per_broker": [1, 1], "reorders": 7},
     ...     "replicas_per_rack": {"a": [3, 5], "b": [6, 4]}}
     >>> for line in figure_lines({"moves": 3, "parameters": json.dumps({"figures": figures})}):
     ...     print(line)
     moves 3 (lower bound 3: 3 replicas have to be copied)
     replicas per broker 0..4 → 1..3
     leaders per broker 0..1 → 0..1
+    with --reorder-leaders 1..1: 7 more partitions would change their order
     replicas per rack a 3 → 5, b 6 → 4
     replicas stay uneven: --max-moves 3 allows no more copies that would help
     """
@@ -81,6 +91,9 @@ def figure_lines(plan: Row) -> Iterator[str]:
     for name in ("replicas_per_broker", "leaders_per_broker"):
         before, after = (f"{low}..{high}" for low, high in figures[name])
         yield f"{name.replace('_', ' ')} {before} → {after}"
+    if given_up := figures.get("leaders_given_up"):
+        low, high = given_up["leaders_per_broker"]
+        yield f"with --reorder-leaders {low}..{high}: {given_up['reorders']} more partitions would change their order"
     if figures["replicas_per_rack"]:
         racks = (f"{rack} {was} → {becomes}" for rack, (was, becomes) in figures["replicas_per_rack"].items())
         yield f"replicas per rack {', '.join(racks)}"

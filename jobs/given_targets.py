@@ -25,7 +25,9 @@ BACK: Final = "--to-snapshot"
 def from_file(path: Path, limits: Limits) -> Planner:
     """Plan a file as it is: it says how many replicas there are to be, and all it names has to pass the lint."""
     if limits != Limits(rack_aware=limits.rack_aware, caps=limits.caps):
-        raise UsageError(f"{BY_FILE} is taken as it is: leave out --topics, --exclude and --max-moves")
+        raise UsageError(
+            f"{BY_FILE} is taken as it is: leave out --topics, --exclude, --max-moves and --reorder-leaders"
+        )
     wanted = read_reassignment(path)
     racks: dict[str, Any] = {} if limits.rack_aware else {"rack_aware": False}
     stated = {"targets": wanted, **racks, **stated_caps(limits.caps)}
@@ -38,8 +40,11 @@ def from_file(path: Path, limits: Limits) -> Planner:
 
 def from_snapshot(snapshot_id: int, limits: Limits) -> Planner:
     """Plan what an earlier snapshot shows, as far as there is a way back."""
-    if limits.max_moves is not None:
-        raise UsageError(f"{BACK} is taken as it is: leave out --max-moves; --topics and --exclude make it smaller")
+    if limits.max_moves is not None or limits.reorder:
+        raise UsageError(
+            f"{BACK} is taken as it is: leave out --max-moves and --reorder-leaders; "
+            "--topics and --exclude make it smaller",
+        )
     stated = {"to_snapshot": snapshot_id, **limits.stated}
 
     def planner(at: SnapshotTables) -> Planned:

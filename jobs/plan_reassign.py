@@ -58,6 +58,10 @@ def reassign(
     topics: Annotated[str | None, typer.Option(help="Only topics whose whole name matches this regex.")] = None,
     exclude: Annotated[str | None, typer.Option(help="But not those whose whole name matches this one.")] = None,
     max_moves: Annotated[int | None, typer.Option(min=0, help="Copy at most this many replicas.")] = None,
+    reorder_leaders: Annotated[
+        bool,
+        typer.Option("--reorder-leaders", help="Even out leaders also where no replica moves; --rebalance does."),
+    ] = False,
     disable_rack_aware: Annotated[bool, typer.Option("--disable-rack-aware", help="Ignore racks.")] = False,
     sizes: Annotated[
         Path | None,
@@ -97,6 +101,7 @@ def reassign(
         exclude=exclude,
         max_moves=max_moves,
         rack_aware=not disable_rack_aware,
+        reorder=reorder_leaders,
         brokers=broker_list,
         caps=Caps(moves_per_broker=max_moves_per_broker, one_at_a_time=one_replica_at_a_time),
     )

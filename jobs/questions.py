@@ -26,6 +26,8 @@ class Limits:
     exclude: str | None = None
     max_moves: int | None = None
     rack_aware: bool = True
+    reorder: bool = False
+    """--reorder-leaders"""
     brokers: str | None = None
     """--broker-list"""
     caps: Caps = field(default_factory=Caps)
@@ -33,7 +35,12 @@ class Limits:
     @property
     def stated(self) -> dict[str, Any]:
         """How a plan states them."""
-        given = {"topics": self.topics, "exclude": self.exclude, "max_moves": self.max_moves}
+        given = {
+            "topics": self.topics,
+            "exclude": self.exclude,
+            "max_moves": self.max_moves,
+            "reorder_leaders": self.reorder or None,
+        }
         stated = {key: limit for key, limit in given.items() if limit is not None} | stated_caps(self.caps)
         return {**stated, "rack_aware": self.rack_aware}
 
@@ -85,7 +92,7 @@ def stated_caps(caps: Caps) -> dict[str, Any]:
 
 def _wanted(limits: Limits, **question: Any) -> Wanted:  # noqa: ANN401 - fields of Question
     return Wanted(
-        question=Question(max_moves=limits.max_moves, **question),
+        question=Question(max_moves=limits.max_moves, **{"reorder": limits.reorder, **question}),
         scope=limits.scope(),
         rack_aware=limits.rack_aware,
     )
@@ -94,7 +101,7 @@ def _wanted(limits: Limits, **question: Any) -> Wanted:  # noqa: ANN401 - fields
 def _move_topics(path: Path, limits: Limits) -> Asked:
     topics, brokers = read_topics_to_move(path), parse_broker_ids(limits.brokers or "", "--broker-list")
     wanted = Wanted(
-        question=Question(max_moves=limits.max_moves, even=True),
+        question=Question(max_moves=limits.max_moves, reorder=limits.reorder, even=True),
         only=frozenset(brokers),
         scope=limits.scope(frozenset(topics)),
         rack_aware=limits.rack_aware,
@@ -134,7 +141,7 @@ def _factor(value: int, limits: Limits) -> Asked:
 
 
 def _rebalance(value: bool, limits: Limits) -> Asked:  # noqa: FBT001 - as the flag is
-    return Asked(wanted=_wanted(limits, even=value), parameters={"rebalance": value})
+    return Asked(wanted=_wanted(limits, even=value, reorder=True), parameters={"rebalance": value})
 
 
 def _fix_racks(value: bool, limits: Limits) -> Asked:  # noqa: FBT001 - as the flag is

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from planner.placement.leaders import even_leaders
 from planner.placement.outcome import Found, copies, placement_of
 from planner.placement.problem import NOBODY, Brokers, Ints, Partitions, Placement, PlacementError, Question
 from planner.placement.world import indexes, world_of
@@ -26,5 +27,5 @@ def as_given(brokers: Brokers, partitions: Partitions, replicas: Ints) -> Placem
     world.before = np.pad(world.before, ((0, width - len(world.before)), (0, 0)), constant_values=NOBODY)
     world.after = indexes(world.ids, replicas[world.order].T, width)
     forced = copies(world)
-    found = placement_of(world, partitions, question, Found(forced=forced))
+    found = placement_of(world, partitions, question, Found(forced=forced, reordered=even_leaders(world, question)))
     return replace(found, bound=f"{forced} replicas are given to brokers that do not hold them")

@@ -2,14 +2,16 @@
 
 Corresponds to the preferred replica of `PartitionStateMachine`: the first of a list leads once it is in sync. An arc
 a → b stands for partitions that a leads and b follows; it costs 1 where the preferred leader stays in its partition
-and would lose it, so that leaders are even after as few changes as can be. In: a World with its replicas settled.
+and would lose it, so that leaders are even after as few changes as can be. A partition that neither gets nor loses a
+replica keeps its order unless all are asked for. In: a World with its replicas settled.
 """
 
 from functools import reduce
 
 import numpy as np
 
-from planner.placement.problem import NOBODY, Ints
+from planner.placement.descend import descend
+from planner.placement.problem import NOBODY, Bools, Ints, Question
 from planner.placement.routes import arcs
 from planner.placement.slots import arrivals, count_leaders
 from planner.placement.world import World, numbered
@@ -18,9 +20,8 @@ from planner.placement.world import World, numbered
 class Leadership:
     """The graph of leaders over the rows that may change; `edges` is (cost + 1, from, to)."""
 
-    def __init__(self, world: World) -> None:
-        self.world = world
-        self.rows = np.flatnonzero(world.movable & (world.after[0] != NOBODY))
+    def __init__(self, world: World, rows: Ints) -> None:
+        self.world, self.rows = world, rows
         self.after = world.after[:, self.rows]
         self.leader = self.after[0].copy()
         stays = (self.after == world.before[0, self.rows]).any(axis=0)
@@ -76,6 +77,36 @@ class Leadership:
             at = (other != NOBODY) & (other != leader) & target[other] & target[leader]
             keys = ((self._costs(columns, other) + 1) * size + leader) * size + other
             np.add.at(self.edges.reshape(-1), keys[at], sign)
+
+
+def even_leaders(world: World, question: Question) -> tuple[int, Ints]:
+    """Reorder as the question allows; returns what more it would be in all rows: how many, and what brokers would lead.
+
+    A new replication factor keeps who leads, unless all rows are asked for.
+    """
+    rows: Bools = world.movable & (world.after[0] != NOBODY)
+    if question.leaders and question.reorder:
+        _evened(world, rows).finish()
+    if not question.leaders or question.reorder:
+        return 0, count_leaders(world.after, world.size)
+    if question.replication_factor is None:
+        _evened(world, rows & _touched(world)).finish()
+    more = _evened(world, rows)
+    return int((more.leader != more.after[0]).sum()), more.load
+
+
+def _evened(world: World, rows: Bools) -> Leadership:
+    leadership = Leadership(world, np.flatnonzero(rows))
+    if rows.any():
+        descend(leadership, world.target)
+    return leadership
+
+
+def _touched(world: World) -> Bools:
+    """Rows that may change and get a replica or lose one."""
+    moved = np.concatenate([arrivals(world.before, world.after), arrivals(world.after, world.before)])
+    found: Bools = world.movable & moved.any(axis=0)
+    return found
 
 
 def settle(world: World) -> None:

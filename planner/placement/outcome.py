@@ -28,9 +28,13 @@ def copies(world: World) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What the search knows beside its world: copies that were forced, those of them left undone, what stays uneven."""
+    """What the search knows beside its world: copies that were forced, those of them left undone, what stays uneven.
+
+    `reordered`: what `even_leaders` did without.
+    """
 
     forced: int
+    reordered: tuple[int, Ints]
     left: int = 0
     uneven: str = ""
 
@@ -62,6 +66,8 @@ def placement_of(world: World, partitions: Partitions, question: Question, found
         left=found.left,
         brokers=brokers,
         racks=racks,
+        reorders=found.reordered[0],
+        leaders_reordered=found.reordered[1],
     )
 
 

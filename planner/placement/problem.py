@@ -61,14 +61,16 @@ class Question:
     """What is wanted beyond emptying the `emptied` brokers.
 
     `even`: replicas move until brokers are even, not only where they have to. `leaders`: replicas are reordered until
-    leaders are even. `replacements`: (broker, its successor), taken wherever the rules let it. `replication_factor`
-    keeps the preferred leader, unless others are to stay before it (`leaving`). `onto`: of brokers that may be given
-    replicas, only these get any they did not have, and with `even` no more than they lack of an even share; empty for
-    all. `given`: nothing is optimised, the lists are somebody else's.
+    leaders are even, in partitions that get or lose one; with `reorder` in all that may change. `replacements`:
+    (broker, its successor), taken wherever the rules let it. `replication_factor` keeps the preferred leader, unless
+    others are to stay before it (`leaving`). `onto`: of brokers that may be given replicas, only these get any they did
+    not have, and with `even` no more than they lack of an even share; empty for all. `given`: nothing is optimised, the
+    lists are somebody else's.
     """
 
     even: bool = False
     leaders: bool = True
+    reorder: bool = False
     fix_racks: bool = False
     replication_factor: int | None = None
     replacements: tuple[tuple[int, int], ...] = ()
@@ -119,3 +121,7 @@ class Placement:
     """Forced changes that `max_moves` left undone."""
     brokers: Tally
     racks: Tally
+    reorders: int
+    """Partitions left in their order that `reorder` would change."""
+    leaders_reordered: Ints
+    """What each broker would lead then."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from planner.placement.descend import UNLIMITED, descend
 from planner.placement.exchange import Exchange
-from planner.placement.leaders import Leadership, settle
+from planner.placement.leaders import even_leaders, settle
 from planner.placement.outcome import Found, copied, copies, lacking, placement_of
 from planner.placement.problem import NOBODY, Brokers, Ints, Partitions, Placement, Question
 from planner.placement.seed import force
@@ -41,9 +41,10 @@ def place(brokers: Brokers, partitions: Partitions, question: Question) -> Place
     else:
         spread_bytes(world, partitions.weights[world.order], question, redirected)
     settle(world)
-    if question.leaders and question.replication_factor is None:
-        _lead(world)
-    return placement_of(world, partitions, question, Found(forced=forced, left=left, uneven=uneven))
+    reordered = even_leaders(world, question)
+    return placement_of(
+        world, partitions, question, Found(forced=forced, left=left, uneven=uneven, reordered=reordered)
+    )
 
 
 def _spread(world: World, rows: Ints, *, voluntary: bool, budget: int) -> Exchange | None:
@@ -54,13 +55,6 @@ def _spread(world: World, rows: Ints, *, voluntary: bool, budget: int) -> Exchan
     descend(exchange, world.target, budget)
     exchange.finish()
     return exchange
-
-
-def _lead(world: World) -> None:
-    leadership = Leadership(world)
-    if len(leadership.rows):
-        descend(leadership, world.target)
-        leadership.finish()
 
 
 def _budget(world: World, question: Question) -> int:

@@ -84,7 +84,7 @@ def _targets(*targets: tuple[str, int, list[int]]) -> object:
 
 # question (on orders alone), moves, brokers of orders afterwards
 QUESTIONS = [
-    (["--add-brokers", "4"], 4, {0, 1, 2, 4}),
+    (["--add-brokers", "4"], 5, {0, 1, 2, 4}),
     (["--remove-brokers", "2"], 4, {0, 1, 3, 4}),
     (["--replace", "2=4"], 4, {0, 1, 3, 4}),
     (["--replication-factor", "3"], 6, {0, 1, 2, 3, 4}),
@@ -116,6 +116,20 @@ def test_topics_to_move_go_to_the_brokers_listed(surveyor: Surveyor, tmp_path: P
     assert (plan["rejected"], set(held)) == (0, {2, 3, 4})
 
 
+def test_who_gets_nothing_keeps_its_order_unless_asked(surveyor: Surveyor) -> None:
+    """Every partition of `orders` could be led by another broker; one has a replica on broker 3, which is replaced."""
+    asked = ("plan", "reassign", "--remove-brokers", "3", "--exclude", "old|gone|moving")
+    plan, wide = surveyor.json(*asked), surveyor.json(*asked, "--reorder-leaders")
+    changes, more = _changes(surveyor, plan), _changes(surveyor, wide)
+    assert {topic for topic, _ in changes} == {"narrow"}
+    reordered = [row for row in more.values() if {*row["replicas_before"]} == {*row["replicas_after"]}]
+    assert plan["leaders_given_up"]["reorders"] == len(reordered) > 0
+    assert plan["leaders_given_up"]["leaders_per_broker"] == wide["leaders_per_broker"][1]
+    assert wide["leaders_given_up"] is None
+    shown = surveyor("show", "plan", plan["plan_id"]).stdout
+    assert f"with --reorder-leaders 1..3: {len(reordered)} more partitions would change their order" in shown
+
+
 def test_racks_are_fixed_where_they_are_narrow(surveyor: Surveyor) -> None:
     plan = surveyor.json("plan", "reassign", "--fix-racks", "--exclude", "old|gone|moving")
     changes = _changes(surveyor, plan)
@@ -131,7 +145,7 @@ def test_what_may_not_change_is_rejected(surveyor: Surveyor) -> None:
         "moving-0": "REASSIGNMENT_IN_PROGRESS",
         "old-0": "REPLICA_NOT_ALIVE",
     }
-    assert {topic for topic, _ in _changes(surveyor, plan)} <= {"orders", "narrow"}
+    assert {topic for topic, _ in _changes(surveyor, plan)} <= {"orders", "narrow", "late"}
     low, high = plan["replicas_per_broker"][1]
     assert (plan["moves"], high - low <= 1) == (plan["lower_bound"], True)
 
@@ -148,10 +162,10 @@ def test_dead_broker_is_emptied_and_the_plan_says_why(surveyor: Surveyor) -> Non
 def test_as_people_read_it(surveyor: Surveyor) -> None:
     shown = surveyor("plan", "reassign", "--add-brokers", "4", "--topics", "orders").stdout.splitlines()
     assert [line.strip().split(" (")[0] for line in shown[1:5]] == [
-        "moves 4",
-        "replicas per broker 0..8 → 2..6",
+        "moves 5",
+        "replicas per broker 0..9 → 2..6",
         "leaders per broker 0..5 → 1..3",
-        "replicas per rack a 10 → 8, b 7 → 9, c 5 → 5",
+        "replicas per rack a 11 → 9, b 8 → 10, c 6 → 6",
     ]
 
 

@@ -1,9 +1,11 @@
 """The optimiser against the true optimum of small clusters: as few copies, then as even, replicas and leaders."""
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from planner.placement.problem import NOBODY, PlacementError, Question
 from planner.placement.solve import place
@@ -49,8 +51,9 @@ def test_evening_out_is_as_even_as_can_be_and_then_with_as_few_copies(case: Case
 
 
 @MANY
-@given(cases())
-def test_leaders_are_as_even_as_these_replicas_let_them_be_with_the_fewest_changes(case: Case) -> None:
+@given(cases(), st.booleans())
+def test_leaders_are_as_even_as_these_replicas_let_them_be_with_the_fewest_changes(case: Case, reorder: bool) -> None:  # noqa: FBT001 - Hypothesis gives it
+    case = replace(case, question=replace(case.question, reorder=reorder))
     assume(choices(case) is not None and takers(case) and case.question.replication_factor is None)
     found = place(case.brokers, case.partitions, case.question)
     may = set(takers(case))
@@ -59,7 +62,9 @@ def test_leaders_are_as_even_as_these_replicas_let_them_be_with_the_fewest_chang
         zip(case.partitions.replicas.tolist(), found.replicas.tolist(), strict=True),
     ):
         home = before[0] if before[0] in after else NOBODY
+        same = set(before) - {NOBODY} == set(after) - {NOBODY}
         fixed = not case.partitions.movable[row] or is_held(case, row) or after[0] not in may
+        fixed |= same and not case.question.reorder
         leaders = [after[0]] if fixed else [broker for broker in after if broker in may]
         options.append([(frozenset({leader}), int(leader != home != NOBODY)) for leader in leaders])
     led = [int((found.replicas[:, 0] == broker).sum()) for broker in takers(case)]
@@ -68,6 +73,8 @@ def test_leaders_are_as_even_as_these_replicas_let_them_be_with_the_fewest_chang
         for before, after in zip(case.partitions.replicas.tolist(), found.replicas.tolist(), strict=True)
     )
     assert [_uneven(led), costs] == optimum(options, takers(case), squares, cost)
+    again = place(case.brokers, case.partitions, replace(case.question, reorder=True))
+    assert sorted(found.leaders_reordered.tolist()) == sorted(again.brokers.leaders[1].tolist())
 
 
 @MANY
