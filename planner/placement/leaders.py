@@ -89,10 +89,12 @@ def even_leaders(world: World, question: Question) -> tuple[int, Ints]:
         _evened(world, rows).finish()
     if not question.leaders or question.reorder:
         return 0, count_leaders(world.after, world.size)
-    if question.replication_factor is None:
-        _evened(world, rows & _touched(world)).finish()
     more = _evened(world, rows)
-    return int((more.leader != more.after[0]).sum()), more.load
+    concerned = _touched(world) if question.replication_factor is None else np.zeros_like(rows)
+    if concerned.any():
+        _evened(world, rows & concerned).finish()
+    left_as_they_are = (more.leader != more.after[0]) & ~concerned[more.rows]
+    return int(left_as_they_are.sum()), more.load
 
 
 def _evened(world: World, rows: Bools) -> Leadership:

@@ -74,6 +74,8 @@ def test_leaders_are_as_even_as_these_replicas_let_them_be_with_the_fewest_chang
     )
     assert [_uneven(led), costs] == optimum(options, takers(case), squares, cost)
     again = place(case.brokers, case.partitions, replace(case.question, reorder=True))
+    kept = [row for row in range(len(options)) if set(found.replicas[row]) == set(case.partitions.replicas[row])]
+    assert found.reorders == (0 if reorder else int((found.replicas[kept, 0] != again.replicas[kept, 0]).sum()))
     assert sorted(found.leaders_reordered.tolist()) == sorted(again.brokers.leaders[1].tolist())
 
 
