@@ -36,6 +36,8 @@ def figures_of(placement: Placement, allowed: set[int]) -> Figures:
         "leaders_per_broker": _spans(brokers.leaders, counted),
         "leaders_given_up": _given_up(placement, counted),
         "replicas_per_rack": {rack: [was, becomes] for rack, was, becomes in racks if rack},
+        "racks_given_up": list(placement.given_up),
+        "fewer_racks": placement.fewer_racks,
     }
 
 
@@ -74,14 +76,15 @@ def figure_lines(plan: Row) -> Iterator[str]:
     ...     "replicas_per_broker": [[0, 4], [1, 3]], "leaders_per_broker": [[0, 1], [0, 1]],
     ...     "uneven": "--max-moves 3 allows no more copies that would help",
     ...     "leaders_given_up": {"leaders_per_broker": [1, 1], "reorders": 7},
-    ...     "replicas_per_rack": {"a": [3, 5], "b": [6, 4]}}
+    ...     "replicas_per_rack": {"a": [3, 9], "b": [6, 0]}, "racks_given_up": ["b"], "fewer_racks": 4}
     >>> for line in figure_lines({"moves": 3, "parameters": json.dumps({"figures": figures})}):
     ...     print(line)
     moves 3 (lower bound 3: 3 replicas have to be copied)
     replicas per broker 0..4 → 1..3
     leaders per broker 0..1 → 0..1
     with --reorder-leaders 1..1: 7 more partitions would change their order
-    replicas per rack a 3 → 5, b 6 → 4
+    replicas per rack a 3 → 9, b 6 → 0
+    racks given up b: 4 partitions are in fewer racks than now
     replicas stay uneven: --max-moves 3 allows no more copies that would help
     """
     figures = figures_in(plan)
@@ -97,6 +100,8 @@ def figure_lines(plan: Row) -> Iterator[str]:
     if figures["replicas_per_rack"]:
         racks = (f"{rack} {was} → {becomes}" for rack, (was, becomes) in figures["replicas_per_rack"].items())
         yield f"replicas per rack {', '.join(racks)}"
+    if given_up := figures.get("racks_given_up"):
+        yield f"racks given up {', '.join(given_up)}: {figures['fewer_racks']} partitions are in fewer racks than now"
     if figures.get("uneven"):
         yield f"replicas stay uneven: {figures['uneven']}"
     yield from byte_lines(figures)

@@ -27,11 +27,15 @@ LEFT_OUT: Final = (LintCode.DELETION_REQUESTED, LintCode.NOT_UNDERSTOOD, LintCod
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lint:
-    """Which checks a plan's question waives; `leaves_out`: partitions that must not change are none of its faults."""
+    """Which checks a plan's question waives.
+
+    `leaves_out`: partitions that must not change are none of its faults. `given_up`: racks that it empties.
+    """
 
     factor_may_change: bool
     rack_aware: bool
     leaves_out: bool
+    given_up: frozenset[str] = frozenset()
 
     def faults(self, at: SnapshotTables, targets: DataFrame) -> DataFrame:
         """Faults of where partitions go, and of lists on the way: topic, partition, code, fault."""
@@ -40,8 +44,8 @@ class Lint:
         if "earlier" in targets.columns:
             last = F.size("earlier") + 1 == F.col("steps")
             ends, ways = targets.where(last), targets.where(~last)
-        found = placement_faults(ends, *tables, factor_may_change=self.factor_may_change)
-        found = found if ways is None else found.unionByName(way_faults(ways, *tables))
+        found = placement_faults(ends, *tables, factor_may_change=self.factor_may_change, given_up=self.given_up)
+        found = found if ways is None else found.unionByName(way_faults(ways, *tables, given_up=self.given_up))
         return found.where(~F.col("code").isin(*self._waived())).distinct()
 
     def _waived(self) -> list[str]:

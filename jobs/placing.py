@@ -46,11 +46,15 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
-    """The answer: what to ask for and why, in which wave; what could not be looked at; and what it comes to."""
+    """The answer: what to ask for and why, in which wave; what could not be looked at; and what it comes to.
+
+    `given_up`: racks of which every broker is emptied.
+    """
 
     targets: DataFrame
     held: DataFrame | None
     figures: Figures
+    given_up: frozenset[str] = frozenset()
 
 
 def placed(at: SnapshotTables, wanted: Wanted, weights: Weights | None = None) -> Placed:
@@ -77,6 +81,7 @@ def placed(at: SnapshotTables, wanted: Wanted, weights: Weights | None = None) -
         targets=targets,
         held=held.withColumns(code).transform(as_rejections, Action.REASSIGN),
         figures={**figures, "held": len(dead), **byte_figures(brokers, cluster.partitions, answer), **sizes},
+        given_up=frozenset(answer.given_up),
     )
 
 

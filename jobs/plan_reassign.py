@@ -6,6 +6,7 @@ in waves: one row a partition and wave, each starting where the one before ended
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -137,7 +138,7 @@ def _optimised(asked: Asked, weights: Weights | None) -> Planner:
     def planner(at: SnapshotTables) -> Planned:
         asked.refuse_unable(at)
         answer = placed(at, wanted, weights)
-        faults = lint.faults(at, answer.targets).localCheckpoint()
+        faults = replace(lint, given_up=answer.given_up).faults(at, answer.targets).localCheckpoint()
         parameters = {**asked.parameters, "figures": answer.figures}
         return Targets(rows=answer.targets, parameters=parameters, held=answer.held).planned(at, faults)
 

@@ -6,6 +6,7 @@ leads, and the size of /brokers/topics/T while replicas are added. In: targets (
 tables of a snapshot. Out: one row a fault (topic, partition, code, fault); none if the plan may be made.
 """
 
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
@@ -25,7 +26,7 @@ _ZNODE_FRAME: Final = 128
 """Bytes of /brokers/topics/T around its lists: version, topic id, names."""
 
 
-def placement_faults(  # noqa: PLR0913 - five tables and a permission
+def placement_faults(  # noqa: PLR0913 - five tables and two permissions
     targets: DataFrame,
     partitions: DataFrame,
     topics: DataFrame,
@@ -33,12 +34,16 @@ def placement_faults(  # noqa: PLR0913 - five tables and a permission
     broker_configs: DataFrame,
     *,
     factor_may_change: bool = False,
+    given_up: AbstractSet[str] = frozenset(),
 ) -> DataFrame:
-    """Faults of `targets`: topic, partition, code, fault; a plan with one is refused as a whole."""
+    """Faults of `targets`: topic, partition, code, fault; a plan with one is refused as a whole.
+
+    `given_up`: racks that are to be empty, and may be lost.
+    """
     asked = targets.select("topic", "partition", F.col("replicas").alias("target"))
     return (
         asked.transform(considered, partitions, topics, brokers, broker_configs)
-        .transform(exploded, _faults(factor_may_change=factor_may_change))
+        .transform(exploded, _faults(given_up, factor_may_change=factor_may_change))
         .unionByName(_named_twice(asked))
         .unionByName(_large_znodes(asked, partitions))
         .orderBy("topic", "partition", "code")
@@ -70,7 +75,7 @@ def exploded(rows: DataFrame, faults: list[Column]) -> DataFrame:
     return found.select("topic", "partition", "found.code", "found.fault")
 
 
-def _faults(*, factor_may_change: bool) -> list[Column]:
+def _faults(given_up: AbstractSet[str], *, factor_may_change: bool) -> list[Column]:
     target, replicas = F.coalesce("target", nobody()), F.col("replicas")
     known, changes = replicas.isNotNull(), ~F.coalesce(F.col("target") == replicas, F.lit(False))  # noqa: FBT003
     resized = known & (F.size(target) != F.size(replicas)) & (F.size(target) > 0)
@@ -84,7 +89,7 @@ def _faults(*, factor_may_change: bool) -> list[Column]:
         duplicate_fault(target),
         dead_fault(target, changes),
         min_isr_fault(target, min_isr(), changes & known),
-        rack_fault(target, F.size(target), known & changes),
+        rack_fault(target, F.size(target), known & changes, given_up),
     ]
     if factor_may_change:
         return found
@@ -126,9 +131,14 @@ def _rack_of(brokers: DataFrame) -> DataFrame:
     return brokers.agg(F.map_from_entries(F.collect_list(entry)).alias("rack_of"))
 
 
-def rack_fault(target: Column, size: Column, concerned: Column) -> Column:
-    """Fewer racks than now, as far as `size` replicas can have as many; whose broker is gone has no rack."""
+def rack_fault(target: Column, size: Column, concerned: Column, given_up: AbstractSet[str]) -> Column:
+    """Fewer racks than now, as far as `size` replicas can have as many; whose broker is gone has no rack.
+
+    Racks `given_up` count as if they were gone.
+    """
     now, then = _racks(F.col("replicas")), _racks(target)
+    if given_up:
+        now = F.array_except(now, F.array(*map(F.lit, sorted(given_up))))
     said = F.concat(F.lit("racks "), F.size(now), F.lit(" → "), F.size(then), F.lit(": ["), F.array_join(then, ", "))
     fewer = concerned & (F.size(target) > 0) & (F.size(then) < F.least(F.size(now), size))
     return _fault(fewer, LintCode.RACKS_LOST, F.concat(said, F.lit("]")))

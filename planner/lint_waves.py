@@ -6,18 +6,22 @@ again: it is never larger than with all moves at once. In: `ways` (topic, partit
 it ends with) and the tables of a snapshot. Out: one row a fault.
 """
 
+from collections.abc import Set as AbstractSet
+
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from planner.lint import considered, dead_fault, duplicate_fault, min_isr, min_isr_fault, rack_fault
 
 
-def way_faults(
+def way_faults(  # noqa: PLR0913 - five tables and a permission
     ways: DataFrame,
     partitions: DataFrame,
     topics: DataFrame,
     brokers: DataFrame,
     broker_configs: DataFrame,
+    *,
+    given_up: AbstractSet[str] = frozenset(),
 ) -> DataFrame:
     """Faults of lists on the way: topic, partition, code, fault; a plan with one is refused as a whole."""
     asked = ways.select("topic", "partition", "wave", "goal", F.col("replicas").alias("target"))
@@ -26,7 +30,7 @@ def way_faults(
         duplicate_fault(target),
         dead_fault(target, known),
         min_isr_fault(target, F.least(min_isr(), F.size("replicas")), known),
-        rack_fault(target, F.least(F.size(target), F.size("goal")), known),
+        rack_fault(target, F.least(F.size(target), F.size("goal")), known, given_up),
     ]
     said = F.concat(F.lit("on the way, after wave "), "wave", F.lit(": "), "fault.fault")
     return (

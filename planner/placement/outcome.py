@@ -11,6 +11,7 @@ import numpy as np
 
 from planner.placement.bound import fewest_copies, fewest_in_any_order
 from planner.placement.problem import NOBODY, Bools, Ints, Moves, Partitions, Placement, Question, Tally
+from planner.placement.racks import spanned
 from planner.placement.reasons import reasons
 from planner.placement.slots import arrivals, count_bytes, count_leaders, count_replicas
 from planner.placement.world import World
@@ -53,6 +54,7 @@ def placement_of(world: World, partitions: Partitions, question: Question, found
     ids = np.append(world.ids, NOBODY)
     lists = np.empty((len(world.order), len(world.after)), dtype=np.int64)
     lists[world.order] = ids[world.after].T
+    racks_before, racks_after = (spanned(world.racks[some]) for some in (world.before, world.after))
     return Placement(
         replicas=lists,
         changed=inputs,
@@ -66,6 +68,8 @@ def placement_of(world: World, partitions: Partitions, question: Question, found
         left=found.left,
         brokers=brokers,
         racks=racks,
+        given_up=tuple(name for name, gone in zip(world.rack_names, world.given_up.tolist(), strict=True) if gone),
+        fewer_racks=int((racks_after < np.minimum(racks_before, world.factor)).sum()),
         reorders=found.reordered[0],
         leaders_reordered=found.reordered[1],
     )

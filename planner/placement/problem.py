@@ -121,6 +121,10 @@ class Placement:
     """Forced changes that `max_moves` left undone."""
     brokers: Tally
     racks: Tally
+    given_up: tuple[str, ...]
+    """Racks of which every broker is emptied: the only ones that a partition may have fewer for."""
+    fewer_racks: int
+    """Partitions in fewer racks than before, beside those with fewer replicas."""
     reorders: int
     """Partitions left in their order that `reorder` would change."""
     leaders_reordered: Ints

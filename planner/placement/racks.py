@@ -14,6 +14,17 @@ from planner.placement.problem import Bools, Ints
 NO_RACK: Final = -1
 
 
+def given_up(racks: Ints, emptied: Bools, count: int) -> Bools:
+    """Racks, by number, that have brokers and every one of them is emptied; `racks` and `emptied` are by broker.
+
+    >>> given_up(np.array([0, 0, 1, 1, NO_RACK]), np.array([True, False, True, True, True]), 2)
+    array([False,  True])
+    """
+    has, stays = (np.bincount(racks[some & (racks != NO_RACK)], minlength=count) > 0 for some in (emptied, ~emptied))
+    found: Bools = has & ~stays
+    return found
+
+
 def spanned(racks: Ints) -> Ints:
     """Racks a row spans.
 

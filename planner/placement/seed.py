@@ -1,9 +1,10 @@
 """The changes a question forces: what has to leave, and a first, nearly even, choice of where the new replicas go.
 
 Corresponds to the moves that `--remove-brokers`, `--replace`, `--replication-factor` and `--fix-racks` cannot do
-without: for each partition as few as can be, to as many racks as these few can reach. In: a World whose `after` is
-`before`. Out: `after` with the forced changes, `need` raised where a replica has to move anyway; `descend` makes the
-choice exact. What leaves by choice is as `leaving` says; no later step brings it back for one in sync.
+without: for each partition as few as can be, to as many racks as these few can reach. A rack may be lost only where all
+of its brokers are emptied. In: a World whose `after` is `before`. Out: `after` with the forced changes, `need` raised
+where a replica has to move anyway; `descend` makes the choice exact. What leaves by choice is as `leaving` says; no
+later step brings it back for one in sync.
 """
 
 from typing import Final
@@ -24,14 +25,16 @@ def force(world: World, question: Question) -> Bools:
     """Make the forced changes; returns the rows that `descend` may still redirect."""
     fixed = np.zeros(len(world.factor), dtype=bool)
     reached = _vacate(world, fix_racks=question.fix_racks)
+    fewest = world.need - _lost(world)
     if question.replication_factor is not None:
         world.pinned = np.where(world.after[0] == world.before[0], world.before[0], NOBODY)
     refuse(
         world,
-        world.movable & (reached < world.need),
+        world.movable & (reached < fewest),
         "fewer racks than now",
-        "allow a broker in another rack, or leave these partitions out",
+        "allow a broker in another rack, leave these partitions out, or empty all brokers of a rack to give it up",
     )
+    world.need = np.minimum(world.need, reached)
     load = count_replicas(world.after, world.size)
     for gone, successor in question.replacements:
         fixed |= _succeed(world, load, gone, successor)
@@ -61,6 +64,15 @@ def _vacate(world: World, *, fix_racks: bool) -> Ints:
     distinct = spanned(world.racks[world.after])
     reached: Ints = np.minimum(distinct + world.factor - _held(world), reach)
     return reached
+
+
+def _lost(world: World) -> Ints:
+    """Racks given up that each row spans: so many fewer it may have, if no other rack takes their place."""
+    if not world.given_up.any():
+        return np.zeros_like(world.factor)
+    held = by_rack(world.racks[world.before], len(world.rack_names))[:-1] > 0
+    lost: Ints = held[world.given_up].sum(axis=0)
+    return lost
 
 
 def _reach(world: World) -> Ints:

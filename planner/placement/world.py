@@ -11,7 +11,7 @@ import numpy as np
 
 from planner.placement.leaving import in_sync_of, kept, ranks
 from planner.placement.problem import NOBODY, Bools, Brokers, Ints, Partitions, PlacementError, Question
-from planner.placement.racks import NO_RACK, spanned
+from planner.placement.racks import NO_RACK, given_up, spanned
 from planner.placement.slots import count_replicas
 
 SHOWN: Final = 5
@@ -32,6 +32,8 @@ class World:
     fresh: Bools
     """Targets that may get replicas they did not have; the others only give, or keep what they have."""
     emptied: Bools
+    given_up: Bools
+    """Racks of which every broker is emptied."""
     order: Ints
     topic: Ints
     partition: Ints
@@ -47,7 +49,7 @@ class World:
     pinned: Ints
     """Broker that has to stay in its row, NOBODY where any may go."""
     need: Ints
-    """Racks that each row has to span."""
+    """Racks that each row has to span; `seed` lowers it where racks are given up, and raises it where replicas move."""
 
     @property
     def size(self) -> int:
@@ -89,6 +91,7 @@ def world_of(brokers: Brokers, partitions: Partitions, question: Question) -> Wo
         target=target & live & ~emptied,
         fresh=target & live & ~emptied & (np.isin(ids, list(question.onto)) if question.onto else True),
         emptied=emptied,
+        given_up=given_up(rack_of[:-1], emptied, len(names)),
         order=order,
         topic=numbered(partitions.topic[order]),
         partition=partitions.partition[order],

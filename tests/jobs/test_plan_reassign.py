@@ -130,6 +130,17 @@ def test_who_gets_nothing_keeps_its_order_unless_asked(surveyor: Surveyor) -> No
     assert f"with --reorder-leaders 1..3: {len(reordered)} more partitions would change their order" in shown
 
 
+def test_a_rack_is_emptied_and_the_two_others_keep_every_partition(surveyor: Surveyor) -> None:
+    asked = ("plan", "reassign", "--remove-brokers", "2", "--topics", "orders|late")
+    for caps in ((), ("--one-replica-at-a-time",)):
+        plan = surveyor.json(*asked, *caps)
+        after = [row["replicas_after"] for row in _changes(surveyor, plan).values()]
+        assert {frozenset(RACKS[broker] for broker in replicas) for replicas in after} == {frozenset("ab")}
+        assert (plan["status"], plan["racks_given_up"], plan["fewer_racks"]) == ("planned", ["c"], 1)
+    shown = surveyor("show", "plan", plan["plan_id"]).stdout
+    assert "racks given up c: 1 partitions are in fewer racks than now" in shown
+
+
 def test_racks_are_fixed_where_they_are_narrow(surveyor: Surveyor) -> None:
     plan = surveyor.json("plan", "reassign", "--fix-racks", "--exclude", "old|gone|moving")
     changes = _changes(surveyor, plan)

@@ -63,8 +63,8 @@ def _faults(
     partitions: list[Row],
     targets: list[Row],
     *,
-    factor_may_change: bool = False,
     min_isr: str = "1",
+    **waived: Any,  # noqa: ANN401 - as the lint takes it
 ) -> list[Row]:
     brokers = [*(broker_row(broker, rack=rack) for broker, rack in RACKS.items()), broker_row(7, understood=False)]
     found = placement_faults(
@@ -73,9 +73,19 @@ def _faults(
         frame(spark, LISTS, TOPICS),
         frame(spark, brokers, BROKERS),
         frame(spark, [config_row(1, "min.insync.replicas", min_isr)], BROKER_CONFIGS),
-        factor_may_change=factor_may_change,
+        **waived,
     )
     return as_rows(found)
+
+
+def test_racks_that_are_given_up_may_be_lost(spark: SparkSession) -> None:
+    partitions = [partition_row([1, 3, 5], 1, [1, 3, 5], topic="t", partition=number) for number in (0, 1)]
+    targets = [
+        {"topic": "t", "partition": 0, "replicas": [1, 3, 4]},
+        {"topic": "t", "partition": 1, "replicas": [1, 2, 6]},
+    ]
+    codes = [(row["partition"], row["fault"]) for row in _faults(spark, partitions, targets, given_up=frozenset("c"))]
+    assert codes == [(1, "racks 2 → 1: [a]")]
 
 
 def test_each_fault_by_itself(spark: SparkSession) -> None:

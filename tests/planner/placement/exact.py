@@ -61,7 +61,7 @@ def _sets(case: Case, row: int) -> list[Choice]:
     sets = [frozenset(some) for some in combinations(allowed, factor)]
     if question.onto:
         sets = [some for some in sets if some - before <= question.onto]
-    sets = [some for some in sets if _racks(case, some) >= min(_racks(case, before), factor)]
+    sets = [some for some in sets if _racks(case, some) >= _fewest_racks(case, before, factor, sets)]
     if question.fix_racks and sets:
         widest = max(_racks(case, some) for some in sets)
         sets = [some for some in sets if _racks(case, some) == widest]
@@ -69,6 +69,15 @@ def _sets(case: Case, row: int) -> list[Choice]:
         sets = _led_as_before(ordered[0], _cheapest(case, row, sets), sets)
     forced = _cheapest(case, row, sets)
     return [(some, len(some - before)) for some in (_as_kind(case, row, forced, sets) if question.even else forced)]
+
+
+def _fewest_racks(case: Case, before: frozenset[int], factor: int, sets: list[frozenset[int]]) -> int:
+    """As many racks as now; where racks are emptied as a whole, as many as others allow."""
+    rack_of = dict(zip(case.brokers.ids.tolist(), case.brokers.racks, strict=True))
+    stay = {rack for broker, rack in rack_of.items() if broker not in _flagged(case, "emptied")}
+    lost = {rack_of[broker] for broker in before} - stay - {None}
+    now, widest = min(_racks(case, before), factor), max((_racks(case, some) for some in sets), default=0)
+    return max(now - len(lost), min(now, widest))
 
 
 def _led_as_before(leader: int, forced: list[frozenset[int]], sets: list[frozenset[int]]) -> list[frozenset[int]]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from planner.placement.problem import NOBODY, Partitions, Placement, PlacementError, Question
 from planner.placement.racks import spanned
 from planner.placement.solve import place
-from tests.planner.placement.clusters import Case, brokers_of, cases, partitions_of
+from tests.planner.placement.clusters import IDS, Case, brokers_of, cases, partitions_of
 from tests.planner.placement.exact import in_sync, is_held
 
 MANY: Final = settings(deadline=None, max_examples=80)
@@ -123,6 +123,41 @@ EXAMPLES: Final[dict[str, Example]] = {
 }
 
 
+RACK_C: Final = frozenset({4, 2})
+
+
+@pytest.mark.parametrize(
+    ("replicas", "spans"),
+    [([3, 1, 4], 2), ([15, 4], 2), ([4, 2], 2), ([3, 4, 2], 2), ([3, 15], 1), ([3, 4], 2), ([2], 1)],
+)
+def test_a_rack_that_is_emptied_may_be_lost_and_no_other(replicas: list[int], spans: int) -> None:
+    racks = ("a", "b", "c", "a", "b", "c")
+    found = place(brokers_of(racks, emptied=RACK_C), partitions_of([replicas]), Question())
+    (after,) = _lists(found)
+    assert len({racks[IDS.index(broker)] for broker in after}) == spans
+    assert (found.copies, found.given_up) == (len(RACK_C & set(replicas)), ("c",))
+    assert found.fewer_racks == int(len({racks[IDS.index(broker)] for broker in replicas}) > spans)
+
+
+def test_a_rack_is_emptied_and_every_partition_keeps_the_two_that_remain() -> None:
+    """20,000 partitions; before, emptying a rack was refused, and without racks 1,091 of them ended in one."""
+    ids = np.arange(30)
+    rows = np.arange(20_000)
+    brokers = replace(
+        brokers_of((None,)),
+        ids=ids,
+        racks=tuple("abc"[broker % 3] for broker in ids),
+        live=np.ones(30, dtype=bool),
+        target=ids % 3 != 2,
+        emptied=ids % 3 == 2,
+    )
+    lists = np.stack([rows % 30, (rows + 1 + 3 * (rows // 30)) % 30, (rows + 2 + 3 * (rows // 90)) % 30], axis=1)
+    partitions = Partitions(topic=rows // 50, partition=rows % 50, replicas=lists, movable=np.ones(20_000, dtype=bool))
+    found = place(brokers, partitions, Question())
+    assert (found.copies, set(spanned(found.replicas.T % 3).tolist())) == (20_000, {2})
+    assert int(np.ptp(found.brokers.replicas[1][ids % 3 != 2])) <= 1
+
+
 @pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES)
 def test_worked_examples(example: Example) -> None:
     racks, emptied, question, before, after, copies, reasons = example
@@ -136,6 +171,7 @@ def _broken(case: Case, found: Placement) -> list[str]:
     flags = (case.brokers.target, case.brokers.emptied)
     target, emptied = (set(case.brokers.ids[flag].tolist()) for flag in flags)
     rack_of = dict(zip(case.brokers.ids.tolist(), case.brokers.racks, strict=True))
+    gone = {rack for rack in rack_of.values() if rack} - {rack_of[broker] for broker in rack_of.keys() - emptied}
     before = _lists(replace(found, replicas=case.partitions.replicas))
     for row, (was, becomes) in enumerate(zip(before, _lists(found), strict=True)):
         free = case.partitions.movable[row] and not is_held(case, row)
@@ -147,7 +183,7 @@ def _broken(case: Case, found: Placement) -> list[str]:
             "as many replicas as asked for": not free or len(becomes) == factor,
             "nothing goes to who may not take it": set(becomes) - set(was) <= target,
             "who is emptied is empty": not free or not set(becomes) & emptied,
-            "no rack is lost": racks[1] >= min(racks[0], len(becomes)),
+            "no rack is lost": racks[1] >= min(racks[0] - len({rack_of[b] for b in was} & gone), len(becomes)),
             "a new replication factor keeps the preferred leader, unless it lags": case.question.replication_factor
             is None
             or was[0] not in target & in_sync(case, row)
@@ -252,11 +288,11 @@ def test_forced_changes_beyond_the_budget_are_left() -> None:
 
 
 def test_what_cannot_be_done_is_said() -> None:
-    racks = ("a", "a", "b")
+    stays_in_b = brokers_of(("a", "a", "b", "b"), excluded=frozenset({15}), emptied=frozenset({4}))
     with pytest.raises(PlacementError, match=r"1 partitions would have fewer racks than now \(rows \[1\]\)"):
-        place(brokers_of(racks, emptied=frozenset({4})), partitions_of([[3], [3, 4]]), Question())
+        place(stays_in_b, partitions_of([[3], [3, 4]]), Question())
     with pytest.raises(PlacementError, match="2 partitions would have more replicas than the 3 brokers that may hold"):
-        place(brokers_of(racks), partitions_of([[3], [3, 4]]), Question(replication_factor=4))
+        place(brokers_of((None,) * 3), partitions_of([[3], [3, 4]]), Question(replication_factor=4))
 
 
 def test_bytes_are_balanced_where_sizes_are_known() -> None:
