@@ -1,13 +1,17 @@
 """From a question to a placement: forced changes, then evenness of replicas, then of leaders, each with fewest changes.
 
-The order is lexicographic: copies, replicas per broker, leaders per broker, evenness within topics. Counts are exact:
-as few copies as the question allows, then replicas as even as these let them be (their squares sum to the least, which
-is max - min <= 1 where that can be); with `even`, evenness is what is asked for, and comes first; with `onto` it is
-sought within the copies that the chosen brokers lack. Leaders are exact for the replicas chosen. Within `max_moves`
-forced changes come first: as many partitions as so many copies complete, which is exact, then as even as those let
-brokers be; which of several equal partitions are left is no matter of evenness. What is left of `max_moves` evens out
-as far as so few copies can; that is not proved to be the best (one dear way may help more than several cheap ones), but
-none of 9,000 small clusters had a better one. Not exact: bytes, topics. In: `problem`'s types. Out: a Placement.
+The order is lexicographic: racks (as many as a partition spans now, but racks given up), copies, who leaves by choice,
+the preferred leader of a new replication factor, replicas per broker, leaders per broker, evenness within topics.
+Counts are exact: as few copies as the question allows; no replica in sync dropped before one that is dead, drained or
+lagging; then replicas as even as these let them be (their squares sum to the least, which is max - min <= 1 where that
+can be). With `even`, evenness is what is asked for, and comes before copies, but takes no replica in sync from a
+partition that lacks one; with `onto` it is sought within the copies that the chosen brokers lack. Leaders are exact for
+the replicas chosen and the partitions that may be reordered. Within `max_moves` forced changes come first: as many
+partitions as so many copies complete, which is exact, then as even as those let brokers be; which of several equal
+partitions are left is no matter of evenness. What is left of `max_moves` evens out as far as so few copies can; that
+is not proved to be the best (one dear way may help more than several cheap ones), but none of 9,000 small clusters had
+a better one. Not exact: bytes, topics, and who leaves of two drained replicas of one partition. In: `problem`'s types.
+Out: a Placement.
 """
 
 import numpy as np
