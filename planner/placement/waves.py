@@ -11,6 +11,7 @@ from typing import Self
 import numpy as np
 
 from planner.placement.first_fit import first_fit
+from planner.placement.leaving import in_sync_of
 from planner.placement.problem import NOBODY, Bools, Ints, Partitions, Placement, PlacementError
 from planner.placement.racks import NO_RACK
 from planner.placement.slots import arrivals
@@ -98,7 +99,11 @@ def waves(partitions: Partitions, placement: Placement, rack_of: dict[int, str |
     before, after = (np.searchsorted(ids, lists[rows].T) - 1 for lists in (partitions.replicas, placement.replicas))
     before = np.pad(before, ((0, max(len(after) - len(before), 0)), (0, 0)), constant_values=NOBODY)
     after = np.pad(after, ((0, max(len(before) - len(after), 0)), (0, 0)), constant_values=NOBODY)
-    steps = one_replica_each(before, after, _racks(ids[1:], rack_of)) if caps.one_at_a_time else whole(before, after)
+    steps = (
+        one_replica_each(before, after, _racks(ids[1:], rack_of), _lagging(partitions, rows, before))
+        if caps.one_at_a_time
+        else whole(before, after)
+    )
     named = np.append(ids[1:], NOBODY)
     return Waves(
         row=rows[steps.row],
@@ -138,6 +143,12 @@ def _racks(ids: Ints, rack_of: dict[int, str | None]) -> Ints:
     number = {rack: index for index, rack in enumerate(names)}
     found = (rack_of.get(broker) for broker in ids.tolist())
     return np.array([*(NO_RACK if rack is None else number[rack] for rack in found), NO_RACK], dtype=np.int64)
+
+
+def _lagging(partitions: Partitions, rows: Ints, before: Ints) -> Ints:
+    """(slot, row): replicas of `before` that are not in sync."""
+    in_sync = in_sync_of(partitions, rows, len(before))
+    return np.where(in_sync, NOBODY, before)
 
 
 def _given_up(before: Ints, after: Ints) -> Bools:

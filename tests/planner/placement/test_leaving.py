@@ -5,8 +5,10 @@ from typing import Final
 import numpy as np
 import pytest
 
+from planner.placement.given import as_given
 from planner.placement.problem import NOBODY, Question
 from planner.placement.solve import place
+from planner.placement.waves import Caps, waves
 from tests.planner.placement.clusters import brokers_of, partitions_of
 
 FEWER: Final = Question(replication_factor=2)
@@ -39,6 +41,15 @@ def test_leaves(
     rows = partitions_of([replicas, [4]], fixed=frozenset({1}), isr=None if isr is None else [isr, [4]])
     found = place(brokers, rows, question)
     assert [broker for broker in found.replicas[0].tolist() if broker != NOBODY] == after
+
+
+def test_on_the_way_the_lagging_one_leaves_first() -> None:
+    """Both leave; had 1 stayed longer, the first step would wait for it to be in sync."""
+    for isr, steps in (([3], [[3, 4], [4, 15]]), ([1], [[4, 1], [4, 15]]), ([3, 1], [[3, 4], [4, 15]])):
+        rows = partitions_of([[3, 1]], isr=[isr])
+        found = as_given(brokers_of(FOUR), rows, np.array([[4, 15]]))
+        planned = waves(rows, found, {}, Caps(one_at_a_time=True))
+        assert planned.after.T.tolist() == steps
 
 
 def test_evenness_takes_none_in_sync_from_a_partition_that_lacks_one() -> None:

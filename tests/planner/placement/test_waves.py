@@ -116,7 +116,8 @@ def test_lists_on_the_way_keep_the_rules(case: Case, caps: Caps) -> None:
 def test_in_whatever_order_rows_come_the_waves_are_the_same(case: Case, caps: Caps, chance: Random) -> None:
     order = list(range(len(case.partitions.topic)))
     chance.shuffle(order)
-    columns = ("topic", "partition", "replicas", "movable")
+    known = () if case.partitions.in_sync is None else ("in_sync",)
+    columns = ("topic", "partition", "replicas", "movable", *known)
     shuffled = replace(case.partitions, **{name: getattr(case.partitions, name)[order] for name in columns})
     found, again = _found(case), _found(replace(case, partitions=shuffled))
     if found is None or again is None:
