@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 
 from planner.placement.exchange import Exchange
+from planner.placement.leaving import guarded
 from planner.placement.problem import Bools, Question
 from planner.placement.routes import reachable
 from planner.placement.world import World
@@ -75,11 +76,13 @@ def _binding(world: World, sources: Bools, targets: Bools) -> str:
     replicas = here.sum(axis=0)
     fixed = ~world.movable
     everywhere = ~fixed & (there.sum(axis=0) == int(open_to.sum()))
-    kinds = {
-        "in partitions that may not change": fixed,
-        "in partitions that have a replica on each of the others": everywhere,
-        "in partitions that would lose a rack": ~fixed & ~everywhere,
+    rest = ~fixed & ~everywhere
+    kept = (here & guarded(world.after, world.stay)).sum(axis=0)
+    counts = {
+        "in partitions that may not change": int(replicas[fixed].sum()),
+        "in partitions that have a replica on each of the others": int(replicas[everywhere].sum()),
+        "in sync in partitions that lack one": int(kept[rest].sum()),
+        "in partitions that would lose a rack": int((replicas - kept)[rest].sum()),
     }
-    counts = {kind: int(replicas[rows].sum()) for kind, rows in kinds.items()}
     found = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
     return f"of {int(replicas.sum())} replicas {found}"

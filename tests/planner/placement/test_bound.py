@@ -182,6 +182,14 @@ def test_why_brokers_stay_uneven(example: Example) -> None:
     assert (found.copies, found.lower_bound, found.uneven) == (copies, bound, why)
 
 
+def test_replicas_in_sync_that_partitions_keep_for_want_of_others_are_named() -> None:
+    """Broker 1, drained, lags in every partition, so that broker 3, in sync, is to stay, though 4 holds nothing."""
+    brokers = replace(brokers_of(THREE), target=np.array([True, False, True]))
+    found = place(brokers, partitions_of([[3, 1]] * 4, isr=[[3]] * 4), Question(even=True))
+    assert found.copies == 0
+    assert found.uneven == "broker 3 cannot give to others: of 4 replicas 4 in sync in partitions that lack one"
+
+
 def test_forced_copies_that_a_limit_leaves_undone_are_no_bound() -> None:
     found = place(brokers_of(THREE, emptied=frozenset({3})), partitions_of([[3]] * 9), Question(max_moves=4))
     assert (found.copies, found.lower_bound, found.left) == (4, 4, 5)
