@@ -30,8 +30,8 @@ from jobs.limits import CLOSED, CommitLimits, broker_ids, refuse_beyond, refuse_
 from jobs.modes import Mode, admin_of, choose_mode
 from jobs.moving import moving_in_zookeeper, moving_of, refuse_others
 from jobs.operations import judge_tasks
-from jobs.options import DetailedExitcode, command, run_alone
-from jobs.plans import LINES_SHOWN, Plan, change_line, read_plan, row_name, warnings
+from jobs.options import All, DetailedExitcode, command, run_alone
+from jobs.plans import Plan, change_line, cut, how_much_is_due, read_plan, row_name, warnings
 from jobs.premises import Premises
 from jobs.rates import bytes_per_second
 from jobs.running import Running, Via
@@ -107,7 +107,7 @@ def _apply(
     lease: Lease | None = None,
 ) -> Ledger:
     """`lease` is that of the cluster, which is ours where Kafka's controller is to be asked."""
-    say(f"  mode {found.mode} ({found.why}); {len(found.due)} of {plan.size} changes are due")
+    say(f"  mode {found.mode} ({found.why}); {how_much_is_due(plan, found.due)}")
     for line in left_over_lines(settings.lake, plan):
         say(line)
     ledger = Ledger.open(settings.lake, plan)
@@ -156,6 +156,7 @@ def commit(
     ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Also wait for the last wave of a reassignment.")] = False,
     max_wait: Annotated[str | None, typer.Option(help="Wait no longer, exit with 25 [default: no bound].")] = None,
+    everything: All = False,
     detailed_exitcode: DetailedExitcode = False,
 ) -> ExitCode:
     """Apply a plan under the fence, or show what that would do."""
@@ -183,7 +184,7 @@ def commit(
             _mend(settings, whole)
         raise
     if not apply:
-        return _dry(settings, whole, found, running, detailed=detailed_exitcode)
+        return _dry(settings, whole, found, running, detailed=detailed_exitcode, everything=everything)
     if not yes and not _agreed(whole, found):
         raise SurveyorError("not applied: the question was not answered with yes")
     ledger = apply_plan(settings, whole, found, hold, running=running)
@@ -230,7 +231,9 @@ def _already_committed(settings: Settings, plan: Plan, *, apply: bool) -> ExitCo
     return ExitCode.DONE
 
 
-def _dry(settings: Settings, plan: Plan, found: Assessment, running: Running, *, detailed: bool) -> ExitCode:
+def _dry(
+    settings: Settings, plan: Plan, found: Assessment, running: Running, *, detailed: bool, everything: bool
+) -> ExitCode:
     result: Result = {
         "plan_id": plan.plan_id,
         "status": plan.row["status"],
@@ -240,17 +243,16 @@ def _dry(settings: Settings, plan: Plan, found: Assessment, running: Running, *,
         "applied_now": 0,
         **_counts(found.settled),
     }
-    lines = [f"  would be written: {change_line(change)}" for change in found.due[:LINES_SHOWN]]
-    if len(found.due) > LINES_SHOWN:
-        lines.append(f"  ... and {len(found.due) - LINES_SHOWN} more")
+    again = f"commit {plan.plan_id} --all"
+    lines = [f"  would be written: {change_line(change)}" for change in found.due]
     finish(
         settings,
         result,
-        f"plan {plan.title}: mode {found.mode} ({found.why}); {len(found.due)} of {plan.size} changes are due",
-        *lines,
-        *_stale_lines(found.settled),
+        f"plan {plan.title}: mode {found.mode} ({found.why}); {how_much_is_due(plan, found.due)}",
+        *cut(lines, again, everything=everything),
+        *cut(_stale_lines(found.settled), again, everything=everything),
         *throttle_lines(settings.lake, plan, found.due, running.throttle),
-        *(f"  warning: {warning}" for warning in (warnings(plan) if found.due else ())),
+        *(f"  warning: {warning}" for warning in (warnings(plan, everything=everything) if found.due else ())),
         "dry run: nothing was written; --apply writes",
     )
     return ExitCode.CHANGES if detailed and found.due else ExitCode.DONE
@@ -260,7 +262,7 @@ def _agreed(plan: Plan, found: Assessment) -> bool:
     """Ask on a terminal; a program that says --apply means it."""
     if not sys.stdin.isatty() or not found.due:
         return True
-    say(f"plan {plan.title}: {len(found.due)} changes, mode {found.mode} ({found.why})")
+    say(f"plan {plan.title}: {how_much_is_due(plan, found.due)}, mode {found.mode} ({found.why})")
     return typer.confirm("write them to the cluster?", err=True)
 
 
@@ -270,10 +272,12 @@ def _report(settings: Settings, plan: Plan, found: Assessment, ledger: Ledger, *
     result: Result = {"plan_id": plan.plan_id, "status": status, "applied_now": now, **ledger.counts()}
     told = ", ".join(f"{count} {outcome}" for outcome, count in ledger.counts().items() if count)
     told += f" ({now} of them now)" if now < len(ledger.of(Outcome.APPLIED)) else ""
-    finish(settings, result, f"plan {plan.title}: {status}; {told or 'no changes'}", *_stale_lines(ledger.verdicts))
+    stale = cut(_stale_lines(ledger.verdicts), f"show commits {plan.plan_id} --all")
+    finish(settings, result, f"plan {plan.title}: {status}; {told or 'no changes'}", *stale)
     if ledger.unheard or any(ledger.of(outcome) for outcome in (Outcome.FAILED, Outcome.UNKNOWN, Outcome.SKIPPED)):
         return ExitCode.ERROR
-    return ExitCode.STALE if detailed and ledger.of(Outcome.STALE) else ExitCode.DONE
+    nothing_applied = not ledger.of(Outcome.APPLIED)
+    return ExitCode.STALE if (detailed or nothing_applied) and ledger.of(Outcome.STALE) else ExitCode.DONE
 
 
 def _counts(verdicts: Sequence[Verdict]) -> dict[str, int]:
@@ -286,7 +290,7 @@ def _stale_lines(verdicts: Sequence[Verdict]) -> list[str]:
         f"  {verdict.outcome}: {row_name(verdict.change)}: {verdict.message}"
         for verdict in verdicts
         if verdict.outcome is not Outcome.APPLIED
-    ][:LINES_SHOWN]
+    ]
 
 
 if __name__ == "__main__":

@@ -3,12 +3,12 @@
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 from rich.console import Console
 from rich.table import Table
@@ -68,7 +68,15 @@ def finish(settings: Settings, result: Result, *people: Table | str) -> None:
     give(result, settings.as_json, settings.result_file)
     if not settings.as_json:
         for part in people:
-            stdout().print(part, markup=False, soft_wrap=isinstance(part, str))
+            show(part)
+
+
+def show(part: Table | str) -> None:
+    """Print what people read; a line as it is."""
+    if isinstance(part, str):
+        print(part)  # noqa: T201 - a rich console takes a hundred times as long
+    else:
+        stdout().print(part)
 
 
 def give(result: Result, as_json: bool, result_file: Path | None) -> None:  # noqa: FBT001 - as the flag is
@@ -81,6 +89,31 @@ def give(result: Result, as_json: bool, result_file: Path | None) -> None:  # no
             result_file.write_text(text + "\n", encoding="utf-8")
         except OSError as error:
             say(f"surveyor: --result-file {result_file} could not be written: {error.strerror}")
+
+
+def stream(settings: Settings, result: Result, lists: Mapping[str, Iterable[Mapping[str, Any]]]) -> None:
+    """Give programs `result` and lists of rows as one JSON object, row by row: never are all of them text at once."""
+    with ExitStack() as files:
+        sinks: list[TextIO] = [sys.stdout] if settings.as_json else []
+        if settings.result_file is not None:
+            sinks.append(files.enter_context(settings.result_file.open("w", encoding="utf-8")))
+        for text in _texts(result, lists) if sinks else ():
+            for sink in sinks:
+                sink.write(text)
+
+
+def _texts(result: Result, lists: Mapping[str, Iterable[Mapping[str, Any]]]) -> Iterator[str]:
+    r"""Write the object in pieces.
+
+    >>> "".join(_texts({"plan_id": "5f"}, {"rows": [{"partition": 0}, {"partition": 1}], "rest": []}))
+    '{"plan_id": "5f", "rows": [{"partition": 0}, {"partition": 1}], "rest": []}\n'
+    """
+    yield json.dumps(result, default=str)[:-1]
+    for name, rows in lists.items():
+        yield f', "{name}": ['
+        yield from (", " * (number > 0) + json.dumps(row, default=str) for number, row in enumerate(rows))
+        yield "]"
+    yield "}\n"
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Table:

@@ -20,7 +20,7 @@ class ExitCode(IntEnum):
     FENCED = 20
     """Another controller took over: nothing more was written."""
     STALE = 21
-    """Some rows were set aside as stale (only under --detailed-exitcode)."""
+    """Nothing was applied because rows were stale; under --detailed-exitcode also if only some were."""
     UNREADABLE = 22
     """Nothing could be read."""
     REFUSED = 23

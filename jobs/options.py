@@ -31,8 +31,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on s
 ResultFile = Annotated[Path | None, typer.Option(help="Also write that JSON object to this file.")]
 DetailedExitcode = Annotated[
     bool,
-    typer.Option("--detailed-exitcode", help="Exit with 10 if changes are present, with 21 if rows were stale."),
+    typer.Option("--detailed-exitcode", help="Exit with 10 if changes are present, with 21 if any row was stale."),
 ]
+All = Annotated[bool, typer.Option("--all", help="List everything, not only the first lines.")]
 
 _COMMON: Final[dict[str, tuple[Any, Any]]] = {
     "cluster": (Cluster, "default"),

@@ -4,25 +4,25 @@ A plan's rows are written first and its row in `plans` last; both under its id, 
 crash leaves no half plan, and planning again writes the same plan or finds it.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final
 
 import typer
 from pyspark.sql import DataFrame, SparkSession
-from rich.table import Table
 
 from jobs.adapters.delta import Tables
-from jobs.adapters.lake import Lake, Row
+from jobs.adapters.lake import Row
 from jobs.adapters.spark import start_session
 from jobs.console import Result, finish, progress, say
 from jobs.errors import ExitCode, RefusedError
 from jobs.failed_log_dirs import failed_replicas
 from jobs.figures import figures_in
 from jobs.plan_names import Alias, names_of, plan_named, refuse_older, refuse_other_question
+from jobs.plan_review import plan_lines
 from jobs.plan_store import Content, store
 from jobs.planned_rows import Beside, plan_rows
-from jobs.plans import find_plan, plan_lines
+from jobs.plans import find_plan
 from jobs.settings import Settings
 from jobs.snapshots import SnapshotTables, as_of, find_snapshot
 from planner.liveness import with_drained, with_failed
@@ -42,9 +42,6 @@ read every column of a row before they know whether they need the row.
 """
 
 RESULT: Final = ("plan_id", "name", "snapshot_id", "status", "changes", "rejected", "moves")
-
-LISTED: Final = 200_000
-"""Changes up to which a plan that was just made is listed: a million rows as Python's objects take gigabytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,16 +90,8 @@ def report_plan(
     lake = settings.lake
     result["operations"] = len(lake.rows("operations", ("plan_id", "=", result["plan_id"])))
     # programs get their counts without the plan's rows being read again
-    finish(settings, result, *([] if settings.as_json else _lines(lake, result)))
+    finish(settings, result, *([] if settings.as_json else plan_lines(lake, find_plan(lake, result["plan_id"]))))
     return ExitCode.CHANGES if detailed and (result["changes"] or result["operations"]) else ExitCode.DONE
-
-
-def _lines(lake: Lake, result: Result) -> Iterable[Table | str]:
-    plan_id, changes, rejected = (result[name] for name in ("plan_id", "changes", "rejected"))
-    if changes > LISTED:
-        told = f"plan {plan_id} on snapshot {result['snapshot_id']}: {changes} changes, {rejected} rejected"
-        return [f"{told}; too many to list at once: `surveyor show plan {plan_id}` does, with what it warns of"]
-    return plan_lines(lake, find_plan(lake, plan_id))
 
 
 def make_plan(settings: Settings, snapshot_id: int | None, alias: Alias, planner: Planner) -> Result:

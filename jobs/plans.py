@@ -1,19 +1,14 @@
 """Stored plans: found by id or alias, read whole, checked against their id, and shown as people read them."""
 
-import json
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime  # noqa: F401 - the doctest's
 from typing import Final
 
-from rich.table import Table
-
 from jobs.adapters.lake import Lake, Row
 from jobs.checked_configs import config_warnings
 from jobs.console import shown
 from jobs.errors import RefusedError, UnreadableError, UsageError
-from jobs.figures import figure_lines
 from jobs.plan_names import names_of, plan_named
 from schemas.digest import plan_header, plan_id
 from schemas.names import NO_LEADER, STANDALONE, WHOLE_TOPIC, Action, PlanKind, RejectionCode
@@ -96,40 +91,29 @@ def refuse_edited(plan: Plan) -> None:
         )
 
 
-def plan_lines(lake: Lake, row: Row) -> Iterator[Table | str]:
-    """Show a plan: a summary, a line a change, then the rejections."""
-    plan = read_plan(lake, row["plan_id"])
-    yield (
-        f"plan {plan.title} on snapshot {row['snapshot_id']}: {row['kind']}, {row['status']}; "
-        f"{row['changes']} changes, {row['moves']} replica moves, {row['rejected']} rejected"
-    )
-    yield from (f"  {line}" for line in figure_lines(row))
-    if row["kind"] == PlanKind.UNDRAIN:
-        brokers = shown(json.loads(row["parameters"])["brokers"])
-        yield f"  brokers {brokers} count as drained until this is committed"
-    for operation in plan.operations:
-        yield f"  {operation['kind']} {operation['topic']} {operation['data']}"
-    yield from _change_lines(plan.changes)
-    rejections = sorted(plan.rejections, key=lambda r: (r["topic"], r["partition"]))
-    yield from _cut([f"  rejected {_name(r)}  {r['code']}: {r['reason']}" for r in rejections], "rejections")
-    if row["kind"] == PlanKind.RECOVER:
-        evidence = lake.rows("evidence", ("plan_id", "=", plan.plan_id))
-        ordered = sorted(evidence, key=lambda e: (e["topic"], e["partition"], e["rank"]))
-        yield from _cut([f"  evidence {evidence_line(e)}" for e in ordered], "lines of evidence")
-    yield from (f"  warning: {warning}" for warning in warnings(plan))
+def how_much(changes: int, operations: int) -> str:
+    """Say how much a plan does; an operation is no change, and not nothing.
+
+    >>> how_much(0, 1), how_much(3, 1), how_much(1, 0)
+    ('1 operation', '3 changes, 1 operation', '1 changes')
+    """
+    done = f"{operations} operation{'s' * (operations != 1)}"
+    return f"{changes} changes" if not operations else f"{changes} changes, {done}" if changes else done
 
 
-def _change_lines(changes: Sequence[Row]) -> Iterator[str]:
-    """A line a change; where there are several waves, each under its number and what it takes."""
-    sizes = Counter(change["wave"] for change in changes)
-    wave = None
-    for change in changes[:LINES_SHOWN]:
-        if len(sizes) > 1 and change["wave"] != wave:
-            wave = change["wave"]
-            yield f"  wave {wave}: {sizes[wave]} changes"
-        yield f"  {change_line(change)}"
-    if len(changes) > LINES_SHOWN:
-        yield _more(len(changes), "changes")
+def how_much_is_due(plan: Plan, due: Sequence[Row]) -> str:
+    """Say how many of a plan's changes and operations are due."""
+    tasks = sum(row["partition"] is None for row in due)
+    parts = [f"{len(due) - tasks} of {len(plan.changes)} changes"] if plan.changes or not plan.tasks else []
+    parts += [f"{tasks} of {len(plan.tasks)} operations"] if plan.tasks else []
+    return f"{' and '.join(parts)} are due"
+
+
+def cut(lines: Sequence[str], command: str, *, everything: bool = False) -> list[str]:
+    """Keep the first lines unless all are asked for, and say how many are left out and which command shows them."""
+    if everything or len(lines) <= LINES_SHOWN:
+        return list(lines)
+    return [*lines[:LINES_SHOWN], f"  ... and {len(lines) - LINES_SHOWN} more: `surveyor {command}` shows them"]
 
 
 def change_line(change: Row) -> str:
@@ -164,8 +148,8 @@ def evidence_line(evidence: Row) -> str:
     return "  ".join(parts + ["Kafka's choice"] * evidence["kafkas_choice"])
 
 
-def warnings(plan: Plan) -> Iterator[str]:
-    """What a reviewer must see last."""
+def warnings(plan: Plan, *, everything: bool = False) -> Iterator[str]:
+    """What a reviewer must see last; `plan_review.warned` tells which changes of many it may speak of."""
     offline = [_name(c) for c in plan.changes if c["leader_after"] == NO_LEADER]
     doomed = [_name(r) for r in plan.rejections if r["code"] == RejectionCode.GOES_OFFLINE]
     unclean = [
@@ -183,7 +167,9 @@ def warnings(plan: Plan) -> Iterator[str]:
     )
     for what, names in warned:
         if names:
-            yield f"{len(names)} partitions {what}: {', '.join(names[:LINES_SHOWN])}"
+            shown_names = names if everything else names[:LINES_SHOWN]
+            more = f" and {len(names) - LINES_SHOWN} more" if len(names) > len(shown_names) else ""
+            yield f"{len(names)} partitions {what}: {', '.join(shown_names)}{more}"
     yield from config_warnings(plan.changes, plan.operations)
 
 
@@ -209,13 +195,3 @@ def _moved(name: str, before: object, after: object) -> str | None:
     if before == after:
         return None
     return f"{name} {shown(after)}" if before is None else f"{name} {shown(before)}→{shown(after)}"
-
-
-def _cut(lines: list[str], what: str) -> list[str]:
-    if len(lines) <= LINES_SHOWN:
-        return lines
-    return [*lines[:LINES_SHOWN], _more(len(lines), what)]
-
-
-def _more(count: int, what: str) -> str:
-    return f"  ... and {count - LINES_SHOWN} more {what}"

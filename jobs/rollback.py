@@ -17,9 +17,10 @@ from jobs.limits import CommitLimits
 from jobs.modes import Mode
 from jobs.options import DetailedExitcode, command, run_alone
 from jobs.plan_names import Alias, Name, ReplaceName, names_of, plan_named, refuse_other_question
+from jobs.plan_review import plan_lines
 from jobs.plan_store import Content, RowLists, store
 from jobs.planning import RESULT
-from jobs.plans import LINES_SHOWN, Plan, find_plan, plan_lines, read_plan, row_name
+from jobs.plans import Plan, cut, find_plan, read_plan, row_name
 from jobs.rolling_back import refuse_no_way, settle, ways_back
 from jobs.settings import Settings
 from schemas.names import Outcome, PlanKind, PlanStatus
@@ -130,11 +131,13 @@ def _report(settings: Settings, plan: Plan, undone: Plan, counts: dict[str, int]
         + ("" if back else f"; once `surveyor verify {plan.plan_id}` finds all of it back, it is rolled_back"),
     )
     failed = any(counts.get(outcome.value) for outcome in (Outcome.FAILED, Outcome.UNKNOWN, Outcome.SKIPPED))
-    return ExitCode.ERROR if failed else ExitCode.DONE
+    stale = counts.get(Outcome.STALE.value) and not counts.get(Outcome.APPLIED.value)
+    return ExitCode.ERROR if failed else ExitCode.STALE if stale else ExitCode.DONE
 
 
 def _left(plan: Plan) -> Sequence[str]:
-    return [f"  rejected {row_name(row)}  {row['code']}: {row['reason']}" for row in plan.rejections][:LINES_SHOWN]
+    lines = [f"  rejected {row_name(row)}  {row['code']}: {row['reason']}" for row in plan.rejections]
+    return cut(lines, f"show rejections {plan.plan_id} --all")
 
 
 if __name__ == "__main__":

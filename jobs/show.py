@@ -1,6 +1,7 @@
 """`surveyor show`: the tables as people read them, now or as of a snapshot. No JVM."""
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from operator import itemgetter
 from typing import Annotated, Any, Final
 
@@ -8,15 +9,17 @@ import typer
 from rich.table import Table
 
 from jobs.adapters.lake import Filter, Row
-from jobs.console import finish, table
+from jobs.console import finish, show, stream, table
 from jobs.errors import UnreadableError, UsageError
-from jobs.options import command
+from jobs.options import All, command
 from jobs.plan_names import names_of
-from jobs.plans import find_plan, plan_lines
+from jobs.plan_review import Only, Review
+from jobs.plans import find_plan
 from jobs.settings import Settings
 from jobs.show_diff import COLUMNS, differences
 from jobs.show_sizes import sizes
 from jobs.snapshots import as_of, find_snapshot
+from jobs.stored_rows import StoredRows
 from jobs.throttles import throttle_rows
 from schemas.tables import EVIDENCE
 
@@ -215,41 +218,65 @@ def snapshots(settings: Settings) -> None:
 def plans(settings: Settings) -> None:
     """Plans made, the newest last."""
     find_snapshot(settings.lake)
-    rows = [{**row, "names": names_of(row)} for row in settings.lake.rows("plans")]
+    operations = Counter(settings.lake.read("operations", columns=["plan_id"])["plan_id"].to_pylist())
+    rows = [
+        {**row, "names": names_of(row), "operations": operations[row["plan_id"]]} for row in settings.lake.rows("plans")
+    ]
     rows.sort(key=itemgetter("created_at"))
     lines = [{**row, "names": ", ".join(row["names"])} for row in rows]
-    columns = ("plan_id", "names", "snapshot_id", "kind", "status", "changes", "rejected", "moves", "created_at")
+    counts = ("changes", "operations", "rejected", "moves")
+    columns = ("plan_id", "names", "snapshot_id", "kind", "status", *counts, "created_at")
     finish(settings, {"rows": rows}, *_laid_out(f"plans of {settings.cluster}", columns, lines))
 
 
 @app.command()
 @command
-def plan(settings: Settings, *, plan: PlanId) -> None:
-    """One plan: a summary, a line a change, then what was rejected."""
+def plan(
+    settings: Settings,
+    *,
+    plan: PlanId,
+    topic: Topic = None,
+    broker: Annotated[int | None, typer.Option(help="Only changes that mean something for this broker.")] = None,
+    action: Annotated[str | None, typer.Option(help="Only this action, as elect or reassign.")] = None,
+    everything: All = False,
+) -> None:
+    """One plan: what it comes to, then a line a change, then what was rejected; --json has every row."""
     row = find_plan(settings.lake, plan)
-    finish(settings, row, *plan_lines(settings.lake, row))
+    review = Review(settings.lake, row, Only(topic, broker, action, everything))
+    if settings.as_json or settings.result_file:
+        changes = review.changes(whole=True)
+        stream(settings, review.result(changes), review.rows(changes))
+    for part in () if settings.as_json else review.lines():
+        show(part)
 
 
-def _of_plan(settings: Settings, plan: str, name: str, columns: Sequence[str], key: Callable[[Row], Any]) -> None:
+def _of_plan(
+    settings: Settings, plan: str, name: str, columns: Sequence[str], order: Sequence[str], *, everything: bool
+) -> None:
     row = find_plan(settings.lake, plan)
-    rows = sorted(settings.lake.rows(name, ("plan_id", "=", row["plan_id"])), key=key)
-    _give(settings, f"{name} of plan {plan}", columns, rows, plan_id=row["plan_id"])
+    rows = StoredRows.read(settings.lake, name, order, ("plan_id", "=", row["plan_id"]))
+    stream(settings, {"plan_id": row["plan_id"]}, {"rows": rows})
+    if not settings.as_json:
+        listed = list(rows) if everything else rows.first(ROWS_SHOWN)
+        show(table(f"{name} of plan {plan}", columns, listed))
+        if len(listed) < len(rows):
+            show(f"... and {len(rows) - ROWS_SHOWN} more: `surveyor show {name} {plan} --all` shows them")
 
 
 @app.command()
 @command
-def rejections(settings: Settings, *, plan: PlanId) -> None:
+def rejections(settings: Settings, *, plan: PlanId, everything: All = False) -> None:
     """What a plan left out, and why."""
     columns = ("topic", "partition", "action", "code", "reason")
-    _of_plan(settings, plan, "rejections", columns, itemgetter("topic", "partition"))
+    _of_plan(settings, plan, "rejections", columns, ("topic", "partition"), everything=everything)
 
 
 @app.command()
 @command
-def evidence(settings: Settings, *, plan: PlanId) -> None:
+def evidence(settings: Settings, *, plan: PlanId, everything: All = False) -> None:
     """What history says of the candidates of `plan recover`, the best first."""
     columns = ("topic", "partition", "rank", "broker_id", *EVIDENCE.names[6:])
-    _of_plan(settings, plan, "evidence", columns, itemgetter("topic", "partition", "rank"))
+    _of_plan(settings, plan, "evidence", columns, ("topic", "partition", "rank"), everything=everything)
 
 
 @app.command()
@@ -273,10 +300,10 @@ def throttles(settings: Settings) -> None:
 
 @app.command()
 @command
-def commits(settings: Settings, *, plan: PlanId) -> None:
+def commits(settings: Settings, *, plan: PlanId, everything: All = False) -> None:
     """What became of a plan, attempt by attempt."""
     columns = ("attempt", "action", "topic", "partition", "outcome", "state_version_after", "committed_at", "message")
-    _of_plan(settings, plan, "commits", columns, itemgetter("attempt", "committed_at"))
+    _of_plan(settings, plan, "commits", columns, ("attempt", "committed_at"), everything=everything)
 
 
 if __name__ == "__main__":

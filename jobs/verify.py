@@ -14,8 +14,8 @@ from jobs.errors import ExitCode
 from jobs.kafka_text import status_lines
 from jobs.limits import CLOSED, seconds
 from jobs.operations import TopicNow, read_tasks, verdict_on
-from jobs.options import DetailedExitcode, command, run_alone
-from jobs.plans import LINES_SHOWN, Plan, read_plan, row_name
+from jobs.options import All, DetailedExitcode, command, run_alone
+from jobs.plans import Plan, cut, read_plan, row_name
 from jobs.premises import assigned, read_changed, understood
 from jobs.progress import measure
 from jobs.progress_shown import copying_lines, copying_result
@@ -132,6 +132,7 @@ def verify(
     format: Annotated[  # noqa: A002 - the flag's name
         Text, typer.Option(help="kafka: in the words of kafka-reassign-partitions --verify, for scripts.")
     ] = Text.SURVEYOR,
+    everything: All = False,
     detailed_exitcode: DetailedExitcode = False,
 ) -> ExitCode:
     """Show how far a committed plan has come, and how far its replicas have been copied."""
@@ -150,7 +151,10 @@ def verify(
     told = ", ".join(f"{counts[progress]} {progress.replace('_', ' ')}" for progress in Progress if counts[progress])
     closed = f", {whole.row['status']}" if whole.row["status"] in CLOSED else ""
     title = f"plan {whole.title}{closed}: {told or 'no changes'}"
-    lines = [*_lines(found), *(copying_lines(result["copying"]) if copying else ())]
+    lines = [
+        *cut(list(_lines(found)), f"verify {whole.plan_id} --all", everything=everything),
+        *(copying_lines(result["copying"]) if copying else ()),
+    ]
     if format is Text.KAFKA:
         finish(settings, result, *_as_kafka_says(settings, whole))
     else:
@@ -159,9 +163,9 @@ def verify(
 
 
 def _lines(found: Sequence[tuple[Row, Progress, str]]) -> Iterator[str]:
-    unfinished = [row for row in found if row[1] is not Progress.COMPLETE]
-    for change, progress, what in unfinished[:LINES_SHOWN]:
-        yield f"  {row_name(change)}  {progress.replace('_', ' ')}: {what}"
+    for change, progress, what in found:
+        if progress is not Progress.COMPLETE:
+            yield f"  {row_name(change)}  {progress.replace('_', ' ')}: {what}"
 
 
 if __name__ == "__main__":

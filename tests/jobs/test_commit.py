@@ -173,11 +173,15 @@ def test_stale_rows(tree: KafkaTree, surveyor: Surveyor, plan: Plan, flags: tupl
     assert "stale: t-2: /brokers/topics/t/partitions/2/state is at version 1, planned at 0" in done.stdout
 
 
-def test_plan_that_is_all_stale_takes_nothing_over(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
+@pytest.mark.parametrize("flags", [(), ("--detailed-exitcode",)])
+def test_plan_that_is_all_stale_takes_nothing_over(
+    tree: KafkaTree, surveyor: Surveyor, plan: Plan, flags: tuple[str, ...]
+) -> None:
+    """Which is no success, whatever was asked of the exit code."""
     tree.touch("/brokers/topics/t")
     before = tree.dump()
 
-    done = surveyor.apply(tree.hosts, plan.plan_id, "--detailed-exitcode")
+    done = surveyor.apply(tree.hosts, plan.plan_id, *flags)
 
     assert done.exit_code == STALE
     assert tree.dump() == before

@@ -88,13 +88,16 @@ WRITTEN = {
 }
 
 
+DUE = {"config": "1 of 1 operations are due", "delete": "2 of 2 operations are due", "expand": "3 of 3 changes are due"}
+
+
 @pytest.mark.parametrize("mode", ["batch", "admin"])
-def test_dry_run_touches_nothing(topics: KafkaTree, surveyor: Surveyor, plan: Plan, mode: str) -> None:
+def test_dry_run_touches_nothing(topics: KafkaTree, surveyor: Surveyor, plan: Plan, mode: str, kind: str) -> None:
     before = topics.dump()
 
     done = surveyor.run("commit", plan.plan_id, "--zookeeper", topics.hosts, "--mode", mode)
 
-    assert (done.exit_code, "would be written" in done.stdout) == (DONE, True)
+    assert (done.exit_code, "would be written" in done.stdout, DUE[kind] in done.stdout) == (DONE, True, True)
     assert topics.dump() == before
     assert surveyor.commits(plan.plan_id) == []
 
