@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from jobs.adapters.folders import why_unwritten
+from jobs.adapters.submitted import behave_as_submitted
 from jobs.console import give, say
 from jobs.errors import ExitCode, SurveyorError, UsageError
 from jobs.interrupts import answer_json, exit_code, guard, refuse_to_unwind
@@ -63,6 +64,7 @@ def command(function: Command) -> Command:
     def run(**arguments: Any) -> None:  # noqa: ANN401 - as typer gives them
         as_json, result_file = arguments["as_json"], arguments["result_file"]
         with reported(as_json=as_json, result_file=result_file):
+            behave_as_submitted()
             _refuse_unwritable(result_file)
             common = {name: arguments.pop(name) for name in _COMMON}
             settings = settle(**common, fleet=arguments.get("fleet", False))

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from jobs.adapters.jars import delta_jars
 from jobs.adapters.java import find_java
+from jobs.adapters.submitted import is_submitted
 from jobs.errors import MissingError
 from jobs.interrupts import take_back
 
@@ -38,8 +39,7 @@ def start_session(name: str, settings: Mapping[str, str] | None = None) -> Spark
 
     Under spark-submit, master, memory and jars are spark-submit's business.
     """
-    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-    options = {**ALWAYS, **({} if submitted else _own_jvm()), **(settings or {})}
+    options = {**ALWAYS, **({} if is_submitted() else _own_jvm()), **(settings or {})}
     builder = SparkSession.builder.appName(name)
     for key, value in options.items():
         builder = builder.config(key, value)
@@ -81,3 +81,7 @@ def _check_delta(session: SparkSession) -> None:
         raise MissingError(
             "Delta is not on Spark's class path; give spark-submit --jars $(python -m jobs.adapters.jars delta)",
         ) from None
+
+
+if __name__ == "__main__":
+    print(conf_dir())  # noqa: T201 - for SPARK_CONF_DIR
