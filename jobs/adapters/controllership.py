@@ -6,7 +6,7 @@ version, all in one multi, so that nobody can come between (seed 002's loop arou
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -36,6 +36,9 @@ TRIES: Final = 5
 
 LOST: Final = (ConnectionLoss, ConnectionClosedError, OperationTimeoutError)
 """What leaves the outcome of a request unknown, the session perhaps alive."""
+
+
+Tell = Callable[[str], None]
 
 
 class SessionLostError(SurveyorError):
@@ -94,17 +97,21 @@ def fenced(epoch: int) -> FencedError:
     )
 
 
+def _nobody(_: str) -> None:
+    """Tell nobody."""
+
+
 @contextmanager
-def controllership(hosts: str, controller_id: int) -> Iterator[Controllership]:
+def controllership(hosts: str, controller_id: int, tell: Tell = _nobody) -> Iterator[Controllership]:
     """Take the controllership over, and hand it back at the end by closing the session."""
     with connected(hosts) as client:
-        yield take_over(client, hosts, controller_id)
+        yield take_over(client, hosts, controller_id, tell)
 
 
-def take_over(client: KazooClient, hosts: str, controller_id: int) -> Controllership:
-    """Become the controller, or raise and have changed nothing."""
+def take_over(client: KazooClient, hosts: str, controller_id: int, tell: Tell = _nobody) -> Controllership:
+    """Become the controller, or raise and have changed nothing; `tell` people who has to be waited for."""
     for _ in range(TRIES):
-        state = _once_free(client, hosts, controller_id)
+        state = _once_free(client, hosts, controller_id, tell)
         multi = client.transaction()
         if state.controller_version is not None:
             multi.delete(CONTROLLER, state.controller_version)
@@ -142,9 +149,10 @@ def refuse_take_over(state: ClusterState, controller_id: int) -> None:
         raise RefusedError(f"broker {controller_id} exists: choose another controller_id in the --conf file")
 
 
-def _once_free(client: KazooClient, hosts: str, controller_id: int) -> ClusterState:
+def _once_free(client: KazooClient, hosts: str, controller_id: int, tell: Tell) -> ClusterState:
     """Read the cluster once no other Surveyor is the controller; a killed one is until its session is forgotten."""
     deadline = time.monotonic() + OTHERS_PATIENCE
+    told = False
     while True:
         state = read_cluster(client, hosts)
         refuse_take_over(state, controller_id)
@@ -155,7 +163,19 @@ def _once_free(client: KazooClient, hosts: str, controller_id: int) -> ClusterSt
                 f"another Surveyor holds the controllership (/controller names {controller_id}); "
                 "wait until it has handed back: its session ends with its process",
             )
+        if not told:
+            tell(_waited_for(client, controller_id))
+        told = True
         time.sleep(0.2)
+
+
+def _waited_for(client: KazooClient, controller_id: int) -> str:
+    node = read(client, CONTROLLER)
+    session = f"session 0x{node.stat.ephemeralOwner:x}" if node.stat else "a session that just ended"
+    return (
+        f"waiting up to {OTHERS_PATIENCE:g} s for another Surveyor, {session}, which holds /controller as "
+        f"{controller_id}: of one that was killed ZooKeeper forgets the session after some 10 s"
+    )
 
 
 def _became(client: KazooClient, multi: TransactionRequest, session: int) -> bool:

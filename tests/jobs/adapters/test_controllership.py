@@ -106,8 +106,11 @@ def test_refuses_where_another_surveyor_is_in_control(
     tree: KafkaTree, other: KazooClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("jobs.adapters.controllership.OTHERS_PATIENCE", 0.5)
-    with controllership(tree.hosts, OURS), pytest.raises(RefusedError, match="another Surveyor"):
-        take_over(other, tree.hosts, OURS)
+    told: list[str] = []
+    with controllership(tree.hosts, OURS) as held, pytest.raises(RefusedError, match="another Surveyor"):
+        take_over(other, tree.hosts, OURS, told.append)
+    assert len(told) == 1
+    assert f"waiting up to 0.5 s for another Surveyor, session 0x{held.session:x}, which holds" in told[0]
 
 
 @pytest.mark.parametrize("znode", ["/controller", "/controller_epoch"])
