@@ -24,6 +24,7 @@ from schemas.names import Lose
 COLUMNS: Final = (
     "scenario",
     "offline",
+    "newly_offline",
     "unclean_only",
     "no_replica",
     "under_min_isr",
@@ -65,7 +66,7 @@ def whatif(
     asked = parse_lose(lose)
     found = find_snapshot(settings.lake, snapshot)
     rows = _costs(settings, found, asked)
-    offline = sum(row["offline"] > 0 for row in rows)
+    offline = sum(row["newly_offline"] > 0 for row in rows)
     result = {
         "snapshot_id": found["snapshot_id"],
         "lose": asked.value,

@@ -2,7 +2,7 @@
 
 Corresponds to `Election.leaderForOffline` where no unclean election is allowed, seed 000
 "OfflinePartitionLeaderSelector": the first live replica in the ISR leads, a drained broker never. It is compared with
-the cluster after the elections due now, so what is offline already is not counted again. Topics queued for deletion
+the cluster after the elections due now, so what is offline already is not newly so. Topics queued for deletion
 are left out; a partition that is not understood keeps its leader. In: PARTITIONS, TOPICS, BROKERS, BROKER_CONFIGS.
 Out: WHATIF.
 """
@@ -22,6 +22,7 @@ from schemas.tables import WHATIF
 _ALIKE: Final = ("replicas", "isr", "leader", "understood", "min_isr_override")
 _COSTS: Final = (
     "offline",
+    "newly_offline",
     "unclean_only",
     "no_replica",
     "under_min_isr",
@@ -110,13 +111,14 @@ def _costs_of_parts(rows: DataFrame) -> DataFrame:
 
 def _conditions() -> dict[str, Column]:
     judged, standing, left = F.col("judged"), F.col("standing"), F.col("left")
-    offline = F.col("deposed") & F.col("heir").isNull()
-    nobody_in_sync = offline & (left == 0)
+    newly_offline = F.col("deposed") & F.col("heir").isNull()
+    nobody_in_sync = newly_offline & (left == 0)
     alive = F.size(not_among(F.col("alive"), F.col("felled"))) > 0
     was_enough = F.size("in_sync") >= F.col("wanted")
     newly = judged & was_enough & (left < F.col("wanted"))
     return {
-        "offline": offline,
+        "offline": newly_offline | (standing & judged & F.col("led_by").isNull()),
+        "newly_offline": newly_offline,
         "unclean_only": nobody_in_sync & alive,
         "no_replica": nobody_in_sync & ~alive,
         "under_min_isr": newly | (standing & judged & ~was_enough),

@@ -175,11 +175,13 @@ WHATIF: Final = _table(
     _column("lose", STRING, "what every scenario loses: brokers=1, racks=1 or pairs"),
     _column("scenario", STRING, "who is lost, as people read it: broker 3, rack a, brokers 3+7"),
     _column("lost", BROKER_IDS, "the brokers lost, ascending"),
-    _column("offline", LONG, "partitions that lose their leader and find none by a clean election"),
+    _column("offline", LONG, "partitions without a leader, after clean elections; those that are so already, too"),
     _column(
-        "unclean_only", LONG, "of these, those that only an unclean election can lead: live replicas, none in sync"
+        "unclean_only",
+        LONG,
+        "of newly_offline, those that an unclean election could lead: live replicas, none in sync",
     ),
-    _column("no_replica", LONG, "of these, those without a live replica that could lead"),
+    _column("no_replica", LONG, "of newly_offline, those without a live replica that could lead"),
     _column("under_min_isr", LONG, "partitions with fewer live ISR members than min.insync.replicas, offline ones too"),
     _column("newly_under_min_isr", LONG, "of these, those with enough of them before the loss"),
     _column("leaders_moved", LONG, "partitions that another broker leads after the loss"),
@@ -188,6 +190,9 @@ WHATIF: Final = _table(
     _column("mean_leaders", DOUBLE, "partitions led, over surviving brokers; null if none survives"),
     _column("leader_skew", DOUBLE, "max_leaders / mean_leaders: 1 is even; null if nobody leads"),
     _column("not_judged", LONG, "partitions left out: not understood, or without a state znode"),
+    _column(
+        "newly_offline", LONG, "of offline, those that have a leader before the loss, once the elections due are held"
+    ),
 )
 
 PLANS: Final = _table(

@@ -62,7 +62,7 @@ ALL: Final = partition_row([0, 1, 2], 0, [2, 1, 0])
 LAGGING: Final = partition_row([0, 1, 2], 0, [0])
 ALONE: Final = partition_row([0], 0, [0])
 
-COUNTS: Final = ("offline", "unclean_only", "no_replica", "newly_under_min_isr", "leaders_moved")
+COUNTS: Final = ("newly_offline", "unclean_only", "no_replica", "newly_under_min_isr", "leaders_moved")
 
 # what is lost, the partition, and what comes of it: COUNTS; brokers 0 to 3 are live, 7 is not understood
 CASES: Final = [
@@ -193,6 +193,7 @@ NOTHING: Final = {
     "cluster": CLUSTER,
     "snapshot_id": 3,
     "offline": 0,
+    "newly_offline": 0,
     "unclean_only": 0,
     "no_replica": 0,
     "under_min_isr": 0,
@@ -209,6 +210,14 @@ def test_cluster_without_partitions(spark: SparkSession) -> None:
     pair = {**NOTHING, "lose": "pairs", "scenario": "brokers 4+5", "lost": [4, 5]}
     assert_rows(_whatif(spark, World([], live=frozenset({4, 5})), Lose.PAIRS), [pair], WHATIF)
     assert as_rows(_whatif(spark, World([], live=frozenset({4})), Lose.PAIRS)) == []
+
+
+def test_what_is_offline_or_under_min_isr_already_is_counted_alike(spark: SparkSession) -> None:
+    """All of it, and of it what the loss adds."""
+    world = _world(partition_row([9], NO_LEADER, [9]), partition_row([0, 1], 0, [0, 1]), ALONE)
+    columns = ("scenario", "offline", "newly_offline", "under_min_isr", "newly_under_min_isr")
+    found = {tuple(row[name] for name in columns) for row in as_rows(_whatif(spark, world, Lose.BROKERS))}
+    assert {("broker 0", 2, 1, 3, 1), ("broker 1", 1, 0, 3, 1), ("broker 2", 1, 0, 2, 0)} <= found
 
 
 def test_what_is_left_out_is_counted(spark: SparkSession) -> None:

@@ -41,18 +41,20 @@ def costs(world: World, lost: list[int]) -> Row:
     """What a scenario costs, as its WHATIF row says it."""
     after = without(world, lost)
     judged = [row for row in world.partitions if row["topic"] != DELETED and _judged(row)]
-    offline = [row for row in judged if leader(row, world) is not None and leader(row, after) is None]
-    nobody_in_sync = [row for row in offline if not _in_sync(row, after)]
+    offline = [row for row in judged if leader(row, after) is None]
+    newly = [row for row in offline if leader(row, world) is not None]
+    nobody_in_sync = [row for row in newly if not _in_sync(row, after)]
     no_replica = [row for row in nobody_in_sync if not set(row["replicas"]) & after.live]
     under = [row for row in judged if _under_min_isr(row, after)]
     return {
         "lost": lost,
         "offline": len(offline),
+        "newly_offline": len(newly),
         "unclean_only": len(nobody_in_sync) - len(no_replica),
         "no_replica": len(no_replica),
         "under_min_isr": len(under),
         "newly_under_min_isr": len([row for row in under if not _under_min_isr(row, world)]),
-        "leaders_moved": len([row for row in judged if leader(row, world) != leader(row, after)]) - len(offline),
+        "leaders_moved": len([row for row in judged if leader(row, world) != leader(row, after)]) - len(newly),
         "not_judged": len([row for row in world.partitions if row["topic"] != DELETED and not _judged(row)]),
         **_spread(after),
     }
