@@ -8,11 +8,11 @@ from itertools import chain, repeat
 from typing import Any, Final
 
 import pyarrow as pa
-from kio.serial.errors import SerialError
 
 from jobs.adapters.admin import error_name
 from jobs.adapters.broker_channel import Response
 from jobs.adapters.control_messages import LEADER_AND_ISR, UPDATE_METADATA, Row, as_uuid
+from jobs.adapters.kio_alone import SerialError
 from jobs.adapters.lake import arrow_schema
 from schemas.tables import ANSWERS
 

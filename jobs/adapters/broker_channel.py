@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from threading import Event, Thread
 from typing import Any, Final
 
-from kio.serial import entity_reader
-
 from jobs.adapters.control_messages import KEYS, VERSIONS, Request, Row, header, plaintext_address
+from jobs.adapters.kio_alone import entity_reader
 from jobs.errors import RefusedError
 
 ANSWER: Final = 30.0
