@@ -24,6 +24,7 @@ from jobs.console import Result, finish, say
 from jobs.controllers import controller_of
 from jobs.drained import refuse_resident_drain
 from jobs.errors import ExitCode, RefusedError, SurveyorError
+from jobs.interrupts import deferred, exit_code, interrupted
 from jobs.leasing import UnderLease, lease_for
 from jobs.ledger import Ledger, Verdict
 from jobs.limits import CLOSED, CommitLimits, broker_ids, refuse_beyond, refuse_other_cluster, seconds
@@ -93,7 +94,8 @@ def apply_plan(
     if found.mode is Mode.ADMIN and (found.due or watched):
         with lease_for(settings, plan.plan_id, "commit") as lease:
             return _apply(settings, plan, found, running=running, lease=lease)
-    return _apply(settings, plan, found, max_hold=max_hold, held=held)
+    with deferred():
+        return _apply(settings, plan, found, max_hold=max_hold, held=held)
 
 
 def _apply(
@@ -274,6 +276,9 @@ def _report(settings: Settings, plan: Plan, found: Assessment, ledger: Ledger, *
     told += f" ({now} of them now)" if now < len(ledger.of(Outcome.APPLIED)) else ""
     stale = cut(_stale_lines(ledger.verdicts), f"show commits {plan.plan_id} --all")
     finish(settings, result, f"plan {plan.title}: {status}; {told or 'no changes'}", *stale)
+    if interrupted():
+        say(f"surveyor: interrupted: {now} written, {len(ledger.of(Outcome.SKIPPED))} left; commit again to go on")
+        return exit_code()
     if ledger.unheard or any(ledger.of(outcome) for outcome in (Outcome.FAILED, Outcome.UNKNOWN, Outcome.SKIPPED)):
         return ExitCode.ERROR
     nothing_applied = not ledger.of(Outcome.APPLIED)

@@ -56,6 +56,8 @@ def commit_admin(
             run.all_waves(due)
     except KeyboardInterrupt:
         run.set_aside(due)
+        if not run.moving():
+            raise
         raise StillRunningError(f"interrupted{how_to_go_on(ledger)}") from None
     except SurveyorError:
         run.set_aside(due)
@@ -95,7 +97,7 @@ class _Run:
         self.ledger.unfinished = True
         if self.ledger.begun:
             judged = {_place(verdict.change) for verdict in self.ledger.verdicts}
-            moving = {_place(move) for move in self._seen_moving()}
+            moving = {_place(move) for move in self.moving()}
             for change in due:
                 if _place(change) in judged:
                     continue
@@ -117,7 +119,8 @@ class _Run:
         except (SurveyorError, *LOST) as error:
             say(f"surveyor: the throttle of plan {plan_id} may still be set ({error}); {_again(plan_id)}")
 
-    def _seen_moving(self) -> list[Row]:
+    def moving(self) -> list[Row]:
+        """What of the plan moves now, as far as anybody can see."""
         try:
             return moving_of(self.settings, self.ledger.plan)
         except SurveyorError:

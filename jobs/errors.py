@@ -30,7 +30,9 @@ class ExitCode(IntEnum):
     RUNNING = 25
     """Replicas still move: --max-wait is over, or the commit was interrupted; the same command goes on."""
     INTERRUPTED = 130
-    """Ctrl-C; 143 by SIGTERM. Whatever was begun, the same command goes on."""
+    """Ctrl-C. Whatever was begun, the same command goes on."""
+    TERMINATED = 143
+    """The same by SIGTERM."""
 
 
 class SurveyorError(Exception):

@@ -36,8 +36,8 @@ _TRIES: Final = 3
 def write_tasks(control: Controllership, tasks: Sequence[Row], max_hold: float) -> Iterator[list[Verdict]]:
     """Write operations one by one; yield the verdict on each, also before FencedError and SessionLostError."""
     for task in tasks:
-        if control.held() > max_hold:
-            yield [Verdict(task, Outcome.SKIPPED, f"--max-hold {max_hold:g}s is over")]
+        if why := control.why_over(max_hold):
+            yield [Verdict(task, Outcome.SKIPPED, why)]
             continue
         try:
             verdict = _write(control, task)

@@ -89,9 +89,8 @@ class FencedWriter:
         """Try what is left until nothing is; every round but a few judges a row at least."""
         unexplained = 0
         while self._left:
-            if self.control.held() > self.max_hold:
-                said = f"--max-hold {self.max_hold:g}s is over"
-                verdicts = [Verdict(change, Outcome.SKIPPED, said) for change in self._left]
+            if why := self.control.why_over(self.max_hold):
+                verdicts = [Verdict(change, Outcome.SKIPPED, why) for change in self._left]
             else:
                 verdicts, refused = self._attempt(self._left)
                 if refused is not None and not verdicts:

@@ -76,9 +76,9 @@ def interrupted() -> bool:
     return _state.first is not None
 
 
-def exit_code() -> int:
+def exit_code() -> ExitCode:
     """128 and the signal's number, as shells have it; Ctrl-C's where there was none."""
-    return 128 + (_state.first[0] if _state.first else signal.SIGINT)
+    return ExitCode(128 + (_state.first[0] if _state.first else signal.SIGINT))
 
 
 @contextmanager

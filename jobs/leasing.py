@@ -12,6 +12,7 @@ from typing import Final
 from jobs.adapters import lease as adapter
 from jobs.adapters.lease import Lease, NoLease, leased
 from jobs.console import say
+from jobs.interrupts import unwinding
 from jobs.settings import Settings
 from jobs.throttles import ConfigAdmin
 from schemas.lease import Holder
@@ -22,14 +23,15 @@ HAND_OVER: Final = 60.0
 
 @contextmanager
 def lease_for(settings: Settings, plan_id: str, command: str, patience: float | None = None) -> Iterator[Lease]:
-    """Hold the lease of the cluster; raise LeaseHeldError where somebody else keeps it."""
+    """Hold the lease of the cluster; raise LeaseHeldError where somebody else keeps it, KeyboardInterrupt on Ctrl-C."""
     since = datetime.now(UTC).isoformat(timespec="seconds")
     holder = Holder(getpass.getuser(), socket.gethostname(), os.getpid(), command, plan_id, since)
-    if settings.conf.commit_lease:
-        with leased(settings.zookeeper, holder, adapter.PATIENCE if patience is None else patience, say) as lease:
-            yield lease
-    else:
-        yield NoLease(None, holder, say)
+    with unwinding():
+        if settings.conf.commit_lease:
+            with leased(settings.zookeeper, holder, adapter.PATIENCE if patience is None else patience, say) as lease:
+                yield lease
+        else:
+            yield NoLease(None, holder, say)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from jobs.adapters.requests import announce
 from jobs.adapters.zookeeper import LOST, Znode, connected
 from jobs.console import say
 from jobs.errors import FencedError, SurveyorError
+from jobs.interrupts import interrupted
 from jobs.ledger import Verdict
 from jobs.premises import state_path, understood
 
@@ -40,7 +41,7 @@ class Hold:
 
     def left(self, control: Controllership) -> float:
         """Seconds left for telling."""
-        seconds = self.max_hold - control.held()
+        seconds = 0.0 if interrupted() else self.max_hold - control.held()
         return max(seconds, LEAST) if self.stays else seconds
 
 
@@ -59,7 +60,8 @@ class Told:
     def unheard(self, answers: Answers) -> str | None:
         """Say why nobody who should was told, None if somebody was."""
         if self.late:
-            return "--max-hold was over before the brokers could be told"
+            why = "interrupted" if interrupted() else "--max-hold was over"
+            return f"{why} before the brokers could be told"
         if not self.named or self.named & set(answers.accepted):
             return None
         return f"none of brokers {', '.join(map(str, sorted(self.named)))} accepted what it was told"

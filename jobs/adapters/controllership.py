@@ -25,6 +25,7 @@ from jobs.adapters.cluster import BROKER_IDS, CONTROLLER, CONTROLLER_EPOCH, Clus
 from jobs.adapters.refusal import refusal
 from jobs.adapters.zookeeper import PATIENCE, commit, connected, read, sync
 from jobs.errors import FencedError, RefusedError, SurveyorError, UnreadableError
+from jobs.interrupts import interrupted
 from schemas.names import NO_CONTROLLER
 from schemas.znodes import MalformedZnodeError, decode_controller, encode_controller, encode_epoch
 
@@ -71,6 +72,12 @@ class Controllership:
     def held(self) -> float:
         """Seconds since the take-over."""
         return time.monotonic() - self.since
+
+    def why_over(self, max_hold: float) -> str | None:
+        """Say why nothing more is to be written under it, None while there is time and nobody interrupts."""
+        if interrupted():
+            return "interrupted before it"
+        return f"--max-hold {max_hold:g}s is over" if self.held() > max_hold else None
 
 
 def check_registered(multi: TransactionRequest, broker: int) -> None:
@@ -166,6 +173,8 @@ def _once_free(client: KazooClient, hosts: str, controller_id: int, tell: Tell) 
         if not told:
             tell(_waited_for(client, controller_id))
         told = True
+        if interrupted():
+            raise KeyboardInterrupt
         time.sleep(0.2)
 
 

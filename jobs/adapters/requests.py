@@ -18,6 +18,7 @@ from typing import Final
 from jobs.adapters.answers import Answer
 from jobs.adapters.broker_channel import LOST, PAUSE, CannotTellError, Channel
 from jobs.adapters.control_messages import Announcement, Messages, Row, TooLateError, plaintext_address
+from jobs.interrupts import interrupted
 
 STOPPING: Final = 3.0
 """Seconds that the others wait at most for brokers that stop replicas: until then nobody leads what those led."""
@@ -155,7 +156,7 @@ class _Round:
 
     def wait(self, brokers: Collection[int], until: float) -> None:
         """Wait until these are told, or cannot be waited for, and look now and then who is registered."""
-        while time.monotonic() < min(until, self.deadline):
+        while time.monotonic() < min(until, self.deadline) and not interrupted():
             self.look()
             if not any(self.tellings[broker].is_waited_for for broker in brokers if broker in self.tellings):
                 return

@@ -42,10 +42,10 @@ def move_all(tree: KafkaTree, lake: Lake, leader: int) -> Plan:
     return store_plan(lake, tree, [election(tree, T, partition, leader=leader) for partition in PARTITIONS])
 
 
-def start_commit(hosts: str, lake: Lake, plan: Plan, *more: str) -> subprocess.Popen[str]:
+def start_commit(hosts: str, lake: Lake, plan: Plan, *more: str, program: str = COMMAND) -> subprocess.Popen[str]:
     flags = ("--zookeeper", hosts, "--warehouse", lake.warehouse, "--mode", "batch", "--max-hold", "2s", "--apply")
     return subprocess.Popen(
-        [sys.executable, "-c", COMMAND, "commit", plan.plan_id, *flags, *more],
+        [sys.executable, "-c", program, "commit", plan.plan_id, *flags, *more],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -149,4 +149,39 @@ def test_two_commits_at_once(topic: KafkaTree, lake: Lake, surveyor: Surveyor, t
         second.wait(120)
     finish(surveyor, topic.hosts, plan, tmp_path / "surveyor.toml")
 
+    assert all_states(topic) == {(1, 6, 1)}
+
+
+INTERRUPTED = """\
+import os, signal
+from jobs import cli, commit_batch, fenced_writes
+fenced_writes.BATCH = 10
+commit_batch.HAND_BACK_PATIENCE = 0.0
+send, sent = fenced_writes.FencedWriter._send, []
+def interrupted(writer, multi):
+    sent.append(multi)
+    if len(sent) == 5:
+        os.kill(os.getpid(), signal.{signal})
+    return send(writer, multi)
+fenced_writes.FencedWriter._send = interrupted
+cli.main()
+"""
+
+
+@pytest.mark.parametrize(("signal_name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_interrupted_between_two_batches(  # noqa: PLR0913, PLR0917 - fixtures
+    topic: KafkaTree, lake: Lake, surveyor: Surveyor, tmp_path: Path, signal_name: str, code: int
+) -> None:
+    """The multi that is under way is done, the rest is left, the controllership is free at once."""
+    plan = move_all(topic, lake, leader=1)
+    with start_commit(topic.hosts, lake, plan, program=INTERRUPTED.format(signal=signal_name)) as process:
+        _, said = process.communicate(timeout=60)
+
+    assert process.returncode == code, said
+    assert "Traceback" not in said
+    assert said.splitlines()[-1] == "surveyor: interrupted: 50 written, 250 left; commit again to go on"
+    assert "controllership handed back" in said
+    assert not topic.client.exists("/controller")
+    assert sorted(surveyor.outcomes(plan.plan_id).values()) == ["applied"] * 50 + ["skipped"] * 250
+    finish(surveyor, topic.hosts, plan, tmp_path / "surveyor.toml")
     assert all_states(topic) == {(1, 6, 1)}
