@@ -10,7 +10,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from jobs.adapters.lake import Filter, Lake, Row, as_rows
+from jobs.adapters.lake import Lake, Row, as_rows
+from jobs.adapters.lake_reads import Filter
 from jobs.snapshots import as_of
 from schemas.names import RequestKind
 

@@ -10,7 +10,8 @@ from typing import Any, Final
 
 from rich.table import Table
 
-from jobs.adapters.lake import Filter, Lake, Row
+from jobs.adapters.lake import Lake, Row
+from jobs.adapters.lake_reads import Filter
 from jobs.console import shown, table
 from jobs.figures import figure_lines
 from jobs.plan_names import names_of

@@ -8,7 +8,8 @@ from typing import Annotated, Any, Final
 import typer
 from rich.table import Table
 
-from jobs.adapters.lake import Filter, Row
+from jobs.adapters.lake import Row
+from jobs.adapters.lake_reads import Filter
 from jobs.console import finish, show, stream, table
 from jobs.errors import UnreadableError, UsageError
 from jobs.options import All, command

@@ -7,7 +7,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import typer
 
-from jobs.adapters.lake import Filter, Lake, Row, as_rows
+from jobs.adapters.lake import Lake, Row, as_rows
+from jobs.adapters.lake_reads import Filter
 from jobs.console import finish, table
 from jobs.errors import UnreadableError, UsageError
 from jobs.options import command

@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from jobs.adapters.delta import Tables
-from jobs.adapters.lake import Filter, Lake, Row, as_rows
+from jobs.adapters.lake import Lake, Row, as_rows
+from jobs.adapters.lake_reads import Filter
 from jobs.errors import RefusedError, UnreadableError, UsageError
 from schemas.names import PartitionState
 from schemas.tables import KEYS, TABLES

@@ -13,7 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.adapters.lake import Filter, Lake, Row, as_rows
+from jobs.adapters.lake import Lake, Row, as_rows
+from jobs.adapters.lake_reads import Filter
 from schemas.names import NO_LEADER
 
 AT_ONCE: Final = 5_000

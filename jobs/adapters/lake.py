@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -19,11 +18,11 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable, Schema, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction
-from pyarrow import fs
 from pyarrow.dataset import field as dataset_field
 from pyspark.sql.types import StructType
 
 from jobs.adapters.folders import make_all, refuse_unwritable
+from jobs.adapters.lake_reads import Filter, native_files, read_where
 from jobs.errors import UnreadableError
 from schemas.tables import CHECKS, KEYS, TABLES
 
@@ -45,7 +44,6 @@ _PROPERTIES: Final = {
 }
 
 Row = dict[str, Any]
-Filter = tuple[str, str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +157,7 @@ class Lake:
 
         def write() -> None:
             delta = self._open(table)
-            dataset = delta.to_pyarrow_dataset(filesystem=_native_files(self.path(table)))
+            dataset = delta.to_pyarrow_dataset(filesystem=native_files(self.path(table)))
             found = dataset.scanner(filter=dataset_field("cluster") == self.cluster).to_batches()
             rest = (batch.filter(pc.invert(pc.is_in(_joined(batch, key), taken))) for batch in found)
             batches = (batch.select(standing.schema.names).cast(standing.schema) for batch in rest)
@@ -174,7 +172,7 @@ class Lake:
         ours = [("cluster", "=", self.cluster), ("snapshot_id", ">=", oldest)]
         snapshots = self._open("snapshots").to_pyarrow_table(
             columns=["versions"],
-            filesystem=_native_files(self.path("snapshots")),
+            filesystem=native_files(self.path("snapshots")),
             filters=[[("cluster", "!=", self.cluster)], ours],
         )
         named: dict[str, set[int]] = {name: set() for name in TABLES}
@@ -232,9 +230,8 @@ class Lake:
             ) from None
 
     def _mine(self, table: str, delta: DeltaTable, *filters: Filter, columns: Sequence[str] | None = None) -> pa.Table:
-        wanted = None if columns is None else list(columns)
-        files = _native_files(self.path(table))
-        return delta.to_pyarrow_table(None, wanted, files, [("cluster", "=", self.cluster), *filters])
+        chosen = None if columns is None else list(columns)
+        return read_where(delta, native_files(self.path(table)), [("cluster", "=", self.cluster), *filters], chosen)
 
     def _arrow(self, table: str, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
         filled = [{**row, "cluster": self.cluster} for row in rows]
@@ -264,15 +261,6 @@ def _add_action(file: Row) -> AddAction:
 
 def _given(statistics: Row) -> Row:
     return {name: value for name, value in statistics.items() if value is not None}
-
-
-def _native_files(path: str) -> fs.FileSystem | None:
-    """Arrow's own access to a local table's files, None for others.
-
-    deltalake's is written in Python: Arrow's threads may still let go of it while the interpreter ends, which aborts
-    the process with exit code 134 after everything has gone well.
-    """
-    return None if "://" in path else fs.SubTreeFileSystem(str(Path(path).absolute()), fs.LocalFileSystem())
 
 
 def as_rows(rows: pa.Table) -> list[Row]:

@@ -94,3 +94,14 @@ def test_every_column_of_every_table_says_what_it_is(tmp_path: Path) -> None:
     for name, schema in TABLES.items():
         stored = {field.name: field.metadata for field in DeltaTable(lake.path(name)).schema().fields}
         assert stored == {column.name: column.metadata for column in schema}
+
+
+def test_rows_are_found_by_text_that_an_update_has_copied(tmp_path: Path) -> None:
+    """What stands beside an updated row in its file is written again, as text of another kind."""
+    lake = Lake(str(tmp_path), "default")
+    lake.ensure_tables()
+    lake.append("plans", [{"plan_id": plan, "status": "planned"} for plan in ("a", "b", "c")])
+    lake.update("plans", "plan_id = 'b'", status="'committed'")
+    lake.append("plans", [{"plan_id": "d", "status": "planned"}])
+    found = [[row["status"] for row in lake.rows("plans", ("plan_id", "=", plan))] for plan in "abcde"]
+    assert found == [["planned"], ["committed"], ["planned"], ["planned"], []]
