@@ -7,7 +7,7 @@ are created here, from `schemas.tables`, so that all of them exist from first us
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final
@@ -64,7 +64,7 @@ class Lake:
             list(pool.map(self._add_columns, [name for name in TABLES if there[name]]))
             missing = [name for name in TABLES if not there[name]]
             if missing:
-                make_all(self.warehouse, missing, lambda tables: list(pool.map(_create, tables)))
+                make_all(self.warehouse, missing, lambda tables: _create_all(pool, tables))
 
     def _add_columns(self, name: str) -> None:
         _add_columns(self._open(name), TABLES[name])
@@ -286,6 +286,14 @@ def _uncommented(part: Any) -> Any:  # noqa: ANN401 - JSON
 def quoted(text: str) -> str:
     """Write text as an SQL literal."""
     return "'" + text.replace("'", "''") + "'"
+
+
+def _create_all(pool: ThreadPoolExecutor, paths: Sequence[str]) -> None:
+    """Make tables side by side; all have come to their end when one of them has failed."""
+    made = [pool.submit(_create, path) for path in paths]
+    wait(made)
+    for each in made:
+        each.result()
 
 
 def _create(path: str) -> None:
