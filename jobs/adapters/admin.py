@@ -146,7 +146,7 @@ class Admin:
             return f"Kafka's controller does not answer ({named(error)})"
         except (IncompatibleBrokerVersion, BrokerResponseError):
             return None
-        except (RuntimeError, *LOST) as error:
+        except (RuntimeError, IndexError, *LOST) as error:  # IndexError: kafka-python knows no broker
             raise AdminUnavailableError(f"Kafka's controller cannot be asked ({error})") from None
         return None
 
@@ -242,7 +242,7 @@ def connected_admin(addresses: Sequence[str], settings: dict[str, str]) -> Itera
             request_timeout_ms=20_000,
             **settings,
         )
-    except (KafkaError, ValueError, OSError) as error:
+    except (KafkaError, ValueError, OSError, IndexError) as error:  # IndexError: it chooses from no brokers at all
         raise AdminUnavailableError(
             f"no broker answered the Admin API at {', '.join(addresses) or 'no address'} ({error}); "
             "check --command-config and that brokers run",
