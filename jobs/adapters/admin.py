@@ -1,7 +1,9 @@
 """Kafka's own controller, asked through the Admin API: elections, reassignments, topics. By kafka-python."""
 
+import gc
 import logging
 import socket
+import warnings
 from base64 import urlsafe_b64decode
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -232,21 +234,34 @@ def is_reached(addresses: Sequence[str]) -> bool:
     return False
 
 
-@contextmanager
-def connected_admin(addresses: Sequence[str], settings: dict[str, str]) -> Iterator[Admin]:
-    """Yield an Admin; raise AdminUnavailableError where nobody answers."""
+def _client(addresses: Sequence[str], settings: dict[str, str]) -> tuple[Any, str]:
+    """Make kafka-python's client, or say why it cannot be made."""
     try:
-        client = KafkaAdminClient(
+        made = KafkaAdminClient(
             bootstrap_servers=list(addresses),
             bootstrap_timeout_ms=int(1000 * BOOTSTRAPPING),
             request_timeout_ms=20_000,
             **settings,
         )
     except (KafkaError, ValueError, OSError, IndexError) as error:  # IndexError: it chooses from no brokers at all
+        return None, str(error)
+    return made, ""
+
+
+@contextmanager
+def connected_admin(addresses: Sequence[str], settings: dict[str, str]) -> Iterator[Admin]:
+    """Yield an Admin; raise AdminUnavailableError where nobody answers."""
+    with warnings.catch_warnings():
+        # kafka-python leaves the sockets of a client that it could not make to the garbage collector
+        warnings.simplefilter("ignore", ResourceWarning)
+        client, why = _client(addresses, settings)
+        if client is None:
+            gc.collect()
+    if client is None:
         raise AdminUnavailableError(
-            f"no broker answered the Admin API at {', '.join(addresses) or 'no address'} ({error}); "
+            f"no broker answered the Admin API at {', '.join(addresses) or 'no address'} ({why}); "
             "check --command-config and that brokers run",
-        ) from None
+        )
     try:
         yield Admin(client)
     finally:
