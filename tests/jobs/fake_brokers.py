@@ -20,7 +20,7 @@ from kio.serial import entity_reader, entity_writer
 
 API_VERSIONS: Final = 18
 APIS: Final = {4: "leader_and_isr", 5: "stop_replica", 6: "update_metadata"}
-VERSIONS: Final = {4: 7, 5: 4, 6: 8, API_VERSIONS: 3}
+VERSIONS: Final = {4: 7, 5: 4, 6: 8, API_VERSIONS: 0}
 STALE_CONTROLLER_EPOCH, UNSUPPORTED_VERSION, STALE_BROKER_EPOCH = 11, 35, 77
 
 

@@ -98,13 +98,14 @@ class Traffic:
         consumer = Consumer({"bootstrap.servers": self._bootstrap, "group.id": "g", "enable.partition.eof": True})
         consumer.assign([TopicPartition(self.topic, partition, 0) for partition in range(partitions)])
         found: set[int] = set()
-        ended = 0
-        while ended < partitions:
+        ended: set[int | None] = set()
+        while len(ended) < partitions:
             message = consumer.poll(20)
             assert message is not None
-            if message.error() is not None:
-                ended += 1
-            else:
+            error = message.error()
+            if error is None:
                 found.add(int(message.value() or b""))
+            elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its name there; any other error passes
+                ended.add(message.partition())
         consumer.close()
         return found

@@ -87,9 +87,9 @@ def test_no_replica_is_elected_twice_whose_log_dir_failed(
     tree.add_topic(T, {0: [1, 0, 2]})
     state = State(controller_epoch=1, leader=NO_LEADER, leader_epoch=3, isr=[1, 0])
     tree.write(state_path(T, 0), encode_state(state))
-    fake_brokers[1].errors[T, 0] = fake_brokers[0].errors[T, 0] = 56
     elected = []
-    for _ in range(2):
+    for failing in (1, 0):
+        fake_brokers[failing].errors[T, 0] = 56
         due, plan = cycle(surveyor)
         elected += due
         surveyor("commit", plan.plan_id, *BATCH)

@@ -141,7 +141,9 @@ def lost_and_kept(cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor
             producer.produce(topic, str(number).encode())
     assert producer.flush(30) == 0
     yield
-    AdminClient({"bootstrap.servers": cluster.bootstrap}).delete_topics([LOST, KEPT])
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    for deleted in admin.delete_topics([LOST, KEPT]).values():
+        deleted.result()  # a client that is gone before it was heard has deleted nothing
     assert eventually(lambda: not any(kafka.client.exists(f"/brokers/topics/{topic}") for topic in (LOST, KEPT)))
 
 

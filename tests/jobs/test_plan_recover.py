@@ -88,7 +88,7 @@ def test_state_that_vanished_is_not_new(surveyor: Surveyor, tree: KafkaTree) -> 
     named = surveyor("show", "plan", plan)
     done = surveyor.json("commit", plan, "--max-hold", "1s", "--apply")
 
-    gone = "its state znode is gone: snapshot 1 showed leader 1, ISR 1, 2, 0, leader epoch 5"
+    gone = "its state znode is gone: snapshot 4 showed leader 1, ISR 1, 2, 0, leader epoch 5"
     assert f"rejected orders-1  STATE_VANISHED: {gone}; `surveyor plan recover` offers leaders" in reconciled.stdout
     assert f"rejected orders-1  STATE_VANISHED: {gone}; unclean election may lose" in offered.stdout
     assert "evidence orders-1  1. broker 1  in sync until snapshot 4 (" in offered.stdout
