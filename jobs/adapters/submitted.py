@@ -52,9 +52,13 @@ def behave_as_submitted() -> None:
     SparkContext._ensure_initialized()  # noqa: SLF001 - the gateway, before a session
     jvm: Any = SparkContext._jvm  # noqa: SLF001 - as above
     sys.stderr = _JvmStderr(jvm.java.lang.System.err)
-    # spark-submit undoes its own settings for logs before it runs us, and the first line that Spark logs brings them back
-    jvm.org.apache.spark.SparkConf().initializeForcefully(False, True)  # noqa: FBT003 - Scala's: no shell, and in silence
+    _bring_back_log_settings(jvm)
     _log_errors_alone(jvm.org.apache.logging.log4j)
+
+
+def _bring_back_log_settings(jvm: Any) -> None:  # noqa: ANN401 - py4j's
+    """spark-submit undoes its settings for logs before it runs us; Spark's first line brings them back, over ours."""
+    jvm.org.apache.spark.SparkConf().initializeForcefully(False, True)  # noqa: FBT003 - no shell, and in silence
 
 
 def _log_errors_alone(log4j: Any) -> None:  # noqa: ANN401 - a Java package
