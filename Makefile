@@ -1,6 +1,7 @@
 .DEFAULT_GOAL := help
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
+WORKERS ?= 2
 JAVA = $(BIN)/python -m jobs.adapters.java
 TOO_OLD = 'Surveyor needs Python 3.11 or newer; $(PYTHON) is not. Install it, or: make PYTHON=/path/to/python3.11'
 
@@ -33,8 +34,8 @@ check: setup ## Lint, format, types, and the borders between the packages
 	$(BIN)/lint-imports
 
 .PHONY: test
-test: check ## Everything CI runs: setup, check, and all tests
-	$(BIN)/pytest
+test: check ## Everything CI runs: setup, check, and all tests, by WORKERS processes
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo
 demo: .venv/.runtime ## Embedded ZooKeeper and real brokers: the whole story

@@ -19,11 +19,17 @@ QUICK = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
-"""Tables of a few rows: no time for shuffles that nobody needs."""
+"""Tables of a few rows: no time for shuffles that nobody needs, nor for compiling what runs once."""
 
 # the JVM's second compiler takes half of the processor time of tests, which are over before it pays; also in commands
 # that a test starts. Four tests of one file: 126 s of the JVM's processor time without, 64 s with.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Stories on real brokers take longest: whoever else is left to run fills the time beside them."""
+    items.sort(key=lambda item: not item.path.stem.endswith("_brokers"))
 
 
 @pytest.fixture(scope="session")

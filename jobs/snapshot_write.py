@@ -189,7 +189,7 @@ class Writer:
         """Write the difference to the history, then to the table of `count` partitions."""
         tables = self.tables
         if self.last is None:
-            tables.replace("partitions", now.derived(now.found).transform(stamped, self.snapshot_id))
+            tables.replace_counted("partitions", now.derived(now.found).transform(stamped, self.snapshot_id), count)
             tables.copy("partitions", "partition_history")
             return
         if change or self.crashed("partition_history"):
