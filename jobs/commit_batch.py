@@ -21,7 +21,6 @@ from jobs.errors import FencedError, RefusedError, UnreadableError
 from jobs.fenced_operations import write_tasks
 from jobs.fenced_writes import FencedWriter
 from jobs.ledger import Ledger, Verdict
-from jobs.premises import Premises
 from jobs.settings import Settings
 from jobs.telling import Hold, Told, prove, tell
 from schemas.names import NO_CONTROLLER, Outcome, Step
@@ -100,19 +99,18 @@ def _commit_held(settings: Settings, ledger: Ledger, control: Controllership, du
     refuse_unreachable(state)
     tasks = [row for row in due if row["partition"] is None]
     changes = [row for row in due if row["partition"] is not None]
-    still_due, verdicts = Premises.of(ledger.plan, state).judge(control.client, changes)
-    ledger.judge(verdicts)
+    # not judged once more as a whole: every multi checks its premises, and whom one is refused is judged then
     writer = FencedWriter(control, ledger.plan, hold.max_hold)
     written: list[Verdict] = []
     try:
         with progress("writing to ZooKeeper"):
             for judged in write_tasks(control, tasks, hold.max_hold):
                 ledger.judge(judged)
-            for judged in writer.write(still_due):
+            for judged in writer.write(changes):
                 ledger.judge(judged)
                 written += [verdict for verdict in judged if verdict.outcome is Outcome.APPLIED]
     except (FencedError, SessionLostError):
-        _set_aside_the_rest(ledger, [*tasks, *still_due])
+        _set_aside_the_rest(ledger, [*tasks, *changes])
         raise
     if not written:
         return Told(control.epoch)

@@ -15,7 +15,7 @@ from jobs.adapters.cluster import BROKER_IDS, CONFIGS, TOPICS
 from jobs.adapters.controllership import Controllership, check_absent, check_registered
 from jobs.adapters.lake import Row
 from jobs.adapters.multi_read import read_many
-from jobs.adapters.zookeeper import Znode, create_null
+from jobs.adapters.zookeeper import Znode, create_null, set_data
 from jobs.premises import adds_partition, state_path, topic_path
 from jobs.topic_znodes import TopicZnodes
 from schemas.names import NO_VERSION
@@ -29,6 +29,12 @@ ALONE: Final = 1 << 17
 
 _OPERATION: Final = 60
 """Bytes of an operation around its path and data, at most: header, lengths, ACL, version."""
+
+_STATE: Final = 160
+"""Bytes of a state without its ISR, at most."""
+
+_IN_ISR: Final = 12
+"""Bytes of a broker in an ISR, at most."""
 
 
 @dataclass(slots=True)
@@ -57,7 +63,7 @@ class FencedMultis:
     def _row_bytes(self, change: Row) -> int:
         """At most three paths, the longest of them its state's, and the state."""
         path = len(self.control.client.chroot) + len(state_path(change))
-        return 3 * (path + _OPERATION) + _OPERATION + len(self._state(change))
+        return 3 * (path + _OPERATION) + _OPERATION + _STATE + _IN_ISR * len(change["isr_after"])
 
     def _shared_bytes(self, topic: str) -> int:
         """What a topic to be created adds to the multi of its first state: itself, its configuration, its folder."""
@@ -152,7 +158,7 @@ class FencedMultis:
     def _add_state(self, multi: TransactionRequest, change: Row, found: dict[str, Znode]) -> None:
         path = state_path(change)
         if change["state_version"] != NO_VERSION:
-            multi.set_data(path, self._state(change), change["state_version"])
+            set_data(multi, path, self._state(change), change["state_version"])
             return
         parent = path.rsplit("/", 1)[0]
         if found[parent].stat is None:

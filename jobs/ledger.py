@@ -7,16 +7,22 @@ the cluster, not the ledger, to see what was done.
 import getpass
 import socket
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
-from jobs.adapters.lake import Lake, Row, quoted
+import pyarrow as pa
+
+from jobs.adapters.lake import Lake, Row, arrow_schema, quoted
 from jobs.drained import mark, strike_out
 from jobs.errors import RefusedError
 from jobs.plans import Plan
 from schemas.names import Outcome, PlanStatus, Step
+from schemas.tables import COMMITS
+
+_NAMED: Final = ("wave", "topic", "partition", "action")
+"""The columns of `commits` that name a change."""
 
 CLOSED: Final = (PlanStatus.CANCELLED, PlanStatus.ROLLED_BACK)
 """What a plan stays, whoever was committing it meanwhile."""
@@ -33,7 +39,8 @@ class Verdict:
 
 
 def _change_key(change: Row) -> tuple[int, str, int | None, str]:
-    return change["wave"], change["topic"], change["partition"], change["action"]
+    wave, topic, partition, action = (change[name] for name in _NAMED)
+    return wave, topic, partition, action
 
 
 @dataclass(slots=True)
@@ -58,11 +65,11 @@ class Ledger:
         attempts = lake.read("commits", ("plan_id", "=", plan.plan_id))["attempt"].to_pylist()
         return cls(lake, plan, max(attempts, default=0) + 1, f"{getpass.getuser()}@{socket.gethostname()}")
 
-    def intend(self, changes: Iterable[Row]) -> None:
+    def intend(self, changes: Sequence[Row]) -> None:
         """Record what is about to be written, and that the plan is being committed; refused if it was closed."""
         self.refuse_closed()
         self.begun = True
-        self._append(self._row(change, Outcome.PENDING, "") for change in changes)
+        self.lake.append_all("commits", self._pending(changes))
         mark(self.lake, self.plan.row, self.controller_epoch)
         self._status(PlanStatus.COMMITTING)
 
@@ -121,7 +128,7 @@ class Ledger:
         return [verdict for verdict in self.verdicts if verdict.outcome is outcome]
 
     def _row(self, change: Row, outcome: Outcome, message: str, version: int | None = None) -> Row:
-        named = {name: change[name] for name in ("wave", "topic", "partition", "action")}
+        named = {name: change[name] for name in _NAMED}
         return self._common(outcome, message) | named | {"state_version_after": version}
 
     def _common(self, outcome: Outcome, message: str) -> Row:
@@ -133,6 +140,14 @@ class Ledger:
             "who": self.who,
             "message": message,
         }
+
+    def _pending(self, changes: Sequence[Row]) -> pa.Table:
+        """Make the rows of intents by columns: the controllership is held meanwhile."""
+        schema = arrow_schema(COMMITS)
+        alike = self._common(Outcome.PENDING, "") | {"cluster": self.lake.cluster, "state_version_after": None}
+        named = {name: [change[name] for change in changes] for name in _NAMED}
+        columns = {name: named[name] if name in named else [alike[name]] * len(changes) for name in schema.names}
+        return pa.table(columns, schema=schema)
 
     def _append(self, rows: Iterable[Row]) -> None:
         self.lake.append("commits", rows)
