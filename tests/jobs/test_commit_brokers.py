@@ -267,6 +267,7 @@ def test_broker_that_stops_in_the_middle_does_not_hold_the_others(
     plan = store_plan(patient.lake, kafka, moves(kafka, topic))
     try:
         done = patient.run("commit", plan.plan_id, "--zookeeper", kafka.hosts, "--mode", "batch", "--apply")
+        assert eventually(lambda: not cluster.brokers[1].is_registered())
     finally:
         os.kill(pid, signal.SIGCONT)
 
@@ -274,4 +275,5 @@ def test_broker_that_stops_in_the_middle_does_not_hold_the_others(
     assert done.exit_code == 0
     assert seconds, done.stderr
     assert float(seconds[1]) < 20
+    assert eventually(cluster.brokers[1].is_registered)
     assert eventually(lambda: all(sorted(kafka.state(topic, p).isr) == [0, 1, 2] for p in REPLICAS), seconds=60)
