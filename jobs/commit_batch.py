@@ -6,10 +6,11 @@ write leaves nobody uninformed for long.
 """
 
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
+from jobs.adapters.admin import error_name
 from jobs.adapters.answers import Answers
 from jobs.adapters.cluster import BROKER_IDS, ClusterState, read_cluster
 from jobs.adapters.control_messages import plaintext_address
@@ -27,6 +28,8 @@ from schemas.names import NO_CONTROLLER, Outcome, Step
 
 HAND_BACK_PATIENCE: Final = 20.0
 """Seconds within which a broker should have become the controller again."""
+
+_EXAMPLES: Final = 3
 
 WAITS: Final = "whoever becomes the controller announces it; watch that one does"
 
@@ -129,7 +132,10 @@ def _record(settings: Settings, ledger: Ledger, told: Told, answers: Answers, co
     for line in told.lines(answers):
         say(line)
     why = told.unheard(answers)
-    if why is not None:
+    if unled := answers.unled:
+        ledger.unheard = ledger.unfinished = True
+        say(f"surveyor: {_unled_in_words(unled)}")
+    elif why is not None:
         announced = controller != NO_CONTROLLER
         ledger.unheard = not (announced and told.late)
         ledger.unfinished = not announced
@@ -138,6 +144,22 @@ def _record(settings: Settings, ledger: Ledger, told: Told, answers: Answers, co
     if told.fenced is not None:
         raise told.fenced
     prove(settings.zookeeper, told)
+
+
+def _unled_in_words(unled: Mapping[tuple[str, int], int]) -> str:
+    """Say what nobody leads, though it is written so.
+
+    >>> print(_unled_in_words({("orders", 1): 56, ("orders", 0): 56}))
+    nobody leads 2 partitions (orders-0, orders-1): whoever was to lead them answered KafkaStorageError (56); what was \
+written stands in ZooKeeper, so take a new snapshot and plan again
+    """
+    names = [f"{topic}-{partition}" for topic, partition in sorted(unled)]
+    shown = ", ".join(names[:_EXAMPLES]) + ", ..." * (len(names) > _EXAMPLES)
+    errors = ", ".join(error_name(error) for error in sorted(set(unled.values())))
+    return (
+        f"nobody leads {len(names)} partitions ({shown}): whoever was to lead them answered {errors}; what was written "
+        "stands in ZooKeeper, so take a new snapshot and plan again"
+    )
 
 
 def _set_aside_the_rest(ledger: Ledger, due: Sequence[Row]) -> None:

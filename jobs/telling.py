@@ -19,7 +19,7 @@ from jobs.adapters.controllership import Controllership
 from jobs.adapters.lake import Row
 from jobs.adapters.multi_read import read_many
 from jobs.adapters.requests import announce
-from jobs.adapters.zookeeper import LOST, Znode, connected
+from jobs.adapters.zookeeper import LOST, Znode, connected, persistently
 from jobs.console import say
 from jobs.errors import FencedError, SurveyorError
 from jobs.interrupts import interrupted
@@ -80,7 +80,8 @@ class Told:
             return []
         apis = list(dict.fromkeys(answer.api for answer in self.answers))
         accepted = ", ".join(map(str, answers.accepted))
-        lines = [f"  {', '.join(apis)} accepted by {f'brokers {accepted}' if accepted else 'no broker'}"]
+        word = "accepted in full" if answers.in_part else "accepted"
+        lines = [f"  {', '.join(apis)} {word} by {f'brokers {accepted}' if accepted else 'no broker'}"]
         silent = sorted(set(answers.silent) & self.named)
         if silent:
             who = ", ".join(map(str, silent))
@@ -105,7 +106,7 @@ def _fenced(control: Controllership) -> FencedError | None:
     """Tell whether another controller has taken over meanwhile: brokers heeded it then, not us."""
     try:
         with suppress(*LOST):
-            control.refuse_fenced()
+            persistently(control.refuse_fenced)
     except FencedError as error:
         return error
     return None

@@ -3,8 +3,9 @@
 A broker parses every value when it starts, and one that it cannot parse ends it (ConfigException); what is written
 without Kafka's controller is checked against this table first. Source: `LogConfig.configDefCopy()` of 3.9.2's own
 class, and the same definitions at the tags 2.4.1 to 3.9.0 of apache/kafka. Where releases differ the narrower bounds
-hold, which every release takes (since 3.3 flush.messages is at least 1 and segment.index.bytes at least 4). Names
-that a release does not know it ignores. Values are trimmed as Java does it.
+hold, which every release takes (since 3.3 flush.messages is at least 1). One bound is narrower than the parser's: with
+segment.index.bytes below an entry of the time index, 12 bytes, no log can be opened (`AbstractIndex`). Names that a
+release does not know it ignores. Values are trimmed as Java does it.
 """
 
 import re
@@ -125,7 +126,7 @@ TOPIC_CONFIGS: Final[Mapping[str, TopicConfig]] = {
     "retention.bytes": _number(-LONG - 1, LONG),
     "retention.ms": _number(-1, LONG),
     "segment.bytes": _number(14, INT),
-    "segment.index.bytes": _number(4, INT),
+    "segment.index.bytes": _number(12, INT),
     "segment.jitter.ms": _number(0, LONG),
     "segment.ms": _number(1, LONG),
     UNCLEAN_ELECTION: _boolean(),

@@ -251,6 +251,12 @@ def _client(addresses: Sequence[str], settings: dict[str, str]) -> tuple[Any, st
 @contextmanager
 def connected_admin(addresses: Sequence[str], settings: dict[str, str]) -> Iterator[Admin]:
     """Yield an Admin; raise AdminUnavailableError where nobody answers."""
+    if not addresses:
+        protocol = settings.get("security_protocol", "PLAINTEXT")
+        raise AdminUnavailableError(
+            f"no registered broker has a {protocol} endpoint for the Admin API: "
+            "check security.protocol in --command-config, and that brokers run",
+        )
     with warnings.catch_warnings():
         # kafka-python leaves the sockets of a client that it could not make to the garbage collector
         warnings.simplefilter("ignore", ResourceWarning)
@@ -259,7 +265,7 @@ def connected_admin(addresses: Sequence[str], settings: dict[str, str]) -> Itera
             gc.collect()
     if client is None:
         raise AdminUnavailableError(
-            f"no broker answered the Admin API at {', '.join(addresses) or 'no address'} ({why}); "
+            f"no broker answered the Admin API at {', '.join(addresses)} ({why}); "
             "check --command-config and that brokers run",
         )
     try:

@@ -22,6 +22,9 @@ NOT_TOLD: Final = -1
 STALE_CONTROLLER_EPOCH: Final = 11
 STALE_BROKER_EPOCH: Final = 77
 
+_ABOUT_WHAT_WAS_TOLD: Final = (0, -1)
+"""Errors of a whole request that are not about who sent it: none, and UNKNOWN_SERVER_ERROR."""
+
 LINES: Final = 5
 """Lines that errors take at most."""
 
@@ -101,6 +104,27 @@ class Answers:
             taken = not answer.error and all(not error or _has_it(answer, error) for error in errors)
             told[broker] = told.get(broker, True) and taken
         return sorted(broker for broker, taken in told.items() if taken)
+
+    @property
+    def in_part(self) -> bool:
+        """Whether a broker took some of the partitions of a request, and not others."""
+        return any(0 in errors and any(errors) for errors in self.errors)
+
+    @property
+    def unled(self) -> dict[tuple[str, int], int]:
+        """Partitions that nobody leads: the error with which the leader told of them answered, by topic and partition.
+
+        Kafka's controller will hear the same. A request refused as a whole is another matter: who may not ask, or under
+        which epoch, differs for it; but for one that the broker failed to handle.
+        """
+        found: dict[tuple[str, int], int] = {}
+        for answer, errors in zip(self.answers, self.errors, strict=True):
+            if answer.api != LEADER_AND_ISR or answer.data is None or answer.error not in _ABOUT_WHAT_WAS_TOLD:
+                continue
+            for state, error in zip(answer.states, errors, strict=True):
+                if state["leader"] == answer.broker["broker_id"]:
+                    found[state["topic"], state["partition"]] = 0 if _has_it(answer, error) else error
+        return {key: error for key, error in found.items() if error}
 
     def table(self, cluster: str) -> pa.Table:
         """Rows of `answers`, by columns: there may be millions."""

@@ -93,7 +93,7 @@ def test_refused_where_brokers_want_what_we_do_not_have(
     for broker in range(3):
         tree.client.set(f"/brokers/ids/{broker}", registration().replace(b"PLAINTEXT", b"SASL_SSL"))
 
-    assert "no broker answered the Admin API at no address" in refused(surveyor, tree, plan)
+    assert "no registered broker has a PLAINTEXT endpoint" in refused(surveyor, tree, plan)
 
 
 @pytest.mark.parametrize(

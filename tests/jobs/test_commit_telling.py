@@ -23,6 +23,7 @@ T = "t"
 PARTITIONS = range(4)
 DONE, ERROR, USAGE, REFUSED = 0, 1, 2, 23
 CLUSTER_AUTHORIZATION_FAILED = 31
+UNKNOWN_SERVER_ERROR = -1
 
 
 @pytest.fixture
@@ -126,6 +127,21 @@ def test_one_broker_that_refuses_is_said_and_no_error(
     assert "accepted by brokers 1, 2\n" in done.stderr
     (handed_back,) = (row["message"] for row in surveyor.commits(plan.plan_id) if row["action"] == "hand_back")
     assert handed_back.endswith("what was written was not accepted by 0: left to Kafka's controller")
+
+
+def test_what_brokers_fail_to_handle_is_not_led_after_a_fail_over_either(
+    tree: KafkaTree, surveyor: Surveyor, plan: Plan, fake_brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with a config under which no log can be opened: Kafka's controller hears the same of them."""
+    monkeypatch.setattr(commit_batch, "who_controls", lambda _: 1)
+    for broker in range(3):
+        fake_brokers[broker].refuses = UNKNOWN_SERVER_ERROR
+
+    done = surveyor.apply(tree.hosts, plan.plan_id)
+
+    assert (done.exit_code, surveyor.status(plan.plan_id)) == (ERROR, PlanStatus.PARTIAL)
+    assert "nobody leads 4 partitions (t-0, t-1, t-2, ...): whoever was to lead them answered" in done.stderr
+    assert "announced" not in done.stderr
 
 
 @pytest.mark.parametrize(

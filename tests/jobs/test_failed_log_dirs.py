@@ -92,7 +92,9 @@ def test_no_replica_is_elected_twice_whose_log_dir_failed(
         fake_brokers[failing].errors[T, 0] = 56
         due, plan = cycle(surveyor)
         elected += due
-        surveyor("commit", plan.plan_id, *BATCH)
+        done = surveyor("commit", plan.plan_id, *BATCH)
+        assert (done.code, "nobody leads 1 partitions (t-0)" in done.stderr) == (1, True)
+        assert surveyor.json("show", "plan", plan.plan_id)["status"] == "partial"
 
     due, plan = cycle(surveyor)
 

@@ -188,16 +188,18 @@ def test_a_broker_lives_after_a_config_written_in_batch_mode(
         "message.format.version": "2.4-IV1",
         "leader.replication.throttled.replicas": "0:1,1:2",
         "segment.bytes": "14",
+        "segment.index.bytes": "12",
         "flush.messages": "+1",
     }
     commit(surveyor, kafka, alteration(surveyor.lake, kafka, topic, dict.fromkeys(values), values), "batch")
     assert eventually(lambda: broker_in_control(kafka))
     before = kafka.dump()
-    bad = alteration(surveyor.lake, kafka, topic, {"segment.ms": None}, {"segment.ms": "abc"})
 
-    refused = surveyor.run("commit", bad.plan_id, "--zookeeper", kafka.hosts, "--mode", "batch", "--apply")
+    for name, value in {"segment.ms": "abc", "segment.index.bytes": "11"}.items():
+        bad = alteration(surveyor.lake, kafka, topic, {name: values.get(name)}, {name: value})
+        refused = surveyor.run("commit", bad.plan_id, "--zookeeper", kafka.hosts, "--mode", "batch", "--apply")
+        assert (refused.exit_code, f"{name}='{value}': expected a whole number" in refused.stderr) == (23, True)
 
-    assert (refused.exit_code, "segment.ms='abc': expected a whole number" in refused.stderr) == (23, True)
     assert kafka.dump() == before
     cluster.brokers[0].kill()
     cluster.brokers[0].start()
@@ -264,7 +266,8 @@ def test_a_failed_log_dir_does_not_lead_again_and_again(
 
     plan, elected = due()
     assert elected == [(Action.ELECT, 1)]
-    commit(surveyor, kafka, plan, "batch")
+    done = surveyor.run("commit", plan.plan_id, "--zookeeper", kafka.hosts, "--mode", "batch", "--apply")
+    assert (done.exit_code, "nobody leads 1 partitions (failed-0)" in done.stderr) == (1, True)
     assert eventually(lambda: kafka.state(name).leader == NO_LEADER)
     plan, elected = due()
     assert elected == []

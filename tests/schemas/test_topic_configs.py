@@ -65,7 +65,7 @@ ACCEPTED: Final[dict[str, tuple[tuple[str, ...], set[str]]]] = {
     ),
     "retention.ms": (NUMBERS, _FROM_0 | LONG | {"-1"}),
     "segment.bytes": (NUMBERS, {"14", "17", "18", "22", "23", "2147483647"}),
-    "segment.index.bytes": (NUMBERS, POSITIVE - {"1", "3"}),
+    "segment.index.bytes": (NUMBERS, {number for number in POSITIVE if int(number) >= 12}),
     **dict.fromkeys(
         (
             *("message.downconversion.enable", "preallocate", "remote.log.copy.disable"),

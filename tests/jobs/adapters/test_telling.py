@@ -73,6 +73,18 @@ def test_each_is_told_what_concerns_it_in_order_on_one_connection(
     assert {brokers[broker].asked for broker in (0, 1, 2)} == {1}
 
 
+def test_who_takes_some_partitions_is_no_leader_of_the_others(brokers: FakeBrokers) -> None:
+    """Nor does it matter what a follower answered, or that Kafka's controller may be allowed what we are not."""
+    brokers[1].errors["t", 0] = brokers[0].errors["t", 1] = 56
+    brokers[2].refuses = 31
+    live = [registered(brokers, broker) for broker in (0, 1, 2)]
+
+    answers = tell(live, [state(0, [0, 1]), state(1, [0, 1]), state(2, [2])])
+
+    assert answers.unled == {("t", 1): 56}
+    assert (answers.in_part, answers.accepted) == (True, [])
+
+
 def test_brokers_that_stop_replicas_are_told_before_the_leaders(brokers: FakeBrokers) -> None:
     """A leader that hears of the smaller ISR first takes a follower that still fetches back into it."""
     order: list[int] = []
