@@ -233,6 +233,8 @@ def test_broker_that_listens_late_is_waited_for(brokers: FakeBrokers, monkeypatc
     refuse_silent([registered(brokers, 0)], OURS, ())
     later.join()
 
+    assert brokers[0].asked > 0
+
 
 def test_answer_that_cannot_be_read_is_no_success() -> None:
     broken = Answer({"broker_id": 0, "broker_epoch": 1}, 5, "LeaderAndIsr", [state(0, [0])], b"\0" * 7, 4)
