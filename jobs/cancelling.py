@@ -47,6 +47,8 @@ class Finding:
     told: str
     danger: Danger | None = None
     """Why its reassignment must not be cancelled."""
+    stranded: bool = False
+    """None of its replicas is in its ISR, and none comes to it: nobody can lead it."""
 
     @property
     def key(self) -> Key:
@@ -120,9 +122,10 @@ def _finding(
     told = f"replicas {list(now.replicas)}"
     if now.is_moving:
         told += f", adding {list(now.adding)}, removing {list(now.removing)}"
-    if found is not Standing.IN_PROGRESS:
-        return Finding(way[number], found, told)
     known = understood(state)
+    if found is not Standing.IN_PROGRESS:
+        stranded = not now.is_moving and known is not None and not set(known.isr) & set(now.replicas)
+        return Finding(way[number], found, told, stranded=stranded)
     return Finding(way[number], found, told, danger(now, None if known is None else known.isr, live))
 
 

@@ -72,7 +72,7 @@ def _turn_back(settings: Settings, plan: Plan, ledger: Ledger, lease: Lease, *, 
         found = look(settings, plan)
         if not skip_unsafe:
             refuse_unsafe(plan, found)
-        work = _Work(plan, ledger, client, admin, found, lease)
+        work = _Work(settings, plan, ledger, client, admin, found, lease, skip_unsafe)
         verdicts = work.cancel(found.safe)
         verdicts += work.restore(work.read([f.key for f in [*found.safe, *found.of(Standing.OUT_OF_ORDER)]]))
         if throttle_rows(settings.lake, plan.plan_id):
@@ -93,12 +93,14 @@ def _begun(lake: Lake, plan: Plan) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
+    settings: Settings
     plan: Plan
     ledger: Ledger
     client: KazooClient
     admin: Admin
     found: Found
     lease: Lease
+    skip_unsafe: bool
 
     def read(self, keys: Sequence[Key]) -> dict[Key, Finding]:
         ways = ways_of(self.plan.changes)
@@ -107,12 +109,37 @@ class _Work:
         return {finding.key: finding for finding in read}
 
     def cancel(self, running: Sequence[Finding]) -> list[Verdict]:
-        return self._ask(Step.CANCEL, running, lambda _: None, Standing.IN_PROGRESS)
+        if not running:
+            return []
+        self._intend(Step.CANCEL, running)
+        safe, unsafe = self._judge_again(running)
+        return unsafe + self._ask(Step.CANCEL, safe, lambda _: None, Standing.IN_PROGRESS)
+
+    def _judge_again(self, running: Sequence[Finding]) -> tuple[list[Finding], list[Verdict]]:
+        """Set aside whose last copy in sync would be given up: what was intended has taken its time to be stored."""
+        now = look(self.settings, self.plan)
+        dangers = {finding.key: finding.danger for finding in now.unsafe if finding.danger is not None}
+        safe = [finding for finding in running if finding.key not in dangers]
+        unsafe = [
+            Verdict(_row(finding, Step.CANCEL), Outcome.SKIPPED, f"goes on: {dangers[finding.key].reason}")
+            for finding in running
+            if finding.key in dangers
+        ]
+        if unsafe and not self.skip_unsafe:
+            left = (Verdict(_row(finding, Step.CANCEL), Outcome.SKIPPED, "others are unsafe") for finding in safe)
+            self.ledger.note([*unsafe, *left])
+            refuse_unsafe(self.plan, now)
+        self.ledger.note(unsafe)
+        return safe, unsafe
 
     def restore(self, found: Mapping[Key, Finding]) -> list[Verdict]:
         """Ask for the order before where only the order differs."""
         turned = [finding for finding in found.values() if finding.standing is Standing.OUT_OF_ORDER]
+        self._intend(Step.RESTORE_ORDER, turned)
         return self._ask(Step.RESTORE_ORDER, turned, lambda f: f.change["replicas_before"], Standing.OUT_OF_ORDER)
+
+    def _intend(self, step: Step, findings: Sequence[Finding]) -> None:
+        self.ledger.note(Verdict(_row(finding, step), Outcome.PENDING, "") for finding in findings)
 
     def _ask(
         self,
@@ -124,7 +151,6 @@ class _Work:
         """Ask for all at once, wait until it is seen, and judge by what is seen: an answer may be lost."""
         if not findings:
             return []
-        self.ledger.note(Verdict(_row(finding, step), Outcome.PENDING, "") for finding in findings)
         with progress(f"asking Kafka's controller: {step}"):
             codes, lost = self._answers({finding.key: wanted(finding) for finding in findings})
         refused = {key for key, code in codes.items() if code not in _DONE}
@@ -165,6 +191,9 @@ def _verdict(  # noqa: PLR0917 - what was asked, and all that tells what became 
             return Verdict(row, Outcome.UNKNOWN, f"accepted, and not seen in ZooKeeper yet: {seen.told}")
         return Verdict(row, Outcome.FAILED, f"the controller refused: {error_name(code)}")
     back = seen.standing in {Standing.NOT_STARTED, Standing.OUT_OF_ORDER} and seen.change["wave"] == row["wave"]
+    if back and seen.stranded:
+        lost = "its copies in sync stopped being replicas while it was called back, nobody can lead it"
+        return Verdict(row, Outcome.FAILED, f"{lost}: {seen.told}; start its brokers, or recover it")
     if back:
         return Verdict(row, Outcome.APPLIED, seen.told)
     gone_on = seen.standing in {Standing.COMPLETE, Standing.NOT_STARTED}

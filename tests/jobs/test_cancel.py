@@ -1,13 +1,14 @@
 """`surveyor cancel`: dry unless told, safe or refused, the same result after a crash; what it prints and records."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from jobs.adapters.lake import Lake, Row
+from jobs.ledger import Ledger, Verdict
 from jobs.plans import Plan
 from schemas.names import Action, PlanStatus
 from tests.jobs.command_line import Surveyor
@@ -286,6 +287,52 @@ def test_judged_again_once_brokers_answer(  # noqa: PLR0913 - a table
 
     assert (done.exit_code, controller.asked[:1]) == (code, asked), done.stderr
     assert controller.assigned(T, 0)[1] == [2]
+
+
+@pytest.mark.parametrize(("flags", "code"), [((), REFUSED), (("--skip-unsafe",), DONE)])
+@pytest.mark.usefixtures("plan")
+def test_judged_again_once_it_is_written_down(  # noqa: PLR0913, PLR0917 - a table
+    tree: KafkaTree,
+    surveyor: Surveyor,
+    controller: MovingController,
+    monkeypatch: pytest.MonkeyPatch,
+    flags: tuple[str, ...],
+    code: int,
+) -> None:
+    """The originals of 0 fell behind while the intents were stored."""
+    note = Ledger.note
+
+    def slowly(ledger: Ledger, verdicts: Iterable[Verdict]) -> None:
+        note(ledger, verdicts)
+        out_of_sync(tree, controller)
+
+    monkeypatch.setattr(Ledger, "note", slowly)
+
+    done = cancel(surveyor, tree, "--apply", *flags)
+
+    assert (done.exit_code, (T, 0) in {key for asked in controller.asked for key in asked}) == (code, False), (
+        done.stderr
+    )
+    assert controller.assigned(T, 0)[1] == [2]
+
+
+def test_whose_copies_in_sync_are_no_replicas_any_more_is_no_success(
+    tree: KafkaTree, surveyor: Surveyor, controller: MovingController, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They fell behind in the moment between judging and asking."""
+    reassign = controller.reassign
+
+    def late(targets: Any) -> Any:  # noqa: ANN401 - as the controller takes and gives it
+        if not controller.asked:
+            out_of_sync(tree, controller)
+        return reassign(targets)
+
+    monkeypatch.setattr(controller, "reassign", late)
+
+    done = cancel(surveyor, tree, "--apply")
+
+    assert (done.exit_code, "nobody can lead it" in done.stdout) == (ERROR, True), done.stdout + done.stderr
+    assert surveyor.status(plan.plan_id) == PlanStatus.CANCELLED
 
 
 @pytest.mark.usefixtures("plan")

@@ -19,6 +19,7 @@ from jobs.snapshot import take_snapshot
 from jobs.snapshot_write import Writer
 from schemas.tables import TABLES
 from tests.jobs.commands import Surveyor
+from tests.jobs.fake_brokers import FakeBrokers
 from tests.jobs.kafka_tree import CLUSTER_ID, KafkaTree
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -285,7 +286,9 @@ def test_snapshots_of_two_clusters_at_once_do_not_conflict(surveyor: Surveyor) -
     assert sorted(partitions) == sorted(names * 3)
 
 
-def test_what_brokers_do_not_say_is_assumed(surveyor: Surveyor, tree: KafkaTree) -> None:
+def test_what_brokers_do_not_say_is_assumed(surveyor: Surveyor, tree: KafkaTree, fake_brokers: FakeBrokers) -> None:
+    for broker in range(3):
+        fake_brokers[broker].close()
     tree.write(
         "/config/brokers/<default>", b'{"version":1,"config":{"min.insync.replicas":"2","ssl.key.password":"x"}}'
     )

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from kafka.errors import KafkaTimeoutError
 
+from schemas.names import NO_LEADER
 from schemas.znodes import Assignment, State, decode_assignment, encode_assignment, encode_state
 from tests.jobs.kafka_tree import KafkaTree, state_path
 
@@ -89,8 +90,8 @@ class MovingController:
         more, less = sorted(set(full) - set(origin)), sorted(set(full) - set(target))
         self._write(*key, full, more, less)
         state = self.tree.state(*key)
-        isr = [replica for replica in state.isr if replica in full]
-        leader = state.leader if state.leader in full else next(b for b in target if b in isr)
+        isr = [replica for replica in state.isr if replica in full] or state.isr  # the last one is kept, whoever it is
+        leader = state.leader if state.leader in full else next((b for b in target if b in isr), NO_LEADER)
         self.put_state(*key, leader, isr)
         if less and not more:
             self.finish(*key)
