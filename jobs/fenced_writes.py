@@ -35,7 +35,7 @@ from jobs.topic_znodes import TopicZnodes
 from schemas.names import Outcome
 from schemas.znodes import MalformedZnodeError
 
-BATCH: Final = 400
+BATCH: Final = 1000
 """Changes a multi, at most: its bytes are bounded too."""
 
 _TRIES: Final = 2

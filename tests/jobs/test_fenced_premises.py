@@ -38,9 +38,10 @@ def without_2(tree: KafkaTree) -> KafkaTree:
 
 
 def test_no_unclean_election_once_the_isr_member_is_back(
-    without_2: KafkaTree, control: Controllership, lake: Lake
+    without_2: KafkaTree, control: Controllership, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It registers after the first of three multis."""
+    monkeypatch.setattr("jobs.fenced_writes.BATCH", 400)
     plan = elections(without_2, lake, 1200, unclean)
 
     written = write(control, plan, then=partial(without_2.register, 2))
