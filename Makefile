@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 WORKERS ?= 2
-JAVA = $(BIN)/python -m jobs.adapters.java
+JAVA = $(BIN)/python -m jobs.adapters.java.home
 TOO_OLD = 'Surveyor needs Python 3.11 or newer; $(PYTHON) is not. Install it, or: make PYTHON=/path/to/python3.11'
 
 .PHONY: help
@@ -19,7 +19,7 @@ setup: .venv/.setup ## Make .venv and fetch what is needed to work on it; quick 
 	$(BIN)/python -m pip install -q --upgrade 'pip>=25.1'
 	$(BIN)/python -m pip install -q --editable .
 	@$(JAVA) || { sh .ci/need openjdk-17-jdk-headless openjdk-21-jdk-headless && $(JAVA); }
-	$(BIN)/python -m jobs.adapters.jars
+	$(BIN)/python -m jobs.adapters.java.jars
 	@touch $@
 
 .venv/.setup: .venv/.runtime

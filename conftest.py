@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from jobs.adapters.spark import start_session
+from jobs.adapters.spark.session import start_session
 
 QUICK = {
     "spark.master": "local[2]",

@@ -10,15 +10,15 @@ from typing import Annotated, Final
 
 import typer
 
-from jobs.cancelling import Finding, Found, look, rejections
-from jobs.console import Result, finish, say, shown
-from jobs.errors import ExitCode, SurveyorError
-from jobs.ledger import Verdict
-from jobs.options import command, run_alone
-from jobs.plans import LINES_SHOWN, Plan, read_plan, row_name
-from jobs.settings import Settings
-from jobs.turning_back import refuse_unsafe, turn_back
-from planner.cancellation import Standing
+from jobs.assessment.cancellation import Finding, Found, look, rejections
+from jobs.basics.errors import ExitCode, SurveyorError
+from jobs.execution.cancellation import refuse_unsafe, turn_back
+from jobs.records.ledger import Verdict
+from jobs.records.plans import LINES_SHOWN, Plan, read_plan, row_name
+from jobs.runtime.console import Result, finish, say, shown
+from jobs.runtime.options import command, run_alone
+from jobs.runtime.settings import Settings
+from planner.reassignment.cancellation import Standing
 from schemas.names import Outcome, PlanKind, PlanStatus, Step
 
 _LEFT: Final = {

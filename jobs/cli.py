@@ -4,11 +4,11 @@ import typer
 from typer.main import get_command
 
 from jobs import plan, show
+from jobs.basics.interrupts import guard
 from jobs.cancel import cancel
 from jobs.commit import commit
 from jobs.demo import demo_command
 from jobs.export import export
-from jobs.interrupts import guard
 from jobs.rollback import rollback
 from jobs.sizes import sizes
 from jobs.snapshot import snapshot

@@ -12,35 +12,35 @@ from typing import Annotated, Final
 
 import typer
 
-from jobs.adapters.broker_channel import refuse_silent
-from jobs.adapters.cluster import ClusterState, read_cluster
-from jobs.adapters.controllership import Controllership, refuse_take_over
-from jobs.adapters.lake import Row
-from jobs.adapters.lease import Lease
-from jobs.adapters.zookeeper import connected
-from jobs.commit_admin import commit_admin, end_throttle
-from jobs.commit_batch import commit_batch, refuse_unreachable
-from jobs.console import Result, finish, say
-from jobs.controllers import controller_of
-from jobs.drained import refuse_resident_drain
-from jobs.errors import ExitCode, RefusedError, SurveyorError
-from jobs.interrupts import deferred, exit_code, interrupted
-from jobs.leasing import UnderLease, lease_for
-from jobs.ledger import Ledger, Verdict
-from jobs.limits import CLOSED, CommitLimits, broker_ids, refuse_beyond, refuse_other_cluster, seconds
-from jobs.modes import Mode, admin_of, choose_mode
-from jobs.moving import moving_in_zookeeper, moving_of, refuse_others
-from jobs.operations import judge_tasks
-from jobs.options import All, DetailedExitcode, command, run_alone
-from jobs.plans import Plan, change_line, cut, how_much_is_due, read_plan, row_name, warnings
-from jobs.premises import Premises
-from jobs.rates import bytes_per_second
-from jobs.running import Running, Via
-from jobs.settings import Settings
-from jobs.throttle_alone import look_after
-from jobs.throttles import left_over_lines, throttle_lines, throttle_rows
-from jobs.topic_znodes import refuse_too_large
-from jobs.waves import judge_waves
+from jobs.adapters.brokers.channel import refuse_silent
+from jobs.adapters.delta.lake import Row
+from jobs.adapters.zookeeper.cluster import ClusterState, read_cluster
+from jobs.adapters.zookeeper.connection import connected
+from jobs.adapters.zookeeper.controllership import Controllership, refuse_take_over
+from jobs.adapters.zookeeper.lease import Lease
+from jobs.assessment.limits import CLOSED, CommitLimits, broker_ids, refuse_beyond, refuse_other_cluster, seconds
+from jobs.assessment.moving import moving_in_zookeeper, moving_of, refuse_others
+from jobs.assessment.operations import judge_tasks
+from jobs.assessment.premises import Premises
+from jobs.assessment.waves import judge_waves
+from jobs.basics.errors import ExitCode, RefusedError, SurveyorError
+from jobs.basics.interrupts import deferred, exit_code, interrupted
+from jobs.execution.admin.closed_plan_throttle import look_after
+from jobs.execution.admin.commit import commit_admin, end_throttle
+from jobs.execution.admin.controllers import controller_of
+from jobs.execution.admin.lease import UnderLease, lease_for
+from jobs.execution.admin.rates import bytes_per_second
+from jobs.execution.admin.throttles import left_over_lines, throttle_lines, throttle_rows
+from jobs.execution.batch.commit import commit_batch, refuse_unreachable
+from jobs.execution.batch.topic_znodes import refuse_too_large
+from jobs.execution.modes import Mode, admin_of, choose_mode
+from jobs.execution.running import Running, Via
+from jobs.records.drained import refuse_resident_drain
+from jobs.records.ledger import Ledger, Verdict
+from jobs.records.plans import Plan, change_line, cut, how_much_is_due, read_plan, row_name, warnings
+from jobs.runtime.console import Result, finish, say
+from jobs.runtime.options import All, DetailedExitcode, command, run_alone
+from jobs.runtime.settings import Settings
 from schemas.names import Action, Outcome, PlanStatus
 
 _AS_EVER: Final = Running()

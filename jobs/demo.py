@@ -16,25 +16,25 @@ from typing import Final
 
 from kazoo.client import KazooClient
 
-from jobs.adapters.cluster import BROKER_IDS
-from jobs.adapters.controllership import Controllership, controllership, who_controls
-from jobs.adapters.embedded_cluster import EmbeddedCluster
-from jobs.adapters.lake import Row
-from jobs.adapters.multi_read import read_many
-from jobs.adapters.spark import stop_session
-from jobs.adapters.zookeeper import connected, read
+from jobs.adapters.delta.lake import Row
+from jobs.adapters.embedded.cluster import EmbeddedCluster
+from jobs.adapters.spark.session import stop_session
+from jobs.adapters.zookeeper.cluster import BROKER_IDS
+from jobs.adapters.zookeeper.connection import connected, read
+from jobs.adapters.zookeeper.controllership import Controllership, controllership, who_controls
+from jobs.adapters.zookeeper.multi_read import read_many
+from jobs.assessment.limits import CommitLimits
+from jobs.assessment.premises import state_path, understood
+from jobs.basics.errors import ExitCode, SurveyorError
+from jobs.basics.interrupts import unwinding
 from jobs.commit import apply_plan, assess
-from jobs.console import finish, progress, stdout
-from jobs.demo_traffic import Traffic, read_everything
-from jobs.errors import ExitCode, SurveyorError
-from jobs.interrupts import unwinding
-from jobs.limits import CommitLimits
-from jobs.modes import Mode
-from jobs.options import Command, command
-from jobs.plans import read_plan
-from jobs.premises import state_path, understood
-from jobs.settings import DEFAULT_WAREHOUSE, Settings, settle
-from jobs.snapshots import as_of, find_snapshot
+from jobs.demonstration.traffic import Traffic, read_everything
+from jobs.execution.modes import Mode
+from jobs.records.plans import read_plan
+from jobs.records.snapshots import as_of, find_snapshot
+from jobs.runtime.console import finish, progress, stdout
+from jobs.runtime.options import Command, command
+from jobs.runtime.settings import DEFAULT_WAREHOUSE, Settings, settle
 from schemas.names import NO_CONTROLLER, Outcome
 
 ORDERS: Final = "orders"

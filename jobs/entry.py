@@ -1,6 +1,6 @@
 """Where the command `surveyor` begins: signals are handled before anything that takes time is imported."""
 
-from jobs.interrupts import guard
+from jobs.basics.interrupts import guard
 
 
 def main() -> None:

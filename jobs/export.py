@@ -12,13 +12,13 @@ from typing import Annotated
 import msgspec
 import typer
 
-from jobs.adapters.lake import Row
-from jobs.console import Result, finish, say
-from jobs.errors import ExitCode, RefusedError, UsageError
-from jobs.kafka_text import generated, kafka_json
-from jobs.options import command, run_alone
-from jobs.plans import Plan, read_plan, refuse_edited
-from jobs.settings import Settings
+from jobs.adapters.delta.lake import Row
+from jobs.basics.errors import ExitCode, RefusedError, UsageError
+from jobs.records.plans import Plan, read_plan, refuse_edited
+from jobs.runtime.console import Result, finish, say
+from jobs.runtime.options import command, run_alone
+from jobs.runtime.settings import Settings
+from jobs.views.kafka_text import generated, kafka_json
 from schemas.names import Action, PlanStatus
 
 

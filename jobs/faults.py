@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Final
 
-from jobs.errors import RefusedError, SurveyorError, UsageError
+from jobs.basics.errors import RefusedError, SurveyorError, UsageError
 
 Fault = tuple[type[SurveyorError], str]
 """What is raised where there is no other, and with which words."""

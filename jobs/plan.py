@@ -5,27 +5,27 @@ from typing import Annotated, Final
 import typer
 from pyspark.sql import functions as F
 
-from jobs.adapters.delta import tallied
-from jobs.console import say
-from jobs.errors import ExitCode
-from jobs.failed_log_dirs import event_lines
-from jobs.options import DetailedExitcode, command
-from jobs.plan_assign import assign
-from jobs.plan_config import config
-from jobs.plan_delete import delete
-from jobs.plan_drain import drain, undrain
-from jobs.plan_elect import elect
-from jobs.plan_expand import expand
-from jobs.plan_names import Alias, Name, ReplaceName
-from jobs.plan_reassign import reassign
-from jobs.plan_recover import recover
-from jobs.planning import Planned, SnapshotId, report_plan
-from jobs.settings import Settings
-from jobs.snapshots import SnapshotTables
-from jobs.vanished import vanished_states
-from planner.reconcile import changes_of, reconcile_verdicts, rejections_of
-from planner.survey import KEY
-from planner.vanished import vanished_rejections
+from jobs.adapters.delta.spark_tables import tallied
+from jobs.basics.errors import ExitCode
+from jobs.planning.assign import assign
+from jobs.planning.config import config
+from jobs.planning.delete import delete
+from jobs.planning.drain import drain, undrain
+from jobs.planning.elect import elect
+from jobs.planning.expand import expand
+from jobs.planning.placement.reassign import reassign
+from jobs.planning.plan import Planned, SnapshotId, report_plan
+from jobs.planning.recover import recover
+from jobs.planning.vanished import vanished_states
+from jobs.records.failed_log_dirs import event_lines
+from jobs.records.plan_names import Alias, Name, ReplaceName
+from jobs.records.snapshots import SnapshotTables
+from jobs.runtime.console import say
+from jobs.runtime.options import DetailedExitcode, command
+from jobs.runtime.settings import Settings
+from planner.history.survey import KEY
+from planner.leadership.reconcile import changes_of, reconcile_verdicts, rejections_of
+from planner.leadership.vanished import vanished_rejections
 from schemas.names import PlanKind
 
 NEW: Final = "leader IS NULL AND understood AND (action IS NOT NULL OR code IS NOT NULL)"

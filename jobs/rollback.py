@@ -10,19 +10,19 @@ from typing import Annotated, Any
 
 import typer
 
+from jobs.assessment.limits import CommitLimits
+from jobs.assessment.rollback import refuse_no_way, settle, ways_back
+from jobs.basics.errors import ExitCode, SurveyorError
 from jobs.commit import apply_plan, assess
-from jobs.console import Result, finish, say
-from jobs.errors import ExitCode, SurveyorError
-from jobs.limits import CommitLimits
-from jobs.modes import Mode
-from jobs.options import DetailedExitcode, command, run_alone
-from jobs.plan_names import Alias, Name, ReplaceName, names_of, plan_named, refuse_other_question
-from jobs.plan_review import plan_lines
-from jobs.plan_store import Content, RowLists, store
-from jobs.planning import RESULT
-from jobs.plans import Plan, cut, find_plan, read_plan, row_name
-from jobs.rolling_back import refuse_no_way, settle, ways_back
-from jobs.settings import Settings
+from jobs.execution.modes import Mode
+from jobs.planning.plan import RESULT
+from jobs.records.plan_names import Alias, Name, ReplaceName, names_of, plan_named, refuse_other_question
+from jobs.records.plan_store import Content, RowLists, store
+from jobs.records.plans import Plan, cut, find_plan, read_plan, row_name
+from jobs.runtime.console import Result, finish, say
+from jobs.runtime.options import DetailedExitcode, command, run_alone
+from jobs.runtime.settings import Settings
+from jobs.views.plan_review import plan_lines
 from schemas.names import Outcome, PlanKind, PlanStatus
 
 

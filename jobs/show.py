@@ -8,20 +8,20 @@ from typing import Annotated, Any, Final
 import typer
 from rich.table import Table
 
-from jobs.adapters.lake import Row
-from jobs.adapters.lake_reads import Filter
-from jobs.console import finish, show, stream, table
-from jobs.errors import UnreadableError, UsageError
-from jobs.options import All, command
-from jobs.plan_names import names_of
-from jobs.plan_review import Only, Review
-from jobs.plans import find_plan
-from jobs.settings import Settings
-from jobs.show_diff import COLUMNS, differences
-from jobs.show_sizes import sizes
-from jobs.snapshots import as_of, find_snapshot
-from jobs.stored_rows import StoredRows
-from jobs.throttles import throttle_rows
+from jobs.adapters.delta.lake import Row
+from jobs.adapters.delta.reads import Filter
+from jobs.basics.errors import UnreadableError, UsageError
+from jobs.execution.admin.throttles import throttle_rows
+from jobs.records.plan_names import names_of
+from jobs.records.plans import find_plan
+from jobs.records.snapshots import as_of, find_snapshot
+from jobs.records.stored_rows import StoredRows
+from jobs.runtime.console import finish, show, stream, table
+from jobs.runtime.options import All, command
+from jobs.runtime.settings import Settings
+from jobs.survey.diff import COLUMNS, differences
+from jobs.views.plan_review import Only, Review
+from jobs.views.sizes import sizes
 from schemas.tables import EVIDENCE
 
 AsOf = Annotated[int | None, typer.Option("--as-of", help="As this snapshot left it [default: the newest].")]

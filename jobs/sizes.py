@@ -11,15 +11,15 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.adapters.cluster import read_cluster
-from jobs.adapters.lake import Lake
-from jobs.adapters.log_dirs import Told, read_log_dirs
-from jobs.adapters.zookeeper import connected
-from jobs.console import Result, finish, progress, say
-from jobs.errors import UnreadableError
-from jobs.options import command, run_alone
-from jobs.settings import Settings
-from jobs.units import shown_bytes
+from jobs.adapters.brokers.log_dirs import Told, read_log_dirs
+from jobs.adapters.delta.lake import Lake
+from jobs.adapters.zookeeper.cluster import read_cluster
+from jobs.adapters.zookeeper.connection import connected
+from jobs.basics.errors import UnreadableError
+from jobs.basics.units import shown_bytes
+from jobs.runtime.console import Result, finish, progress, say
+from jobs.runtime.options import command, run_alone
+from jobs.runtime.settings import Settings
 from schemas.tables import TABLES
 
 NAMED: Final = 20

@@ -10,18 +10,18 @@ from typing import Annotated
 
 import typer
 
-from jobs.adapters.cluster import ClusterState
-from jobs.adapters.delta import Tables
-from jobs.adapters.spark import start_session
-from jobs.console import Result, finish, say
-from jobs.drained import strike_out_ended
-from jobs.errors import ExitCode, SurveyorError, UsageError
-from jobs.options import command, run_alone, unexpected
-from jobs.phases import Phases
-from jobs.settings import Settings
-from jobs.snapshot_read import read_all, read_small
-from jobs.snapshot_write import Writer
-from jobs.snapshots import last_snapshot
+from jobs.adapters.delta.spark_tables import Tables
+from jobs.adapters.spark.session import start_session
+from jobs.adapters.zookeeper.cluster import ClusterState
+from jobs.basics.errors import ExitCode, SurveyorError, UsageError
+from jobs.records.drained import strike_out_ended
+from jobs.records.snapshots import last_snapshot
+from jobs.runtime.console import Result, finish, say
+from jobs.runtime.options import command, run_alone, unexpected
+from jobs.runtime.phases import Phases
+from jobs.runtime.settings import Settings
+from jobs.survey.reading import read_all, read_small
+from jobs.survey.writing import Writer
 from schemas.names import NO_CONTROLLER
 from schemas.tables import TABLES
 

@@ -16,13 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import typer
 
-from jobs.adapters.lake import Lake, Row
-from jobs.adapters.lake_files import TableFiles
-from jobs.console import Result, finish, progress, table
-from jobs.errors import UsageError
-from jobs.options import command, run_alone
-from jobs.settings import PERIOD, Settings
-from jobs.snapshots import find_snapshot, rows_of_use
+from jobs.adapters.delta.files import TableFiles
+from jobs.adapters.delta.lake import Lake, Row
+from jobs.basics.errors import UsageError
+from jobs.records.snapshots import find_snapshot, rows_of_use
+from jobs.runtime.console import Result, finish, progress, table
+from jobs.runtime.options import command, run_alone
+from jobs.runtime.settings import PERIOD, Settings
 from schemas.tables import TABLES
 
 GRACE_HOURS: Final = 1

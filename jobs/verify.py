@@ -7,23 +7,23 @@ from typing import Annotated
 
 import typer
 
-from jobs.adapters.lake import Row
-from jobs.adapters.zookeeper import Znode, connected, sync
-from jobs.console import Result, finish
-from jobs.errors import ExitCode
-from jobs.kafka_text import status_lines
-from jobs.limits import CLOSED, seconds
-from jobs.operations import TopicNow, read_tasks, verdict_on
-from jobs.options import All, DetailedExitcode, command, run_alone
-from jobs.plans import Plan, cut, read_plan, row_name
-from jobs.premises import assigned, read_changed, understood
-from jobs.progress import measure
-from jobs.progress_shown import copying_lines, copying_result
-from jobs.rolling_back import settle_rollback
-from jobs.settings import Settings
-from planner.cancellation import Standing, standing
-from planner.going_back import legs_of, ways_of
-from planner.replica_assignment import ReplicaAssignment
+from jobs.adapters.delta.lake import Row
+from jobs.adapters.zookeeper.connection import Znode, connected, sync
+from jobs.assessment.copying import measure
+from jobs.assessment.limits import CLOSED, seconds
+from jobs.assessment.operations import TopicNow, read_tasks, verdict_on
+from jobs.assessment.premises import assigned, read_changed, understood
+from jobs.assessment.rollback import settle_rollback
+from jobs.basics.errors import ExitCode
+from jobs.records.plans import Plan, cut, read_plan, row_name
+from jobs.runtime.console import Result, finish
+from jobs.runtime.options import All, DetailedExitcode, command, run_alone
+from jobs.runtime.settings import Settings
+from jobs.views.copying import copying_lines, copying_result
+from jobs.views.kafka_text import status_lines
+from planner.reassignment.cancellation import Standing, standing
+from planner.reassignment.replica_assignment import ReplicaAssignment
+from planner.reassignment.rollback import legs_of, ways_of
 from schemas.names import Action, OperationKind, Outcome
 from schemas.znodes import MalformedZnodeError, State
 

@@ -9,16 +9,16 @@ from typing import Annotated, Final
 import typer
 from rich.table import Table
 
-from jobs.adapters.delta import Tables
-from jobs.adapters.lake import Row, quoted
-from jobs.adapters.spark import start_session
-from jobs.console import finish, progress, table
-from jobs.errors import UsageError
-from jobs.options import command, run_alone
-from jobs.planning import PlanningTables
-from jobs.settings import Settings
-from jobs.snapshots import find_snapshot
-from planner.whatif import whatif as costs_of_losing
+from jobs.adapters.delta.lake import Row, quoted
+from jobs.adapters.delta.spark_tables import Tables
+from jobs.adapters.spark.session import start_session
+from jobs.basics.errors import UsageError
+from jobs.planning.plan import PlanningTables
+from jobs.records.snapshots import find_snapshot
+from jobs.runtime.console import finish, progress, table
+from jobs.runtime.options import command, run_alone
+from jobs.runtime.settings import Settings
+from planner.whatif.losses import whatif as costs_of_losing
 from schemas.names import Lose
 
 COLUMNS: Final = (

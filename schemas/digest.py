@@ -1,6 +1,6 @@
 """What a plan's id is a hash of: the text of its header and of each row, topic by topic.
 
-`planner.plan` computes the id on Spark; the committer computes it again from the rows it reads, and refuses a plan
+`planner.rows.plan` computes the id on Spark; the committer computes it again from the rows it reads, and refuses a plan
 whose rows are not those that were planned. Both must agree to the byte on `cell`.
 """
 

@@ -6,9 +6,9 @@ from uuid import uuid4
 import pytest
 from kazoo.client import KazooClient
 
-from jobs.adapters.embedded import EmbeddedZooKeeper
-from jobs.adapters.embedded_cluster import EmbeddedCluster
-from tests.jobs.ensemble import Ensemble
+from jobs.adapters.embedded.cluster import EmbeddedCluster
+from jobs.adapters.embedded.servers import EmbeddedZooKeeper
+from tests.jobs.support.ensemble import Ensemble
 
 
 @pytest.fixture(scope="session")

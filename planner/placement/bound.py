@@ -10,7 +10,7 @@ In: what brokers hold before and after. Out: a number of copies that no placemen
 
 import numpy as np
 
-from planner.placement.descend import raised
+from planner.placement.evenness.descend import raised
 from planner.placement.problem import Bools, Ints
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from planner.placement.leaders import even_leaders
+from planner.placement.evenness.leaders import even_leaders
 from planner.placement.outcome import Found, copies, placement_of
 from planner.placement.problem import NOBODY, Brokers, Ints, Partitions, Placement, PlacementError, Question
 from planner.placement.world import indexes, world_of

@@ -16,15 +16,15 @@ Out: a Placement.
 
 import numpy as np
 
-from planner.placement.descend import UNLIMITED, descend
-from planner.placement.exchange import Exchange
-from planner.placement.leaders import even_leaders, settle
+from planner.placement.evenness.byte_weights import spread_bytes
+from planner.placement.evenness.descend import UNLIMITED, descend
+from planner.placement.evenness.exchange import Exchange
+from planner.placement.evenness.leaders import even_leaders, settle
+from planner.placement.evenness.topics import even_topics
+from planner.placement.evenness.uneven import why_uneven
 from planner.placement.outcome import Found, copied, copies, lacking, placement_of
 from planner.placement.problem import NOBODY, Brokers, Ints, Partitions, Placement, Question
 from planner.placement.seed import force
-from planner.placement.topics import even_topics
-from planner.placement.uneven import why_uneven
-from planner.placement.weights import spread_bytes
 from planner.placement.world import World, world_of
 
 

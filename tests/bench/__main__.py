@@ -10,9 +10,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from jobs.adapters.processes import exit_on_sigterm
-from jobs.adapters.spark import start_session
-from jobs.console import say
+from jobs.adapters.embedded.processes import exit_on_sigterm
+from jobs.adapters.spark.session import start_session
+from jobs.runtime.console import say
 from tests.bench.cluster import TOPIC_SIZE, cluster
 from tests.bench.machine import Driver, describe
 from tests.bench.parts import bench_planning, bench_writing

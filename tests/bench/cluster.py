@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from kazoo.client import KazooClient, TransactionRequest
 
-from jobs.adapters.embedded import EmbeddedZooKeeper
-from jobs.adapters.ports import ask
-from jobs.adapters.zookeeper import answer
-from jobs.console import progress
+from jobs.adapters.embedded.ports import ask
+from jobs.adapters.embedded.servers import EmbeddedZooKeeper
+from jobs.adapters.zookeeper.connection import answer
+from jobs.runtime.console import progress
 from schemas.znodes import Assignment, State, encode_assignment, encode_state
 
 BROKER_COUNT: Final = 100

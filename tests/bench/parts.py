@@ -12,15 +12,15 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from jobs.adapters.controllership import Controllership, controllership
-from jobs.adapters.lake import Lake
-from jobs.console import progress
+from jobs.adapters.delta.lake import Lake
+from jobs.adapters.zookeeper.controllership import Controllership, controllership
 from jobs.plan import whats_due
-from jobs.plan_names import Alias
-from jobs.planning import Planned, make_plan
-from jobs.settings import ClusterConf, Settings
-from jobs.snapshots import SnapshotTables
-from planner.imbalance import imbalance
+from jobs.planning.plan import Planned, make_plan
+from jobs.records.plan_names import Alias
+from jobs.records.snapshots import SnapshotTables
+from jobs.runtime.console import progress
+from jobs.runtime.settings import ClusterConf, Settings
+from planner.leadership.imbalance import imbalance
 from schemas.tables import PARTITIONS, TABLES, TOPICS
 from tests.bench.cluster import BROKER_COUNT, MULTI_SIZE, TOPIC_SIZE, Cluster, state
 from tests.bench.figures import Figure, median_of, seconds_of

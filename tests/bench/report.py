@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from jobs.console import shown, table
+from jobs.runtime.console import shown, table
 from tests.bench.figures import Cost, Figure, Row, growths
 
 

@@ -16,9 +16,9 @@ from typing import Any, Final
 from kazoo.client import KazooClient
 from pyspark.sql import SparkSession
 
-from jobs.adapters.zookeeper_source import ZooKeeperDataSource
-from jobs.console import progress
-from jobs.settings import ClusterConf, Settings
+from jobs.adapters.zookeeper.source import ZooKeeperDataSource
+from jobs.runtime.console import progress
+from jobs.runtime.settings import ClusterConf, Settings
 from jobs.snapshot import take_snapshot
 from schemas.znodes import decode_state
 from tests.bench.cluster import Cluster

@@ -8,15 +8,15 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from jobs.adapters.cluster import read_cluster
-from jobs.adapters.controllership import controllership
-from jobs.adapters.lake import Row
-from jobs.commit_batch import _commit_held
-from jobs.console import progress
-from jobs.ledger import Ledger
-from jobs.plans import Plan
-from jobs.settings import ClusterConf, Settings
-from jobs.telling import Hold
+from jobs.adapters.delta.lake import Row
+from jobs.adapters.zookeeper.cluster import read_cluster
+from jobs.adapters.zookeeper.controllership import controllership
+from jobs.execution.batch.commit import _commit_held
+from jobs.execution.batch.telling import Hold
+from jobs.records.ledger import Ledger
+from jobs.records.plans import Plan
+from jobs.runtime.console import progress
+from jobs.runtime.settings import ClusterConf, Settings
 from schemas.names import Action, PlanKind, PlanStatus
 from schemas.tables import CHANGES
 from tests.bench.cluster import BROKER_COUNT, TOPIC_SIZE, Cluster, cluster, replicas

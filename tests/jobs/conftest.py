@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from jobs.adapters.controllership import Controllership, take_over
-from jobs.adapters.lake import Lake
-from jobs.adapters.zookeeper import connected
-from tests.jobs.command_line import Surveyor
-from tests.jobs.fake_brokers import FakeBrokers
-from tests.jobs.fenced import OURS
-from tests.jobs.kafka_tree import KafkaTree
-from tests.jobs.plan_rows import CLUSTER
-from tests.jobs.zookeeper_proxy import ZooKeeperProxy
+from jobs.adapters.delta.lake import Lake
+from jobs.adapters.zookeeper.connection import connected
+from jobs.adapters.zookeeper.controllership import Controllership, take_over
+from tests.jobs.support.command_line import Surveyor
+from tests.jobs.support.fake_brokers import FakeBrokers
+from tests.jobs.support.fenced import OURS
+from tests.jobs.support.kafka_tree import KafkaTree
+from tests.jobs.support.plan_rows import CLUSTER
+from tests.jobs.support.zookeeper_proxy import ZooKeeperProxy
 
 
 @pytest.fixture
@@ -74,5 +74,5 @@ def lake(tmp_path: Path) -> Lake:
 @pytest.fixture
 def surveyor(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Surveyor:
     """The command line on this warehouse; it does not wait for brokers, which the tree has not, to take over again."""
-    monkeypatch.setattr("jobs.commit_batch.HAND_BACK_PATIENCE", 0.0)
+    monkeypatch.setattr("jobs.execution.batch.commit.HAND_BACK_PATIENCE", 0.0)
     return Surveyor(lake)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.jobs.commands import Surveyor
-from tests.jobs.kafka_tree import KafkaTree
+from tests.jobs.support.commands import Surveyor
+from tests.jobs.support.kafka_tree import KafkaTree
 
 COMMANDS = (
     ("snapshot",),

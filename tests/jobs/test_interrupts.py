@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.jobs.kafka_tree import KafkaTree
-from tests.jobs.real_cluster import eventually
+from tests.jobs.support.kafka_tree import KafkaTree
+from tests.jobs.support.real_cluster import eventually
 
 PROGRESS = re.compile(r"  \.\.\. .*|WARNING: Using incubator modules: .*")
 SURVEYOR = [sys.executable, "-m", "jobs.entry"]
@@ -21,7 +21,7 @@ ENDED = "surveyor: interrupted; nothing was written to the cluster"
 
 ASLEEP = """\
 import time
-from jobs.interrupts import deferred, guard, interrupted, unwinding
+from jobs.basics.interrupts import deferred, guard, interrupted, unwinding
 guard()
 with {way}():
     try:

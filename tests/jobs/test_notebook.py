@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from jobs.adapters.lake import Lake
-from tests.jobs.lake_rows import partition
+from jobs.adapters.delta.lake import Lake
+from tests.jobs.support.lake_rows import partition
 
 ROOT: Final = Path(__file__).parents[2]
 TIMES: Final = 25

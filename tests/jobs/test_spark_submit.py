@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from tests.jobs.kafka_tree import KafkaTree
+from tests.jobs.support.kafka_tree import KafkaTree
 
 ROOT: Final = Path(__file__).parents[2]
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from jobs.adapters.lake import Lake
-from tests.jobs.commands import Surveyor
-from tests.jobs.kafka_tree import KafkaTree, registration
+from jobs.adapters.delta.lake import Lake
+from tests.jobs.support.commands import Surveyor
+from tests.jobs.support.kafka_tree import KafkaTree, registration
 
 pytestmark = pytest.mark.usefixtures("spark")
 

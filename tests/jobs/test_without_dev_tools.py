@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from jobs.adapters.lake import Lake
-from tests.jobs.kafka_tree import KafkaTree
-from tests.jobs.plan_rows import election, store_plan
+from jobs.adapters.delta.lake import Lake
+from tests.jobs.support.kafka_tree import KafkaTree
+from tests.jobs.support.plan_rows import election, store_plan
 
 PROJECT = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))
 IMPORTED_AS = {"import-linter": "importlinter", "pytest-randomly": "pytest_randomly", "pytest-xdist": "xdist"}

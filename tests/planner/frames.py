@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 from pyspark.testing import assertDataFrameEqual
 
-from planner.liveness import FAILED
+from planner.rows.liveness import FAILED
 from schemas.tables import BROKER_CONFIGS, BROKER_IDS, BROKERS, CHANGES, OPERATIONS, PARTITIONS, REJECTIONS, TOPICS
 
 Row = dict[str, Any]

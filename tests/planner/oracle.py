@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any, Final
 
-from planner.liveness import FAILED
+from planner.rows.liveness import FAILED
 from schemas.names import NO_LEADER, RECOVERED, RECOVERING
 from tests.planner.frames import Row, World
 from tests.planner.worlds import SILENT, UNCLEAN

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from planner.plan import plan_summary, with_lines
-from planner.reconcile import reconcile_changes, reconcile_rejections
+from planner.leadership.reconcile import reconcile_changes, reconcile_rejections
+from planner.rows.plan import plan_summary, with_lines
 from schemas.digest import plan_id
 from schemas.names import NO_LEADER
 from tests.planner.frames import Row, World, as_rows, by_partition, plan_tables

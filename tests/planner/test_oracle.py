@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from planner.imbalance import imbalance
-from planner.preferred import preferred_changes, preferred_rejections, wanted_by_imbalance
-from planner.reconcile import reconcile_changes, reconcile_rejections
+from planner.leadership.imbalance import imbalance
+from planner.leadership.preferred import preferred_changes, preferred_rejections, wanted_by_imbalance
+from planner.leadership.reconcile import reconcile_changes, reconcile_rejections
 from tests.planner import oracle
 from tests.planner.frames import Row, World, as_rows, by_partition
 from tests.planner.worlds import BATCHES, UNCLEAN_BROKERS, all_small_partitions, failing_worlds, worlds

@@ -9,7 +9,7 @@ from typing import Final
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
-from planner.liveness import FAILED
+from planner.rows.liveness import FAILED
 from schemas.names import NO_LEADER
 from tests.planner.frames import Row, World, config_row, partition_row, topic_row
 

@@ -1,0 +1,293 @@
+"""Kafka's own controller, asked through the Admin API: elections, reassignments, topics. By kafka-python."""
+
+import gc
+import logging
+import socket
+import warnings
+from base64 import urlsafe_b64decode
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from uuid import UUID
+
+from kafka import TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
+from kafka.errors import (
+    BrokerResponseError,
+    IncompatibleBrokerVersion,
+    KafkaError,
+    KafkaTimeoutError,
+    RequestTimedOutError,
+    for_code,
+)
+
+from jobs.basics.errors import RefusedError, SurveyorError, UsageError
+from planner.reassignment.replica_assignment import target
+
+Row = dict[str, Any]
+Key = tuple[str, int]
+
+Creation = tuple[dict[int, list[int]], dict[str, str]]
+"""Replicas by partition, and config."""
+
+NONE: Final = 0
+ELECTION_NOT_NEEDED: Final = 84
+NO_REASSIGNMENT_IN_PROGRESS: Final = 85
+PREFERRED: Final = 0
+
+_SETTINGS: Final = {
+    "security.protocol": "security_protocol",
+    "sasl.mechanism": "sasl_mechanism",
+    "sasl.username": "sasl_plain_username",
+    "sasl.password": "sasl_plain_password",
+    "ssl.ca.location": "ssl_cafile",
+    "ssl.certificate.location": "ssl_certfile",
+    "ssl.key.location": "ssl_keyfile",
+    "ssl.key.password": "ssl_password",
+    "client.id": "client_id",
+}
+"""What a client.properties file may say; PEM files, as the Python clients take them."""
+
+logging.getLogger("kafka").setLevel(logging.CRITICAL)  # what goes wrong is raised, and said once
+
+
+CONNECTING: Final = 5.0
+"""Seconds that a connection may take."""
+
+BOOTSTRAPPING: Final = 10.0
+"""Seconds within which some broker must answer."""
+
+LOST: Final = (KafkaError, OSError)
+"""What leaves the outcome of a request unknown."""
+
+
+class AdminUnavailableError(SurveyorError):
+    """No broker answered the Admin API."""
+
+
+def read_properties(path: Path | None) -> dict[str, str]:
+    """Read a client.properties file into kafka-python's settings; raise UsageError on what it does not know."""
+    if path is None:
+        return {}
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read --command-config {path}: {error}") from None
+    settings = {}
+    for line in map(str.strip, lines):
+        if line and not line.startswith("#"):
+            key, _, value = (part.strip() for part in line.partition("="))
+            if key not in _SETTINGS:
+                raise UsageError(f"--command-config {path}: {key!r} is not known; known are {', '.join(_SETTINGS)}")
+            settings[_SETTINGS[key]] = value
+    return settings
+
+
+def bootstrap(brokers: Sequence[Row], settings: dict[str, str]) -> list[str]:
+    """Addresses of the endpoints that speak the wanted protocol."""
+    wanted = settings.get("security_protocol", "PLAINTEXT")
+    return [
+        f"{endpoint['host']}:{endpoint['port']}"
+        for broker in brokers
+        for endpoint in broker["endpoints"] or ()
+        if endpoint["security_protocol"] == wanted
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Admin:
+    """A connection to the controller; each call returns a Kafka error code by partition or topic."""
+
+    client: KafkaAdminClient
+
+    def elect_preferred(self, partitions: Sequence[Key]) -> dict[Key, int]:
+        by_topic: dict[str, list[int]] = defaultdict(list)
+        for topic, partition in partitions:
+            by_topic[topic].append(partition)
+        with _controller_found():
+            answer = self.client.elect_leaders(PREFERRED, dict(by_topic), raise_errors=False)
+        return {
+            (result.topic, partition.partition_id): partition.error_code
+            for result in answer.replica_election_results
+            for partition in result.partition_result
+        }
+
+    def reassign(self, targets: Mapping[Key, list[int] | None]) -> dict[Key, int]:
+        """Ask for targets; None cancels what runs."""
+        asked = {TopicPartition(*key): replicas for key, replicas in targets.items()}
+        with _since_2_4():
+            answer = self.client.alter_partition_reassignments(asked)
+        return {(tp.topic, tp.partition): NONE if error is None else error.errno for tp, error in answer.items()}
+
+    def reassignments(self) -> dict[Key, list[int]]:
+        """Where each partition that moves now is going, whoever asked (`ListPartitionReassignments`)."""
+        try:
+            answer = self._listed()
+        except LOST:
+            self.client._controller_id = None  # noqa: SLF001 - kafka-python keeps to a controller that is gone
+            try:
+                answer = self._listed()
+            except LOST as error:
+                raise AdminUnavailableError(f"Kafka's controller did not say what moves ({error})") from None
+        return {
+            (tp.topic, tp.partition): target(found["replicas"], found["removing_replicas"])
+            for tp, found in answer.items()
+        }
+
+    def silence(self) -> str | None:
+        """Say that the controller heard a question and did not answer it; None if it answered, be it with an error.
+
+        `ListPartitionReassignments` goes through the controller's own thread, as everything that it is asked to do.
+        """
+        try:
+            self.client.list_partition_reassignments()
+        except (KafkaTimeoutError, RequestTimedOutError) as error:
+            return f"Kafka's controller does not answer ({named(error)})"
+        except (IncompatibleBrokerVersion, BrokerResponseError):
+            return None
+        except (RuntimeError, IndexError, *LOST) as error:  # IndexError: kafka-python knows no broker
+            raise AdminUnavailableError(f"Kafka's controller cannot be asked ({error})") from None
+        return None
+
+    def _listed(self) -> Any:  # noqa: ANN401 - kafka-python is untyped
+        with _since_2_4():
+            return self.client.list_partition_reassignments()
+
+    def create_topics(self, wanted: Mapping[str, Creation]) -> dict[str, int]:
+        """Create topics in one request; what was answered for each."""
+        asked = {name: {"assignments": replicas, "configs": config} for name, (replicas, config) in wanted.items()}
+        with _controller_found():
+            answer = self.client.create_topics(asked, raise_errors=False)
+        return {str(topic["name"]): int(topic["error_code"]) for topic in answer["topics"]}
+
+    def create_partitions(self, topic: str, total: int, added: list[list[int]]) -> int:
+        """Add partitions, so that there are `total`."""
+        wanted = {topic: {"count": total, "assignments": added}}
+        with _controller_found():
+            answer = self.client.create_partitions(wanted, raise_errors=False)
+        return int(answer.results[0].error_code)
+
+    def alter_config(self, topic: str, wanted: Mapping[str, str | None]) -> int | str:
+        """Set overrides, or delete those that are None; what the broker said where it refused."""
+        return self._alter("topic", topic, wanted)
+
+    def alter_override(self, kind: str, resource: str, wanted: Mapping[str, str | None]) -> int | str:
+        """The same of a `broker` or a `topic`, also where nobody answers."""
+        try:
+            return self._alter(kind, resource, wanted)
+        except LOST as error:
+            return f"no answer ({error})"
+
+    def _alter(self, kind: str, resource: str, wanted: Mapping[str, str | None]) -> int | str:
+        entries = {name: ("DELETE" if value is None else "SET", value) for name, value in wanted.items()}
+        asked = ConfigResource(ConfigResourceType[kind.upper()], resource, entries)
+        answer = self.client.alter_configs([asked], raise_on_unknown=False, incremental=True)
+        said = answer[kind][resource]
+        return NONE if said == "OK" else str(said)
+
+    def delete_topics(self, topics: Mapping[str, str | None]) -> dict[str, int]:
+        """Delete topics by their ids, so that none made anew meanwhile goes; by name where they have no id."""
+        ids = {name: _uuid(topic_id) for name, topic_id in topics.items() if topic_id is not None}
+        names = {str(uuid): name for name, uuid in ids.items()}
+        asked = [ids.get(name, name) for name in topics]
+        with _controller_found():
+            answer = self.client.delete_topics(asked, raise_errors=False)
+        found = ((names.get(str(result["topic_id"]), result["name"]), result) for result in answer["topics"])
+        return {name: int(result["error_code"]) for name, result in found}
+
+
+def _uuid(topic_id: str) -> UUID:
+    """Read a topic id as ZooKeeper holds it: 22 characters of base64url."""
+    return UUID(bytes=urlsafe_b64decode(f"{topic_id}=="))
+
+
+@contextmanager
+def _since_2_4() -> Iterator[None]:
+    """Refuse what brokers before 2.4 do not know."""
+    try:
+        with _controller_found():
+            yield
+    except IncompatibleBrokerVersion:
+        raise RefusedError(
+            "these brokers do not know reassignments of the Admin API, which came with 2.4; use --via zookeeper",
+        ) from None
+
+
+@contextmanager
+def _controller_found() -> Iterator[None]:
+    """A controller that nobody finds has answered nothing, and done nothing."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise AdminUnavailableError(f"Kafka's controller did not answer ({error}); commit again") from None
+
+
+def is_reached(addresses: Sequence[str]) -> bool:
+    """Tell whether somebody listens at one of these addresses, as seen from here."""
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        with suppress(OSError), socket.create_connection((host, int(port)), timeout=CONNECTING):
+            return True
+    return False
+
+
+def _client(addresses: Sequence[str], settings: dict[str, str]) -> tuple[Any, str]:
+    """Make kafka-python's client, or say why it cannot be made."""
+    try:
+        made = KafkaAdminClient(
+            bootstrap_servers=list(addresses),
+            bootstrap_timeout_ms=int(1000 * BOOTSTRAPPING),
+            request_timeout_ms=20_000,
+            **settings,
+        )
+    except (KafkaError, ValueError, OSError, IndexError) as error:  # IndexError: it chooses from no brokers at all
+        return None, str(error)
+    return made, ""
+
+
+@contextmanager
+def connected_admin(addresses: Sequence[str], settings: dict[str, str]) -> Iterator[Admin]:
+    """Yield an Admin; raise AdminUnavailableError where nobody answers."""
+    if not addresses:
+        protocol = settings.get("security_protocol", "PLAINTEXT")
+        raise AdminUnavailableError(
+            f"no registered broker has a {protocol} endpoint for the Admin API: "
+            "check security.protocol in --command-config, and that brokers run",
+        )
+    with warnings.catch_warnings():
+        # kafka-python leaves the sockets of a client that it could not make to the garbage collector
+        warnings.simplefilter("ignore", ResourceWarning)
+        client, why = _client(addresses, settings)
+        if client is None:
+            gc.collect()
+    if client is None:
+        raise AdminUnavailableError(
+            f"no broker answered the Admin API at {', '.join(addresses)} ({why}); "
+            "check --command-config and that brokers run",
+        )
+    try:
+        yield Admin(client)
+    finally:
+        client.close()
+
+
+def named(error: Exception) -> str:
+    """Say what was raised, its name once.
+
+    >>> named(KafkaTimeoutError("after 20 s")), named(TimeoutError("timed out"))
+    ('KafkaTimeoutError: after 20 s', 'TimeoutError: timed out')
+    """
+    name, text = type(error).__name__, str(error)
+    return text if text.startswith(name) else f"{name}: {text}"
+
+
+def error_name(code: int) -> str:
+    """Name a Kafka error code.
+
+    >>> error_name(84)
+    'ElectionNotNeededError (84)'
+    """
+    return f"{for_code(code).__name__} ({code})"

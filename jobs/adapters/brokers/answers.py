@@ -1,0 +1,184 @@
+"""What brokers answered to control requests: read once nobody waits any more, as rows of `answers` and for people."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import chain, repeat
+from typing import Any, Final
+
+import pyarrow as pa
+
+from jobs.adapters.brokers.admin import error_name
+from jobs.adapters.brokers.channel import Response
+from jobs.adapters.brokers.control_messages import LEADER_AND_ISR, UPDATE_METADATA, Row, as_uuid
+from jobs.adapters.brokers.kio_alone import SerialError
+from jobs.adapters.delta.lake import arrow_schema
+from schemas.tables import ANSWERS
+
+NOT_TOLD: Final = -1
+"""`error` of a broker that gave no answer (Kafka's UNKNOWN_SERVER_ERROR)."""
+
+STALE_CONTROLLER_EPOCH: Final = 11
+STALE_BROKER_EPOCH: Final = 77
+
+_ABOUT_WHAT_WAS_TOLD: Final = (0, -1)
+"""Errors of a whole request that are not about who sent it: none, and UNKNOWN_SERVER_ERROR."""
+
+LINES: Final = 5
+"""Lines that errors take at most."""
+
+_EXAMPLES: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer of one broker to one request; `data` is None where there is none."""
+
+    broker: Row
+    controller_epoch: int
+    api: str
+    states: Sequence[Row]
+    data: bytes | None
+    version: int = -1
+    at: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    @property
+    def error(self) -> int:
+        """The error code for the request as a whole."""
+        return NOT_TOLD if self.data is None else Response(self.version, self.data).error
+
+    @property
+    def says_stale_broker(self) -> bool:
+        return self.error == STALE_BROKER_EPOCH
+
+    def errors(self) -> list[int]:
+        """One a row of `answers`: one a partition for LeaderAndIsr and StopReplica, one for all of UpdateMetadata."""
+        top = self.error
+        if self.api == UPDATE_METADATA:
+            return [top]
+        if self.data is None:
+            return [top] * len(self.states)
+        try:
+            response = Response(self.version, self.data).entity(self.api)
+        except (SerialError, ValueError, IndexError):
+            return [top or NOT_TOLD] * len(self.states)
+        found = dict(self._partition_errors(response))
+        return [found.get((state["topic"], state["partition"]), top) for state in self.states]
+
+    def _partition_errors(self, response: Any) -> Iterator[tuple[tuple[str, int], int]]:  # noqa: ANN401 - kio's
+        """Errors by topic and partition; from version 5 on the answer names topics by id."""
+        if not hasattr(response, "topics"):
+            for error in response.partition_errors:
+                yield (error.topic_name, error.partition_index), int(error.error_code)
+            return
+        names = {as_uuid(topic_id): topic for topic, topic_id in {(s["topic"], s["topic_id"]) for s in self.states}}
+        for topic in response.topics:
+            name = names.get(topic.topic_id, "")
+            for error in topic.partition_errors:
+                yield (name, error.partition_index), int(error.error_code)
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """All answers, read."""
+
+    answers: Sequence[Answer]
+    errors: Sequence[Sequence[int]]
+
+    @classmethod
+    def of(cls, answers: Sequence[Answer]) -> "Answers":
+        return cls(answers, [answer.errors() for answer in answers])
+
+    @property
+    def silent(self) -> list[int]:
+        """Brokers without an answer to something."""
+        return sorted({a.broker["broker_id"] for a in self.answers if a.data is None})
+
+    @property
+    def accepted(self) -> list[int]:
+        """Brokers that took everything they were told."""
+        told: dict[int, bool] = {}
+        for answer, errors in zip(self.answers, self.errors, strict=True):
+            broker = answer.broker["broker_id"]
+            taken = not answer.error and all(not error or _has_it(answer, error) for error in errors)
+            told[broker] = told.get(broker, True) and taken
+        return sorted(broker for broker, taken in told.items() if taken)
+
+    @property
+    def in_part(self) -> bool:
+        """Whether a broker took some of the partitions of a request, and not others."""
+        return any(0 in errors and any(errors) for errors in self.errors)
+
+    @property
+    def unled(self) -> dict[tuple[str, int], int]:
+        """Partitions that nobody leads: the error with which the leader told of them answered, by topic and partition.
+
+        Kafka's controller will hear the same. A request refused as a whole is another matter: who may not ask, or under
+        which epoch, differs for it; but for one that the broker failed to handle.
+        """
+        found: dict[tuple[str, int], int] = {}
+        for answer, errors in zip(self.answers, self.errors, strict=True):
+            if answer.api != LEADER_AND_ISR or answer.data is None or answer.error not in _ABOUT_WHAT_WAS_TOLD:
+                continue
+            for state, error in zip(answer.states, errors, strict=True):
+                if state["leader"] == answer.broker["broker_id"]:
+                    found[state["topic"], state["partition"]] = 0 if _has_it(answer, error) else error
+        return {key: error for key, error in found.items() if error}
+
+    def table(self, cluster: str) -> pa.Table:
+        """Rows of `answers`, by columns: there may be millions."""
+        schema = arrow_schema(ANSWERS)
+        counts = [len(errors) for errors in self.errors]
+        by_answer: dict[str, Sequence[Any]] = {
+            "cluster": [cluster] * len(counts),
+            "broker_id": [answer.broker["broker_id"] for answer in self.answers],
+            "api": [answer.api for answer in self.answers],
+            "broker_epoch": [answer.broker["broker_epoch"] for answer in self.answers],
+            "controller_epoch": [answer.controller_epoch for answer in self.answers],
+            "at": [answer.at for answer in self.answers],
+        }
+        of = pa.array(list(chain.from_iterable(repeat(n, count) for n, count in enumerate(counts))), pa.int64())
+        columns = {name: pa.array(values, schema.field(name).type).take(of) for name, values in by_answer.items()}
+        for name in ("topic", "partition", "leader_epoch"):
+            values = chain.from_iterable(_column(answer, name) for answer in self.answers)
+            columns[name] = pa.array(list(values), schema.field(name).type)
+        columns["error"] = pa.array(list(chain.from_iterable(self.errors)), schema.field("error").type)
+        return pa.table([columns[name] for name in schema.names], schema=schema)
+
+    def lines(self) -> list[str]:
+        """Errors for people, equal ones together."""
+        groups: dict[tuple[str, int], list[tuple[int, str | None]]] = defaultdict(list)
+        for answer, errors in zip(self.answers, self.errors, strict=True):
+            if answer.data is not None:
+                for name, error in zip(_names(answer), errors, strict=True):
+                    if error and not _has_it(answer, error):
+                        groups[answer.api, error].append((answer.broker["broker_id"], name))
+        lines = [_line(api, error, rows) for (api, error), rows in groups.items()]
+        more = f"{len(lines) - LINES + 1} more kinds of error: table `answers`"
+        return lines if len(lines) <= LINES else [*lines[: LINES - 1], more]
+
+
+def _has_it(answer: Answer, error: int) -> bool:
+    """Tell whether an error says that the broker knows this leader epoch already.
+
+    Nobody else can have written that epoch: the broker heard it from us, of a request whose answer was lost.
+    """
+    return answer.api == LEADER_AND_ISR and not answer.error and error == STALE_CONTROLLER_EPOCH
+
+
+def _column(answer: Answer, name: str) -> list[Any]:
+    return [None] if answer.api == UPDATE_METADATA else [state[name] for state in answer.states]
+
+
+def _names(answer: Answer) -> Iterator[str | None]:
+    if answer.api == UPDATE_METADATA:
+        return iter([None])
+    return (f"{state['topic']}-{state['partition']}" for state in answer.states)
+
+
+def _line(api: str, error: int, rows: Sequence[tuple[int, str | None]]) -> str:
+    brokers = ", ".join(map(str, sorted({broker for broker, _ in rows})))
+    names = list(dict.fromkeys(name for _, name in rows if name is not None))
+    about = f" for {len(names)} partitions ({', '.join(names[:_EXAMPLES])}{', ...' * (len(names) > _EXAMPLES)})"
+    return f"brokers {brokers} answered {api} with {error_name(error)}{about if names else ''}"

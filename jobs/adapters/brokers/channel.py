@@ -1,0 +1,213 @@
+"""A connection to one broker for control requests, one at a time; and whether brokers answer at all.
+
+A broker that is at work on a long request still answers ApiVersions on another connection, one that is stopped does
+not: that tells whether waiting has a point.
+"""
+
+import importlib
+import socket
+import struct
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from threading import Event, Thread
+from typing import Any, Final
+
+from jobs.adapters.brokers.control_messages import KEYS, VERSIONS, Request, Row, header, plaintext_address
+from jobs.adapters.brokers.kio_alone import entity_reader
+from jobs.basics.errors import RefusedError
+
+ANSWER: Final = 30.0
+"""Seconds an answer may take before the request is sent again (`controller.socket.timeout.ms`)."""
+
+QUIET: Final = 1.0
+"""Seconds without a byte after which a broker is asked on another connection whether it is there."""
+
+PROBE: Final = 3.0
+"""Seconds that such a question, and a connection, may take."""
+
+PAUSE: Final = 0.1
+"""Seconds between two tries, as Kafka's RequestSendThread waits."""
+
+PATIENCE: Final = 6.0
+"""Seconds within which brokers must have answered before anything is written: they register before they listen."""
+
+_API_VERSIONS: Final = 18
+_CHUNK: Final = 1 << 18
+_TOP_ERROR: Final = 5
+"""Where the error code of a whole response stands: after the correlation id and no tags."""
+
+LOST: Final = (OSError, struct.error)
+
+
+class CannotTellError(Exception):
+    """A broker that cannot be told, however often it is asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What a broker answered, as it came: reading it all is for later."""
+
+    version: int
+    data: bytes
+
+    @property
+    def error(self) -> int:
+        """The error code for the request as a whole."""
+        return int.from_bytes(self.data[_TOP_ERROR : _TOP_ERROR + 2], "big", signed=True)
+
+    def entity(self, api: str) -> Any:  # noqa: ANN401 - kio's classes differ by version
+        module = importlib.import_module(f"kio.schema.{_module(api)}.v{self.version}.response")
+        response = getattr(module, f"{api}Response")
+        _, start = entity_reader(response.__header_schema__)(self.data, 0)
+        return entity_reader(response)(self.data, start)[0]
+
+
+def _module(api: str) -> str:
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in api).lstrip("_")
+
+
+@dataclass(slots=True)
+class Channel:
+    """A connection that knows which versions the broker speaks."""
+
+    connection: socket.socket
+    broker: Row
+    client_id: str
+    heard: Callable[[], None]
+    """Called at each sign of life."""
+    versions: dict[int, int]
+    correlation: int = 0
+
+    @classmethod
+    @contextmanager
+    def to(cls, broker: Row, client_id: str, heard: Callable[[], None], patience: float) -> "Iterator[Channel]":
+        address = plaintext_address(broker)
+        if address is None:
+            raise CannotTellError(f"broker {broker['broker_id']} has no PLAINTEXT endpoint")
+        with socket.create_connection(address, timeout=max(PAUSE, min(patience, PROBE))) as connection:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            channel = cls(connection, broker, client_id, heard, {})
+            channel.versions = channel.api_versions()
+            heard()
+            yield channel
+
+    def api_versions(self) -> dict[int, int]:
+        """Ask what the broker speaks (ApiVersions 0): the highest version by API."""
+        name = self.client_id.encode()
+        self.correlation += 1
+        asked = struct.pack(">hhih", _API_VERSIONS, 0, self.correlation, len(name)) + name
+        self.connection.sendall(struct.pack(">i", len(asked)) + asked)
+        (size,) = struct.unpack(">i", self._receive(4))
+        data = self._receive(size)
+        (count,) = struct.unpack_from(">i", data, 6)
+        found = (struct.unpack_from(">hhh", data, 10 + 6 * number) for number in range(count))
+        return {key: highest for key, _, highest in found}
+
+    def version(self, request: Request) -> int:
+        """The highest version of a request that both sides know; raise CannotTellError where there is none."""
+        known = request.versions
+        version = min(self.versions.get(KEYS[request.api], 0), known[-1])
+        if version < known[0]:
+            raise CannotTellError(f"it speaks {request.api} up to version {version} only")
+        return version
+
+    def send(self, api: str, version: int, body: Sequence[bytes], over: Event, deadline: float) -> None:
+        self.correlation += 1
+        parts = [header(api, version, self.correlation, self.client_id), *body]
+        size = sum(map(len, parts))
+        for part in (struct.pack(">i", size), *parts):
+            whole = memoryview(part)
+            for start in range(0, len(whole), _CHUNK):
+                self.connection.settimeout(max(PAUSE, min(ANSWER, deadline - time.monotonic())))
+                self.connection.sendall(whole[start : start + _CHUNK])
+                self.heard()
+                if over.is_set():
+                    raise ConnectionAbortedError
+
+    def answer(self, over: Event, deadline: float) -> bytes:
+        """Wait for the answer to what was sent; ask now and then whether the broker is there at all."""
+        until = min(deadline, time.monotonic() + ANSWER)
+        self.connection.settimeout(QUIET)
+        while True:
+            try:
+                self.connection.recv(1, socket.MSG_PEEK)
+                break
+            except TimeoutError:
+                if over.is_set() or time.monotonic() > until:
+                    raise
+                if answers(self.broker, self.client_id):
+                    self.heard()
+        self.connection.settimeout(PROBE)
+        (size,) = struct.unpack(">i", self._receive(4))
+        data = self._receive(size)
+        self.heard()
+        return data
+
+    def _receive(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            part = self.connection.recv(min(size - len(data), _CHUNK))
+            if not part:
+                raise ConnectionError("the broker closed the connection")
+            data += part
+        return bytes(data)
+
+
+def answers(broker: Row, client_id: str) -> bool:
+    """Tell whether a broker answers ApiVersions now."""
+    with suppress(CannotTellError, *LOST), Channel.to(broker, client_id, lambda: None, PROBE):
+        return True
+    return False
+
+
+def refuse_silent(brokers: Sequence[Row], controller_id: int, allowed: Collection[int]) -> None:
+    """Raise RefusedError where a registered broker does not answer where control requests go, unless it is allowed to.
+
+    What is written then could not be told to it, and it would go on as it was.
+    """
+    why = _ask_all([broker for broker in brokers if broker["broker_id"] not in allowed], str(controller_id))
+    if not why:
+        return
+    ids = ",".join(map(str, why))
+    raise RefusedError(
+        f"registered, but not to be told what batch mode writes: {'; '.join(why.values())}; nothing was written. "
+        f"Wait until it answers, or until its session ends (it counts as dead then: take a new snapshot and plan "
+        f"again); --allow-silent {ids} writes nevertheless",
+    )
+
+
+def _ask_all(brokers: Sequence[Row], client_id: str) -> dict[int, str]:
+    """Ask all brokers at once, again and again for a while; why those that cannot be told cannot, by broker id."""
+    deadline = time.monotonic() + PATIENCE
+    why = {broker["broker_id"]: _named(broker, "no answer in time") for broker in brokers}
+
+    def ask(broker: Row) -> None:
+        while time.monotonic() < deadline:
+            try:
+                with Channel.to(broker, client_id, lambda: None, deadline - time.monotonic()) as channel:
+                    for api in VERSIONS:
+                        channel.version(Request(api))
+            except CannotTellError as error:
+                why[broker["broker_id"]] = _named(broker, str(error))
+                return
+            except LOST as error:
+                why[broker["broker_id"]] = _named(broker, str(error) or type(error).__name__)
+                time.sleep(PAUSE)
+            else:
+                del why[broker["broker_id"]]
+                return
+
+    # daemons: nothing but its end interrupts the look-up of a name, and a pool would be waited for at exit
+    asking = [Thread(target=ask, args=(broker,), daemon=True, name="ask-versions") for broker in brokers]
+    for thread in asking:
+        thread.start()
+    for thread in asking:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    return dict(sorted(why.copy().items()))
+
+
+def _named(broker: Row, why: str) -> str:
+    host, port = plaintext_address(broker) or ("?", 0)
+    return f"broker {broker['broker_id']} at {host}:{port} ({why})"

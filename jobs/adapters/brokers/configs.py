@@ -1,0 +1,141 @@
+"""What ZooKeeper does not hold: each broker's own settings and the versions it speaks, asked of the broker itself.
+
+Corresponds to `KafkaConfig`, `DynamicBrokerConfig` and ApiVersions. Only names listed here are asked for and kept, so a
+secret never is. A broker that does not answer has Kafka's defaults, marked as assumed.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from kafka.admin import ConfigResourceType
+from kafka.errors import for_code
+from kafka.protocol.admin import DescribeConfigsRequest
+from kafka.protocol.api_key import ApiKey
+from kafka.protocol.metadata import ApiVersionsRequest
+from kazoo.client import KazooClient
+
+from jobs.adapters.brokers.admin import NONE, read_properties
+from jobs.adapters.brokers.polling import Ask, ask_brokers
+from jobs.adapters.zookeeper.connection import children
+from jobs.adapters.zookeeper.multi_read import read_many
+from schemas.znodes import MalformedZnodeError, decode_config
+
+Row = dict[str, Any]
+Answer = dict[str, str | None]
+"""What a broker said of itself, by name; a name it said nothing of is missing."""
+
+Overrides = Mapping[int | None, Mapping[str, str]]
+"""Dynamic settings by broker id; None stands for `<default>`, which holds for every broker."""
+
+KAFKA_DEFAULTS: Final[Answer] = {
+    "auto.leader.rebalance.enable": "true",
+    "control.plane.listener.name": None,
+    "controlled.shutdown.enable": "true",
+    "default.replication.factor": "1",
+    "delete.topic.enable": "true",
+    "inter.broker.listener.name": None,
+    "inter.broker.protocol.version": None,
+    "leader.imbalance.check.interval.seconds": "300",
+    "leader.imbalance.per.broker.percentage": "10",
+    "min.insync.replicas": "1",
+    "num.partitions": "1",
+    "replica.lag.time.max.ms": "30000",
+    "security.inter.broker.protocol": "PLAINTEXT",
+    "unclean.leader.election.enable": "false",
+    "zookeeper.session.timeout.ms": "18000",
+}
+"""The settings that are kept, with what Kafka 2.5 to 3.9 takes where nobody set them; null where it depends."""
+
+APIS: Final = (
+    ApiKey.LeaderAndIsr,
+    ApiKey.StopReplica,
+    ApiKey.UpdateMetadata,
+    ApiKey.AlterPartition,
+    ApiKey.CreateTopics,
+    ApiKey.ElectLeaders,
+    ApiKey.AlterPartitionReassignments,
+)
+"""The requests whose highest version is kept, as `api.<NAME>`."""
+
+DYNAMIC_CONFIGS: Final = "/config/brokers"
+DEFAULT_ENTITY: Final = "<default>"
+
+_DEFAULTS: Final[Answer] = {**KAFKA_DEFAULTS, **{f"api.{api.name}": None for api in APIS}}
+"""Every name there is a row for, with what is assumed."""
+
+
+def read_broker_configs(
+    brokers: Sequence[Row],
+    command_config: Path | None,
+    overrides: Overrides,
+    patience: float,
+) -> list[Row]:
+    """Ask every broker for its settings and versions, in parallel; return rows of BROKER_CONFIGS, unstamped.
+
+    Shapes: rows of BROKERS in, one row a broker and name out, in order. `patience` is in seconds and bounds the whole.
+    Where a broker says nothing of a name, its dynamic override in ZooKeeper holds, else Kafka's default, assumed.
+    Raises UsageError for a client.properties that is not understood, and nothing for a broker that fails.
+    """
+    answers, _ = ask_brokers(brokers, read_properties(command_config), patience, _ask)
+    ids = sorted({broker["broker_id"] for broker in brokers})
+    return [row for broker_id in ids for row in _rows(broker_id, answers.get(broker_id, {}), overrides)]
+
+
+def read_overrides(client: KazooClient) -> tuple[dict[int | None, dict[str, str]], list[Row]]:
+    """Read the brokers' dynamic settings from ZooKeeper; return those kept, and rows of QUARANTINE, unstamped.
+
+    A quarantined znode's data is withheld, for it may hold passwords.
+    """
+    overrides: dict[int | None, dict[str, str]] = {}
+    quarantine: list[Row] = []
+    paths = [f"{DYNAMIC_CONFIGS}/{name}" for name in children(client, DYNAMIC_CONFIGS) or []]
+    for znode in read_many(client, paths):
+        try:
+            if znode.stat is not None:
+                overrides[_entity(znode.path)] = _kept(decode_config(znode.data))
+        except MalformedZnodeError as error:
+            quarantine.append({"path": znode.path, "data": None, "reason": str(error)})
+    return overrides, quarantine
+
+
+def _entity(path: str) -> int | None:
+    name = path.rsplit("/", 1)[1]
+    if name != DEFAULT_ENTITY and not (name.isascii() and name.isdecimal()):
+        raise MalformedZnodeError(f"{name!r} is neither a broker id nor {DEFAULT_ENTITY}")
+    return None if name == DEFAULT_ENTITY else int(name)
+
+
+def _kept(config: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in config.items() if name in KAFKA_DEFAULTS}
+
+
+def _rows(broker_id: int, answer: Answer, overrides: Overrides) -> Iterator[Row]:
+    known = {**_kept(overrides.get(None, {})), **_kept(overrides.get(broker_id, {})), **answer}
+    for name, default in _DEFAULTS.items():
+        assumed = name not in known
+        yield {"broker_id": broker_id, "name": name, "value": known.get(name, default), "assumed": assumed}
+
+
+def _ask(ask: Ask, broker: Row) -> Answer:
+    """Ask one broker; whoever may not tell its settings tells its versions all the same."""
+    answer = _versions(ask(ApiVersionsRequest(max_version=2)))
+    # whatever one broker does or lacks, it costs only what is known of it
+    with suppress(Exception):
+        asked = [(ConfigResourceType.BROKER, str(broker["broker_id"]), list(KAFKA_DEFAULTS))]
+        answer |= _settings(ask(DescribeConfigsRequest(resources=asked)))
+    return answer
+
+
+def _versions(response: Any) -> Answer:  # noqa: ANN401 - kafka-python is untyped
+    highest = {api.api_key: str(api.max_version) for api in response.api_keys}
+    return {f"api.{api.name}": highest.get(api.value) for api in APIS}
+
+
+def _settings(response: Any) -> Answer:  # noqa: ANN401
+    """Take what was asked for; raise the error of a broker that may not tell, or is not the one it is taken for."""
+    (result,) = response.results
+    if result.error_code != NONE:
+        raise for_code(result.error_code)
+    return {config.name: config.value for config in result.configs if config.name in KAFKA_DEFAULTS}

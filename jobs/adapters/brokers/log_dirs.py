@@ -1,0 +1,147 @@
+"""What brokers hold on their disks, asked of each broker itself: bytes and lag by log dir, and where logs end.
+
+Corresponds to `ReplicaManager.describeLogDirs`, and to ListOffsets as a debugging replica asks it, which a follower
+answers as well as a leader. DescribeLogDirs knows a lag behind the high watermark that the broker itself knows, which
+a replica being copied never is: how far that is behind shows only against the end of its leader's log.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from kafka.errors import for_code
+from kafka.protocol.admin import DescribeLogDirsRequest
+from kafka.protocol.consumer import ListOffsetsRequest
+
+from jobs.adapters.brokers.admin import NONE, error_name, read_properties
+from jobs.adapters.brokers.polling import WORKERS, Ask, ask_brokers
+
+Row = dict[str, Any]
+Partitions = Mapping[str, Sequence[int]]
+"""Partitions by topic."""
+
+PATIENCE: Final = 15.0
+"""Seconds for each broker, at least; WORKERS are asked at a time."""
+
+DEBUGGING_REPLICA: Final = -2
+"""`replica_id` of ListOffsets to which a broker answers for replicas that it does not lead (`ListOffsetsRequest`)."""
+
+LATEST: Final = -1
+
+COLUMNS: Final = pa.schema(
+    [
+        ("broker_id", pa.int32()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("log_dir", pa.string()),
+        ("bytes", pa.int64()),
+        ("offset_lag", pa.int64()),
+        ("is_future", pa.bool_()),
+        ("taken_at", pa.timestamp("us", tz="UTC")),
+    ],
+)
+"""SIZES without the cluster."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What one broker said: its logs, rows of COLUMNS, and the log dirs it could not read, with the error's name."""
+
+    logs: pa.Table
+    failed: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copies:
+    """What one broker holds of partitions: bytes of each log that is no future one, and the offset it ends at."""
+
+    sizes: Mapping[tuple[str, int], int]
+    ends: Mapping[tuple[str, int], int]
+
+
+def read_log_dirs(
+    brokers: Sequence[Row],
+    command_config: Path | None,
+    on_answer: Callable[[Told], None],
+    patience: float | None = None,
+) -> tuple[dict[int, Told], dict[int, str]]:
+    """Ask brokers, rows of BROKERS, for all their logs; return what they said, and why the others did not, by id.
+
+    `on_answer` is called with each answer as it comes, from several threads. `patience` is in seconds and bounds the
+    whole. Raises UsageError for a client.properties that is not understood, and nothing for a broker that fails.
+    """
+
+    def question(ask: Ask, broker: Row) -> Told:
+        told = told_of(broker["broker_id"], _described(ask, None), datetime.now(UTC))
+        on_answer(told)
+        return told
+
+    bound = PATIENCE * -(-len(brokers) // WORKERS) if patience is None else patience
+    return ask_brokers(brokers, read_properties(command_config), bound, question)
+
+
+def read_copies(
+    brokers: Sequence[Row],
+    command_config: Path | None,
+    wanted: Mapping[int, Partitions],
+    patience: float,
+) -> tuple[dict[int, Copies], dict[int, str]]:
+    """Ask brokers for their replicas of the partitions `wanted` of each; silent ones as `read_log_dirs` has them.
+
+    A replica that is not there yet is in neither map; the end of a log may be missing where its size is known.
+    """
+
+    def question(ask: Ask, broker: Row) -> Copies:
+        mine = wanted[broker["broker_id"]]
+        sizes = {
+            (topic.name, log.partition_index): log.partition_size
+            for log_dir in _described(ask, mine)
+            for topic in log_dir.topics
+            for log in topic.partitions
+            if not log.is_future_key
+        }
+        return Copies(sizes=sizes, ends=_ends(ask, mine))
+
+    return ask_brokers(brokers, read_properties(command_config), patience, question)
+
+
+def _described(ask: Ask, wanted: Partitions | None) -> Sequence[Any]:
+    """Return a broker's log dirs with their logs: all, or those wanted; raise the error of one that may not tell."""
+    topics = None if wanted is None else [(topic, list(partitions)) for topic, partitions in wanted.items()]
+    response = ask(DescribeLogDirsRequest(topics=topics))
+    if response.error_code:  # not there before version 3
+        raise for_code(response.error_code)
+    if not response.results:
+        raise PermissionError("it tells of no log dir: DescribeLogDirs needs DESCRIBE on the cluster")
+    found: Sequence[Any] = response.results
+    return found
+
+
+def told_of(broker_id: int, log_dirs: Sequence[Any], now: datetime) -> Told:
+    """Make rows of what a broker answered, `DescribeLogDirsResult`s of kafka-python."""
+    logs = [
+        (topic.name, log.partition_index, log_dir.log_dir, log.partition_size, log.offset_lag, log.is_future_key)
+        for log_dir in log_dirs
+        if log_dir.error_code == NONE
+        for topic in log_dir.topics
+        for log in topic.partitions
+    ]
+    columns = [[broker_id] * len(logs), *(zip(*logs, strict=True) if logs else [()] * 6), [now] * len(logs)]
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, COLUMNS, strict=True)]
+    failed = {log_dir.log_dir: error_name(log_dir.error_code) for log_dir in log_dirs if log_dir.error_code != NONE}
+    return Told(logs=pa.Table.from_arrays(arrays, schema=COLUMNS), failed=failed)
+
+
+def _ends(ask: Ask, wanted: Partitions) -> dict[tuple[str, int], int]:
+    """Return the offset each log ends at, none for those that the broker does not have or does not tell."""
+    topics = [(topic, [(partition, -1, LATEST) for partition in found]) for topic, found in wanted.items()]
+    response = ask(ListOffsetsRequest(replica_id=DEBUGGING_REPLICA, isolation_level=0, topics=topics))
+    return {
+        (topic.name, found.partition_index): found.offset
+        for topic in response.topics
+        for found in topic.partitions
+        if found.error_code == NONE
+    }

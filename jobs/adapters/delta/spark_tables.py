@@ -1,0 +1,136 @@
+"""The warehouse on Spark: what grows with the cluster is read and written as DataFrames.
+
+Every write names its cluster in the predicate, is idempotent (replaceWhere or MERGE on keys), and is retried a
+bounded number of times when another writer came in between.
+"""
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+from uuid import uuid4
+
+import pyarrow as pa
+from delta.tables import DeltaTable
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from jobs.adapters.delta.lake import RETRIES, Lake, Row, arrow_schema, quoted
+from schemas.tables import TABLES
+
+FEW: Final = 200_000
+"""Rows up to which the driver writes them itself: a tenth of a gigabyte at most."""
+
+PARTITIONED_BY: Final = "cluster"
+"""The column that every table is partitioned by: its values are in the names of folders, not in the files."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The cluster's tables in a session."""
+
+    spark: SparkSession
+    lake: Lake
+
+    def read(self, table: str, version: int | None = None) -> DataFrame:
+        """Read the cluster's rows, at a Delta version or now.
+
+        deltalake says in which files they are: Spark takes longer to find a version than to read most tables.
+        """
+        schema = TABLES[table]
+        paths = self.lake.paths(table, version)
+        if not paths:
+            return self.spark.createDataFrame([], schema)
+        stored = StructType([field for field in schema if field.name != PARTITIONED_BY])
+        rows = self.spark.read.schema(stored).parquet(*map(_as_glob, paths))
+        cluster = f"{_literal(self.lake.cluster)} AS {PARTITIONED_BY}"
+        return rows.selectExpr(*(cluster if name == PARTITIONED_BY else name for name in schema.names))
+
+    def frame(self, table: str, rows: Sequence[Row]) -> DataFrame:
+        """Make a DataFrame of a table's shape from rows of the driver; absent columns are null."""
+        schema = TABLES[table]
+        filled = [tuple({**row, "cluster": self.lake.cluster}.get(name) for name in schema.names) for row in rows]
+        return self.spark.createDataFrame(filled, schema)
+
+    def replace(self, table: str, rows: DataFrame, where: str = "true") -> None:
+        """Replace the cluster's rows that satisfy `where`; running it again changes nothing."""
+        predicate = f"cluster = {_literal(self.lake.cluster)} AND ({where})"
+        writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", predicate)
+        _retried(lambda: writer.save(self.lake.path(table)))
+
+    def replace_counted(self, table: str, rows: DataFrame, count: int, where: str = "true") -> None:
+        """As `replace`, by `count` rows: few by way of the driver, which spares what Spark's write always takes."""
+        if count <= FEW:
+            self.lake.replace_by(table, self.few(table, rows), where)
+        else:
+            self.replace(table, rows, where)
+
+    def few(self, table: str, rows: DataFrame) -> pa.Table:
+        """Bring rows of a table's columns to the driver, where they fit."""
+        return rows.select(*TABLES[table].names).toArrow().cast(arrow_schema(TABLES[table]))
+
+    def copy(self, source: str, target: str) -> None:
+        """Make the cluster's rows of `target` those of `source`, file by file: quicker than to encode rows again."""
+        jvm = self.spark._jvm  # noqa: SLF001 - Hadoop's files have no other door
+        assert jvm is not None  # noqa: S101 - for the type checker: a session has one
+        hadoop = jvm.org.apache.hadoop.fs
+        conf = self.spark._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001 - as above
+        copied = []
+        for file in self.lake.files(source):
+            name = f"{file.path.rpartition('/')[0]}/{uuid4()}.parquet"
+            at = (hadoop.Path(self.lake.path(source), file.path), hadoop.Path(self.lake.path(target), name))
+            of, to = ((path.getFileSystem(conf), path) for path in at)
+            hadoop.FileUtil.copy(*of, *to, False, conf)  # noqa: FBT003 - keep the source
+            copied.append(replace(file, path=name))
+        self.lake.adopt(target, copied)
+
+    def merge(self, table: str, changed: DataFrame, keys: Sequence[str], vanished: str) -> None:
+        """Upsert rows by their keys; those that satisfy `vanished` are deleted instead."""
+        same = " AND ".join(f"t.{key} = s.{key}" for key in keys)
+        merge = (
+            DeltaTable.forPath(self.spark, self.lake.path(table))
+            .alias("t")
+            .merge(changed.alias("s"), f"t.cluster = {_literal(self.lake.cluster)} AND {same}")
+            .whenMatchedDelete(f"s.{vanished}")
+            .whenMatchedUpdateAll()
+            .whenNotMatchedInsertAll(f"NOT s.{vanished}")
+        )
+        _retried(merge.execute)
+
+
+def _literal(text: str) -> str:
+    """Write text as a literal of Spark's SQL, where a backslash escapes what follows; deltalake's is `lake.quoted`."""
+    return quoted(text.replace("\\", r"\\"))
+
+
+def _as_glob(path: str) -> str:
+    """Write a path as the pattern that only it matches: Spark takes every path for one."""
+    return re.sub(r"[\\{}\[\]*?]", r"\\\g<0>", path)
+
+
+def counted(rows: DataFrame) -> tuple[DataFrame, int]:
+    """Compute rows once, for all that is derived from them, and tell how many there are."""
+    kept, counts = tallied(rows, all="true")
+    return kept, counts["all"]
+
+
+def tallied(rows: DataFrame, **kinds: str) -> tuple[DataFrame, dict[str, int]]:
+    """Compute rows once, and tell how many there are of each kind, which is a condition in SQL."""
+    seen = Observation()
+    counts = [F.expr(f"count_if({condition}) AS {kind}") for kind, condition in kinds.items()]
+    return rows.observe(seen, *counts).localCheckpoint(), seen.get
+
+
+def _retried(write: Callable[[], object]) -> None:
+    for attempt in range(RETRIES):
+        try:
+            write()
+        except PySparkException as error:
+            if attempt == RETRIES - 1 or "Concurrent" not in str(error):
+                raise
+            time.sleep(0.2 * 2**attempt)
+        else:
+            return

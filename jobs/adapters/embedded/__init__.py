@@ -1,0 +1,1 @@
+"""Embedded servers: a real ZooKeeper and real brokers as child processes."""

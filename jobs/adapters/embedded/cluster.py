@@ -1,0 +1,83 @@
+"""A whole Kafka cluster of child processes in one temporary folder: a ZooKeeper server and a few brokers."""
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from jobs.adapters.embedded.processes import exit_on_sigterm
+from jobs.adapters.embedded.servers import EmbeddedKafka, EmbeddedZooKeeper
+
+
+class EmbeddedCluster:
+    """Up and ready inside its `with` block, gone with its folder after it; a failure leaves the folder, for its logs.
+
+    Brokers are numbered from 0. Kill, restart and add them at will: `cluster.brokers[1].kill()`.
+    """
+
+    def __init__(
+        self,
+        brokers: int = 3,
+        *,
+        racks: Mapping[int, str] | None = None,
+        overrides: Mapping[str, str] | None = None,
+        keep: bool = False,
+    ) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="surveyor-"))
+        self.zookeeper = EmbeddedZooKeeper(self.folder / "zookeeper")
+        self.brokers: dict[int, EmbeddedKafka] = {}
+        self._first = range(brokers)
+        self._racks = dict(racks or {})
+        self._overrides = overrides
+        self._keep = keep
+        self._stack = ExitStack()
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(broker.address for broker in self.brokers.values())
+
+    def add_broker(self, broker_id: int, rack: str | None = None) -> EmbeddedKafka:
+        """Start one more broker and wait until it is ready."""
+        broker = self._start_broker(broker_id, rack)
+        broker.wait_ready()
+        return broker
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            stack.enter_context(exit_on_sigterm())
+            stack.push(self._tidy)
+            stack.enter_context(self.zookeeper)
+            stack.callback(self._kill_brokers)
+            for broker in [self._start_broker(broker_id, self._racks.get(broker_id)) for broker_id in self._first]:
+                broker.wait_ready()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
+
+    def _start_broker(self, broker_id: int, rack: str | None) -> EmbeddedKafka:
+        folder = self.folder / f"broker-{broker_id}"
+        broker = EmbeddedKafka(self.zookeeper.connect, broker_id, folder, rack=rack, overrides=self._overrides)
+        self.brokers[broker_id] = broker
+        broker.start()
+        return broker
+
+    def _kill_brokers(self) -> None:
+        for broker in self.brokers.values():
+            broker.kill()
+
+    def _tidy(
+        self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        failed = kind is not None and issubclass(kind, Exception)
+        if failed or self._keep:
+            sys.stderr.write(f"the embedded cluster's logs and data are kept in {self.folder}\n")
+        else:
+            shutil.rmtree(self.folder, ignore_errors=True)

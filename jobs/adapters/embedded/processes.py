@@ -1,0 +1,170 @@
+"""A server as a child process: started, awaited, killed, and gone whenever its owner is.
+
+Children get a session of their own, so that Ctrl-C reaches the owner first and servers outlive what still uses them.
+`with`, `atexit` and, for an owner that is killed, the kernel (`jobs.adapters.embedded.tether`) leave none behind.
+"""
+
+import atexit
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from jobs.adapters.embedded import tether
+from jobs.adapters.embedded.ports import LOOPBACK, free_port, is_free
+from jobs.basics.errors import SurveyorError
+
+READY_SECONDS = 60.0
+_POLL_SECONDS = 0.05
+_TAIL_LINES = 20
+_PORT_TAKEN = "Address already in use"
+
+# The kernel ends tethered children with the thread that started them: this one lives as long as the interpreter.
+_STARTER = ThreadPoolExecutor(1, thread_name_prefix="server-starter")
+
+
+class Server(ABC):
+    """One Java server on the loopback interface, its files and its log under one folder.
+
+    The port is fixed at creation, so that a restarted server is found where it was. One that we chose ourselves is
+    given up, once, if another process takes it before the first start.
+    """
+
+    def __init__(self, name: str, folder: Path, port: int | None) -> None:
+        self.name = name
+        self.folder = folder
+        self.log = folder / f"{name}.log"
+        self.port = port or free_port()
+        self._may_move = port is None
+        self._log_start = 0
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @abstractmethod
+    def command(self) -> list[str]:
+        """Write the configuration and return the command line."""
+
+    @abstractmethod
+    def is_ready(self) -> bool:
+        """Whether clients can use the server now."""
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self.is_running() and self._process else None
+
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        """Return at once; `wait_ready` does the waiting, so several can start side by side."""
+        if self.is_running():
+            return
+        if not is_free(self.port):
+            self._move_or_refuse()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._log_start = self.log.stat().st_size if self.log.exists() else 0
+        self._process = _STARTER.submit(_spawn, self.command(), self.folder, self.log).result()
+        atexit.register(self.kill)
+
+    def wait_ready(self, timeout: float = READY_SECONDS) -> None:
+        deadline = time.monotonic() + timeout
+        while not (self.is_running() and self.is_ready()):
+            if not self.is_running():
+                self._start_elsewhere_or_fail()
+            elif time.monotonic() > deadline:
+                raise self._failure(f"is not ready after {timeout:g} s")
+            time.sleep(_POLL_SECONDS)
+        self._may_move = False
+
+    def kill(self) -> None:
+        """SIGKILL: no controlled shutdown, as after a crash."""
+        if self._process:
+            self._process.kill()
+            self._process.wait()
+            atexit.unregister(self.kill)
+
+    def stop(self, timeout: float = 20.0) -> None:
+        """SIGTERM, and SIGKILL for a server that takes longer than `timeout`."""
+        if self._process:
+            self._process.terminate()
+            try:
+                self._process.wait(timeout)
+            except subprocess.TimeoutExpired:
+                sys.stderr.write(f"{self.name} did not stop within {timeout:g} s and is killed\n")
+            self.kill()
+
+    def restart(self, timeout: float = READY_SECONDS) -> None:
+        """Stop if it runs, start on the same port and folder, and wait until it is ready."""
+        self.stop()
+        self.start()
+        self.wait_ready(timeout)
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+            self.wait_ready()
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+
+    def log_of_this_run(self) -> str:
+        """The log holds all runs, one after another."""
+        with self.log.open("rb") as log:
+            log.seek(self._log_start)
+            return log.read().decode(errors="replace")
+
+    def _start_elsewhere_or_fail(self) -> None:
+        if not (self._may_move and _PORT_TAKEN in self.log_of_this_run()):
+            raise self._failure(f"ended with exit code {self._process.returncode if self._process else None}")
+        self.port = free_port()
+        self._may_move = False
+        self.start()
+
+    def _move_or_refuse(self) -> None:
+        if not self._may_move:
+            raise SurveyorError(
+                f"Port {self.port} on {LOOPBACK}, meant for {self.name}, is in use by another process: "
+                "stop that one, or choose another port."
+            )
+        self.port = free_port()
+
+    def _failure(self, what: str) -> SurveyorError:
+        tail = "\n".join(self.log_of_this_run().splitlines()[-_TAIL_LINES:])
+        return SurveyorError(f"The embedded {self.name} {what}. The end of its log, {self.log}:\n{tail}")
+
+
+@contextmanager
+def exit_on_sigterm() -> Iterator[None]:
+    """Let SIGTERM unwind the stack, as Ctrl-C does, where nobody handles it otherwise: `with` blocks then tidy up."""
+    handled = signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+    if handled or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _spawn(command: list[str], folder: Path, log: Path) -> subprocess.Popen[bytes]:
+    # Isolated and without site-packages, for a quick start.
+    tethered = [sys.executable, "-I", "-S", tether.__file__, str(os.getpid()), *command]
+    with log.open("ab") as output:
+        return subprocess.Popen(  # noqa: S603 - the checked Java with arguments of our own
+            tethered, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+        )

@@ -1,0 +1,182 @@
+"""A real ZooKeeper 3.9 and real Kafka 3.9 brokers as child processes, for the demo and the tests.
+
+Everything listens on 127.0.0.1 only. ZooKeeper comes out of pyspark's jars and Kafka out of its own: their versions of
+ZooKeeper and slf4j differ, so each has a class path of its own. `jobs.adapters.embedded.cluster` puts them together.
+"""
+
+import logging
+import time
+from collections.abc import Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kazoo.client import KazooClient
+from kazoo.handlers.threading import KazooTimeoutError
+
+from jobs.adapters.embedded.ports import LOOPBACK, accepts, ask
+from jobs.adapters.embedded.processes import Server
+from jobs.adapters.java.home import find_java
+from jobs.adapters.java.jars import kafka_jars, zookeeper_jars
+from jobs.adapters.java.resolvers import class_path
+from jobs.basics.errors import SurveyorError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SESSION_TIMEOUT_MS = 6_000
+CONNECT_SECONDS = 15.0
+
+# Else kazoo warns of connections that we ourselves close.
+_QUIET = logging.getLogger("kazoo.embedded")
+_QUIET.setLevel(logging.CRITICAL)
+
+# ZooKeeper bounds session timeouts by ticks unless told: this allows 1 to 60 s.
+_ZOO_CFG = """\
+clientPort={port}
+clientPortAddress=127.0.0.1
+dataDir={data}
+tickTime=500
+minSessionTimeout=1000
+maxSessionTimeout=60000
+maxClientCnxns=0
+preAllocSize=1024
+admin.enableServer=false
+4lw.commands.whitelist=srvr,ruok
+"""
+
+_LOG4J2 = """\
+status=error
+appender.out.type=Console
+appender.out.name=out
+appender.out.layout.type=PatternLayout
+appender.out.layout.pattern=%d %p %c{1}: %m%n
+rootLogger.level=info
+rootLogger.appenderRef.out.ref=out
+"""
+
+_LOG4J = """\
+log4j.rootLogger=INFO, out
+log4j.appender.out=org.apache.log4j.ConsoleAppender
+log4j.appender.out.layout=org.apache.log4j.PatternLayout
+log4j.appender.out.layout.ConversionPattern=%d %p %c{1}: %m%n
+"""
+
+
+class EmbeddedZooKeeper(Server):
+    """A standalone ZooKeeper server; `max_buffer` is its jute.maxbuffer in bytes."""
+
+    def __init__(
+        self, folder: Path, *, port: int | None = None, max_buffer: int | None = None, heap: str = "256m"
+    ) -> None:
+        super().__init__("zookeeper", folder, port)
+        self.max_buffer = max_buffer
+        self.heap = heap
+
+    @property
+    def connect(self) -> str:
+        return f"{LOOPBACK}:{self.port}"
+
+    def config(self) -> str:
+        return _ZOO_CFG.format(port=self.port, data=self.folder / "data")
+
+    def command(self) -> list[str]:
+        config = _write(self.folder / "zoo.cfg", self.config())
+        logging = _write(self.folder / "log4j2.properties", _LOG4J2)
+        options = [f"-Xmx{self.heap}", f"-Dlog4j2.configurationFile={logging}"]
+        if self.max_buffer is not None:
+            options.append(f"-Djute.maxbuffer={self.max_buffer}")
+        main = ["org.apache.zookeeper.server.quorum.QuorumPeerMain", str(config)]
+        return [str(find_java()), "-XX:+UseSerialGC", *options, "-cp", class_path(zookeeper_jars()), *main]
+
+    def is_ready(self) -> bool:
+        # `ruok` is answered before requests are served.
+        return "Mode: " in ask(self.port, "srvr")
+
+
+class EmbeddedKafka(Server):
+    """A broker at Kafka's defaults, but for what `properties` says."""
+
+    def __init__(
+        self,
+        zookeeper_connect: str,
+        broker_id: int,
+        folder: Path,
+        *,
+        rack: str | None = None,
+        port: int | None = None,
+        overrides: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(f"broker-{broker_id}", folder, port)
+        self.zookeeper_connect = zookeeper_connect
+        self.broker_id = broker_id
+        self.rack = rack
+        self.overrides = dict(overrides or {})
+
+    @property
+    def address(self) -> str:
+        return f"{LOOPBACK}:{self.port}"
+
+    def properties(self) -> dict[str, str]:
+        rack = {} if self.rack is None else {"broker.rack": self.rack}
+        return {
+            "broker.id": str(self.broker_id),
+            "zookeeper.connect": self.zookeeper_connect,
+            "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+            "listeners": f"PLAINTEXT://{self.address}",
+            "log.dirs": str(self.folder / "data"),
+            "auto.leader.rebalance.enable": "false",
+            **rack,
+            **self.overrides,
+        }
+
+    def command(self) -> list[str]:
+        lines = (f"{name}={value}\n" for name, value in self.properties().items())
+        config = _write(self.folder / "server.properties", "".join(lines))
+        logging = _write(self.folder / "log4j.properties", _LOG4J)
+        # The first compiler only: on few cores several brokers start in half the time.
+        options = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Dlog4j.configuration=file:{logging}"]
+        return [str(find_java()), *options, "-cp", class_path(kafka_jars()), "kafka.Kafka", str(config)]
+
+    def start(self) -> None:
+        """Start once ZooKeeper has forgotten an earlier run: a broker whose id is registered refuses to start."""
+        if not self.is_running():
+            self._await_expiry()
+        super().start()
+
+    def is_ready(self) -> bool:
+        # Brokers register before they listen, so the other two alone could mean another process on our port.
+        started = f"[KafkaServer id={self.broker_id}] started" in self.log_of_this_run()
+        return started and accepts(self.port) and self.is_registered()
+
+    def is_registered(self) -> bool:
+        with _session(self.zookeeper_connect) as client:
+            return client.exists(f"/brokers/ids/{self.broker_id}") is not None
+
+    def _await_expiry(self) -> None:
+        deadline = time.monotonic() + 2 * SESSION_TIMEOUT_MS / 1000
+        while self.is_registered():
+            if time.monotonic() > deadline:
+                raise SurveyorError(
+                    f"Broker {self.broker_id} is registered in ZooKeeper {self.zookeeper_connect} by another process "
+                    f"(/brokers/ids/{self.broker_id}): stop that one, or choose another id."
+                )
+            time.sleep(0.1)
+
+
+@contextmanager
+def _session(connect: str) -> "Iterator[KazooClient]":
+    client = KazooClient(connect, timeout=10, logger=_QUIET)
+    try:
+        client.start(timeout=CONNECT_SECONDS)
+        yield client
+    except KazooTimeoutError as error:
+        raise SurveyorError(f"ZooKeeper at {connect} does not answer: start it before the brokers.") from error
+    finally:
+        client.stop()
+        client.close()
+
+
+def _write(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path

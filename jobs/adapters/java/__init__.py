@@ -1,0 +1,1 @@
+"""Java: where it is, and the jars it runs."""

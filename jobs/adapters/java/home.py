@@ -1,0 +1,69 @@
+"""Find the Java that runs Spark, the embedded servers and Ivy.
+
+JAVA_HOME decides where it is set, as it does for Spark itself; otherwise the `java` on PATH.
+Spark 4 needs at least 17; Kafka 3.9 with ZooKeeper is released for nothing newer than 21.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+from jobs.basics.errors import MissingError
+
+OLDEST, NEWEST = 17, 21
+_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+_ADVICE = (
+    f"Surveyor needs Java {OLDEST} to {NEWEST}: install one (`apt-get install openjdk-17-jdk-headless`) "
+    "or set JAVA_HOME to it."
+)
+
+
+def find_java() -> Path:
+    """The `java` to run, its version checked."""
+    java = _from_home() or _from_path()
+    major = _major(java)
+    if major is None:
+        raise MissingError(f"{java} does not say which Java it is. {_ADVICE}")
+    if not OLDEST <= major <= NEWEST:
+        raise MissingError(f"Found Java {major} at {java}. {_ADVICE}")
+    return java
+
+
+def _from_home() -> Path | None:
+    home = os.environ.get("JAVA_HOME")
+    if not home:
+        return None
+    java = Path(home, "bin", "java")
+    if not os.access(java, os.X_OK):
+        raise MissingError(f"JAVA_HOME is {home}, but there is no program {java}. {_ADVICE}")
+    return java
+
+
+def _from_path() -> Path:
+    java = shutil.which("java")
+    if java is None:
+        raise MissingError(f"No Java found: JAVA_HOME is not set and there is no `java` on PATH. {_ADVICE}")
+    return Path(java)
+
+
+@cache
+def _major(java: Path) -> int | None:
+    """17 of `openjdk version "17.0.15"`, 8 of `java version "1.8.0_292"`."""
+    try:
+        answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60)  # noqa: S603 - the user's own Java
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise MissingError(f"{java} cannot be run: {error}. {_ADVICE}") from error
+    found = _VERSION.search(answer.stderr)
+    return int(found[1]) if found else None
+
+
+if __name__ == "__main__":
+    try:
+        sys.stdout.write(f"{find_java()}\n")
+    except MissingError as missing:
+        sys.stderr.write(f"{missing}\n")
+        sys.exit(missing.exit_code)

@@ -1,0 +1,116 @@
+"""The jars that are not in pyspark: Delta's two for Spark, and a whole Kafka for the embedded brokers.
+
+Each set is downloaded once into `<cache>/jars/<first artifact>-<version>/`, where the cache is $SURVEYOR_CACHE, else
+$XDG_CACHE_HOME/kafka-surveyor, else ~/.cache/kafka-surveyor. A set's folder appears by one rename when everything is
+in it, so what is there is complete. `python -m jobs.adapters.java.jars` fetches all sets ahead of time.
+"""
+
+import os
+import sys
+import tempfile
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+
+from jobs.adapters.java.resolvers import Artifact, Request, choose_resolver
+from jobs.basics.errors import MissingError
+
+KAFKA_VERSION = "3.9.2"
+_SCALA = "2.13"
+
+
+def delta_jars() -> list[Path]:
+    """Delta's own two jars, for `spark.jars`; everything else they need is in pyspark."""
+    delta = version("delta-spark")
+    spark = ".".join(version("pyspark").split(".")[:2])
+    artifacts = (
+        Artifact("io.delta", f"delta-spark_{spark}_{_SCALA}", delta),
+        Artifact("io.delta", "delta-storage", delta),
+    )
+    return _cached(Request(f"Delta {delta}", artifacts, transitive=False))
+
+
+def kafka_jars() -> list[Path]:
+    """The class path of a Kafka broker, its ZooKeeper client and logging included."""
+    artifacts = (
+        Artifact("org.apache.kafka", f"kafka_{_SCALA}", KAFKA_VERSION),
+        Artifact("org.apache.kafka", "kafka-tools", KAFKA_VERSION),
+        Artifact("org.slf4j", "slf4j-reload4j", "1.7.36"),
+        # Named because Maven and Ivy would each choose another one.
+        Artifact("ch.qos.reload4j", "reload4j", "1.2.25"),
+    )
+    return _cached(Request(f"Kafka {KAFKA_VERSION}", artifacts, transitive=True))
+
+
+def zookeeper_jars() -> list[Path]:
+    """The class path of a ZooKeeper server: pyspark's own jars."""
+    pyspark = find_spec("pyspark")
+    if pyspark is None or pyspark.origin is None:
+        raise MissingError("pyspark is not installed beside Surveyor: run `make setup`, or install Surveyor again.")
+    return _jars_in(Path(pyspark.origin).parent / "jars")
+
+
+def cache_folder() -> Path:
+    chosen = os.environ.get("SURVEYOR_CACHE")
+    if chosen:
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "kafka-surveyor")
+
+
+def _cached(request: Request) -> list[Path]:
+    root = request.artifacts[0]
+    folder = cache_folder().absolute() / "jars" / f"{root.name}-{root.version}"
+    if not folder.is_dir():
+        _download(request, folder)
+    return _jars_in(folder)
+
+
+def _download(request: Request, folder: Path) -> None:
+    tool, resolve = choose_resolver(zookeeper_jars())
+    sys.stderr.write(f"resolving {request.title} jars with {tool}, once, into {folder}\n")
+    with _workshop(folder) as workshop:
+        jars = Path(workshop, "jars")
+        jars.mkdir()
+        resolve(request, jars)
+        _publish(jars, folder)
+
+
+def _workshop(folder: Path) -> tempfile.TemporaryDirectory[str]:
+    """A temporary folder on the same file system, so that a rename out of it is atomic."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        return tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent)
+    except OSError as error:
+        raise MissingError(
+            f"The jars belong into {folder.parent}, which cannot be written: {error.strerror}. "
+            "Set SURVEYOR_CACHE to a folder that can."
+        ) from error
+
+
+def _publish(jars: Path, folder: Path) -> None:
+    try:
+        jars.rename(folder)
+    except OSError:
+        # Another process was quicker; its set is as good as ours.
+        if not folder.is_dir():
+            raise
+
+
+def _jars_in(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.jar"))
+
+
+def main(arguments: list[str]) -> int:
+    """Fetch all sets; with the argument `delta`, print Delta's jars as `spark-submit --jars` takes them."""
+    try:
+        delta, _ = delta_jars(), kafka_jars()
+    except MissingError as missing:
+        sys.stderr.write(f"{missing}\n")
+        return missing.exit_code
+    if arguments == ["delta"]:
+        sys.stdout.write(",".join(map(str, delta)) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

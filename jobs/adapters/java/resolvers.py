@@ -1,0 +1,119 @@
+"""Download jars and what they need at run time: by Maven where it is installed, else by the Ivy among pyspark's jars.
+
+Both ask the repositories their own configuration names (Maven's settings.xml, Ivy's defaults): mirrors and proxies
+are set there, and no host is named here.
+"""
+
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from jobs.adapters.java.home import find_java
+from jobs.basics.errors import MissingError
+
+_TIMEOUT_SECONDS = 900
+_TAIL_LINES = 15
+
+Resolver = Callable[["Request", Path], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    group: str
+    name: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The jars wanted; with `transitive`, also what they need at run time."""
+
+    title: str
+    artifacts: tuple[Artifact, ...]
+    transitive: bool
+
+
+def choose_resolver(ivy_jars: Iterable[Path]) -> tuple[str, Resolver]:
+    """The name of the tool, for people, and the function that fills a folder with it."""
+    mvn = shutil.which("mvn")
+    if mvn:
+        return "mvn", lambda request, folder: _resolve_with_mvn(mvn, request, folder)
+    return "Ivy (a minute or two)", lambda request, folder: _resolve_with_ivy(ivy_jars, request, folder)
+
+
+def _resolve_with_mvn(mvn: str, request: Request, folder: Path) -> None:
+    pom = folder.parent / "pom.xml"
+    pom.write_text(_pom(request.artifacts))
+    goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={folder}"]
+    if not request.transitive:
+        goal.append("-DexcludeTransitive=true")
+    _run([mvn, "-q", "-B", "-Dstyle.color=never", "-f", str(pom), *goal], request)
+
+
+def _pom(artifacts: Iterable[Artifact]) -> str:
+    dependencies = "".join(
+        f"<dependency><groupId>{it.group}</groupId><artifactId>{it.name}</artifactId><version>{it.version}</version></dependency>"
+        for it in artifacts
+    )
+    return (
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        "<groupId>surveyor</groupId><artifactId>jars</artifactId><version>1</version><packaging>pom</packaging>"
+        f"<dependencies>{dependencies}</dependencies></project>"
+    )
+
+
+def _resolve_with_ivy(ivy_jars: Iterable[Path], request: Request, folder: Path) -> None:
+    module = folder.parent / "ivy.xml"
+    module.write_text(_ivy_module(request))
+    # A cache of its own: Ivy does not lock the shared one, and two at once would spoil it.
+    ivy = ["org.apache.ivy.Main", "-warn", "-cache", str(folder.parent / "ivy"), "-ivy", str(module)]
+    retrieve = ["-retrieve", f"{folder}/[artifact]-[revision](-[classifier]).[ext]", "-types", "jar", "bundle"]
+    _run([str(find_java()), "-cp", class_path(ivy_jars), *ivy, *retrieve], request)
+
+
+def _ivy_module(request: Request) -> str:
+    transitive = str(request.transitive).lower()
+    dependencies = "".join(
+        f'<dependency org="{it.group}" name="{it.name}" rev="{it.version}" transitive="{transitive}"/>'
+        for it in request.artifacts
+    )
+    # Of a Maven module, `default` is its jar and its runtime dependencies: no sources, javadoc or tests.
+    return (
+        '<ivy-module version="2.0"><info organisation="surveyor" module="jars"/>'
+        '<configurations><conf name="default"/></configurations>'
+        f'<dependencies defaultconf="default->default">{dependencies}</dependencies></ivy-module>'
+    )
+
+
+def class_path(jars: Iterable[Path]) -> str:
+    """All jars of the folders that these are in: pyspark's 250 names would come near the limit of an argument."""
+    return ":".join(sorted({f"{jar.parent}/*" for jar in jars}))
+
+
+def _run(command: list[str], request: Request) -> None:
+    try:
+        done = subprocess.run(  # noqa: S603 - mvn from PATH or the checked Java; the arguments are ours
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=_TIMEOUT_SECONDS,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise _failure(command, request, str(error)) from error
+    if done.returncode != 0:
+        raise _failure(command, request, done.stdout)
+
+
+def _failure(command: list[str], request: Request, output: str) -> MissingError:
+    lines = [line for line in output.splitlines() if line.strip()]
+    tail = "\n  ".join(lines[-_TAIL_LINES:])
+    return MissingError(
+        f"{command[0]} could not download the {request.title} jars; the end of what it said:\n  {tail}\n"
+        "They are needed once. With the network reachable (a mirror or proxy goes into Maven's settings.xml), "
+        "run `python -m jobs.adapters.java.jars` again."
+    )

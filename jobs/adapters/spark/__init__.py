@@ -1,0 +1,1 @@
+"""Spark: its session, and what is different under spark-submit."""

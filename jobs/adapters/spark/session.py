@@ -1,0 +1,87 @@
+"""The Spark session: started once and lazily, with Delta, and with the settings of `conf/spark-defaults.conf`."""
+
+import os
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+
+from jobs.adapters.java.home import find_java
+from jobs.adapters.java.jars import delta_jars
+from jobs.adapters.spark.submitted import is_submitted
+from jobs.basics.errors import MissingError
+from jobs.basics.interrupts import take_back
+
+ALWAYS: Final = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.sql.session.timeZone": "UTC",  # timestamps in the tables are UTC wherever a job runs
+}
+
+OWN_JVM: Final = {
+    "spark.driver.host": "127.0.0.1",  # driver and executors are one process: nothing listens to the network
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+
+
+def conf_dir() -> Path:
+    """Return the folder of `spark-defaults.conf`: beside the packages in a checkout, inside `jobs` in a wheel."""
+    checkout = Path(__file__).parents[3] / "conf"
+    return checkout if checkout.is_dir() else Path(__file__).parents[2] / "conf"
+
+
+def start_session(name: str, settings: Mapping[str, str] | None = None) -> SparkSession:
+    """Return the running session, or start one; `settings` win over the defaults.
+
+    Under spark-submit, master, memory and jars are spark-submit's business.
+    """
+    options = {**ALWAYS, **({} if is_submitted() else _own_jvm()), **(settings or {})}
+    builder = SparkSession.builder.appName(name)
+    for key, value in options.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    take_back()  # PySpark has put in a handler for Ctrl-C that raises in the midst of its own work
+    _check_delta(session)
+    return session
+
+
+def tasks_done(session: SparkSession) -> str:
+    """Say how many tasks of the running stages are done, for people who wait; nothing where none runs."""
+    tracker = session.sparkContext.statusTracker()
+    running = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+    tasks = [(stage.numCompletedTasks, stage.numTasks) for stage in running if stage is not None]
+    done, of = (sum(counts) for counts in zip(*tasks, strict=True)) if tasks else (0, 0)
+    return f": {done} of {of} tasks" if of else ""
+
+
+def stop_session() -> None:
+    """Stop the running session, if there is one: after this nothing writes any more."""
+    with suppress(Py4JError):  # a JVM that is gone already writes nothing
+        session = SparkSession.getActiveSession()
+        if session is not None:
+            session.stop()
+
+
+def _own_jvm() -> dict[str, str]:
+    os.environ["JAVA_HOME"] = str(find_java().resolve().parents[1])
+    os.environ.setdefault("SPARK_CONF_DIR", str(conf_dir()))
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers need what is installed here
+    return {**OWN_JVM, "spark.jars": ",".join(map(str, delta_jars()))}
+
+
+def _check_delta(session: SparkSession) -> None:
+    loader = session.sparkContext._jvm.java.lang.Thread.currentThread().getContextClassLoader()  # type: ignore[union-attr] # noqa: SLF001
+    try:
+        loader.loadClass("io.delta.tables.DeltaTable")
+    except Py4JError:
+        raise MissingError(
+            "Delta is not on Spark's class path; give spark-submit --jars $(python -m jobs.adapters.java.jars delta)",
+        ) from None
+
+
+if __name__ == "__main__":
+    print(conf_dir())  # noqa: T201 - for SPARK_CONF_DIR

@@ -1,0 +1,164 @@
+"""Kafka's controller, asked through ZooKeeper: orders it finds in /admin, carries out, and takes away again.
+
+Corresponds to `KafkaZkClient.createPartitionReassignment` and `createPreferredReplicaElection`, and is the only way
+before Kafka 2.4. An order is created, never altered: where one stands already, it is somebody else's, or the same one
+that an earlier try left.
+"""
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import NodeExistsError, NoNodeError
+
+from jobs.adapters.zookeeper.cluster import CONTROLLER, CONTROLLER_EPOCH, PREFERRED_ELECTION, REASSIGN
+from jobs.adapters.zookeeper.connection import LOST, Znode, commit, connected, persistently, read, sync
+from jobs.adapters.zookeeper.controllership import refused_by_epoch
+from jobs.adapters.zookeeper.refusal import refusal
+from jobs.basics.errors import RefusedError, SurveyorError
+from schemas.znodes import MalformedZnodeError, TopicPartition, decode_partitions, encode_partitions
+
+LARGEST: Final = 900_000
+"""Bytes of one order: ZooKeeper takes a request of 1 MB (jute.maxbuffer), the rest is for paths and headers."""
+
+_TRIES: Final = 5
+_SHORTEST: Final = 0.05
+_LONGEST: Final = 2.0
+
+
+Targets = Mapping[tuple[str, int], list[int]]
+"""Replicas wanted, by topic and partition."""
+
+
+Judge = Callable[[Sequence[TopicPartition]], Sequence[TopicPartition]]
+"""Tells, right before an order is placed, what of it may still be."""
+
+
+class OrderStandsError(RefusedError):
+    """An order that is not ours stands there already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """Places orders and waits until the controller has taken them away; `refuse_late` raises when it takes too long."""
+
+    hosts: str
+    refuse_late: Callable[[], None]
+
+    def reassign(
+        self, targets: Targets, earlier: Collection[TopicPartition] = (), judge: Judge = lambda chunk: chunk
+    ) -> None:
+        """Order reassignments, in as many orders as it takes, and wait for each: it goes once all of it is complete.
+
+        `earlier` are orders of a try before, to be waited for first; `judge` is asked before each order, which may come
+        long after the first.
+        """
+        asked = [TopicPartition(*key, replicas) for key, replicas in sorted(targets.items())]
+        with connected(self.hosts) as client:
+            self._wait(client, REASSIGN, earlier)
+        self._place_all(REASSIGN, asked, judge)
+
+    def elect_preferred(self, partitions: Sequence[tuple[str, int]]) -> None:
+        """Order preferred elections, and wait: the order goes after one pass, whatever became of it."""
+        self._place_all(PREFERRED_ELECTION, [TopicPartition(*key) for key in sorted(partitions)])
+
+    def _place_all(self, path: str, asked: Sequence[TopicPartition], judge: Judge = lambda chunk: chunk) -> None:
+        with connected(self.hosts) as client:
+            for chunk in chunks(asked, LARGEST):
+                due = judge(chunk)
+                if due:
+                    _place(client, path, encode_partitions(due))
+                    self._wait(client, path, due)
+
+    def _wait(self, client: KazooClient, path: str, ours: Collection[TopicPartition]) -> None:
+        """Wait until none of ours stands there."""
+        pause = _SHORTEST
+        mine = set(map(_told, ours))
+        while any(_told(each) in mine for each in _asked(persistently(lambda: _read(client, path)))):
+            self.refuse_late()
+            time.sleep(pause)
+            pause = min(_LONGEST, 1.5 * pause)
+
+
+def chunks(asked: Sequence[TopicPartition], largest: int) -> Iterator[list[TopicPartition]]:
+    """Split partitions, in their order, into orders of at most `largest` bytes each.
+
+    >>> [len(chunk) for chunk in chunks([TopicPartition("t", number) for number in range(5)], 100)]
+    [2, 2, 1]
+    """
+    chunk: list[TopicPartition] = []
+    empty = len(encode_partitions([]))
+    size = empty
+    for each in asked:
+        more = len(encode_partitions([each])) - empty + 1
+        if chunk and size + more > largest:
+            yield chunk
+            chunk, size = [], empty
+        chunk.append(each)
+        size += more
+    if chunk:
+        yield chunk
+
+
+def _place(client: KazooClient, path: str, order: bytes) -> None:
+    """Create an order under the epoch of a controller that is there to find it.
+
+    Where the answer is lost, what stands there decides. Nothing: the order was not heard, or carried out already;
+    placing it again does no harm, for the controller has nothing to do for a partition that is where it should be.
+    """
+    for _ in range(_TRIES):
+        multi = _multi(client, path, order)
+        try:
+            results = commit(multi)
+        except LOST:
+            if persistently(lambda: _read(client, path)).data == order:
+                return
+            continue
+        refused = refusal(multi, results)
+        if refused is None:
+            return
+        if refused.forbidden:
+            raise SurveyorError(str(refused))
+        if any(isinstance(result, NodeExistsError) for result in results):
+            if _read(client, path).data == order:
+                return
+            raise _stands(client, path)
+        if any(isinstance(result, NoNodeError) for result in results) and not refused_by_epoch(results):
+            raise SurveyorError(f"{path.rsplit('/', 1)[0]} does not exist: no Kafka broker has ever run here")
+    raise SurveyorError(f"{path} could not be written: the controller changed {_TRIES} times; commit again")
+
+
+def _multi(client: KazooClient, path: str, order: bytes) -> Any:  # noqa: ANN401 - kazoo is untyped
+    epoch = read(client, CONTROLLER_EPOCH)
+    if epoch.version is None or read(client, CONTROLLER).stat is None:
+        raise RefusedError(f"no broker is the controller: nobody would find an order in {path}; wait until one is")
+    multi = client.transaction()
+    multi.check(CONTROLLER_EPOCH, epoch.version)
+    multi.create(path, order)
+    return multi
+
+
+def _read(client: KazooClient, path: str) -> Znode:
+    sync(client)
+    return read(client, path)
+
+
+def _told(asked: TopicPartition) -> tuple[str, int, tuple[int, ...]]:
+    return asked.topic, asked.partition, tuple(asked.replicas or ())
+
+
+def _asked(znode: Znode) -> list[TopicPartition]:
+    try:
+        return [] if znode.stat is None else decode_partitions(znode.data)
+    except MalformedZnodeError:
+        return []
+
+
+def _stands(client: KazooClient, path: str) -> OrderStandsError:
+    names = ", ".join(f"{each.topic}-{each.partition}" for each in _asked(read(client, path))[:10])
+    return OrderStandsError(
+        f"an order that is not ours stands in {path} ({names or 'not understood'}); "
+        "wait until Kafka's controller has taken it away, then commit again",
+    )

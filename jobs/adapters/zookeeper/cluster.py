@@ -1,0 +1,241 @@
+"""What of a cluster is small and read by the driver: brokers, controller, epoch, requests in /admin, migration."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+from kazoo.client import KazooClient
+
+from jobs.adapters.zookeeper.connection import Znode, children, read, sync
+from jobs.adapters.zookeeper.multi_read import read_many
+from jobs.basics.errors import UnreadableError
+from schemas.names import NO_CONTROLLER, RequestKind
+from schemas.znodes import (
+    Broker,
+    Controller,
+    MalformedZnodeError,
+    TopicPartition,
+    decode_broker,
+    decode_cluster_id,
+    decode_controller,
+    decode_epoch,
+    decode_log_dir_event,
+    decode_migration,
+    decode_partitions,
+    printable,
+)
+
+CONTROLLER: Final = "/controller"
+CONTROLLER_EPOCH: Final = "/controller_epoch"
+BROKER_IDS: Final = "/brokers/ids"
+TOPICS: Final = "/brokers/topics"
+CONFIGS: Final = "/config/topics"
+CONFIG_CHANGES: Final = "/config/changes"
+CLUSTER_ID: Final = "/cluster/id"
+MIGRATION: Final = "/migration"
+REASSIGN: Final = "/admin/reassign_partitions"
+PREFERRED_ELECTION: Final = "/admin/preferred_replica_election"
+DELETE_TOPICS: Final = "/admin/delete_topics"
+ISR_CHANGES: Final = "/isr_change_notification"
+LOG_DIR_EVENTS: Final = "/log_dir_event_notification"
+
+_ILLEGIBLE: Final = -2
+_BROKER_ID: Final = re.compile(r"0|[1-9][0-9]{0,9}")
+_LARGEST_ID: Final = 2**31 - 1
+
+Row = dict[str, Any]
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class ClusterState:
+    """A cluster's small state; `epoch_version` is -1 and the epoch 0 before there was any controller."""
+
+    controller: Controller
+    controller_version: int | None
+    controller_owner: int
+    epoch: int
+    epoch_version: int
+    cluster_id: str | None
+    migration: str | None
+    brokers: list[Row]
+    requests: list[Row] = field(default_factory=list)
+    quarantine: list[Row] = field(default_factory=list)
+    zxid: int = 0
+
+    @property
+    def control(self) -> dict[str, int | None]:
+        """Who is in control under which epoch; null where the znode says something that is not understood."""
+        opaque = {row["path"] for row in self.quarantine}
+        return {
+            "controller_id": None if CONTROLLER in opaque else self.controller.broker_id,
+            "controller_epoch": None if CONTROLLER_EPOCH in opaque else self.epoch,
+        }
+
+    @property
+    def live(self) -> dict[int, int]:
+        """Broker epochs of the registered brokers, understood or not, by broker id."""
+        return {row["broker_id"]: row["broker_epoch"] for row in self.brokers}
+
+
+def quarantined(znode: Znode, reason: str) -> Row:
+    """Make a row of QUARANTINE, unstamped."""
+    return {"path": znode.path, "data": printable(znode.data), "reason": reason}
+
+
+class _Quarantine(list[Row]):
+    """Rows of quarantine; `decoded` adds to them what cannot be decoded."""
+
+    def decoded(self, znode: Znode, decode: Callable[[bytes | None], T], otherwise: T) -> T:
+        try:
+            return decode(znode.data) if znode.stat is not None else otherwise
+        except MalformedZnodeError as error:
+            self.append(quarantined(znode, str(error)))
+            return otherwise
+
+
+def read_cluster(client: KazooClient, hosts: str) -> ClusterState:
+    """Read all of it; raise UnreadableError where no cluster keeps its metadata."""
+    sync(client)
+    zxid = client.last_zxid
+    names = children(client, BROKER_IDS)
+    if names is None:
+        raise UnreadableError(
+            f"{BROKER_IDS} does not exist at {hosts}: no Kafka cluster keeps its metadata there; "
+            "check the chroot in --zookeeper HOST:PORT[,...][/chroot]",
+        )
+    quarantine = _Quarantine()
+    state = _read_controller(client, quarantine)
+    state.brokers = [*_brokers(_existing(client, BROKER_IDS, names), quarantine)]
+    state.requests = [*_requests(client, quarantine)]
+    state.quarantine = quarantine
+    state.zxid = zxid
+    return state
+
+
+def read_brokers(client: KazooClient) -> list[Row]:
+    """Read who is registered now; what is no broker is left out."""
+    sync(client)
+    return [*_brokers(_existing(client, BROKER_IDS, children(client, BROKER_IDS) or []), _Quarantine())]
+
+
+def broker_epochs(client: KazooClient) -> dict[int, int]:
+    """Broker epochs (czxids) of the brokers that are registered now, understood or not."""
+    client.sync_async("/")  # answered before what is asked next, so nobody waits for it
+    names = [name for name in children(client, BROKER_IDS) or [] if _is_broker_id(name)]
+    znodes = _existing(client, BROKER_IDS, names)
+    return {int(znode.path.rsplit("/", 1)[1]): znode.stat.czxid for znode in znodes if znode.stat}
+
+
+def topics_to_delete(client: KazooClient) -> list[str]:
+    """Topics that are queued for deletion."""
+    return children(client, DELETE_TOPICS) or []
+
+
+def _read_controller(client: KazooClient, quarantine: _Quarantine) -> ClusterState:
+    controller, epoch, cluster_id, migration = (
+        read(client, path) for path in (CONTROLLER, CONTROLLER_EPOCH, CLUSTER_ID, MIGRATION)
+    )
+    who = quarantine.decoded(controller, decode_controller, Controller(NO_CONTROLLER, -1))
+    owner = controller.stat.ephemeralOwner if controller.stat else 0
+    return ClusterState(
+        controller=who,
+        controller_version=controller.version,
+        controller_owner=owner,
+        epoch=quarantine.decoded(epoch, decode_epoch, 0),
+        epoch_version=-1 if epoch.version is None else epoch.version,
+        cluster_id=quarantine.decoded(cluster_id, decode_cluster_id, None),
+        migration=_migration(controller, who, _kraft_controller(migration, quarantine)),
+        brokers=[],
+    )
+
+
+def _kraft_controller(migration: Znode, quarantine: _Quarantine) -> int:
+    """The KRaft controller that /migration names; what cannot be read may name one."""
+    return quarantine.decoded(migration, decode_migration, -1 if migration.stat is None else _ILLEGIBLE)
+
+
+def _migration(controller: Znode, who: Controller, kraft_controller: int) -> str | None:
+    """Name the sign of a migration to KRaft, None if there is none."""
+    if kraft_controller == _ILLEGIBLE:
+        return f"{MIGRATION} is there and could not be understood"
+    if kraft_controller >= 0:
+        return f"{MIGRATION} names KRaft controller {kraft_controller}"
+    if who.kraft_controller_epoch > 0:
+        return f"{CONTROLLER} carries kraftControllerEpoch {who.kraft_controller_epoch}"
+    if controller.stat and not controller.stat.ephemeralOwner:
+        return f"{CONTROLLER} is persistent, as a KRaft controller makes it"
+    return None
+
+
+def _existing(client: KazooClient, parent: str, names: Iterable[str]) -> Iterator[Znode]:
+    """The znodes of these names that still exist: one that goes in between is a normal case."""
+    znodes = read_many(client, [f"{parent}/{name}" for name in names])
+    return (znode for znode in znodes if znode.stat is not None)
+
+
+def _brokers(znodes: Iterable[Znode], quarantine: _Quarantine) -> Iterator[Row]:
+    """One row a broker; a child that is no broker id, as Kafka writes them, is only in quarantine."""
+    for znode in znodes:
+        name = znode.path.rsplit("/", 1)[1]
+        if _is_broker_id(name):
+            yield _broker(int(name), znode, quarantine)
+        else:
+            reason = f"{name[:300]!r} is no broker id: a number up to {_LARGEST_ID} was expected"
+            quarantine.append(quarantined(znode, reason))
+
+
+def _is_broker_id(name: str) -> bool:
+    return bool(_BROKER_ID.fullmatch(name)) and int(name) <= _LARGEST_ID
+
+
+def _broker(broker_id: int, znode: Znode, quarantine: _Quarantine) -> Row:
+    registered: Broker | None = quarantine.decoded(znode, decode_broker, None)
+    row: Row = {
+        "broker_id": broker_id,
+        "broker_epoch": znode.stat.czxid if znode.stat else None,
+        "state_version": znode.version,
+        "understood": registered is not None,
+    }
+    if registered is not None:
+        endpoints = [
+            {name: getattr(endpoint, name) for name in endpoint.__struct_fields__} for endpoint in registered.endpoints
+        ]
+        row |= {"host": registered.host, "port": registered.port, "rack": registered.rack, "endpoints": endpoints}
+    return row
+
+
+def _requests(client: KazooClient, quarantine: _Quarantine) -> Iterator[Row]:
+    for path, kind in ((REASSIGN, RequestKind.REASSIGN), (PREFERRED_ELECTION, RequestKind.PREFERRED_ELECTION)):
+        yield from _partition_requests(read(client, path), kind, quarantine)
+    for topic in topics_to_delete(client):
+        yield {"kind": RequestKind.DELETE_TOPIC.value, "topic": topic, "path": f"{DELETE_TOPICS}/{topic}"}
+    for znode in _existing(client, ISR_CHANGES, children(client, ISR_CHANGES) or []):
+        yield from _partition_requests(znode, RequestKind.ISR_CHANGE, quarantine)
+    for znode in _existing(client, LOG_DIR_EVENTS, children(client, LOG_DIR_EVENTS) or []):
+        event = quarantine.decoded(znode, decode_log_dir_event, None)
+        if event is not None:
+            yield {"kind": RequestKind.LOG_DIR.value, "broker_id": event.broker, "path": znode.path}
+
+
+def reassign_orders(client: KazooClient) -> dict[tuple[str, int], list[int]] | None:
+    """What stands in /admin/reassign_partitions, by topic and partition; None where it is not understood."""
+    znode = read(client, REASSIGN)
+    try:
+        asked = decode_partitions(znode.data) if znode.stat is not None else []
+    except MalformedZnodeError:
+        return None
+    return {(order.topic, order.partition): order.replicas or [] for order in asked}
+
+
+def _partition_requests(znode: Znode, kind: RequestKind, quarantine: _Quarantine) -> Iterator[Row]:
+    nothing: list[TopicPartition] = []
+    for asked in quarantine.decoded(znode, decode_partitions, nothing):
+        yield {
+            "kind": kind.value,
+            "topic": asked.topic,
+            "partition": asked.partition,
+            "replicas": asked.replicas,
+            "path": znode.path,
+        }

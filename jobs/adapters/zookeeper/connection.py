@@ -1,0 +1,171 @@
+"""ZooKeeper: a connection, `sync`, single reads, and multis. `multi_read` reads in bulk."""
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple, TypeVar
+
+from kazoo.client import KazooClient, TransactionRequest
+from kazoo.exceptions import (
+    ConnectionClosedError,
+    ConnectionLoss,
+    KazooException,
+    NoAuthError,
+    NoNodeError,
+    OperationTimeoutError,
+    SessionExpiredError,
+)
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.paths import _prefix_root
+from kazoo.protocol.serialization import Create, SetData
+from kazoo.protocol.states import ZnodeStat
+from kazoo.security import OPEN_ACL_UNSAFE
+
+from jobs.basics.errors import UnreadableError, UsageError
+
+SESSION_TIMEOUT: Final = 10.0
+"""Seconds; a session that is silent for so long ends, and what is ephemeral in it goes."""
+
+PATIENCE: Final = 15.0
+"""Seconds an answer may take, reconnecting included: longer than a session lasts; kazoo itself waits for ever."""
+
+_QUIET: Final = logging.getLogger("kazoo.surveyor")
+_QUIET.setLevel(logging.CRITICAL)  # what goes wrong is raised, and said once
+
+
+LOST: Final = (ConnectionLoss, ConnectionClosedError, SessionExpiredError, OperationTimeoutError)
+"""What leaves the outcome of a request unknown."""
+
+T = TypeVar("T")
+
+
+class Znode(NamedTuple):
+    """A znode as read; absent ones have no stat."""
+
+    path: str
+    data: bytes | None
+    stat: ZnodeStat | None
+
+    @property
+    def version(self) -> int | None:
+        return None if self.stat is None else int(self.stat.version)
+
+
+@contextmanager
+def connected(hosts: str, timeout: float = SESSION_TIMEOUT, *, first: int | None = None) -> Iterator[KazooClient]:
+    """Yield a started client of `HOST:PORT[,...][/chroot]`; raise UnreadableError if nobody answers, or no more.
+
+    `first` numbers the server to be tried first, so that many readers spread over an ensemble; else chance decides.
+    """
+    try:
+        client = KazooClient(_rotated(hosts, first or 0), timeout, logger=_QUIET, randomize_hosts=first is None)
+    except ValueError as error:
+        raise UsageError(f"--zookeeper {hosts!r} is not HOST:PORT[,...][/chroot]: {error}") from None
+    try:
+        # not `start`, which warns of an absent chroot; `read_cluster` says what that means
+        client.start_async().wait(timeout)
+        if not client.connected:
+            raise UnreadableError(
+                f"no ZooKeeper answered at {hosts} within {timeout:g} s; "
+                "check --zookeeper HOST:PORT[,...][/chroot] and that the server runs",
+            )
+        yield client
+    except KazooException as error:
+        raise UnreadableError(
+            f"ZooKeeper at {hosts} stopped answering ({type(error).__name__}); "
+            "check that the server runs and is reachable, then run the command again",
+        ) from error
+    finally:
+        client.stop()
+        client.close()
+
+
+def _rotated(hosts: str, first: int) -> str:
+    """Begin the list of servers elsewhere.
+
+    >>> _rotated("a:1,b:1,c:1/kafka", 4)
+    'b:1,c:1,a:1/kafka'
+    """
+    servers, slash, chroot = hosts.partition("/")
+    names = servers.split(",")
+    start = first % len(names)
+    return ",".join(names[start:] + names[:start]) + slash + chroot
+
+
+def answer(pending: Any) -> Any:  # noqa: ANN401 - kazoo's IAsyncResult is untyped
+    """Wait for an answer; raise OperationTimeoutError where none comes."""
+    try:
+        return pending.get(timeout=PATIENCE)
+    except KazooTimeoutError:
+        raise OperationTimeoutError(f"no answer within {PATIENCE:g} s") from None
+
+
+def persistently(read: Callable[[], T]) -> T:
+    """Read once more while connections are lost on the way; only for what changes nothing and holds nothing."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return read()
+        except LOST:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+
+
+def sync(client: KazooClient) -> None:
+    """Let the server catch up with its leader, so that what is read next is not older than this call."""
+    answer(client.sync_async("/"))
+
+
+def commit(multi: TransactionRequest) -> list[Any]:
+    """Commit a multi; return one result an operation, an exception for each if it was refused."""
+    results: list[Any] = answer(multi.commit_async())
+    return results
+
+
+def set_data(multi: TransactionRequest, path: str, data: bytes, version: int) -> None:
+    """Add the setting of a znode's data at a version; kazoo's own joining of paths takes longer than all the rest."""
+    multi._add(SetData(multi.client.chroot + path, data, version), None)  # noqa: SLF001 - kazoo has no other door
+
+
+def create_null(multi: TransactionRequest, path: str) -> None:
+    """Add the creation of a znode without data, as Kafka makes parents; kazoo's own would hold empty bytes."""
+    rooted = _prefix_root(multi.client.chroot, path)
+    multi._add(Create(rooted, None, OPEN_ACL_UNSAFE, 0), None)  # noqa: SLF001 - kazoo insists on bytes
+
+
+def forbidden(what: str) -> str:
+    """Say that an ACL forbids something, and what to do about it.
+
+    >>> print(forbidden("set /controller_epoch"))
+    ZooKeeper forbids to set /controller_epoch (NoAuth). Surveyor speaks to ZooKeeper without authentication: let the \
+ACL (of the parent, for create and delete) allow it to this host or to everybody; what only writes forbid, Kafka's \
+controller may be asked for by --mode admin
+    """
+    return (
+        f"ZooKeeper forbids to {what} (NoAuth). Surveyor speaks to ZooKeeper without authentication: let the ACL "
+        "(of the parent, for create and delete) allow it to this host or to everybody; what only writes forbid, "
+        "Kafka's controller may be asked for by --mode admin"
+    )
+
+
+def read(client: KazooClient, path: str) -> Znode:
+    """Read one znode, absent or not."""
+    try:
+        data, stat = answer(client.get_async(path))
+    except NoNodeError:
+        return Znode(path, None, None)
+    except NoAuthError:
+        raise UnreadableError(forbidden(f"read {path}")) from None
+    return Znode(path, data, stat)
+
+
+def children(client: KazooClient, path: str) -> list[str] | None:
+    """Return the names under `path` in order, None where there is no such znode."""
+    try:
+        return sorted(answer(client.get_children_async(path)))
+    except NoNodeError:
+        return None
+    except NoAuthError:
+        raise UnreadableError(forbidden(f"read {path}")) from None

@@ -1,0 +1,253 @@
+"""The controllership: taken over in one multi, proved by every write, handed back by ending the session.
+
+Corresponds to `KafkaZkClient.registerControllerAndIncrementControllerEpoch`, and to the take-over of a KRaft
+migration, with an ephemeral node: delete /controller at its version, create it, set /controller_epoch + 1 at its
+version, all in one multi, so that nobody can come between (seed 002's loop around an old ephemeral node needs none).
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kazoo.client import KazooClient, TransactionRequest
+from kazoo.exceptions import (
+    BadVersionError,
+    ConnectionClosedError,
+    ConnectionLoss,
+    NoNodeError,
+    OperationTimeoutError,
+    SessionExpiredError,
+)
+
+from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONTROLLER, CONTROLLER_EPOCH, ClusterState, read_cluster
+from jobs.adapters.zookeeper.connection import PATIENCE, commit, connected, read, sync
+from jobs.adapters.zookeeper.refusal import refusal
+from jobs.basics.errors import FencedError, RefusedError, SurveyorError, UnreadableError
+from jobs.basics.interrupts import interrupted
+from schemas.names import NO_CONTROLLER
+from schemas.znodes import MalformedZnodeError, decode_controller, encode_controller, encode_epoch
+
+OTHERS_PATIENCE: Final = 15.0
+"""Seconds to wait for another Surveyor; a killed one is forgotten after SESSION_TIMEOUT."""
+
+TRIES: Final = 5
+"""Take-overs tried while others move /controller at the same time."""
+
+LOST: Final = (ConnectionLoss, ConnectionClosedError, OperationTimeoutError)
+"""What leaves the outcome of a request unknown, the session perhaps alive."""
+
+
+Tell = Callable[[str], None]
+
+
+class SessionLostError(SurveyorError):
+    """The session ended: what was in flight may or may not have happened."""
+
+
+@dataclass(frozen=True, slots=True)
+class Controllership:
+    """Ours, as long as /controller_epoch has this version."""
+
+    client: KazooClient
+    controller_id: int
+    epoch: int
+    epoch_version: int
+    since: float
+    session: int
+
+    def transaction(self) -> TransactionRequest:
+        """Begin a multi that fails as a whole once another controller has taken over."""
+        multi = self.client.transaction()
+        multi.check(CONTROLLER_EPOCH, self.epoch_version)
+        return multi
+
+    def refuse_fenced(self) -> None:
+        """Raise FencedError if another controller has taken over."""
+        epoch = read(self.client, CONTROLLER_EPOCH)
+        if epoch.version != self.epoch_version:
+            raise fenced(self.epoch)
+
+    def held(self) -> float:
+        """Seconds since the take-over."""
+        return time.monotonic() - self.since
+
+    def why_over(self, max_hold: float) -> str | None:
+        """Say why nothing more is to be written under it, None while there is time and nobody interrupts."""
+        if interrupted():
+            return "interrupted before it"
+        return f"--max-hold {max_hold:g}s is over" if self.held() > max_hold else None
+
+
+def check_registered(multi: TransactionRequest, broker: int) -> None:
+    """Let a multi fail unless a broker is registered."""
+    multi.check(f"{BROKER_IDS}/{broker}", -1)
+
+
+def check_absent(multi: TransactionRequest, broker: int) -> None:
+    """Let a multi fail if a broker is registered.
+
+    ZooKeeper can check that a znode exists, not that none does. Creating it does, and deleting it in the same multi
+    leaves nothing behind: nobody ever reads it, a broker that registers meets it never, since multis are whole for
+    everybody. Of /brokers/ids it moves cversion and pzxid, and it fires watches; the only ones there are a Kafka
+    controller's, which has lost its office to us. Ephemeral, as a registration is.
+    """
+    multi.create(f"{BROKER_IDS}/{broker}", ephemeral=True)
+    multi.delete(f"{BROKER_IDS}/{broker}")
+
+
+def fenced(epoch: int) -> FencedError:
+    return FencedError(
+        f"another controller took over after our epoch {epoch}: nothing more was written; "
+        "take a new snapshot and plan again",
+    )
+
+
+def _nobody(_: str) -> None:
+    """Tell nobody."""
+
+
+@contextmanager
+def controllership(hosts: str, controller_id: int, tell: Tell = _nobody) -> Iterator[Controllership]:
+    """Take the controllership over, and hand it back at the end by closing the session."""
+    with connected(hosts) as client:
+        yield take_over(client, hosts, controller_id, tell)
+
+
+def take_over(client: KazooClient, hosts: str, controller_id: int, tell: Tell = _nobody) -> Controllership:
+    """Become the controller, or raise and have changed nothing; `tell` people who has to be waited for."""
+    for _ in range(TRIES):
+        state = _once_free(client, hosts, controller_id, tell)
+        multi = client.transaction()
+        if state.controller_version is not None:
+            multi.delete(CONTROLLER, state.controller_version)
+        multi.create(CONTROLLER, encode_controller(controller_id, time.time_ns() // 1_000_000), ephemeral=True)
+        epoch = state.epoch + 1
+        if state.epoch_version < 0:
+            multi.create(CONTROLLER_EPOCH, encode_epoch(epoch))
+        else:
+            multi.set_data(CONTROLLER_EPOCH, encode_epoch(epoch), state.epoch_version)
+        session = session_of(client)
+        if _became(client, multi, session):
+            return Controllership(client, controller_id, epoch, state.epoch_version + 1, time.monotonic(), session)
+    raise SurveyorError(
+        f"/controller at {hosts} changed hands during each of {TRIES} attempts to take it over; "
+        "find out who fights over it (broker logs: 'Controller'), then commit again",
+    )
+
+
+def refuse_migration(state: ClusterState) -> None:
+    """Refuse to write anything to a cluster on its way to KRaft."""
+    if state.migration:
+        raise RefusedError(
+            f"a migration to KRaft is in progress ({state.migration}): ZooKeeper is no longer the authority; "
+            "use Kafka's own tools",
+        )
+
+
+def refuse_take_over(state: ClusterState, controller_id: int) -> None:
+    """Refuse where a take-over is not ours to do."""
+    refuse_migration(state)
+    unreadable = [row["path"] for row in state.quarantine if row["path"] in {CONTROLLER, CONTROLLER_EPOCH}]
+    if unreadable:
+        raise RefusedError(f"{unreadable[0]} could not be understood: nobody can tell who is in control; mend it first")
+    if controller_id in state.live:
+        raise RefusedError(f"broker {controller_id} exists: choose another controller_id in the --conf file")
+
+
+def _once_free(client: KazooClient, hosts: str, controller_id: int, tell: Tell) -> ClusterState:
+    """Read the cluster once no other Surveyor is the controller; a killed one is until its session is forgotten."""
+    deadline = time.monotonic() + OTHERS_PATIENCE
+    told = False
+    while True:
+        state = read_cluster(client, hosts)
+        refuse_take_over(state, controller_id)
+        if state.controller.broker_id != controller_id:
+            return state
+        if time.monotonic() > deadline:
+            raise RefusedError(
+                f"another Surveyor holds the controllership (/controller names {controller_id}); "
+                "wait until it has handed back: its session ends with its process",
+            )
+        if not told:
+            tell(_waited_for(client, controller_id))
+        told = True
+        if interrupted():
+            raise KeyboardInterrupt
+        time.sleep(0.2)
+
+
+def _waited_for(client: KazooClient, controller_id: int) -> str:
+    node = read(client, CONTROLLER)
+    session = f"session 0x{node.stat.ephemeralOwner:x}" if node.stat else "a session that just ended"
+    return (
+        f"waiting up to {OTHERS_PATIENCE:g} s for another Surveyor, {session}, which holds /controller as "
+        f"{controller_id}: of one that was killed ZooKeeper forgets the session after some 10 s"
+    )
+
+
+def _became(client: KazooClient, multi: TransactionRequest, session: int) -> bool:
+    """Commit the take-over; tell whether it happened, also when its answer was lost."""
+    try:
+        results = commit(multi)
+    except SessionExpiredError:
+        raise SessionLostError("ZooKeeper ended our session during the take-over; commit again") from None
+    except LOST:
+        return _owns_controller(client, session)
+    refused = refusal(multi, results)
+    if refused is not None and refused.forbidden:
+        raise SurveyorError(f"nothing was written, the controllership was not taken over: {refused}")
+    return refused is None
+
+
+def _owns_controller(client: KazooClient, session: int) -> bool:
+    """After a lost connection: /controller is ours if the same session owns it."""
+    settled(client, session)
+    node = read(client, CONTROLLER)
+    return node.stat is not None and node.stat.ephemeralOwner == session
+
+
+def session_of(client: KazooClient) -> int:
+    """Return the id of the client's session, 0 while it has no connection: kazoo forgets it so long."""
+    return client.client_id[0] if client.client_id else 0
+
+
+def settled(client: KazooClient, session: int) -> None:
+    """Wait until this session is connected again, and caught up; raise SessionLostError if it is not.
+
+    Requests of one session are answered in order: once the `sync` is answered, what was sent before it is decided.
+    """
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        try:
+            sync(client)
+        except SessionExpiredError:
+            break
+        except LOST:
+            time.sleep(0.1)
+        else:
+            if session_of(client) == session:
+                return
+            break
+    raise SessionLostError("the connection to ZooKeeper was lost and our session with it; commit again")
+
+
+def failed(results: Sequence[Any]) -> bool:
+    """Tell whether a multi was refused; then it changed nothing."""
+    return any(isinstance(result, Exception) for result in results)
+
+
+def refused_by_epoch(results: Sequence[Any]) -> bool:
+    """Tell whether a fenced multi was refused by its first operation, the check of the epoch."""
+    return bool(results) and isinstance(results[0], BadVersionError | NoNodeError)
+
+
+def who_controls(hosts: str) -> int:
+    """Return the broker id in /controller, -1 if there is none."""
+    with connected(hosts) as client:
+        node = read(client, CONTROLLER)
+    try:
+        return NO_CONTROLLER if node.stat is None else decode_controller(node.data).broker_id
+    except MalformedZnodeError as error:
+        raise UnreadableError(f"{CONTROLLER} at {hosts} could not be understood: {error}; mend it first") from None

@@ -1,0 +1,249 @@
+"""Many znodes a request: multiRead (op code 22) where the server knows it, pipelined single reads where it does not.
+
+ZooKeeper 3.6 and later answer a multi of getData or getChildren operations, each by its data and Stat, its children,
+or an error of its own. Older servers answer UNIMPLEMENTED and close the connection, so each ensemble is asked once,
+on a connection of its own. Reading has no effect, so what a lost connection left unanswered is asked again.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar, Final
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import (
+    KazooException,
+    NoAuthError,
+    NoNodeError,
+    UnimplementedError,
+)
+from kazoo.protocol.serialization import (
+    GetChildren,
+    GetData,
+    int_struct,
+    multiheader_struct,
+    read_buffer,
+    read_string,
+    stat_struct,
+)
+from kazoo.protocol.states import ZnodeStat
+
+from jobs.adapters.zookeeper.connection import LOST, PATIENCE, Znode, answer, connected, forbidden
+from jobs.basics.errors import UnreadableError
+
+BATCH: Final = 500
+"""Znodes a request, at most."""
+
+FIRST_BATCH: Final = 10
+"""Znodes in the first request: nobody knows yet how large they are."""
+
+ANSWER_BYTES: Final = 1 << 20
+"""What an answer should not exceed: the number of znodes a request follows from the size of those before."""
+
+REQUEST_BYTES: Final = 1 << 19
+"""What the paths of a request do not exceed: half of jute.maxbuffer, beyond which servers close the connection."""
+
+IN_FLIGHT: Final = 4
+
+_OPERATION_BYTES: Final = 14
+_HEADER: Final = multiheader_struct
+_END: Final = bytes(multiheader_struct.pack(-1, True, -1))  # noqa: FBT003 - framing
+_ERROR: Final = -1
+
+Operation = type[GetData] | type[GetChildren]
+Found = tuple[bytes | None, ZnodeStat] | list[str] | int
+"""Data and Stat, or names of children, or an error code."""
+
+
+@dataclass(frozen=True)
+class _MultiRead:
+    """A request as kazoo's connection takes one: its op code, its bytes, and how its answer is read."""
+
+    operation: Operation
+    paths: tuple[str, ...]
+
+    type: ClassVar[int] = 22
+
+    def serialize(self) -> bytes:
+        header = bytes(_HEADER.pack(self.operation.type, False, -1))  # noqa: FBT003 - framing
+        return b"".join(header + bytes(self.operation(path, None).serialize()) for path in self.paths) + _END
+
+    @classmethod
+    def deserialize(cls, buffer: bytes, offset: int) -> tuple[list[Found], int]:
+        """Return what was found, and the bytes of the whole answer."""
+        found: list[Found] = []
+        while True:
+            kind, done, _ = _HEADER.unpack_from(buffer, offset)
+            offset += _HEADER.size
+            if done:
+                return found, len(buffer)
+            one, offset = _READERS[kind](buffer, offset)
+            found.append(one)
+
+
+def _read_error(buffer: bytes, offset: int) -> tuple[Found, int]:
+    return int_struct.unpack_from(buffer, offset)[0], offset + int_struct.size
+
+
+def _read_data(buffer: bytes, offset: int) -> tuple[Found, int]:
+    data, offset = read_buffer(buffer, offset)
+    return (data, ZnodeStat._make(stat_struct.unpack_from(buffer, offset))), offset + stat_struct.size
+
+
+def _read_children(buffer: bytes, offset: int) -> tuple[Found, int]:
+    (count,) = int_struct.unpack_from(buffer, offset)
+    offset += int_struct.size
+    names = []
+    for _ in range(count):
+        name, offset = read_string(buffer, offset)
+        names.append(name)
+    return sorted(names), offset
+
+
+_READERS: Final[dict[int, Callable[[bytes, int], tuple[Found, int]]]] = {
+    _ERROR: _read_error,
+    GetData.type: _read_data,
+    GetChildren.type: _read_children,
+}
+
+
+class _Pending:
+    """A request under way, and how to ask it again; `resume` says whether it may be after a lost connection."""
+
+    def __init__(
+        self, client: KazooClient, operation: Operation, paths: Sequence[str], *, many: bool, resume: bool
+    ) -> None:
+        self.client, self.operation, self.paths, self.many, self.resume = client, operation, paths, many, resume
+        self.asked = self._ask()
+
+    def _ask(self) -> list[Any]:
+        chroot = self.client.chroot
+        rooted = tuple(chroot + path for path in self.paths)  # kazoo's own joining takes longer than the decoding
+        if self.many:
+            return [_call(self.client, _MultiRead(self.operation, rooted))]
+        return [_call(self.client, self.operation(path, None)) for path in rooted]
+
+    def get(self) -> tuple[list[Found], int]:
+        """Return what was found and its size in bytes."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                return self._answers()
+            except UnimplementedError:  # and the server closes the connection
+                self.many = False
+            except LOST:
+                if not self.resume or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)  # kazoo reconnects meanwhile, to another server if there is one
+                self.client.sync_async("/")  # answered before what is asked next: that is not older than before
+            self.asked = self._ask()
+
+    def _answers(self) -> tuple[list[Found], int]:
+        if self.many:
+            whole: tuple[list[Found], int] = answer(self.asked[0])
+            return whole
+        found = [_single(pending) for pending in self.asked]
+        return found, sum(len(one[0] or b"") for one in found if isinstance(one, tuple))
+
+
+def _single(pending: Any) -> Found:  # noqa: ANN401 - kazoo's IAsyncResult is untyped
+    try:
+        found: Found = answer(pending)
+    except LOST:
+        raise
+    except KazooException as error:
+        return int(getattr(error, "code", 0))
+    return sorted(found) if isinstance(found, list) else found
+
+
+def _call(client: KazooClient, request: Any) -> Any:  # noqa: ANN401 - as kazoo takes requests and gives results
+    result = client.handler.async_result()
+    client._call(request, result)  # noqa: SLF001 - kazoo offers no other door for a request of one's own
+    return result
+
+
+def _hosts(client: KazooClient) -> str:
+    return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in sorted(client.hosts))
+
+
+@lru_cache(maxsize=64)
+def speaks_multi_read(hosts: str) -> bool:
+    """Tell whether the servers at `hosts` know multiRead, found out once, on a connection of its own."""
+    with connected(hosts) as client:
+        asked = _Pending(client, GetData, ("/zookeeper",), many=True, resume=True)
+        asked.get()
+        return asked.many
+
+
+def _batches(
+    client: KazooClient, operation: Operation, paths: Sequence[str], *, resume: bool = False
+) -> Iterator[tuple[Sequence[str], Any]]:
+    """Ask for all paths, a few requests in flight; yield each request's paths and what was found.
+
+    The first goes alone: a server that does not know multiRead loses what comes right behind it.
+    """
+    window: deque[_Pending] = deque()
+    start, size, in_flight, many = 0, FIRST_BATCH, 1, speaks_multi_read(_hosts(client))
+    while start < len(paths) or window:
+        while start < len(paths) and len(window) < in_flight:
+            asked = _bounded(client.chroot, paths[start : start + size])
+            window.append(_Pending(client, operation, asked, many=many, resume=resume))
+            start += len(asked)
+        pending = window.popleft()
+        found, size_found = pending.get()
+        many &= pending.many  # in an ensemble of mixed versions not every server knows it
+        in_flight = IN_FLIGHT
+        size = max(1, min(BATCH, ANSWER_BYTES * len(found) // max(1, size_found)))
+        yield pending.paths, found
+
+
+def _bounded(chroot: str, paths: Sequence[str]) -> Sequence[str]:
+    """As many of the first paths as a request may hold."""
+    each, total = len(chroot.encode()) + _OPERATION_BYTES, len(_END)
+    for count, path in enumerate(paths):
+        total += len(path.encode()) + each
+        if total > REQUEST_BYTES and count:
+            return paths[:count]
+    return paths
+
+
+def read_many(client: KazooClient, paths: Sequence[str], *, resume: bool = False) -> list[Znode]:
+    """Read znodes in the order of `paths`, absent ones included.
+
+    `resume`: go on after a lost connection, in another session if need be; not for who holds something by the session.
+    """
+    znodes: list[Znode] = []
+    for asked, found in _batches(client, GetData, paths, resume=resume):
+        znodes += map(_znode, asked, found)
+    return znodes
+
+
+def children_of(client: KazooClient, paths: Sequence[str], *, resume: bool = False) -> list[list[str]]:
+    """Return the names under each path, in order; none where there is no such znode."""
+    names: list[list[str]] = []
+    for asked, found in _batches(client, GetChildren, paths, resume=resume):
+        names += map(_names, asked, found)
+    return names
+
+
+def _znode(path: str, found: Found) -> Znode:
+    if isinstance(found, tuple):
+        return Znode(path, *found)
+    _refuse_but_absent(path, found)
+    return Znode(path, None, None)
+
+
+def _names(path: str, found: Found) -> list[str]:
+    if isinstance(found, list):
+        return found
+    _refuse_but_absent(path, found)
+    return []
+
+
+def _refuse_but_absent(path: str, found: Found) -> None:
+    if found == NoAuthError.code:
+        raise UnreadableError(forbidden(f"read {path}"))
+    if found != NoNodeError.code:
+        raise UnreadableError(f"ZooKeeper answered error {found} to reading {path}; check its ACL and logs")

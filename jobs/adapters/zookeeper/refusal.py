@@ -1,0 +1,61 @@
+"""Which operation of a multi ZooKeeper refused, and why, in words for people.
+
+A multi is all or nothing. In its answer the operations before the refused one say RolledBackError, those after it
+RuntimeInconsistency; the one between them carries the reason.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kazoo.client import TransactionRequest
+from kazoo.exceptions import NoAuthError, RolledBackError, RuntimeInconsistency
+from kazoo.protocol.serialization import CheckVersion, Create, Delete, SetData, Transaction
+
+from jobs.adapters.zookeeper.connection import forbidden
+
+_BYSTANDERS: Final = (RolledBackError, RuntimeInconsistency)
+_VERBS: Final = {Create.type: "create", Delete.type: "delete", SetData.type: "set", CheckVersion.type: "check"}
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An operation that ZooKeeper refused; without a path: the answer to the whole multi was lost."""
+
+    operation: str
+    path: str | None
+    error: Exception
+
+    @property
+    def forbidden(self) -> bool:
+        """Whether trying again is of no use: an ACL is in the way."""
+        return isinstance(self.error, NoAuthError)
+
+    def __str__(self) -> str:
+        if self.path is None:
+            return (
+                f"the connection was lost over {self.operation}, each time it was tried; ZooKeeper's log says why "
+                "(it closes connections over requests larger than its jute.maxbuffer)"
+            )
+        if self.forbidden:
+            return forbidden(f"{self.operation} {self.path}")
+        return f"ZooKeeper refused to {self.operation} {self.path} ({type(self.error).__name__})"
+
+
+def refusal(multi: TransactionRequest, results: Sequence[Any]) -> Refusal | None:
+    """Return what was refused of a multi, None where it was done."""
+    for operation, result in zip(multi.operations, results, strict=False):
+        if isinstance(result, Exception) and not isinstance(result, _BYSTANDERS):
+            path = operation.path.removeprefix(multi.client.chroot)
+            return Refusal(_VERBS[operation.type], path, result)
+    return None
+
+
+def lost(multi: TransactionRequest, error: Exception) -> Refusal:
+    """Say that the answer to a multi was lost."""
+    return Refusal(f"a multi of {multi_bytes(multi)} bytes", None, error)
+
+
+def multi_bytes(multi: TransactionRequest) -> int:
+    """Bytes of a multi on the wire."""
+    return len(Transaction(multi.operations).serialize())

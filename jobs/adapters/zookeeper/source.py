@@ -1,0 +1,229 @@
+"""The Python Data Source `zookeeper`: Spark splits a tree into ranges, executors read them in parallel.
+
+`spark.read.format("zookeeper").option("zookeeper", "host:port/chroot").load()` gives a cluster's topics, partitions
+and what of them could not be understood, a row each (`READ`); decoding is that of `schemas.znodes`, in the reader.
+With `.option("path", "/brokers/topics")` it gives the znodes below that path as they are (`ZNODES`), `depth` levels
+of them, 1 unless told. `tasks` says into how many ranges to split. Every connection calls `sync` first; ranges go
+round the servers of an ensemble.
+"""
+
+import gc
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import ceil
+from typing import Any, Final
+
+import pyarrow as pa
+from kazoo.client import KazooClient
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import BinaryType, DoubleType, IntegerType, LongType, StringType, StructField, StructType
+
+from jobs.adapters.delta.lake import arrow_schema
+from jobs.adapters.zookeeper.cluster import TOPICS as TOPICS_PATH
+from jobs.adapters.zookeeper.connection import Znode, children, connected, persistently, sync
+from jobs.adapters.zookeeper.multi_read import children_of, read_many
+from jobs.adapters.zookeeper.topics import Reading, read_topics
+from jobs.basics.errors import UnreadableError, UsageError
+from schemas.tables import PARTITIONS, QUARANTINE, TOPICS
+
+ZNODES_A_TASK: Final = 250
+"""Topics, or znodes of the first level, that a task reads unless told how many tasks there are to be."""
+
+_OF_KIND: Final[dict[str, tuple[StructField, ...]]] = {
+    "topic": tuple(TOPICS[name] for name in ("topic", "topic_version", "understood", "topic_id", "config")),
+    "partition": tuple(
+        PARTITIONS[name]
+        for name in (
+            "topic",
+            "topic_version",
+            "understood",
+            "partition",
+            "replicas",
+            "adding_replicas",
+            "removing_replicas",
+            "leader",
+            "isr",
+            "leader_epoch",
+            "controller_epoch",
+            "state_version",
+            "leader_recovery_state",
+        )
+    ),
+    "quarantine": tuple(QUARANTINE[name] for name in ("path", "data", "reason")),
+    "task": (StructField("read_seconds", DoubleType()), StructField("decode_seconds", DoubleType())),
+}
+
+READ: Final = StructType(
+    [
+        StructField("kind", StringType(), metadata={"comment": ", ".join(_OF_KIND)}),
+        *{field.name: field for fields in _OF_KIND.values() for field in fields}.values(),
+    ],
+)
+"""What the source reads of a cluster; the columns of other kinds are null. A task row tells what a reading took."""
+
+ZNODES: Final = StructType(
+    [
+        StructField("path", StringType(), metadata={"comment": "from the chroot"}),
+        StructField("data", BinaryType(), metadata={"comment": "as it is; null where a znode has none"}),
+        StructField("version", IntegerType(), metadata={"comment": "how often its data was set"}),
+        StructField("czxid", LongType(), metadata={"comment": "transaction that created it"}),
+        StructField("mzxid", LongType(), metadata={"comment": "transaction that last set its data"}),
+        StructField("ephemeral_owner", LongType(), metadata={"comment": "session it goes with, 0 for none"}),
+        StructField("children", IntegerType(), metadata={"comment": "how many znodes are directly below"}),
+    ],
+)
+"""Any znodes, undecoded."""
+
+Row = dict[str, Any]
+
+
+@dataclass
+class Names(InputPartition):
+    """The znodes of the first level that one task reads; `number` counts the tasks."""
+
+    number: int
+    names: tuple[str, ...]
+
+
+class ZooKeeperDataSource(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "zookeeper"
+
+    def schema(self) -> StructType:
+        return ZNODES if "path" in self.options else READ
+
+    def reader(self, schema: StructType) -> "_Reader":  # noqa: ARG002 - Spark's signature
+        options = {str(name).lower(): str(value) for name, value in self.options.items()}
+        if "zookeeper" not in options:
+            raise UnreadableError('no ZooKeeper given: .option("zookeeper", "HOST:PORT[,...][/chroot]")')
+        hosts, tasks = options["zookeeper"], _number(options, "tasks", "into how many ranges to split")
+        if "path" in options:
+            path = options["path"].strip("/")
+            depth = _number(options, "depth", "how many levels below the path to read") or 1
+            return ZnodeReader(hosts, f"/{path}" if path else "", tasks, depth)
+        return TopicReader(hosts, TOPICS_PATH, tasks)
+
+
+class _Reader(DataSourceReader):
+    """Splits the children of `path` into tasks; a subclass says what a task makes of its share."""
+
+    def __init__(self, hosts: str, path: str, tasks: int | None = None) -> None:
+        self.hosts, self.path, self.tasks = hosts, path, tasks
+
+    def partitions(self) -> Sequence[InputPartition]:
+        with connected(self.hosts) as client:
+            names = persistently(lambda: self.listed(client))
+        size = ZNODES_A_TASK if self.tasks is None else max(1, ceil(len(names) / self.tasks))
+        shares = [tuple(names[start : start + size]) for start in range(0, len(names), size)] or [()]
+        return [Names(number, share) for number, share in enumerate(shares)]
+
+    def listed(self, client: KazooClient) -> list[str]:
+        sync(client)
+        return children(client, self.path or "/") or []
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if not isinstance(partition, Names) or not partition.names:
+            return
+        with _no_collection(), connected(self.hosts, first=partition.number) as client:
+            persistently(lambda: sync(client))
+            yield from self.batches(client, partition.names)
+
+    def batches(self, client: KazooClient, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        raise NotImplementedError
+
+
+class TopicReader(_Reader):
+    """Reads topics and their partitions, decoded."""
+
+    def batches(self, client: KazooClient, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        for reading in read_topics(client, names):
+            for kind, rows in _by_kind(reading).items():
+                if rows:
+                    yield _batch(rows, {field.name for field in _OF_KIND[kind]}, READ, kind=kind)
+
+
+class ZnodeReader(_Reader):
+    """Reads any znodes as they are, `depth` levels below the path."""
+
+    def __init__(self, hosts: str, path: str, tasks: int | None, depth: int) -> None:
+        super().__init__(hosts, path, tasks)
+        self.depth = depth
+
+    def listed(self, client: KazooClient) -> list[str]:
+        sync(client)
+        names = children(client, self.path or "/")
+        if names is None:
+            raise UnreadableError(
+                f"{self.path or '/'} does not exist at {self.hosts}; check the chroot and .option('path')"
+            )
+        return names
+
+    def batches(self, client: KazooClient, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        level = [f"{self.path}/{name}" for name in names]
+        for depth in range(self.depth):
+            rows = [_znode(znode) for znode in read_many(client, level, resume=True) if znode.stat is not None]
+            yield _batch(rows, set(ZNODES.names), ZNODES)
+            if depth + 1 < self.depth:
+                below = zip(level, children_of(client, level, resume=True), strict=True)
+                level = [f"{path}/{name}" for path, found in below for name in found]
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Spare the garbage collector a million rows, none of which is in a cycle: it took a third of the time."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def _number(options: Mapping[str, str], name: str, meaning: str) -> int | None:
+    text = options.get(name)
+    if text is None:
+        return None
+    if not text.isdecimal() or int(text) < 1:
+        raise UsageError(f'.option("{name}", {text!r}), expected {meaning}, 1 or more')
+    return int(text)
+
+
+def _by_kind(reading: Reading) -> dict[str, list[Row]]:
+    task = {"read_seconds": reading.read_seconds, "decode_seconds": reading.decode_seconds}
+    return {
+        "topic": reading.topics,
+        "partition": reading.partitions,
+        "quarantine": reading.quarantine,
+        "task": [task],
+    }
+
+
+def _znode(znode: Znode) -> Row:
+    stat = znode.stat
+    assert stat is not None  # noqa: S101 - the caller leaves absent ones out
+    return {
+        "path": znode.path,
+        "data": znode.data,
+        "version": stat.version,
+        "czxid": stat.czxid,
+        "mzxid": stat.mzxid,
+        "ephemeral_owner": stat.ephemeralOwner,
+        "children": stat.numChildren,
+    }
+
+
+def _batch(rows: Sequence[Mapping[str, Any]], filled: set[str], schema: StructType, **same: str) -> pa.RecordBatch:
+    """Columns of the rows' values, of one value for all, and of nulls."""
+    arrow = arrow_schema(schema)
+    columns = []
+    for field in arrow:
+        if field.name in same:
+            columns.append(pa.repeat(same[field.name], len(rows)).cast(field.type))
+        elif field.name in filled:
+            columns.append(pa.array([row.get(field.name) for row in rows], field.type))
+        else:
+            columns.append(pa.nulls(len(rows), field.type))
+    return pa.RecordBatch.from_arrays(columns, schema=arrow)

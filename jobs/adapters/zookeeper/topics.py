@@ -1,0 +1,183 @@
+"""Topics and their partitions as ZooKeeper holds them: read in bulk, decoded, and read once more where torn.
+
+ZooKeeper gives no snapshot isolation: between the reading of a topic and of its states the controller may have moved
+on. What cannot be of one moment (a leader or an ISR outside of the replicas, a state that nobody assigned or that is
+missing) is read once more, whole; the second reading stands. A topic that vanishes meanwhile is no row.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kazoo.client import KazooClient
+
+from jobs.adapters.zookeeper.cluster import CONFIGS, TOPICS, quarantined
+from jobs.adapters.zookeeper.connection import Znode
+from jobs.adapters.zookeeper.multi_read import children_of, read_many
+from schemas.names import NO_LEADER
+from schemas.znodes import (
+    Assignment,
+    MalformedZnodeError,
+    check_topic_name,
+    decode_assignment,
+    decode_config,
+    decode_state,
+)
+
+PARTITIONS_A_CHUNK: Final = 50_000
+"""Partitions held at a time: what bounds a reader's memory."""
+
+NO_ASSIGNMENT: Final = Assignment({}, {}, {}, None)
+
+Row = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Reading:
+    """Rows by kind, the topics that may be torn, and the seconds it took to read and to decode."""
+
+    topics: list[Row] = field(default_factory=list)
+    partitions: list[Row] = field(default_factory=list)
+    quarantine: list[Row] = field(default_factory=list)
+    torn: list[str] = field(default_factory=list)
+    read_seconds: float = 0.0
+    decode_seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class _Topic:
+    """A topic between the reading of its own znodes and of its states."""
+
+    row: Row
+    assignment: Assignment = NO_ASSIGNMENT
+    orphans: list[str] = field(default_factory=list)
+    """Partitions that have a znode and are not assigned."""
+    quarantine: list[Row] = field(default_factory=list)
+
+    def state_paths(self) -> Iterator[str]:
+        for partition in (*sorted(self.assignment.partitions), *self.orphans):
+            yield f"{TOPICS}/{self.row['topic']}/partitions/{partition}/state"
+
+
+def read_topics(client: KazooClient, names: Sequence[str]) -> Iterator[Reading]:
+    """Read topics, some at a time; what looks torn is read once more."""
+    for reading in _read(client, names, last=False):
+        yield reading
+        if reading.torn:
+            yield from _read(client, reading.torn, last=True)
+
+
+def _read(client: KazooClient, names: Sequence[str], *, last: bool) -> Iterator[Reading]:
+    started = time.perf_counter()
+    znodes = read_many(client, [f"{TOPICS}/{name}" for name in names], resume=True)
+    configs = read_many(client, [f"{CONFIGS}/{name}" for name in names], resume=True)
+    children = children_of(client, [f"{TOPICS}/{name}/partitions" for name in names], resume=True)
+    read = time.perf_counter()
+    topics = [_topic(*found) for found in zip(znodes, configs, children, strict=True) if found[0].stat is not None]
+    yield Reading(read_seconds=read - started, decode_seconds=time.perf_counter() - read)
+    for chunk in _chunks(topics):
+        yield _read_states(client, chunk, last=last)
+
+
+def _chunks(topics: Sequence[_Topic]) -> Iterator[list[_Topic]]:
+    chunk: list[_Topic] = []
+    size = 0
+    for topic in topics:
+        size += len(topic.assignment.partitions)
+        chunk.append(topic)
+        if size >= PARTITIONS_A_CHUNK:
+            yield chunk
+            chunk, size = [], 0
+    yield chunk
+
+
+def _read_states(client: KazooClient, topics: Sequence[_Topic], *, last: bool) -> Reading:
+    started = time.perf_counter()
+    paths = [path for topic in topics for path in topic.state_paths()]
+    states = iter(read_many(client, paths, resume=True))
+    read = time.perf_counter()
+    whole = Reading(read_seconds=read - started)
+    for topic in topics:
+        partitions, quarantine, torn = _complete(topic, states)
+        if torn and not last:
+            whole.torn.append(topic.row["topic"])
+            continue
+        whole.topics.append(topic.row)
+        whole.partitions += partitions
+        whole.quarantine += quarantine
+    whole.decode_seconds = time.perf_counter() - read
+    return whole
+
+
+def _topic(znode: Znode, config: Znode, children: Sequence[str]) -> _Topic:
+    """Decode a topic's own znodes; what is not understood goes to quarantine and leaves the rest."""
+    name = znode.path.rsplit("/", 1)[1]
+    topic = _Topic({"topic": name, "topic_version": znode.version, "understood": True})
+    try:
+        topic.row["config"] = {} if config.data is None else decode_config(config.data)
+    except MalformedZnodeError as error:
+        topic.row["understood"] = False
+        topic.quarantine.append(quarantined(config, str(error)))
+    try:
+        check_topic_name(name)
+        topic.assignment = decode_assignment(znode.data)
+    except MalformedZnodeError as error:
+        topic.row["understood"] = False
+        topic.quarantine.append(quarantined(znode, str(error)))
+    topic.row["topic_id"] = topic.assignment.topic_id
+    if topic.assignment is not NO_ASSIGNMENT or not znode.data:  # of what is there but illegible nobody can say
+        assigned = {str(partition) for partition in topic.assignment.partitions}
+        topic.orphans = [child for child in children if child not in assigned]
+    return topic
+
+
+def _complete(topic: _Topic, states: Iterator[Znode]) -> tuple[list[Row], list[Row], bool]:
+    """Decode a topic's states, the next of `states`: its partitions, what is in quarantine, whether it may be torn."""
+    partitions, quarantine, torn = [], list(topic.quarantine), False
+    for row in _assigned(topic):
+        znode = next(states)
+        try:
+            torn |= _add_state(row, znode)
+        except MalformedZnodeError as error:
+            row["understood"] = False
+            quarantine.append(quarantined(znode, str(error)))
+        partitions.append(row)
+    for partition in topic.orphans:
+        znode = next(states)
+        if znode.stat is not None:
+            torn = True
+            reason = f"a state without a topic: {TOPICS}/{topic.row['topic']} assigns no partition {partition}"
+            quarantine.append(quarantined(znode, reason))
+    return partitions, quarantine, torn
+
+
+def _assigned(topic: _Topic) -> Iterator[Row]:
+    """One row a partition, its state still to be added."""
+    assignment, of_topic = (
+        topic.assignment,
+        {name: topic.row[name] for name in ("topic", "topic_version", "understood")},
+    )
+    for partition, replicas in sorted(assignment.partitions.items()):
+        yield {
+            **of_topic,
+            "partition": partition,
+            "replicas": replicas,
+            "adding_replicas": assignment.adding_replicas.get(partition, []),
+            "removing_replicas": assignment.removing_replicas.get(partition, []),
+        }
+
+
+def _add_state(row: Row, znode: Znode) -> bool:
+    """Add the state to its partition; tell whether the two may be of different moments."""
+    if znode.stat is None:
+        return True
+    row["state_version"] = znode.version
+    state = decode_state(znode.data)
+    row["leader"] = state.leader
+    row["isr"] = state.isr
+    row["leader_epoch"] = state.leader_epoch
+    row["controller_epoch"] = state.controller_epoch
+    row["leader_recovery_state"] = state.leader_recovery_state
+    strangers = {state.leader, *state.isr}.difference(row["replicas"], (NO_LEADER,))
+    return bool(strangers)

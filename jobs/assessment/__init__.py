@@ -1,0 +1,1 @@
+"""What is, against what was planned: premises, waves, progress, limits."""

@@ -1,0 +1,151 @@
+"""What a cancellation finds: each partition of a plan, how far the plan has led it, and whether it may turn back.
+
+Reads only; `planner.reassignment.cancellation` decides. The rest of a plan, elections and topic-level work, is over in
+a moment where it was asked for at all, so only what was not asked for yet can be cancelled of it.
+"""
+
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kazoo.client import KazooClient
+
+from jobs.adapters.delta.lake import Row
+from jobs.adapters.zookeeper.cluster import ClusterState, read_cluster
+from jobs.adapters.zookeeper.connection import Znode, connected
+from jobs.adapters.zookeeper.controllership import refuse_migration
+from jobs.assessment.limits import refuse_other_cluster
+from jobs.assessment.premises import assigned, other_topic, read_changed, understood
+from jobs.basics.errors import RefusedError
+from jobs.records.plans import Plan, refuse_edited
+from jobs.runtime.settings import Settings
+from jobs.verify import Progress, verify_plan
+from planner.reassignment.cancellation import Danger, Standing, danger, standing
+from planner.reassignment.replica_assignment import ReplicaAssignment
+from planner.reassignment.rollback import legs_of, ways_of
+from schemas.names import Action, PlanStatus, RequestKind
+from schemas.znodes import MalformedZnodeError
+
+Key = tuple[str, int]
+
+_PROGRESS: Final = {
+    Progress.COMPLETE: Standing.COMPLETE,
+    Progress.IN_PROGRESS: Standing.COMPLETE,
+    Progress.NOT_STARTED: Standing.NOT_STARTED,
+    Progress.DIVERGED: Standing.DIVERGED,
+}
+"""Of work that is no reassignment: what goes on, as a deletion, cannot be called back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One partition, or one election or operation: the step of the plan that it is at."""
+
+    change: Row
+    standing: Standing
+    told: str
+    danger: Danger | None = None
+    """Why its reassignment must not be cancelled."""
+    stranded: bool = False
+    """None of its replicas is in its ISR, and none comes to it: nobody can lead it."""
+
+    @property
+    def key(self) -> Key:
+        return self.change["topic"], self.change["partition"]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The cluster, and all that a plan is about in it."""
+
+    state: ClusterState
+    findings: list[Finding]
+
+    def of(self, wanted: Standing) -> list[Finding]:
+        return [finding for finding in self.findings if finding.standing is wanted]
+
+    @property
+    def safe(self) -> list[Finding]:
+        """What is to be cancelled."""
+        return [finding for finding in self.of(Standing.IN_PROGRESS) if finding.danger is None]
+
+    @property
+    def unsafe(self) -> list[Finding]:
+        return [finding for finding in self.findings if finding.danger is not None]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return {wanted.value: len(self.of(wanted)) for wanted in Standing} | {"unsafe": len(self.unsafe)}
+
+
+def look(settings: Settings, plan: Plan) -> Found:
+    """Read all of a plan in the cluster; refused where the plan or the cluster is not what it should be."""
+    _refuse(plan)
+    refuse_edited(plan)
+    with connected(settings.zookeeper) as client:
+        state = read_cluster(client, settings.zookeeper)
+        refuse_migration(state)
+        refuse_other_cluster(settings, plan, state)
+        moves = partitions_of(client, state, ways_of(plan.changes))
+    others = [change for change in plan.changes if change["action"] != Action.REASSIGN]
+    rest = verify_plan(settings, dataclasses.replace(plan, changes=others)) if others or plan.tasks else []
+    return Found(state, [*moves, *(Finding(row, _PROGRESS[progress], told) for row, progress, told in rest)])
+
+
+def _refuse(plan: Plan) -> None:
+    status = plan.row["status"]
+    if status in {PlanStatus.REFUSED, PlanStatus.ROLLED_BACK}:
+        raise RefusedError(f"plan {plan.title} is {status}: there is nothing of it to cancel")
+
+
+def partitions_of(client: KazooClient, state: ClusterState, ways: Mapping[Key, Sequence[Row]]) -> list[Finding]:
+    """Read partitions and tell where each stands; the caller has let the server catch up."""
+    deleting = {row["topic"] for row in state.requests if row["kind"] == RequestKind.DELETE_TOPIC}
+    read = read_changed(client, [way[0] for way in ways.values()])
+    return [
+        _finding(ways[change["topic"], change["partition"]], topic, znode, state.live, deleting)
+        for change, topic, znode in read
+    ]
+
+
+def _finding(
+    way: Sequence[Row], topic: Znode, state: Znode, live: Collection[int], deleting: Collection[str]
+) -> Finding:
+    first = way[0]
+    now, why = assignment_of(first, topic)
+    if first["topic"] in deleting:
+        why = "its topic is queued for deletion"
+    if now is None or why is not None:
+        return Finding(first, Standing.DIVERGED, why or "")
+    found, number = standing(legs_of(way), now)
+    told = f"replicas {list(now.replicas)}"
+    if now.is_moving:
+        told += f", adding {list(now.adding)}, removing {list(now.removing)}"
+    known = understood(state)
+    if found is not Standing.IN_PROGRESS:
+        stranded = not now.is_moving and known is not None and not set(known.isr) & set(now.replicas)
+        return Finding(way[number], found, told, stranded=stranded)
+    return Finding(way[number], found, told, danger(now, None if known is None else known.isr, live))
+
+
+def assignment_of(change: Row, topic: Znode) -> tuple[ReplicaAssignment | None, str | None]:
+    """The assignment of the partition that a change is about, else why there is none."""
+    try:
+        found = assigned(topic, change["partition"])
+    except MalformedZnodeError as error:
+        return None, f"{topic.path}: {error}"
+    if found is None:
+        return None, "the partition is gone"
+    if other_topic(change, topic):
+        return None, "the topic was deleted and made anew"
+    return ReplicaAssignment(*found), None
+
+
+def rejections(found: Found) -> list[dict[str, Any]]:
+    """What must not be cancelled, and why, for programs."""
+    return [
+        {"topic": topic, "partition": partition, "code": why.code.value, "reason": why.reason}
+        for (topic, partition), why in ((f.key, f.danger) for f in found.unsafe)
+        if why is not None
+    ]

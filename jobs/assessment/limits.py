@@ -1,0 +1,99 @@
+"""What a commit refuses, whatever the plan says: too old, edited, another cluster's, too much, too many dead."""
+
+import re
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from jobs.adapters.zookeeper.cluster import ClusterState
+from jobs.adapters.zookeeper.controllership import refuse_migration
+from jobs.basics.errors import RefusedError, UsageError
+from jobs.records.checked_configs import refuse_bad_configs
+from jobs.records.plans import Plan, refuse_edited
+from jobs.runtime.settings import Settings
+from schemas.names import PlanStatus
+
+_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_FEWEST: Final = 3
+"""Brokers below which a majority says nothing."""
+
+CLOSED: Final = frozenset({PlanStatus.REFUSED, PlanStatus.CANCELLED, PlanStatus.ROLLED_BACK})
+
+
+@dataclass(frozen=True, slots=True)
+class CommitLimits:
+    max_plan_age: float
+    max_changes: int
+    allow_majority_dead: bool
+    allow_silent: frozenset[int] = frozenset()
+    """Brokers that need not answer before batch mode writes."""
+
+
+def broker_ids(text: str) -> frozenset[int]:
+    """Read the value of --allow-silent.
+
+    >>> sorted(broker_ids("7,2"))
+    [2, 7]
+    """
+    if not re.fullmatch(r"\d{1,10}(,\d{1,10})*", text):
+        raise UsageError(f"--allow-silent {text!r}: expected ids as in 0,1,2")
+    return frozenset(map(int, text.split(",")))
+
+
+def seconds(text: str) -> float:
+    """Read a duration: 30s, 10m, 24h or 7d.
+
+    >>> seconds("24h")
+    86400.0
+    """
+    parts = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text)
+    if parts is None:
+        raise UsageError(f"{text!r} is no duration: expected 30s, 10m, 24h or 7d")
+    return float(parts[1]) * _UNITS[parts[2]]
+
+
+def refuse_beyond(limits: CommitLimits, settings: Settings, plan: Plan, state: ClusterState, now: datetime) -> None:
+    """Raise RefusedError where the plan exceeds a limit, or the cluster must not be written to at all."""
+    refuse_migration(state)
+    if plan.row["status"] in CLOSED:
+        raise RefusedError(f"plan {plan.title} is {plan.row['status']}; plan again")
+    refuse_edited(plan)
+    refuse_other_cluster(settings, plan, state)
+    refuse_bad_configs(plan.title, plan.operations)
+    _refuse_old(limits, plan, now)
+    if plan.size > limits.max_changes:
+        raise RefusedError(
+            f"plan {plan.title} has {plan.size} changes, more than --max-changes {limits.max_changes}",
+        )
+    if not limits.allow_majority_dead:
+        _refuse_majority_dead(plan, state)
+
+
+def refuse_other_cluster(settings: Settings, plan: Plan, state: ClusterState) -> None:
+    """Raise RefusedError unless the plan was made for the cluster that is there."""
+    if plan.row["cluster_id"] != state.cluster_id:
+        raise RefusedError(
+            f"plan {plan.title} was made for the cluster with id {plan.row['cluster_id']}, and {settings.zookeeper} "
+            f"is that of {state.cluster_id}; check --cluster and --zookeeper",
+        )
+
+
+def _refuse_old(limits: CommitLimits, plan: Plan, now: datetime) -> None:
+    age = now - plan.row["created_at"]
+    if age > timedelta(seconds=limits.max_plan_age):
+        raise RefusedError(
+            f"plan {plan.title} is {age.total_seconds() / 3600:.1f} h old, older than --max-plan-age allows "
+            f"({limits.max_plan_age / 3600:g} h); take a new snapshot and plan again",
+        )
+
+
+def _refuse_majority_dead(plan: Plan, state: ClusterState) -> None:
+    """If most brokers seem dead, what is broken is more likely between us and ZooKeeper than all of them."""
+    dead = {broker for change in plan.changes for broker in change["requires_dead"]}
+    known = dead | set(state.live)
+    if len(known) >= _FEWEST and 2 * len(dead) > len(known):
+        raise RefusedError(
+            f"plan {plan.title} takes {len(dead)} of {len(known)} brokers for dead: "
+            f"{', '.join(map(str, sorted(dead)))}; if that is so, say "
+            "--allow-majority-dead; else find out why they lost their ZooKeeper sessions",
+        )

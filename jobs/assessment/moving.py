@@ -1,0 +1,148 @@
+"""What moves now: how far the reassignments of a plan have come, and whether anybody else's run.
+
+Read from ZooKeeper, where Kafka's controller writes adding and removing replicas before it begins
+(`KafkaController.onPartitionReassignment`, 2.4 and later) and where older ones have only /admin/reassign_partitions.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Final
+
+from kazoo.client import KazooClient
+
+from jobs.adapters.delta.lake import Row
+from jobs.adapters.zookeeper.cluster import REASSIGN, TOPICS, reassign_orders
+from jobs.adapters.zookeeper.connection import Znode, children, connected, sync
+from jobs.adapters.zookeeper.multi_read import read_many
+from jobs.assessment.premises import assigned, read_changed, understood
+from jobs.basics.errors import RefusedError
+from jobs.execution.admin.rates import moves_replicas
+from jobs.records.plans import Plan
+from jobs.runtime.settings import Settings
+from planner.reassignment.replica_assignment import target
+from schemas.names import Action, PlanKind
+from schemas.znodes import MalformedZnodeError, State, decode_assignment
+
+Key = tuple[str, int]
+Targets = Mapping[Key, list[int]]
+"""Where partitions are going, by topic and partition."""
+
+_SHOWN: Final = 10
+_REORDERING: Final = frozenset({PlanKind.DRAIN, PlanKind.UNDRAIN})
+"""Plans whose reassignments only reorder replicas: nothing is copied, so nobody is in their way."""
+
+
+class Standing(StrEnum):
+    """How far a reassignment that was asked for has come."""
+
+    COMPLETE = "complete"
+    MOVING = "moving"
+    ELSEWHERE = "elsewhere"
+    """The partition is not on its way there any more: somebody cancelled it, or moves it elsewhere."""
+
+
+def reassignments_of(plan: Plan) -> list[Row]:
+    """The changes of a plan that reassign, wave by wave."""
+    return [change for change in plan.changes if change["action"] == Action.REASSIGN]
+
+
+def key_of(change: Row) -> Key:
+    return change["topic"], change["partition"]
+
+
+def standings(client: KazooClient, changes: Sequence[Row], plan: Plan) -> Iterator[tuple[Row, Standing, str]]:
+    """Tell how far reassignments of a plan have come, and what was found."""
+    orders = reassign_orders(client) or {}
+    later: dict[Key, list[Row]] = {}
+    for change in reassignments_of(plan):
+        later.setdefault(key_of(change), []).append(change)
+    for change, topic, state in read_changed(client, changes):
+        then = [row["replicas_after"] for row in later.get(key_of(change), ()) if row["wave"] > change["wave"]]
+        yield change, *_standing(change, topic, understood(state), orders, then)
+
+
+def moving_of(settings: Settings, plan: Plan) -> list[Row]:
+    """Read the cluster: the changes of a plan whose partitions are on their way now."""
+    moves = reassignments_of(plan)
+    if not moves:
+        return []
+    with connected(settings.zookeeper) as client:
+        sync(client)
+        return [change for change, standing, _ in standings(client, moves, plan) if standing is Standing.MOVING]
+
+
+def moving_in_zookeeper(client: KazooClient) -> Targets:
+    """Where every partition that moves is going, whoever asked; raise RefusedError where nobody can tell."""
+    orders = orders_in_zookeeper(client)
+    names = children(client, TOPICS) or []
+    found: dict[Key, list[int]] = {}
+    for znode in read_many(client, [f"{TOPICS}/{name}" for name in names]):
+        found.update(_moving(znode))
+    found.update(orders)
+    return found
+
+
+def orders_in_zookeeper(client: KazooClient) -> Targets:
+    """What stands in /admin/reassign_partitions; raise RefusedError where it is not understood."""
+    orders = reassign_orders(client)
+    if orders is None:
+        raise RefusedError(f"{REASSIGN} is not understood: nobody can tell what moves; mend or delete it first")
+    return orders
+
+
+def refuse_others(plan: Plan, moving: Targets) -> None:
+    """Raise RefusedError where something moves that this plan did not ask for; plans that only reorder may."""
+    if plan.row["kind"] in _REORDERING or not reassignments_of(plan):
+        return
+    mine: dict[Key, list[list[int]]] = {}
+    for change in reassignments_of(plan):
+        mine.setdefault(key_of(change), []).append(change["replicas_after"])
+    others = [f"{key[0]}-{key[1]} to {goal}" for key, goal in sorted(moving.items()) if goal not in mine.get(key, [])]
+    if others:
+        shown = ", ".join(others[:_SHOWN]) + (f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else "")
+        raise RefusedError(
+            f"a reassignment that is not plan {plan.title}'s runs: {shown}; wait until it is complete "
+            "(`surveyor verify` of its plan, or kafka-reassign-partitions --list, shows it) or cancel it, "
+            "then commit again",
+        )
+
+
+def _standing(
+    change: Row, topic: Znode, state: State | None, orders: Targets, then: Sequence[list[int]]
+) -> tuple[Standing, str]:
+    wanted = change["replicas_after"]
+    try:
+        found = assigned(topic, change["partition"])
+    except MalformedZnodeError as error:
+        return Standing.ELSEWHERE, str(error)
+    if found is None:
+        return Standing.ELSEWHERE, "the partition is gone"
+    if orders.get(key_of(change)) == wanted:
+        return Standing.MOVING, "ordered"
+    replicas, adding, removing = found
+    now = target(replicas, removing)
+    if now != wanted:
+        return Standing.COMPLETE if now in then else Standing.ELSEWHERE, f"its replicas are now {replicas}"
+    missing = [broker for broker in wanted if state is None or broker not in state.isr]
+    if adding or removing or (moves_replicas(change) and missing):
+        return Standing.MOVING, f"not yet in sync: {missing}"
+    return Standing.COMPLETE, f"replicas {replicas}"
+
+
+def _moving(znode: Znode) -> dict[Key, list[int]]:
+    """Partitions of a topic that move, with their targets."""
+    if znode.stat is None:
+        return {}
+    topic = znode.path.rsplit("/", 1)[1]
+    try:
+        found = decode_assignment(znode.data)
+    except MalformedZnodeError as error:
+        raise RefusedError(
+            f"{znode.path} is not understood ({error}): nobody can tell whether {topic} moves; mend it first",
+        ) from None
+    moving = found.adding_replicas.keys() | found.removing_replicas.keys()
+    return {
+        (topic, number): target(found.partitions[number], found.removing_replicas.get(number, []))
+        for number in sorted(moving)
+        if found.adding_replicas.get(number) or found.removing_replicas.get(number)
+    }

@@ -1,0 +1,104 @@
+"""Whether a topic's configuration may still be altered, or the topic deleted: read what is, compare with the plan.
+
+What `jobs.assessment.premises` is for changes, for operations that no change carries; the same in both modes. An
+operation is applied already when the cluster is as it makes it, so a commit that crashed anywhere finds out by reading;
+it is stale when the topic is another one, or somebody else altered the same settings since.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kazoo.client import KazooClient
+
+from jobs.adapters.delta.lake import Row
+from jobs.adapters.zookeeper.cluster import CONFIGS, DELETE_TOPICS, TOPICS
+from jobs.adapters.zookeeper.connection import Znode
+from jobs.adapters.zookeeper.multi_read import read_many
+from jobs.records.ledger import Verdict
+from schemas.names import OperationKind, Outcome
+from schemas.topic_configs import conflicts
+from schemas.znodes import MalformedZnodeError, decode_assignment, decode_config
+
+
+@dataclass(frozen=True, slots=True)
+class TopicNow:
+    """The znodes of a topic as they are now."""
+
+    topic: Znode
+    config: Znode
+    deletion: Znode
+
+    @property
+    def overrides(self) -> dict[str, str]:
+        return {} if self.config.data is None else decode_config(self.config.data)
+
+
+def read_topics(client: KazooClient, names: Sequence[str]) -> dict[str, TopicNow]:
+    """Read each topic's znodes, all at once."""
+    paths = [f"{root}/{name}" for name in names for root in (TOPICS, CONFIGS, DELETE_TOPICS)]
+    znodes = iter(read_many(client, paths))
+    return {name: TopicNow(next(znodes), next(znodes), next(znodes)) for name in names}
+
+
+def judge_tasks(client: KazooClient, tasks: Sequence[Row]) -> tuple[list[Row], list[Verdict]]:
+    """Return the operations that are due, and the verdicts on the others."""
+    judged = [(task, verdict_on(task, now)) for task, now in read_tasks(client, tasks)]
+    return [task for task, verdict in judged if verdict is None], [verdict for _, verdict in judged if verdict]
+
+
+def read_tasks(client: KazooClient, tasks: Sequence[Row]) -> Iterator[tuple[Row, TopicNow]]:
+    """Read the topic of each operation."""
+    found = read_topics(client, list(dict.fromkeys(task["topic"] for task in tasks)))
+    return ((task, found[task["topic"]]) for task in tasks)
+
+
+def verdict_on(task: Row, now: TopicNow) -> Verdict | None:
+    """Judge one operation; None: it is due."""
+    try:
+        judged = _JUDGES[OperationKind(task["action"])](json.loads(task["data"]), now)
+    except MalformedZnodeError as error:
+        judged = Outcome.STALE, f"topic {task['topic']} is not understood: {error}"
+    return None if judged is None else Verdict(task, *judged)
+
+
+_Judged = tuple[Outcome, str] | None
+
+
+def _alteration(data: Mapping[str, Any], now: TopicNow) -> _Judged:
+    if now.topic.stat is None:
+        return Outcome.STALE, "the topic is gone"
+    if _other_topic(data, now):
+        return Outcome.STALE, "the topic was deleted and made anew"
+    if now.deletion.stat is not None:
+        return Outcome.STALE, "the topic is queued for deletion"
+    found = {name: now.overrides.get(name) for name in data["after"]}
+    if found == data["after"]:
+        return Outcome.APPLIED, "found applied"
+    moved = [name for name, value in found.items() if value != data["before"][name]]
+    if moved:
+        value = "not set" if found[moved[0]] is None else found[moved[0]]
+        return Outcome.STALE, f"{moved[0]} is now {value}: somebody altered it since the snapshot"
+    merged = now.overrides | data["after"]
+    conflict = next(conflicts({name: value for name, value in merged.items() if value is not None}), None)
+    return None if conflict is None else (Outcome.STALE, f"{conflict}: somebody altered one since the snapshot")
+
+
+def _deletion(data: Mapping[str, Any], now: TopicNow) -> _Judged:
+    if now.topic.stat is None:
+        return Outcome.APPLIED, "found gone"
+    if _other_topic(data, now):
+        return Outcome.STALE, "the topic was deleted and made anew: this one is not the one planned to go"
+    return None if now.deletion.stat is None else (Outcome.APPLIED, "found queued for deletion")
+
+
+def _other_topic(data: Mapping[str, Any], now: TopicNow) -> bool:
+    """A topic of before 2.8 may get its id from an upgraded controller, and is the same then."""
+    return data["topic_id"] is not None and decode_assignment(now.topic.data).topic_id != data["topic_id"]
+
+
+_JUDGES: Final[dict[OperationKind, Callable[[Mapping[str, Any], TopicNow], _Judged]]] = {
+    OperationKind.ALTER_CONFIG: _alteration,
+    OperationKind.DELETE_TOPIC: _deletion,
+}

@@ -1,0 +1,151 @@
+"""Waves of a plan in admin mode: those of one are asked for together, the next when the one before has come about.
+
+A later change of a partition starts where an earlier one ends, so it can be judged only then; in batch mode a plan has
+one wave. Moves have come about when nothing is added or removed any more and the whole target is in sync.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Final
+
+from kazoo.client import KazooClient
+
+from jobs.adapters.delta.lake import Row
+from jobs.adapters.zookeeper.connection import connected, persistently, sync
+from jobs.adapters.zookeeper.lease import Lease
+from jobs.assessment.moving import Standing, key_of, standings
+from jobs.assessment.operations import judge_tasks
+from jobs.assessment.premises import FOUND_IN_PROGRESS, judge_for_admin
+from jobs.basics.errors import StillRunningError
+from jobs.records.ledger import Ledger, Verdict
+from jobs.runtime.console import progress
+from jobs.runtime.settings import Settings
+from schemas.names import Outcome
+
+PATIENCE: Final = 15.0
+"""Seconds for the wave before to be seen in ZooKeeper: Kafka's controller answers once it has written an order."""
+
+_SHORTEST: Final = 0.1
+_LONGEST: Final = 2.0
+"""Seconds between two looks at what moves."""
+
+
+def by_wave(changes: Sequence[Row]) -> Iterator[list[Row]]:
+    """The changes of each wave, in order."""
+    for _, wave in groupby(sorted(changes, key=itemgetter("wave")), key=itemgetter("wave")):
+        yield list(wave)
+
+
+def judge_waves(client: KazooClient, changes: Sequence[Row]) -> tuple[list[Row], list[Verdict]]:
+    """Tell what is due; a change whose partition has one due or running in an earlier wave is due after it, unjudged.
+
+    A partition that has gone on to a later wave has its earlier ones behind it.
+    """
+    due: list[Row] = []
+    verdicts: list[Verdict] = []
+    begun: dict[tuple[str, int], int] = {}
+    ahead: set[tuple[str, int]] = set()
+    for wave in by_wave(changes):
+        found, judged = judge_for_admin(client, [change for change in wave if key_of(change) not in ahead])
+        due += found + [change for change in wave if key_of(change) in ahead]
+        verdicts += judged
+        reached = [*found, *(verdict.change for verdict in judged if verdict.outcome is Outcome.APPLIED)]
+        begun |= {key_of(change): change["wave"] for change in reached}
+        running = (verdict.change for verdict in judged if verdict.message == FOUND_IN_PROGRESS)
+        ahead |= {key_of(change) for change in (*found, *running)}
+    return due, [_gone_on(verdict, begun.get(key_of(verdict.change), -1)) for verdict in verdicts]
+
+
+def _gone_on(verdict: Verdict, reached: int) -> Verdict:
+    if verdict.outcome is not Outcome.STALE or verdict.change["wave"] >= reached:
+        return verdict
+    return Verdict(verdict.change, Outcome.APPLIED, f"found applied: its partition has gone on to wave {reached}")
+
+
+def still_due(settings: Settings, ledger: Ledger, wave: Sequence[Row], patience: float = PATIENCE) -> list[Row]:
+    """Read again just before asking, and return what of a wave is due; the ledger is told of the rest.
+
+    What the waves before did not bring about is waited for, `patience` seconds.
+    """
+    refused = {key_of(v.change) for v in ledger.verdicts if v.outcome is not Outcome.APPLIED}
+    ledger.judge(
+        Verdict(change, Outcome.SKIPPED, f"its change before wave {change['wave']} was not applied")
+        for change in wave
+        if key_of(change) in refused
+    )
+    mine = [change for change in wave if key_of(change) not in refused]
+    tasks = [row for row in mine if row["partition"] is None]
+    changes = [row for row in mine if row["partition"] is not None]
+    deadline = time.monotonic() + patience
+    with connected(settings.zookeeper) as client:
+        while True:
+            sync(client)
+            due, verdicts = judge_for_admin(client, changes)
+            stale = any(verdict.outcome is Outcome.STALE for verdict in verdicts)
+            if not stale or time.monotonic() > deadline:
+                due_tasks, settled = judge_tasks(client, tasks)
+                ledger.judge([*verdicts, *settled])
+                return [*due, *due_tasks]
+            time.sleep(0.2)
+
+
+def wait_complete(settings: Settings, ledger: Ledger, moves: Sequence[Row], between_looks: Callable[[], None]) -> int:
+    """Wait until these reassignments are complete, and tell how many are.
+
+    Who is led elsewhere meanwhile has failed, and the ledger knows. `between_looks` may raise, as when the time to wait
+    is over.
+    """
+    failed = {key_of(v.change) for v in ledger.verdicts if v.outcome is not Outcome.APPLIED}
+    left = [move for move in moves if key_of(move) not in failed]
+    total, complete, pause = len(left), len(left), _SHORTEST
+    names = sorted({move["wave"] for move in left})
+    step = f"replicas move, wave {', '.join(map(str, names))}"
+    with connected(settings.zookeeper) as client, progress(step, lambda: f": {total - len(left)} of {total} complete"):
+        while left:
+            found = persistently(lambda: _look(client, ledger, left))  # noqa: B023 - called at once
+            lost = [
+                Verdict(move, Outcome.FAILED, f"it was under way and is not any more: {told}")
+                for move, standing, told in found
+                if standing is Standing.ELSEWHERE
+            ]
+            ledger.revise(lost)
+            complete -= len(lost)
+            left = [move for move, standing, _ in found if standing is Standing.MOVING]
+            if left:
+                between_looks()
+                time.sleep(pause)
+                pause = min(_LONGEST, 1.5 * pause)
+    return complete
+
+
+def _look(client: KazooClient, ledger: Ledger, moves: Sequence[Row]) -> list[tuple[Row, Standing, str]]:
+    sync(client)
+    return list(standings(client, moves, ledger.plan))
+
+
+def waiting(max_wait: float | None, ledger: Ledger, lease: Lease) -> Callable[[], None]:
+    """Make what a commit does between two looks at what moves.
+
+    Who cancels its plan gets the lease. StillRunningError is raised once `max_wait` seconds from now are over; None:
+    never.
+    """
+    until = None if max_wait is None else time.monotonic() + max_wait
+
+    def between_looks() -> None:
+        if ledger.is_closed:
+            lease.let_go()
+        if until is not None and time.monotonic() >= until:
+            raise StillRunningError(f"--max-wait {max_wait:g} s is over{how_to_go_on(ledger)}")
+
+    return between_looks
+
+
+def how_to_go_on(ledger: Ledger) -> str:
+    """What to do once nobody waits any more."""
+    plan = ledger.plan.plan_id
+    return (
+        ": what was asked for goes on in the cluster; "
+        f"`surveyor commit {plan} --apply` goes on where it is, `surveyor cancel {plan}` turns it back"
+    )

@@ -1,0 +1,178 @@
+"""Ctrl-C and SIGTERM: one line and one exit code, 130 or 143, at any moment of any command.
+
+Most commands end at once, inside the signal handler: they write only to the warehouse, whose last complete snapshot
+or plan stands whatever is killed, and no library's stack trace can come in between. What has something to put in
+order says so: `unwinding` raises KeyboardInterrupt, `deferred` lets a commit come to the next border between two
+batches and hand the controllership back. A second signal ends these at once, too; what they had begun is what a
+crash leaves, and the next run goes on from there.
+"""
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from enum import Enum, auto
+from pathlib import Path
+from types import FrameType
+from typing import Final, NoReturn
+
+from jobs.basics.errors import ExitCode
+
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+DOUBLE: Final = 1.0
+"""Seconds within which a second signal counts as the first: people press Ctrl-C twice, shells send it to all."""
+
+PATIENCE: Final = 5.0
+"""Seconds that children, Spark's JVM above all, have to end by themselves and remove their temporary files."""
+
+ENDED: Final = "interrupted; nothing was written to the cluster"
+ENDED_AGAIN: Final = "interrupted again and stopped at once: run the same command again, it goes on where this one was"
+
+
+class _Way(Enum):
+    AT_ONCE = auto()
+    UNWINDING = auto()
+    DEFERRED = auto()
+
+
+class _State:
+    """The signals of this process: there is one such state, as there is one set of handlers."""
+
+    guarded = False
+    as_json = False
+    way = _Way.AT_ONCE
+    first: tuple[signal.Signals, float] | None = None
+    """The first signal that a way other than AT_ONCE was told of, and when."""
+
+
+_state = _State()
+
+
+def guard() -> None:
+    """Handle both signals from now on; one that whoever started us ignores, as nohup does, stays ignored."""
+    _state.guarded = threading.current_thread() is threading.main_thread()
+    take_back()
+
+
+def take_back() -> None:
+    """Handle the signals again after a library, as PySpark does, has put its own handler in."""
+    if _state.guarded:
+        for number in SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, _handle)
+
+
+def answer_json(*, as_json: bool) -> None:
+    """Give programs their JSON object on stdout when the command is interrupted, too."""
+    _state.as_json = as_json
+
+
+def interrupted() -> bool:
+    """Whether a signal came that a `deferred` commit should stop for."""
+    return _state.first is not None
+
+
+def exit_code() -> ExitCode:
+    """128 and the signal's number, as shells have it; Ctrl-C's where there was none."""
+    return ExitCode(128 + (_state.first[0] if _state.first else signal.SIGINT))
+
+
+@contextmanager
+def unwinding() -> Iterator[None]:
+    """Let the first signal raise KeyboardInterrupt here, so that `with` and `finally` put things in order."""
+    with _going(_Way.UNWINDING):
+        yield
+
+
+@contextmanager
+def deferred() -> Iterator[None]:
+    """Let the first signal only be noted: who holds the controllership looks at `interrupted` at every border."""
+    with _going(_Way.DEFERRED):
+        yield
+
+
+@contextmanager
+def _going(way: _Way) -> Iterator[None]:
+    alone = not _state.guarded and threading.current_thread() is threading.main_thread()
+    before = [signal.getsignal(number) for number in SIGNALS]
+    outer, _state.way = _state.way, way
+    if alone:  # called as a library: the caller's handlers come back afterwards
+        guard()
+    try:
+        yield
+    finally:
+        _state.way = outer
+        if alone:
+            _state.guarded, _state.first = False, None
+            for number, handler in zip(SIGNALS, before, strict=True):
+                signal.signal(number, handler)
+
+
+def refuse_to_unwind() -> None:
+    """End at once where KeyboardInterrupt is a library's doing, such as PySpark's while it starts, and not ours."""
+    if _state.guarded and _state.way is _Way.AT_ONCE and _state.first is None:
+        end(ExitCode.INTERRUPTED, ENDED)
+
+
+def _handle(number: int, _frame: FrameType | None) -> None:
+    now = time.monotonic()
+    if _state.way is _Way.AT_ONCE:
+        end(128 + number, ENDED)
+    if _state.first is None:
+        _state.first = signal.Signals(number), now
+        if _state.way is _Way.UNWINDING:
+            raise KeyboardInterrupt
+    elif now > _state.first[1] + DOUBLE:
+        end(128 + number, ENDED_AGAIN)
+
+
+def end(code: int, line: str) -> NoReturn:
+    """End this process and its children now, with one line: no handler, `finally` or library has another word."""
+    for number in SIGNALS:
+        with suppress(ValueError):  # in another thread handlers stay as they are
+            signal.signal(number, signal.SIG_IGN)
+    # to the descriptors themselves: what a library was just printing holds the locks of sys.stdout and sys.stderr
+    _write(2, f"surveyor: {line}\n")
+    if _state.as_json:
+        _write(1, json.dumps({"error": line, "exit_code": code}) + "\n")
+    _end_children()
+    os._exit(code)
+
+
+def _write(descriptor: int, text: str) -> None:
+    with suppress(OSError):
+        os.write(descriptor, text.encode())
+
+
+def _end_children() -> None:
+    """Ask our children to end, and kill who does not; what they started has ended with them."""
+    deadline = time.monotonic() + PATIENCE
+    for child in _children():
+        _send(child, signal.SIGTERM)
+    while (left := _children()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+        for child in left:
+            with suppress(OSError):
+                os.waitpid(child, os.WNOHANG)
+    for child in left:
+        _send(child, signal.SIGKILL)
+
+
+def _send(child: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(child, number)
+
+
+def _children() -> list[int]:
+    """Our child processes, none where there is no /proc: a JVM that is just being started is known to nobody else."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # gone meanwhile
+            state, parent = stat.read_text(errors="replace").rpartition(")")[2].split()[:2]
+            if int(parent) == os.getpid() and state != "Z":
+                found.append(int(stat.parent.name))
+    return found

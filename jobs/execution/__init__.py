@@ -1,0 +1,1 @@
+"""What touches the cluster: commits in their modes, cancellation, throttles."""

@@ -1,0 +1,202 @@
+"""Admin mode: a plan is asked for wave by wave, each once the one before is complete, and none beside others' moves.
+
+This way has no compare-and-set, so what each change was computed from is read again just before asking, for each wave,
+and whether the lease of the cluster is still ours: no other commit, cancellation or change of throttles runs beside it.
+A throttle is set for what moves and is about to, and taken away once none of the plan's replicas move, however the
+commit ends; one that crashed has left its rows in `throttles`, and the next one does it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from jobs.adapters.brokers.admin import LOST
+from jobs.adapters.delta.lake import Row
+from jobs.adapters.zookeeper.connection import connected, sync
+from jobs.adapters.zookeeper.lease import Lease
+from jobs.assessment.moving import key_of, moving_of, orders_in_zookeeper, reassignments_of, refuse_others
+from jobs.assessment.waves import PATIENCE, by_wave, how_to_go_on, still_due, wait_complete, waiting
+from jobs.basics.errors import RefusedError, StillRunningError, SurveyorError
+from jobs.basics.interrupts import unwinding
+from jobs.execution.admin.lease import HAND_OVER
+from jobs.execution.admin.requests import Controller, ask
+from jobs.execution.admin.throttles import (
+    ConfigAdmin,
+    clear_left_over,
+    clear_throttle,
+    rate_of,
+    set_throttle,
+    throttle_rows,
+)
+from jobs.execution.running import Running
+from jobs.records.ledger import Ledger, Verdict
+from jobs.records.plans import Plan
+from jobs.runtime.console import say
+from jobs.runtime.settings import Settings
+from schemas.names import Action, Outcome
+
+_AS_EVER: Final = Running()
+
+
+def commit_admin(
+    settings: Settings,
+    ledger: Ledger,
+    controller: Controller,
+    due: Sequence[Row],
+    lease: Lease,
+    *,
+    running: Running = _AS_EVER,
+    throttler: ConfigAdmin | None = None,
+) -> None:
+    """Ask for what is due, in the ledger's name, and wait where the next wave or a throttle needs it.
+
+    `throttler` is the Admin API, None where no throttle is to be set or left to be cleared. Raises RefusedError where
+    others' reassignments run, and StillRunningError where the time to wait is over or somebody interrupts: what was
+    asked for goes on then.
+    """
+    rows = throttle_rows(settings.lake, ledger.plan.plan_id)
+    rate = rate_of(rows) if running.throttle is None else running.throttle
+    between_looks = waiting(running.max_wait, ledger, lease)
+    run = _Run(settings, ledger, controller, throttler, running, lease, between_looks, rate)
+    try:
+        with unwinding():
+            run.all_waves(due)
+    except KeyboardInterrupt:
+        run.set_aside(due)
+        if not run.moving():
+            raise
+        raise StillRunningError(f"interrupted{how_to_go_on(ledger)}") from None
+    except SurveyorError:
+        run.set_aside(due)
+        raise
+    finally:
+        run.tidy()
+    say(f"  Kafka's controller accepted {len(ledger.of(Outcome.APPLIED))} of {ledger.plan.size}")
+
+
+@dataclass(slots=True)
+class _Run:
+    """One commit of one plan in admin mode."""
+
+    settings: Settings
+    ledger: Ledger
+    controller: Controller
+    throttler: ConfigAdmin | None
+    running: Running
+    lease: Lease
+    between_looks: Callable[[], None]
+    rate: int | None
+    """Bytes a second that the plan's replicas are to be copied with, None where nobody asked."""
+
+    def all_waves(self, due: Sequence[Row]) -> None:
+        self._throttle()
+        waves = list(by_wave(due))
+        for index, wave in enumerate(waves):
+            before = [move for move in self._moves if move["wave"] < wave[0]["wave"]]
+            if before:
+                self._wait(before)
+            self._ask(wave, [change for later in waves[index + 1 :] for change in later], first=index == 0)
+        if self.running.wait or throttle_rows(self.settings.lake, self.ledger.plan.plan_id):
+            self._wait(self._moves)
+
+    def set_aside(self, due: Sequence[Row]) -> None:
+        """Note what was not asked for any more; the plan is not done, though all may have been asked for."""
+        self.ledger.unfinished = True
+        if self.ledger.begun:
+            judged = {_place(verdict.change) for verdict in self.ledger.verdicts}
+            moving = {_place(move) for move in self.moving()}
+            for change in due:
+                if _place(change) in judged:
+                    continue
+                if _place(change) in moving:
+                    self.ledger.judge([Verdict(change, Outcome.APPLIED, "asked for, and under way")])
+                else:
+                    self.ledger.judge([Verdict(change, Outcome.SKIPPED, "the commit stopped before it")])
+
+    def tidy(self) -> None:
+        """Take the throttle away unless the replicas it is for still move; what fails here hides no other error."""
+        plan_id = self.ledger.plan.plan_id
+        try:
+            if throttle_rows(self.settings.lake, plan_id):
+                self.lease.take(HAND_OVER)  # a cancellation may have it, that we let go for
+                end_throttle(self.settings, self.ledger.plan, self.throttler)
+                over = self.ledger.is_closed or throttle_rows(self.settings.lake, plan_id)
+                if self.ledger.unfinished and not over:
+                    say(f"  what is left of the plan goes on unthrottled, unless --throttle {self.rate} is given again")
+        except (SurveyorError, *LOST) as error:
+            say(f"surveyor: the throttle of plan {plan_id} may still be set ({error}); {_again(plan_id)}")
+
+    def moving(self) -> list[Row]:
+        """What of the plan moves now, as far as anybody can see."""
+        try:
+            return moving_of(self.settings, self.ledger.plan)
+        except SurveyorError:
+            return []
+
+    @property
+    def _moves(self) -> list[Row]:
+        return reassignments_of(self.ledger.plan)
+
+    def _wait(self, moves: Sequence[Row]) -> None:
+        complete = wait_complete(self.settings, self.ledger, moves, self.between_looks)
+        waves = ", ".join(map(str, sorted({move["wave"] for move in moves})))
+        say(f"  complete: {complete} of {len(moves)} reassignments of wave {waves}")
+
+    def _ask(self, wave: Sequence[Row], later: Sequence[Row], *, first: bool) -> None:
+        self.ledger.refuse_closed()
+        if any(change["action"] == Action.REASSIGN for change in wave):
+            self._refuse_others(wave[0]["wave"])
+        due = still_due(self.settings, self.ledger, wave, 0.0 if first else PATIENCE)
+        if not due:
+            return
+        if not self.ledger.begun:
+            self.ledger.intend([*due, *later])
+        moves = [change for change in due if change["action"] == Action.REASSIGN]
+        self._throttle(moves)
+        due = still_due(self.settings, self.ledger, due, 0.0)  # brokers took their time to take the throttle
+        self.ledger.refuse_closed()
+        self.lease.refuse_lost()
+        ask(self.settings, self.ledger, self.controller, due)
+        say(f"  wave {wave[0]['wave']}: {len(due)} changes asked for")
+
+    def _throttle(self, coming: Sequence[Row] = ()) -> None:
+        """Throttle what moves now and what is about to."""
+        if self.rate is None or self.throttler is None:
+            return
+        moves = [*moving_of(self.settings, self.ledger.plan), *coming]
+        if moves:
+            set_throttle(self.settings, self.throttler, self.ledger.plan.plan_id, moves, self.rate)
+
+    def _refuse_others(self, wave: int) -> None:
+        with connected(self.settings.zookeeper) as client:
+            sync(client)
+            orders = orders_in_zookeeper(client)
+        try:
+            refuse_others(self.ledger.plan, {**self.controller.reassignments(), **orders})
+        except RefusedError as error:
+            if not self.ledger.begun:
+                raise
+            raise RefusedError(f"{error}; wave {wave} was not asked for, nor any later one") from None
+        if self.throttler is not None:
+            clear_left_over(self.settings, self.throttler, self.ledger.plan.plan_id)
+
+
+def end_throttle(settings: Settings, plan: Plan, throttler: ConfigAdmin | None) -> None:
+    """Take a plan's throttle away if none of its replicas move any more; else say that it stays."""
+    plan_id = plan.plan_id
+    moving = moving_of(settings, plan)
+    if moving:
+        partitions = len({key_of(move) for move in moving})
+        say(f"surveyor: THE THROTTLE STAYS while {partitions} partitions of plan {plan_id} move; {_again(plan_id)}")
+    elif throttler is None:
+        say(f"surveyor: the throttle of plan {plan_id} is still set, the Admin API does not answer; {_again(plan_id)}")
+    else:
+        clear_throttle(settings, throttler, plan_id)
+
+
+def _again(plan_id: str) -> str:
+    return f"`surveyor commit {plan_id} --apply` takes it away once they are there"
+
+
+def _place(change: Row) -> tuple[int, str, int | None, str]:
+    return change["wave"], change["topic"], change["partition"], change["action"]

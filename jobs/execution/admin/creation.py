@@ -1,0 +1,68 @@
+"""New topics and partitions, asked of Kafka's controller: many topics a request, but no more than it makes in time."""
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+from jobs.adapters.brokers.admin import Admin, Creation
+from jobs.adapters.delta.lake import Row
+from jobs.records.ledger import Ledger
+from schemas.names import OperationKind
+
+CREATED_AT_ONCE: Final = 1000
+"""Partitions of new topics in one request: a second or two for the controller, which is given 20; a larger topic goes
+alone."""
+
+Answered = Mapping[tuple[str, int], int]
+"""Error codes by topic and partition."""
+
+
+def creations(
+    ledger: Ledger, admin: Admin, changes: Sequence[Row]
+) -> Iterator[tuple[list[Row], Callable[[], Answered]]]:
+    """Cut new topics and partitions into requests: the changes of each, and how it is asked."""
+    mine: dict[str, dict[int, Row]] = defaultdict(dict)
+    for change in changes:
+        mine[change["topic"]][change["partition"]] = change
+    wanted: dict[str, Creation] = {}
+    for operation in ledger.plan.operations:
+        topic, data = operation["topic"], json.loads(operation["data"])
+        rows = mine.get(topic)
+        if rows and operation["kind"] == OperationKind.CREATE_TOPIC:
+            wanted[topic] = ({number: row["replicas_after"] for number, row in rows.items()}, data["config"])
+        elif rows and operation["kind"] == OperationKind.EXPAND_TOPIC:
+            added = [rows[number]["replicas_after"] for number in sorted(rows)]
+            yield [*rows.values()], partial(_expanded, admin, topic, data["partitions"], added, [*rows])
+    for request in creation_requests(wanted):
+        yield [row for topic in request for row in mine[topic].values()], partial(_created, admin, request)
+
+
+def _expanded(admin: Admin, topic: str, total: int, added: list[list[int]], numbers: Iterable[int]) -> Answered:
+    code = admin.create_partitions(topic, total, added)
+    return {(topic, number): code for number in numbers}
+
+
+def _created(admin: Admin, request: Mapping[str, Creation]) -> Answered:
+    answered = admin.create_topics(request).items()
+    return {(topic, number): code for topic, code in answered for number in request[topic][0]}
+
+
+def creation_requests(wanted: Mapping[str, Creation]) -> Iterator[dict[str, Creation]]:
+    """Cut new topics into requests of some partitions each: the controller answers once all of one are made.
+
+    >>> few, many = ({partition: [0] for partition in range(count)} for count in (CREATED_AT_ONCE - 1, 9999))
+    >>> [list(request) for request in creation_requests({"a": (few, {}), "b": ({0: [0]}, {}), "c": (many, {})})]
+    [['a', 'b'], ['c']]
+    """
+    request: dict[str, Creation] = {}
+    room = CREATED_AT_ONCE
+    for topic, (replicas, config) in wanted.items():
+        if request and len(replicas) > room:
+            yield request
+            request, room = {}, CREATED_AT_ONCE
+        request[topic] = (replicas, config)
+        room -= len(replicas)
+    if request:
+        yield request

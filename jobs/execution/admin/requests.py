@@ -1,0 +1,150 @@
+"""Kafka's own controller is asked, and does it under its own fence: each kind of change in its own request.
+
+What it answers is judged; where the answer was lost, the cluster says what was heard.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final, Protocol, cast
+
+from jobs.adapters.brokers.admin import ELECTION_NOT_NEEDED, LOST, NONE, Admin, Key, error_name, named
+from jobs.adapters.delta.lake import Row
+from jobs.adapters.zookeeper.connection import connected, sync
+from jobs.assessment.moving import Standing, key_of, standings
+from jobs.assessment.operations import judge_tasks
+from jobs.assessment.premises import judge_for_admin
+from jobs.execution.admin.creation import creations
+from jobs.records.ledger import Ledger, Verdict
+from jobs.runtime.console import progress
+from jobs.runtime.settings import Settings
+from schemas.names import Action, OperationKind, Outcome
+
+EXECUTABLE: Final = frozenset({Action.CREATE, Action.ELECT_PREFERRED, Action.REASSIGN})
+"""What the Admin API can do of what plans contain; first leaders only with their topic."""
+
+READ_BACK: Final = 15.0
+"""Seconds within which an order whose answer was lost shows in ZooKeeper, if it was heard."""
+
+Codes = Mapping[tuple[str, Any], int | str | Verdict]
+"""What the controller answered, by topic and partition: an error code or, where there is more to say, its message; a
+verdict where it was not asked."""
+
+_DONE: Final[dict[int | str, str]] = {
+    NONE: "asked and accepted",
+    ELECTION_NOT_NEEDED: "led by its preferred replica already",
+}
+
+
+class Controller(Protocol):
+    """Kafka's controller, however it is asked; each call returns what it answered by partition."""
+
+    def elect_preferred(self, partitions: Sequence[Key]) -> Codes:
+        """Ask for the preferred replica to lead."""
+
+    def reassignments(self) -> dict[Key, list[int]]:
+        """Where each partition that moves now is going, whoever asked."""
+
+    def reassign(self, targets: dict[Key, list[int]]) -> Codes:
+        """Ask for replicas; a partition that the answer does not name may have been heard or not."""
+
+
+Requests = Iterable[tuple[Sequence[Row], Callable[[], Codes]]]
+"""The changes that each request is for, and how it is asked."""
+
+
+def ask(settings: Settings, ledger: Ledger, controller: Controller, due: Sequence[Row]) -> None:
+    """Ask for what is due, kind by kind, and judge by the answers."""
+    admin = cast(
+        "Admin", controller
+    )  # `jobs.execution.modes` lets only the Admin API have the kinds that it alone knows
+    kinds: dict[Action | OperationKind, Callable[[Sequence[Row]], Requests]] = {
+        Action.CREATE: partial(creations, ledger, admin),
+        Action.ELECT_PREFERRED: lambda rows: [(rows, lambda: controller.elect_preferred([*map(key_of, rows)]))],
+        Action.REASSIGN: lambda rows: [(rows, lambda: _reassign(settings, ledger, controller, rows))],
+        OperationKind.ALTER_CONFIG: lambda tasks: [([task], partial(_alter_config, admin, task)) for task in tasks],
+        OperationKind.DELETE_TOPIC: lambda tasks: [(tasks, lambda: _delete_topics(admin, tasks))],
+    }
+    for action, cut in kinds.items():
+        changes = [change for change in due if change["action"] == action]
+        if changes:
+            with progress(f"asking Kafka's controller: {action}"):
+                for verdicts in _asked(settings, cut(changes)):
+                    ledger.judge(verdicts)
+
+
+def _asked(settings: Settings, requests: Requests) -> Iterator[list[Verdict]]:
+    """Ask one after another, up to one whose answer is lost: what the cluster does not show of it then is unknown."""
+    lost: str | None = None
+    for changes, request in requests:
+        if lost is not None:
+            why = f"not asked for: {lost} to a request before"
+            yield [Verdict(change, Outcome.SKIPPED, why) for change in changes]
+            continue
+        try:
+            codes, unnamed = request(), "the controller's answer did not name it"
+        except LOST as error:
+            lost = f"no answer came ({named(error)})"
+            codes, unnamed = _found_applied(settings, changes), lost
+        yield [_verdict(change, codes, unnamed) for change in changes]
+
+
+def _found_applied(settings: Settings, changes: Sequence[Row]) -> Codes:
+    """Tell by the cluster what was heard, where the answer was lost."""
+    deadline = time.monotonic() + READ_BACK
+    tasks = [row for row in changes if row["partition"] is None]
+    rest = [row for row in changes if row["partition"] is not None]
+    with connected(settings.zookeeper) as client:
+        while True:
+            sync(client)
+            verdicts = [*judge_for_admin(client, rest)[1], *judge_tasks(client, tasks)[1]]
+            heard = [verdict for verdict in verdicts if verdict.outcome is Outcome.APPLIED]
+            if len(heard) == len(changes) or time.monotonic() > deadline:
+                return {key_of(verdict.change): NONE for verdict in heard}
+            time.sleep(0.2)
+
+
+def _verdict(change: Row, codes: Codes, unnamed: str) -> Verdict:
+    code = codes.get((change["topic"], change["partition"]))
+    if code is None:
+        return Verdict(change, Outcome.UNKNOWN, unnamed)
+    if isinstance(code, Verdict):
+        return code
+    if code in _DONE:
+        return Verdict(change, Outcome.APPLIED, _DONE[code])
+    why = error_name(code) if isinstance(code, int) else code
+    return Verdict(change, Outcome.FAILED, f"the controller refused: {why}")
+
+
+def _reassign(settings: Settings, ledger: Ledger, controller: Controller, changes: Sequence[Row]) -> Codes:
+    codes: dict[tuple[str, Any], int | str | Verdict] = {}
+    with suppress(*LOST):
+        codes.update(controller.reassign({key_of(change): change["replicas_after"] for change in changes}))
+    unheard = [change for change in changes if key_of(change) not in codes]
+    if unheard:
+        codes.update(_read_back(settings, ledger, unheard))
+    return codes
+
+
+def _read_back(settings: Settings, ledger: Ledger, changes: Sequence[Row]) -> Codes:
+    """Tell by the cluster which orders were heard, where the answer was lost."""
+    deadline = time.monotonic() + READ_BACK
+    with connected(settings.zookeeper) as client:
+        while True:
+            sync(client)
+            found = standings(client, changes, ledger.plan)
+            heard = [change for change, standing, _ in found if standing is not Standing.ELSEWHERE]
+            if len(heard) == len(changes) or time.monotonic() > deadline:
+                return dict.fromkeys(map(key_of, heard), NONE)
+            time.sleep(0.2)
+
+
+def _alter_config(admin: Admin, task: Row) -> Codes:
+    return {(task["topic"], None): admin.alter_config(task["topic"], json.loads(task["data"])["after"])}
+
+
+def _delete_topics(admin: Admin, tasks: Sequence[Row]) -> Codes:
+    codes = admin.delete_topics({task["topic"]: json.loads(task["data"])["topic_id"] for task in tasks})
+    return {(topic, None): code for topic, code in codes.items()}

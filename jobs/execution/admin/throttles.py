@@ -1,0 +1,222 @@
+"""Throttles of replication: set for the moves of a plan, and always taken away again.
+
+Table `throttles` says what stood before, and is written before the cluster is touched; a row goes once its value is
+as it was. So whoever crashed anywhere has left rows, and `clear_throttle` makes good what they say. A value that
+somebody else has set since is theirs and stays.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Final, Protocol
+
+from kazoo.client import KazooClient
+
+from jobs.adapters.brokers.configs import DYNAMIC_CONFIGS
+from jobs.adapters.delta.lake import Lake, Row, quoted
+from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONFIGS, TOPICS
+from jobs.adapters.zookeeper.connection import connected, sync
+from jobs.adapters.zookeeper.multi_read import read_many
+from jobs.basics.errors import SurveyorError
+from jobs.execution.admin.rates import (
+    FOLLOWER_RATE,
+    LEADER_RATE,
+    UNTHROTTLED,
+    Configs,
+    Resource,
+    ResourceKind,
+    throttle_configs,
+)
+from jobs.records.plans import Plan
+from jobs.runtime.console import say
+from jobs.runtime.settings import Settings
+from schemas.names import Action
+from schemas.znodes import MalformedZnodeError, decode_config
+
+_TABLE: Final = "throttles"
+
+Standing = Mapping[Resource, Mapping[str, str] | None]
+"""Overrides in force; None for a topic that is gone, and for a broker that is not alive and cannot be asked."""
+
+
+class ThrottleError(SurveyorError):
+    """A broker would not take a throttle; what was set is in `throttles`."""
+
+
+class ConfigAdmin(Protocol):
+    """What of the Admin API throttles need."""
+
+    def alter_override(self, kind: str, resource: str, wanted: Mapping[str, str | None]) -> int | str:
+        """Set overrides of a broker or topic, or delete those that are None; 0, or why it was refused."""
+
+
+def throttle_rows(lake: Lake, plan_id: str | None = None) -> list[Row]:
+    """Return what is set, or about to be, by one plan or by all; nothing where a warehouse has no such table yet."""
+    if not lake.has(_TABLE):
+        return []
+    rows = lake.rows(_TABLE) if plan_id is None else lake.rows(_TABLE, ("plan_id", "=", plan_id))
+    return sorted(rows, key=_key)
+
+
+def rate_of(rows: Iterable[Row]) -> int | None:
+    """Return the rate that these rows last set, in bytes a second, None if they set none."""
+    rates = [int(row["set_to"][-1]) for row in rows if row["name"] in {LEADER_RATE, FOLLOWER_RATE}]
+    return max(rates, default=None)
+
+
+def set_throttle(settings: Settings, admin: ConfigAdmin, plan_id: str, moves: Sequence[Row], rate: int) -> None:
+    """Throttle these moves (changes that reassign) of a plan, and no others of it any more; `rate` in bytes a second.
+
+    Brokers that are not alive are left out: they cannot be asked, and copy nothing. Raise ThrottleError where another
+    broker or a topic would not take it: then the moves must not begin.
+    """
+    if rate == UNTHROTTLED:
+        clear_throttle(settings, admin, plan_id)
+        return
+    lake = settings.lake
+    if not lake.has(_TABLE):
+        lake.ensure_tables()
+    rows = {_key(row): row for row in throttle_rows(lake, plan_id)}
+    wanted = throttle_configs(moves, rate)
+    with connected(settings.zookeeper) as client:
+        standing = _standing(client, {*wanted, *map(_resource, rows.values())})
+    wanted = {resource: values for resource, values in wanted.items() if standing[resource] is not None}
+    for resource, values in wanted.items():
+        for name, value in values.items():
+            row = rows.setdefault((*resource, name), _row(resource, name, standing))
+            row["set_to"] = [*row["set_to"], value] if row["set_to"][-1:] != [value] else row["set_to"]
+    if not rows:
+        return
+    _store(lake, plan_id, rows.values())
+    over = {key: row for key, row in rows.items() if row["name"] not in wanted.get(_resource(row), {})}
+    if over:
+        left = {_key(row) for row in _restored(admin, list(over.values()), standing)}
+        _store(lake, plan_id, [row for key, row in rows.items() if key not in over or key in left])
+    _set(admin, wanted)
+
+
+def clear_throttle(settings: Settings, admin: ConfigAdmin, plan_id: str) -> list[Row]:
+    """Put back what stood before this plan's throttle; return the rows of what could not be, which are kept.
+
+    Not for a plan whose replicas still move, unless they are cancelled: they would go on at full speed.
+    """
+    rows = throttle_rows(settings.lake, plan_id)
+    if not rows:
+        return []
+    with connected(settings.zookeeper) as client:
+        standing = _standing(client, {_resource(row) for row in rows})
+    left = _restored(admin, rows, standing)
+    _store(settings.lake, plan_id, left)
+    if left:
+        names = ", ".join(sorted({f"{row['kind']} {row['resource']}" for row in left}))
+        say(
+            f"surveyor: the throttle of plan {plan_id} is not cleared on {names}; "
+            f"`surveyor commit {plan_id} --apply` tries again, once they answer",
+        )
+    else:
+        say(f"  throttle of plan {plan_id} cleared")
+    return left
+
+
+def clear_left_over(settings: Settings, admin: ConfigAdmin, plan_id: str) -> None:
+    """Clear what other plans have left behind; only while nobody's replicas move but this plan's."""
+    for other in sorted({row["plan_id"] for row in throttle_rows(settings.lake)} - {plan_id}):
+        say(f"surveyor: plan {other} has left its throttle behind, and none of its replicas move")
+        clear_throttle(settings, admin, other)
+
+
+def throttle_lines(lake: Lake, plan: Plan, due: Sequence[Row], rate: int | None) -> Iterator[str]:
+    """Say what a commit of these changes would throttle, and what earlier ones have left behind."""
+    moves = [change for change in due if change["action"] == Action.REASSIGN]
+    rate = rate_of(throttle_rows(lake, plan.plan_id)) if rate is None else rate
+    resources = throttle_configs(moves, rate) if rate else {}
+    if resources:
+        brokers = ", ".join(name for kind, name in resources if kind is ResourceKind.BROKER)
+        topics = ", ".join(name for kind, name in resources if kind is ResourceKind.TOPIC)
+        yield f"  would be throttled to {rate} B/s, wave by wave: brokers {brokers}, and moving replicas of {topics}"
+    yield from left_over_lines(lake)
+
+
+def left_over_lines(lake: Lake, plan: Plan | None = None) -> Iterator[str]:
+    """Say which throttles are set by plans other than this one."""
+    mine = None if plan is None else plan.plan_id
+    for left in sorted({row["plan_id"] for row in throttle_rows(lake)} - {mine}):
+        yield (
+            f"  the throttle of plan {left} is still set: `surveyor commit {left} --apply` takes it away, "
+            "once none of its replicas move"
+        )
+
+
+def _key(row: Row) -> tuple[str, str, str]:
+    return row["kind"], row["resource"], row["name"]
+
+
+def _resource(row: Row) -> Resource:
+    return ResourceKind(row["kind"]), row["resource"]
+
+
+def _row(resource: Resource, name: str, standing: Standing) -> Row:
+    kind, called = resource
+    before = (standing[resource] or {}).get(name)
+    common = {"kind": kind.value, "resource": called, "name": name}
+    return {**common, "before": before, "set_to": [], "set_at": datetime.now(UTC)}
+
+
+def _store(lake: Lake, plan_id: str, rows: Iterable[Row]) -> None:
+    lake.replace(_TABLE, [{**row, "plan_id": plan_id} for row in rows], f"plan_id = {quoted(plan_id)}")
+
+
+def _standing(client: KazooClient, resources: Iterable[Resource]) -> Standing:
+    """Read the overrides of brokers and topics, and whether they are there."""
+    wanted = sorted(resources)
+    sync(client)
+    there = read_many(client, [_home(resource) for resource in wanted])
+    configs = read_many(client, [_override(resource) for resource in wanted])
+    found: dict[Resource, Mapping[str, str] | None] = {}
+    for resource, home, config in zip(wanted, there, configs, strict=True):
+        try:
+            overrides = {} if config.data is None else decode_config(config.data)
+        except MalformedZnodeError as error:
+            raise ThrottleError(f"{config.path} is not understood ({error}): mend it, then commit again") from None
+        found[resource] = None if home.stat is None else overrides
+    return found
+
+
+def _home(resource: Resource) -> str:
+    kind, name = resource
+    return f"{BROKER_IDS if kind is ResourceKind.BROKER else TOPICS}/{name}"
+
+
+def _override(resource: Resource) -> str:
+    kind, name = resource
+    return f"{DYNAMIC_CONFIGS if kind is ResourceKind.BROKER else CONFIGS}/{name}"
+
+
+def _set(admin: ConfigAdmin, wanted: Configs) -> None:
+    """Rates first: replicas that are listed are throttled from the first byte."""
+    for (kind, resource), values in wanted.items():
+        said = admin.alter_override(kind.value, resource, values)
+        if said:
+            raise ThrottleError(f"{kind} {resource} would not take the throttle: {said}")
+
+
+def _restored(admin: ConfigAdmin, rows: Sequence[Row], standing: Standing) -> list[Row]:
+    """Put back what stood before; return the rows of what could not be."""
+    left: list[Row] = []
+    for resource in dict.fromkeys(map(_resource, rows)):
+        mine = [row for row in rows if _resource(row) == resource]
+        now = standing[resource]
+        if now is None:
+            # a topic that is gone took its configuration along; a broker's is there when it comes back
+            left += mine if resource[0] is ResourceKind.BROKER else []
+            continue
+        ours = [row for row in mine if now.get(row["name"]) in row["set_to"]]
+        for row in mine:
+            if row not in ours and now.get(row["name"]) != row["before"]:
+                what = f"{row['name']} of {row['kind']} {row['resource']}"
+                say(f"surveyor: {what} was altered by somebody else: left at {now.get(row['name'])}")
+        back = {row["name"]: row["before"] for row in ours if now.get(row["name"]) != row["before"]}
+        said = admin.alter_override(resource[0].value, resource[1], back) if back else 0
+        if said:
+            say(f"surveyor: {resource[0]} {resource[1]} would not give up its throttle: {said}")
+            left += ours
+    return left

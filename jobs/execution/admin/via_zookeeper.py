@@ -1,0 +1,115 @@
+"""`--via zookeeper`: what Kafka's controller is asked for by orders in /admin, and how it is judged.
+
+Nobody answers: an order goes away, and what the cluster shows then says what became of each partition.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from jobs.adapters.brokers.admin import NONE, Key
+from jobs.adapters.delta.lake import Row
+from jobs.adapters.zookeeper.admin_requests import Orders
+from jobs.adapters.zookeeper.cluster import TOPICS
+from jobs.adapters.zookeeper.connection import connected, sync
+from jobs.adapters.zookeeper.lease import Lease
+from jobs.adapters.zookeeper.multi_read import read_many
+from jobs.assessment.moving import Standing, key_of, moving_in_zookeeper, reassignments_of, standings
+from jobs.assessment.premises import assigned, judge_for_admin, understood
+from jobs.execution.admin.requests import Codes
+from jobs.records.ledger import Ledger, Verdict
+from jobs.runtime.console import progress
+from jobs.runtime.settings import Settings
+from schemas.names import Action
+from schemas.znodes import TopicPartition
+
+ORDERABLE: Final = frozenset({Action.ELECT_PREFERRED, Action.REASSIGN})
+"""What has an order in /admin."""
+
+SEEN: Final = 10.0
+"""Seconds within which a controller that took an order away has written what became of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ZooKeeperController:
+    """Kafka's controller, asked by orders; it takes one reassignment order at a time."""
+
+    settings: Settings
+    ledger: Ledger
+    lease: Lease
+    orders: Orders
+
+    @classmethod
+    def of(
+        cls, settings: Settings, ledger: Ledger, lease: Lease, between_looks: Callable[[], None]
+    ) -> "ZooKeeperController":
+        return cls(settings, ledger, lease, Orders(settings.zookeeper, between_looks))
+
+    def reassignments(self) -> dict[Key, list[int]]:
+        with connected(self.settings.zookeeper) as client:
+            sync(client)
+            return dict(moving_in_zookeeper(client))
+
+    def reassign(self, targets: dict[Key, list[int]]) -> Codes:
+        plan = reassignments_of(self.ledger.plan)
+        earlier = [TopicPartition(*key_of(move), move["replicas_after"]) for move in plan]
+        moves = {key_of(move): move for move in plan if targets.get(key_of(move)) == move["replicas_after"]}
+        settled: dict[Key, Verdict] = {}
+
+        def judge(chunk: Sequence[TopicPartition]) -> list[TopicPartition]:
+            self.ledger.refuse_closed()
+            self.lease.refuse_lost()
+            found = self._judged([moves[each.topic, each.partition] for each in chunk])
+            settled.update(found)
+            return [each for each in chunk if (each.topic, each.partition) not in found]
+
+        with progress("replicas move by order in /admin/reassign_partitions"):
+            self.orders.reassign(targets, earlier, judge)
+        ordered = [move for key, move in moves.items() if key not in settled]
+        return {**_settled(lambda: self._reassigned(ordered), len(ordered)), **settled}
+
+    def _judged(self, moves: Sequence[Row]) -> dict[Key, Verdict]:
+        """What must not be ordered any more, or need not."""
+        with connected(self.settings.zookeeper) as client:
+            sync(client)
+            _, verdicts = judge_for_admin(client, moves)
+        return {key_of(verdict.change): verdict for verdict in verdicts}
+
+    def elect_preferred(self, partitions: Sequence[Key]) -> Codes:
+        with progress("elections by order in /admin/preferred_replica_election"):
+            self.orders.elect_preferred(partitions)
+        return _settled(lambda: self._elected(partitions), len(partitions))
+
+    def _reassigned(self, moves: Sequence[Row]) -> dict[tuple[str, Any], int | str]:
+        with connected(self.settings.zookeeper) as client:
+            sync(client)
+            found = list(standings(client, moves, self.ledger.plan))
+        refused = "it took the order away, and "
+        return {
+            key_of(move): refused + told if standing is Standing.ELSEWHERE else NONE for move, standing, told in found
+        }
+
+    def _elected(self, partitions: Sequence[Key]) -> dict[tuple[str, Any], int | str]:
+        topics = sorted({topic for topic, _ in partitions})
+        with connected(self.settings.zookeeper) as client:
+            sync(client)
+            names = dict(zip(topics, read_many(client, [f"{TOPICS}/{topic}" for topic in topics]), strict=True))
+            states = read_many(client, [f"{TOPICS}/{t}/partitions/{p}/state" for t, p in partitions])
+        codes: dict[tuple[str, Any], int | str] = {}
+        for (topic, partition), znode in zip(partitions, states, strict=True):
+            found, state = assigned(names[topic], partition), understood(znode)
+            led = None if state is None else state.leader
+            done = found is not None and led == found[0][0]
+            codes[topic, partition] = NONE if done else f"it took the order away, and the leader is {led}"
+        return codes
+
+
+def _settled(look: Callable[[], dict[tuple[str, Any], int | str]], wanted: int) -> dict[tuple[str, Any], int | str]:
+    """Look until all is as ordered, for a while: the order may go before the last write is seen."""
+    deadline = time.monotonic() + SEEN
+    while True:
+        codes = look()
+        if sum(code == NONE for code in codes.values()) >= wanted or time.monotonic() > deadline:
+            return codes
+        time.sleep(0.2)

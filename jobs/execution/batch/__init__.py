@@ -1,0 +1,1 @@
+"""Batch mode: the controllership, fenced multis, and who is told."""

@@ -1,0 +1,184 @@
+"""Batch mode: take the controllership, write the plan under the fence, tell the brokers, hand back.
+
+Corresponds to `KafkaController.onControllerFailover` and `onControllerResignation`, around one plan. When the session
+closes, Kafka elects a controller of its own, whose fail-over announces everything again; so a crash anywhere after a
+write leaves nobody uninformed for long.
+"""
+
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from jobs.adapters.brokers.admin import error_name
+from jobs.adapters.brokers.answers import Answers
+from jobs.adapters.brokers.control_messages import plaintext_address
+from jobs.adapters.delta.lake import Row
+from jobs.adapters.zookeeper.cluster import BROKER_IDS, ClusterState, read_cluster
+from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError, controllership, who_controls
+from jobs.basics.errors import FencedError, RefusedError, UnreadableError
+from jobs.execution.batch.operations import write_tasks
+from jobs.execution.batch.telling import Hold, Told, prove, tell
+from jobs.execution.batch.writes import FencedWriter
+from jobs.records.drained import refuse_resident_drain
+from jobs.records.ledger import Ledger, Verdict
+from jobs.runtime.console import progress, say
+from jobs.runtime.settings import Settings
+from schemas.names import NO_CONTROLLER, Outcome, Step
+
+HAND_BACK_PATIENCE: Final = 20.0
+"""Seconds within which a broker should have become the controller again."""
+
+_EXAMPLES: Final = 3
+
+WAITS: Final = "whoever becomes the controller announces it; watch that one does"
+
+
+def refuse_unreachable(state: ClusterState) -> None:
+    """Refuse to take over where some live broker could not be told what was written."""
+    for row in state.quarantine:
+        if row["path"].startswith(f"{BROKER_IDS}/"):
+            raise RefusedError(
+                f"{row['path']} is not understood ({row['reason']}): "
+                "the brokers cannot be told who is alive; mend it first",
+            )
+    for broker in state.brokers:
+        if plaintext_address(broker) is None:
+            raise RefusedError(
+                f"broker {broker['broker_id']} has no PLAINTEXT endpoint: batch mode cannot tell it what was written; "
+                "use --mode admin",
+            )
+
+
+def commit_batch(
+    settings: Settings,
+    ledger: Ledger,
+    due: Sequence[Row],
+    max_hold: float,
+    held: Controllership | None = None,
+    *,
+    silent: Collection[int] = (),
+) -> None:
+    """Write what is due, in the ledger's name; under `held` the controllership stays with the caller.
+
+    `silent` brokers are known not to answer. What was answered is read and recorded once the controllership is handed
+    back: the brokers' ISR changes and producer ids wait for a controller.
+    """
+    if held is not None:
+        told = _commit_held(settings, ledger, held, due, Hold(max_hold, silent, stays=True))
+        _record(settings, ledger, told, Answers.of(told.answers), NO_CONTROLLER)
+        return
+    refuse_resident_drain(ledger.plan)
+    with _what_was_written_said(ledger):
+        _commit_between(settings, ledger, due, Hold(max_hold, silent))
+
+
+@contextmanager
+def _what_was_written_said(ledger: Ledger) -> Iterator[None]:
+    """Where ZooKeeper is lost: say how far it came; once something may be written, that is no mere failure to read."""
+    try:
+        yield
+    except (SessionLostError, UnreadableError) as error:
+        done = {name: count for name, count in ledger.counts().items() if count}
+        if not {Outcome.APPLIED.value, Outcome.UNKNOWN.value} & done.keys():
+            raise
+        told = ", ".join(f"{count} {name}" for name, count in done.items())
+        raise SessionLostError(f"{error}\n  rows of the plan so far: {told}; {WAITS}") from error
+
+
+def _commit_between(settings: Settings, ledger: Ledger, due: Sequence[Row], hold: Hold) -> None:
+    with controllership(settings.zookeeper, settings.conf.controller_id, lambda line: say(f"  {line}")) as control:
+        ledger.step(Step.TAKE_OVER, Outcome.APPLIED, f"controller epoch {control.epoch}")
+        say(f"  controllership taken over: epoch {control.epoch}, id {control.controller_id}")
+        told = _commit_held(settings, ledger, control, due, hold)
+        seconds = control.held()
+    answers = Answers.of(told.answers)
+    _record(settings, ledger, told, answers, _hand_back(settings, ledger, seconds, told.summary(answers)))
+
+
+def _commit_held(settings: Settings, ledger: Ledger, control: Controllership, due: Sequence[Row], hold: Hold) -> Told:
+    ledger.intend(due)
+    state = read_cluster(control.client, settings.zookeeper)
+    refuse_unreachable(state)
+    tasks = [row for row in due if row["partition"] is None]
+    changes = [row for row in due if row["partition"] is not None]
+    # not judged once more as a whole: every multi checks its premises, and whom one is refused is judged then
+    writer = FencedWriter(control, ledger.plan, hold.max_hold)
+    written: list[Verdict] = []
+    try:
+        with progress("writing to ZooKeeper"):
+            for judged in write_tasks(control, tasks, hold.max_hold):
+                ledger.judge(judged)
+            for judged in writer.write(changes):
+                ledger.judge(judged)
+                written += [verdict for verdict in judged if verdict.outcome is Outcome.APPLIED]
+    except (FencedError, SessionLostError):
+        _set_aside_the_rest(ledger, [*tasks, *changes])
+        raise
+    if not written:
+        return Told(control.epoch)
+    topics = sorted({verdict.change["topic"] for verdict in written} & set(writer.topics.creations))
+    created = f"topic and config znodes of {', '.join(topics)}, " if topics else ""
+    say(f"  written under the fence: {created}{len(written)} state znodes")
+    with progress("telling the brokers"):
+        return tell(control, state.brokers, written, hold)
+
+
+def _record(settings: Settings, ledger: Ledger, told: Told, answers: Answers, controller: int) -> None:
+    """Write down what brokers answered, prove what was written, and say of whom nobody knows whether he was told."""
+    if not told.written:
+        return
+    ledger.lake.append_all("answers", answers.table(ledger.lake.cluster))
+    for line in told.lines(answers):
+        say(line)
+    why = told.unheard(answers)
+    if unled := answers.unled:
+        ledger.unheard = ledger.unfinished = True
+        say(f"surveyor: {_unled_in_words(unled)}")
+    elif why is not None:
+        announced = controller != NO_CONTROLLER
+        ledger.unheard = not (announced and told.late)
+        ledger.unfinished = not announced
+        after = f"broker {controller} announced it when it became the controller" if announced else WAITS
+        say(f"surveyor: {why}; what was written stands in ZooKeeper: {after}")
+    if told.fenced is not None:
+        raise told.fenced
+    prove(settings.zookeeper, told)
+
+
+def _unled_in_words(unled: Mapping[tuple[str, int], int]) -> str:
+    """Say what nobody leads, though it is written so.
+
+    >>> print(_unled_in_words({("orders", 1): 56, ("orders", 0): 56}))
+    nobody leads 2 partitions (orders-0, orders-1): whoever was to lead them answered KafkaStorageError (56); what was \
+written stands in ZooKeeper, so take a new snapshot and plan again
+    """
+    names = [f"{topic}-{partition}" for topic, partition in sorted(unled)]
+    shown = ", ".join(names[:_EXAMPLES]) + ", ..." * (len(names) > _EXAMPLES)
+    errors = ", ".join(error_name(error) for error in sorted(set(unled.values())))
+    return (
+        f"nobody leads {len(names)} partitions ({shown}): whoever was to lead them answered {errors}; what was written "
+        "stands in ZooKeeper, so take a new snapshot and plan again"
+    )
+
+
+def _set_aside_the_rest(ledger: Ledger, due: Sequence[Row]) -> None:
+    judged = {(v.change["topic"], v.change["partition"]) for v in ledger.verdicts}
+    left = (change for change in due if (change["topic"], change["partition"]) not in judged)
+    ledger.judge(Verdict(change, Outcome.SKIPPED, "the commit stopped before it") for change in left)
+
+
+def _hand_back(settings: Settings, ledger: Ledger, seconds: float, told: str) -> int:
+    """Wait for a broker to become the controller; return it."""
+    deadline = time.monotonic() + HAND_BACK_PATIENCE
+    with progress("waiting for a broker to become the controller"):
+        while (controller := who_controls(settings.zookeeper)) == NO_CONTROLLER and time.monotonic() < deadline:
+            time.sleep(0.2)
+    if controller == NO_CONTROLLER:
+        message = "no broker has become the controller yet: /controller is free for one"
+    else:
+        message = f"broker {controller} is the controller; held for {seconds:.1f} s"
+    message += f"; {told}" if told else ""
+    ledger.step(Step.HAND_BACK, Outcome.APPLIED, message)
+    say(f"  controllership handed back: {message}")
+    return controller

@@ -1,0 +1,101 @@
+"""Configurations altered and topics queued for deletion under the fence, each in a multi of its own.
+
+What Kafka's brokers write themselves is written here in their way: /config/topics/T with its sequential notification in
+/config/changes (`AdminZkClient.changeTopicConfig`), which every broker watches, and /admin/delete_topics/T
+(`createDeleteTopicPath`), which the broker that is the controller after the hand-back finds when it takes over.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from kazoo.client import TransactionRequest
+from kazoo.exceptions import KazooException
+
+from jobs.adapters.delta.lake import Row
+from jobs.adapters.zookeeper.cluster import CONFIG_CHANGES, CONFIGS, DELETE_TOPICS, TOPICS
+from jobs.adapters.zookeeper.connection import commit, create_null, read
+from jobs.adapters.zookeeper.controllership import (
+    LOST,
+    Controllership,
+    SessionLostError,
+    fenced,
+    refused_by_epoch,
+    settled,
+)
+from jobs.adapters.zookeeper.refusal import Refusal, refusal
+from jobs.assessment.operations import TopicNow, judge_tasks, read_topics
+from jobs.basics.errors import UnreadableError
+from jobs.records.ledger import Verdict
+from schemas.names import OperationKind, Outcome
+from schemas.znodes import encode_config, encode_config_change
+
+_TRIES: Final = 3
+
+
+def write_tasks(control: Controllership, tasks: Sequence[Row], max_hold: float) -> Iterator[list[Verdict]]:
+    """Write operations one by one; yield the verdict on each, also before FencedError and SessionLostError."""
+    for task in tasks:
+        if why := control.why_over(max_hold):
+            yield [Verdict(task, Outcome.SKIPPED, why)]
+            continue
+        try:
+            verdict = _write(control, task)
+        except (SessionLostError, KazooException, UnreadableError):
+            yield [Verdict(task, Outcome.UNKNOWN, "the session was lost; commit again")]
+            raise SessionLostError(
+                "ZooKeeper was lost while we held the controllership: what was in flight is unknown; "
+                "commit the plan again, it reads back and goes on",
+            ) from None
+        yield [verdict]
+        if verdict.outcome is Outcome.FENCED:
+            raise fenced(control.epoch)
+
+
+def _write(control: Controllership, task: Row) -> Verdict:
+    """Judge by what is there, write at its versions; whoever came in between is seen by judging again."""
+    refused: Refusal | None = None
+    for _ in range(_TRIES):
+        try:
+            due, verdicts = judge_tasks(control.client, [task])
+            if not due:
+                return verdicts[0]
+            multi = _multi(control, task)
+            results: list[Any] = commit(multi)
+        except LOST:
+            settled(control.client, control.session)
+            continue
+        if refused_by_epoch(results):
+            return Verdict(task, Outcome.FENCED, "another controller took over")
+        refused = refusal(multi, results)
+        if refused is None:
+            return Verdict(task, Outcome.APPLIED, "written")
+        if refused.forbidden:
+            break
+    return Verdict(task, Outcome.FAILED, f"the connection was lost {_TRIES} times" if refused is None else str(refused))
+
+
+def _multi(control: Controllership, task: Row) -> TransactionRequest:
+    name = task["topic"]
+    now = read_topics(control.client, [name])[name]
+    multi = control.transaction()
+    multi.check(f"{TOPICS}/{name}", -1 if now.topic.version is None else now.topic.version)
+    if task["action"] == OperationKind.DELETE_TOPIC:
+        create_null(multi, f"{DELETE_TOPICS}/{name}")
+    else:
+        _add_alteration(control, multi, task, now)
+    return multi
+
+
+def _add_alteration(control: Controllership, multi: TransactionRequest, task: Row, now: TopicNow) -> None:
+    after = now.overrides | json.loads(task["data"])["after"]
+    config = encode_config({key: value for key, value in after.items() if value is not None})
+    path = f"{CONFIGS}/{task['topic']}"
+    if now.config.version is None:
+        multi.create(path, config)
+    else:
+        multi.set_data(path, config, now.config.version)
+    if read(control.client, CONFIG_CHANGES).stat is None:
+        create_null(multi, CONFIG_CHANGES)
+    change = encode_config_change(f"topics/{task['topic']}")
+    multi.create(f"{CONFIG_CHANGES}/config_change_", change, sequence=True)

@@ -1,0 +1,172 @@
+"""What a commit in batch mode tells the brokers while it is the controller, and what is found out of it afterwards.
+
+Telling is quicker than Kafka's fail-over, which announces everything after the hand-back: so where telling would take
+longer than the controllership may be held, it is left to Kafka, and so is whoever does not answer.
+"""
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from kazoo.client import KazooClient
+
+from jobs.adapters.brokers.answers import Answer, Answers
+from jobs.adapters.brokers.control_messages import Announcement
+from jobs.adapters.brokers.control_requests import announce
+from jobs.adapters.delta.lake import Row
+from jobs.adapters.zookeeper.cluster import read_brokers
+from jobs.adapters.zookeeper.connection import LOST, Znode, connected, persistently
+from jobs.adapters.zookeeper.controllership import Controllership
+from jobs.adapters.zookeeper.multi_read import read_many
+from jobs.assessment.premises import state_path, understood
+from jobs.basics.errors import FencedError, SurveyorError
+from jobs.basics.interrupts import interrupted
+from jobs.records.ledger import Verdict
+from jobs.runtime.console import say
+
+LEAST: Final = 1.0
+"""Seconds that a caller who keeps the controllership tells for at least: no fail-over follows that would."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """How long the controllership may be held, and whether it stays with the caller."""
+
+    max_hold: float
+    silent: Collection[int] = ()
+    """Brokers known not to answer."""
+    stays: bool = False
+
+    def left(self, control: Controllership) -> float:
+        """Seconds left for telling."""
+        seconds = 0.0 if interrupted() else self.max_hold - control.held()
+        return max(seconds, LEAST) if self.stays else seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What was written, and what brokers answered to it; `late`: there was no time to tell anybody."""
+
+    epoch: int
+    written: Sequence[Verdict] = ()
+    answers: Sequence[Answer] = ()
+    late: bool = False
+    named: frozenset[int] = field(default_factory=frozenset)
+    """Live brokers that something was to be told to of leaders, ISRs or replicas."""
+    fenced: FencedError | None = None
+
+    def unheard(self, answers: Answers) -> str | None:
+        """Say why nobody who should was told, None if somebody was."""
+        if self.late:
+            why = "interrupted" if interrupted() else "--max-hold was over"
+            return f"{why} before the brokers could be told"
+        if not self.named or self.named & set(answers.accepted):
+            return None
+        return f"none of brokers {', '.join(map(str, sorted(self.named)))} accepted what it was told"
+
+    def summary(self, answers: Answers) -> str:
+        """Say it for the ledger."""
+        if not self.written:
+            return ""
+        missing = sorted(self.named - set(answers.accepted))
+        left = f"not accepted by {', '.join(map(str, missing))}: left to Kafka's controller" if missing else "accepted"
+        return self.unheard(answers) or f"what was written was {left}"
+
+    def lines(self, answers: Answers) -> list[str]:
+        """Say it to people."""
+        if self.late:
+            return []
+        apis = list(dict.fromkeys(answer.api for answer in self.answers))
+        accepted = ", ".join(map(str, answers.accepted))
+        word = "accepted in full" if answers.in_part else "accepted"
+        lines = [f"  {', '.join(apis)} {word} by {f'brokers {accepted}' if accepted else 'no broker'}"]
+        silent = sorted(set(answers.silent) & self.named)
+        if silent:
+            who = ", ".join(map(str, silent))
+            lines.append(f"surveyor: no answer from brokers {who}: Kafka's controller tells them, once there is one")
+        return lines + [f"surveyor: {line}" for line in answers.lines()]
+
+
+def tell(control: Controllership, brokers: Sequence[Row], written: Sequence[Verdict], hold: Hold) -> Told:
+    """Tell the brokers of what was written, if the hold allows; who does not answer is left to Kafka's controller."""
+    left = hold.left(control)
+    if left <= 0:
+        return Told(control.epoch, written, late=True)
+    states = [_told(verdict) for verdict in written]
+    named = {broker for state in states for broker in (*state["to"], *state["stop"])}
+    announcement = Announcement(control.controller_id, control.epoch, brokers, states)
+    answers = announce(announcement, time.monotonic() + left, _registered(control.client, brokers), hold.silent)
+    live = frozenset(named & announcement.live)
+    return Told(control.epoch, written, answers, named=live, fenced=_fenced(control))
+
+
+def _fenced(control: Controllership) -> FencedError | None:
+    """Tell whether another controller has taken over meanwhile: brokers heeded it then, not us."""
+    try:
+        with suppress(*LOST):
+            persistently(control.refuse_fenced)
+    except FencedError as error:
+        return error
+    return None
+
+
+def _registered(client: KazooClient, brokers: Sequence[Row]) -> Callable[[], Sequence[Row]]:
+    """Make what reads who is registered now; those known before, where ZooKeeper does not answer."""
+    known = brokers
+
+    def read() -> Sequence[Row]:
+        nonlocal known
+        with suppress(*LOST):
+            known = read_brokers(client)
+        return known
+
+    return read
+
+
+def _told(verdict: Verdict) -> Row:
+    change = verdict.change
+    return {
+        "topic": change["topic"],
+        "topic_id": change["topic_id"],
+        "partition": change["partition"],
+        "leader": change["leader_after"],
+        "leader_epoch": change["leader_epoch_after"],
+        "isr": change["isr_after"],
+        "replicas": change["replicas_after"],
+        "adding": change["adding_after"],
+        "removing": change["removing_after"],
+        "is_new": change["is_new"],
+        "leader_recovery_state": change["leader_recovery_state_after"],
+        "state_version": verdict.state_version_after,
+        "to": change["leader_and_isr_to"],
+        "stop": change["stop_replica_to"] or [],
+    }
+
+
+def prove(hosts: str, told: Told) -> None:
+    """Read back what was written, and say whose it is.
+
+    Others may have gone on from it since the hand-back, a leader with its ISR or Kafka's controller: under our epoch or
+    a later one, at our version or a later one. A state that is gone belongs to a topic deleted since.
+    """
+    with connected(hosts) as client:
+        znodes = read_many(client, [state_path(verdict.change) for verdict in told.written])
+    pairs = zip(told.written, znodes, strict=True)
+    others = [znode.path for verdict, znode in pairs if not _goes_on(verdict, znode, told.epoch)]
+    count = len(told.written)
+    if others:
+        raise SurveyorError(
+            f"{len(others)} of {count} state znodes just written do not carry our controller epoch {told.epoch} or a "
+            f"later one, the first is {others[0]}: somebody writes without being the controller; find out who",
+        )
+    say(f"  {count} of {count} changed state znodes carry our controller epoch {told.epoch}, or a later one")
+
+
+def _goes_on(verdict: Verdict, znode: Znode, epoch: int) -> bool:
+    if znode.version is None:
+        return True
+    state = understood(znode)
+    version = verdict.state_version_after
+    return state is not None and state.controller_epoch >= epoch and (version is None or znode.version >= version)

@@ -1,0 +1,97 @@
+"""/brokers/topics/T as a plan makes or grows it: its bytes, and a refusal where ZooKeeper would not take them.
+
+Corresponds to `TopicZNode.encode` and `AdminZkClient.createTopicWithAssignment`. A topic znode holds all partitions at
+once and cannot be written in pieces; ZooKeeper drops the connection over a request beyond jute.maxbuffer.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from kazoo.client import KazooClient
+
+from jobs.adapters.delta.lake import Row
+from jobs.adapters.zookeeper.connection import Znode
+from jobs.adapters.zookeeper.multi_read import read_many
+from jobs.assessment.premises import adds_partition, topic_path
+from jobs.basics.errors import RefusedError
+from jobs.records.plans import Plan
+from schemas.names import OperationKind
+from schemas.znodes import (
+    WITH_IDS,
+    WITHOUT_IDS,
+    Assignment,
+    MalformedZnodeError,
+    decode_assignment,
+    encode_assignment,
+    encode_config,
+)
+
+LIMIT: Final = 1_000_000
+"""Bytes of a topic with its configuration: jute.maxbuffer (1,048,575) with room for what is checked beside them."""
+
+
+@dataclass(slots=True)
+class TopicZnodes:
+    """The topics that a plan creates, and those to which it adds partitions."""
+
+    creations: dict[str, Row]
+    planned: dict[str, dict[int, list[int]]]
+    """Replicas of all the plan's partitions, by topic."""
+    _encoded: dict[str, tuple[bytes, bytes]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, plan: Plan) -> "TopicZnodes":
+        created = (op for op in plan.operations if op["kind"] == OperationKind.CREATE_TOPIC)
+        planned: dict[str, dict[int, list[int]]] = defaultdict(dict)
+        for change in plan.changes:
+            planned[change["topic"]][change["partition"]] = change["replicas_after"]
+        return cls({operation["topic"]: operation for operation in created}, planned)
+
+    def created(self, topic: str) -> tuple[bytes, bytes]:
+        """Return what a new topic's znode and its configuration hold."""
+        if topic not in self._encoded:
+            data = json.loads(self.creations[topic]["data"])
+            assignment = Assignment(self.planned[topic], {}, {}, data["topic_id"])
+            version = WITHOUT_IDS if data["topic_id"] is None else WITH_IDS
+            self._encoded[topic] = encode_assignment(assignment, version), encode_config(data["config"])
+        return self._encoded[topic]
+
+    def grown(self, topic: str, now: bytes | None) -> bytes | None:
+        """Return what a topic's znode holds with the planned partitions; None where it has them."""
+        found = decode_assignment(now)
+        added = self.planned[topic]
+        if added.items() <= found.partitions.items():
+            return None
+        whole = Assignment(found.partitions | added, found.adding_replicas, found.removing_replicas, found.topic_id)
+        return encode_assignment(whole)
+
+
+def refuse_too_large(client: KazooClient, plan: Plan, due: Iterable[Row]) -> None:
+    """Raise RefusedError, before anything is written, where a topic due could not be written at all."""
+    topics = TopicZnodes.of(plan)
+    for name, size in _sizes(client, topics, [change for change in due if change["partition"] is not None]):
+        if size > LIMIT:
+            raise RefusedError(
+                f"/brokers/topics/{name} and its configuration would take {size:,} bytes, more than {LIMIT:,}: "
+                "ZooKeeper takes about a megabyte a request (jute.maxbuffer); nothing was written; plan the topic "
+                "with fewer partitions or replicas",
+            )
+
+
+def _sizes(client: KazooClient, topics: TopicZnodes, due: Sequence[Row]) -> Iterator[tuple[str, int]]:
+    for name in dict.fromkeys(change["topic"] for change in due if change["topic"] in topics.creations):
+        yield name, sum(map(len, topics.created(name)))
+    for znode in read_many(client, list(dict.fromkeys(topic_path(c) for c in due if adds_partition(c)))):
+        name = znode.path.rsplit("/", 1)[1]
+        yield name, len(_grown(topics, name, znode) or b"")
+
+
+def _grown(topics: TopicZnodes, name: str, znode: Znode) -> bytes | None:
+    """What is not understood any more is judged stale elsewhere."""
+    try:
+        return topics.grown(name, znode.data) if znode.stat else None
+    except MalformedZnodeError:
+        return None

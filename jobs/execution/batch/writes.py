@@ -1,0 +1,152 @@
+"""Changes written to ZooKeeper in large fenced multis, each row's outcome known or said to be unknown.
+
+One multi (`jobs.execution.batch.multis`) checks /controller_epoch at our version, that the brokers which must live are
+registered and those which must be dead are not, and each topic's version, and sets the states at theirs. It is all or
+nothing: of a refused one the rows concerned are set aside, and the rest is tried again. Brokers are read again before
+each. Corresponds to `KafkaZkClient.updateLeaderAndIsr` and `createTopicPartitionStatesRaw`.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, TypeVar
+
+from kazoo.client import TransactionRequest
+from kazoo.exceptions import KazooException
+
+from jobs.adapters.delta.lake import Row
+from jobs.adapters.zookeeper.cluster import TOPICS
+from jobs.adapters.zookeeper.connection import commit
+from jobs.adapters.zookeeper.controllership import (
+    LOST,
+    Controllership,
+    SessionLostError,
+    fenced,
+    refused_by_epoch,
+    settled,
+)
+from jobs.adapters.zookeeper.refusal import Refusal, lost, refusal
+from jobs.assessment.premises import Premises
+from jobs.basics.errors import FencedError, UnreadableError
+from jobs.execution.batch.multis import FencedMultis, touched
+from jobs.execution.batch.topic_znodes import TopicZnodes
+from jobs.records.ledger import Verdict
+from jobs.records.plans import Plan
+from schemas.names import Outcome
+from schemas.znodes import MalformedZnodeError
+
+BATCH: Final = 1000
+"""Changes a multi, at most: its bytes are bounded too."""
+
+_TRIES: Final = 2
+"""How often what nothing explains is tried."""
+
+_BLAMED: Final = 20
+"""Refusals that nothing explains, in all, after which a batch so refused fails whole: no few rows are at fault."""
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class FencedWriter:
+    """Writes the changes of one plan under one controllership."""
+
+    control: Controllership
+    plan: Plan
+    max_hold: float
+    topics: TopicZnodes = field(init=False)
+    multis: FencedMultis = field(init=False)
+    _left: Sequence[Row] = ()
+    """What of the batch in hand is not judged."""
+    _blamed: int = 0
+
+    def __post_init__(self) -> None:
+        self.topics = TopicZnodes.of(self.plan)
+        self.multis = FencedMultis(self.control, self.topics)
+
+    def write(self, changes: Sequence[Row]) -> Iterator[list[Verdict]]:
+        """Write changes batch by batch; yield the verdicts of each batch as they are known.
+
+        Raises FencedError once another controller has taken over, and SessionLostError; the verdicts on the batch
+        in question are yielded before.
+        """
+        for batch in self.multis.batches(changes, BATCH):
+            self._left = batch
+            try:
+                yield from self._write_batch()
+            except FencedError:
+                yield [Verdict(change, Outcome.FENCED, "another controller took over") for change in self._left]
+                raise
+            except (SessionLostError, KazooException, UnreadableError) as error:
+                yield [Verdict(change, Outcome.UNKNOWN, "the session was lost; commit again") for change in self._left]
+                why = f" ({error})" if isinstance(error, UnreadableError) else ""
+                raise SessionLostError(
+                    f"ZooKeeper was lost while we held the controllership{why}: what was in flight is unknown; "
+                    "commit the plan again, it reads back and goes on",
+                ) from None
+
+    def _write_batch(self) -> Iterator[list[Verdict]]:
+        """Try what is left until nothing is; every round but a few judges a row at least."""
+        unexplained = 0
+        while self._left:
+            if why := self.control.why_over(self.max_hold):
+                verdicts = [Verdict(change, Outcome.SKIPPED, why) for change in self._left]
+            else:
+                verdicts, refused = self._attempt(self._left)
+                if refused is not None and not verdicts:
+                    unexplained += 1
+                    if unexplained >= _TRIES or refused.forbidden:
+                        verdicts = self._blame(self._left, refused)
+            judged = {id(verdict.change) for verdict in verdicts}
+            self._left = [change for change in self._left if id(change) not in judged]
+            yield verdicts
+
+    def _attempt(self, due: Sequence[Row]) -> tuple[list[Verdict], Refusal | None]:
+        """Write what is due, or say whose premise does not hold; where neither, what ZooKeeper refused."""
+        due, stale = self._read(lambda: Premises.now(self.plan, self.control.client).still_hold(due))
+        if stale:
+            return stale, None
+        refused = self._commit(due)
+        if refused is None:
+            return [Verdict(change, Outcome.APPLIED, "written", change["state_version"] + 1) for change in due], None
+        _, verdicts = self._read(lambda: Premises.now(self.plan, self.control.client).judge(self.control.client, due))
+        return verdicts, refused
+
+    def _blame(self, due: Sequence[Row], refused: Refusal) -> list[Verdict]:
+        """Set aside those whose operation was refused, that the others can be written."""
+        self._blamed += 1
+        concerned = [change for change in due if refused.path in touched(change)]
+        if not concerned or self._blamed > _BLAMED:
+            concerned = list(due)
+        return [Verdict(change, Outcome.FAILED, str(refused)) for change in concerned]
+
+    def _commit(self, due: Sequence[Row]) -> Refusal | None:
+        """Write what is due; what was refused on the way, if anything was."""
+        try:
+            for topic in self._read(lambda: self.multis.missing(due)):
+                refused = self._send(self._read(partial(self.multis.of_topic, topic, due)))
+                if refused is not None:
+                    return refused
+            return self._send(self._read(lambda: self.multis.of_states(due)))
+        except MalformedZnodeError as error:  # since the last reading: judging again says so
+            return Refusal("go by", TOPICS, error)
+
+    def _send(self, multi: TransactionRequest) -> Refusal | None:
+        """Commit one multi; one whose answer was lost counts as refused, and what it did is read back."""
+        try:
+            results = commit(multi)
+        except LOST as error:
+            settled(self.control.client, self.control.session)
+            return lost(multi, error)
+        if refused_by_epoch(results):
+            raise fenced(self.control.epoch)
+        return refusal(multi, results)
+
+    def _read(self, read: Callable[[], T]) -> T:
+        """Read, once more after a lost connection, if the session is still ours."""
+        for _ in range(_TRIES):
+            try:
+                return read()
+            except LOST:
+                settled(self.control.client, self.control.session)
+        raise SessionLostError("the connection to ZooKeeper was lost again and again; commit again")

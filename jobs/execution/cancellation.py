@@ -1,0 +1,201 @@
+"""Cancellation carried out: the plan is closed first, then Kafka's controller is asked, and what it did is read back.
+
+Once a plan is closed no commit goes on with it, so what is read after that is all there is to cancel. The controller
+leaves the replicas in the order of the target; where that differs, the order before is asked for, which moves no data.
+A crash anywhere leaves a closed plan whose partitions tell how far they are: cancelling again does the rest.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kazoo.client import KazooClient
+
+from jobs.adapters.brokers.admin import LOST, NO_REASSIGNMENT_IN_PROGRESS, NONE, Admin, error_name, named
+from jobs.adapters.delta.lake import Lake
+from jobs.adapters.zookeeper.connection import connected, sync
+from jobs.adapters.zookeeper.lease import Lease, holder_now
+from jobs.assessment.cancellation import Finding, Found, Key, look, partitions_of
+from jobs.basics.errors import RefusedError
+from jobs.execution.admin.commit import end_throttle
+from jobs.execution.admin.lease import HAND_OVER, UnderLease, lease_for
+from jobs.execution.admin.throttles import throttle_rows
+from jobs.execution.modes import admin_of
+from jobs.records.ledger import Ledger, Verdict, close_plan
+from jobs.records.plans import LINES_SHOWN, Plan, row_name
+from jobs.runtime.console import progress
+from jobs.runtime.settings import Settings
+from planner.reassignment.cancellation import Standing
+from planner.reassignment.rollback import ways_of
+from schemas.names import Action, Outcome, PlanStatus, Step
+
+PATIENCE: Final = 15.0
+"""Seconds for a cancellation to be seen in ZooKeeper: Kafka's controller answers once it has written it."""
+
+_DONE: Final = {NONE, NO_REASSIGNMENT_IN_PROGRESS}
+
+
+def refuse_unsafe(plan: Plan, found: Found) -> None:
+    """Raise RefusedError if a cancellation would lose data or replicas; it names what, partition by partition."""
+    unsafe = [f"{row_name(f.change)}: {f.danger.code}: {f.danger.reason}" for f in found.unsafe if f.danger is not None]
+    if unsafe:
+        more = f"\n  and {len(unsafe) - LINES_SHOWN} more" if len(unsafe) > LINES_SHOWN else ""
+        listed = "\n  ".join(unsafe[:LINES_SHOWN])
+        raise RefusedError(
+            f"nothing of plan {plan.title} is called back: {len(unsafe)} partitions would lose by it; start these "
+            f"brokers, or let those partitions go on by --skip-unsafe:\n  {listed}{more}",
+        )
+
+
+def turn_back(settings: Settings, plan: Plan, *, skip_unsafe: bool) -> list[Verdict]:
+    """Close the plan and cancel what runs of it; return what became of each partition asked about."""
+    ledger = Ledger.open(settings.lake, plan)
+    if plan.row["status"] != PlanStatus.CANCELLED:
+        close_plan(settings.lake, plan.plan_id, PlanStatus.CANCELLED)
+        ledger.step(Step.CANCEL, Outcome.APPLIED, f"closed; it was {plan.row['status']}")
+    found = look(settings, plan)
+    begun = _begun(settings.lake, plan) or _is_being_committed(settings, plan)
+    if not (begun or found.of(Standing.IN_PROGRESS) or found.of(Standing.OUT_OF_ORDER)):
+        return []
+    with lease_for(settings, plan.plan_id, "cancel", HAND_OVER) as lease:
+        return _turn_back(settings, plan, ledger, lease, skip_unsafe=skip_unsafe)
+
+
+def _turn_back(settings: Settings, plan: Plan, ledger: Ledger, lease: Lease, *, skip_unsafe: bool) -> list[Verdict]:
+    """Nobody asks for anything of the plan any more; who is in sync is judged once brokers answer, just before asking.
+
+    A commit that let go of the lease has asked for all that it ever will.
+    """
+    state = look(settings, plan).state
+    with connected(settings.zookeeper) as client, admin_of(settings, state) as admin:
+        found = look(settings, plan)
+        if not skip_unsafe:
+            refuse_unsafe(plan, found)
+        work = _Work(settings, plan, ledger, client, admin, found, lease, skip_unsafe)
+        verdicts = work.cancel(found.safe)
+        verdicts += work.restore(work.read([f.key for f in [*found.safe, *found.of(Standing.OUT_OF_ORDER)]]))
+        if throttle_rows(settings.lake, plan.plan_id):
+            end_throttle(settings, plan, UnderLease(admin, lease))
+    return verdicts
+
+
+def _is_being_committed(settings: Settings, plan: Plan) -> bool:
+    """Tell whether a commit of this plan runs; it may be about to ask."""
+    holder = holder_now(settings.zookeeper)
+    return holder is not None and holder.plan == plan.plan_id
+
+
+def _begun(lake: Lake, plan: Plan) -> bool:
+    """Tell whether a commit ever asked for a reassignment of the plan."""
+    return any(row["action"] == Action.REASSIGN for row in lake.rows("commits", ("plan_id", "=", plan.plan_id)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    settings: Settings
+    plan: Plan
+    ledger: Ledger
+    client: KazooClient
+    admin: Admin
+    found: Found
+    lease: Lease
+    skip_unsafe: bool
+
+    def read(self, keys: Sequence[Key]) -> dict[Key, Finding]:
+        ways = ways_of(self.plan.changes)
+        sync(self.client)
+        read = partitions_of(self.client, self.found.state, {key: ways[key] for key in keys})
+        return {finding.key: finding for finding in read}
+
+    def cancel(self, running: Sequence[Finding]) -> list[Verdict]:
+        if not running:
+            return []
+        self._intend(Step.CANCEL, running)
+        safe, unsafe = self._judge_again(running)
+        return unsafe + self._ask(Step.CANCEL, safe, lambda _: None, Standing.IN_PROGRESS)
+
+    def _judge_again(self, running: Sequence[Finding]) -> tuple[list[Finding], list[Verdict]]:
+        """Set aside whose last copy in sync would be given up: what was intended has taken its time to be stored."""
+        now = look(self.settings, self.plan)
+        dangers = {finding.key: finding.danger for finding in now.unsafe if finding.danger is not None}
+        safe = [finding for finding in running if finding.key not in dangers]
+        unsafe = [
+            Verdict(_row(finding, Step.CANCEL), Outcome.SKIPPED, f"goes on: {dangers[finding.key].reason}")
+            for finding in running
+            if finding.key in dangers
+        ]
+        if unsafe and not self.skip_unsafe:
+            left = (Verdict(_row(finding, Step.CANCEL), Outcome.SKIPPED, "others are unsafe") for finding in safe)
+            self.ledger.note([*unsafe, *left])
+            refuse_unsafe(self.plan, now)
+        self.ledger.note(unsafe)
+        return safe, unsafe
+
+    def restore(self, found: Mapping[Key, Finding]) -> list[Verdict]:
+        """Ask for the order before where only the order differs."""
+        turned = [finding for finding in found.values() if finding.standing is Standing.OUT_OF_ORDER]
+        self._intend(Step.RESTORE_ORDER, turned)
+        return self._ask(Step.RESTORE_ORDER, turned, lambda f: f.change["replicas_before"], Standing.OUT_OF_ORDER)
+
+    def _intend(self, step: Step, findings: Sequence[Finding]) -> None:
+        self.ledger.note(Verdict(_row(finding, step), Outcome.PENDING, "") for finding in findings)
+
+    def _ask(
+        self,
+        step: Step,
+        findings: Sequence[Finding],
+        wanted: Callable[[Finding], list[int] | None],
+        until_not: Standing,
+    ) -> list[Verdict]:
+        """Ask for all at once, wait until it is seen, and judge by what is seen: an answer may be lost."""
+        if not findings:
+            return []
+        with progress(f"asking Kafka's controller: {step}"):
+            codes, lost = self._answers({finding.key: wanted(finding) for finding in findings})
+        refused = {key for key, code in codes.items() if code not in _DONE}
+        seen = self._wait([finding.key for finding in findings], until_not, refused)
+        verdicts = [_verdict(f, seen[f.key], step, until_not, codes.get(f.key), lost) for f in findings]
+        self.ledger.note(verdicts)
+        return verdicts
+
+    def _answers(self, targets: Mapping[Key, list[int] | None]) -> tuple[Mapping[Key, int], str]:
+        self.lease.refuse_lost()
+        try:
+            return self.admin.reassign(targets), "the controller's answer did not name it"
+        except LOST as error:
+            return {}, f"no answer came ({named(error)})"
+
+    def _wait(self, keys: Sequence[Key], until_not: Standing, refused: set[Key]) -> dict[Key, Finding]:
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            seen = self.read(keys)
+            waiting = {key for key, finding in seen.items() if finding.standing is until_not} - refused
+            if not waiting or time.monotonic() > deadline:
+                return seen
+            time.sleep(0.2)
+
+
+def _row(finding: Finding, step: Step) -> dict[str, object]:
+    return finding.change | {"action": step.value}
+
+
+def _verdict(  # noqa: PLR0917 - what was asked, and all that tells what became of it
+    asked: Finding, seen: Finding, step: Step, until_not: Standing, code: int | None, lost: str
+) -> Verdict:
+    row = _row(asked, step)
+    if seen.standing is until_not:
+        if code is None:
+            return Verdict(row, Outcome.UNKNOWN, f"{lost}; {seen.told}")
+        if code in _DONE:
+            return Verdict(row, Outcome.UNKNOWN, f"accepted, and not seen in ZooKeeper yet: {seen.told}")
+        return Verdict(row, Outcome.FAILED, f"the controller refused: {error_name(code)}")
+    back = seen.standing in {Standing.NOT_STARTED, Standing.OUT_OF_ORDER} and seen.change["wave"] == row["wave"]
+    if back and seen.stranded:
+        lost = "its copies in sync stopped being replicas while it was called back, nobody can lead it"
+        return Verdict(row, Outcome.FAILED, f"{lost}: {seen.told}; start its brokers, or recover it")
+    if back:
+        return Verdict(row, Outcome.APPLIED, seen.told)
+    gone_on = seen.standing in {Standing.COMPLETE, Standing.NOT_STARTED}
+    why = "it was complete before it could be cancelled; roll it back" if gone_on else "somebody else changed it"
+    return Verdict(row, Outcome.STALE, f"{why}: {seen.told}")

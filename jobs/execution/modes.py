@@ -1,0 +1,127 @@
+"""Which way a plan is committed, and why: admin where a live controller can execute it, batch where it cannot."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import Final
+
+from jobs.adapters.brokers.admin import (
+    Admin,
+    AdminUnavailableError,
+    bootstrap,
+    connected_admin,
+    is_reached,
+    read_properties,
+)
+from jobs.adapters.zookeeper.cluster import ClusterState
+from jobs.assessment.premises import adds_partition
+from jobs.basics.errors import RefusedError, UsageError
+from jobs.execution.admin.requests import EXECUTABLE
+from jobs.execution.admin.via_zookeeper import ORDERABLE
+from jobs.execution.running import Running, Via
+from jobs.records.checked_configs import tiered
+from jobs.records.plans import Plan
+from jobs.runtime.settings import Settings
+from schemas.names import NO_VERSION, Action
+from schemas.topic_configs import TIERED
+
+_AS_EVER: Final = Running()
+
+
+class Mode(StrEnum):
+    AUTO = "auto"
+    ADMIN = "admin"
+    BATCH = "batch"
+
+
+def choose_mode(
+    asked: Mode, settings: Settings, plan: Plan, state: ClusterState, running: Running = _AS_EVER
+) -> tuple[Mode, str]:
+    """Return admin or batch, and why."""
+    if running.via is Via.ZOOKEEPER:
+        return _by_orders(asked, plan, state)
+    if asked is Mode.BATCH and running.throttle is not None:
+        raise UsageError("--throttle is for replicas that Kafka's controller moves: --mode batch moves none")
+    cannot_ask = _not_for_admin(plan)
+    cannot_write = _not_for_batch(plan)
+    if asked is Mode.ADMIN and cannot_ask:
+        raise RefusedError(f"--mode admin cannot commit plan {plan.title}: {cannot_ask}; use --mode batch")
+    if asked is Mode.BATCH and cannot_write:
+        raise RefusedError(f"--mode batch cannot commit plan {plan.title}: {cannot_write}; use --mode admin")
+    if asked is not Mode.AUTO:
+        return asked, "as asked"
+    if cannot_write:
+        return Mode.ADMIN, cannot_write
+    if cannot_ask:
+        return Mode.BATCH, cannot_ask
+    silent = _silent(settings, state)
+    return (Mode.BATCH, silent) if silent else (Mode.ADMIN, f"broker {state.controller.broker_id} is the controller")
+
+
+def _by_orders(asked: Mode, plan: Plan, state: ClusterState) -> tuple[Mode, str]:
+    if asked is Mode.BATCH:
+        raise UsageError("--via zookeeper asks Kafka's controller, --mode batch is the controller: give one of the two")
+    kinds = {change["action"] for change in plan.changes} | {task["action"] for task in plan.tasks}
+    others = sorted(kinds - ORDERABLE)
+    if others:
+        raise RefusedError(
+            f"--via zookeeper cannot commit plan {plan.title}: only reassignments and preferred elections have an "
+            f"order in /admin, not {', '.join(others)}; use --via admin",
+        )
+    if state.controller.broker_id not in state.live:
+        raise RefusedError("--via zookeeper: no live broker is the controller, nobody would find an order in /admin")
+    return Mode.ADMIN, f"broker {state.controller.broker_id} is the controller, asked by orders in /admin"
+
+
+def _not_for_admin(plan: Plan) -> str | None:
+    actions = {Action(change["action"]) for change in plan.changes}
+    others = sorted(actions - EXECUTABLE)
+    if others:
+        return f"the Admin API offers no repair of leaders and ISRs: {', '.join(others)}"
+    first_leaders = (c for c in plan.changes if c["action"] == Action.CREATE and c["topic_version"] != NO_VERSION)
+    states_only = [change for change in first_leaders if not adds_partition(change)]
+    return "the Admin API makes no first leaders of partitions that exist" if states_only else None
+
+
+def _not_for_batch(plan: Plan) -> str | None:
+    if tiered(plan.operations):
+        return f"only a broker knows whether {TIERED} goes with its settings, and dies of it where it does not"
+    moving = any(change["action"] == Action.REASSIGN for change in plan.changes)
+    return "a reassignment takes longer than the controllership may be held" if moving else None
+
+
+def _silent(settings: Settings, state: ClusterState) -> str | None:
+    """Say why no live controller can be asked, None if one answers; refused where the fault may be on our side.
+
+    Only what the cluster says is a reason to take its controllership: ZooKeeper names no controller, or none that is
+    registered, or it is reached and does not answer. From where nobody is reached, nobody could be told either.
+    """
+    controller = state.controller.broker_id
+    if controller not in state.live:
+        return "no broker is the controller" if controller < 0 else f"controller {controller} is no live broker"
+    properties = read_properties(settings.conf.command_config)
+    addresses = bootstrap([row for row in state.brokers if row["broker_id"] == controller], properties)
+    try:
+        with admin_of(settings, state) as admin:
+            silence = admin.silence()
+    except AdminUnavailableError as error:
+        raise _our_side(controller, str(error)) from None
+    if silence is not None and not is_reached(addresses):
+        raise _our_side(controller, f"{silence}, and is not reached at {', '.join(addresses) or 'no address'}")
+    return silence
+
+
+def _our_side(controller: int, why: str) -> RefusedError:
+    return RefusedError(
+        f"{why}. But broker {controller} is the controller and registered in ZooKeeper: nothing says that the cluster "
+        "is at fault, and not the way to it. Give the right --command-config, mend the network, or, if the controller "
+        "cannot be asked at all, take the controllership by --mode batch",
+    )
+
+
+@contextmanager
+def admin_of(settings: Settings, state: ClusterState) -> Iterator[Admin]:
+    """Yield a connection to the Admin API of the cluster's live brokers."""
+    properties = read_properties(settings.conf.command_config)
+    with connected_admin(bootstrap(state.brokers, properties), properties) as admin:
+        yield admin

@@ -1,0 +1,132 @@
+"""`surveyor plan config`: a topic's config overrides set or deleted (seed 001: /config/topics/T).
+
+What is set is checked against what Kafka takes (`schemas.topic_configs`); whatever is set may be deleted.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+import typer
+
+from jobs.adapters.delta.lake import Row
+from jobs.basics.errors import ExitCode, RefusedError, UsageError
+from jobs.faults import raise_any
+from jobs.planning.plan import Planned, SnapshotId, report_plan
+from jobs.planning.protocol import config_notes
+from jobs.planning.topics import KnownTopic, Topic, find_topic, operation, topic_name
+from jobs.records.checked_configs import AllowUnknownConfig, config_faults
+from jobs.records.plan_names import Alias, Name, ReplaceName
+from jobs.records.snapshots import SnapshotTables
+from jobs.runtime.options import DetailedExitcode, command
+from jobs.runtime.settings import Settings
+from schemas.names import WHOLE_TOPIC, OperationKind, PlanKind, RejectionCode
+from schemas.topic_configs import MIN_ISR, conflicts
+
+_NAME: Final = re.compile(r"[A-Za-z0-9]+([._-][A-Za-z0-9]+)*")
+
+Wanted = dict[str, str | None]
+"""Values by name; None deletes the override, so that the broker's default holds again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigRequest:
+    """What was asked for on the command line."""
+
+    topic: str
+    wanted: Wanted
+
+    def plan(self, at: SnapshotTables) -> Planned:
+        """Plan what differs; nothing does: a plan without operations."""
+        topic = find_topic(at, self.topic)
+        before = {name: topic.row["config"].get(name) for name in sorted(self.wanted)}
+        after = {name: self.wanted[name] for name in before if before[name] != self.wanted[name]}
+        self._refuse_conflicts(topic)
+        operations = []
+        if after:
+            text = json.dumps(self._data(at, topic, before, after), sort_keys=True)
+            operations.append(operation(0, OperationKind.ALTER_CONFIG, self.topic, text))
+        missing = [self._not_set(name) for name in before if before[name] is None and self.wanted[name] is None]
+        return Planned(
+            PlanKind.CONFIG,
+            {"topic": self.topic, "config": self.wanted},
+            at.tables.frame("changes", []),
+            at.tables.frame("rejections", missing) if missing else None,
+            operations,
+        )
+
+    def _data(self, at: SnapshotTables, topic: KnownTopic, before: Wanted, after: Wanted) -> dict[str, Any]:
+        values = {name: value for name, value in after.items() if value is not None}
+        data = {
+            "topic_id": topic.row["topic_id"],
+            "before": {name: before[name] for name in after},
+            "after": after,
+            **config_notes(at, values),
+        }
+        if MIN_ISR in values:
+            data["replication_factor"] = min((len(row["replicas"]) for row in topic.partitions), default=None)
+        return data
+
+    def _refuse_conflicts(self, topic: KnownTopic) -> None:
+        merged = topic.row["config"] | self.wanted
+        fault = next(conflicts({name: value for name, value in merged.items() if value is not None}), None)
+        if fault is not None:
+            raise RefusedError(f"topic {self.topic}: {fault}; Kafka takes no such pair, set or delete one of them")
+
+    def _not_set(self, name: str) -> Row:
+        return {
+            "topic": self.topic,
+            "partition": WHOLE_TOPIC,
+            "action": OperationKind.ALTER_CONFIG.value,
+            "code": RejectionCode.NOT_SET.value,
+            "reason": f"{name} is not set on this topic: there is nothing to delete",
+        }
+
+
+@command
+def config(
+    settings: Settings,
+    *,
+    topic: Topic,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="key=value, may be repeated")] = None,
+    delete: Annotated[list[str] | None, typer.Option(help="A key to delete, may be repeated.")] = None,
+    allow_unknown_config: AllowUnknownConfig = False,
+    snapshot: SnapshotId = None,
+    name: Name = None,
+    replace_name: ReplaceName = False,
+    detailed_exitcode: DetailedExitcode = False,
+) -> ExitCode:
+    """Plan changes of a topic's configuration."""
+    wanted = parse_wanted(set_ or [], delete or [])
+    values = {key: value for key, value in wanted.items() if value is not None}
+    raise_any((UsageError, f"--set {said}") for said in config_faults(values, unknown_allowed=allow_unknown_config))
+    asked = ConfigRequest(topic_name(topic), wanted)
+    return report_plan(settings, snapshot, Alias(name, replace_name), asked.plan, detailed=detailed_exitcode)
+
+
+def parse_wanted(pairs: Sequence[str], deleted: Sequence[str]) -> Wanted:
+    """Read what is to be set and deleted, nothing twice.
+
+    >>> parse_wanted(["retention.ms=60000"], ["min.insync.replicas"])
+    {'retention.ms': '60000', 'min.insync.replicas': None}
+    """
+    asked = [*map(_pair, pairs), *((name, None) for name in deleted)]
+    if not asked:
+        raise UsageError("say what to change: --set key=value, --delete key")
+    wanted: Wanted = {}
+    for name, value in asked:
+        if not _NAME.fullmatch(name):
+            raise UsageError(f"{name!r} is no name of a configuration: expected one as in min.insync.replicas")
+        if name in wanted:
+            raise UsageError(f"{name} is named twice; say once what it should be")
+        wanted[name] = value
+    return wanted
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise UsageError(f"--set {text!r}: expected key=value")
+    return name, value

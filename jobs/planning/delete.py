@@ -1,0 +1,98 @@
+"""`surveyor plan delete`: topics to be deleted with all they hold; their names in /admin/delete_topics ask for it."""
+
+import json
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+import typer
+
+from jobs.adapters.delta.lake import Row
+from jobs.basics.errors import ExitCode, RefusedError, UsageError
+from jobs.planning.plan import Planned, SnapshotId, report_plan
+from jobs.planning.topics import AllowInternal, operation, topic_name
+from jobs.records.plan_names import Alias, Name, ReplaceName
+from jobs.records.snapshots import SnapshotTables, as_of
+from jobs.runtime.options import DetailedExitcode, command
+from jobs.runtime.settings import Settings
+from schemas.names import INTERNAL_PREFIX, WHOLE_TOPIC, OperationKind, PlanKind, RejectionCode
+
+SWITCH: Final = "delete.topic.enable"
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRequest:
+    """What was asked for on the command line."""
+
+    topics: list[str]
+    allow_internal: bool = False
+
+    def check(self) -> None:
+        """Refuse what nobody deletes without meaning to, before anything is read."""
+        internal = [topic for topic in self.topics if topic.startswith(INTERNAL_PREFIX)]
+        if internal and not self.allow_internal:
+            raise RefusedError(
+                f"{', '.join(internal)}: names that begin with {INTERNAL_PREFIX} belong to Kafka, which keeps groups' "
+                "offsets and transactions there, or to the tools around it; leave them out, or say --allow-internal",
+            )
+
+    def plan(self, at: SnapshotTables) -> Planned:
+        """Plan the deletion of those that can be deleted; the others are rejections."""
+        lake = at.tables.lake
+        _refuse_disabled(as_of(lake, at.snapshot, "broker_configs", ("name", "=", SWITCH)))
+        found = {row["topic"]: row for row in as_of(lake, at.snapshot, "topics", ("topic", "in", self.topics))}
+        verdicts = [(topic, _rejection(topic, found.get(topic))) for topic in self.topics]
+        rejections = [rejection for _, rejection in verdicts if rejection is not None]
+        wanted = [found[topic] for topic, rejection in verdicts if rejection is None]
+        operations = [
+            operation(number, OperationKind.DELETE_TOPIC, row["topic"], json.dumps({"topic_id": row["topic_id"]}))
+            for number, row in enumerate(wanted)
+        ]
+        return Planned(
+            PlanKind.DELETE,
+            {"topics": self.topics},
+            at.tables.frame("changes", []),
+            at.tables.frame("rejections", rejections),
+            operations,
+        )
+
+
+def _rejection(topic: str, found: Row | None) -> Row | None:
+    if found is None:
+        code, reason = RejectionCode.UNKNOWN_TOPIC, "no such topic in the snapshot"
+    elif found["deletion_requested"]:
+        code, reason = RejectionCode.DELETION_REQUESTED, "queued for deletion already"
+    elif not found["understood"]:
+        code, reason = RejectionCode.NOT_UNDERSTOOD, "its znodes are not understood; `surveyor show quarantine`"
+    else:
+        return None
+    common: dict[str, Any] = {"topic": topic, "partition": WHOLE_TOPIC, "action": OperationKind.DELETE_TOPIC.value}
+    return common | {"code": code.value, "reason": reason}
+
+
+def _refuse_disabled(settings: list[Row]) -> None:
+    """Any broker may be the controller when it comes to it, and one that must not delete drops the request."""
+    forbidding = [row["broker_id"] for row in settings if row["value"] == "false" and not row["assumed"]]
+    if forbidding:
+        raise RefusedError(
+            f"{SWITCH} is false on brokers {', '.join(map(str, sorted(forbidding)))}: Kafka would drop the request "
+            "and delete nothing; set it to true and snapshot again",
+        )
+
+
+@command
+def delete(
+    settings: Settings,
+    *,
+    topics: Annotated[str, typer.Option(help="Topics by comma: T1,T2")],
+    allow_internal: AllowInternal = False,
+    snapshot: SnapshotId = None,
+    name: Name = None,
+    replace_name: ReplaceName = False,
+    detailed_exitcode: DetailedExitcode = False,
+) -> ExitCode:
+    """Plan the deletion of topics, with all their records; it cannot be undone."""
+    asked = DeleteRequest(sorted(topic_name(topic, "--topics") for topic in topics.split(",")), allow_internal)
+    if len(set(asked.topics)) < len(asked.topics):
+        raise UsageError(f"--topics {topics!r} names a topic twice")
+    asked.check()
+    return report_plan(settings, snapshot, Alias(name, replace_name), asked.plan, detailed=detailed_exitcode)

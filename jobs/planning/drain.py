@@ -1,0 +1,170 @@
+"""`surveyor plan drain` and `surveyor plan undrain`: brokers that are to lead nothing, and to lead again."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Final
+
+import typer
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from jobs.adapters.delta.lake import Row
+from jobs.basics.errors import ExitCode, RefusedError
+from jobs.planning.pending_reassignments import partitions_with_orders
+from jobs.planning.plan import Planned, SnapshotId, report_plan
+from jobs.records.plan_names import Alias, Name, ReplaceName
+from jobs.records.snapshots import SnapshotTables, as_of, refuse_empty
+from jobs.runtime.inputs import parse_broker_ids
+from jobs.runtime.options import DetailedExitcode, command
+from jobs.runtime.settings import Settings
+from planner.leadership.drain import drain_changes, drain_rejections
+from planner.leadership.restart import restart_changes, restart_rejections
+from planner.leadership.undrain import not_drained, undrain_changes, undrain_rejections, undrain_targets
+from schemas.names import Action, DrainMode, Outcome, PlanKind, RejectionCode
+
+NAMED: Final = 10
+"""Partitions named in a refusal; the stored plan has them all."""
+
+Brokers = Annotated[str, typer.Option(help="Broker ids, by comma; several are one decision.")]
+
+
+@command
+def drain(
+    settings: Settings,
+    *,
+    brokers: Brokers,
+    mode: Annotated[
+        DrainMode,
+        typer.Option(
+            help="admin: Kafka's controller lives; the brokers come last in the order of replicas, no data moves, "
+            "preferred elections follow, and it lasts until undrain. resident: for a Surveyor that stays the "
+            "controller; controlled shutdown: leaders move, the brokers leave the ISRs and stop the replicas that "
+            "follow; it ends when another controller takes over, and a commit that hands back refuses it.",
+        ),
+    ] = DrainMode.ADMIN,
+    allow_offline: Annotated[
+        bool,
+        typer.Option("--allow-offline", help="Plan although partitions go offline when the brokers stop."),
+    ] = False,
+    snapshot: SnapshotId = None,
+    name: Name = None,
+    replace_name: ReplaceName = False,
+    detailed_exitcode: DetailedExitcode = False,
+) -> ExitCode:
+    """Plan that brokers lead nothing, as before they are shut down; refused where partitions would go offline."""
+    ids = sorted(parse_broker_ids(brokers))
+
+    def planner(at: SnapshotTables) -> Planned:
+        refuse_empty(at.snapshot)
+        _refuse_unknown(ids, as_of(settings.lake, at.snapshot, "brokers"), at.snapshot["snapshot_id"])
+        known = partitions_with_orders(at), at["topics"], at["brokers"]
+        rejections = drain_rejections(*known, ids, mode).localCheckpoint()
+        return Planned(
+            PlanKind.DRAIN,
+            {"brokers": ids, "mode": mode.value, "allow_offline": allow_offline},
+            drain_changes(*known, ids, mode),
+            rejections,
+            refused=None if allow_offline else _offline(rejections),
+        )
+
+    return report_plan(settings, snapshot, Alias(name, replace_name), planner, detailed=detailed_exitcode)
+
+
+@command
+def undrain(
+    settings: Settings,
+    *,
+    brokers: Brokers,
+    snapshot: SnapshotId = None,
+    name: Name = None,
+    replace_name: ReplaceName = False,
+    detailed_exitcode: DetailedExitcode = False,
+) -> ExitCode:
+    """Plan that drained brokers lead again: the order of replicas, or the replicas running, as before the drain."""
+    ids = sorted(parse_broker_ids(brokers))
+
+    def planner(at: SnapshotTables) -> Planned:
+        drained = {row["broker_id"]: row for row in settings.lake.rows("drained")}
+        _refuse_not_drained(ids, drained, at.snapshot)
+        known = partitions_with_orders(at), at["topics"], not_drained(at["brokers"], ids)
+        if _mode_of(ids, drained) is DrainMode.RESIDENT:
+            changes, rejections = restart_changes(*known, ids), restart_rejections(*known, ids)
+        else:
+            targets = undrain_targets(_links(at), ids, sorted(drained.keys() - ids)).localCheckpoint()
+            changes, rejections = undrain_changes(targets, *known), undrain_rejections(targets, *known)
+        return Planned(PlanKind.UNDRAIN, {"brokers": ids}, changes, rejections)
+
+    return report_plan(settings, snapshot, Alias(name, replace_name), planner, detailed=detailed_exitcode)
+
+
+def _refuse_unknown(ids: Sequence[int], brokers: Sequence[Row], snapshot_id: int) -> None:
+    understood = {row["broker_id"]: row["understood"] for row in brokers}
+    gone = [str(broker) for broker in ids if broker not in understood]
+    if gone:
+        alive = ", ".join(map(str, sorted(understood))) or "none"
+        raise RefusedError(
+            f"--brokers: {', '.join(gone)} not alive in snapshot {snapshot_id}; alive are {alive}. "
+            "For those that died, plan reconcile",
+        )
+    opaque = [str(broker) for broker in ids if not understood[broker]]
+    if opaque:
+        raise RefusedError(
+            f"--brokers: /brokers/ids/{opaque[0]} is not understood, so that broker can be told nothing; "
+            "`surveyor show quarantine` says why",
+        )
+
+
+def _refuse_not_drained(ids: Sequence[int], drained: Mapping[int, Row], snapshot: Row) -> None:
+    others = [str(broker) for broker in ids if broker not in drained]
+    if others:
+        known = ", ".join(map(str, sorted(drained))) or "none"
+        raise RefusedError(
+            f"--brokers: {', '.join(others)} not drained; drained are {known}. "
+            "A drain counts once its commit has begun; in resident mode it ends when another controller takes over",
+        )
+    later = [str(broker) for broker in ids if drained[broker]["since"] > snapshot["taken_at"]]
+    if later:
+        raise RefusedError(
+            f"--brokers: {', '.join(later)} drained after snapshot {snapshot['snapshot_id']}, which knows the order "
+            "before; take a new `surveyor snapshot`",
+        )
+
+
+def _mode_of(ids: Sequence[int], drained: Mapping[int, Row]) -> DrainMode:
+    """How these brokers are drained, all of them: one plan cannot be Kafka's controller's work and ours."""
+    modes = sorted({drained[broker]["mode"] for broker in ids})
+    if len(modes) > 1:
+        each = ", ".join(f"{broker} in {drained[broker]['mode']} mode" for broker in ids)
+        raise RefusedError(f"--brokers: drained are {each}; undrain those of one mode, then those of the other")
+    return DrainMode(modes[0])
+
+
+def _offline(rejections: DataFrame) -> str | None:
+    """Say what would go offline, None if nothing would."""
+    doomed = rejections.where(F.col("code") == RejectionCode.GOES_OFFLINE.value)
+    rows = doomed.orderBy("topic", "partition").limit(NAMED + 1).collect()
+    if not rows:
+        return None
+    names = [f"{row.topic}-{row.partition} ({row.reason})" for row in rows[:NAMED]]
+    more = f"\n  and {doomed.count() - NAMED} more" if len(rows) > NAMED else ""
+    listed = "\n  ".join(names)
+    return f"partitions go offline when the brokers stop; --allow-offline if they may:\n  {listed}{more}"
+
+
+def _links(at: SnapshotTables) -> DataFrame:
+    """Changes of order that drains and undrains applied, and when."""
+    lake = at.tables.lake
+    kinds = (PlanKind.DRAIN, PlanKind.UNDRAIN)
+    plans = [row["plan_id"] for kind in kinds for row in lake.rows("plans", ("kind", "=", kind.value))]
+    key = ["plan_id", "wave", "topic", "partition"]
+    applied = (
+        at.tables.read("commits")
+        .where(F.col("plan_id").isin(*plans) & (F.col("outcome") == Outcome.APPLIED.value))
+        .groupBy(*key)
+        .agg(F.min("committed_at").alias("at"))
+    )
+    return (
+        at.tables.read("changes")
+        .where(F.col("plan_id").isin(*plans) & (F.col("action") == Action.REASSIGN.value))
+        .join(applied, key)
+        .select("topic", "partition", "topic_id", "replicas_before", "replicas_after", "at")
+    )

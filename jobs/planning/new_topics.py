@@ -1,0 +1,122 @@
+"""New topics as they are asked for, and all that Kafka, ZooKeeper or the snapshot have against them."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+from jobs.basics.errors import RefusedError, UsageError
+from jobs.faults import Fault
+from jobs.planning.topics import name_fault
+from jobs.records.checked_configs import config_faults
+from jobs.records.snapshots import SnapshotTables, table_as_of
+from jobs.runtime.inputs import assignment_faults, read_new_topics
+from planner.topics.topic_size import size_faults, topic_bytes
+from schemas.names import METADATA_TOPIC
+from schemas.topic_configs import conflicts
+from schemas.znodes import Assignment, encode_assignment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTopic:
+    """A topic that is to be: sizes for the algorithm, or replicas by hand."""
+
+    name: str
+    partitions: int | None
+    replication_factor: int | None
+    by_hand: list[list[int]] | None
+    configs: dict[str, str]
+
+    @property
+    def title(self) -> str:
+        """The name, quoted where it is none and could hold anything."""
+        return repr(self.name[:300]) if name_fault(self.name) else self.name
+
+    def meaning_faults(self, *, in_file: bool, unknown_allowed: bool) -> Iterator[str]:
+        """Say what cannot be meant, in the words of a file or of the command line."""
+        counts = (self.partitions, self.replication_factor)
+        who, sizes, by_hand = "", "--partitions and --replication-factor", "--replica-assignment"
+        if in_file:
+            who, sizes, by_hand = f"topic {self.title}: ", "partitions and replication_factor", "replica_assignment"
+        if self.by_hand is None and None in counts:
+            yield f"{who}say {sizes}, or {by_hand}"
+        if self.by_hand is not None and any(count is not None for count in counts):
+            yield f"{who}{by_hand} says it all: leave out {sizes}"
+        said = "config" if in_file else "--config"
+        for fault in (*config_faults(self.configs, unknown_allowed=unknown_allowed), *conflicts(self.configs)):
+            yield f"{who}{said}: {fault}"
+
+    def placement_faults(self, brokers: Sequence[int], live: Sequence[int]) -> Iterator[str]:
+        """Say what cannot be placed on `brokers`, or by hand on those that are alive."""
+        if self.by_hand is not None:
+            yield from (f"topic {self.title}: {said}" for said in assignment_faults(self.by_hand))
+            unknown = sorted(set(chain.from_iterable(self.by_hand)).difference(live))
+            if unknown:
+                yield f"topic {self.title}: {not_alive(unknown, live)}"
+            by_hand = Assignment(dict(enumerate(self.by_hand)), {}, {}, None)
+            yield from size_faults(self.name, len(encode_assignment(by_hand)))
+        elif self.partitions is None or self.replication_factor is None:
+            return
+        elif self.replication_factor > len(brokers):
+            yield (
+                f"topic {self.title}: replication factor {self.replication_factor} is larger than the {len(brokers)} "
+                f"brokers to use ({', '.join(map(str, brokers))}); start more brokers or ask for fewer replicas"
+            )
+        else:
+            yield from size_faults(self.name, topic_bytes(self.partitions, self.replication_factor, brokers))
+
+
+def topics_in(path: Path) -> list[NewTopic]:
+    """Read a file of new topics."""
+    return [
+        NewTopic(
+            name=row["topic"],
+            partitions=row["partitions"],
+            replication_factor=row["replication_factor"],
+            by_hand=row["replica_assignment"],
+            configs=row["config"],
+        )
+        for row in read_new_topics(path)
+    ]
+
+
+def not_alive(unknown: Iterable[int], live: Iterable[int]) -> str:
+    return (
+        f"brokers {', '.join(map(str, unknown))} are not alive in the snapshot; alive are {', '.join(map(str, live))}"
+    )
+
+
+def name_faults(at: SnapshotTables, names: Sequence[str]) -> Iterator[Fault]:
+    """Names that cannot be, are taken, or cannot be told from others.
+
+    Kafka's metrics write dots as underscores, so names that differ in these alone collide (`Topic.hasCollision`).
+    """
+    count = Counter(names)
+    faults = {name: name_fault(name) for name in count}
+    yield from ((UsageError, said) for said in faults.values() if said is not None)
+    known = [name for name in count if faults[name] is None]
+    yield from ((UsageError, f"topic {name} is asked for {count[name]} times") for name in known if count[name] > 1)
+    if METADATA_TOPIC in count:
+        yield RefusedError, f"topic {METADATA_TOPIC} is KRaft's own log, and Kafka makes none; choose another name"
+    taken = _by_metric_name(table_as_of(at.tables.lake, at.snapshot, "topics", columns=["topic"])["topic"].to_pylist())
+    asked = _by_metric_name(known)
+    for name in known:
+        there = taken[_metric_name(name)]
+        others = sorted({*there, *asked[_metric_name(name)]} - {name})
+        if name in there:
+            snapshot_id = at.snapshot["snapshot_id"]
+            yield RefusedError, f"topic {name} exists in snapshot {snapshot_id}; choose another name"
+        elif others:
+            yield RefusedError, f"topic {name} collides with {others[0]}: '.' and '_' are one in metric names"
+
+
+def _metric_name(topic: str) -> str:
+    return topic.replace(".", "_")
+
+
+def _by_metric_name(topics: Iterable[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = defaultdict(list)
+    for topic in topics:
+        found[_metric_name(topic)].append(topic)
+    return found

@@ -1,0 +1,1 @@
+"""Where replicas live: questions to the optimiser, targets that others give, and their lint."""

@@ -1,0 +1,71 @@
+"""Targets taken as they are given, by a file or by an earlier snapshot: linted, accounted for, and cut into waves.
+
+Corresponds to `kafka-reassign-partitions --execute`. In: the question and the limits beside it. Out: a Planner.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from jobs.basics.errors import UsageError
+from jobs.planning.pending_reassignments import partitions_with_orders
+from jobs.planning.placement.lint import KEY, Lint, Targets
+from jobs.planning.placement.questions import Limits, stated_caps
+from jobs.planning.placement.solution import placed_as_given
+from jobs.planning.placement.to_snapshot import former
+from jobs.planning.plan import Planned, Planner
+from jobs.records.snapshots import SnapshotTables
+from jobs.runtime.inputs import read_reassignment
+from planner.reassignment.targets import reassignment_rejections
+
+BY_FILE: Final = "--reassignment-json-file"
+BACK: Final = "--to-snapshot"
+
+
+def from_file(path: Path, limits: Limits) -> Planner:
+    """Plan a file as it is: it says how many replicas there are to be, and all it names has to pass the lint."""
+    if limits != Limits(rack_aware=limits.rack_aware, caps=limits.caps):
+        raise UsageError(
+            f"{BY_FILE} is taken as it is: leave out --topics, --exclude, --max-moves and --reorder-leaders"
+        )
+    wanted = read_reassignment(path)
+    racks: dict[str, Any] = {} if limits.rack_aware else {"rack_aware": False}
+    stated = {"targets": wanted, **racks, **stated_caps(limits.caps)}
+
+    def planner(at: SnapshotTables) -> Planned:
+        return _given(at, Targets(rows=at.targets(wanted), parameters=stated), limits)
+
+    return planner
+
+
+def from_snapshot(snapshot_id: int, limits: Limits) -> Planner:
+    """Plan what an earlier snapshot shows, as far as there is a way back."""
+    if limits.max_moves is not None or limits.reorder:
+        raise UsageError(
+            f"{BACK} is taken as it is: leave out --max-moves and --reorder-leaders; "
+            "--topics and --exclude make it smaller",
+        )
+    stated = {"to_snapshot": snapshot_id, **limits.stated}
+
+    def planner(at: SnapshotTables) -> Planned:
+        found = former(at, snapshot_id, limits.scope())
+        known = partitions_with_orders(at), at["topics"], at["brokers"]
+        held = reassignment_rejections(found.targets, *known).localCheckpoint()
+        free = found.targets.join(held.select(*KEY), [*KEY], "left_anti")
+        return _given(at, Targets(rows=free, parameters=stated, held=found.held.unionByName(held)), limits)
+
+    return planner
+
+
+def _given(at: SnapshotTables, targets: Targets, limits: Limits) -> Planned:
+    lint = Lint(factor_may_change=True, rack_aware=limits.rack_aware, leaves_out=False)
+    faults = lint.faults(at, targets.rows).localCheckpoint()
+    if not faults.isEmpty():
+        return targets.planned(at, faults)
+    answer = placed_as_given(
+        at, targets.rows.select(*KEY, "replicas").toArrow(), limits.caps, rack_aware=limits.rack_aware
+    )
+    if limits.caps.one_at_a_time:
+        faults = lint.faults(at, answer.targets).localCheckpoint()
+    parameters = {**targets.parameters, "figures": answer.figures}
+    return replace(targets, rows=answer.targets, parameters=parameters).planned(at, faults)

@@ -1,0 +1,84 @@
+"""Targets become a plan once the lint has looked at them; a plan with a fault is stored as refused, faults and all.
+
+In: targets as rows, whoever made them, and a snapshot. Out: Planned. Partitions with a fault get no change.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from jobs.planning.pending_reassignments import partitions_with_orders
+from jobs.planning.plan import Planned
+from jobs.records.snapshots import SnapshotTables
+from planner.reassignment.lint import placement_faults
+from planner.reassignment.lint_waves import way_faults
+from planner.reassignment.targets import reassignment_changes, reassignment_rejections
+from planner.rows.rejections import as_rejections
+from schemas.names import Action, LintCode, PlanKind
+
+FAULTS_SHOWN: Final = 10
+KEY: Final = ("topic", "partition")
+LEFT_OUT: Final = (LintCode.DELETION_REQUESTED, LintCode.NOT_UNDERSTOOD, LintCode.REASSIGNMENT_IN_PROGRESS)
+"""What the optimiser never changes: it names these partitions for the sake of their rejections only."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lint:
+    """Which checks a plan's question waives.
+
+    `leaves_out`: partitions that must not change are none of its faults. `given_up`: racks that it empties.
+    """
+
+    factor_may_change: bool
+    rack_aware: bool
+    leaves_out: bool
+    given_up: frozenset[str] = frozenset()
+
+    def faults(self, at: SnapshotTables, targets: DataFrame) -> DataFrame:
+        """Faults of where partitions go, and of lists on the way: topic, partition, code, fault."""
+        tables = [partitions_with_orders(at), *(at[name] for name in ("topics", "brokers", "broker_configs"))]
+        ends, ways = targets, None
+        if "earlier" in targets.columns:
+            last = F.size("earlier") + 1 == F.col("steps")
+            ends, ways = targets.where(last), targets.where(~last)
+        found = placement_faults(ends, *tables, factor_may_change=self.factor_may_change, given_up=self.given_up)
+        found = found if ways is None else found.unionByName(way_faults(ways, *tables, given_up=self.given_up))
+        return found.where(~F.col("code").isin(*self._waived())).distinct()
+
+    def _waived(self) -> list[str]:
+        racks = [] if self.rack_aware else [LintCode.RACKS_LOST]
+        return [code.value for code in (*racks, *(LEFT_OUT if self.leaves_out else ()))]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Targets:
+    """Targets, what the plan says of them, and partitions that could not be looked at."""
+
+    rows: DataFrame
+    parameters: dict[str, Any]
+    held: DataFrame | None = None
+
+    def planned(self, at: SnapshotTables, faults: DataFrame) -> Planned:
+        """Plan what has no fault; refused if anything has one."""
+        first = faults.orderBy(*KEY, "code", "fault").limit(FAULTS_SHOWN + 1).collect()
+        sound = self.rows.join(faults.select(*KEY), [*KEY], "left_anti") if first else self.rows
+        known = sound, partitions_with_orders(at), at["topics"], at["brokers"]
+        rejections = reassignment_rejections(*known)
+        for more in (self.held, _as_rejections(faults) if first else None):
+            rejections = rejections if more is None else rejections.unionByName(more)
+        named = [f"{row.topic}-{row.partition}: {row.fault}" for row in first]
+        refused = _listed("the lint finds faults; mend these and plan again", named) if named else None
+        return Planned(PlanKind.REASSIGN, self.parameters, reassignment_changes(*known), rejections, refused=refused)
+
+
+def _as_rejections(faults: DataFrame) -> DataFrame:
+    return faults.withColumnRenamed("fault", "reason").transform(as_rejections, Action.REASSIGN)
+
+
+def _listed(what: str, faults: Sequence[str]) -> str:
+    more = "\n  and more: `surveyor show rejections` lists them" if len(faults) > FAULTS_SHOWN else ""
+    listed = "\n  ".join(faults[:FAULTS_SHOWN])
+    return f"{what}:\n  {listed}{more}"

@@ -1,0 +1,176 @@
+"""The partitions of a snapshot as the optimiser takes them: arrays, with the names to get back from rows to partitions.
+
+In: a snapshot and a Scope, the topics that a question is about. Out: NamedPartitions. Partitions of topics that are
+being deleted, that are being reassigned already or wait for it, that are not understood or that no live member of
+their ISR leads never change.
+"""
+
+import re
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.basics.errors import RefusedError
+from jobs.planning.pending_reassignments import orders_of
+from jobs.records.snapshots import SnapshotTables, as_of, table_as_of
+from planner.placement.problem import NOBODY, Bools, Ints, Partitions
+from planner.placement.slots import padded, within
+from schemas.names import NO_LEADER
+
+COLUMNS: Final = (
+    "topic",
+    "partition",
+    "replicas",
+    "adding_replicas",
+    "removing_replicas",
+    "leader",
+    "isr",
+    "understood",
+)
+PARTITION_BITS: Final = 32
+"""A partition's number takes no more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Topics that may change: those named, or all; whose whole name matches; without those excluded."""
+
+    named: AbstractSet[str] | None = None
+    topics: re.Pattern[str] | None = None
+    exclude: re.Pattern[str] | None = None
+
+    def __contains__(self, topic: str) -> bool:
+        named = self.named is None or topic in self.named
+        wanted = self.topics is None or self.topics.fullmatch(topic) is not None
+        return named and wanted and not (self.exclude and self.exclude.fullmatch(topic))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class NamedPartitions:
+    """Partitions of a snapshot: the optimiser's, with their names and those that were asked for but may not change."""
+
+    names: pa.Table
+    partitions: Partitions
+    barred: Bools
+
+
+def read_partitions(at: SnapshotTables, scope: Scope) -> NamedPartitions:
+    """Read the partitions that a snapshot left; raise RefusedError if the scope holds none."""
+    rows = table_as_of(at.tables.lake, at.snapshot, "partitions", columns=COLUMNS)
+    encoded = rows["topic"].combine_chunks().dictionary_encode()
+    names = encoded.dictionary.to_pylist()
+    number = encoded.indices.to_numpy(zero_copy_only=False)
+    in_scope = _each([name in scope for name in names], number)
+    _refuse_nothing(scope, names, in_scope, at.snapshot["snapshot_id"])
+    deleted = _being_deleted(at)
+    bar = _each([name in deleted for name in names], number) | _moving(rows) | ~_understood(rows)
+    bar |= _ordered(at, rows) | ~_led(at, rows)
+    replicas = lists_of(rows["replicas"])
+    place_of = np.argsort(np.argsort(np.array(names, dtype=object)))
+    return NamedPartitions(
+        names=rows.select(["topic", "partition"]),
+        partitions=Partitions(
+            topic=place_of[number].astype(np.int64),
+            partition=rows["partition"].to_numpy().astype(np.int64),
+            replicas=replicas,
+            movable=in_scope & ~bar & (replicas[:, 0] != NOBODY),
+            in_sync=_in_sync(replicas, rows["isr"]),
+        ),
+        barred=in_scope & bar,
+    )
+
+
+def rows_of(named: pa.Table, names: pa.Table) -> Ints:
+    """Find the row of `names` for each of `named`, by topic and partition; NOBODY where there is none.
+
+    >>> names = pa.table({"topic": ["b", "a", "a"], "partition": [0, 0, 1]})
+    >>> rows_of(pa.table({"topic": ["a", "b", "c", "b"], "partition": [1, 0, 0, 1]}), names).tolist()
+    [2, 0, -1, -1]
+    """
+    topics = pc.unique(names["topic"])
+    wanted, known = (_keys(table, topics) for table in (named, names))
+    order = np.argsort(known, kind="stable")
+    place = np.minimum(np.searchsorted(known[order], wanted), len(order) - 1)
+    found = order[place]
+    rows: Ints = np.where(known[found] == wanted, found, NOBODY)
+    return rows
+
+
+def _keys(table: pa.Table, topics: pa.Array) -> Ints:
+    """One number for a topic and partition; of topics that are not known, negative."""
+    topic = pc.fill_null(pc.index_in(table["topic"], value_set=topics), -1).to_numpy().astype(np.int64)
+    keys: Ints = (topic << PARTITION_BITS) + table["partition"].to_numpy()
+    return keys
+
+
+def _each(marks: list[bool], number: Ints) -> Bools:
+    found: Bools = np.array(marks, dtype=bool)[number]
+    return found
+
+
+def _being_deleted(at: SnapshotTables) -> set[str]:
+    topics = as_of(at.tables.lake, at.snapshot, "topics", ("deletion_requested", "=", True))
+    return {row["topic"] for row in topics}
+
+
+def _moving(rows: pa.Table) -> Bools:
+    adding, removing = (
+        pc.fill_null(pc.list_value_length(rows[name]), 0).to_numpy()
+        for name in ("adding_replicas", "removing_replicas")
+    )
+    moving: Bools = np.asarray(adding + removing, dtype=np.bool_)
+    return moving
+
+
+def _ordered(at: SnapshotTables, rows: pa.Table) -> Bools:
+    """Rows that an order waits for in /admin/reassign_partitions."""
+    ordered = np.zeros(rows.num_rows, dtype=bool)
+    orders = [{"topic": order["topic"], "partition": order["partition"]} for order in orders_of(at)]
+    if orders and rows.num_rows:
+        found = rows_of(pa.Table.from_pylist(orders), rows)
+        ordered[found[found != NOBODY]] = True
+    return ordered
+
+
+def _led(at: SnapshotTables, rows: pa.Table) -> Bools:
+    """Rows that a registered member of their ISR leads, as `planner.rows.liveness.is_led`."""
+    registered = [row["broker_id"] for row in as_of(at.tables.lake, at.snapshot, "brokers")]
+    leader = pc.fill_null(rows["leader"], NO_LEADER).to_numpy()
+    in_sync = (lists_of(rows["isr"]) == leader[:, None]).any(axis=1)
+    led: Bools = in_sync & np.isin(leader, registered)
+    return led
+
+
+def _understood(rows: pa.Table) -> Bools:
+    understood: Bools = pc.fill_null(rows["understood"], True).to_numpy()  # noqa: FBT003 - as the rules read null
+    return understood
+
+
+def _in_sync(replicas: Ints, isr: pa.ChunkedArray) -> Bools:
+    """(row, slot): in the ISR; all of a partition are where it has no ISR yet.
+
+    >>> _in_sync(np.array([[1, 2], [1, 2]]), pa.chunked_array([[[2], None]])).tolist()
+    [[False, True], [True, True]]
+    """
+    known = lists_of(pc.fill_null(isr, []))
+    found: Bools = within(replicas.T, known.T).T | (known[:, :1] == NOBODY)
+    return found
+
+
+def lists_of(replicas: pa.ChunkedArray) -> Ints:
+    """Lists of brokers, one row a partition, padded with NOBODY."""
+    lists = replicas.combine_chunks().cast(pa.list_(pa.int64()))
+    return padded(lists.offsets.to_numpy(), lists.values.to_numpy())
+
+
+def _refuse_nothing(scope: Scope, names: Sequence[str], in_scope: Bools, snapshot_id: int) -> None:
+    unknown = sorted((scope.named or set()) - set(names))
+    if unknown:
+        raise RefusedError(f"topics {', '.join(unknown)} are not in snapshot {snapshot_id}")
+    if not in_scope.any():
+        raise RefusedError(f"no partition of snapshot {snapshot_id} is in a topic that is asked for")

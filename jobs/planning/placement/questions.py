@@ -1,0 +1,168 @@
+"""The questions of `plan reassign` that the optimiser answers, read from the command line.
+
+In: an option with its value, and the limits given beside it. Out: Asked; UsageError for what cannot be meant.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from jobs.basics.errors import RefusedError, UsageError
+from jobs.planning.placement.partition_arrays import Scope
+from jobs.planning.placement.solution import Wanted, drained_brokers
+from jobs.records.snapshots import SnapshotTables, as_of, refuse_empty
+from jobs.runtime.inputs import parse_broker_ids, parse_replacements, read_topics_to_move
+from planner.placement.problem import Question
+from planner.placement.waves import Caps
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What every question may be given beside it."""
+
+    topics: str | None = None
+    exclude: str | None = None
+    max_moves: int | None = None
+    rack_aware: bool = True
+    reorder: bool = False
+    """--reorder-leaders"""
+    brokers: str | None = None
+    """--broker-list"""
+    caps: Caps = field(default_factory=Caps)
+
+    @property
+    def stated(self) -> dict[str, Any]:
+        """How a plan states them."""
+        given = {
+            "topics": self.topics,
+            "exclude": self.exclude,
+            "max_moves": self.max_moves,
+            "reorder_leaders": self.reorder or None,
+        }
+        stated = {key: limit for key, limit in given.items() if limit is not None} | stated_caps(self.caps)
+        return {**stated, "rack_aware": self.rack_aware}
+
+    def scope(self, named: frozenset[str] | None = None) -> Scope:
+        return Scope(named=named, topics=_regex("--topics", self.topics), exclude=_regex("--exclude", self.exclude))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A question, how the plan states it, and the option and brokers that are to take replicas."""
+
+    wanted: Wanted
+    parameters: dict[str, Any]
+    taking: tuple[str, frozenset[int]] = ("", frozenset())
+
+    def refuse_unable(self, at: SnapshotTables) -> None:
+        """Raise RefusedError if a broker that is to take replicas cannot, by the snapshot."""
+        refuse_empty(at.snapshot, topics=True)
+        option, ids = self.taking
+        understood = {row["broker_id"]: row["understood"] for row in as_of(at.tables.lake, at.snapshot, "brokers")}
+        drained = drained_brokers(at)
+        alive = ", ".join(map(str, sorted(understood))) or "none"
+        for broker in sorted(ids):
+            if broker not in understood:
+                where = f"snapshot {at.snapshot['snapshot_id']}; alive are {alive}"
+                raise RefusedError(f"{option}: broker {broker} is not alive in {where}")
+            if not understood[broker]:
+                why = "`surveyor show quarantine` says why"
+                raise RefusedError(f"{option}: /brokers/ids/{broker} is not understood, so nothing goes to it; {why}")
+            if broker in drained:
+                raise RefusedError(f"{option}: broker {broker} is drained; undrain it first")
+
+
+def ask(option: str, value: Any, limits: Limits) -> Asked:  # noqa: ANN401 - as the option gives it
+    """Read one question; `option` is its name on the command line."""
+    asked = _READERS[option](value, limits)
+    return Asked(
+        wanted=replace(asked.wanted, caps=limits.caps),
+        parameters={**asked.parameters, **limits.stated},
+        taking=asked.taking,
+    )
+
+
+def stated_caps(caps: Caps) -> dict[str, Any]:
+    """Return the caps that are set, as a plan states them."""
+    given = {"max_moves_per_broker": caps.moves_per_broker, "one_replica_at_a_time": caps.one_at_a_time or None}
+    return {key: cap for key, cap in given.items() if cap is not None}
+
+
+def _wanted(limits: Limits, **question: Any) -> Wanted:  # noqa: ANN401 - fields of Question
+    return Wanted(
+        question=Question(max_moves=limits.max_moves, **{"reorder": limits.reorder, **question}),
+        scope=limits.scope(),
+        rack_aware=limits.rack_aware,
+    )
+
+
+def _move_topics(path: Path, limits: Limits) -> Asked:
+    topics, brokers = read_topics_to_move(path), parse_broker_ids(limits.brokers or "", "--broker-list")
+    wanted = Wanted(
+        question=Question(max_moves=limits.max_moves, reorder=limits.reorder, even=True),
+        only=frozenset(brokers),
+        scope=limits.scope(frozenset(topics)),
+        rack_aware=limits.rack_aware,
+    )
+    stated = {"topics_to_move": sorted(topics), "broker_list": sorted(brokers)}
+    return Asked(wanted=wanted, parameters=stated, taking=("--broker-list", frozenset(brokers)))
+
+
+def _add(value: str, limits: Limits) -> Asked:
+    brokers = sorted(parse_broker_ids(value, "--add-brokers"))
+    wanted = _wanted(limits, even=True, onto=frozenset(brokers))
+    return Asked(wanted=wanted, parameters={"add_brokers": brokers}, taking=("--add-brokers", frozenset(brokers)))
+
+
+def _remove(value: str, limits: Limits) -> Asked:
+    brokers = sorted(parse_broker_ids(value, "--remove-brokers"))
+    wanted = _wanted(limits)
+    return Asked(wanted=_emptying(wanted, frozenset(brokers)), parameters={"remove_brokers": brokers})
+
+
+def _replace(value: str, limits: Limits) -> Asked:
+    pairs = parse_replacements(value)
+    wanted = _wanted(limits, replacements=tuple(pairs))
+    return Asked(
+        wanted=_emptying(wanted, frozenset(old for old, _ in pairs)),
+        parameters={"replace": [list(pair) for pair in pairs]},
+        taking=("--replace", frozenset(new for _, new in pairs)),
+    )
+
+
+def _emptying(wanted: Wanted, brokers: frozenset[int]) -> Wanted:
+    return Wanted(question=wanted.question, emptied=brokers, scope=wanted.scope, rack_aware=wanted.rack_aware)
+
+
+def _factor(value: int, limits: Limits) -> Asked:
+    return Asked(wanted=_wanted(limits, replication_factor=value), parameters={"replication_factor": value})
+
+
+def _rebalance(value: bool, limits: Limits) -> Asked:  # noqa: FBT001 - as the flag is
+    return Asked(wanted=_wanted(limits, even=value, reorder=True), parameters={"rebalance": value})
+
+
+def _fix_racks(value: bool, limits: Limits) -> Asked:  # noqa: FBT001 - as the flag is
+    if not limits.rack_aware:
+        raise UsageError("--fix-racks and --disable-rack-aware contradict each other")
+    return Asked(wanted=_wanted(limits, fix_racks=value), parameters={"fix_racks": value})
+
+
+_READERS: Final[Mapping[str, Callable[[Any, Limits], Asked]]] = {
+    "--topics-to-move-json-file": _move_topics,
+    "--add-brokers": _add,
+    "--remove-brokers": _remove,
+    "--replace": _replace,
+    "--replication-factor": _factor,
+    "--rebalance": _rebalance,
+    "--fix-racks": _fix_racks,
+}
+
+
+def _regex(option: str, text: str | None) -> re.Pattern[str] | None:
+    try:
+        return None if text is None else re.compile(text)
+    except re.error as error:
+        raise UsageError(f"{option} {text!r} is no regular expression: {error}") from None

@@ -1,0 +1,92 @@
+"""The file of `plan reassign --sizes`: bytes of one replica of each partition, as CSV or JSON; read strictly.
+
+CSV has the header `topic,partition,bytes`; JSON looks like Kafka's own files:
+`{"version":1,"partitions":[{"topic":"t","partition":0,"bytes":1024}]}`.
+"""
+
+import csv
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Final
+
+import pyarrow as pa
+from msgspec import Meta, Struct
+
+from jobs.adapters.delta.lake import Row
+from jobs.basics.errors import UsageError
+from jobs.runtime.inputs import Number, read_json, refuse_repeated
+
+HEADER: Final = ["topic", "partition", "bytes"]
+LARGEST: Final = 2**60
+"""Bytes of a partition beyond which somebody mistyped: an exbibyte."""
+
+SIZES: Final = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("bytes", pa.int64())])
+
+
+class _Size(Struct):
+    topic: str
+    partition: Number
+    bytes: Annotated[int, Meta(ge=0, le=LARGEST)]
+
+
+class _Sizes(Struct):
+    """A file of sizes: `{"version":1,"partitions":[{"topic":"t","partition":0,"bytes":1024}]}`."""
+
+    partitions: list[_Size]
+    version: int = 1
+
+
+def read_size_file(path: Path) -> pa.Table:
+    """Return topic, partition and bytes, in the order of the file.
+
+    What begins with `{` is JSON, all else CSV. Raise UsageError for what is malformed, negative or beyond what Kafka
+    has, naming the place, and RefusedError for a partition that is named twice.
+    """
+    rows = _json(path) if _first(path) == b"{" else list(_csv(path))
+    refuse_repeated(path, rows)
+    if not rows:
+        raise UsageError(f"{path} has no sizes: expected a line {','.join(HEADER)} and one for each partition, or JSON")
+    return pa.Table.from_pylist(rows, schema=SIZES)
+
+
+def _first(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(1024).lstrip()[:1]
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+
+
+def _json(path: Path) -> list[Row]:
+    return [{name: getattr(size, name) for name in HEADER} for size in read_json(path, _Sizes).partitions]
+
+
+def _csv(path: Path) -> Iterator[Row]:
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            lines = csv.reader(file, strict=True)
+            header = next(lines, [])
+            if header != HEADER:
+                raise UsageError(f"{path} begins with {','.join(header)!r}; expected {','.join(HEADER)}, or JSON")
+            for line in lines:
+                if line:
+                    yield _row(path, lines.line_num, line)
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise UsageError(f"{path} is neither CSV nor JSON: {error}") from None
+
+
+def _row(path: Path, number: int, line: Sequence[str]) -> Row:
+    if len(line) != len(HEADER) or not line[0]:
+        raise UsageError(f"{path}, line {number}: {','.join(line)!r}; expected {','.join(HEADER)}, as in orders,0,1024")
+    topic, partition, size = line
+    return {
+        "topic": topic,
+        "partition": _number(path, number, "partition", partition, 2**31 - 1),
+        "bytes": _number(path, number, "bytes", size, LARGEST),
+    }
+
+
+def _number(path: Path, line: int, name: str, text: str, most: int) -> int:
+    if not (text.isascii() and text.isdecimal()) or int(text[:20]) > most or len(text) > 20:  # noqa: PLR2004
+        raise UsageError(f"{path}, line {line}: {name} {text[:40]!r}; expected a whole number from 0 to {most}")
+    return int(text)

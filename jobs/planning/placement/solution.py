@@ -1,0 +1,176 @@
+"""From a question to targets: the partitions of a snapshot as arrays, the optimiser, and its answer as rows for Spark.
+
+The optimiser runs on the driver, on numpy arrays: a million partitions are a few hundred megabytes, and evenness is a
+matter of all brokers at once. In: a snapshot and a Wanted. Out: Placed, its targets as reassignment plans take them.
+"""
+
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from jobs.basics.errors import RefusedError
+from jobs.planning.placement.partition_arrays import NamedPartitions, Scope, lists_of, read_partitions, rows_of
+from jobs.planning.placement.target_rows import ON_THE_WAY, TARGETS, rows_on_the_way, target_rows
+from jobs.planning.placement.weights import Weights
+from jobs.records.byte_figures import byte_figures
+from jobs.records.figures import Figures, figures_of, wave_figures
+from jobs.records.snapshots import SnapshotTables, as_of
+from planner.placement.given import as_given
+from planner.placement.problem import NOBODY, Bools, Brokers, Ints, Partitions, Placement, PlacementError, Question
+from planner.placement.solve import place
+from planner.placement.waves import Caps, fewest_waves, waves
+from planner.rows.rejections import as_rejections
+from schemas.names import Action, RejectionCode
+
+HELD: Final = (
+    "a broker that is not alive, or not understood, holds a replica; --remove-brokers or --replace moves it away"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """A question to the optimiser, with brokers and topics by name; `only`: no others may hold what may change."""
+
+    question: Question
+    scope: Scope
+    emptied: frozenset[int] = frozenset()
+    only: frozenset[int] | None = None
+    rack_aware: bool = True
+    caps: Caps = field(default_factory=Caps)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """The answer: what to ask for and why, in which wave; what could not be looked at; and what it comes to.
+
+    `given_up`: racks of which every broker is emptied.
+    """
+
+    targets: DataFrame
+    held: DataFrame | None
+    figures: Figures
+    given_up: frozenset[str] = frozenset()
+
+
+def placed(at: SnapshotTables, wanted: Wanted, weights: Weights | None = None) -> Placed:
+    """Answer a question on a snapshot; raise RefusedError where no placement keeps the rules.
+
+    With `weights`, bytes are balanced instead of replicas.
+    """
+    cluster = read_partitions(at, wanted.scope)
+    sizes: Figures = {}
+    if weights is not None:
+        cluster, sizes = weights.weighed(at, cluster)
+    brokers = _brokers(at, wanted, cluster.partitions)
+    if not brokers.target.any():
+        raise RefusedError("no broker is left that may hold replicas; start brokers, or name fewer")
+    _refuse_too_many(wanted.question, int(brokers.target.sum()))
+    answer = _place(brokers, cluster, wanted.question)
+    concerned = _concerned(cluster.partitions, wanted)
+    barred, dead = np.flatnonzero(cluster.barred & concerned), answer.held[concerned[answer.held]]
+    held = at.tables.spark.createDataFrame(cluster.names.take(pa.array(dead)), "topic string, partition int")
+    code = {"code": F.lit(RejectionCode.REPLICA_NOT_ALIVE.value), "reason": F.lit(HELD)}
+    found = _Answer(cluster=cluster, brokers=brokers, placement=answer, barred=barred)
+    targets, figures = found.in_waves(at, wanted.caps)
+    return Placed(
+        targets=targets,
+        held=held.withColumns(code).transform(as_rejections, Action.REASSIGN),
+        figures={**figures, "held": len(dead), **byte_figures(brokers, cluster.partitions, answer), **sizes},
+        given_up=frozenset(answer.given_up),
+    )
+
+
+def placed_as_given(at: SnapshotTables, rows: pa.Table, caps: Caps, *, rack_aware: bool) -> Placed:
+    """Account for targets (topic, partition, replicas) that passed the lint: each is there, and named once."""
+    cluster = read_partitions(at, Scope())
+    known = cluster.partitions.replicas
+    brokers = _brokers(at, Wanted(question=Question(), scope=Scope(), rack_aware=rack_aware), cluster.partitions)
+    targets = lists_of(rows["replicas"])
+    named = rows_of(rows, cluster.names)
+    replicas = np.full((len(known), max(known.shape[1], targets.shape[1])), NOBODY, dtype=np.int64)
+    replicas[:, : known.shape[1]] = known
+    replicas[named] = NOBODY
+    replicas[named, : targets.shape[1]] = targets
+    answer = as_given(brokers, cluster.partitions, replicas)
+    unchanged = np.setdiff1d(named, answer.changed)
+    found = _Answer(cluster=cluster, brokers=brokers, placement=answer, barred=unchanged)
+    frame, figures = found.in_waves(at, caps)
+    return Placed(targets=frame, held=None, figures={**figures, "held": 0})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Answer:
+    """A placement and what names it; `barred`: rows that were asked for and stay as they are."""
+
+    cluster: NamedPartitions
+    brokers: Brokers
+    placement: Placement
+    barred: Ints
+
+    def in_waves(self, at: SnapshotTables, caps: Caps) -> tuple[DataFrame, Figures]:
+        """Return the targets of each wave, and the figures of all."""
+        rack_of = dict(zip(self.brokers.ids.tolist(), self.brokers.racks, strict=True))
+        planned = waves(self.cluster.partitions, self.placement, rack_of, caps)
+        rows, schema = (rows_on_the_way, ON_THE_WAY) if caps.one_at_a_time else (target_rows, TARGETS)
+        frame = at.tables.spark.createDataFrame(rows(self.cluster, self.placement, planned, self.barred), schema)
+        figures = figures_of(self.placement, set(self.brokers.ids[self.brokers.target].tolist()))
+        more = {"waves": wave_figures(planned, fewest_waves(self.placement, caps))} if caps else {}
+        return frame.localCheckpoint(), {**figures, **more}
+
+
+def drained_brokers(at: SnapshotTables) -> set[int]:
+    """Brokers drained now: they keep what they hold and get nothing."""
+    return {row["broker_id"] for row in at.tables.lake.rows("drained")}
+
+
+def _place(brokers: Brokers, cluster: NamedPartitions, question: Question) -> Placement:
+    try:
+        return place(brokers, cluster.partitions, question)
+    except PlacementError as error:
+        named = [f"{row['topic']}-{row['partition']}" for row in cluster.names.take(error.rows).to_pylist()]
+        raise RefusedError(str(error).replace(f"rows {error.rows}", ", ".join(named))) from None
+
+
+def _brokers(at: SnapshotTables, wanted: Wanted, partitions: Partitions) -> Brokers:
+    """All brokers that are registered or hold a replica, which may be dead."""
+    registered = {row["broker_id"]: row for row in as_of(at.tables.lake, at.snapshot, "brokers")}
+    holding = set(np.unique(partitions.replicas[partitions.replicas != NOBODY]).tolist())
+    ids = sorted(holding | registered.keys())
+    emptied = wanted.emptied if wanted.only is None else frozenset(ids) - wanted.only
+    _refuse_unknown(wanted.emptied - set(ids), ids)
+    live = {broker for broker, row in registered.items() if row["understood"]}
+    may_hold = live - drained_brokers(at) - emptied
+    racks = {broker: row["rack"] for broker, row in registered.items()} if wanted.rack_aware else {}
+    return Brokers(
+        ids=np.array(ids, dtype=np.int64),
+        racks=tuple(racks.get(broker) for broker in ids),
+        live=np.array([broker in live for broker in ids]),
+        target=np.array([broker in may_hold for broker in ids]),
+        emptied=np.array([broker in emptied for broker in ids]),
+    )
+
+
+def _refuse_too_many(question: Question, brokers: int) -> None:
+    factor = question.replication_factor or 0
+    if factor > brokers:
+        raise RefusedError(f"--replication-factor {factor}: only {brokers} brokers may hold replicas")
+
+
+def _refuse_unknown(unknown: AbstractSet[int], known: list[int]) -> None:
+    if unknown:
+        raise RefusedError(
+            f"brokers {', '.join(map(str, sorted(unknown)))} are unknown: not alive, and no replica is on them; "
+            f"known are {', '.join(map(str, known))}",
+        )
+
+
+def _concerned(partitions: Partitions, wanted: Wanted) -> Bools:
+    """Rows that the question is about: all, or those on brokers to be emptied."""
+    if not wanted.emptied:
+        return np.ones(len(partitions.topic), dtype=bool)
+    return np.asarray(np.isin(partitions.replicas, list(wanted.emptied)).any(axis=1), dtype=np.bool_)

@@ -1,0 +1,59 @@
+"""`plan reassign --to-snapshot`: the targets that an earlier snapshot shows, and what cannot go back to it.
+
+In: the snapshot planned on, the number of the earlier one, and the topics that may change. Out: Former.
+"""
+
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from jobs.basics.errors import RefusedError
+from jobs.planning.placement.partition_arrays import Scope
+from jobs.records.snapshots import SnapshotTables, find_snapshot
+from planner.reassignment.former import former_targets
+from planner.rows.rejections import as_rejections
+from schemas.names import Action
+
+
+@dataclass(frozen=True, slots=True)
+class Former:
+    """Targets as reassignment plans take them, and rejections."""
+
+    targets: DataFrame
+    held: DataFrame
+
+
+def former(at: SnapshotTables, snapshot_id: int, scope: Scope) -> Former:
+    """Compare two snapshots; raise UsageError for one that is not there, RefusedError if the scope holds nothing."""
+    then = SnapshotTables(at.tables, find_snapshot(at.tables.lake, snapshot_id))
+    tables = {when: _in_scope(tables, scope) for when, tables in (("then", then), ("now", at))}
+    if not any(topics.count() for topics in tables.values()):
+        raise RefusedError(f"no topic of snapshots {snapshot_id} and {at.snapshot['snapshot_id']} is asked for")
+    rows = former_targets(
+        _of(then, tables["then"]),
+        tables["then"],
+        _of(at, tables["now"]),
+        tables["now"],
+        at["brokers"],
+        then=snapshot_id,
+    ).localCheckpoint()
+    return Former(
+        targets=rows.where(F.col("code").isNull()).select("topic", "partition", "replicas"),
+        held=rows.transform(as_rejections, Action.REASSIGN),
+    )
+
+
+def _in_scope(tables: SnapshotTables, scope: Scope) -> DataFrame:
+    """The topics that may change; their names are few enough for the driver, which has Python's regexes."""
+    topics = tables["topics"]
+    names = [row.topic for row in topics.select("topic").collect()]
+    wanted = [name for name in names if name in scope]
+    if len(wanted) == len(names):
+        return topics
+    chosen = tables.tables.spark.createDataFrame([(name,) for name in wanted], "topic string")
+    return topics.join(F.broadcast(chosen), "topic", "left_semi")
+
+
+def _of(tables: SnapshotTables, topics: DataFrame) -> DataFrame:
+    return tables["partitions"].join(F.broadcast(topics.select("topic")), "topic", "left_semi")

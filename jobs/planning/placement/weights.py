@@ -1,0 +1,123 @@
+"""Weights for the optimiser: bytes of one replica of each partition, from a file or from the table `sizes`.
+
+Of the table the largest log of a partition's replicas counts, leader or not, without future ones and those on brokers
+that it is no longer assigned to. A partition without a size counts as the mean of its topic, or of all where its
+topic has none: nothing would say that an unknown partition is small, and brokers are full with it all the same. The
+plan records a digest of the weights, so that it has the same id where they are the same.
+"""
+
+import hashlib
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.adapters.delta.lake import Lake
+from jobs.basics.errors import RefusedError
+from jobs.planning.placement.partition_arrays import NamedPartitions, rows_of
+from jobs.records.snapshots import SnapshotTables
+from jobs.runtime.console import say
+from planner.placement.problem import NOBODY, Ints, Partitions
+
+UNKNOWN: Final = -1
+"""Weight of a partition that has no size."""
+
+MOST: Final = 2**62
+"""Bytes of a whole cluster beyond which sums would not be exact."""
+
+NAMED: Final = 10
+DIGITS: Final = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Weights:
+    """Where weights come from: a file as `read_size_file` gives it, else the table."""
+
+    path: Path | None = None
+    file: pa.Table | None = None
+
+    def weighed(self, at: SnapshotTables, cluster: NamedPartitions) -> tuple[NamedPartitions, dict[str, Any]]:
+        """Return the partitions with their weights, and what the plan is to say of these.
+
+        Raise RefusedError where a file names unknown partitions, and where no size is known at all.
+        """
+        if self.file is None:
+            known = _largest(at.tables.lake, cluster)
+        else:
+            known = _of_file(self.file, cluster, f"{self.path} and snapshot {at.snapshot['snapshot_id']}")
+        weights, assumed = completed(known, cluster.partitions.topic)
+        _refuse_too_large(weights, cluster.partitions)
+        if assumed:
+            say(
+                f"surveyor: {assumed} of {len(weights)} partitions have no size; each counts as the mean of its topic, "
+                "or of all where its topic has none",
+            )
+        said = {"source": "table" if self.file is None else "file", "digest": digest(weights, cluster.partitions)}
+        weighed = replace(cluster, partitions=replace(cluster.partitions, weights=weights))
+        return weighed, {"sizes": {**said, "known": len(weights) - assumed, "assumed": assumed}}
+
+
+def completed(known: Ints, topic: Ints) -> tuple[Ints, int]:
+    """Fill in what is UNKNOWN: the mean of the topic's sizes, else of all, rounded up; and how many that were.
+
+    >>> weights, assumed = completed(np.array([10, -1, 20, -1]), np.array([0, 0, 0, 1]))
+    >>> weights.tolist(), assumed
+    ([10, 15, 20, 15], 2)
+    """
+    has = known != UNKNOWN
+    if not has.any():
+        raise RefusedError("no size of any partition is known; run `surveyor sizes`, or give a file by --sizes")
+    sums, counts = np.zeros((2, int(topic.max()) + 1), dtype=np.int64)
+    np.add.at(sums, topic[has], known[has])
+    np.add.at(counts, topic[has], 1)
+    of_all = -(-int(known[has].sum()) // int(has.sum()))
+    means = np.where(counts > 0, -(-sums // np.maximum(counts, 1)), of_all)
+    return np.where(has, known, means[topic]), int((~has).sum())
+
+
+def digest(weights: Ints, partitions: Partitions) -> str:
+    """Hash the weights in the order of topic and partition, in which they are the same whatever was read first."""
+    ordered = weights[np.lexsort((partitions.partition, partitions.topic))]
+    return hashlib.sha256(ordered.astype("<i8").tobytes()).hexdigest()[:DIGITS]
+
+
+def _largest(lake: Lake, cluster: NamedPartitions) -> Ints:
+    logs = lake.read(
+        "sizes", ("is_future", "=", False), columns=["topic", "partition", "broker_id", "bytes", "taken_at"]
+    )
+    rows = rows_of(logs, cluster.names)
+    # NOBODY finds the last row, which is masked
+    assigned = cluster.partitions.replicas[rows] == logs["broker_id"].to_numpy()[:, None]
+    counts = (rows != NOBODY) & assigned.any(axis=1)
+    if counts.any():
+        taken = pc.min_max(logs["taken_at"].filter(pa.array(counts))).as_py()
+        say(f"surveyor: sizes taken from {taken['min']:%Y-%m-%d %H:%M:%S} to {taken['max']:%Y-%m-%d %H:%M:%S} UTC")
+    return _most(rows[counts], logs["bytes"].to_numpy()[counts], cluster.names.num_rows)
+
+
+def _of_file(sizes: pa.Table, cluster: NamedPartitions, where: str) -> Ints:
+    rows = rows_of(sizes, cluster.names)
+    unknown = np.flatnonzero(rows == NOBODY)
+    if len(unknown):
+        named = [f"{row['topic']}-{row['partition']}" for row in sizes.take(pa.array(unknown[:NAMED])).to_pylist()]
+        more = f" and {len(unknown) - NAMED} more" if len(unknown) > NAMED else ""
+        raise RefusedError(
+            f"{where} do not agree: the snapshot has no {', '.join(named)}{more}; "
+            "take them out of the file, or take a new `surveyor snapshot`",
+        )
+    return _most(rows, sizes["bytes"].to_numpy(), cluster.names.num_rows)
+
+
+def _most(rows: Ints, sizes: Ints, count: int) -> Ints:
+    largest = np.full(count, UNKNOWN, dtype=np.int64)
+    np.maximum.at(largest, rows, sizes)
+    return largest
+
+
+def _refuse_too_large(weights: Ints, partitions: Partitions) -> None:
+    replicas = (partitions.replicas != NOBODY).sum(axis=1)
+    if float((weights.astype(np.float64) * replicas).sum()) > MOST:
+        raise RefusedError(f"the sizes add up to more than {MOST} bytes, which no cluster holds; check their unit")

@@ -1,0 +1,156 @@
+"""What all plans share: the snapshot they are computed from, and how a plan is stored.
+
+A plan's rows are written first and its row in `plans` last; both under its id, which is a hash of its content. So a
+crash leaves no half plan, and planning again writes the same plan or finds it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Final
+
+import typer
+from pyspark.sql import DataFrame, SparkSession
+
+from jobs.adapters.delta.lake import Row
+from jobs.adapters.delta.spark_tables import Tables
+from jobs.adapters.spark.session import start_session
+from jobs.basics.errors import ExitCode, RefusedError
+from jobs.planning.plan_rows import Beside, plan_rows
+from jobs.records.failed_log_dirs import failed_replicas
+from jobs.records.figures import figures_in
+from jobs.records.plan_names import Alias, names_of, plan_named, refuse_older, refuse_other_question
+from jobs.records.plan_store import Content, store
+from jobs.records.plans import find_plan
+from jobs.records.snapshots import SnapshotTables, as_of, find_snapshot
+from jobs.runtime.console import Result, finish, progress, say
+from jobs.runtime.settings import Settings
+from jobs.views.plan_review import plan_lines
+from planner.rows.liveness import with_drained, with_failed
+from schemas.names import PlanKind, PlanStatus
+
+SnapshotId = Annotated[int | None, typer.Option("--snapshot", help="Plan on this snapshot [default: the newest].")]
+
+QUICK: Final = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.hugeMethodLimit": "8000",
+    "spark.sql.codegen.splitConsumeFuncByOperator": "false",
+}
+"""What plans look at has few, known shapes: to plan a query anew at each of its stages costs more than it finds.
+
+And rules make methods that are too long for the JVM to compile: it would interpret them. Split by operator, they would
+read every column of a row before they know whether they need the row.
+"""
+
+RESULT: Final = ("plan_id", "name", "snapshot_id", "status", "changes", "rejected", "moves")
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A plan's content before it has an id."""
+
+    kind: PlanKind
+    parameters: dict[str, Any]
+    changes: DataFrame
+    rejections: DataFrame | None = None
+    operations: list[Row] = field(default_factory=list)
+    evidence: DataFrame | None = None
+    at_most: int | None = None
+    """More changes and rejections there cannot be together, where that is known and they cost little to compute."""
+    refused: str | None = None
+    """Why it must not be committed: it is stored all the same, so that it can be looked at."""
+
+
+class PlanningTables(SnapshotTables):
+    """The tables as one snapshot left them; brokers with how they are drained now, partitions with failed log dirs."""
+
+    def __getitem__(self, table: str) -> DataFrame:
+        rows = SnapshotTables.__getitem__(self, table)
+        if table == "brokers":
+            drained = self.tables.lake.rows("drained")
+            return with_drained(rows, self.tables.frame("drained", drained)) if drained else rows
+        if table == "partitions":
+            failed = failed_replicas(self.tables.lake, self.snapshot)
+            return with_failed(rows, self.tables.frame("answers", failed)) if failed else rows
+        return rows
+
+
+Planner = Callable[[SnapshotTables], Planned]
+
+
+def report_plan(
+    settings: Settings,
+    snapshot: int | None,
+    alias: Alias,
+    planner: Planner,
+    *,
+    detailed: bool,
+) -> ExitCode:
+    """Make a plan and show it; CHANGES only where the detailed exit code was asked for."""
+    result = make_plan(settings, snapshot, alias, planner)
+    lake = settings.lake
+    result["operations"] = len(lake.rows("operations", ("plan_id", "=", result["plan_id"])))
+    # programs get their counts without the plan's rows being read again
+    finish(settings, result, *([] if settings.as_json else plan_lines(lake, find_plan(lake, result["plan_id"]))))
+    return ExitCode.CHANGES if detailed and (result["changes"] or result["operations"]) else ExitCode.DONE
+
+
+def make_plan(settings: Settings, snapshot_id: int | None, alias: Alias, planner: Planner) -> Result:
+    """Plan on a snapshot and store the plan; under a name that is taken, return the plan that has it, or refuse."""
+    lake = settings.lake
+    snapshot = find_snapshot(lake, snapshot_id)
+    named = None if alias.moves else plan_named(lake, alias.name)
+    if named and alias.name and snapshot_id is None:
+        refuse_older(named, alias.name, snapshot["snapshot_id"])
+    _refuse_migration(snapshot)
+    lake.ensure_tables()
+    with progress("starting Spark"):
+        tables = Tables(_session(), lake)
+    with progress("planning"):
+        planned = planner(PlanningTables(tables, snapshot))
+        if named and alias.name:
+            refuse_other_question(named, alias.name, planned.kind, planned.parameters, snapshot_id)
+            say(f"surveyor: {alias.name} is this plan already, on snapshot {named['snapshot_id']}")
+            return _result(named, alias)
+        # a refused plan takes no name: the next try is to have it
+        result = _store(tables, snapshot, Alias() if planned.refused else alias, planned)
+    if planned.refused:
+        untaken = "" if alias.name is None else f" (it does not get the name {alias.name!r}: the next try may)"
+        raise RefusedError(f"plan {result['plan_id']} is refused{untaken}: {planned.refused}", result)
+    return result
+
+
+def _session() -> SparkSession:
+    session = start_session("surveyor plan", QUICK)
+    # tasks make their code themselves where a rule's is too long for a stage: no more of them than run at once
+    session.conf.set("spark.sql.shuffle.partitions", str(session.sparkContext.defaultParallelism))
+    return session
+
+
+def _refuse_migration(snapshot: Row) -> None:
+    if snapshot["migration"]:
+        raise RefusedError(
+            f"snapshot {snapshot['snapshot_id']} shows a migration to KRaft ({snapshot['migration']}): "
+            "ZooKeeper is no longer the authority; plan with Kafka's own tools",
+        )
+
+
+def _store(tables: Tables, snapshot: Row, alias: Alias, planned: Planned) -> Result:
+    lake = tables.lake
+    content = Content(
+        kind=planned.kind,
+        parameters=planned.parameters,
+        snapshot_id=snapshot["snapshot_id"],
+        cluster_id=snapshot["cluster_id"],
+        broker_epochs={row["broker_id"]: row["broker_epoch"] for row in as_of(lake, snapshot, "brokers")},
+        status=PlanStatus.REFUSED if planned.refused else PlanStatus.PLANNED,
+    )
+    found = {"changes": planned.changes, "rejections": planned.rejections}
+    frames = {table: rows for table, rows in found.items() if rows is not None}
+    rows = plan_rows(tables, frames, Beside(planned.operations, planned.evidence), planned.at_most)
+    return _result(store(lake, alias, content, rows), alias)
+
+
+def _result(plan: Row, alias: Alias) -> Result:
+    """What programs get; `name` is the one they asked with, if any."""
+    named = {"name": alias.name or plan["name"], "names": names_of(plan)}
+    return {**{column: plan[column] for column in RESULT}, **named, **figures_in(plan)}

@@ -1,0 +1,99 @@
+"""The rows of a plan made on Spark, on their way to the tables: their id and counts first, then the rows themselves.
+
+Few rows come to the driver once, as Arrow, and it computes the id and writes them; many stay on Spark, which does the
+same by more jobs. In: a plan's content. Out: its summary (plan_id, changes, rejected, moves), and its rows stored.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from jobs.adapters.delta.lake import Row
+from jobs.adapters.delta.spark_tables import FEW, Tables, counted
+from jobs.records import digest as arrow_digest
+from jobs.records.plan_store import PlanRows, mine
+from planner.rows.plan import plan_summary, with_lines
+from schemas.digest import by_topic, lines, plan_id_of
+from schemas.tables import TABLES
+
+OPERATIONS: Final = "operations"
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What a plan has beside changes and rejections, which is little or nothing."""
+
+    operations: Sequence[Row] = ()
+    evidence: DataFrame | None = None
+
+    def write(self, tables: Tables, plan_id: str) -> None:
+        tables.lake.replace(OPERATIONS, [{**row, "plan_id": plan_id} for row in self.operations], mine(plan_id))
+        if self.evidence is not None:
+            tables.replace("evidence", _owned(self.evidence, tables, plan_id), mine(plan_id))
+
+
+def plan_rows(tables: Tables, rows: Mapping[str, DataFrame], beside: Beside, at_most: int | None) -> PlanRows:
+    """Take what rows a plan has to where they are few enough to be; `at_most`: more there cannot be."""
+    if at_most is None:
+        found = {table: counted(frame) for table, frame in rows.items()}
+        rows, at_most = {table: frame for table, (frame, _) in found.items()}, sum(n for _, n in found.values())
+    if at_most <= FEW:
+        return _OnDriver(tables, {table: frame.toArrow() for table, frame in rows.items()}, beside)
+    return _OnSpark(tables, rows, beside)
+
+
+@dataclass(frozen=True, slots=True)
+class _OnDriver:
+    tables: Tables
+    rows: Mapping[str, pa.Table]
+    beside: Beside
+
+    def summary(self, header: str) -> Row:
+        texts = {table: arrow_digest.by_topic(table, rows) for table, rows in self.rows.items()}
+        counts = {table: rows.num_rows for table, rows in self.rows.items()}
+        return {
+            "plan_id": plan_id_of(header, texts | {OPERATIONS: by_topic(lines(OPERATIONS, self.beside.operations))}),
+            "changes": counts["changes"],
+            "rejected": counts.get("rejections", 0),
+            "moves": arrow_digest.copied(self.rows["changes"]),
+        }
+
+    def write(self, plan_id: str) -> None:
+        lake = self.tables.lake
+        owner = {"plan_id": plan_id, "cluster": lake.cluster}
+        for table, rows in self.rows.items():
+            if rows.num_rows:
+                names = TABLES[table].names
+                columns = [_repeated(owner[name], rows) if name in owner else rows[name] for name in names]
+                lake.replace_by(table, pa.table(columns, names=names), mine(plan_id))
+        self.beside.write(self.tables, plan_id)
+
+
+@dataclass(frozen=True, slots=True)
+class _OnSpark:
+    tables: Tables
+    rows: Mapping[str, DataFrame]
+    beside: Beside
+
+    def summary(self, header: str) -> Row:
+        known = {**self.rows, OPERATIONS: self.tables.frame(OPERATIONS, self.beside.operations)}
+        lined = {table: with_lines(table, rows) for table, rows in known.items()}
+        return plan_summary(header, lined).collect()[0].asDict()
+
+    def write(self, plan_id: str) -> None:
+        for table, rows in self.rows.items():
+            owned = _owned(rows, self.tables, plan_id).select(*TABLES[table].names)
+            self.tables.replace(table, owned, mine(plan_id))
+        self.beside.write(self.tables, plan_id)
+
+
+def _owned(rows: DataFrame, tables: Tables, plan_id: str) -> DataFrame:
+    return rows.withColumns({"plan_id": F.lit(plan_id), "cluster": F.lit(tables.lake.cluster)})
+
+
+def _repeated(text: str, rows: pa.Table) -> pa.Array:
+    return pa.repeat(pa.scalar(text), rows.num_rows)

@@ -1,0 +1,90 @@
+"""`surveyor plan recover`: leaders for offline partitions, clean where possible, else by the evidence of history."""
+
+import re
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from jobs.adapters.delta.lake import Row
+from jobs.basics.errors import ExitCode, UsageError
+from jobs.planning.plan import Planned, SnapshotId, report_plan
+from jobs.planning.vanished import vanished_states
+from jobs.records.plan_names import Alias, Name, ReplaceName
+from jobs.records.snapshots import SnapshotTables
+from jobs.runtime.options import DetailedExitcode, command
+from jobs.runtime.settings import Settings
+from planner.leadership.evidence import log_sizes, ranked_evidence
+from planner.leadership.recover import (
+    offline_partitions,
+    recover_changes,
+    recover_rejections,
+    stateless_partitions,
+    unneeded_rejections,
+    without_in_sync,
+)
+from planner.leadership.vanished import without_state
+from schemas.names import PlanKind
+
+
+@command
+def recover(
+    settings: Settings,
+    *,
+    allow_unclean: Annotated[
+        bool,
+        typer.Option("--allow-unclean", help="Allow unclean elections, which lose data, for all offline partitions."),
+    ] = False,
+    partition: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TOPIC-N", help="Allow an unclean election for this one; may be repeated."),
+    ] = None,
+    snapshot: SnapshotId = None,
+    name: Name = None,
+    replace_name: ReplaceName = False,
+    detailed_exitcode: DetailedExitcode = False,
+) -> ExitCode:
+    """Plan leaders for offline partitions; of unclean candidates the one that may lose least, only where allowed."""
+    named = parse_partitions(partition or [])
+
+    def planner(at: SnapshotTables) -> Planned:
+        offline = _without_leader(at).localCheckpoint()
+        last = at.snapshot["snapshot_id"]
+        until = F.col("snapshot_id") <= last
+        history = at.tables.read("partition_history").where(until)
+        snapshots = at.tables.read("snapshots").where(until)
+        sizes = log_sizes(at.tables.read("sizes"))
+        evidence = ranked_evidence(without_in_sync(offline), history, snapshots, sizes).localCheckpoint()
+        asked = at.targets(named)
+        considered = offline, at["broker_configs"], evidence, None if allow_unclean else asked
+        rejections = recover_rejections(*considered).unionByName(
+            unneeded_rejections(asked, at["partitions"], offline),
+        )
+        parameters = {"allow_unclean": allow_unclean, "partitions": named}
+        return Planned(PlanKind.RECOVER, parameters, recover_changes(*considered), rejections, evidence=evidence)
+
+    return report_plan(settings, snapshot, Alias(name, replace_name), planner, detailed=detailed_exitcode)
+
+
+def _without_leader(at: SnapshotTables) -> DataFrame:
+    """Partitions that no live broker leads, and those whose state is gone."""
+    known = at["partitions"], at["topics"], at["brokers"]
+    vanished = vanished_states(at, without_state(at["partitions"], at["topics"]))
+    return offline_partitions(*known).unionByName(stateless_partitions(vanished, *known))
+
+
+def parse_partitions(names: Sequence[str]) -> list[Row]:
+    """Read partitions as people write them, in order, none twice.
+
+    >>> parse_partitions(["orders-7", "a-b-0", "orders-7"])
+    [{'topic': 'a-b', 'partition': 0}, {'topic': 'orders', 'partition': 7}]
+    """
+    found = set()
+    for name in names:
+        parts = re.fullmatch(r"(.+)-(\d{1,9})", name)
+        if parts is None:
+            raise UsageError(f"--partition {name!r}: expected TOPIC-N, as in orders-7")
+        found.add((parts[1], int(parts[2])))
+    return [{"topic": topic, "partition": number} for topic, number in sorted(found)]

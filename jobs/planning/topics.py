@@ -1,0 +1,74 @@
+"""What the plans for topics that exist share: a topic as its snapshot has it, and why it must be left alone."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from jobs.adapters.delta.lake import Row
+from jobs.basics.errors import RefusedError, UsageError
+from jobs.records.snapshots import SnapshotTables, as_of
+from schemas.names import OperationKind
+from schemas.znodes import MalformedZnodeError, check_topic_name
+
+Topic = Annotated[str, typer.Option(help="A topic that exists.")]
+AllowInternal = Annotated[
+    bool,
+    typer.Option("--allow-internal", help="Plan it for topics that belong to Kafka or the tools around it, too."),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTopic:
+    """A topic and its partitions, in order, as a snapshot has them."""
+
+    row: Row
+    partitions: list[Row]
+
+    @property
+    def name(self) -> str:
+        return str(self.row["topic"])
+
+    @property
+    def moving(self) -> list[int]:
+        """Partitions that a running reassignment moves."""
+        return [p["partition"] for p in self.partitions if p["adding_replicas"] or p["removing_replicas"]]
+
+
+def name_fault(topic: str) -> str | None:
+    """Say why Kafka would not have a topic of this name, None if it would."""
+    try:
+        check_topic_name(topic)
+    except MalformedZnodeError as error:
+        return str(error)
+    return None
+
+
+def topic_name(topic: str, flag: str = "--topic") -> str:
+    """Return the name, or raise UsageError where Kafka would not have such a topic."""
+    fault = name_fault(topic)
+    if fault is not None:
+        raise UsageError(f"{flag}: {fault}")
+    return topic
+
+
+def find_topic(at: SnapshotTables, topic: str) -> KnownTopic:
+    """Return a topic that may be changed; raise RefusedError where it may not."""
+    snapshot_id, mine = at.snapshot["snapshot_id"], ("topic", "=", topic)
+    found = as_of(at.tables.lake, at.snapshot, "topics", mine)
+    if not found:
+        raise RefusedError(
+            f"no topic {topic} in snapshot {snapshot_id}; `surveyor show topics` lists those there are, "
+            "a new one is known after a new `surveyor snapshot`",
+        )
+    if found[0]["deletion_requested"]:
+        raise RefusedError(f"topic {topic} is queued for deletion in snapshot {snapshot_id}: it will be gone")
+    if not found[0]["understood"]:
+        raise RefusedError(f"topic {topic} is not understood; `surveyor show quarantine` says why; mend it first")
+    partitions = as_of(at.tables.lake, at.snapshot, "partitions", mine)
+    return KnownTopic(found[0], sorted(partitions, key=lambda row: row["partition"]))
+
+
+def operation(sequence: int, kind: OperationKind, topic: str, data: str) -> Row:
+    """Make a row of OPERATIONS."""
+    return {"sequence": sequence, "kind": kind.value, "topic": topic, "data": data}

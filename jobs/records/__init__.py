@@ -1,0 +1,1 @@
+"""Plans, changes, snapshots and ledgers as tables hold them: read, stored, typed."""

@@ -1,0 +1,81 @@
+"""Topic configs in plans: checked when they are planned, again before a commit writes, and warned of.
+
+In batch mode nobody validates what is written, and brokers die of a value they cannot parse; Kafka's controller would
+refuse it, so it is refused early in admin mode too. In: the configs asked for, or the operations of a plan.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated
+
+import typer
+
+from jobs.adapters.delta.lake import Row
+from jobs.basics.errors import RefusedError
+from schemas.names import OperationKind
+from schemas.topic_configs import MIN_ISR, TIERED, UNCLEAN_ELECTION, conflicts, name_faults, parsed, value_faults
+
+AllowUnknownConfig = Annotated[
+    bool,
+    typer.Option("--allow-unknown-config", help="Names that no Kafka from 2.4 to 3.9 knows are taken, unchecked."),
+]
+
+
+def config_faults(config: Mapping[str, str], *, unknown_allowed: bool) -> Iterator[str]:
+    """Say which of the values to be set cannot be."""
+    if not unknown_allowed:
+        yield from (f"{fault}; --allow-unknown-config takes it unchecked" for fault in name_faults(config))
+    yield from value_faults(config)
+
+
+def refuse_bad_configs(title: str, operations: Sequence[Row]) -> None:
+    """Raise RefusedError where a plan, whoever made it, sets what Kafka would not take."""
+    for operation in operations:
+        data = json.loads(operation["data"])
+        config = set_by(operation)
+        unchecked = set(data.get("unknown", []))
+        named = {name: value for name, value in config.items() if name not in unchecked}
+        fault = next(config_faults(named, unknown_allowed=False), None)
+        if fault is None and operation["kind"] == OperationKind.CREATE_TOPIC:
+            fault = next(conflicts(config), None)
+        if fault is not None:
+            raise RefusedError(f"plan {title}, topic {operation['topic']}: {fault}; nothing was written, plan again")
+
+
+def tiered(operations: Sequence[Row]) -> bool:
+    """Tell whether a plan sets or deletes what only a broker with tiered storage can judge."""
+    return any(TIERED in _configs(operation) for operation in operations)
+
+
+def config_warnings(changes: Sequence[Row], operations: Sequence[Row]) -> Iterator[str]:
+    """What a reviewer must see of the configs that a plan sets."""
+    factors: dict[str, int] = {}
+    for change in changes:
+        factors[change["topic"]] = min(factors.get(change["topic"], 2**31), len(change["replicas_after"]))
+    for operation in operations:
+        topic, config, data = operation["topic"], set_by(operation), json.loads(operation["data"])
+        if parsed(config.get(UNCLEAN_ELECTION, "")).lower() == "true":
+            yield (
+                f"topic {topic}: with {UNCLEAN_ELECTION}=true Kafka elects replicas that are not in sync, and what "
+                "they lack is lost; where no in-sync replica is alive it does so at once"
+            )
+        factor = data.get("replication_factor", factors.get(topic))
+        if MIN_ISR in config and factor is not None and int(parsed(config[MIN_ISR])) > factor:
+            yield f"topic {topic}: {MIN_ISR}={config[MIN_ISR]} with {factor} replicas: acks=all writes will all fail"
+        for name, version in data.get("ignored_before", {}).items():
+            yield f"topic {topic}: {name} is of Kafka {version}; older brokers ignore it"
+        for name in data.get("unknown", []):
+            yield f"topic {topic}: {name} is not known, and its value was not checked"
+
+
+def set_by(operation: Row) -> dict[str, str]:
+    """The values that an operation sets."""
+    return {name: value for name, value in _configs(operation).items() if value is not None}
+
+
+def _configs(operation: Row) -> dict[str, str | None]:
+    data = json.loads(operation["data"])
+    configs: dict[str, str | None] = data.get(
+        {OperationKind.CREATE_TOPIC: "config", OperationKind.ALTER_CONFIG: "after"}.get(operation["kind"], ""), {}
+    )
+    return configs

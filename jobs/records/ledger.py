@@ -1,0 +1,177 @@
+"""What became of each row of a plan: intents written before the cluster is touched, outcomes after.
+
+Rows of `commits` are only ever appended. An attempt that was killed leaves its intents pending; the next attempt reads
+the cluster, not the ledger, to see what was done.
+"""
+
+import getpass
+import socket
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+
+import pyarrow as pa
+
+from jobs.adapters.delta.lake import Lake, Row, arrow_schema, quoted
+from jobs.basics.errors import RefusedError
+from jobs.records.drained import mark, strike_out
+from jobs.records.plans import Plan
+from schemas.names import Outcome, PlanStatus, Step
+from schemas.tables import COMMITS
+
+_NAMED: Final = ("wave", "topic", "partition", "action")
+"""The columns of `commits` that name a change."""
+
+CLOSED: Final = (PlanStatus.CANCELLED, PlanStatus.ROLLED_BACK)
+"""What a plan stays, whoever was committing it meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of one change."""
+
+    change: Row
+    outcome: Outcome
+    message: str
+    state_version_after: int | None = None
+
+
+def _change_key(change: Row) -> tuple[int, str, int | None, str]:
+    wave, topic, partition, action = (change[name] for name in _NAMED)
+    return wave, topic, partition, action
+
+
+@dataclass(slots=True)
+class Ledger:
+    """One attempt at a plan."""
+
+    lake: Lake
+    plan: Plan
+    attempt: int
+    who: str
+    verdicts: list[Verdict] = field(default_factory=list)
+    controller_epoch: int | None = None
+    """Under which we are the controller, None while we are not."""
+    begun: bool = False
+    unfinished: bool = False
+    """What was asked for still runs, and the plan has something to do once it is complete."""
+    unheard: bool = False
+    """What was written was accepted by none of the brokers it was told to."""
+
+    @classmethod
+    def open(cls, lake: Lake, plan: Plan) -> "Ledger":
+        attempts = lake.read("commits", ("plan_id", "=", plan.plan_id))["attempt"].to_pylist()
+        return cls(lake, plan, max(attempts, default=0) + 1, f"{getpass.getuser()}@{socket.gethostname()}")
+
+    def intend(self, changes: Sequence[Row]) -> None:
+        """Record what is about to be written, and that the plan is being committed; refused if it was closed."""
+        self.refuse_closed()
+        self.begun = True
+        self.lake.append_all("commits", self._pending(changes))
+        mark(self.lake, self.plan.row, self.controller_epoch)
+        self._status(PlanStatus.COMMITTING)
+
+    def refuse_closed(self) -> None:
+        """Raise RefusedError if the plan was cancelled or rolled back since it was read."""
+        (row,) = self.lake.rows("plans", ("plan_id", "=", self.plan.plan_id))
+        if row["status"] in CLOSED:
+            raise RefusedError(
+                f"plan {self.plan.title} is {row['status']} meanwhile: it is not gone on with; plan again"
+            )
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the plan was cancelled or rolled back since it was read."""
+        (row,) = self.lake.rows("plans", ("plan_id", "=", self.plan.plan_id))
+        return row["status"] in CLOSED
+
+    def note(self, verdicts: Iterable[Verdict]) -> None:
+        """Record at once what is no outcome of the plan's own changes, as what a cancellation does."""
+        self._append(self._row(v.change, v.outcome, v.message) for v in verdicts)
+
+    def step(self, step: Step, outcome: Outcome, message: str) -> None:
+        """Record what is done with no partition: a take-over, a hand-back, a cancellation."""
+        self._append([self._common(outcome, message) | {"action": step.value}])
+
+    def judge(self, verdicts: Iterable[Verdict]) -> None:
+        """Take note of what became of changes; `close` writes it down."""
+        self.verdicts += verdicts
+
+    def revise(self, verdicts: Iterable[Verdict]) -> None:
+        """Take back what was said of the same changes: what was accepted has come to nothing."""
+        newer = {_change_key(verdict.change): verdict for verdict in verdicts}
+        self.verdicts = [newer.get(_change_key(verdict.change), verdict) for verdict in self.verdicts]
+
+    def close(self) -> None:
+        """Record the outcomes, and what the plan now is; an attempt refused before it began leaves no trace."""
+        done = all(verdict.outcome is Outcome.APPLIED for verdict in self.verdicts)
+        whole = len(self.verdicts) == self.plan.size
+        drains = done and whole and self._drained()
+        if not (self.begun or self.verdicts or drains):
+            return
+        rows = (self._row(v.change, v.outcome, v.message, v.state_version_after) for v in self.verdicts)
+        self._append(rows)
+        self._status(PlanStatus.COMMITTED if done and whole and not self.unfinished else PlanStatus.PARTIAL)
+
+    def _drained(self) -> bool:
+        """Record who is drained from now on, or no more; return whether the plan is about that."""
+        return mark(self.lake, self.plan.row, self.controller_epoch) or strike_out(self.lake, self.plan.row)
+
+    def counts(self) -> dict[str, int]:
+        """Count the outcomes."""
+        found = Counter(verdict.outcome.value for verdict in self.verdicts)
+        return {outcome.value: found[outcome.value] for outcome in Outcome if outcome is not Outcome.PENDING}
+
+    def of(self, outcome: Outcome) -> list[Verdict]:
+        return [verdict for verdict in self.verdicts if verdict.outcome is outcome]
+
+    def _row(self, change: Row, outcome: Outcome, message: str, version: int | None = None) -> Row:
+        named = {name: change[name] for name in _NAMED}
+        return self._common(outcome, message) | named | {"state_version_after": version}
+
+    def _common(self, outcome: Outcome, message: str) -> Row:
+        return {
+            "plan_id": self.plan.plan_id,
+            "attempt": self.attempt,
+            "outcome": outcome.value,
+            "committed_at": datetime.now(UTC),
+            "who": self.who,
+            "message": message,
+        }
+
+    def _pending(self, changes: Sequence[Row]) -> pa.Table:
+        """Make the rows of intents by columns: the controllership is held meanwhile."""
+        schema = arrow_schema(COMMITS)
+        alike = self._common(Outcome.PENDING, "") | {"cluster": self.lake.cluster, "state_version_after": None}
+        named = {name: [change[name] for change in changes] for name in _NAMED}
+        columns = {name: named[name] if name in named else [alike[name]] * len(changes) for name in schema.names}
+        return pa.table(columns, schema=schema)
+
+    def _append(self, rows: Iterable[Row]) -> None:
+        self.lake.append("commits", rows)
+
+    def _status(self, status: PlanStatus) -> None:
+        closed = ", ".join(quoted(closed.value) for closed in CLOSED)
+        mine = f"plan_id = {quoted(self.plan.plan_id)} AND status NOT IN ({closed})"
+        self.lake.update("plans", mine, status=quoted(status.value))
+
+
+def asked_for(lake: Lake, plan_id: str) -> set[tuple[int, str, int]]:
+    """Wave, topic and partition of what commits of a plan asked for, or may have before they crashed.
+
+    What a commit found applied already, set aside as stale or never came to is not among it.
+    """
+    outcomes: dict[tuple[int, int, str, int], set[str]] = {}
+    for row in lake.rows("commits", ("plan_id", "=", plan_id)):
+        if row["partition"] is not None:
+            key = (row["attempt"], row["wave"], row["topic"], row["partition"])
+            outcomes.setdefault(key, set()).add(row["outcome"])
+    never = {Outcome.STALE.value, Outcome.SKIPPED.value}
+    return {key[1:] for key, found in outcomes.items() if Outcome.PENDING.value in found and not found & never}
+
+
+def close_plan(lake: Lake, plan_id: str, status: PlanStatus) -> None:
+    """Make a plan cancelled or rolled back: no commit goes on with it, and none that runs changes that."""
+    lake.update("plans", f"plan_id = {quoted(plan_id)}", status=quoted(status.value))

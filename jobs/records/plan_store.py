@@ -1,0 +1,95 @@
+"""How a plan is stored: its rows first and its row in `plans` last, all under its id, which is a hash of its content.
+
+So a crash leaves no half plan, and planning again writes the same plan or finds it. In: a plan without id, and its rows
+wherever they are. Out: its row in `plans`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from operator import itemgetter
+from typing import Any, Protocol
+
+from jobs.adapters.delta.lake import Lake, Row, quoted
+from jobs.records.plan_names import Alias, give_name, names_of, written
+from schemas.digest import plan_header, plan_id
+from schemas.names import PlanKind, PlanStatus
+
+
+class PlanRows(Protocol):
+    """The rows of a plan that has no id yet."""
+
+    def summary(self, header: str) -> Row:
+        """Return plan_id, changes, rejected and moves."""
+
+    def write(self, plan_id: str) -> None:
+        """Store the rows under the plan's id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """What a plan says besides its rows; `broker_epochs` are those of the brokers alive."""
+
+    kind: PlanKind
+    parameters: dict[str, Any]
+    snapshot_id: int
+    cluster_id: str | None
+    broker_epochs: Mapping[int, int]
+    status: PlanStatus = PlanStatus.PLANNED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowLists:
+    """Rows that were made without Spark."""
+
+    lake: Lake
+    changes: Sequence[Row]
+    rejections: Sequence[Row]
+    operations: Sequence[Row] = field(default_factory=list)
+
+    def summary(self, header: str) -> Row:
+        copied = (set(change["adding_after"]) - set(change["adding_before"]) for change in self.changes)
+        return {
+            "plan_id": plan_id(header, self._tables),
+            "changes": len(self.changes),
+            "rejected": len(self.rejections),
+            "moves": sum(map(len, copied)),
+        }
+
+    def write(self, plan_id: str) -> None:
+        for table, rows in self._tables.items():
+            self.lake.replace(table, [{**row, "plan_id": plan_id} for row in rows], mine(plan_id))
+
+    @property
+    def _tables(self) -> dict[str, Sequence[Row]]:
+        return {"changes": self.changes, "operations": self.operations, "rejections": self.rejections}
+
+
+def store(lake: Lake, alias: Alias, content: Content, rows: PlanRows) -> Row:
+    """Store a plan, or find it stored; it gets the name beside those it has."""
+    epochs = ({"broker_id": broker, "broker_epoch": epoch} for broker, epoch in content.broker_epochs.items())
+    plan: Row = {
+        "cluster": lake.cluster,
+        "name": None,
+        "names": [],
+        "snapshot_id": content.snapshot_id,
+        "kind": content.kind.value,
+        "parameters": written(content.parameters),
+        "created_at": datetime.now(UTC),
+        "status": content.status.value,
+        "cluster_id": content.cluster_id,
+        "brokers": sorted(epochs, key=itemgetter("broker_id")),
+    }
+    plan |= rows.summary(plan_header(plan))
+    known = lake.rows("plans", ("plan_id", "=", plan["plan_id"]))
+    if not known:
+        rows.write(plan["plan_id"])
+        lake.replace("plans", [plan], mine(plan["plan_id"]))
+    found = known[0] if known else plan
+    named = alias.name is None or alias.name in names_of(found)
+    return found if named else give_name(lake, plan["plan_id"], alias)
+
+
+def mine(plan_id: str) -> str:
+    """The condition that names a plan's rows."""
+    return f"plan_id = {quoted(plan_id)}"

@@ -1,0 +1,155 @@
+"""Which snapshot a command works on, and the tables as that snapshot left them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+
+from jobs.adapters.delta.lake import Lake, Row, as_rows
+from jobs.adapters.delta.reads import Filter
+from jobs.adapters.delta.spark_tables import Tables
+from jobs.basics.errors import RefusedError, UnreadableError, UsageError
+from schemas.names import PartitionState
+from schemas.tables import KEYS, TABLES
+
+SMALL: Final = frozenset({"brokers", "broker_configs"})
+"""Tables that grow with the brokers only."""
+
+PARTITION: Final = KEYS["partitions"]
+"""The key of a partition."""
+
+
+def last_snapshot(lake: Lake) -> Row | None:
+    """Return the newest complete snapshot, None before the first."""
+    ids = lake.read("snapshots")["snapshot_id"]
+    if not len(ids):
+        return None
+    return lake.rows("snapshots", ("snapshot_id", "=", pc.max(ids).as_py()))[0]
+
+
+def find_snapshot(lake: Lake, snapshot_id: int | None = None) -> Row:
+    """Return the snapshot asked for, or the newest; raise where there is none."""
+    if not lake.exists():
+        raise UnreadableError(
+            f"no warehouse at {lake.warehouse}; check --warehouse, or take a `surveyor snapshot` first",
+        )
+    newest = last_snapshot(lake)
+    if newest is None:
+        raise UnreadableError(
+            f"no snapshot of cluster {lake.cluster!r} in {lake.warehouse}; "
+            f"take one with `surveyor snapshot --cluster {lake.cluster}`, or check --cluster",
+        )
+    if snapshot_id is None or snapshot_id == newest["snapshot_id"]:
+        return newest
+    found = lake.rows("snapshots", ("snapshot_id", "=", snapshot_id))
+    if not found:
+        raise UsageError(_no_snapshot(lake, snapshot_id, newest["snapshot_id"]))
+    return found[0]
+
+
+def _no_snapshot(lake: Lake, snapshot_id: int, newest: int) -> str:
+    oldest = pc.min(lake.read("snapshots", columns=["snapshot_id"])["snapshot_id"]).as_py()
+    dropped = ", dropped by `surveyor vacuum`" if 0 < snapshot_id < oldest else ""
+    return (
+        f"no snapshot {snapshot_id} of cluster {lake.cluster!r}{dropped}; "
+        f"the oldest still there is {oldest}, the newest is {newest}"
+    )
+
+
+def refuse_empty(snapshot: Row, *, topics: bool = False) -> None:
+    """Raise RefusedError where a snapshot shows no broker or, if it is about `topics`, none of those."""
+    missing = "broker (/brokers/ids is empty)" if snapshot["brokers"] == 0 else "topic (/brokers/topics is empty)"
+    if snapshot["brokers"] == 0 or (topics and snapshot["topics"] == 0):
+        raise RefusedError(
+            f"snapshot {snapshot['snapshot_id']} shows no {missing}: there is nothing to plan; if there are any now, "
+            "take a new `surveyor snapshot`",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotTables:
+    """The tables as one snapshot left them, for Spark."""
+
+    tables: Tables
+    snapshot: Row
+
+    def __getitem__(self, table: str) -> DataFrame:
+        if table in SMALL:
+            rows = self._small(table)
+            found = rows if rows.num_rows else rows.schema.empty_table()  # Spark sees no types where no chunks are
+            # what is in one part needs no exchange to be summed up
+            return self.tables.spark.createDataFrame(found, TABLES[table]).coalesce(1)
+        return self.tables.read(table, self.snapshot["versions"][table])
+
+    def _small(self, table: str) -> pa.Table:
+        """Read by the driver: for Spark to find a version of a Delta table takes longer than to read a small one."""
+        rows = self.tables.lake.read(table, version=self.snapshot["versions"][table])
+        return rows.select(TABLES[table].names)
+
+    def targets(self, rows: Sequence[Row]) -> DataFrame:
+        """Make a frame of partitions asked for: topic, partition and, where said, replicas."""
+        return self.tables.frame("partitions", rows).select("topic", "partition", "replicas")
+
+
+def as_of(lake: Lake, snapshot: Row, table: str, *filters: Filter) -> list[dict[str, Any]]:
+    """Read a table as one snapshot left it, without a JVM."""
+    return as_rows(table_as_of(lake, snapshot, table, *filters))
+
+
+def table_as_of(
+    lake: Lake,
+    snapshot: Row,
+    table: str,
+    *filters: Filter,
+    columns: Sequence[str] | None = None,
+) -> pa.Table:
+    """Read a table at the version that a snapshot names, which `surveyor vacuum` keeps as long as the snapshot.
+
+    Should something else have removed that version, partitions are put together from their history; the filters
+    must then be on the key. Raise UnreadableError for the other tables, which have none.
+    """
+    try:
+        return lake.read(table, *filters, version=snapshot["versions"][table], columns=columns)
+    except UnreadableError:
+        if table != "partitions":
+            raise
+    rows = newest_rows(lake.read("partition_history", ("snapshot_id", "<=", snapshot["snapshot_id"]), *filters))
+    return rows if columns is None else rows.select(columns)
+
+
+def newest_rows(history: pa.Table) -> pa.Table:
+    """Keep the newest row of each partition, and none of those that vanished."""
+    ordered = history.sort_by("snapshot_id")
+    newest = ordered.take(_last_of_each(ordered))
+    return newest.filter(_still_there(newest))
+
+
+def rows_of_use(history: pa.Table) -> pa.Table:
+    """The newest rows, and of partitions without a state the last that had one: it is not to be forgotten."""
+    ordered = history.sort_by("snapshot_id")
+    with_state = _last_of_each(ordered, pc.not_equal(_states(ordered), PartitionState.NEW.value))
+    kept = ordered.take(pc.unique(pa.concat_arrays([_last_of_each(ordered), with_state])))
+    return kept.filter(_still_there(kept))
+
+
+def _last_of_each(ordered: pa.Table, among: pa.ChunkedArray | None = None) -> pa.Array:
+    """Where the last row of each partition is, of those `among` which it is looked for."""
+    numbered = ordered.select(PARTITION).append_column("row", pa.array(np.arange(ordered.num_rows)))
+    rows = numbered if among is None else numbered.filter(among)
+    last = rows.group_by(PARTITION, use_threads=False).aggregate([("row", "last")])  # "last" has an order only so
+    return last["row_last"].combine_chunks()
+
+
+def _still_there(rows: pa.Table) -> pa.ChunkedArray:
+    """Whether rows are of partitions that were there; those of older versions tell it by their state."""
+    by_state = pc.equal(_states(rows), PartitionState.NON_EXISTENT.value)
+    known = rows["vanished"] if "vanished" in rows.column_names else pa.nulls(rows.num_rows, pa.bool_())
+    return pc.invert(pc.coalesce(known, by_state))
+
+
+def _states(rows: pa.Table) -> pa.ChunkedArray:
+    return pc.fill_null(rows["partition_state"], "")

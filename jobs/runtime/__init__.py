@@ -1,0 +1,1 @@
+"""How a command runs: settings, options, input files, and what it says."""

@@ -1,0 +1,151 @@
+"""What people and programs see: results on stdout, tables or one JSON object; progress and errors on stderr."""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from datetime import datetime
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any, Final, TextIO
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from jobs.runtime.settings import Settings
+
+LONG: Final = 2.0
+"""Seconds after which a step says that it is still at work."""
+
+AGAIN: Final = 10.0
+"""Seconds between two lines of a step that goes on."""
+
+Result = dict[str, Any]
+
+
+WIDTH: Final = 2000
+"""Columns where stdout is no terminal: a log or a file wraps nothing, and nothing is cut off."""
+
+
+def stdout() -> Console:
+    console = Console(highlight=False, emoji=False)
+    return console if console.is_terminal else Console(highlight=False, emoji=False, width=WIDTH)
+
+
+def say(line: str) -> None:
+    """Write a line of progress or log to stderr."""
+    print(line, file=sys.stderr, flush=True)  # noqa: T201 - stderr is where progress goes
+
+
+@contextmanager
+def progress(step: str, detail: Callable[[], str] | None = None) -> Iterator[None]:
+    """Say on stderr what takes long, again and again with how far it is if `detail` tells, and how long it took."""
+    started = time.monotonic()
+    done = Event()
+    ticker = Thread(target=_tick, args=(step, detail, done), daemon=True)
+    ticker.start()
+    try:
+        yield
+    finally:
+        done.set()
+        ticker.join()
+    seconds = time.monotonic() - started
+    if seconds >= LONG:
+        say(f"  ... {step}: {seconds:.1f} s")
+
+
+def _tick(step: str, detail: Callable[[], str] | None, done: Event) -> None:
+    pause = LONG
+    while not done.wait(pause):
+        say(f"  ... {step}{detail() if detail else ''}")
+        pause = AGAIN
+
+
+def finish(settings: Settings, result: Result, *people: Table | str) -> None:
+    """Give the result: one JSON object under --json and to --result-file, else tables and lines for people."""
+    give(result, settings.as_json, settings.result_file)
+    if not settings.as_json:
+        for part in people:
+            show(part)
+
+
+def show(part: Table | str) -> None:
+    """Print what people read; a line as it is."""
+    if isinstance(part, str):
+        print(part)  # noqa: T201 - a rich console takes a hundred times as long
+    else:
+        stdout().print(part)
+
+
+def give(result: Result, as_json: bool, result_file: Path | None) -> None:  # noqa: FBT001 - as the flag is
+    """Give programs their JSON object, on stdout and in the result file, where they asked for it."""
+    text = json.dumps(result, default=str)
+    if as_json:
+        print(text)  # noqa: T201 - the object and nothing else
+    if result_file is not None:
+        try:
+            result_file.write_text(text + "\n", encoding="utf-8")
+        except OSError as error:
+            say(f"surveyor: --result-file {result_file} could not be written: {error.strerror}")
+
+
+def stream(settings: Settings, result: Result, lists: Mapping[str, Iterable[Mapping[str, Any]]]) -> None:
+    """Give programs `result` and lists of rows as one JSON object, row by row: never are all of them text at once."""
+    with ExitStack() as files:
+        sinks: list[TextIO] = [sys.stdout] if settings.as_json else []
+        if settings.result_file is not None:
+            sinks.append(files.enter_context(settings.result_file.open("w", encoding="utf-8")))
+        for text in _texts(result, lists) if sinks else ():
+            for sink in sinks:
+                sink.write(text)
+
+
+def _texts(result: Result, lists: Mapping[str, Iterable[Mapping[str, Any]]]) -> Iterator[str]:
+    r"""Write the object in pieces.
+
+    >>> "".join(_texts({"plan_id": "5f"}, {"rows": [{"partition": 0}, {"partition": 1}], "rest": []}))
+    '{"plan_id": "5f", "rows": [{"partition": 0}, {"partition": 1}], "rest": []}\n'
+    """
+    yield json.dumps(result, default=str)[:-1]
+    for name, rows in lists.items():
+        yield f', "{name}": ['
+        yield from (", " * (number > 0) + json.dumps(row, default=str) for number, row in enumerate(rows))
+        yield "]"
+    yield "}\n"
+
+
+def table(title: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Lay out rows for people: numbers to the right, lists as [2,0], nothing for null."""
+    drawn = Table(title=title, title_justify="left", header_style="bold", show_edge=False, pad_edge=False)
+    for column in columns:
+        numeric = all(isinstance(row[column], int | float | None) for row in rows)
+        drawn.add_column(column, justify="right" if numeric else "left", overflow="fold", no_wrap=numeric)
+    for row in rows:
+        drawn.add_row(*(Text(shown(row[column])) for column in columns))
+    return drawn
+
+
+def shown(value: Any) -> str:  # noqa: ANN401 - whatever a column holds
+    """Write a cell for people.
+
+    >>> [shown(value) for value in (None, True, [2, 0], 0.8, {"a": "b"})]
+    ['', 'yes', '[2,0]', '0.800', 'a=b']
+    """
+    match value:
+        case None:
+            text = ""
+        case bool():
+            text = "yes" if value else "no"
+        case float():
+            text = f"{value:.3f}"
+        case datetime():
+            text = value.strftime("%Y-%m-%d %H:%M:%S")
+        case list():
+            text = "[" + ",".join(map(shown, value)) + "]"
+        case dict():
+            text = " ".join(f"{key}={shown(item)}" for key, item in value.items())
+        case _:
+            text = str(value)
+    return text

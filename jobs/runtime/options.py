@@ -1,0 +1,125 @@
+"""The options every command takes after its name, and how a command is run: settings in, exit code out."""
+
+import functools
+import inspect
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from jobs.adapters.delta.folders import why_unwritten
+from jobs.adapters.spark.submitted import behave_as_submitted
+from jobs.basics.errors import ExitCode, SurveyorError, UsageError
+from jobs.basics.interrupts import answer_json, exit_code, guard, refuse_to_unwind
+from jobs.runtime.console import give, say
+from jobs.runtime.settings import settle
+
+Cluster = Annotated[str, typer.Option(help="Name of the cluster in the tables and in the --conf file.")]
+ZooKeeper = Annotated[
+    str | None,
+    typer.Option("--zookeeper", help="HOST:PORT[,...][/chroot]", envvar="SURVEYOR_ZOOKEEPER"),
+]
+Warehouse = Annotated[
+    str | None,
+    typer.Option(help="Folder of the Delta tables [default: warehouse].", envvar="SURVEYOR_WAREHOUSE"),
+]
+ConfPath = Annotated[Path | None, typer.Option("--conf", help="surveyor.toml", envvar="SURVEYOR_CONF")]
+CommandConfig = Annotated[Path | None, typer.Option(help="client.properties for the brokers' Admin API.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
+ResultFile = Annotated[Path | None, typer.Option(help="Also write that JSON object to this file.")]
+DetailedExitcode = Annotated[
+    bool,
+    typer.Option("--detailed-exitcode", help="Exit with 10 if changes are present, with 21 if any row was stale."),
+]
+All = Annotated[bool, typer.Option("--all", help="List everything, not only the first lines.")]
+
+_COMMON: Final[dict[str, tuple[Any, Any]]] = {
+    "cluster": (Cluster, "default"),
+    "zookeeper": (ZooKeeper, None),
+    "warehouse": (Warehouse, None),
+    "conf_path": (ConfPath, None),
+    "command_config": (CommandConfig, None),
+    "as_json": (AsJson, False),
+    "result_file": (ResultFile, None),
+}
+
+DEBUG: Final = "SURVEYOR_DEBUG"
+"""Environment variable that lets an unexpected error through with its stack trace."""
+
+Command = Callable[..., ExitCode | None]
+
+
+def command(function: Command) -> Command:
+    """Give `function(settings, ...)` the common options, and turn its errors into a message and an exit code."""
+    own = inspect.signature(function)
+    common = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        for name, (annotation, default) in _COMMON.items()
+    ]
+
+    @functools.wraps(function)
+    def run(**arguments: Any) -> None:  # noqa: ANN401 - as typer gives them
+        as_json, result_file = arguments["as_json"], arguments["result_file"]
+        with reported(as_json=as_json, result_file=result_file):
+            behave_as_submitted()
+            _refuse_unwritable(result_file)
+            common = {name: arguments.pop(name) for name in _COMMON}
+            settings = settle(**common, fleet=arguments.get("fleet", False))
+            raise typer.Exit(function(settings, **arguments) or ExitCode.DONE)
+
+    parameters = [
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in list(own.parameters.values())[1:]
+    ]
+    run.__signature__ = own.replace(parameters=parameters + common, return_annotation=None)  # type: ignore[attr-defined]
+    return run
+
+
+def _refuse_unwritable(result_file: Path | None) -> None:
+    """Find out before anything is done that its result could not be written."""
+    if result_file is not None and (result_file.is_dir() or not os.access(result_file.absolute().parent, os.W_OK)):
+        raise UsageError(f"--result-file {result_file} cannot be written: name a file in a folder that exists")
+
+
+@contextmanager
+def reported(*, as_json: bool, result_file: Path | None) -> Iterator[None]:
+    """Report an error on stderr, as one message, and exit with its code; programs get it as their JSON object."""
+    answer_json(as_json=as_json)
+    try:
+        yield
+    except KeyboardInterrupt:
+        refuse_to_unwind()
+        message = "interrupted: what was begun is as a crash leaves it, the same command goes on from there"
+        say(f"surveyor: {message}")
+        give({"error": message, "exit_code": exit_code()}, as_json, result_file)
+        raise typer.Exit(exit_code()) from None
+    except SurveyorError as error:
+        say(f"surveyor: {error}")
+        give({"error": str(error), "exit_code": int(error.exit_code), **error.result}, as_json, result_file)
+        raise typer.Exit(error.exit_code) from None
+    except (typer.Exit, typer.Abort):
+        raise
+    except Exception as error:
+        if os.environ.get(DEBUG):
+            raise
+        message = unexpected(error)
+        say(f"surveyor: {message}")
+        give({"error": message, "exit_code": int(ExitCode.ERROR)}, as_json, result_file)
+        raise typer.Exit(ExitCode.ERROR) from None
+
+
+def unexpected(error: Exception) -> str:
+    """Say in one line what nobody has foreseen, or that a disk is to blame."""
+    first = (str(error).splitlines() or [""])[0][:300]
+    otherwise = f"unexpected {type(error).__name__}: {first}; run it again with {DEBUG}=1 to see where"
+    return why_unwritten(error) or otherwise
+
+
+def run_alone(function: Command) -> None:
+    """Run one command as a script, as spark-submit does."""
+    guard()
+    app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    app.command()(function)
+    app()

@@ -1,0 +1,136 @@
+"""What a command runs with: flags over the environment over `surveyor.toml` over defaults.
+
+`conf/surveyor.toml` in the repository is the commented example of every key.
+"""
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from jobs.adapters.delta.folders import refuse_impossible, refuse_odd_name
+from jobs.adapters.delta.lake import Lake
+from jobs.basics.errors import UsageError
+
+CONTROLLER_ID: Final = 2147483647
+"""The id Surveyor takes the controllership with: the largest there is, which no broker can be given by accident."""
+
+
+DEFAULT_WAREHOUSE: Final = "warehouse"
+
+PERIOD: Final = r"^[0-9]{1,5}[hdw]$"
+"""How long snapshots are kept: hours, days or weeks, as 12h, 30d, 8w."""
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Limits(_Strict):
+    """What a commit refuses to exceed."""
+
+    max_changes: int = Field(default=100_000, ge=0)
+    max_plan_age_hours: float = Field(default=24.0, gt=0)
+    max_hold_seconds: float = Field(default=30.0, gt=0)
+
+
+class ClusterConf(_Strict):
+    """One cluster of the fleet."""
+
+    zookeeper: str | None = None
+    command_config: Path | None = None
+    imbalance_threshold: float = Field(default=0.1, ge=0, le=1)
+    controller_id: int = Field(default=CONTROLLER_ID, ge=0, le=CONTROLLER_ID)
+    retention: str = Field(default="30d", pattern=PERIOD)
+    commit_lease: bool = True
+    limits: Limits = Limits()
+
+
+class Conf(_Strict):
+    """The file."""
+
+    warehouse: str | None = None
+    clusters: dict[str, ClusterConf] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What every command is told."""
+
+    cluster: str
+    warehouse: str
+    conf: ClusterConf
+    as_json: bool = False
+    result_file: Path | None = None
+    fleet: tuple["Settings", ...] = ()
+    """Every cluster of the file, under --all."""
+
+    @property
+    def lake(self) -> Lake:
+        return Lake(self.warehouse, self.cluster)
+
+    @property
+    def zookeeper(self) -> str:
+        """Where the cluster's metadata is; raise UsageError where nobody said."""
+        if self.conf.zookeeper is None:
+            raise UsageError(
+                f"no ZooKeeper given for cluster {self.cluster!r}: give --zookeeper HOST:PORT[,...][/chroot], "
+                f"or [clusters.{self.cluster}] zookeeper = ... in the file of --conf",
+            )
+        return self.conf.zookeeper
+
+
+def load_conf(path: Path | None) -> Conf:
+    """Read the TOML file; raise UsageError naming what is wrong in it."""
+    if path is None:
+        return Conf()
+    try:
+        return Conf.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise UsageError(f"cannot read --conf {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"--conf {path} is no TOML: {error}") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise UsageError(f"--conf {path}: {where}: {first['msg']}; see conf/surveyor.toml for every key") from None
+
+
+def settle(
+    *,
+    cluster: str,
+    zookeeper: str | None,
+    warehouse: str | None,
+    conf_path: Path | None,
+    command_config: Path | None,
+    as_json: bool,
+    result_file: Path | None,
+    fleet: bool = False,
+) -> Settings:
+    """Join flags and file; for a `fleet`, the file alone names the clusters."""
+    conf = load_conf(conf_path)
+    folder = warehouse or conf.warehouse or DEFAULT_WAREHOUSE
+    refuse_impossible(folder)
+    for name in (cluster, *conf.clusters):
+        refuse_odd_name(name)
+    if fleet:
+        if zookeeper is not None:
+            raise UsageError("--zookeeper names one cluster, --all takes those of the --conf file: give one of the two")
+        every = tuple(Settings(name, folder, known) for name, known in sorted(conf.clusters.items()))
+        return Settings(cluster, folder, ClusterConf(), as_json, result_file, every)
+    if conf.clusters and cluster not in conf.clusters:
+        raise UsageError(
+            f"--conf {conf_path} has no [clusters.{cluster}]; it has {', '.join(sorted(conf.clusters))}",
+        )
+    given = {"zookeeper": zookeeper, "command_config": command_config}
+    flags = {key: value for key, value in given.items() if value is not None}
+    known = conf.clusters.get(cluster, ClusterConf())
+    return Settings(
+        cluster=cluster,
+        warehouse=folder,
+        conf=known.model_copy(update=flags),
+        as_json=as_json,
+        result_file=result_file,
+    )

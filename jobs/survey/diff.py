@@ -1,0 +1,180 @@
+"""What differs between two snapshots: the rows of `surveyor show diff`. No JVM.
+
+Tables are joined on their keys and compared column by column in Arrow; only rows that differ become Python objects.
+Of the partitions only those with a row in the history between the two snapshots can differ, so only they are read.
+A row says what happened, to whom, and one column before and after; an empty list counts as nothing.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.adapters.delta.lake import Lake, Row, as_rows
+from jobs.records.snapshots import PARTITION, newest_rows, table_as_of
+
+COLUMNS: Final = ("what", "subject", "column", "before", "after")
+
+CONTROLLER: Final = ("controller_id", "controller_epoch")
+BROKER: Final = ("broker_epoch", "endpoints", "rack", "understood")
+TOPIC: Final = ("topic_id", "deletion_requested", "understood", "config")
+STATE: Final = (
+    "replicas",
+    "adding_replicas",
+    "removing_replicas",
+    "leader",
+    "isr",
+    "leader_epoch",
+    "partition_state",
+)
+
+Pair = tuple[Row | None, Row | None]
+"""A row before and after, None where there is none."""
+
+
+def differences(lake: Lake, before: Row, after: Row) -> list[Row]:
+    """Compare two rows of `snapshots` and what belongs to them; of partitions, the most numerous, last."""
+    both = before, after
+    return [
+        *_changed("controller changed", "controller", before, after, CONTROLLER),
+        *_brokers(_pairs_of(lake, both, "brokers", ["broker_id"], BROKER)),
+        *_topics(_pairs_of(lake, both, "topics", ["topic"], TOPIC)),
+        *_quarantine(_pairs_of(lake, both, "quarantine", ["path", "reason"], [])),
+        *_partitions(_partition_pairs(lake, before["snapshot_id"], after["snapshot_id"])),
+    ]
+
+
+def _brokers(pairs: Sequence[Pair]) -> Iterator[Row]:
+    for was, is_now in pairs:
+        subject = f"broker {(was or is_now or {})['broker_id']}"
+        if was is None or is_now is None:
+            what = "broker joined" if was is None else "broker gone"
+            yield _difference(what, subject, "broker_epoch", was, is_now)
+            continue
+        yield from _changed("broker bounced", subject, was, is_now, ["broker_epoch"])
+        yield from _changed("broker changed", subject, _with_urls(was), _with_urls(is_now), BROKER[1:])
+
+
+def _with_urls(broker: Row) -> Row:
+    """Write endpoints as `LISTENER://host:port (security protocol)`."""
+    endpoints = broker["endpoints"] or []
+    return {**broker, "endpoints": ["{listener}://{host}:{port} ({security_protocol})".format(**e) for e in endpoints]}
+
+
+def _topics(pairs: Sequence[Pair]) -> Iterator[Row]:
+    for was, is_now in pairs:
+        topic = (was or is_now or {})["topic"]
+        if was is None or is_now is None:
+            yield _difference("topic created" if was is None else "topic vanished", topic, "topic_id", was, is_now)
+            continue
+        yield from _changed("topic changed", topic, was, is_now, TOPIC[:-1])
+        old, new = was["config"] or {}, is_now["config"] or {}
+        yield from _changed("topic config", topic, old, new, sorted({*old, *new}))
+
+
+def _quarantine(pairs: Sequence[Pair]) -> Iterator[Row]:
+    for was, is_now in pairs:
+        what = "quarantined" if was is None else "no longer quarantined"
+        yield _difference(what, (was or is_now or {})["path"], "reason", was, is_now)
+
+
+def _partitions(pairs: Sequence[Pair]) -> Iterator[Row]:
+    for was, is_now in pairs:
+        verb = "created" if was is None else "vanished" if is_now is None else "changed"
+        subject = "{topic}-{partition}".format(**(was or is_now or {}))
+        yield from _changed(f"partition {verb}", subject, was or {}, is_now or {}, STATE)
+
+
+def _changed(what: str, subject: str, was: Row, is_now: Row, columns: Sequence[str]) -> Iterator[Row]:
+    for column in columns:
+        row = _difference(what, subject, column, was, is_now)
+        if row["before"] != row["after"]:
+            yield row
+
+
+def _difference(what: str, subject: str, column: str, was: Row | None, is_now: Row | None) -> Row:
+    before, after = (None if value == [] else value for value in ((was or {}).get(column), (is_now or {}).get(column)))
+    return dict(zip(COLUMNS, (what, subject, column, before, after), strict=True))
+
+
+def _pairs_of(
+    lake: Lake,
+    both: tuple[Row, Row],
+    table: str,
+    key: Sequence[str],
+    columns: Sequence[str],
+) -> list[Pair]:
+    was, is_now = (table_as_of(lake, snapshot, table) for snapshot in both)
+    return pairs(was, is_now, key, columns)
+
+
+def _partition_pairs(lake: Lake, before: int, after: int) -> list[Pair]:
+    """Compare the partitions that the history has between two snapshots, in either order."""
+    older, newer = sorted((before, after))
+    read = partial(lake.read, "partition_history", columns=["snapshot_id", *PARTITION, *STATE])
+    between = read(("snapshot_id", ">", older), ("snapshot_id", "<=", newer))
+    if not between.num_rows:
+        return []
+    topics = ("topic", "in", pc.unique(between["topic"]).to_pylist())
+    until = read(("snapshot_id", "<=", older), topics)
+    touched = between.select(PARTITION).group_by(PARTITION).aggregate([])
+    numbered = until.select(PARTITION).append_column("row", pa.array(np.arange(until.num_rows)))
+    was = until.take(numbered.join(touched, PARTITION, join_type="inner")["row"])
+    states = {older: newest_rows(was), newer: newest_rows(between)}
+    return pairs(states[before], states[after], PARTITION, STATE)
+
+
+def pairs(before: pa.Table, after: pa.Table, key: Sequence[str], columns: Sequence[str]) -> list[Pair]:
+    """Join two states of a table on `key`; return the rows that differ in any of `columns`, in the key's order.
+
+    A column that does not differ is None on both sides: lists are slow to make, and nobody asks for them.
+    """
+    was, is_now = _fingerprints(before, key, columns, "before"), _fingerprints(after, key, columns, "after")
+    joined = was.join(is_now, list(key), join_type="full outer")
+    same = pc.fill_null(pc.equal(joined["before_text"], joined["after_text"]), False)  # noqa: FBT003
+    differ = joined.filter(pc.invert(same)).sort_by([(name, "ascending") for name in key])
+    was, is_now = _only_changed(before.take(differ["before"]), after.take(differ["after"]), key, columns)
+    there = _rows_that_are(was, differ["before"].is_valid()), _rows_that_are(is_now, differ["after"].is_valid())
+    return list(zip(*there, strict=True))
+
+
+def _only_changed(
+    was: pa.Table,
+    is_now: pa.Table,
+    key: Sequence[str],
+    columns: Sequence[str],
+) -> tuple[pa.Table, pa.Table]:
+    """Put null where a column of two aligned tables is the same."""
+    told_was, told_now = was.select(key), is_now.select(key)
+    for column in columns:
+        same = pc.equal(_text(was[column]), _text(is_now[column]))
+        nothing = pa.scalar(None, was[column].type)
+        told_was = told_was.append_column(column, pc.if_else(same, nothing, was[column]))
+        told_now = told_now.append_column(column, pc.if_else(same, nothing, is_now[column]))
+    return told_was, told_now
+
+
+def _rows_that_are(rows: pa.Table, there: pa.ChunkedArray) -> list[Row | None]:
+    return [row if is_there else None for row, is_there in zip(as_rows(rows), there.to_pylist(), strict=True)]
+
+
+def _fingerprints(rows: pa.Table, key: Sequence[str], columns: Sequence[str], side: str) -> pa.Table:
+    """Give each key its row's number and one text of all its columns: joins carry no lists."""
+    texts = [_text(rows[column]) for column in columns] or [pa.array([""] * rows.num_rows, pa.string())]
+    text = pc.binary_join_element_wise(*texts, "\x1f")
+    return rows.select(key).append_column(side, pa.array(np.arange(rows.num_rows))).append_column(f"{side}_text", text)
+
+
+def _text(column: pa.ChunkedArray) -> Any:  # noqa: ANN401 - pyarrow has no types
+    """Write a column as strings; maps and structs, of brokers and topics only, in Python."""
+    kind = column.type
+    if pa.types.is_list(kind) and pa.types.is_integer(kind.value_type):
+        return pc.fill_null(pc.binary_join(column.cast(pa.list_(pa.string())), ","), "")
+    if pa.types.is_nested(kind):
+        values = column.to_pylist(maps_as_pydicts="strict")
+        return pa.array([json.dumps(value, sort_keys=True) for value in values], pa.string())
+    return pc.fill_null(column.cast(pa.string()), "\x00")

@@ -1,0 +1,268 @@
+"""The writing half of a snapshot: what was read against the last complete snapshot, and only the difference written.
+
+The history comes before the table that it explains, so a crash in between is seen by the next snapshot: rows of an
+id that was never completed.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from jobs.adapters.delta.lake import Row
+from jobs.adapters.delta.spark_tables import Tables
+from jobs.adapters.spark.session import tasks_done
+from jobs.records.snapshots import SnapshotTables, as_of
+from jobs.runtime.phases import Phases
+from jobs.runtime.settings import Settings
+from jobs.survey.reading import Reading
+from planner.history.events import (
+    as_events,
+    broker_events,
+    controller_events,
+    partition_events,
+    request_events,
+    topic_events,
+)
+from planner.history.survey import (
+    KEY,
+    changed_cells,
+    difference,
+    differing,
+    in_cells,
+    keep_last_understood,
+    resized_topics,
+    stamped,
+)
+from planner.leadership.imbalance import imbalance
+from planner.rows.derived import absent_brokers, derive_partitions
+from planner.rows.shape import shaped
+from schemas.names import RequestKind
+from schemas.tables import PARTITIONS, TABLES, TOPICS
+
+VANISHED = "vanished"
+
+BROADCAST = 500_000
+"""Cells or partitions up to which their keys are sent to every executor rather than all rows sorted."""
+
+SCATTERED = 0.001
+"""Share of changed partitions above which most files of the table hold one: a MERGE would save no space."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What changed since a snapshot: partitions then and now, the rows to write, and how many."""
+
+    pairs: DataFrame
+    rows: DataFrame
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """One snapshot being written."""
+
+    settings: Settings
+    tables: Tables
+    reading: Reading
+    last: Row | None
+    snapshot_id: int
+    phases: Phases
+
+    @property
+    def mine(self) -> str:
+        return f"snapshot_id = {self.snapshot_id}"
+
+    def write(self) -> dict[str, int]:
+        """Write every table but `snapshots`; return the counts."""
+        tasks = partial(tasks_done, self.tables.spark)
+        with self.phases.of("difference", "comparing with the last snapshot", tasks):
+            now = self.now()
+            change = None if self.last is None else self.changed_since(self.before(), now)
+        with self.phases.of("write", "writing", tasks):
+            self.write_small()
+            self.write_topics(now.topics)
+            partitions = self.count(now)
+            self.write_partitions(now, change, partitions)
+            self.write_imbalance(now)
+            self.write_events(now, change)
+        return {
+            "brokers": len(self.reading.state.brokers),
+            "topics": self.reading.counts.get("topic", 0),
+            "partitions": partitions,
+            "quarantined": len(self.reading.state.quarantine) + len(self.reading.quarantine),
+        }
+
+    def count(self, now: "Now") -> int:
+        """Count the partitions; those kept for what is in quarantine have not been counted while reading."""
+        return now.found.count() if self.reading.quarantine else self.reading.counts.get("partition", 0)
+
+    def now(self) -> "Now":
+        tables, reading = self.tables, self.reading
+        brokers = tables.frame("brokers", reading.state.brokers)
+        configs = tables.frame("broker_configs", reading.broker_configs)
+        topics = self.topics().localCheckpoint()
+        found = self.found(topics)
+        return Now(found, topics, absent_brokers(found, brokers).localCheckpoint(), configs)
+
+    def topics(self) -> DataFrame:
+        queued = [row for row in self.reading.state.requests if row["kind"] == RequestKind.DELETE_TOPIC]
+        deleting = self.tables.frame("requests", queued).select("topic", F.lit(True).alias("queued"))  # noqa: FBT003
+        return (
+            self.reading.of("topic")
+            .join(F.broadcast(deleting), "topic", "left")
+            .withColumns(
+                {
+                    "cluster": F.lit(self.tables.lake.cluster),
+                    "snapshot_id": F.lit(self.snapshot_id).cast("bigint"),
+                    "deletion_requested": F.coalesce("queued", F.lit(False)),  # noqa: FBT003
+                },
+            )
+            .transform(shaped, TOPICS)
+        )
+
+    def found(self, topics: DataFrame) -> DataFrame:
+        """All partitions as read, those not understood as they last were."""
+        cluster = {"cluster": F.lit(self.tables.lake.cluster)}
+        found = self.reading.of("partition").withColumns(cluster).transform(shaped, PARTITIONS)
+        if not self.reading.quarantine:
+            return found
+        return found.transform(keep_last_understood, topics, self.before()).localCheckpoint()
+
+    def before(self) -> DataFrame:
+        """The partitions of the last complete snapshot."""
+        if self.last is None:
+            return self.tables.frame("partitions", [])
+        return self.was("partitions")
+
+    def was(self, table: str) -> DataFrame:
+        """A table as the last complete snapshot left it."""
+        assert self.last is not None  # noqa: S101 - for the type checker: callers know
+        return SnapshotTables(self.tables, self.last)[table]
+
+    def crashed(self, table: str) -> bool:
+        """Tell whether somebody wrote the cluster's rows after the last complete snapshot: one that did not end well.
+
+        So does OPTIMIZE, which changes no row; then a comparison is made for nothing.
+        """
+        assert self.last is not None  # noqa: S101 - as above
+        return not self.tables.lake.same_files(table, self.last["versions"][table])
+
+    def changed_since(self, before: DataFrame, now: "Now") -> Change | None:
+        """What differs from the partitions `before`, None for nothing."""
+        cells = changed_cells(now.derived(now.found), before).localCheckpoint()
+        count = cells.count()
+        if not count:
+            return None
+        few = F.broadcast(cells) if count <= BROADCAST else cells
+        was, is_now = (rows.transform(in_cells, few) for rows in (before, now.found))
+        pairs = differing(was, now.derived(is_now)).localCheckpoint()
+        return Change(pairs, difference(pairs, self.snapshot_id), pairs.count())
+
+    def write_small(self) -> None:
+        state = self.reading.state
+        quarantine = [*state.quarantine, *self.reading.quarantine]
+        for name, rows in (
+            ("brokers", state.brokers),
+            ("broker_configs", self.reading.broker_configs),
+            ("requests", state.requests),
+            ("quarantine", quarantine),
+        ):
+            self.tables.lake.replace(name, [{**row, "snapshot_id": self.snapshot_id} for row in rows])
+
+    def write_topics(self, topics: DataFrame) -> None:
+        found = self.tables.few("topics", topics)
+        if self.last is None or self.crashed("topics") or self.topics_differ(self.last, found):
+            self.tables.lake.replace_by("topics", found)
+
+    def topics_differ(self, last: Row, found: pa.Table) -> bool:
+        """Tell whether any topic's row is not what it was, but for the snapshot that wrote it."""
+        was = self.tables.lake.read("topics", version=last["versions"]["topics"])
+        then, now = (rows.drop_columns("snapshot_id").sort_by("topic") for rows in (was, found))
+        return not then.equals(now)
+
+    def write_partitions(self, now: "Now", change: Change | None, count: int) -> None:
+        """Write the difference to the history, then to the table of `count` partitions."""
+        tables = self.tables
+        if self.last is None:
+            tables.replace_counted("partitions", now.derived(now.found).transform(stamped, self.snapshot_id), count)
+            tables.copy("partitions", "partition_history")
+            return
+        if change or self.crashed("partition_history"):
+            rows = change.rows if change else tables.frame("partitions", [])
+            tables.replace_counted(
+                "partition_history", rows, change.count if change else 0, f"snapshot_id >= {self.snapshot_id}"
+            )
+        if self.crashed("partitions"):
+            change = self.changed_since(tables.read("partitions"), now)
+        if change:
+            self.update_partitions(change, count)
+
+    def update_partitions(self, change: Change, count: int) -> None:
+        """Bring the table to what is now."""
+        tables = self.tables
+        if change.count <= count * SCATTERED:
+            tables.merge("partitions", change.rows, KEY, VANISHED)
+            return
+        rows = tables.few("partitions", change.rows)
+        standing = rows.filter(~pc.field("vanished"))
+        tables.lake.supersede("partitions", rows, standing, KEY)
+
+    def write_imbalance(self, now: "Now") -> None:
+        skew = imbalance(now.found, now.topics, self.snapshot_id, self.settings.conf.imbalance_threshold)
+        self.tables.lake.replace("imbalance", [row.asDict() for row in skew.collect()], self.mine)
+
+    def write_events(self, now: "Now", change: Change | None) -> None:
+        """Write what happened since the last complete snapshot."""
+        found = [] if self.last is None else [*self.small_events(self.last), *self.partition_events(now, change)]
+        if found:
+            self.tables.replace_counted(
+                "events", as_events(found, self.snapshot_id), change.count if change else 0, self.mine
+            )
+        else:
+            self.tables.lake.replace("events", [], self.mine)
+
+    def small_events(self, last: Row) -> Iterator[DataFrame]:
+        """Events of brokers, requests and the controller; none asks Spark about what is as it was."""
+        state, frame = self.reading.state, self.tables.frame
+        for table, rows, events in (
+            ("brokers", state.brokers, broker_events),
+            ("requests", state.requests, request_events),
+        ):
+            was = as_of(self.tables.lake, last, table)
+            if comparable(table, was) != comparable(table, rows):
+                yield events(frame(table, was), frame(table, rows))
+        if any(last[name] != value for name, value in state.control.items()):
+            yield controller_events(frame("snapshots", [last]), frame("snapshots", [state.control]))
+
+    def partition_events(self, now: "Now", change: Change | None) -> Iterator[DataFrame]:
+        if change is None:
+            return
+        yield partition_events(change.pairs)
+        resized = resized_topics(change.pairs).localCheckpoint()
+        if not resized.isEmpty():
+            few = F.broadcast(resized)
+            yield topic_events(*(rows.join(few, "topic", "left_semi") for rows in (self.before(), now.found)))
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """The cluster as it is, on Spark; `found` are the partitions before anything is derived."""
+
+    found: DataFrame
+    topics: DataFrame
+    absent: DataFrame
+    broker_configs: DataFrame
+
+    def derived(self, partitions: DataFrame) -> DataFrame:
+        return derive_partitions(partitions, self.topics, self.absent, self.broker_configs)
+
+
+def comparable(table: str, rows: Sequence[Row]) -> list[str]:
+    """Rows without the snapshot that wrote them, in an order that does not matter."""
+    names = [name for name in TABLES[table].names if name not in {"cluster", "snapshot_id"}]
+    return sorted(repr([row.get(name) for name in names]) for row in rows)

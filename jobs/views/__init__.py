@@ -1,0 +1,1 @@
+"""What people read, rendered from the data of records and survey."""

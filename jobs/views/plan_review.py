@@ -1,0 +1,211 @@
+"""A plan as people and programs review it: what it comes to, then its rows, all of them or those that are asked for.
+
+People get some lines of each kind unless they ask for all; programs get every row, written as it is read.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rich.table import Table
+
+from jobs.adapters.delta.lake import Lake, Row
+from jobs.adapters.delta.reads import Filter
+from jobs.records.figures import figure_lines
+from jobs.records.plan_names import names_of
+from jobs.records.plans import LINES_SHOWN, Plan, change_line, evidence_line, how_much, row_name, titled, warnings
+from jobs.records.stored_rows import SIDES, Bools, StoredRows, concerning, summary
+from jobs.runtime.console import shown, table
+from schemas.names import NO_LEADER, Action, PlanKind, RejectionCode
+
+GROUPS_SHOWN: Final = 20
+"""Topics, brokers and reasons of the summary that people get."""
+
+READ: Final = (
+    "wave",
+    "topic",
+    "partition",
+    "action",
+    "replicas_before",
+    "replicas_after",
+    "leader_before",
+    "leader_after",
+    "isr_before",
+    "isr_after",
+    "requires_live",
+    "reason",
+)
+"""Columns of `changes` that lines, summary and warnings are made of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Only:
+    """Which rows are to be shown; `everything`: not only the first of them."""
+
+    topic: str | None = None
+    broker: int | None = None
+    action: str | None = None
+    everything: bool = False
+
+    @property
+    def said(self) -> str:
+        given = {"--topic": self.topic, "--broker": self.broker, "--action": self.action}
+        return " ".join(f"{flag} {value}" for flag, value in given.items() if value is not None)
+
+    def filters(self, plan_id: str, action: str = "action") -> list[Filter]:
+        given = {"topic": self.topic, action: self.action}
+        return [("plan_id", "=", plan_id), *((name, "=", value) for name, value in given.items() if value is not None)]
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """A stored plan, or the part of it that is asked for."""
+
+    lake: Lake
+    row: Row
+    only: Only
+
+    def changes(self, *, whole: bool) -> StoredRows:
+        """Read the changes, with every column where `whole`."""
+        wanted = None if whole else READ
+        mine = self.only.filters(self.plan_id)
+        found = StoredRows.read(self.lake, "changes", ("wave", "topic", "partition"), *mine, columns=wanted)
+        return found if self.only.broker is None else concerning(found, self.only.broker)
+
+    @property
+    def plan_id(self) -> str:
+        return str(self.row["plan_id"])
+
+    def operations(self) -> StoredRows:
+        return StoredRows.read(self.lake, "operations", ["sequence"], *self.only.filters(self.plan_id, "kind"))
+
+    def rejections(self) -> StoredRows:
+        """Rejections name no broker: they are left out where one is asked for."""
+        mine = self.only.filters(self.plan_id)
+        found = StoredRows.read(self.lake, "rejections", ("topic", "partition"), *mine)
+        return found if self.only.broker is None else StoredRows(found.table.slice(0, 0))
+
+    def evidence(self) -> StoredRows:
+        topic = Only(topic=self.only.topic).filters(self.plan_id)
+        of_plan = topic if self.row["kind"] == PlanKind.RECOVER else [*topic, ("rank", "<", 0)]
+        return StoredRows.read(self.lake, "evidence", ("topic", "partition", "rank"), *of_plan)
+
+    def result(self, changes: StoredRows) -> dict[str, Any]:
+        """What programs get besides rows."""
+        return {
+            **self.row,
+            "names": names_of(self.row),
+            "operations": len(self.operations()),
+            "summary": {"changes": len(changes), **summary(changes)},
+            "warnings": list(self.warnings(changes)),
+        }
+
+    def rows(self, changes: StoredRows) -> Mapping[str, Iterable[Row]]:
+        return {
+            "rows": changes,
+            "operation_rows": self.operations(),
+            "rejection_rows": self.rejections(),
+            "evidence_rows": self.evidence(),
+        }
+
+    def warnings(self, changes: StoredRows) -> Iterator[str]:
+        """Look at the few rows that may be warned of."""
+        operations = list(self.operations())
+        few = warned(changes, self.row["kind"])
+        if operations and few.size:  # whose settings are held against their topics' replication factors
+            few |= changes.each_length("replicas_after", "topic")
+        rejections = self.rejections()
+        doomed = rejections.where(rejections.equal("code", RejectionCode.GOES_OFFLINE.value))
+        return warnings(
+            Plan(self.row, list(changes.where(few)), operations, list(doomed)), everything=self.only.everything
+        )
+
+    def lines(self) -> Iterator[Table | str]:
+        """Show it to people: what it comes to, a line a row, and last what a reviewer must not miss."""
+        changes, operations, rejections = self.changes(whole=False), self.operations(), self.rejections()
+        yield (
+            f"plan {titled(self.row)} on snapshot {self.row['snapshot_id']}: {self.row['kind']}, {self.row['status']}; "
+            f"{how_much(self.row['changes'], len(operations))}, {self.row['moves']} replica moves, "
+            f"{self.row['rejected']} rejected"
+        )
+        yield from (f"  {line}" for line in figure_lines(self.row))
+        if self.row["kind"] == PlanKind.UNDRAIN:
+            brokers = shown(json.loads(self.row["parameters"])["brokers"])
+            yield f"  brokers {brokers} count as drained until this is committed"
+            yield "  who is out of an ISR returns by itself"
+        if self.only.said:
+            yield f"  {self.only.said}: {how_much(len(changes), len(operations))}, {len(rejections)} rejected"
+        yield from _summary_lines(changes)
+        yield from self._cut(operations, "operations", lambda row: f"{row['kind']} {row['topic']} {row['data']}")
+        yield from self._change_lines(changes)
+        if len(rejections) > LINES_SHOWN:
+            yield _grouped("rejected", rejections.counts("code"), "code")
+        yield from self._cut(rejections, "rejections", _rejection_line)
+        yield from self._cut(self.evidence(), "lines of evidence", lambda row: f"evidence {evidence_line(row)}")
+        yield from (f"  warning: {warning}" for warning in self.warnings(changes))
+
+    def _change_lines(self, changes: StoredRows) -> Iterator[str]:
+        """A line a change; where there are several waves, each under its number and what it takes."""
+        sizes = {row["wave"]: row["rows"] for row in changes.counts("wave")}
+        wave = None
+        for change in self._shown(changes):
+            if len(sizes) > 1 and change["wave"] != wave:
+                wave = change["wave"]
+                yield f"  wave {wave}: {sizes[wave]} changes"
+            yield f"  {change_line(change)}"
+        yield from self._more(changes, "changes")
+
+    def _cut(self, rows: StoredRows, what: str, line: Any) -> Iterator[str]:  # noqa: ANN401 - a callable of a row
+        yield from (f"  {line(row)}" for row in self._shown(rows))
+        yield from self._more(rows, what)
+
+    def _shown(self, rows: StoredRows) -> Iterable[Row]:
+        return rows if self.only.everything else rows.first(LINES_SHOWN)
+
+    def _more(self, rows: StoredRows, what: str) -> Iterator[str]:
+        if len(rows) > LINES_SHOWN and not self.only.everything:
+            asked = " ".join(filter(None, [f"surveyor show plan {self.plan_id}", self.only.said, "--all"]))
+            yield f"  ... and {len(rows) - LINES_SHOWN} more {what}: `{asked}` shows them"
+
+
+def plan_lines(lake: Lake, row: Row) -> Iterator[Table | str]:
+    """Show a whole plan."""
+    return Review(lake, row, Only()).lines()
+
+
+def warned(changes: StoredRows, kind: str) -> Bools:
+    """Tell which changes `warnings` may speak of, each with those of its partition in other waves."""
+    few = changes.equal("leader_after", NO_LEADER)
+    few |= changes.equal("action", Action.ELECT.value) & changes.gains("isr_after", "isr_before")
+    if kind == PlanKind.REASSIGN:
+        few |= changes.gains("replicas_after", "requires_live")
+    return changes.alike(few, "topic", "partition") if few.any() else few
+
+
+def _summary_lines(changes: StoredRows) -> Iterator[Table | str]:
+    if len(changes) <= 1:
+        return
+    found = summary(changes)
+    yield _grouped("by action", found["actions"], "action")
+    topics = [f"{row['topic']} {row['rows']}" for row in found["topics"][:GROUPS_SHOWN]]
+    yield f"  by topic: {', '.join(topics)}{_others(found['topics_in_all'], ' ', 'topics')}"
+    if found["brokers"]:
+        title = f"  by broker{_others(len(found['brokers']), ', ', 'more with less')}"
+        yield table(title, ("broker_id", *SIDES), found["brokers"][:GROUPS_SHOWN])
+    yield from (f"  {row['rows']} times: {row['reason']}" for row in found["reasons"][:GROUPS_SHOWN])
+    if found["reasons_in_all"] > GROUPS_SHOWN:
+        yield f"  and {found['reasons_in_all'] - GROUPS_SHOWN} other reasons"
+
+
+def _others(count: int, before: str, what: str) -> str:
+    return f"{before}and {count - GROUPS_SHOWN} {what}" if count > GROUPS_SHOWN else ""
+
+
+def _grouped(said: str, counts: Iterable[Row], column: str) -> str:
+    named = (f"{row['rows']} {row[column]}" for row in counts)
+    return f"  {said}: {', '.join(named)}"
+
+
+def _rejection_line(row: Row) -> str:
+    return f"rejected {row_name(row)}  {row['code']}: {row['reason']}"

@@ -1,0 +1,1 @@
+"""One snapshot against another: what changed, and what people are told of it."""

@@ -1,0 +1,168 @@
+"""What happened between two snapshots: what Kafka's ten ZooKeeper listeners would have told, as rows for people.
+
+Seed 000, "ZooKeeper Listener": BrokerChange, TopicChange, PartitionModifications, DeleteTopics, PartitionsReassigned,
+ReassignedPartitionsIsrChange, PreferredReplicaElection, IsrChangeNotification, LogDirEvent and LeaderChange. Events
+are for dashboards and never a trigger: what is due is decided from what is. Znodes not understood make no event.
+In: the same table before and after. Out: EVENTS.
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from planner.rows.pairs import paired
+from planner.rows.shape import shaped
+from schemas.names import PartitionState, RequestKind
+from schemas.tables import EVENTS
+
+
+class EventKind(StrEnum):
+    BROKER_JOINED = "BrokerJoined"
+    BROKER_FAILED = "BrokerFailed"
+    BROKER_BOUNCED = "BrokerBounced"
+    BROKER_CHANGED = "BrokerChanged"
+    TOPIC_CREATED = "TopicCreated"
+    TOPIC_VANISHED = "TopicVanished"
+    PARTITIONS_ADDED = "PartitionsAdded"
+    DELETION_REQUESTED = "DeletionRequested"
+    REASSIGNMENT_REQUESTED = "ReassignmentRequested"
+    PREFERRED_ELECTION_REQUESTED = "PreferredElectionRequested"
+    LEADER_CHANGED = "LeaderChanged"
+    ISR_SHRUNK = "IsrShrunk"
+    ISR_EXPANDED = "IsrExpanded"
+    STATE_VANISHED = "StateVanished"
+    LOG_DIR_FAILED = "LogDirFailed"
+    CONTROLLER_MOVED = "ControllerMoved"
+    EPOCH_GREW = "EpochGrew"
+
+
+_REQUESTED: Final = {
+    RequestKind.DELETE_TOPIC: EventKind.DELETION_REQUESTED,
+    RequestKind.REASSIGN: EventKind.REASSIGNMENT_REQUESTED,
+    RequestKind.PREFERRED_ELECTION: EventKind.PREFERRED_ELECTION_REQUESTED,
+    RequestKind.LOG_DIR: EventKind.LOG_DIR_FAILED,
+}
+
+Case = tuple[EventKind, Column, Column, Column]
+"""An event: its kind, when it is one, and the text of what was and what is."""
+
+
+def _text(column: str) -> Column:
+    return F.col(column).cast("string")
+
+
+def _events(paired: DataFrame, subject: Column, cases: Sequence[Case]) -> DataFrame:
+    """One row a case that holds."""
+    candidates = F.array(
+        *(
+            F.when(
+                F.coalesce(holds, F.lit(False)),  # noqa: FBT003 - a Spark literal
+                F.struct(F.lit(kind.value).alias("kind"), was.alias("before"), is_now.alias("after")),
+            )
+            for kind, holds, was, is_now in cases
+        ),
+    )
+    found = paired.select("cluster", subject.alias("subject"), F.explode(F.array_compact(candidates)).alias("event"))
+    return found.select("cluster", "subject", "event.*")
+
+
+def broker_events(before: DataFrame, after: DataFrame) -> DataFrame:
+    """Brokers that joined, failed, registered anew (other czxid), or changed their endpoints; BROKERS in."""
+    pairs = paired(before, after, ["broker_id"], ["broker_epoch", "endpoints", "understood"])
+    was, is_now = _text("b.broker_epoch"), _text("a.broker_epoch")
+    both = F.col("b").isNotNull() & F.col("a").isNotNull()
+    same_epoch = F.col("b.broker_epoch") == F.col("a.broker_epoch")
+    legible = F.col("b.understood") & F.col("a.understood")
+    moved = F.col("b.endpoints") != F.col("a.endpoints")
+    cases = [
+        (EventKind.BROKER_JOINED, F.col("b").isNull(), was, is_now),
+        (EventKind.BROKER_FAILED, F.col("a").isNull(), was, is_now),
+        (EventKind.BROKER_BOUNCED, both & ~same_epoch, was, is_now),
+        (
+            EventKind.BROKER_CHANGED,
+            both & same_epoch & legible & moved,
+            F.to_json("b.endpoints"),
+            F.to_json("a.endpoints"),
+        ),
+    ]
+    return _events(pairs, F.concat(F.lit("broker "), _text("broker_id")), cases)
+
+
+def partition_events(pairs: DataFrame) -> DataFrame:
+    """Leaders that changed, ISRs that shrank or grew, states that are gone; `planner.history.survey.differing` in."""
+    left, joined = F.array_except("b.isr", "a.isr"), F.array_except("a.isr", "b.isr")
+    isr = _text("b.isr"), _text("a.isr")
+    cases = [
+        (EventKind.LEADER_CHANGED, F.col("b.leader") != F.col("a.leader"), _text("b.leader"), _text("a.leader")),
+        (EventKind.ISR_SHRUNK, F.size(left) > 0, *isr),
+        (EventKind.ISR_EXPANDED, F.size(joined) > 0, *isr),
+        (EventKind.STATE_VANISHED, _state_vanished(), _leadership("b"), _leadership("a")),
+    ]
+    understood = pairs.where("b.understood AND a.understood")
+    return _events(understood, F.concat_ws("-", "topic", _text("partition")), cases)
+
+
+def _state_vanished() -> Column:
+    """Whether there was a state and is none, though the topic stays."""
+    new = F.col("a.partition_state").eqNullSafe(PartitionState.NEW.value)
+    return F.col("b.leader").isNotNull() & new & (F.col("a.topic_version") >= F.col("b.topic_version"))
+
+
+def _leadership(when: str) -> Column:
+    """Leader, ISR and leader epoch; null without a state."""
+    leader, isr, epoch = (_text(f"{when}.{name}") for name in ("leader", "isr", "leader_epoch"))
+    return F.concat(F.lit("leader "), leader, F.lit(", ISR "), isr, F.lit(", leader epoch "), epoch)
+
+
+def topic_events(before: DataFrame, after: DataFrame) -> DataFrame:
+    """Topics that appeared, vanished or got more partitions; PARTITIONS in."""
+    was_counted, counted = (
+        rows.groupBy("cluster", "topic").agg(F.count("*").alias("partitions")) for rows in (before, after)
+    )
+    pairs = paired(was_counted, counted, ["topic"], ["partitions"])
+    was, is_now = _text("b.partitions"), _text("a.partitions")
+    cases = [
+        (EventKind.TOPIC_CREATED, F.col("b").isNull(), was, is_now),
+        (EventKind.TOPIC_VANISHED, F.col("a").isNull(), was, is_now),
+        (EventKind.PARTITIONS_ADDED, F.col("a.partitions") > F.col("b.partitions"), was, is_now),
+    ]
+    return _events(pairs, F.col("topic"), cases)
+
+
+def request_events(before: DataFrame, after: DataFrame) -> DataFrame:
+    """What was newly asked for in /admin, and log dirs newly reported failed; REQUESTS in."""
+    key = ["kind", "path", "topic", "partition"]
+    known = before.select(*(F.col(name).alias(f"known_{name}") for name in key))
+    new = after.join(known, [F.col(name).eqNullSafe(F.col(f"known_{name}")) for name in key], "left_anti")
+    kinds = F.create_map(*(F.lit(text) for pair in _REQUESTED.items() for text in pair))
+    on_broker = F.concat(F.lit("broker "), _text("broker_id"))
+    named = F.when(F.col("topic").isNotNull(), F.concat_ws("-", "topic", _text("partition")))
+    return new.where(F.col("kind").isin(*_REQUESTED)).select(
+        "cluster",
+        F.coalesce(named, on_broker).alias("subject"),
+        kinds[F.col("kind")].alias("kind"),
+        F.lit(None).cast("string").alias("before"),
+        F.coalesce(_text("replicas"), F.col("path")).alias("after"),
+    )
+
+
+def controller_events(before: DataFrame, after: DataFrame) -> DataFrame:
+    """A controller that moved, an epoch that grew; one SNAPSHOTS row each in."""
+    pairs = paired(before, after, [], ["controller_id", "controller_epoch"])
+    who, epoch = ((_text(f"b.{name}"), _text(f"a.{name}")) for name in ("controller_id", "controller_epoch"))
+    cases = [
+        (EventKind.CONTROLLER_MOVED, F.col("b.controller_id") != F.col("a.controller_id"), *who),
+        (EventKind.EPOCH_GREW, F.col("a.controller_epoch") > F.col("b.controller_epoch"), *epoch),
+    ]
+    return _events(pairs, F.lit("controller"), cases)
+
+
+def as_events(found: Sequence[DataFrame], snapshot_id: int) -> DataFrame:
+    """All events of one snapshot, as EVENTS."""
+    rows = found[0]
+    for more in found[1:]:
+        rows = rows.unionByName(more)
+    return rows.withColumns({"snapshot_id": F.lit(snapshot_id).cast("bigint")}).transform(shaped, EVENTS)

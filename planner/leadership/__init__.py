@@ -1,0 +1,1 @@
+"""Who leads: elections after failures and on request, drains, recoveries, balance."""

@@ -1,0 +1,183 @@
+"""Brokers that are to lead nothing: demoted where Kafka's controller lives, shut down in a controlled way where not.
+
+Corresponds to `Election.electControlledShutdown` and `KafkaController.doControlledShutdown`; seed 000,
+"ControlledShutdownLeaderSelector". Leader: the first replica of the assignment that is in the ISR, alive and not
+drained; ISR: without all that are drained. Draining several is one decision. A drained broker stops the replicas that
+follow; what it led it is told to follow: a replica that is stopped at a leader epoch it was told of is never started
+again at that epoch, by no controller. In: PARTITIONS, TOPICS, BROKERS and who is to be drained. Out: CHANGES and
+REJECTIONS; who would go offline is a rejection.
+"""
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from planner.leadership.selectors import controlled_shutdown
+from planner.reassignment.pending import is_moving, moving_in_words, with_orders_known
+from planner.reassignment.reorder import elections_after, reorders
+from planner.rows.changes import as_changes, surroundings, unchanged
+from planner.rows.liveness import among, first, in_words, nobody, not_among
+from planner.rows.rejections import as_rejections
+from planner.rows.requested import explained
+from schemas.names import Action, DrainMode, RejectionCode
+
+
+def demoted(replicas: Column, last: Column) -> Column:
+    """Replicas with those of `last` at the end, each part in the order it had.
+
+    >>> row = spark.range(1).select(F.array(*map(F.lit, [2, 5, 7, 1])).alias("replicas"))
+    >>> row.select(demoted(F.col("replicas"), F.array(F.lit(2), F.lit(7))).alias("after")).first().after
+    [5, 1, 2, 7]
+    """
+    return F.concat(not_among(replicas, last), among(replicas, last))
+
+
+def broker_array(broker_ids: Sequence[int]) -> Column:
+    return F.array(*map(F.lit, broker_ids)).cast("array<int>")
+
+
+def _considered(
+    partitions: DataFrame,
+    topics: DataFrame,
+    brokers: DataFrame,
+    broker_ids: Sequence[int],
+    mode: DrainMode,
+) -> DataFrame:
+    """Partitions with a replica on a broker asked for: who could lead instead, and why nothing is done."""
+    asked = broker_array(broker_ids)
+    candidates = among(among(F.col("replicas"), F.col("isr")), F.array_except("electable", asked))
+    return (
+        partitions.where(F.arrays_overlap("replicas", asked))
+        .transform(with_orders_known)
+        .transform(surroundings, topics, brokers)
+        .withColumns(
+            {
+                "asked": asked,
+                "drained": F.array_union("drained", asked),
+                "stopping": F.array_union(F.array_except("eligible", "informed"), asked),
+                "candidates": candidates,
+                "leaderless": ~F.array_contains("live", F.col("leader")),
+                "why": F.concat(F.lit("drained: "), in_words(among(F.col("replicas"), asked))),
+            },
+        )
+        .withColumns({"led": F.array_contains("drained", F.col("leader"))})
+        .withColumns({"code": _code(mode)})
+    )
+
+
+def _code(mode: DrainMode) -> Column:
+    """Why nothing is done, null where something is."""
+    codes = RejectionCode
+    last_hope = F.col("leaderless") & F.arrays_overlap("isr", "asked")
+    nobody_else = F.size("candidates") == 0
+    by_mode = {
+        DrainMode.ADMIN: F.when(is_moving(), codes.REASSIGNMENT_IN_PROGRESS.value),
+        DrainMode.RESIDENT: F.when(F.col("leaderless"), codes.LEADER_NOT_ALIVE.value).when(
+            F.size(not_among(F.col("isr"), F.col("stopping"))) == 0,
+            codes.LAST_IN_ISR.value,
+        ),
+    }
+    return F.coalesce(
+        F.when(F.col("deletion_requested"), codes.DELETION_REQUESTED.value)
+        .when(~F.col("understood"), codes.NOT_UNDERSTOOD.value)
+        .when(F.col("leader").isNull(), codes.NO_STATE.value)
+        .when((F.col("led") | last_hope) & nobody_else, codes.GOES_OFFLINE.value),
+        by_mode[mode],
+    )
+
+
+def drain_changes(
+    partitions: DataFrame,
+    topics: DataFrame,
+    brokers: DataFrame,
+    broker_ids: Sequence[int],
+    mode: DrainMode,
+) -> DataFrame:
+    """One CHANGES row a partition and wave: in admin mode the order and then the leader, else both at once."""
+    due = _considered(partitions, topics, brokers, broker_ids, mode).where(F.col("code").isNull())
+    if mode is DrainMode.RESIDENT:
+        return shutdown_changes(due)
+    ordered = due.withColumns({"target": _order()})
+    return reorders(ordered).unionByName(elections_after(ordered.where("led")))
+
+
+def _order() -> Column:
+    """Drained last; where leadership must move and the first of the others is not in sync, the first that is leads."""
+    order, candidate = demoted(F.col("replicas"), F.col("drained")), F.slice("candidates", 1, 1)
+    return F.when(F.col("led"), F.array_distinct(F.concat(_unless_first_can(order, candidate), order))).otherwise(order)
+
+
+def _unless_first_can(order: Column, candidate: Column) -> Column:
+    return F.when(F.array_contains(F.col("candidates"), first(order)), nobody()).otherwise(candidate)
+
+
+def shutdown_changes(rows: DataFrame) -> DataFrame:
+    """One CHANGES row a partition; a drained broker is told LeaderAndIsr of what it led, StopReplica of the others."""
+    replicas, led = F.col("replicas"), F.col("led")
+    leader = F.when(led, F.col("chosen")).otherwise(F.col("leader"))
+    stopped = F.array_except(among(replicas, F.col("stopping")), F.array("leader"))
+    return (
+        rows.transform(controlled_shutdown, F.col("stopping"))
+        .withColumns({"chosen": F.col("leader_after")})
+        .transform(unchanged)
+        .withColumns(
+            {
+                "action": _action(),
+                "leader_after": leader,
+                "isr_after": not_among(F.col("isr"), F.col("stopping")),
+                "leader_epoch_after": F.col("leader_epoch") + 1,
+                "leader_and_isr_to": not_among(among(replicas, F.col("eligible")), stopped),
+                "stop_replica_to": stopped,
+                "requires_live": F.array(leader),
+            },
+        )
+        .withColumns({"reason": _reason()})
+        .transform(as_changes)
+    )
+
+
+def _action() -> Column:
+    return (
+        F.when(F.col("led"), Action.CONTROLLED_SHUTDOWN.value)
+        .when(F.arrays_overlap("isr", "asked"), Action.SHRINK_ISR.value)
+        .otherwise(Action.STOP_REPLICA.value)
+    )
+
+
+def _reason() -> Column:
+    leader = F.concat(F.lit("; first live in-sync replica is "), F.col("leader_after").cast("string"))
+    shrunk = F.when(F.col("action") == Action.SHRINK_ISR.value, "; out of the ISR").otherwise("; not in the ISR")
+    return F.concat(F.col("why"), F.when(F.col("led"), leader).otherwise(shrunk))
+
+
+def drain_rejections(
+    partitions: DataFrame,
+    topics: DataFrame,
+    brokers: DataFrame,
+    broker_ids: Sequence[int],
+    mode: DrainMode,
+) -> DataFrame:
+    """One REJECTIONS row for each partition on a drained broker that is left as it is."""
+    action = Action.REASSIGN if mode is DrainMode.ADMIN else Action.CONTROLLED_SHUTDOWN
+    return (
+        _considered(partitions, topics, brokers, broker_ids, mode)
+        .withColumns({"reason": _why_not()})
+        .transform(as_rejections, action)
+    )
+
+
+def _why_not() -> Column:
+    only = F.when(F.size("replicas") == 1, F.concat(F.lit("its only replica is "), in_words(F.col("replicas"))))
+    isr = F.concat(F.lit("no other in-sync replica can lead: ISR "), in_words(F.col("isr")))
+    gone = F.concat(F.lit("its leader "), F.col("leader").cast("string"), F.lit(" is not alive: reconcile first"))
+    reasons = {
+        RejectionCode.DELETION_REQUESTED: F.lit("its topic is queued for deletion"),
+        RejectionCode.NOT_UNDERSTOOD: F.lit("its znode is in quarantine"),
+        RejectionCode.NO_STATE: F.lit("it has no state znode yet"),
+        RejectionCode.GOES_OFFLINE: F.coalesce(only, isr),
+        RejectionCode.REASSIGNMENT_IN_PROGRESS: moving_in_words(),
+        RejectionCode.LEADER_NOT_ALIVE: gone,
+        RejectionCode.LAST_IN_ISR: F.lit("nobody else is in the ISR"),
+    }
+    return explained(reasons)

@@ -1,0 +1,67 @@
+"""An election in place of a dead leader: whom it chooses, what that rests on, and why.
+
+Corresponds to `PartitionStateMachine.doElectLeaderForPartitions` with the offline strategy, as a cycle finds it due
+(`planner.leadership.reconcile`) or as it is asked for (`planner.leadership.offline`). In: partitions with their
+surroundings and `unclean_allowed`. Out: the same with `elected`, and the columns that an ELECT change has of it.
+"""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from planner.leadership.selectors import offline
+from planner.rows.liveness import FAILED, NOBODY, in_words, words
+from schemas.names import NO_LEADER
+
+RECOVERY_AFTER: Final = "coalesce(IF(elected.unclean, unclean_state, NULL), leader_recovery_state)"
+"""An unclean leader starts RECOVERING, where brokers know of it."""
+
+_LEFT: Final = f"array_union(gone, IF(leader >= 0, array(leader), {NOBODY}))"
+
+COUNTED_ON_DEAD: Final = f"array_except({_LEFT}, {FAILED})"
+"""Those whose absence an election rests on: if one of them came back, the plan is out of date."""
+
+COUNTED_ON_FAILED: Final = f"array_intersect({FAILED}, {_LEFT})"
+"""Those whose failed log dirs it rests on: one that restarted, under another epoch then, may have mended its own."""
+
+WHO_LEFT: Final = f"""CASE
+    WHEN leader = {NO_LEADER} THEN 'no leader'
+    WHEN array_contains({FAILED}, leader) THEN concat('the log dir of broker ', string(leader), ' failed')
+    ELSE concat('broker ', string(leader), ' is gone')
+END"""
+
+WHOSE_LOG_DIR: Final = f"""IF(
+    size({FAILED}) > 0, concat('; log dir failed, as it answered with error 56: broker ', {words(FAILED)}), ''
+)"""
+
+WHY_ELECTED: Final = f"""concat({WHO_LEFT}, IF(
+    elected.unclean,
+    concat('; unclean election of ', string(elected.leader), ' may lose data'),
+    concat('; first live in-sync replica is ', string(elected.leader))
+), {WHOSE_LOG_DIR})"""
+
+
+def with_election(partitions: DataFrame) -> DataFrame:
+    """Add `elected` (leader, isr, unclean), null for nobody; `gone` and `survivors` of the ISR; `leaderless`."""
+    chosen = "named_struct('leader', leader_after, 'isr', isr_after, 'unclean', unclean)"
+    return partitions.transform(offline, F.col("unclean_allowed")).selectExpr(
+        "*",
+        f"IF(leader_after IS NOT NULL, {chosen}, NULL) AS elected",
+        "array_except(isr, live) AS gone",
+        "array_intersect(isr, live) AS survivors",
+        "NOT array_contains(live, leader) AS leaderless",
+    )
+
+
+def why_nobody() -> Column:
+    """The ISR, and which of it is alive after all: not understood, drained, not assigned, or without its log dir."""
+    alive = F.concat(F.lit("; alive but not to be elected: "), in_words(F.col("survivors")))
+    nobody_alive = F.concat(F.lit("no replica is alive: "), in_words(F.col("replicas")))
+    nobody_in_sync = F.concat(
+        F.lit("no in-sync replica can lead: ISR "),
+        in_words(F.col("isr")),
+        F.when(F.size("survivors") > 0, alive).otherwise(""),
+    )
+    any_alive = F.arrays_overlap(F.concat("replicas", "isr"), "live")
+    return F.concat(F.when(any_alive, nobody_in_sync).otherwise(nobody_alive), F.expr(WHOSE_LOG_DIR))

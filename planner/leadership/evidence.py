@@ -1,0 +1,98 @@
+"""What history says of replicas that could lead a partition whose ISR is gone: who was in the ISR last, and when.
+
+Kafka takes the first live replica of the assignment. A replica that was in the ISR when a snapshot was taken has all
+that was acknowledged before, so the later, the less is lost; then fewer leader epochs since, the larger log, and the
+order of the assignment decide. In: partitions with their live replicas, PARTITION_HISTORY, SNAPSHOTS and, where known,
+log sizes. Out: EVIDENCE without a plan id.
+"""
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from planner.history.survey import has_vanished
+from planner.rows.shape import shaped
+from schemas.tables import EVIDENCE
+
+KEY = ["topic", "partition"]
+
+
+def ranked_evidence(
+    offline: DataFrame,
+    history: DataFrame,
+    snapshots: DataFrame,
+    sizes: DataFrame | None = None,
+) -> DataFrame:
+    """One EVIDENCE row a candidate: `chosen` for rank 1.
+
+    `offline` has topic, partition, leader_epoch, `alive`, the candidates in their order, and `kafkas`,
+    the replica that Kafka would take, which knows of no drained ones; `snapshots`
+    are those up to the one planned on; `sizes` has topic, partition, broker_id and log_size.
+    """
+    numbered = F.posexplode("alive").alias("position", "broker_id")
+    candidates = offline.select("cluster", *KEY, "leader_epoch", "kafkas", numbered)
+    seen = candidates.join(_last_in_isr(offline, history, snapshots), [*KEY, "broker_id"], "left")
+    by_size = seen.withColumns({"log_size": F.lit(None).cast("bigint")})
+    if sizes is not None:
+        by_size = seen.join(sizes.select(*KEY, "broker_id", "log_size"), [*KEY, "broker_id"], "left")
+    best = Window.partitionBy(*KEY).orderBy(*_best_first())
+    return (
+        by_size.withColumns({"epochs_since": F.col("leader_epoch") - F.col("epoch_then")})
+        .withColumns({"rank": F.row_number().over(best), "kafkas_choice": F.col("broker_id") == F.col("kafkas")})
+        .withColumns({"chosen": F.col("rank") == 1})
+        .transform(shaped, EVIDENCE)
+    )
+
+
+def log_sizes(sizes: DataFrame) -> DataFrame:
+    """Of SIZES, the last known bytes of each replica, as `ranked_evidence` takes them; future logs lead nothing."""
+    last = F.max_by("bytes", "taken_at").alias("log_size")
+    return sizes.where(~F.col("is_future")).groupBy(*KEY, "broker_id").agg(last)
+
+
+def _best_first() -> list[Column]:
+    return [
+        F.col("last_in_isr_snapshot").desc_nulls_last(),
+        F.col("epochs_since").asc_nulls_last(),
+        F.col("log_size").desc_nulls_last(),
+        F.col("position").asc(),
+    ]
+
+
+def _last_in_isr(offline: DataFrame, history: DataFrame, snapshots: DataFrame) -> DataFrame:
+    """One row for each replica that some snapshot saw in the ISR: the last of them, and the leader epoch it saw.
+
+    A row of history holds from its snapshot until the next row of its partition.
+    """
+    newest_last = Window.partitionBy(*KEY).orderBy("snapshot_id")
+    rows = (
+        history.transform(_of_this_topic, offline)
+        .withColumns({"until": F.lead("snapshot_id").over(newest_last)})
+        .select(*KEY, "snapshot_id", "until", "isr", "understood", F.col("leader_epoch").alias("epoch_then"))
+    )
+    member = (
+        rows.where("understood")
+        .withColumns({"broker_id": F.explode("isr")})
+        .groupBy(*KEY, "broker_id")
+        .agg(F.max_by(F.struct("snapshot_id", "until", "epoch_then"), "snapshot_id").alias("last"))
+        .select(*KEY, "broker_id", "last.*")
+    )
+    taken = snapshots.select(F.col("snapshot_id").alias("id"), "taken_at")
+    within = (F.col("id") >= F.col("snapshot_id")) & (F.col("until").isNull() | (F.col("id") < F.col("until")))
+    return (
+        member.join(F.broadcast(taken), within, "left")
+        .groupBy(*KEY, "broker_id", "epoch_then", "snapshot_id")
+        .agg(F.max("id").alias("newest"), F.max("taken_at").alias("last_in_isr_at"))
+        .withColumns({"last_in_isr_snapshot": F.coalesce("newest", "snapshot_id")})
+    )
+
+
+def _of_this_topic(history: DataFrame, offline: DataFrame) -> DataFrame:
+    """Only the rows of these partitions, and none of an earlier topic of the same name."""
+    gone = F.max(F.when(has_vanished(), F.col("snapshot_id"))).over(Window.partitionBy(*KEY))
+    wanted = offline.select(*KEY, F.col("leader_epoch").alias("epoch_now"))
+    return (
+        history.join(F.broadcast(wanted), KEY)
+        .withColumns({"gone": F.coalesce(gone, F.lit(0).cast("bigint"))})
+        # a row without a state ends what was before it
+        .where((F.col("snapshot_id") > F.col("gone")) & (F.coalesce("leader_epoch", "epoch_now") <= F.col("epoch_now")))
+    )

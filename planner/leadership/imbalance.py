@@ -1,0 +1,39 @@
+"""How far leadership is from the preferred replicas, per broker, and whether that calls for an election.
+
+Corresponds to `KafkaController.checkAndTriggerAutoLeaderRebalance`, seed 000 "Partition Rebalance": the ratio is the
+partitions not led by their preferred replica over the partitions preferring the broker; topics queued for deletion
+are left out; strictly above the threshold triggers. In: PARTITIONS, TOPICS. Out: IMBALANCE.
+"""
+
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from planner.rows.liveness import first
+from planner.rows.shape import shaped
+from schemas.tables import IMBALANCE
+
+DEFAULT_THRESHOLD: Final = 0.1
+
+
+def imbalance(partitions: DataFrame, topics: DataFrame, snapshot_id: int, threshold: float) -> DataFrame:
+    """One row a broker that is anyone's preferred replica; `ratio` is between 0 and 1."""
+    not_led = F.col("leader").isNotNull() & (F.col("leader") != F.col("preferred"))
+    ratio = F.col("not_led") / F.col("preferred_partitions")
+    return (
+        partitions.join(F.broadcast(topics.where("deletion_requested")), "topic", "left_anti")
+        .withColumns({"preferred": first(F.col("replicas"))})
+        .where(F.col("preferred").isNotNull())
+        .groupBy("cluster", F.col("preferred").alias("broker_id"))
+        .agg(F.count("*").alias("preferred_partitions"), F.count_if(not_led).alias("not_led"))
+        .withColumns(
+            {
+                "snapshot_id": F.lit(snapshot_id).cast("bigint"),
+                "ratio": ratio,
+                "exceeds": ratio > threshold,
+                "threshold": F.lit(threshold),
+            },
+        )
+        .transform(shaped, IMBALANCE)
+    )

@@ -1,0 +1,94 @@
+"""Elections for partitions without a live leader, as they are asked for: clean where that is possible.
+
+Corresponds to `KafkaController.processReplicaLeaderElection` for UNCLEAN, and to `triggerOnlinePartitionStateChange`;
+seed 000 "OfflinePartitionLeaderSelector". An unclean election happens only where no ISR member is online, and only if
+it was asked for or the topic, or else the brokers, allow it. Leader -1 is never planned here: what finds no leader is a
+rejection. In: the partitions asked for (`planner.rows.requested`), BROKER_CONFIGS. Out: verdicts, and of these CHANGES
+and REJECTIONS.
+"""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from planner.leadership.election import (
+    COUNTED_ON_DEAD,
+    COUNTED_ON_FAILED,
+    RECOVERY_AFTER,
+    WHY_ELECTED,
+    why_nobody,
+    with_election,
+)
+from planner.leadership.state_machine import with_transition
+from planner.leadership.unclean import with_unclean_allowed
+from planner.rows.changes import changed
+from planner.rows.liveness import FAILED
+from planner.rows.rejections import as_rejections
+from planner.rows.requested import KEY, NO_ELECTION, explained, unfit_code
+from schemas.names import Action, RejectionCode
+
+
+def wanted_without_leader(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
+    """The partitions that had a leader and have no live one now, or one whose log dir failed: topic, partition."""
+    alive = brokers.select(F.col("broker_id").alias("leader"))
+    led = partitions.where(F.col("leader").isNotNull())
+    without = led.join(F.broadcast(alive), "leader", "left_anti").select(*KEY)
+    if FAILED not in partitions.columns:
+        return without
+    return without.unionByName(led.where(F.array_contains(FAILED, F.col("leader"))).select(*KEY))
+
+
+def _code() -> Column:
+    codes = RejectionCode
+    return F.coalesce(
+        unfit_code(),
+        F.when(F.col("illegal").isNotNull(), codes.ILLEGAL_TRANSITION.value)
+        .when(~F.col("leaderless"), codes.ELECTION_NOT_NEEDED.value)
+        .when(F.col("elected").isNull(), codes.NO_ELIGIBLE_LEADER.value),
+    )
+
+
+def _why_not() -> Column:
+    led = F.concat(F.lit("its leader "), F.col("leader").cast("string"), F.lit(" is alive"))
+    return explained(
+        {
+            **NO_ELECTION,
+            RejectionCode.ILLEGAL_TRANSITION: F.col("illegal"),
+            RejectionCode.ELECTION_NOT_NEEDED: led,
+            RejectionCode.NO_ELIGIBLE_LEADER: why_nobody(),
+        },
+    )
+
+
+def offline_verdicts(asked: DataFrame, broker_configs: DataFrame, *, unclean: bool) -> DataFrame:
+    """What becomes of each partition asked for: `code` and `reason` where no election is, null where one is."""
+    return (
+        asked.transform(with_unclean_allowed, broker_configs, everywhere=unclean)
+        .transform(with_election)
+        .transform(with_transition, Action.ELECT)
+        .withColumns({"code": _code()})
+        .withColumns({"reason": _why_not()})
+    )
+
+
+CHANGED: Final = {
+    "action": f"'{Action.ELECT}'",
+    "leader_after": "elected.leader",
+    "isr_after": "elected.isr",
+    "leader_epoch_after": "leader_epoch + 1",
+    "leader_recovery_state_after": RECOVERY_AFTER,
+    "requires_live": f"array_union(array(elected.leader), {COUNTED_ON_FAILED})",
+    "requires_dead": COUNTED_ON_DEAD,
+    "reason": WHY_ELECTED,
+}
+
+
+def changes_of(verdicts: DataFrame) -> DataFrame:
+    """One CHANGES row for each partition that finds a leader."""
+    return verdicts.where("code IS NULL").transform(changed, CHANGED)
+
+
+def rejections_of(verdicts: DataFrame) -> DataFrame:
+    """One REJECTIONS row for each wanted partition that gets no election."""
+    return verdicts.transform(as_rejections, Action.ELECT)

@@ -1,0 +1,123 @@
+"""Preferred-replica election: leadership back to the first replica of the assignment.
+
+Corresponds to `Election.electPreferredReplica`, seed 000 "PreferredReplicaPartitionLeaderSelector": the preferred
+replica must be alive and in the ISR; the ISR stays as it is. Without a list of partitions, those of brokers whose
+imbalance exceeds the threshold are considered. In: PARTITIONS, TOPICS, BROKERS, IMBALANCE or the partitions asked
+for. Out: CHANGES and REJECTIONS.
+"""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from planner.leadership import selectors
+from planner.rows.changes import as_changes, unchanged
+from planner.rows.liveness import FAILED, first
+from planner.rows.rejections import as_rejections
+from planner.rows.requested import NO_ELECTION, asked_for, explained, unfit_code
+from schemas.names import Action, RejectionCode
+
+
+def wanted_by_imbalance(partitions: DataFrame, imbalance: DataFrame) -> DataFrame:
+    """The partitions not led by their preferred replica, of brokers that exceed the threshold: topic, partition."""
+    exceeding = imbalance.where("exceeds").select(F.col("broker_id").alias("preferred"))
+    return (
+        partitions.where(F.col("leader") != first(F.col("replicas")))
+        .withColumns({"preferred": first(F.col("replicas"))})
+        .join(F.broadcast(exceeding), "preferred", "left_semi")
+        .select("topic", "partition")
+    )
+
+
+def _leader_not_understood() -> Column:
+    """Registered, so alive, but nobody can tell it that it no longer leads: it would go on taking writes."""
+    leader = F.col("leader")
+    return F.array_contains(F.col("live"), leader) & ~F.array_contains(F.col("eligible"), leader)
+
+
+def _code() -> Column:
+    """Why the election cannot be, null where it can."""
+    preferred = F.col("preferred")
+    codes = RejectionCode
+    return F.coalesce(
+        unfit_code(),
+        F.when(F.col("leader").isNull(), codes.NO_STATE.value)
+        .when(F.col("leader") == preferred, codes.ALREADY_PREFERRED.value)
+        .when(_leader_not_understood(), codes.NOT_UNDERSTOOD.value)
+        .when(F.col("leader_after").isNotNull(), F.lit(None))
+        .when(F.array_contains(F.col("drained"), preferred), codes.DRAINED.value)
+        .when(F.array_contains(F.col(FAILED), preferred), codes.LOG_DIR_FAILED.value)
+        .when(F.array_contains(F.col("eligible"), preferred), codes.PREFERRED_NOT_IN_ISR.value)
+        .otherwise(codes.PREFERRED_NOT_ALIVE.value),
+    )
+
+
+def _why_not() -> Column:
+    preferred = F.col("preferred").cast("string")
+    leader = F.col("leader").cast("string")
+    opaque_leader = F.concat(F.lit("its leader "), leader, F.lit(" is alive, but its registration is in quarantine"))
+    illegible = F.lit(NO_ELECTION[RejectionCode.NOT_UNDERSTOOD])
+    return explained(
+        {
+            **NO_ELECTION,
+            RejectionCode.NOT_UNDERSTOOD: F.when(F.col("understood"), opaque_leader).otherwise(illegible),
+            RejectionCode.NO_STATE: "it has no state znode yet",
+            RejectionCode.ALREADY_PREFERRED: F.concat(
+                F.lit("already led by its preferred replica "),
+                preferred,
+                F.when(F.array_contains("live", F.col("preferred")), "").otherwise(", which is not alive: reconcile"),
+            ),
+            RejectionCode.DRAINED: F.concat(F.lit("preferred replica "), preferred, F.lit(" is drained")),
+            RejectionCode.LOG_DIR_FAILED: F.concat(
+                F.lit("the log dir of preferred replica "), preferred, F.lit(" failed: it answered with error 56")
+            ),
+            RejectionCode.PREFERRED_NOT_ALIVE: F.concat(F.lit("preferred replica "), preferred, F.lit(" is not alive")),
+            RejectionCode.PREFERRED_NOT_IN_ISR: F.concat(
+                F.lit("preferred replica "), preferred, F.lit(" is not in the ISR")
+            ),
+        },
+    )
+
+
+def preferred_verdicts(partitions: DataFrame, topics: DataFrame, brokers: DataFrame, wanted: DataFrame) -> DataFrame:
+    """What becomes of each wanted partition: `code` and `reason` where no election is, null where one is."""
+    return (
+        asked_for(wanted, partitions, topics, brokers)
+        .withColumns({"preferred": first(F.col("replicas"))})
+        .transform(selectors.preferred)
+        .withColumns({"code": _code()})
+        .withColumns({"reason": _why_not()})
+    )
+
+
+def changes_of(verdicts: DataFrame) -> DataFrame:
+    """One CHANGES row for each partition whose preferred replica can lead."""
+    preferred = F.col("preferred")
+    reason = F.concat(F.lit("preferred replica "), preferred.cast("string"), F.lit(" is alive and in the ISR"))
+    return (
+        verdicts.where(F.col("code").isNull())
+        .transform(unchanged)
+        .transform(selectors.preferred)
+        .withColumns(
+            {
+                "action": F.lit(Action.ELECT_PREFERRED.value),
+                "requires_live": F.array("leader_after"),
+                "reason": reason,
+            },
+        )
+        .transform(as_changes)
+    )
+
+
+def rejections_of(verdicts: DataFrame) -> DataFrame:
+    """One REJECTIONS row for each wanted partition whose preferred replica cannot lead, or must not yet."""
+    return verdicts.transform(as_rejections, Action.ELECT_PREFERRED)
+
+
+def preferred_changes(partitions: DataFrame, topics: DataFrame, brokers: DataFrame, wanted: DataFrame) -> DataFrame:
+    """One CHANGES row for each wanted partition (topic, partition) whose preferred replica can lead."""
+    return changes_of(preferred_verdicts(partitions, topics, brokers, wanted))
+
+
+def preferred_rejections(partitions: DataFrame, topics: DataFrame, brokers: DataFrame, wanted: DataFrame) -> DataFrame:
+    """One REJECTIONS row for each wanted partition whose preferred replica cannot lead."""
+    return rejections_of(preferred_verdicts(partitions, topics, brokers, wanted))

@@ -1,0 +1,84 @@
+"""Who leads next, and the ISR that goes with it: the leader selectors, one transform each.
+
+Corresponds to `Election.scala`, seed 000 "PartitionLeaderSelector": of some candidates, in their order, the first that
+is alive and in the ISR leads. In: partitions with `replicas`, `leader`, `isr`, `leader_epoch` and what
+`planner.rows.liveness` adds, `live` and `electable`. Out: the same rows with `leader_after`, `isr_after` and
+`leader_epoch_after`, all null where nobody is found: leader -1 is never a selector's choice. A chosen leader is in
+the new ISR, so an ISR never loses its last member.
+"""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from planner.rows.liveness import among, first, not_among
+
+RESULT = ("leader_after", "isr_after", "leader_epoch_after")
+
+
+def no_op(partitions: DataFrame) -> DataFrame:
+    """Whoever leads goes on, with the ISR and the epoch as they are (`NoOpLeaderSelector`)."""
+    return partitions.withColumns(dict(zip(RESULT, map(F.col, ("leader", "isr", "leader_epoch")), strict=True)))
+
+
+def offline_clean(partitions: DataFrame) -> DataFrame:
+    """The first replica of the assignment that is in sync; the ISR keeps its live members in their order."""
+    return partitions.transform(_choosing, _in_sync(F.col("replicas")), _live_isr())
+
+
+def offline_unclean(partitions: DataFrame) -> DataFrame:
+    """The first live replica, alone in the ISR, and only where no ISR member is online."""
+    return partitions.transform(_choosing, _out_of_sync(), F.array(_out_of_sync()))
+
+
+def offline(partitions: DataFrame, unclean_allowed: Column) -> DataFrame:
+    """The clean choice, else the unclean one where it is allowed (`offlinePartitionLeaderElection`).
+
+    Adds `unclean` also: who leads then may lack what was acknowledged.
+    """
+    clean, unclean = _in_sync(F.col("replicas")), F.when(unclean_allowed, _out_of_sync())
+    isr = F.when(clean.isNotNull(), _live_isr()).otherwise(F.array(unclean))
+    return partitions.withColumns({"unclean": clean.isNull() & unclean.isNotNull()}).transform(
+        _choosing,
+        F.coalesce(clean, unclean),
+        isr,
+    )
+
+
+def preferred(partitions: DataFrame) -> DataFrame:
+    """The first replica of the assignment or nobody; the ISR stays (`electPreferredReplica`)."""
+    return partitions.transform(_choosing, _in_sync(F.slice("replicas", 1, 1)), F.col("isr"))
+
+
+def reassigned(partitions: DataFrame, target: Column) -> DataFrame:
+    """The first replica of the target that is in sync; the ISR stays (`electLeaderForReassign`)."""
+    return partitions.transform(_choosing, _in_sync(target), F.col("isr"))
+
+
+def controlled_shutdown(partitions: DataFrame, shutting_down: Column) -> DataFrame:
+    """The first replica in sync that stays; all brokers that shut down leave the ISR at once.
+
+    `shutting_down`: the ids of all of them, which are still registered: one decision, so that no partition moves to
+    a broker that is about to go (`electLeaderForControlledShutdown`).
+    """
+    staying = not_among(F.col("replicas"), shutting_down)
+    return partitions.transform(_choosing, _in_sync(staying), not_among(F.col("isr"), shutting_down))
+
+
+def _in_sync(candidates: Column) -> Column:
+    return first(among(among(candidates, F.col("isr")), F.col("electable")))
+
+
+def _out_of_sync() -> Column:
+    """A member that is registered but not understood may well hold the data: nobody is elected past it."""
+    return F.when(~F.arrays_overlap("isr", "live"), first(among(F.col("replicas"), F.col("electable"))))
+
+
+def _live_isr() -> Column:
+    return among(F.col("isr"), F.col("live"))
+
+
+def _choosing(partitions: DataFrame, leader: Column, isr: Column) -> DataFrame:
+    """Add the choice: one epoch later, and nothing where there is no leader."""
+    found = leader.isNotNull()
+    columns = (leader, F.when(found, isr), F.when(found, F.col("leader_epoch") + 1))
+    return partitions.withColumns(dict(zip(RESULT, columns, strict=True)))

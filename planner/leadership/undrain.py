@@ -1,0 +1,106 @@
+"""What a drain in admin mode did is undone: the order of replicas as it was, and with it the leaders.
+
+The order comes from the changes that drains and undrains applied: an unbroken chain of them, each starting where the
+one before ended, leads from the order before the first drain to the one the last made. Only a partition that still
+has that order is restored; who is drained still stays last. In: those changes, PARTITIONS, TOPICS, BROKERS. Out:
+CHANGES and REJECTIONS.
+"""
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from planner.leadership.drain import broker_array, demoted
+from planner.reassignment.pending import is_moving, moving_in_words, with_orders_known
+from planner.reassignment.reorder import elections_after, reorders
+from planner.rows.changes import surroundings
+from planner.rows.liveness import DRAIN_MODE, first, in_words
+from planner.rows.rejections import as_rejections
+from planner.rows.requested import explained
+from schemas.names import Action, RejectionCode
+
+
+def not_drained(brokers: DataFrame, broker_ids: Sequence[int]) -> DataFrame:
+    """BROKERS as they are once these are drained no more."""
+    mode = F.when(~F.col("broker_id").isin(*broker_ids), F.col(DRAIN_MODE))
+    return brokers.withColumns({DRAIN_MODE: mode}) if DRAIN_MODE in brokers.columns else brokers
+
+
+def undrain_targets(links: DataFrame, broker_ids: Sequence[int], still_drained: Sequence[int]) -> DataFrame:
+    """The order that drains made and the one to restore: topic, partition, drained_topic_id, made, restored.
+
+    `links` are applied reorders of drains and undrains: topic, partition, topic_id, replicas_before, replicas_after
+    and `at`, when each was applied.
+    """
+    key = ["topic", "partition"]
+    in_order = Window.partitionBy(*key).orderBy("at")
+    continued = F.lag(F.struct("topic_id", "replicas_after")).over(in_order)
+    begins = ~continued.eqNullSafe(F.struct("topic_id", F.col("replicas_before").alias("replicas_after")))
+    return (
+        links.withColumns({"begins": begins.cast("int")})
+        .withColumns({"chain": F.sum("begins").over(in_order.rowsBetween(Window.unboundedPreceding, 0))})
+        .groupBy(*key, "chain")
+        .agg(
+            F.max_by("topic_id", "at").alias("drained_topic_id"),
+            F.min_by("replicas_before", "at").alias("original"),
+            F.max_by("replicas_after", "at").alias("made"),
+        )
+        .groupBy(*key)
+        .agg(F.max_by(F.struct("drained_topic_id", "original", "made"), "chain").alias("last"))
+        .select(*key, "last.*")
+        .withColumns({"restored": demoted(F.col("original"), broker_array(still_drained))})
+        .where(F.arrays_overlap("made", broker_array(broker_ids)) & (F.col("restored") != F.col("made")))
+    )
+
+
+def _considered(targets: DataFrame, partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
+    key = ["topic", "partition"]
+    return (
+        targets.join(partitions.transform(with_orders_known).transform(surroundings, topics, brokers), key, "left")
+        .withColumns({"code": _code(), "why": F.lit("drained no more")})
+        .withColumnRenamed("restored", "target")
+    )
+
+
+def _code() -> Column:
+    codes = RejectionCode
+    another = F.col("replicas").isNull() | ~F.col("topic_id").eqNullSafe(F.col("drained_topic_id"))
+    return (
+        F.when(another, codes.UNKNOWN_PARTITION.value)
+        .when(F.col("deletion_requested"), codes.DELETION_REQUESTED.value)
+        .when(~F.col("understood"), codes.NOT_UNDERSTOOD.value)
+        .when(is_moving(), codes.REASSIGNMENT_IN_PROGRESS.value)
+        .when(F.sort_array("replicas") != F.sort_array("made"), codes.REASSIGNED_SINCE.value)
+        .when(F.col("replicas") == F.col("restored"), codes.ALREADY_ASSIGNED.value)
+        .when(F.col("replicas") != F.col("made"), codes.REORDERED_SINCE.value)
+    )
+
+
+def undrain_changes(targets: DataFrame, partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
+    """One CHANGES row a partition and wave: the order, then leadership where the first replica can take it."""
+    due = _considered(targets, partitions, topics, brokers).where(F.col("code").isNull())
+    preferred = first(F.col("target"))
+    can_lead = F.array_contains(F.col("isr"), preferred) & F.array_contains(F.col("electable"), preferred)
+    return reorders(due).unionByName(elections_after(due.where(can_lead & (F.col("leader") != preferred))))
+
+
+def undrain_rejections(targets: DataFrame, partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
+    """One REJECTIONS row for each partition that is not as the drain left it."""
+    now = F.concat(F.lit("its replicas are now "), in_words(F.col("replicas")))
+    made = F.concat(F.lit(", the drain made them "), in_words(F.col("made")))
+    reasons = {
+        RejectionCode.UNKNOWN_PARTITION: F.lit("the partition that was drained is gone"),
+        RejectionCode.DELETION_REQUESTED: F.lit("its topic is queued for deletion"),
+        RejectionCode.NOT_UNDERSTOOD: F.lit("its znode is in quarantine"),
+        RejectionCode.REASSIGNMENT_IN_PROGRESS: moving_in_words(),
+        RejectionCode.REASSIGNED_SINCE: F.concat(now, made),
+        RejectionCode.ALREADY_ASSIGNED: F.lit("its order is the one before the drain already"),
+        RejectionCode.REORDERED_SINCE: F.concat(now, made),
+    }
+    why = explained(reasons)
+    return (
+        _considered(targets, partitions, topics, brokers)
+        .withColumns({"reason": why})
+        .transform(as_rejections, Action.REASSIGN)
+    )

@@ -1,0 +1,1 @@
+"""Evening out what brokers hold: replicas, leaders, topics and bytes."""

@@ -1,0 +1,1 @@
+"""Moves of replicas: targets, what is refused, and the ways back."""

@@ -1,0 +1,92 @@
+"""Where a partition stands on the way a plan leads it, and whether it may be turned back.
+
+Corresponds to a null target of AlterPartitionReassignments (`KafkaController.processApiPartitionReassignment`): the
+replicas being added are deleted at once, the assignment is the origin, in the order that is left of the target. Kafka
+does not look who is alive and in sync among the original replicas; whoever cancels must. In: the steps of one
+partition, its assignment, its ISR, the live brokers. Out: a Standing; a Danger or None.
+"""
+
+from collections.abc import Collection, Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+from planner.reassignment.replica_assignment import ReplicaAssignment
+from schemas.names import RejectionCode
+
+
+class Standing(StrEnum):
+    """How far a plan has led a partition."""
+
+    NOT_STARTED = "not_started"
+    """The next step of it has not been asked for."""
+    IN_PROGRESS = "in_progress"
+    OUT_OF_ORDER = "out_of_order"
+    """A step was cancelled: the replicas are those before it, their order is not yet."""
+    COMPLETE = "complete"
+    DIVERGED = "diverged"
+    """It is nowhere on that way: somebody else changed or changes it."""
+
+
+class Leg(NamedTuple):
+    """One step of the way of a partition: the target of each is where the next one begins."""
+
+    before: Sequence[int]
+    after: Sequence[int]
+
+
+class Danger(NamedTuple):
+    """Why a reassignment must not be cancelled."""
+
+    code: RejectionCode
+    reason: str
+
+
+def standing(legs: Sequence[Leg], now: ReplicaAssignment) -> tuple[Standing, int]:
+    """Tell where a partition stands and at which of its steps: the next one to do, or the one that runs.
+
+    >>> way = [Leg([1, 2], [1, 2, 3])]
+    >>> standing(way, ReplicaAssignment([1, 2, 3], adding=[3]))[0].value
+    'in_progress'
+    """
+    if now.is_moving:
+        for number, (before, after) in enumerate(legs):
+            if now.target == list(after) and sorted(now.origin) == sorted(before):
+                return Standing.IN_PROGRESS, number
+        return Standing.DIVERGED, 0
+    if list(now.replicas) == list(legs[-1].after):
+        return Standing.COMPLETE, len(legs) - 1
+    for number, leg in enumerate(legs):
+        if list(now.replicas) == list(leg.before):
+            return Standing.NOT_STARTED, number
+    for number, leg in enumerate(legs):
+        if list(now.replicas) == turned_back(leg):
+            return Standing.OUT_OF_ORDER, number
+    return Standing.DIVERGED, 0
+
+
+def turned_back(leg: Leg) -> list[int]:
+    """Return the replicas that a cancelled step leaves, in Kafka's order.
+
+    >>> turned_back(Leg([1, 2, 3], [3, 4, 2]))
+    [3, 2, 1]
+    """
+    return ReplicaAssignment(leg.before).towards(leg.after).origin
+
+
+def danger(now: ReplicaAssignment, isr: Sequence[int] | None, live: Collection[int]) -> Danger | None:
+    """Say what would be lost if a reassignment were cancelled, None if nothing.
+
+    >>> danger(ReplicaAssignment([1, 2, 3], adding=[3]), isr=[1, 3], live=[1, 3]).code.value
+    'REPLICA_NOT_ALIVE'
+    """
+    alive = [broker for broker in now.origin if broker in live]
+    dead = [broker for broker in now.origin if broker not in live]
+    lost = f"the copies on {list(now.adding)} would be deleted" if now.adding else "nothing would be deleted"
+    if not set(alive) & set(isr or ()):
+        known = "its ISR is not known" if isr is None else f"its ISR is {list(isr)}"
+        said = f"no original replica of {now.origin} is alive and in sync ({known}): {lost}, and nobody could lead it"
+        return Danger(RejectionCode.NO_ELIGIBLE_LEADER, said)
+    if dead:
+        said = f"original replicas {dead} are not alive: {lost}, and it would live on {alive} alone"
+        return Danger(RejectionCode.REPLICA_NOT_ALIVE, said)
+    return None

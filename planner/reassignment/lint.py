@@ -1,0 +1,198 @@
+"""What a reassignment must not be: the checks every plan passes, ours and foreign ones.
+
+Corresponds to `ReassignPartitionsCommand.parsePartitionAssignmentData` and the validation of
+`KafkaController.processApiPartitionReassignment`, and goes further: racks, replication factor, min.insync.replicas, who
+leads, and the size of /brokers/topics/T while replicas are added. In: targets (topic, partition, replicas) and the
+tables of a snapshot. Out: one row a fault (topic, partition, code, fault); none if the plan may be made.
+"""
+
+from collections.abc import Set as AbstractSet
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from planner.reassignment.pending import is_moving, moving_in_words, with_orders_known
+from planner.rows.changes import surroundings
+from planner.rows.derived import default_min_isr
+from planner.rows.liveness import FAILED, in_words, is_led, leaderless_in_words, nobody, not_among
+from schemas.names import LintCode
+from schemas.topic_configs import MIN_ISR
+
+ZNODE_LIMIT: Final = 1_000_000
+"""Bytes: below ZooKeeper's jute.maxbuffer of 1 MB, with room for the request around the data."""
+
+_ZNODE_FRAME: Final = 128
+"""Bytes of /brokers/topics/T around its lists: version, topic id, names."""
+
+
+def placement_faults(  # noqa: PLR0913 - five tables and two permissions
+    targets: DataFrame,
+    partitions: DataFrame,
+    topics: DataFrame,
+    brokers: DataFrame,
+    broker_configs: DataFrame,
+    *,
+    factor_may_change: bool = False,
+    given_up: AbstractSet[str] = frozenset(),
+) -> DataFrame:
+    """Faults of `targets`: topic, partition, code, fault; a plan with one is refused as a whole.
+
+    `given_up`: racks that are to be empty, and may be lost.
+    """
+    asked = targets.select("topic", "partition", F.col("replicas").alias("target"))
+    return (
+        asked.transform(considered, partitions, topics, brokers, broker_configs)
+        .transform(exploded, _faults(given_up, factor_may_change=factor_may_change))
+        .unionByName(_named_twice(asked))
+        .unionByName(_large_znodes(asked, partitions))
+        .orderBy("topic", "partition", "code")
+    )
+
+
+def considered(
+    asked: DataFrame,
+    partitions: DataFrame,
+    topics: DataFrame,
+    brokers: DataFrame,
+    broker_configs: DataFrame,
+) -> DataFrame:
+    """Join to lists asked for (`target`) what the checks need."""
+    return (
+        asked.join(
+            partitions.drop(FAILED).transform(with_orders_known).transform(surroundings, topics, brokers),
+            ["topic", "partition"],
+            "left",
+        )
+        .crossJoin(F.broadcast(_rack_of(brokers)))
+        .crossJoin(F.broadcast(default_min_isr(broker_configs)))
+    )
+
+
+def exploded(rows: DataFrame, faults: list[Column]) -> DataFrame:
+    """One row a fault: topic, partition, code, fault."""
+    found = rows.select("topic", "partition", F.explode(F.array_compact(F.array(*faults))).alias("found"))
+    return found.select("topic", "partition", "found.code", "found.fault")
+
+
+def _faults(given_up: AbstractSet[str], *, factor_may_change: bool) -> list[Column]:
+    target, replicas = F.coalesce("target", nobody()), F.col("replicas")
+    known, changes = replicas.isNotNull(), ~F.coalesce(F.col("target") == replicas, F.lit(False))  # noqa: FBT003
+    resized = known & (F.size(target) != F.size(replicas)) & (F.size(target) > 0)
+    found = [
+        _fault(~known, LintCode.UNKNOWN_PARTITION, "no such partition in the snapshot: take a new one if it is newer"),
+        _fault(known & ~F.col("understood"), LintCode.NOT_UNDERSTOOD, "its znode is in quarantine"),
+        _fault(F.col("deletion_requested"), LintCode.DELETION_REQUESTED, "its topic is queued for deletion"),
+        _fault(is_moving(), LintCode.REASSIGNMENT_IN_PROGRESS, moving_in_words()),
+        _fault(known & F.col("understood") & changes & ~is_led(), LintCode.NO_LIVE_LEADER, leaderless_in_words()),
+        _fault(F.size(target) == 0, LintCode.NO_REPLICAS, "no replicas"),
+        duplicate_fault(target),
+        dead_fault(target, changes),
+        min_isr_fault(target, min_isr(), changes & known),
+        rack_fault(target, F.size(target), known & changes, given_up),
+    ]
+    if factor_may_change:
+        return found
+    counts = F.concat(F.lit("replication factor "), F.size(replicas), F.lit(" → "), F.size(target))
+    said = F.concat(counts, F.lit(": not asked for"))
+    return [*found, _fault(resized, LintCode.REPLICATION_FACTOR_CHANGED, said)]
+
+
+def duplicate_fault(target: Column) -> Column:
+    said = F.concat(F.lit("names a broker twice: "), in_words(target))
+    return _fault(F.size(F.array_distinct(target)) < F.size(target), LintCode.DUPLICATE_BROKER, said)
+
+
+def dead_fault(target: Column, concerned: Column) -> Column:
+    """A dead replica that stays is nobody's choice now; reviewers are warned of it."""
+    dead = not_among(not_among(target, F.coalesce("replicas", nobody())), F.col("eligible"))
+    said = F.concat(F.lit("adds brokers not alive in the snapshot: "), in_words(dead))
+    return _fault(concerned & (F.size(dead) > 0), LintCode.BROKER_NOT_ALIVE, said)
+
+
+def min_isr() -> Column:
+    return F.coalesce(F.col("config")[MIN_ISR].try_cast("int"), "default_min_isr")
+
+
+def min_isr_fault(target: Column, fewest: Column, concerned: Column) -> Column:
+    few = (F.size(target) > 0) & (F.size(F.array_distinct(target)) < fewest)
+    said = F.concat(F.size(target), F.lit(" replicas can never reach min.insync.replicas="), min_isr())
+    return _fault(few & concerned, LintCode.MIN_ISR_UNREACHABLE, said)
+
+
+def _fault(condition: Column, code: LintCode, said: str | Column) -> Column:
+    text = F.lit(said) if isinstance(said, str) else said
+    return F.when(condition, F.struct(F.lit(code.value).alias("code"), text.alias("fault")))
+
+
+def _rack_of(brokers: DataFrame) -> DataFrame:
+    """One row: `rack_of`, broker id to rack, for brokers that have one."""
+    entry = F.when(F.col("rack").isNotNull(), F.struct("broker_id", "rack"))
+    return brokers.agg(F.map_from_entries(F.collect_list(entry)).alias("rack_of"))
+
+
+def rack_fault(target: Column, size: Column, concerned: Column, given_up: AbstractSet[str]) -> Column:
+    """Fewer racks than now, as far as `size` replicas can have as many; whose broker is gone has no rack.
+
+    Racks `given_up` count as if they were gone.
+    """
+    now, then = _racks(F.col("replicas")), _racks(target)
+    if given_up:
+        now = F.array_except(now, F.array(*map(F.lit, sorted(given_up))))
+    said = F.concat(F.lit("racks "), F.size(now), F.lit(" → "), F.size(then), F.lit(": ["), F.array_join(then, ", "))
+    fewer = concerned & (F.size(target) > 0) & (F.size(then) < F.least(F.size(now), size))
+    return _fault(fewer, LintCode.RACKS_LOST, F.concat(said, F.lit("]")))
+
+
+def _racks(broker_ids: Column) -> Column:
+    return F.array_distinct(F.array_compact(F.transform(broker_ids, lambda broker: F.col("rack_of")[broker])))
+
+
+def _named_twice(asked: DataFrame) -> DataFrame:
+    return (
+        asked.groupBy("topic", "partition")
+        .agg(F.count("*").alias("times"))
+        .where("times > 1")
+        .select(
+            "topic",
+            "partition",
+            F.lit(LintCode.NAMED_TWICE.value).alias("code"),
+            F.concat(F.lit("the plan names this partition "), "times", F.lit(" times")).alias("fault"),
+        )
+    )
+
+
+def _large_znodes(asked: DataFrame, partitions: DataFrame) -> DataFrame:
+    """Topics whose znode would not fit while the reassignment runs: each list then holds old and new replicas."""
+    target = F.coalesce("target", "replicas")
+    sizes = sum(
+        (
+            _bytes_of(replicas)
+            for replicas in (
+                F.array_union(target, F.col("replicas")),
+                not_among(target, F.col("replicas")),
+                not_among(F.col("replicas"), target),
+            )
+        ),
+        F.lit(0),
+    )
+    grown = (
+        partitions.join(asked.select("topic").distinct(), "topic", "left_semi")
+        .join(asked, ["topic", "partition"], "left")
+        .groupBy("topic")
+        .agg((F.sum(sizes) + _ZNODE_FRAME).alias("bytes"))
+        .where(F.col("bytes") > ZNODE_LIMIT)
+    )
+    limit = F.lit(f" bytes while this runs, more than {ZNODE_LIMIT}: plan the topic in several parts")
+    return asked.join(grown, "topic").select(
+        "topic",
+        "partition",
+        F.lit(LintCode.ZNODE_TOO_LARGE.value).alias("code"),
+        F.concat(F.lit("/brokers/topics/"), "topic", F.lit(" would take "), "bytes", limit).alias("fault"),
+    )
+
+
+def _bytes_of(replicas: Column) -> Column:
+    """Bytes of `"P":[1,2],`, none for an empty list."""
+    written = F.length(F.array_join(replicas.cast("array<string>"), ",")) + F.length(F.col("partition").cast("string"))
+    return F.when(F.size(replicas) > 0, written + len('"":[],')).otherwise(0)

@@ -1,0 +1,45 @@
+"""Moves that were ordered and not begun: what stands in /admin/reassign_partitions for a controller to take up.
+
+Corresponds to the orders that `KafkaController.onControllerFailover` reads; brokers before 2.4, and clusters without a
+controller, leave them there. In: PARTITIONS and the REQUESTS of that kind. Out: the partitions with `ordered`.
+"""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from planner.rows.liveness import in_words
+
+ORDERED: Final = "ordered"
+"""Column beside those of PARTITIONS: where an order wants the replicas, null without one."""
+
+_KEY: Final = ("topic", "partition")
+
+
+def with_orders(partitions: DataFrame, orders: DataFrame) -> DataFrame:
+    """Add what is ordered for each partition."""
+    wanted = orders.groupBy(*_KEY).agg(F.max(F.coalesce("replicas", F.array().cast("array<int>"))).alias(ORDERED))
+    return partitions.join(F.broadcast(wanted), [*_KEY], "left")
+
+
+def with_orders_known(partitions: DataFrame) -> DataFrame:
+    """Frames of partitions without that column have no orders waiting."""
+    if ORDERED in partitions.columns:
+        return partitions
+    return partitions.withColumns({ORDERED: F.lit(None).cast("array<int>")})
+
+
+def is_moving() -> Column:
+    """Replicas are being added or removed, or an order to do so waits."""
+    return (F.size(F.concat("adding_replicas", "removing_replicas")) > 0) | F.col(ORDERED).isNotNull()
+
+
+def moving_in_words() -> Column:
+    """What to say of a partition that moves."""
+    waits = F.concat(
+        F.lit("an order to move it to ["),
+        in_words(F.col(ORDERED)),
+        F.lit("] waits in /admin/reassign_partitions: let it run, or delete it, and take a new snapshot"),
+    )
+    return F.coalesce(waits, F.lit("it is being reassigned already"))

@@ -1,0 +1,63 @@
+"""The order of a partition's replicas changes, and leadership follows: two waves, for Kafka's controller to execute.
+
+Corresponds to a reassignment to the same replicas (`KafkaController.onPartitionReassignment`, complete at once: no
+data moves, the leader epoch grows by one) and then `Election.electPreferredReplica`, which is asked for only when the
+order stands. In: partitions with their surroundings, a `target` order and a `why`. Out: CHANGES without a plan id.
+"""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from planner.rows.changes import as_changes, unchanged
+from planner.rows.liveness import first, nobody
+from schemas.names import Action
+
+ORDER_WAVE = 0
+LEADER_WAVE = 1
+
+
+def moves() -> Column:
+    """Whether the order is another one already now."""
+    return F.col("target") != F.col("replicas")
+
+
+def reorders(rows: DataFrame) -> DataFrame:
+    """One CHANGES row for each partition whose order is not yet the target; leader and ISR stay."""
+    return (
+        rows.where(moves())
+        .transform(unchanged)
+        .withColumns(
+            {
+                "wave": F.lit(ORDER_WAVE),
+                "action": F.lit(Action.REASSIGN.value),
+                "replicas_after": F.col("target"),
+                "leader_epoch_after": F.lit(None).cast("int"),
+                "leader_and_isr_to": nobody(),
+                "reason": F.concat(F.col("why"), F.lit(": order of replicas changes, no data moves")),
+            },
+        )
+        .transform(as_changes)
+    )
+
+
+def elections_after(rows: DataFrame) -> DataFrame:
+    """One CHANGES row for each partition, whose premise is the new order: its first replica is to lead."""
+    leader = first(F.col("target"))
+    epoch = F.col("leader_epoch") + moves().cast("int")
+    return (
+        rows.transform(unchanged)
+        .withColumns(
+            {
+                "wave": F.lit(LEADER_WAVE),
+                "action": F.lit(Action.ELECT_PREFERRED.value),
+                "replicas_before": F.col("target"),
+                "replicas_after": F.col("target"),
+                "leader_after": leader,
+                "leader_epoch_before": epoch,
+                "leader_epoch_after": epoch + 1,
+                "requires_live": F.array(leader),
+                "reason": F.concat(F.col("why"), F.lit(": first in sync is "), leader.cast("string")),
+            },
+        )
+        .transform(as_changes)
+    )

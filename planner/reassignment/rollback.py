@@ -1,0 +1,243 @@
+"""The way back of one partition: the steps that a plan led it, undone one by one from where it is now.
+
+The rows are those of `planner.reassignment.targets` with target and source exchanged, and the checks those of
+`planner.reassignment.lint` that concern one partition, in plain Python, because a rollback starts without Spark from
+what ZooKeeper holds now. Fewer racks than now are no fault here, but are said: going back was asked for. In: the
+partition's changes in a plan, its row as PARTITIONS has it, its topic, the brokers. Out: CHANGES without a plan id, or
+why there are none.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+from planner.reassignment.cancellation import Leg, Standing, standing
+from planner.reassignment.replica_assignment import ReplicaAssignment
+from schemas.names import Action, LintCode, RejectionCode
+from schemas.tables import CHANGES
+
+Row = dict[str, Any]
+
+
+class Refusal(NamedTuple):
+    """Why a partition does not go back."""
+
+    code: RejectionCode | LintCode
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What of the cluster concerns every partition."""
+
+    eligible: Collection[int]
+    """Brokers that are alive and understood."""
+    live: Collection[int]
+    """Brokers that are alive, understood or not."""
+    drained: Collection[int]
+    racks: Mapping[int, str | None]
+    deleting: Collection[str]
+    """Topics queued for deletion."""
+    min_isr: int
+    """min.insync.replicas where a topic does not say its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Back:
+    """Where a partition is to go: to `replicas`, or, if None, to where the plan found it; and how people call that."""
+
+    replicas: Sequence[int] | None
+    name: str
+
+
+def ways_of(changes: Iterable[Row]) -> dict[tuple[str, int], list[Row]]:
+    """Return the reassignments of each partition, in the order of their waves."""
+    ways: dict[tuple[str, int], list[Row]] = {}
+    for change in sorted(changes, key=itemgetter("wave")):
+        if change["action"] == Action.REASSIGN:
+            ways.setdefault((change["topic"], change["partition"]), []).append(change)
+    return ways
+
+
+def legs_of(way: Sequence[Row]) -> list[Leg]:
+    """Return the steps of a partition, in the order of their waves."""
+    return [Leg(change["replicas_before"], change["replicas_after"]) for change in way]
+
+
+def assignment_in(partition: Row) -> ReplicaAssignment:
+    """Return the assignment that a row of PARTITIONS holds."""
+    return ReplicaAssignment(partition["replicas"], partition["adding_replicas"], partition["removing_replicas"])
+
+
+def way_back(
+    way: Sequence[Row], partition: Row | None, topic: Row | None, around: Around, back: Back
+) -> list[dict[str, Any]] | Refusal:
+    """Return the changes that lead a partition back; `wave` counts down from 0, the last step undone first."""
+    if partition is None or topic is None:
+        return Refusal(RejectionCode.UNKNOWN_PARTITION, "the partition is gone")
+    refusal = _unfit(way[0], partition, topic, around) or _astray(way, partition, back)
+    if refusal is not None:
+        return refusal
+    stops = _stops(way, partition, back)
+    if not stops:
+        return Refusal(RejectionCode.ALREADY_ASSIGNED, "it has these replicas already")
+    refusal = _leaderless(partition, around) or _faulty(partition, topic, around, stops)
+    return refusal or _changes(way, partition, topic, around, stops, back)
+
+
+def _unfit(planned: Row, partition: Row, topic: Row, around: Around) -> Refusal | None:
+    if topic["topic_id"] != planned["topic_id"]:
+        return Refusal(RejectionCode.UNKNOWN_TOPIC, "its topic was deleted and made anew")
+    if partition["topic"] in around.deleting:
+        return Refusal(RejectionCode.DELETION_REQUESTED, "its topic is queued for deletion")
+    if not (partition["understood"] and topic["understood"]):
+        return Refusal(RejectionCode.NOT_UNDERSTOOD, "a znode of it is not understood")
+    if partition.get("leader") is None:
+        return Refusal(RejectionCode.NO_STATE, "it has no leader and ISR yet")
+    return None
+
+
+def _astray(way: Sequence[Row], partition: Row, back: Back) -> Refusal | None:
+    """Say why a partition is not where the plan may have led it."""
+    now = assignment_in(partition)
+    wanted = list(way[0]["replicas_before"] if back.replicas is None else back.replicas)
+    if now.is_moving:
+        returns = now.target == wanted or now.target in [list(leg.before) for leg in legs_of(way)]
+        whose = "on its way back already" if returns else "being moved, and not by this plan"
+        said = f"it is {whose}: to {now.target}, adding {list(now.adding)}, removing {list(now.removing)}"
+        return Refusal(RejectionCode.REASSIGNMENT_IN_PROGRESS, said)
+    if list(now.replicas) != wanted and standing(legs_of(way), now)[0] is Standing.DIVERGED:
+        said = f"its replicas are now {list(now.replicas)}: somebody else moved it since; plan reassign moves it anyway"
+        return Refusal(RejectionCode.REASSIGNED_SINCE, said)
+    return None
+
+
+def _stops(way: Sequence[Row], partition: Row, back: Back) -> list[tuple[int, list[int]]]:
+    """Return the waves to be undone, and the replicas after each: none if the partition is back."""
+    now = list(partition["replicas"])
+    legs = legs_of(way)
+    wanted = list(legs[0].before if back.replicas is None else back.replicas)
+    if now == wanted:
+        return []
+    found, number = standing(legs, assignment_in(partition))
+    done = len(legs) if found is Standing.COMPLETE else number
+    stops = [(way[step]["wave"], list(legs[step].before)) for step in reversed(range(done))]
+    ends = [replicas for _, replicas in stops]
+    if wanted in ends:
+        return stops[: ends.index(wanted) + 1]
+    return [(way[max(done - 1, 0)]["wave"], wanted)]
+
+
+def _leaderless(partition: Row, around: Around) -> Refusal | None:
+    """Nobody could copy from a partition that no live ISR member leads, and an empty replica could be elected."""
+    leader, isr = partition["leader"], partition["isr"] or []
+    if leader in around.live and leader in isr:
+        return None
+    said = f"no live leader in its ISR (leader {leader}, ISR {list(isr)}): `surveyor plan recover` finds it one first"
+    return Refusal(RejectionCode.NO_LIVE_LEADER, said)
+
+
+def _faulty(partition: Row, topic: Row, around: Around, stops: Sequence[tuple[int, list[int]]]) -> Refusal | None:
+    for (_, before), (_, after) in pairwise([(0, list(partition["replicas"])), *stops]):
+        added = [broker for broker in after if broker not in before]
+        dead = [broker for broker in added if broker not in around.eligible]
+        drained = [broker for broker in added if broker in around.drained]
+        if dead:
+            return Refusal(LintCode.BROKER_NOT_ALIVE, f"{after} adds brokers that are not alive: {_words(dead)}")
+        if drained:
+            return Refusal(RejectionCode.DRAINED, f"{after} adds brokers that are drained: {_words(drained)}")
+        if len(set(after)) < len(after):
+            return Refusal(LintCode.DUPLICATE_BROKER, f"names a broker twice: {_words(after)}")
+    final, min_isr = stops[-1][1], _min_isr(topic, around)
+    if len(final) < min_isr:
+        said = f"{len(final)} replicas can never reach min.insync.replicas={min_isr}"
+        return Refusal(LintCode.MIN_ISR_UNREACHABLE, said)
+    return None
+
+
+def _min_isr(topic: Row, around: Around) -> int:
+    own = topic["config"].get("min.insync.replicas", "")
+    return int(own) if own.isdecimal() else around.min_isr
+
+
+def _changes(  # noqa: PLR0913, PLR0917 - all that a change says comes from one of them
+    way: Sequence[Row],
+    partition: Row,
+    topic: Row,
+    around: Around,
+    stops: Sequence[tuple[int, list[int]]],
+    back: Back,
+) -> list[dict[str, Any]]:
+    rows = []
+    replicas, leader, isr = list(partition["replicas"]), partition["leader"], partition["isr"]
+    for wave, after in stops:
+        moved = ReplicaAssignment(replicas).towards(after)
+        leader_after = leader if leader in after else after[0]
+        rows.append(
+            dict.fromkeys(CHANGES.names)
+            | _same(partition, topic)
+            | {
+                "wave": -wave,
+                "action": Action.REASSIGN.value,
+                "replicas_before": replicas,
+                "replicas_after": after,
+                "adding_before": [],
+                "adding_after": moved.adding,
+                "removing_before": [],
+                "removing_after": moved.removing,
+                "leader_before": leader,
+                "leader_after": leader_after,
+                "isr_before": isr,
+                "isr_after": after,
+                "requires_live": [broker for broker in after if broker in around.eligible],
+                "reason": _reason(replicas, after, around, wave if len(way) > 1 else None, back),
+            },
+        )
+        replicas, leader, isr = after, leader_after, after
+    return rows
+
+
+def _same(partition: Row, topic: Row) -> dict[str, Any]:
+    recovery = partition["leader_recovery_state"]
+    return {
+        "topic": partition["topic"],
+        "partition": partition["partition"],
+        "leader_epoch_before": partition["leader_epoch"],
+        "controller_epoch_before": partition["controller_epoch"],
+        "leader_recovery_state_before": recovery,
+        "leader_recovery_state_after": recovery,
+        "state_version": partition["state_version"],
+        "topic_version": partition["topic_version"],
+        "topic_id": topic["topic_id"],
+        "is_new": False,
+        "leader_and_isr_to": [],
+        "stop_replica_to": [],
+        "requires_dead": [],
+    }
+
+
+def _reason(before: Sequence[int], after: Sequence[int], around: Around, wave: int | None, back: Back) -> str:
+    moved = ReplicaAssignment(before).towards(after)
+    what = "order of replicas changes, no data moves"
+    if moved.is_moving:
+        what = f"adds [{_words(moved.adding)}], removes [{_words(moved.removing)}]"
+    step = "" if wave is None else f", undoes wave {wave}"
+    racks = [len({around.racks.get(broker) for broker in replicas} - {None}) for replicas in (before, after)]
+    fewer = f"; racks {racks[0]} → {racks[1]}" if racks[1] < min(racks[0], len(after)) else ""
+    return f"back to {back.name}{step}: {what}{fewer}"
+
+
+def _words(brokers: Sequence[int]) -> str:
+    return ", ".join(map(str, brokers))
+
+
+def numbered(changes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Number the waves of all partitions from 0, the last of the plan first.
+
+    >>> [row["wave"] for row in numbered([{"wave": -2}, {"wave": 0}, {"wave": -5}])]
+    [1, 2, 0]
+    """
+    numbers = {wave: number for number, wave in enumerate(sorted({change["wave"] for change in changes}))}
+    return [change | {"wave": numbers[change["wave"]]} for change in changes]

@@ -1,0 +1,135 @@
+"""Reassignment as asked for: each partition's target, what that adds and what it removes.
+
+Corresponds to `ReplicaAssignment.reassignTo` and the checks of `KafkaController.processApiPartitionReassignment`;
+seed 000, "PartitionsReassignedListener". Phases and epochs are the executing controller's. Kafka takes targets of a
+partition that nobody leads, too: it waits, and may elect the new, empty replica. Here that is a rejection. In: targets
+(topic, partition, replicas and what OPTIONAL says), PARTITIONS, TOPICS, BROKERS. Out: CHANGES and REJECTIONS.
+"""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from planner.reassignment.pending import is_moving, moving_in_words, with_orders_known
+from planner.rows.changes import as_changes, surroundings, unchanged
+from planner.rows.liveness import FAILED, among, first, in_words, is_led, leaderless_in_words, nobody, not_among
+from planner.rows.rejections import as_rejections
+from planner.rows.requested import explained
+from schemas.names import Action, RejectionCode
+
+OPTIONAL: Final = {"reason": "string", "wave": "int", "earlier": "array<array<int>>", "steps": "int"}
+"""What targets may say beside: why; the wave, 0 if they do not say; the lists that waves before it make of the
+partition, in order; and in how many steps it gets where it goes."""
+
+
+def _considered(targets: DataFrame, partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
+    said = {name: F.col(name) if name in targets.columns else F.lit(None).cast(kind) for name, kind in OPTIONAL.items()}
+    asked = targets.select(
+        "topic",
+        "partition",
+        F.col("replicas").alias("target"),
+        said["reason"].alias("why"),
+        F.coalesce(said["wave"], F.lit(0)).alias("wave_of"),
+        F.coalesce(said["earlier"], F.array().cast(OPTIONAL["earlier"])).alias("earlier"),
+        F.coalesce(said["steps"], F.lit(1)).alias("steps"),
+    )
+    known = partitions.drop(FAILED).transform(with_orders_known).transform(surroundings, topics, brokers)
+    return asked.join(known, ["topic", "partition"], "left")
+
+
+def _code() -> Column:
+    return (
+        F.when(F.col("deletion_requested"), RejectionCode.DELETION_REQUESTED.value)
+        .when(~F.col("understood"), RejectionCode.NOT_UNDERSTOOD.value)
+        .when(is_moving(), RejectionCode.REASSIGNMENT_IN_PROGRESS.value)
+        .when(F.col("replicas").isNotNull() & ~is_led(), RejectionCode.NO_LIVE_LEADER.value)
+        .when(F.col("replicas") == F.col("target"), RejectionCode.ALREADY_ASSIGNED.value)
+    )
+
+
+def reassignment_changes(
+    targets: DataFrame,
+    partitions: DataFrame,
+    topics: DataFrame,
+    brokers: DataFrame,
+) -> DataFrame:
+    """One CHANGES row a wave for each partition that is to move or to be reordered.
+
+    `leader_epoch_after` is null: the controller that executes the phases counts it; so is what a later wave finds.
+    """
+    stays = F.array_contains(F.col("target"), F.col("leader"))
+    adding, removing = not_among(F.col("target"), F.col("replicas")), not_among(F.col("replicas"), F.col("target"))
+    due = _considered(targets, partitions, topics, brokers).where(F.col("replicas").isNotNull() & _code().isNull())
+    # costs a lambda a row, so not where there is nothing to do for it
+    found = due.transform(_with_earlier_waves) if "earlier" in targets.columns else due
+    return (
+        found.transform(unchanged)
+        .withColumns(
+            {
+                "wave": F.col("wave_of"),
+                "action": F.lit(Action.REASSIGN.value),
+                "replicas_after": F.col("target"),
+                "adding_after": adding,
+                "removing_after": removing,
+                "leader_after": F.when(stays, F.col("leader")).otherwise(first(F.col("target"))),
+                "isr_after": F.col("target"),
+                "leader_epoch_after": F.lit(None).cast("int"),
+                "leader_and_isr_to": nobody(),
+                "requires_live": among(F.col("target"), F.col("eligible")),
+                "reason": _reason(adding, removing),
+            },
+        )
+        .transform(as_changes)
+    )
+
+
+def _with_earlier_waves(rows: DataFrame) -> DataFrame:
+    """Let partitions be as the waves before leave them: their last list, in sync, led by who led while it stayed."""
+    earlier, later = F.col("earlier"), F.size("earlier") > 0
+    made = F.try_element_at(earlier, F.lit(-1))
+    led = F.aggregate(
+        earlier,
+        F.col("leader"),
+        lambda leader, replicas: F.when(F.array_contains(replicas, leader), leader).otherwise(first(replicas)),
+    )
+    return rows.withColumns(
+        {
+            "leader": led,
+            "replicas": F.coalesce(made, "replicas"),
+            "isr": F.coalesce(made, "isr"),
+            "leader_epoch": F.when(~later, F.col("leader_epoch")),
+        },
+    )
+
+
+def _reason(adding: Column, removing: Column) -> Column:
+    moves = F.concat(F.lit("adds ["), in_words(adding), F.lit("], removes ["), in_words(removing), F.lit("]"))
+    reorders = F.lit("order of replicas changes, no data moves")
+    said = F.when(F.size(adding) + F.size(removing) == 0, reorders).otherwise(moves)
+    step = F.concat(F.lit("step "), F.size("earlier") + 1, F.lit(" of "), "steps", F.lit(": "), said)
+    return F.when(F.col("steps") > 1, F.concat_ws("; ", step, "why")).otherwise(F.coalesce("why", said))
+
+
+def reassignment_rejections(
+    targets: DataFrame,
+    partitions: DataFrame,
+    topics: DataFrame,
+    brokers: DataFrame,
+) -> DataFrame:
+    """One REJECTIONS row for each target that is not due."""
+    reasons = {
+        RejectionCode.DELETION_REQUESTED: F.lit("its topic is queued for deletion"),
+        RejectionCode.NOT_UNDERSTOOD: F.lit("its znode is in quarantine"),
+        RejectionCode.REASSIGNMENT_IN_PROGRESS: moving_in_words(),
+        RejectionCode.NO_LIVE_LEADER: leaderless_in_words(),
+        RejectionCode.ALREADY_ASSIGNED: F.lit("it has these replicas already"),
+    }
+    why = explained(reasons)
+    return (
+        _considered(targets, partitions, topics, brokers)
+        .where(F.size("earlier") == 0)
+        .withColumns({"code": _code()})
+        .withColumns({"reason": why})
+        .transform(as_rejections, Action.REASSIGN)
+    )

@@ -1,0 +1,1 @@
+"""What rows are made of: changes, rejections, who is alive, what follows from znodes."""

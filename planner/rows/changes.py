@@ -1,0 +1,65 @@
+"""The change row: what is, what should be, and the premise that must still hold when it is committed.
+
+Every rule starts from `unchanged` and overrides what it changes, so that a change always says everything. One
+change a partition and cycle. In: partitions with topic and live brokers. Out: CHANGES without a plan id.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from planner.rows.liveness import NOBODY, with_live_brokers, with_topic
+from planner.rows.shape import shaped
+from schemas.names import NO_VERSION
+from schemas.tables import CHANGES
+
+_BOTH: Final = ("replicas", "leader", "isr", "leader_epoch", "leader_recovery_state")
+
+TOLD: Final = f"""array_intersect(
+    replicas, array_union(informed, array_intersect(eligible, coalesce(isr, {NOBODY})))
+)"""
+"""Who is told of a change: a broker whose replicas a drain stopped only where it is in sync, so not stopped here."""
+
+_UNCHANGED: Final = {
+    **{f"{name}_{when}": name for name in _BOTH for when in ("before", "after")},
+    "wave": "0",
+    "adding_before": "adding_replicas",
+    "adding_after": "adding_replicas",
+    "removing_before": "removing_replicas",
+    "removing_after": "removing_replicas",
+    "controller_epoch_before": "controller_epoch",
+    "state_version": f"coalesce(state_version, {NO_VERSION})",
+    "is_new": "leader IS NULL",
+    "leader_and_isr_to": TOLD,
+    "stop_replica_to": NOBODY,
+    "requires_live": NOBODY,
+    "requires_dead": NOBODY,
+}
+
+
+def surroundings(partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
+    """Join to the partitions all that a rule of leadership may ask for: their topics and the live brokers."""
+    return partitions.transform(with_topic, topics).transform(with_live_brokers, brokers)
+
+
+def unchanged(partitions: DataFrame) -> DataFrame:
+    """Add the columns of a change in which nothing changes; told are all live replicas of the assignment.
+
+    LeaderAndIsr goes to the live replicas whatever the election: `Election.scala` names the assignment or its
+    online part as recipients, and `ControllerBrokerRequestBatch` sends to live brokers only.
+    """
+    return partitions.withColumns({name: F.expr(text) for name, text in _UNCHANGED.items()})
+
+
+def changed(partitions: DataFrame, what: Mapping[str, str]) -> DataFrame:
+    """One CHANGES row each, without a plan id: `unchanged` but for `what`, columns in SQL, all in one step."""
+    texts = {"plan_id": "NULL", **_UNCHANGED, **what}
+    columns = ((field.name, field.dataType.simpleString()) for field in CHANGES)
+    return partitions.selectExpr(*(f"CAST({texts.get(name, name)} AS {kind}) AS {name}" for name, kind in columns))
+
+
+def as_changes(rows: DataFrame) -> DataFrame:
+    """Fix the shape and leave the plan id to `planner.rows.plan`."""
+    return rows.transform(shaped, CHANGES)

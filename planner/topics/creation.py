@@ -1,0 +1,44 @@
+"""First leaders of a new topic: the first live replica leads, the live replicas are the ISR.
+
+Corresponds to `PartitionStateMachine.initializeLeaderAndIsrForPartitions`, seed 000 "TopicChangeListener" with its
+example {0:[0,1,2], 1:[1,2,0], 2:[2,1,0]}. In: assignments (topic, partition, replicas, topic_id), each with a live
+replica, and BROKERS. Out: CHANGES.
+"""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from planner.rows.changes import as_changes
+from planner.rows.liveness import among, first, nobody, with_live_brokers
+from schemas.names import NO_VERSION, RECOVERED, Action
+
+
+def creation_changes(assignments: DataFrame, brokers: DataFrame, cluster: str) -> DataFrame:
+    """One CHANGES row a partition: leader epoch 0, no znodes before, all live replicas told."""
+    alive = among(F.col("replicas"), F.col("eligible"))
+    leader = F.coalesce(first(among(alive, F.col("electable"))), first(alive))  # a drained one rather than nobody
+    return (
+        assignments.transform(with_live_brokers, brokers)
+        .withColumns(
+            {
+                "cluster": F.lit(cluster),
+                "wave": F.lit(0),
+                "action": F.lit(Action.CREATE.value),
+                "replicas_after": F.col("replicas"),
+                "adding_after": nobody(),
+                "removing_after": nobody(),
+                "leader_after": leader,
+                "isr_after": alive,
+                "leader_epoch_after": F.lit(0),
+                "leader_recovery_state_after": F.lit(RECOVERED),
+                "state_version": F.lit(NO_VERSION),
+                "topic_version": F.lit(NO_VERSION),
+                "is_new": F.lit(True),  # noqa: FBT003 - a Spark literal
+                "leader_and_isr_to": alive,
+                "requires_live": alive,
+                "requires_dead": nobody(),
+                "reason": F.lit("new topic: first live replica leads, live replicas are in sync"),
+            },
+        )
+        .transform(as_changes)
+    )

@@ -1,0 +1,125 @@
+"""Where replicas go when brokers are in racks: Kafka's algorithm over a list in which racks take turns.
+
+Corresponds to `AdminUtils.assignReplicasToBrokersRackAware` and `getRackAlternatedBrokerList`. A partition's replicas
+depend on where its leader falls in the list and on how far its followers jump, so that all that can happen is a table
+of at most n (n - 1) lists a replication factor, whatever the number of partitions and topics: `rack_aware_lists` writes
+it in plain Python, `assign_rack_aware` joins it. In: `assignment.partition_ids`. Out: topic, partition, replicas.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, zip_longest
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from planner.topics.assignment import rounds
+
+LISTS = "replication_factor int, first int, jump int, replicas array<int>"
+"""Columns of the table that `assign_rack_aware` joins."""
+
+
+def rack_alternated(racks: Mapping[int, str]) -> list[int]:
+    """Brokers with racks taking turns, racks by name, brokers of a rack by id.
+
+    >>> rack_alternated({0: "r1", 1: "r3", 2: "r3", 3: "r2", 4: "r2", 5: "r1"})
+    [0, 3, 1, 5, 4, 2]
+    """
+    names = sorted(set(racks.values()), key=_javas_order)
+    by_rack = [[broker for broker in sorted(racks) if racks[broker] == rack] for rack in names]
+    turns = chain.from_iterable(zip_longest(*by_rack))
+    return [broker for broker in turns if broker is not None]
+
+
+def _javas_order(name: str) -> bytes:
+    """Order names as Java does, by their UTF-16; it differs from Python's beyond the basic plane only."""
+    return name.encode("utf-16-be", "surrogatepass")
+
+
+def shifts_of(brokers: int, shift: int, first_partition: int, partitions: int) -> range:
+    """Shifts that occur in a topic: its first one, and one more each time the leaders have gone round.
+
+    >>> [list(shifts_of(5, shift=2, first_partition=first, partitions=11)) for first in (0, 5)]
+    [[2, 3, 4], [2, 3, 4]]
+    """
+    return range(shift, shift + (partitions - 1) // brokers - (max(first_partition, 1) - 1) // brokers + 1)
+
+
+def rack_aware_lists(
+    racks: Mapping[int, str],
+    replication_factor: int,
+    shifts: Iterable[int] | None = None,
+) -> Iterator[tuple[int, int, int, list[int]]]:
+    """Rows of LISTS: replicas for each place of the leader and each jump of the followers.
+
+    `shifts` that can occur (from a topic's shift to that and its rounds) keep the table small; None for all there are.
+    """
+    brokers, steps = rack_alternated(racks), max(len(racks) - 1, 1)
+    count = len(set(racks.values()))
+    jumps = range(steps) if shifts is None else sorted({shift * count % steps for shift in shifts})
+    for first in range(len(brokers)):
+        for jump in jumps:
+            yield replication_factor, first, jump, _replicas(brokers, racks, replication_factor, (first, jump))
+
+
+def lists_for(
+    racks: Mapping[int, str],
+    topics: Iterable[Mapping[str, Any]],
+) -> Iterator[tuple[int, int, int, list[int]]]:
+    """Rows of LISTS that assigning `topics`, rows of `assignment.TOPICS`, can ask for.
+
+    >>> topic = {"replication_factor": 2, "shift": 1, "first_partition": 0, "partitions": 3}
+    >>> list(lists_for({0: "a", 1: "b", 2: "c"}, [topic, topic]))
+    [(2, 0, 1, [0, 2]), (2, 1, 1, [1, 0]), (2, 2, 1, [2, 1])]
+    """
+    shifts: dict[int, set[int]] = defaultdict(set)
+    for topic in topics:
+        occurring = shifts_of(len(racks), *(topic[name] for name in ("shift", "first_partition", "partitions")))
+        shifts[topic["replication_factor"]].update(occurring)
+    for factor in sorted(shifts):
+        yield from rack_aware_lists(racks, factor, shifts[factor])
+
+
+def _replicas(brokers: Sequence[int], racks: Mapping[int, str], factor: int, at: tuple[int, int]) -> list[int]:
+    """Take brokers in order, passing over racks and brokers that have a replica while others have none."""
+    n, every_rack = len(brokers), len(set(racks.values()))
+    first, jump = at
+    replicas, used, k = [brokers[first]], {racks[brokers[first]]}, 0
+    while len(replicas) < factor:
+        broker = brokers[(first + 1 + (jump + k) % (n - 1)) % n]
+        k += 1
+        if (racks[broker] not in used or len(used) == every_rack) and broker not in replicas:
+            replicas.append(broker)
+            used.add(racks[broker])
+    return replicas
+
+
+def assign_rack_aware(partition_ids: DataFrame, lists: DataFrame, racks: Mapping[int, str]) -> DataFrame:
+    """Assign each row its replicas: topic, partition, replicas.
+
+    `lists` holds the rows of `rack_aware_lists`, for each replication factor that occurs.
+
+    >>> racks = {0: "r1", 1: "r3", 2: "r3", 3: "r2", 4: "r2", 5: "r1"}
+    >>> lists = spark.createDataFrame(list(rack_aware_lists(racks, 3)), LISTS)
+    >>> from planner.topics.assignment import partition_ids
+    >>> topics = spark.sql("SELECT 't' topic, 0 first_partition, 7 partitions, 3 replication_factor, 0 start_index, "
+    ...                    "0 shift")
+    >>> rows = topics.transform(partition_ids).transform(assign_rack_aware, lists, racks).orderBy("partition")
+    >>> " ".join("".join(map(str, row.replicas)) for row in rows.collect())
+    '031 315 154 542 420 203 042'
+    """
+    n, steps = len(racks), max(len(racks) - 1, 1)
+    shift = F.col("shift") + rounds(F.col("partition"), n, F.col("first_partition"))
+    placed = partition_ids.select(
+        "topic",
+        "partition",
+        "replication_factor",
+        ((F.col("partition") + F.col("start_index")) % n).cast("int").alias("first"),
+        (shift * len(set(racks.values())) % steps).cast("int").alias("jump"),
+    )
+    return placed.join(F.broadcast(lists), ["replication_factor", "first", "jump"]).select(
+        "topic",
+        "partition",
+        "replicas",
+    )

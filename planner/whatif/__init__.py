@@ -1,0 +1,1 @@
+"""What a loss would cost: brokers, racks or pairs of brokers."""

@@ -1,0 +1,95 @@
+"""What could be lost: every broker, rack or pair of brokers, one scenario each.
+
+What happens to a partition depends only on which of its own brokers are lost, so it is worked out for parts of a
+scenario: nobody lost, each broker (or rack), and, of pairs, both. `parts` says which parts make up a scenario. No
+class of Kafka's corresponds to it. In: BROKERS and the kind of loss. Out: `scenario` and `lost`, ascending ids.
+"""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from planner.rows.liveness import nobody
+from schemas.names import Lose
+
+
+def scenarios(brokers: DataFrame, lose: Lose) -> DataFrame:
+    """One row a scenario; a broker without a rack, or whose rack is not understood, is a rack of its own.
+
+    >>> brokers = spark.createDataFrame([(1, "a"), (2, "a"), (3, None)], "broker_id int, rack string")
+    >>> for lose in (Lose.RACKS, Lose.PAIRS):
+    ...     scenarios(brokers, lose).orderBy("lost").show()
+    +--------+------+
+    |scenario|  lost|
+    +--------+------+
+    |  rack a|[1, 2]|
+    |broker 3|   [3]|
+    +--------+------+
+    <BLANKLINE>
+    +-----------+------+
+    |   scenario|  lost|
+    +-----------+------+
+    |brokers 1+2|[1, 2]|
+    |brokers 1+3|[1, 3]|
+    |brokers 2+3|[2, 3]|
+    +-----------+------+
+    <BLANKLINE>
+    """
+    if lose is Lose.PAIRS:
+        return _pairs(brokers)
+    alone = F.concat(F.lit("broker "), F.col("broker_id").cast("string"))
+    together = F.concat(F.lit("rack "), F.col("rack"))
+    name = F.coalesce(together, alone) if lose is Lose.RACKS else alone
+    return brokers.groupBy(name.alias("scenario")).agg(F.sort_array(F.collect_set("broker_id")).alias("lost"))
+
+
+def _pairs(brokers: DataFrame) -> DataFrame:
+    one, other = (brokers.select(F.col("broker_id").alias(name)) for name in ("one", "other"))
+    both = F.array("one", "other")
+    name = F.concat(F.lit("brokers "), F.array_join(both.cast("array<string>"), "+"))
+    return one.join(F.broadcast(other), F.col("one") < F.col("other")).select(
+        name.alias("scenario"), both.alias("lost")
+    )
+
+
+def parts(of: DataFrame, lose: Lose) -> DataFrame:
+    """One row a scenario and part of it: nobody, all who are lost, and each broker of a pair."""
+    lost = F.col("lost")
+    each = [F.array(F.get(lost, F.lit(place))) for place in (0, 1)] if lose is Lose.PAIRS else []
+    return of.select("*", F.explode(F.array(nobody(), *each, lost)).alias("part"))
+
+
+def with_parts(partitions: DataFrame, of: DataFrame, lose: Lose) -> DataFrame:
+    """One row a partition and `part` that touches its `members`, ascending; one with nobody lost for each.
+
+    A part is `felled` with a `sign`. A pair has what both brokers cost together, less what each costs alone: summed
+    over the parts of a scenario, this is what the scenario costs.
+    """
+    if lose is Lose.PAIRS:
+        return _with_pairs(partitions)
+    lost = F.col("lost")
+    own = of.select("lost", F.explode("lost").alias("member"))
+    once = F.col("member").isNull() | (F.get(F.array_intersect("members", lost), F.lit(0)) == F.col("member"))
+    return (
+        partitions.withColumns({"member": F.explode(F.concat(F.array(F.lit(None).cast("int")), "members"))})
+        .join(F.broadcast(own), "member", "left")
+        .where(once)
+        .withColumns({"part": F.coalesce(lost, nobody()), "felled": F.coalesce(lost, nobody()), "sign": F.lit(1)})
+    )
+
+
+def _with_pairs(partitions: DataFrame) -> DataFrame:
+    """Members one after the other, then each again with itself and those after it."""
+    one, other = F.col("one"), F.col("other")
+    onwards = F.slice("members", F.array_position("members", one).cast("int"), F.size("members"))
+    part = F.when(one.isNull(), nobody()).otherwise(F.array_distinct(F.array(one, other)))
+    whole = F.struct(F.col("part").alias("felled"), F.lit(1).alias("sign"))
+    less = [F.struct(F.array(who).alias("felled"), F.lit(-1).alias("sign")) for who in (one, other)]
+    return (
+        partitions.withColumns({"one": F.explode(F.concat(F.array(F.lit(None).cast("int")), "members"))})
+        .withColumns({"other": F.explode(F.when(one.isNull(), F.array(one)).otherwise(onwards))})
+        .withColumns({"part": part})
+        .withColumns(
+            {"weighed": F.explode(F.when(F.size("part") > 1, F.array(whole, *less)).otherwise(F.array(whole)))}
+        )
+        .select("*", "weighed.*")
+    )

@@ -1,0 +1,283 @@
+"""What brokers say of themselves: real ones, one with SASL and an authorizer, and all that do not answer."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from threading import Event, Thread
+from threading import enumerate as threads
+from typing import Final
+
+import pytest
+from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
+
+from jobs.adapters.brokers.configs import APIS, KAFKA_DEFAULTS, Overrides, read_broker_configs, read_overrides
+from jobs.adapters.brokers.polling import WORKERS
+from jobs.adapters.delta.lake import Row
+from jobs.adapters.embedded.cluster import EmbeddedCluster
+from jobs.adapters.embedded.ports import LOOPBACK, free_port
+from jobs.adapters.embedded.servers import EmbeddedKafka
+from jobs.adapters.zookeeper.cluster import read_cluster
+from jobs.adapters.zookeeper.connection import connected
+from jobs.basics.errors import UsageError
+from tests.jobs.support.kafka_tree import KafkaTree
+from tests.jobs.support.real_cluster import eventually
+
+SECRET: Final = "correct-horse"  # noqa: S105 - nobody's
+NAMES: Final = {*KAFKA_DEFAULTS, *(f"api.{api.name}" for api in APIS)}
+UNCLEAN, MIN_ISR = "unclean.leader.election.enable", "min.insync.replicas"
+STATIC: Final = {"num.partitions": "7", "password.encoder.secret": SECRET, "ssl.keystore.password": SECRET}
+PATIENT: Final = 60.0
+JAAS: Final = (
+    "org.apache.kafka.common.security.plain.PlainLoginModule required "
+    f'username="admin" password="{SECRET}" user_admin="{SECRET}" user_guest="{SECRET}";'
+)
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[EmbeddedCluster]:
+    """Two brokers, of which broker 1 takes clients of a name only, and answers the admin's questions alone."""
+    with EmbeddedCluster(1, overrides=STATIC) as running, ExitStack() as stack:
+        port = free_port()
+        secured = EmbeddedKafka(
+            running.zookeeper.connect,
+            1,
+            running.folder / "broker-1",
+            port=port,
+            overrides={
+                "listeners": f"PLAINTEXT://{LOOPBACK}:{port},SASL_PLAINTEXT://{LOOPBACK}:{free_port()}",
+                "sasl.enabled.mechanisms": "PLAIN",
+                "listener.name.sasl_plaintext.plain.sasl.jaas.config": JAAS,
+                "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+                "super.users": "User:ANONYMOUS;User:admin",
+            },
+        )
+        stack.callback(secured.kill)
+        secured.start()
+        secured.wait_ready()
+        yield running
+
+
+def registered(kafka: EmbeddedCluster) -> list[Row]:
+    hosts = kafka.zookeeper.connect
+    with connected(hosts) as client:
+        return read_cluster(client, hosts).brokers
+
+
+def ask(
+    brokers: list[Row], overrides: Overrides | None = None, patience: float = PATIENT, properties: Path | None = None
+) -> dict[int, dict[str, tuple[str | None, bool]]]:
+    """What is said, and whether it is assumed, by broker and name."""
+    rows = read_broker_configs(brokers, properties, overrides or {}, patience)
+    found: dict[int, dict[str, tuple[str | None, bool]]] = {}
+    for row in rows:
+        found.setdefault(row["broker_id"], {})[row["name"]] = (row["value"], row["assumed"])
+    assert len(rows) == sum(map(len, found.values()))
+    return found
+
+
+def log_in(tmp_path: Path, user: str, password: str = SECRET) -> Path:
+    properties = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": user,
+        "sasl.password": password,
+    }
+    path = tmp_path / "client.properties"
+    path.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+    return path
+
+
+def alter(kafka: EmbeddedCluster, broker_id: int, name: str, value: str) -> None:
+    """Set it dynamically."""
+    with KafkaAdminClient(bootstrap_servers=kafka.brokers[0].address) as admin:
+        asked = ConfigResource(ConfigResourceType.BROKER, str(broker_id), {name: value})
+        admin.alter_configs([asked], raise_on_unknown=False)
+
+
+def broker(broker_id: int, port: int, protocol: str = "PLAINTEXT") -> Row:
+    endpoint = {"listener": protocol, "security_protocol": protocol, "host": LOOPBACK, "port": port}
+    return {"broker_id": broker_id, "endpoints": [endpoint], "understood": True}
+
+
+ASSUMED: Final = {name: (KAFKA_DEFAULTS.get(name), True) for name in NAMES}
+
+
+def test_values_are_the_brokers_own(kafka: EmbeddedCluster) -> None:
+    found = ask(registered(kafka))
+
+    assert {broker_id: set(said) for broker_id, said in found.items()} == {0: NAMES, 1: NAMES}
+    assert not any(assumed for said in found.values() for _, assumed in said.values())
+    assert (found[0]["num.partitions"], found[1]["num.partitions"]) == (("7", False), ("1", False))
+    assert found[0]["zookeeper.session.timeout.ms"] == ("6000", False)
+    assert found[0]["inter.broker.protocol.version"] == ("3.9-IV0", False)
+    assert found[0]["control.plane.listener.name"] == (None, False)
+
+
+def test_highest_versions_spoken(kafka: EmbeddedCluster) -> None:
+    said = ask(registered(kafka))[0]
+
+    assert [said[f"api.{api.name}"] for api in APIS[:4]] == [("7", False), ("4", False), ("8", False), ("3", False)]
+
+
+def test_dynamic_settings_are_seen_in_the_broker_and_in_zookeeper(kafka: EmbeddedCluster) -> None:
+    alter(kafka, 1, UNCLEAN, "true")
+    alter(kafka, 0, MIN_ISR, "2")
+
+    assert eventually(lambda: ask(registered(kafka))[1][UNCLEAN] == ("true", False))
+    assert eventually(lambda: ask(registered(kafka))[0][MIN_ISR] == ("2", False))
+    with connected(kafka.zookeeper.connect) as client:
+        assert read_overrides(client) == ({1: {UNCLEAN: "true"}, 0: {MIN_ISR: "2"}}, [])
+
+
+def test_no_secret_is_told(kafka: EmbeddedCluster, tmp_path: Path) -> None:
+    alter(kafka, 0, "listener.name.plaintext.ssl.keystore.password", SECRET)
+    with connected(kafka.zookeeper.connect) as client:
+        written, _ = client.get("/config/brokers/0")
+        overrides, _ = read_overrides(client)
+
+    rows = [*read_broker_configs(registered(kafka), log_in(tmp_path, "admin"), overrides, PATIENT)]
+
+    assert b"keystore.password" in written
+    assert {row["name"] for row in rows} == NAMES
+    assert not any(word in str([rows, overrides]) for word in (SECRET, "password", "jaas"))
+
+
+def test_sasl(kafka: EmbeddedCluster, tmp_path: Path) -> None:
+    """Broker 0 has no endpoint for such clients."""
+    found = ask(registered(kafka), properties=log_in(tmp_path, "admin"))
+
+    assert found[0] == ASSUMED
+    assert not any(assumed for _, assumed in found[1].values())
+
+
+def test_who_may_not_ask_learns_versions_only(kafka: EmbeddedCluster, tmp_path: Path) -> None:
+    said = ask(registered(kafka), properties=log_in(tmp_path, "guest"))[1]
+
+    assert {name for name, (_, assumed) in said.items() if assumed} == set(KAFKA_DEFAULTS)
+
+
+def test_who_is_not_let_in_learns_nothing(kafka: EmbeddedCluster, tmp_path: Path) -> None:
+    assert ask(registered(kafka), properties=log_in(tmp_path, "admin", "wrong"))[1] == ASSUMED
+
+
+def test_settings_of_another_broker_are_not_taken(kafka: EmbeddedCluster) -> None:
+    said = ask([broker(5, kafka.brokers[0].port)])[5]
+
+    assert said["num.partitions"] == ("1", True)
+
+
+def test_a_second_address_is_tried(kafka: EmbeddedCluster) -> None:
+    row = broker(0, free_port())
+    row["endpoints"] += broker(0, kafka.brokers[0].port)["endpoints"]
+
+    assert ask([row])[0]["num.partitions"] == ("7", False)
+
+
+@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL", "SASL_PLAINTEXT"])
+def test_silent_brokers_and_absent_ones(tmp_path: Path, protocol: str) -> None:
+    """One takes the connection and never answers, one takes none, one is not there, one is not understood."""
+    properties = tmp_path / "client.properties"
+    properties.write_text(f"security.protocol={protocol}\nsasl.mechanism=PLAIN\nsasl.username=u\nsasl.password=p\n")
+    with ExitStack() as stack:
+        silent = stack.enter_context(socket.create_server((LOOPBACK, 0)))
+        full = stack.enter_context(socket.create_server((LOOPBACK, 0), backlog=0))
+        for _ in range(3):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(full.getsockname())
+        ports = [silent.getsockname()[1], full.getsockname()[1], free_port()]
+        brokers = [broker(broker_id, port, protocol) for broker_id, port in enumerate(ports)]
+        opaque = {"broker_id": 3, "endpoints": None, "understood": False}
+
+        found = ask([*brokers, opaque], patience=1.0, properties=properties)
+
+    assert found == dict.fromkeys(range(4), ASSUMED)
+    assert not [thread for thread in threads() if thread.name == "ask-brokers"]
+
+
+def test_many_silent_brokers_leave_time_for_others(kafka: EmbeddedCluster) -> None:
+    ids = range(1, 1 + WORKERS)
+    with socket.create_server((LOOPBACK, 0), backlog=100) as silent:
+        brokers = [broker(broker_id, silent.getsockname()[1]) for broker_id in ids]
+        found = ask([*brokers, broker(0, kafka.brokers[0].port)], patience=4.0)
+
+    assert found.pop(0)["num.partitions"] == ("7", False)
+    assert found == dict.fromkeys(ids, ASSUMED)
+
+
+def test_a_name_that_does_not_resolve_in_time_holds_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    resolved = Event()
+
+    def look_up(*_: object) -> list[object]:
+        resolved.wait()
+        return []
+
+    monkeypatch.setattr("socket.getaddrinfo", look_up)
+
+    assert ask([broker(0, 1)], patience=0.2) == {0: ASSUMED}
+    resolved.set()
+    assert eventually(lambda: not [thread for thread in threads() if thread.name == "ask-brokers"])
+
+
+def test_one_that_talks_nonsense() -> None:
+    """It answers, but not as Kafka does, and closes."""
+    with socket.create_server((LOOPBACK, 0)) as nonsense:
+        nonsense.settimeout(PATIENT)
+
+        def talk() -> None:
+            connection, _ = nonsense.accept()
+            with connection:
+                connection.recv(100)
+                connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        talker = Thread(target=talk)
+        talker.start()
+        found = ask([broker(0, nonsense.getsockname()[1])])
+        talker.join()
+
+    assert found == {0: ASSUMED}
+
+
+def test_dynamic_settings_hold_for_a_broker_that_does_not_answer() -> None:
+    overrides = {None: {UNCLEAN: "true", MIN_ISR: "2"}, 0: {MIN_ISR: "3", "ssl.keystore.password": SECRET}}
+
+    found = ask([broker(0, free_port()), broker(1, free_port())], overrides)
+
+    assert found == {
+        0: ASSUMED | {UNCLEAN: ("true", False), MIN_ISR: ("3", False)},
+        1: ASSUMED | {UNCLEAN: ("true", False), MIN_ISR: ("2", False)},
+    }
+
+
+def test_nobody_to_ask() -> None:
+    assert ask([]) == {}
+
+
+def test_client_properties_that_are_not_understood(tmp_path: Path) -> None:
+    path = tmp_path / "client.properties"
+    path.write_text("sasl.jaas.config=x\n")
+
+    with pytest.raises(UsageError, match="jaas"):
+        ask([], properties=path)
+
+
+def test_nothing_is_said(capfd: pytest.CaptureFixture[str]) -> None:
+    ask([broker(0, free_port())])
+
+    assert capfd.readouterr() == ("", "")
+
+
+def test_overrides_that_are_kept(tree: KafkaTree) -> None:
+    """Only the names of the list; and what is malformed is told without its data, which may hold a password."""
+    assert read_overrides(tree.client) == ({}, [])
+    written = f'{{"version":1,"config":{{"{MIN_ISR}":"2","ssl.keystore.password":"{SECRET}"}}}}'.encode()
+    for name in ("<default>", "7", "seven", "\u0664"):
+        tree.write(f"/config/brokers/{name}", written)
+    tree.write("/config/brokers/8", written[:-2])
+
+    overrides, quarantine = read_overrides(tree.client)
+
+    assert overrides == {None: {MIN_ISR: "2"}, 7: {MIN_ISR: "2"}}
+    assert [row["path"] for row in quarantine] == [f"/config/brokers/{name}" for name in ("8", "seven", "\u0664")]
+    assert SECRET not in str(quarantine)

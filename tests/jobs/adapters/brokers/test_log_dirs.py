@@ -1,0 +1,78 @@
+"""What is made of brokers' answers about their disks; real brokers answer in test_sizes_brokers."""
+
+from typing import Any
+
+from kafka.protocol.admin import DescribeLogDirsResponse
+
+from jobs.adapters.brokers.log_dirs import COLUMNS, read_log_dirs, told_of
+from jobs.adapters.brokers.polling import NOT_UNDERSTOOD, Ask, ask_brokers
+from jobs.adapters.delta.lake import Row
+from jobs.adapters.embedded.ports import LOOPBACK, free_port
+from tests.jobs.support.lake_rows import NOW
+
+LogDir = DescribeLogDirsResponse.DescribeLogDirsResult
+Topic = LogDir.DescribeLogDirsTopic
+Log = Topic.DescribeLogDirsPartition
+
+
+def _log_dir(path: str, *logs: tuple[str, int, int, int, bool], error: int = 0) -> Any:  # noqa: ANN401 - it is untyped
+    topics = [
+        Topic(
+            name=topic,
+            partitions=[Log(partition_index=partition, partition_size=size, offset_lag=lag, is_future_key=future)],
+        )
+        for topic, partition, size, lag, future in logs
+    ]
+    return LogDir(error_code=error, log_dir=path, topics=topics)
+
+
+def test_logs_of_all_log_dirs_and_those_that_failed() -> None:
+    told = told_of(
+        7,
+        [
+            _log_dir("/a", ("orders", 3, 100, 0, False), ("bills", 0, 5, 0, False)),
+            _log_dir("/b", ("orders", 3, 40, 6, True)),
+            _log_dir("/c", error=56),
+        ],
+        NOW,
+    )
+    assert told.logs.to_pylist() == [
+        dict(zip(COLUMNS.names, (7, topic, partition, path, size, lag, future, NOW), strict=True))
+        for topic, partition, path, size, lag, future in (
+            ("orders", 3, "/a", 100, 0, False),
+            ("bills", 0, "/a", 5, 0, False),
+            ("orders", 3, "/b", 40, 6, True),
+        )
+    ]
+    assert told.failed == {"/c": "KafkaStorageError (56)"}
+
+
+def test_broker_that_holds_nothing() -> None:
+    told = told_of(7, [_log_dir("/a")], NOW)
+    assert (told.logs.num_rows, told.logs.schema, told.failed) == (0, COLUMNS, {})
+
+
+def _broker(broker_id: int, protocol: str = "PLAINTEXT", *, understood: bool = True) -> Row:
+    endpoint = {"listener": protocol, "security_protocol": protocol, "host": LOOPBACK, "port": free_port()}
+    return {"broker_id": broker_id, "endpoints": [endpoint], "understood": understood}
+
+
+def test_why_nobody_answers() -> None:
+    brokers = [_broker(2), _broker(1, "SSL"), _broker(0, understood=False)]
+    told, silent = read_log_dirs(brokers, None, lambda _: None, patience=5.0)
+    assert (told, list(silent)) == ({}, [0, 1, 2])
+    assert (silent[0], silent[1]) == (NOT_UNDERSTOOD, "it has no PLAINTEXT endpoint")
+    assert "ECONNREFUSED" in silent[2]
+
+
+def test_question_that_fails_is_the_reason() -> None:
+    def question(_ask: Ask, broker: Row) -> int:
+        if broker["broker_id"] == 1:
+            raise ValueError
+        return int(broker["broker_id"])
+
+    assert ask_brokers([_broker(1), _broker(2)], {}, 5.0, question) == ({2: 2}, {1: "ValueError"})
+
+
+def test_nobody_to_ask() -> None:
+    assert read_log_dirs([], None, lambda _: None) == ({}, {})

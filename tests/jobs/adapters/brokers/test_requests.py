@@ -1,0 +1,176 @@
+"""Control requests to real brokers: every version we speak is understood, and every answer is laid out by partition."""
+
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from jobs.adapters.brokers import control_messages
+from jobs.adapters.brokers.answers import NOT_TOLD, Answers
+from jobs.adapters.brokers.control_messages import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Announcement
+from jobs.adapters.brokers.control_requests import announce
+from jobs.adapters.delta.lake import Lake, Row, as_rows
+from jobs.adapters.embedded.cluster import EmbeddedCluster
+from jobs.adapters.embedded.ports import free_port
+from jobs.adapters.zookeeper.cluster import read_cluster
+from jobs.adapters.zookeeper.controllership import Controllership, controllership
+from jobs.execution.batch.telling import _told
+from jobs.execution.batch.writes import FencedWriter
+from jobs.records.ledger import Verdict
+from tests.jobs.support.kafka_tree import KafkaTree
+from tests.jobs.support.plan_rows import creation, election, store_plan, topic_creation
+from tests.jobs.support.real_cluster import id_of, kafka_tree, seen_by
+
+OURS = 2147483647
+TOPIC_IDS = {"with-id": id_of("with-id"), "without-1": None, "without-2": None}
+
+
+@pytest.fixture
+def kafka(cluster: EmbeddedCluster) -> Iterator[KafkaTree]:
+    with kafka_tree(cluster) as tree:
+        yield tree
+
+
+@pytest.fixture
+def control(kafka: KafkaTree) -> Iterator[Controllership]:
+    with controllership(kafka.hosts, OURS) as held:
+        yield held
+
+
+def write(kafka: KafkaTree, control: Controllership, lake: Lake, changes: list[Row], *operations: Row) -> list[Verdict]:
+    plan = store_plan(lake, kafka, changes, operations)
+    return [v for verdicts in FencedWriter(control, plan, 60).write(plan.changes) for v in verdicts]
+
+
+def create(kafka: KafkaTree, control: Controllership, lake: Lake, topic: str, replicas: list[int]) -> list[Verdict]:
+    topic_id = id_of(topic)
+    return write(kafka, control, lake, [creation(topic, 0, replicas, topic_id)], topic_creation(topic, {}, topic_id))
+
+
+def announcement(kafka: KafkaTree, control: Controllership, written: list[Verdict]) -> Announcement:
+    brokers = read_cluster(kafka.client, kafka.hosts).brokers
+    return Announcement(control.controller_id, control.epoch, brokers, [_told(verdict) for verdict in written])
+
+
+def tell(told: Announcement, seconds: float = 20) -> list[Row]:
+    return as_rows(Answers.of(announce(told, time.monotonic() + seconds)).table("default"))
+
+
+def errors(answers: list[Row], topic: str | None = None) -> set[int]:
+    return {row["error"] for row in answers if topic in (None, row.get("topic"))}
+
+
+@pytest.mark.parametrize(("leader_and_isr", "update_metadata"), [(4, 6), (5, 7), (6, 7), (7, 8)])
+def test_every_version_is_accepted(  # noqa: PLR0913, PLR0917 - fixtures
+    cluster: EmbeddedCluster,
+    kafka: KafkaTree,
+    control: Controllership,
+    lake: Lake,
+    monkeypatch: pytest.MonkeyPatch,
+    leader_and_isr: int,
+    update_metadata: int,
+) -> None:
+    """A topic is created, then its leader moved, in these versions; every broker shows it."""
+    versions = {
+        LEADER_AND_ISR: range(4, leader_and_isr + 1),
+        UPDATE_METADATA: range(6, update_metadata + 1),
+        STOP_REPLICA: range(2, 3),
+    }
+    monkeypatch.setattr(control_messages, "VERSIONS", versions)
+    topic = f"v{leader_and_isr}"
+    created = create(kafka, control, lake, topic, [0, 1, 2])
+    first = tell(announcement(kafka, control, created))
+
+    second = tell(announcement(kafka, control, write(kafka, control, lake, [election(kafka, topic, 0, leader=1)])))
+
+    assert errors(first) == errors(second) == {0}
+    for broker in cluster.brokers.values():
+        assert seen_by(broker.address, topic) == {0: (1, [0, 1, 2], [0, 1, 2])}
+
+
+def test_told_again_is_harmless_and_answered_11(kafka: KafkaTree, control: Controllership, lake: Lake) -> None:
+    topic = "told-twice"
+    written = create(kafka, control, lake, topic, [0, 1])
+    told = announcement(kafka, control, written)
+
+    first, second = tell(told), tell(told)
+
+    assert errors(first) == {0}
+    assert {(row["api"], row["error"]) for row in second} == {("UpdateMetadata", 0), ("LeaderAndIsr", 11)}
+
+
+def test_answers_name_their_topic_with_and_without_id(kafka: KafkaTree, control: Controllership, lake: Lake) -> None:
+    """From version 5 on brokers answer by topic id: topics that have none would be taken for one another."""
+    written = [
+        verdict
+        for topic, topic_id in TOPIC_IDS.items()
+        for verdict in write(
+            kafka, control, lake, [creation(topic, 0, [0], topic_id)], topic_creation(topic, {}, topic_id)
+        )
+    ]
+    tell(announcement(kafka, control, written[1:2]))
+
+    answers = [row for row in tell(announcement(kafka, control, written)) if row["api"] == "LeaderAndIsr"]
+
+    assert {row["topic"]: row["error"] for row in answers} == {"with-id": 0, "without-1": 11, "without-2": 0}
+
+
+def test_older_controller_epoch_is_refused(kafka: KafkaTree, control: Controllership, lake: Lake) -> None:
+    topic = "stale-controller"
+    written = create(kafka, control, lake, topic, [0, 1])
+    now = announcement(kafka, control, written)
+    tell(now)
+
+    answers = tell(Announcement(now.controller_id, now.controller_epoch - 1, now.brokers, now.states))
+
+    assert errors(answers) == {11}
+
+
+def test_older_broker_epoch_is_refused(kafka: KafkaTree, control: Controllership, lake: Lake) -> None:
+    topic = "stale-broker"
+    written = create(kafka, control, lake, topic, [0, 1])
+    now = announcement(kafka, control, written)
+    bounced = [broker | {"broker_epoch": broker["broker_epoch"] - 1} for broker in now.brokers]
+
+    answers = tell(Announcement(now.controller_id, now.controller_epoch, bounced, now.states))
+
+    assert errors(answers) == {77}
+
+
+def test_only_those_named_get_leader_and_isr(kafka: KafkaTree, control: Controllership, lake: Lake) -> None:
+    topic = "two-of-three"
+    written = create(kafka, control, lake, topic, [2, 0])
+
+    answers = tell(announcement(kafka, control, written))
+
+    assert {row["broker_id"] for row in answers if row["api"] == "LeaderAndIsr"} == {0, 2}
+    assert {row["broker_id"] for row in answers if row["api"] == "UpdateMetadata"} == {0, 1, 2}
+
+
+def registered(broker_id: int, port: int) -> Row:
+    endpoint = {"listener": "PLAINTEXT", "security_protocol": "PLAINTEXT", "host": "127.0.0.1", "port": port}
+    return {"broker_id": broker_id, "broker_epoch": 1, "endpoints": [endpoint], "rack": None}
+
+
+def test_broker_that_does_not_listen_is_told_until_the_deadline() -> None:
+    started = time.monotonic()
+
+    answers = tell(Announcement(OURS, 1, [registered(0, free_port())], []), seconds=0.5)
+
+    assert errors(answers) == {NOT_TOLD}
+    assert 0.3 < time.monotonic() - started < 3
+
+
+def test_silent_broker_does_not_keep_us_past_the_deadline() -> None:
+    """It takes the connection and never answers, as one that is stopped does."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        started = time.monotonic()
+        answers = tell(Announcement(OURS, 1, [registered(0, silent.getsockname()[1])], []), seconds=1)
+
+    assert errors(answers) == {NOT_TOLD}
+    assert time.monotonic() - started < 3
+
+
+def test_nobody_to_tell() -> None:
+    assert tell(Announcement(OURS, 1, [], [])) == []

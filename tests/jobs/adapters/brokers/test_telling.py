@@ -1,0 +1,243 @@
+"""Who is told what, in which order and how often, and whom nobody waits for: on brokers that listen and remember."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from threading import Thread, Timer
+
+import pytest
+
+from jobs.adapters.brokers import channel as broker_channel
+from jobs.adapters.brokers import control_requests as requests
+from jobs.adapters.brokers.answers import NOT_TOLD, Answer, Answers
+from jobs.adapters.brokers.channel import refuse_silent
+from jobs.adapters.brokers.control_messages import Announcement, Row
+from jobs.adapters.brokers.control_requests import announce
+from jobs.basics.errors import RefusedError
+from tests.jobs.support.fake_brokers import FakeBrokers
+from tests.jobs.support.real_cluster import eventually
+
+OURS = 2147483647
+LONG = 60.0
+
+
+@pytest.fixture
+def brokers() -> Iterator[FakeBrokers]:
+    with FakeBrokers() as listening:
+        yield listening
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What takes seconds takes fractions of one; nothing here depends on how long it takes."""
+    for name, seconds in (("SILENCE", 2.0), ("GRACE", 0.2), ("LOOK", 0.1)):
+        monkeypatch.setattr(requests, name, seconds)
+    monkeypatch.setattr(broker_channel, "QUIET", 0.2)
+
+
+def registered(brokers: FakeBrokers, broker_id: int, epoch: int = 1) -> Row:
+    endpoint = {"listener": "L", "security_protocol": "PLAINTEXT", "host": "127.0.0.1", "port": brokers[broker_id].port}
+    return {"broker_id": broker_id, "broker_epoch": epoch, "endpoints": [endpoint], "rack": None}
+
+
+def state(partition: int, to: Sequence[int], stop: Sequence[int] = (), topic: str = "t") -> Row:
+    named = {"topic": topic, "topic_id": None, "partition": partition, "is_new": False, "leader_recovery_state": 0}
+    led = {"leader": to[0] if to else 0, "leader_epoch": 7, "isr": [0], "replicas": [0, 1, 2], "state_version": 3}
+    return named | led | {"adding": [], "removing": [], "to": [*to], "stop": [*stop]}
+
+
+def tell(
+    live: Sequence[Row], states: Sequence[Row], seconds: float = LONG, now: Callable[[], Sequence[Row]] | None = None
+) -> Answers:
+    return Answers.of(announce(Announcement(OURS, 5, live, states), time.monotonic() + seconds, now))
+
+
+def errors(answers: Answers, broker_id: int) -> list[int]:
+    pairs = zip(answers.answers, answers.errors, strict=True)
+    return [error for answer, found in pairs if answer.broker["broker_id"] == broker_id for error in found]
+
+
+def test_each_is_told_what_concerns_it_in_order_on_one_connection(
+    brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(broker_channel, "QUIET", 30.0)  # on a busy machine it would ask whether they are there
+    live = [registered(brokers, broker) for broker in (0, 1, 2)]
+
+    answers = tell(live, [state(0, [0, 1]), state(1, [1], [0])])
+
+    told = {broker: [(one.api, len(one.partitions)) for one in brokers[broker].told] for broker in (1, 2)}
+    assert told == {
+        1: [("update_metadata", 0), ("leader_and_isr", 2), ("update_metadata", 2)],
+        2: [("update_metadata", 0), ("update_metadata", 2)],
+    }
+    assert [one.api for one in brokers[0].told][-1] == "stop_replica"
+    assert (answers.accepted, answers.silent, answers.lines()) == ([0, 1, 2], [], [])
+    assert {brokers[broker].asked for broker in (0, 1, 2)} == {1}
+
+
+def test_who_takes_some_partitions_is_no_leader_of_the_others(brokers: FakeBrokers) -> None:
+    """Nor does it matter what a follower answered, or that Kafka's controller may be allowed what we are not."""
+    brokers[1].errors["t", 0] = brokers[0].errors["t", 1] = 56
+    brokers[2].refuses = 31
+    live = [registered(brokers, broker) for broker in (0, 1, 2)]
+
+    answers = tell(live, [state(0, [0, 1]), state(1, [0, 1]), state(2, [2])])
+
+    assert answers.unled == {("t", 1): 56}
+    assert (answers.in_part, answers.accepted) == (True, [])
+
+
+def test_brokers_that_stop_replicas_are_told_before_the_leaders(brokers: FakeBrokers) -> None:
+    """A leader that hears of the smaller ISR first takes a follower that still fetches back into it."""
+    order: list[int] = []
+    brokers[1].slow["stop_replica"] = 0.3
+    brokers[0].on_told = lambda one: order.append(0) if one.api == "leader_and_isr" else None
+    brokers[1].on_told = lambda one: order.append(1) if one.api == "stop_replica" else None
+
+    tell([registered(brokers, 0), registered(brokers, 1)], [state(0, [0], [1])])
+
+    assert order == [1, 0]
+
+
+def test_silent_broker_that_stops_replicas_does_not_keep_the_leaders_waiting(
+    brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requests, "STOPPING", 0.2)
+    brokers[1].stop()
+
+    answers = tell([registered(brokers, 0), registered(brokers, 1)], [state(0, [0], [1])])
+
+    assert (answers.accepted, answers.silent) == ([0], [1])
+
+
+def test_broker_that_stops_in_the_middle_is_not_waited_for(brokers: FakeBrokers) -> None:
+    """It took the connection and what was sent; it answers neither that nor anything else."""
+    brokers[1].on_told = lambda _: brokers[1].stop()
+    started = time.monotonic()
+
+    answers = tell([registered(brokers, broker) for broker in (0, 1)], [state(0, [0, 1])], seconds=LONG)
+
+    assert (answers.accepted, answers.silent) == ([0], [1])
+    assert time.monotonic() - started < LONG / 2
+
+
+def test_broker_that_is_no_longer_registered_is_not_asked_any_more(
+    brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requests, "SILENCE", LONG)
+    live = [registered(brokers, broker) for broker in (0, 1)]
+    brokers[1].close()
+    started = time.monotonic()
+
+    answers = tell(live, [state(0, [0, 1])], now=lambda: live[:1])
+
+    assert (answers.accepted, errors(answers, 1)) == ([0], [NOT_TOLD, NOT_TOLD, NOT_TOLD])
+    assert time.monotonic() - started < LONG / 2
+
+
+def test_broker_that_registers_anew_is_told_again(brokers: FakeBrokers) -> None:
+    """Broker 1 starts anew in the middle: it has forgotten what it was told, and has another epoch."""
+    live = [registered(brokers, broker) for broker in (0, 1)]
+    brokers[0].slow["leader_and_isr"] = 1.0
+    anew = [live[0], registered(brokers, 1, epoch=2)]
+    found = iter([live, anew])
+
+    answers = tell(live, [state(0, [0, 1])], now=lambda: next(found, anew))
+
+    assert [one.request.broker_epoch for one in brokers[1].of("leader_and_isr")] == [1, 2]
+    assert {answer.broker["broker_epoch"] for answer in answers.answers if answer.broker["broker_id"] == 1} == {2}
+
+
+def test_broker_that_says_its_epoch_is_newer_is_told_again(brokers: FakeBrokers) -> None:
+    live = [registered(brokers, broker) for broker in (0, 1)]
+    brokers[1].broker_epoch = 9
+
+    answers = tell(live, [state(0, [0, 1])], now=lambda: [live[0], registered(brokers, 1, epoch=9)])
+
+    assert (answers.accepted, set(errors(answers, 1))) == ([0, 1], {0})
+
+
+def test_many_silent_brokers_do_not_starve_the_rest(brokers: FakeBrokers) -> None:
+    silent, last = range(1, 41), 99
+    for broker in silent:
+        brokers[broker].stop()
+    live = [registered(brokers, broker) for broker in (*silent, last)]
+    telling = Thread(target=tell, args=(live, [state(0, [*silent, last])], 20.0))
+
+    telling.start()
+    told = eventually(lambda: bool(brokers[last].of("leader_and_isr")), seconds=15)
+    telling.join()
+
+    assert told
+
+
+def test_request_that_takes_long_is_sent_once(brokers: FakeBrokers) -> None:
+    """Longer than anybody is silent: a broker at work still answers who asks whether it is there."""
+    brokers[0].slow["leader_and_isr"] = 4.0
+
+    answers = tell([registered(brokers, 0)], [state(partition, [0]) for partition in range(50)])
+
+    assert (answers.accepted, len(brokers[0].of("leader_and_isr"))) == ([0], 1)
+
+
+def test_answer_that_was_lost_is_asked_for_again_and_eleven_means_that_it_has_it(brokers: FakeBrokers) -> None:
+    brokers[0].hangs_up_on = {"leader_and_isr"}
+
+    answers = tell([registered(brokers, 0)], [state(0, [0])])
+
+    assert [one.api for one in brokers[0].told].count("leader_and_isr") == 2
+    assert (answers.accepted, answers.lines(), 11 in errors(answers, 0)) == ([0], [], True)
+
+
+def test_errors_of_one_kind_are_one_line_and_five_lines_are_the_most(brokers: FakeBrokers) -> None:
+    codes = (56, 3, 103, 41, 74, 19)
+    brokers[0].errors = {(f"topic-{code}", partition): code for code in codes for partition in range(100)}
+    told = [state(partition, [0], topic=topic) for topic, partition in brokers[0].errors]
+
+    lines = tell([registered(brokers, 0)], told).lines()
+
+    first = "brokers 0 answered LeaderAndIsr with UnknownTopicOrPartitionError (3) for 100 partitions"
+    assert any(line.startswith(f"{first} (topic-3-0, topic-3-1, topic-3-2, ...)") for line in lines), lines
+    assert (len(lines), lines[-1]) == (5, "2 more kinds of error: table `answers`")
+
+
+def test_nothing_is_told_after_the_deadline(brokers: FakeBrokers) -> None:
+    answers = tell([registered(brokers, 0)], [state(0, [0])], seconds=-1)
+
+    assert (brokers[0].told, answers.silent, set(errors(answers, 0))) == ([], [0], {NOT_TOLD})
+
+
+def test_silent_broker_is_refused_before_anything_is_written(
+    brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(broker_channel, "PATIENCE", 0.5)
+    live = [registered(brokers, broker) for broker in (0, 1, 2)]
+    brokers[1].stop()
+    brokers[2].versions[4] = 3
+
+    with pytest.raises(RefusedError) as refused:
+        refuse_silent(live, OURS, ())
+
+    said = str(refused.value)
+    assert f"broker 1 at 127.0.0.1:{brokers[1].port} (" in said
+    assert f"broker 2 at 127.0.0.1:{brokers[2].port} (it speaks LeaderAndIsr up to version 3 only)" in said
+    assert "--allow-silent 1,2 writes nevertheless" in said
+    refuse_silent(live, OURS, {1, 2})
+
+
+def test_broker_that_listens_late_is_waited_for(brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brokers register before they answer."""
+    monkeypatch.setattr(broker_channel, "PATIENCE", 30.0)
+    brokers[0].stop()
+    later = Timer(0.3, brokers[0].go_on)
+
+    later.start()
+    refuse_silent([registered(brokers, 0)], OURS, ())
+    later.join()
+
+    assert brokers[0].asked > 0
+
+
+def test_answer_that_cannot_be_read_is_no_success() -> None:
+    broken = Answer({"broker_id": 0, "broker_epoch": 1}, 5, "LeaderAndIsr", [state(0, [0])], b"\0" * 7, 4)
+
+    assert broken.errors() == [NOT_TOLD]

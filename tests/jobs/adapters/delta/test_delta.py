@@ -1,0 +1,80 @@
+"""Tables read on Spark: the cluster's rows alone, of any version, whoever wrote them and whatever its name is."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from deltalake import DeltaTable, Schema
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from jobs.adapters.delta.lake import Lake
+from jobs.adapters.delta.spark_tables import Tables, tallied
+from schemas.tables import TABLES, TOPICS
+
+NAMES: Final = ["default", "prod eu/é%=1", "a[b]{c}*?", "x%20y", "it's", r"a\b'\\c"]
+"""Some are written otherwise in a path, some otherwise by Spark than by deltalake, and some look like patterns."""
+
+
+def _names(tables: Tables, version: int | None = None) -> list[tuple[str, str]]:
+    return sorted((row.cluster, row.topic) for row in tables.read("topics", version).collect())
+
+
+def _topic(topic: str) -> dict[str, Any]:
+    return {"topic": topic, "snapshot_id": 1, "config": {"a": "b"}, "understood": True}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_rows_of_the_cluster_at_a_version_and_now(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    lake = Lake(str(tmp_path), name)
+    lake.ensure_tables()
+    tables = Tables(spark, lake)
+    empty = lake.version("topics")
+    lake.append("topics", [_topic("by deltalake")])
+    then = lake.version("topics")
+    Lake(str(tmp_path), "another").append("topics", [_topic("of another")])
+    both = tables.frame("topics", [_topic("by deltalake"), _topic("by Spark")])
+    tables.replace("topics", both)
+    assert _names(tables, empty) == []
+    assert _names(tables, then) == [(name, "by deltalake")]
+    assert _names(tables) == [(name, "by Spark"), (name, "by deltalake")]
+    assert tables.read("topics").dtypes == tables.read("topics", empty).dtypes == both.dtypes
+    assert sorted(map(str, tables.read("topics").collect())) == sorted(map(str, both.select(*TOPICS.names).collect()))
+
+
+def test_a_version_that_lacked_a_column_has_nulls_there(spark: SparkSession, tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path), "default")
+    older = StructType([field for field in TOPICS if field.name != "config"])
+    table = DeltaTable.create(lake.path("topics"), Schema.from_json(older.json()), partition_by=["cluster"])
+    spark.createDataFrame([("default", "t")], "cluster string, topic string").write.format("delta").mode("append").save(
+        lake.path("topics"),
+    )
+    lake.ensure_tables()
+    [row] = Tables(spark, lake).read("topics", table.version() + 1).collect()
+    assert (row.topic, row.config, row.cluster) == ("t", None, "default")
+
+
+def test_times_are_read_as_they_were_written(spark: SparkSession, tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path), "default")
+    lake.ensure_tables()
+    taken_at = datetime(2026, 2, 3, 4, 5, 6, 789, tzinfo=UTC)
+    lake.append("snapshots", [{"snapshot_id": 1, "taken_at": taken_at, "versions": {"topics": 3}}])
+    read = Tables(spark, lake).read("snapshots").selectExpr("unix_micros(taken_at) AS at", "versions")
+    assert [row.asDict() for row in read.collect()] == [
+        {"at": int(taken_at.timestamp()) * 1_000_000 + 789, "versions": {"topics": 3}},
+    ]
+
+
+def test_every_table_is_there_once_ensured(spark: SparkSession, tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path), "default")
+    lake.ensure_tables()
+    assert {name: Tables(spark, lake).read(name).columns for name in TABLES} == {
+        name: schema.names for name, schema in TABLES.items()
+    }
+
+
+def test_rows_are_counted_as_they_are_computed(spark: SparkSession) -> None:
+    rows, counts = tallied(spark.range(10), even="id % 2 = 0", large="id > 6", none="id IS NULL")
+    assert counts == {"even": 5, "large": 3, "none": 0}
+    assert rows.count() == 10

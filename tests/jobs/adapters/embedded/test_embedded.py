@@ -1,0 +1,230 @@
+"""Real servers: they start, keep their port and id, say why they cannot, and are gone whenever their owner is."""
+
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import ConnectionLoss
+
+from jobs.adapters.embedded import processes
+from jobs.adapters.embedded.cluster import EmbeddedCluster
+from jobs.adapters.embedded.ports import accepts, ask, free_port
+from jobs.adapters.embedded.servers import EmbeddedKafka, EmbeddedZooKeeper
+from jobs.basics.errors import SurveyorError
+
+OWNER = """\
+import signal, time
+from jobs.adapters.embedded.cluster import EmbeddedCluster
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job would ignore it
+with EmbeddedCluster(1) as cluster:
+    print(cluster.folder, cluster.zookeeper.pid, cluster.brokers[0].pid, flush=True)
+    time.sleep(60)
+"""
+
+
+def is_gone(pid: int) -> bool:
+    """Also true of a zombie: in a container, nobody may collect orphans."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def wait_until_gone(pids: list[int], seconds: float = 5) -> bool:
+    deadline = time.monotonic() + seconds
+    while not all(map(is_gone, pids)):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+@pytest.fixture
+def taken_port() -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", free_port())) as listener:
+        yield listener.getsockname()[1]
+
+
+def test_zookeeper_serves_and_ends_with_its_block(tmp_path: Path) -> None:
+    with EmbeddedZooKeeper(tmp_path) as server:
+        pid = server.pid
+        assert "Mode: standalone" in ask(server.port, "srvr")
+    assert pid is not None
+    assert is_gone(pid)
+
+
+@pytest.mark.parametrize("milliseconds", [2_000, 6_000, 60_000])
+def test_session_timeouts_are_granted_as_asked(zookeeper: str, milliseconds: int) -> None:
+    client = KazooClient(zookeeper, timeout=milliseconds / 1000)
+    client.start()
+    granted = client.client_id and client._session_timeout  # noqa: SLF001 - kazoo shows it nowhere else
+    client.stop()
+    client.close()
+
+    assert granted == milliseconds
+
+
+def test_max_buffer_bounds_a_request(tmp_path: Path) -> None:
+    with EmbeddedZooKeeper(tmp_path, max_buffer=4_000) as server, pytest.raises(ConnectionLoss):
+        create_znode(server.connect, b"x" * 5_000)
+
+
+def create_znode(connect: str, data: bytes) -> None:
+    client = KazooClient(connect)
+    client.start()
+    try:
+        client.create("/large", data)
+    finally:
+        client.stop()
+        client.close()
+
+
+def test_cluster_is_ready_in_its_block(cluster: EmbeddedCluster) -> None:
+    ready = {broker_id: broker.is_ready() for broker_id, broker in cluster.brokers.items()}
+
+    assert ready == {0: True, 1: True, 2: True}
+    assert cluster.bootstrap.split(",") == [f"127.0.0.1:{broker.port}" for broker in cluster.brokers.values()]
+
+
+def test_killed_broker_restarts_as_the_same(cluster: EmbeddedCluster) -> None:
+    broker = cluster.brokers[1]
+    port, pid = broker.port, broker.pid
+
+    broker.kill()
+    assert not accepts(port)
+    broker.restart()
+
+    assert (broker.port, broker.is_ready(), broker.pid == pid) == (port, True, False)
+
+
+def test_stopped_broker_leaves_zookeeper_at_once(cluster: EmbeddedCluster) -> None:
+    broker = cluster.brokers[2]
+
+    broker.stop()
+    registered = broker.is_registered()
+    broker.restart()
+
+    assert (registered, broker.is_ready()) == (False, True)
+
+
+def test_added_broker_has_its_rack_and_overrides(cluster: EmbeddedCluster) -> None:
+    broker = cluster.add_broker(3, rack="b")
+    ready = broker.is_ready()
+    broker.kill()
+    del cluster.brokers[3]
+
+    assert ready
+    assert "broker.rack=b\n" in (broker.folder / "server.properties").read_text()
+
+
+def test_registered_id_is_refused(cluster: EmbeddedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jobs.adapters.embedded.servers.SESSION_TIMEOUT_MS", 500)
+    twin = EmbeddedKafka(cluster.zookeeper.connect, 0, tmp_path)
+
+    with pytest.raises(SurveyorError, match=r"Broker 0 is registered .*/brokers/ids/0.*choose another id"):
+        twin.start()
+
+
+def test_failing_broker_names_its_log(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    broker = EmbeddedKafka(cluster.zookeeper.connect, 9, tmp_path, overrides={"num.io.threads": "none"})
+
+    with (
+        pytest.raises(SurveyorError, match=r"(?s)broker-9 ended with exit code 1.*Invalid value none") as raised,
+        broker,
+    ):
+        pass
+    assert str(tmp_path / "broker-9.log") in str(raised.value)
+
+
+def test_broker_without_zookeeper_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jobs.adapters.embedded.servers.CONNECT_SECONDS", 0.5)
+    port = free_port()
+
+    with pytest.raises(SurveyorError, match=f"ZooKeeper at 127.0.0.1:{port} does not answer"):
+        EmbeddedKafka(f"127.0.0.1:{port}", 0, tmp_path).start()
+
+
+def test_late_server_names_its_log(tmp_path: Path) -> None:
+    server = EmbeddedZooKeeper(tmp_path)
+    server.start()
+
+    with pytest.raises(SurveyorError, match=r"zookeeper is not ready after 0 s.*zookeeper.log"):
+        server.wait_ready(timeout=0)
+    server.kill()
+
+
+def test_port_that_was_asked_for_must_be_free(tmp_path: Path, taken_port: int) -> None:
+    server = EmbeddedZooKeeper(tmp_path, port=taken_port)
+
+    with pytest.raises(SurveyorError, match=f"Port {taken_port} .* is in use by another process: stop"):
+        server.start()
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_port_of_our_choice_is_given_up(
+    tmp_path: Path, taken_port: int, monkeypatch: pytest.MonkeyPatch, *, late: bool
+) -> None:
+    """`late`: it is taken between our look at it and the server's."""
+    monkeypatch.setattr(processes, "free_port", iter([taken_port, free_port()]).__next__)
+    if late:
+        monkeypatch.setattr(processes, "is_free", lambda _port: True)
+
+    with EmbeddedZooKeeper(tmp_path) as server:
+        assert server.port != taken_port
+        assert ask(server.port, "ruok") == "imok"
+
+
+def test_broker_moves_when_its_port_is_taken(
+    cluster: EmbeddedCluster, tmp_path: Path, taken_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "free_port", iter([taken_port, free_port()]).__next__)
+    monkeypatch.setattr(processes, "is_free", lambda _port: True)
+
+    with EmbeddedKafka(cluster.zookeeper.connect, 8, tmp_path) as broker:
+        assert broker.port != taken_port
+
+
+def test_server_outlives_the_thread_that_started_it(tmp_path: Path) -> None:
+    server = EmbeddedZooKeeper(tmp_path)
+    thread = Thread(target=server.__enter__)
+    thread.start()
+    thread.join()
+    time.sleep(0.2)
+    running = server.is_running()
+    server.kill()
+
+    assert running
+
+
+@pytest.mark.parametrize(("number", "tidied"), [(signal.SIGTERM, True), (signal.SIGINT, True), (signal.SIGKILL, False)])
+def test_servers_are_gone_when_their_owner_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, *, tidied: bool
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with subprocess.Popen([sys.executable, "-c", OWNER], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as owner:
+        assert owner.stdout
+        folder, *pids = owner.stdout.readline().decode().split()
+        owner.send_signal(number)
+        owner.wait(10)
+
+    assert wait_until_gone([int(pid) for pid in pids])
+    assert Path(folder).exists() is not tidied
+
+
+def test_failed_block_keeps_the_logs_and_says_where(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(ValueError, match="oops"), EmbeddedCluster(0) as cluster:
+        raise ValueError("oops")
+
+    assert f"kept in {cluster.folder}" in capsys.readouterr().err
+    assert (cluster.folder / "zookeeper" / "zookeeper.log").exists()

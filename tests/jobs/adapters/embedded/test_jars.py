@@ -1,0 +1,128 @@
+"""The cache of jars, with a shell script in place of Maven; the two real ways are run for Delta's two jars."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from jobs.adapters.java.home import find_java
+from jobs.adapters.java.jars import cache_folder, delta_jars, kafka_jars, zookeeper_jars
+from jobs.basics.errors import ExitCode, MissingError
+
+DELTA = ["delta-spark_4.2_2.13-4.4.0.jar", "delta-storage-4.4.0.jar"]
+
+# Puts one jar into the folder Maven is told to fill, and notes that it ran.
+FAKE_MVN = """\
+#!/bin/sh
+echo ran >> "{notes}"
+for option; do case $option in -DoutputDirectory=*) folder="${{option#*=}}";; esac; done
+echo content > "$folder/some.jar"
+{ending}
+"""
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("SURVEYOR_CACHE", str(folder))
+    return folder
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
+    return tmp_path / "notes"
+
+
+def put_mvn_on_path(notes: Path, monkeypatch: pytest.MonkeyPatch, ending: str = "exit 0") -> None:
+    folder = notes.parent / "bin"
+    folder.mkdir(exist_ok=True)
+    mvn = folder / "mvn"
+    mvn.write_text(FAKE_MVN.format(notes=notes, ending=ending))
+    mvn.chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=":")
+
+
+def names(jars: list[Path]) -> list[str]:
+    return [jar.name for jar in jars]
+
+
+def leftovers(cache: Path) -> list[str]:
+    return [path.name for path in (cache / "jars").iterdir() if path.name.startswith(".")]
+
+
+@pytest.mark.parametrize("way", ["mvn, where it is there", "ivy"])
+def test_delta_is_its_own_two_jars(
+    way: str, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if way == "ivy":
+        (tmp_path / "java").symlink_to(find_java())
+        monkeypatch.setenv("PATH", str(tmp_path))
+
+    assert names(delta_jars()) == DELTA
+    assert leftovers(cache) == []
+    assert capsys.readouterr().err.startswith("resolving Delta 4.4.0 jars with ")
+
+
+def test_kafka_and_its_logging_are_on_the_class_path_without_a_second_slf4j() -> None:
+    slf4j = [name for name in names(kafka_jars()) if name.startswith("slf4j")]
+
+    assert slf4j == ["slf4j-api-1.7.36.jar", "slf4j-reload4j-1.7.36.jar"]
+
+
+def test_zookeeper_is_pysparks_own() -> None:
+    assert "zookeeper-3.9.5.jar" in names(zookeeper_jars())
+
+
+def test_a_set_is_resolved_once(cache: Path, notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_mvn_on_path(notes, monkeypatch)
+
+    first, second = delta_jars(), delta_jars()
+
+    assert first == second == [cache / "jars" / "delta-spark_4.2_2.13-4.4.0" / "some.jar"]
+    assert notes.read_text() == "ran\n"
+
+
+def test_two_at_once_do_no_harm(cache: Path, notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_mvn_on_path(notes, monkeypatch, ending="sleep 0.5")
+
+    with ThreadPoolExecutor(2) as both:
+        found = list(both.map(lambda _: delta_jars(), range(2)))
+
+    assert names(found[0]) == names(found[1]) == ["some.jar"]
+    assert notes.read_text() == "ran\nran\n"
+    assert leftovers(cache) == []
+
+
+def test_failure_shows_what_the_tool_said_and_leaves_nothing(
+    cache: Path, notes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_mvn_on_path(notes, monkeypatch, ending="echo 'Could not transfer artifact'; exit 1")
+
+    with pytest.raises(MissingError, match=r"(?s)Delta 4.4.0.*Could not transfer artifact.*jobs.adapters.java.jars"):
+        delta_jars()
+    assert list((cache / "jars").iterdir()) == []
+
+
+def test_cache_that_cannot_be_written_is_named(cache: Path, notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_mvn_on_path(notes, monkeypatch)
+    cache.write_text("a file where a folder should be")
+
+    with pytest.raises(MissingError, match=r"cannot be written.*SURVEYOR_CACHE") as raised:
+        delta_jars()
+    assert raised.value.exit_code is ExitCode.MISSING
+
+
+@pytest.mark.parametrize(
+    ("surveyor", "xdg", "expected"),
+    [
+        ("/a", "/b", "/a"),
+        ("", "/b", "/b/kafka-surveyor"),
+        ("", "", "/home/me/.cache/kafka-surveyor"),
+    ],
+)
+def test_cache_folder(monkeypatch: pytest.MonkeyPatch, surveyor: str, xdg: str, expected: str) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.setenv("SURVEYOR_CACHE", surveyor)
+    monkeypatch.setenv("XDG_CACHE_HOME", xdg)
+
+    assert cache_folder() == Path(expected)

@@ -1,0 +1,162 @@
+"""What is small in a cluster, as the driver reads it: controllers of all versions, brokers, requests, migration."""
+
+import pytest
+
+from jobs.adapters.delta.lake import Row
+from jobs.adapters.zookeeper.cluster import ClusterState, read_cluster
+from schemas.names import RequestKind
+from schemas.znodes import Controller
+from tests.jobs.support.kafka_tree import CLUSTER_ID, KafkaTree
+
+V2 = b'{"version":2,"brokerid":1,"timestamp":"1700000000000","kraftControllerEpoch":-1}'
+V1 = b'{"version":1,"brokerid":1,"timestamp":"1700000000000"}'
+TWO_PARTITIONS = b'{"version":1,"partitions":[{"topic":"t","partition":0},{"topic":"u","partition":3}]}'
+
+
+def found(tree: KafkaTree) -> ClusterState:
+    return read_cluster(tree.client, tree.hosts)
+
+
+@pytest.mark.parametrize("data", [V2, V1, b"1"])
+def test_controller_of_any_version(bare_tree: KafkaTree, data: bytes) -> None:
+    bare_tree.lay_out()
+    bare_tree.client.create("/controller", data, ephemeral=True)
+
+    state = found(bare_tree)
+
+    assert (state.controller, state.controller_version) == (Controller(1, -1), 0)
+    assert state.controller_owner == bare_tree.client.client_id[0]
+    assert state.migration is None
+
+
+def test_cluster_without_a_controller(bare_tree: KafkaTree) -> None:
+    bare_tree.lay_out()
+
+    state = found(bare_tree)
+
+    assert (state.controller.broker_id, state.controller_version, state.controller_owner) == (-1, None, 0)
+    assert (state.epoch, state.epoch_version) == (0, -1)
+
+
+def test_epoch_and_its_version(tree: KafkaTree) -> None:
+    tree.elect(1, epoch=8)
+
+    state = found(tree)
+
+    assert (state.epoch, state.epoch_version) == (8, tree.client.get("/controller_epoch")[1].version)
+
+
+@pytest.mark.parametrize(
+    ("path", "data", "sign"),
+    [
+        ("/controller", V2, "/controller is persistent, as a KRaft controller makes it"),
+        ("/controller", V2.replace(b"-1}", b"3}"), "/controller carries kraftControllerEpoch 3"),
+        ("/migration", b'{"version":0,"kraft_controller_id":3000}', "/migration names KRaft controller 3000"),
+        ("/migration", b"{}", "/migration is there and could not be understood"),
+    ],
+)
+def test_signs_of_a_migration(bare_tree: KafkaTree, path: str, data: bytes, sign: str) -> None:
+    bare_tree.lay_out()
+    bare_tree.write(path, data)
+
+    assert found(bare_tree).migration == sign
+
+
+@pytest.mark.parametrize("data", [b'{"version":0,"kraft_controller_id":-1}'])
+def test_migration_that_nobody_began_is_none(tree: KafkaTree, data: bytes) -> None:
+    tree.write("/migration", data)
+
+    assert found(tree).migration is None
+
+
+def test_cluster_id(tree: KafkaTree) -> None:
+    assert found(tree).cluster_id == CLUSTER_ID
+
+
+def test_broker_epoch_is_the_czxid_of_its_registration(tree: KafkaTree) -> None:
+    stats = {broker: tree.client.get(f"/brokers/ids/{broker}")[1] for broker in (0, 1, 2)}
+
+    assert found(tree).live == {broker: stat.czxid for broker, stat in stats.items()}
+
+
+def test_bounced_broker_has_a_later_epoch(tree: KafkaTree) -> None:
+    before = found(tree).live
+
+    tree.bounce(1)
+
+    after = found(tree).live
+    assert after[1] > before[1]
+    assert (after[0], after[2]) == (before[0], before[2])
+
+
+def test_registration_rewritten_in_place_keeps_its_epoch(tree: KafkaTree) -> None:
+    before = found(tree).live
+
+    tree.touch("/brokers/ids/1")
+
+    assert found(tree).live == before
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b'{"version":5,"endpoints":["nonsense"]}', b"\xff\xfe"])
+def test_undecodable_broker_is_alive_and_not_understood(tree: KafkaTree, data: bytes) -> None:
+    tree.register(3, data)
+
+    state = found(tree)
+
+    assert sorted(state.live) == [0, 1, 2, 3]
+    assert {row["broker_id"]: row["understood"] for row in state.brokers} == {0: True, 1: True, 2: True, 3: False}
+    assert [row["path"] for row in state.quarantine] == ["/brokers/ids/3"]
+
+
+def test_request_of_each_kind(tree: KafkaTree) -> None:
+    reassign = b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[2,0]}]}'
+    tree.write("/admin/reassign_partitions", reassign)
+    tree.write("/admin/preferred_replica_election", TWO_PARTITIONS)
+    tree.write("/admin/delete_topics/old", b"")
+    tree.client.create("/isr_change_notification/isr_change_", TWO_PARTITIONS, sequence=True)
+    event = b'{"version":1,"broker":2,"event":1}'
+    tree.client.create("/log_dir_event_notification/log_dir_event_", event, sequence=True)
+
+    requests = [in_short(row) for row in found(tree).requests]
+
+    assert requests == [
+        (RequestKind.REASSIGN, "t", 0, [2, 0], None),
+        (RequestKind.PREFERRED_ELECTION, "t", 0, None, None),
+        (RequestKind.PREFERRED_ELECTION, "u", 3, None, None),
+        (RequestKind.DELETE_TOPIC, "old", None, None, None),
+        (RequestKind.ISR_CHANGE, "t", 0, None, None),
+        (RequestKind.ISR_CHANGE, "u", 3, None, None),
+        (RequestKind.LOG_DIR, None, None, None, 2),
+    ]
+
+
+def in_short(row: Row) -> tuple[object, ...]:
+    return tuple(row.get(name) for name in ("kind", "topic", "partition", "replicas", "broker_id"))
+
+
+def test_request_names_its_znode(tree: KafkaTree) -> None:
+    path = tree.client.create("/isr_change_notification/isr_change_", TWO_PARTITIONS, sequence=True)
+
+    assert {row["path"] for row in found(tree).requests} == {path}
+
+
+def test_undecodable_request_is_quarantined(tree: KafkaTree) -> None:
+    tree.write("/admin/reassign_partitions", b"not json")
+
+    state = found(tree)
+
+    assert state.requests == []
+    assert [row["path"] for row in state.quarantine] == ["/admin/reassign_partitions"]
+
+
+def test_nothing_stands_in_a_quiet_cluster(tree: KafkaTree) -> None:
+    state = found(tree)
+
+    assert (state.requests, state.quarantine) == ([], [])
+
+
+def test_zxid_does_not_go_back(tree: KafkaTree) -> None:
+    before = found(tree).zxid
+    tree.touch("/cluster/id")
+
+    assert found(tree).zxid > before

@@ -1,0 +1,230 @@
+"""The controllership: one multi takes it over, the epoch fences whoever held it, the session's end hands it back."""
+
+import re
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.security import make_acl
+
+from jobs.adapters.zookeeper import controllership as module
+from jobs.adapters.zookeeper.cluster import read_cluster
+from jobs.adapters.zookeeper.connection import connected
+from jobs.adapters.zookeeper.controllership import (
+    Controllership,
+    SessionLostError,
+    controllership,
+    failed,
+    refused_by_epoch,
+    take_over,
+    who_controls,
+)
+from jobs.basics.errors import FencedError, RefusedError, SurveyorError
+from tests.jobs.support.kafka_tree import KafkaTree, in_parallel
+from tests.jobs.support.zookeeper_proxy import MULTI, Loss, ZooKeeperProxy
+
+OURS = 2147483647
+THEIRS = 1000
+
+
+@pytest.fixture
+def other(zookeeper: str) -> Iterator[KazooClient]:
+    with connected(zookeeper) as client:
+        yield client
+
+
+def test_takes_over_where_there_never_was_a_controller(bare_tree: KafkaTree) -> None:
+    bare_tree.lay_out()
+
+    with controllership(bare_tree.hosts, OURS) as held:
+        assert (held.epoch, held.epoch_version) == (1, 0)
+        assert bare_tree.client.get("/controller_epoch")[0] == b"1"
+
+
+def test_takes_over_from_a_live_controller(tree: KafkaTree) -> None:
+    with controllership(tree.hosts, OURS) as held:
+        epoch, stat = tree.client.get("/controller_epoch")
+        assert (held.epoch, held.epoch_version) == (8, stat.version)
+        assert epoch == b"8"
+
+
+def test_controller_znode_is_what_kafka_writes_and_ends_with_our_session(tree: KafkaTree) -> None:
+    with controllership(tree.hosts, OURS) as held:
+        data, stat = tree.client.get("/controller")
+        assert re.fullmatch(
+            rb'\{"version":2,"brokerid":2147483647,"timestamp":"\d{13}","kraftControllerEpoch":-1}', data
+        )
+        assert stat.ephemeralOwner == held.client.client_id[0]
+
+
+def test_hands_back_by_ending_the_session(tree: KafkaTree) -> None:
+    with controllership(tree.hosts, OURS):
+        assert who_controls(tree.hosts) == OURS
+
+    assert tree.client.exists("/controller") is None
+    assert who_controls(tree.hosts) == -1
+
+
+def test_hands_back_after_an_error(tree: KafkaTree) -> None:
+    with pytest.raises(ValueError, match="oops"), controllership(tree.hosts, OURS):
+        raise ValueError("oops")
+
+    assert tree.client.exists("/controller") is None
+
+
+@pytest.mark.parametrize(
+    ("znode", "data", "found"),
+    [
+        ("/controller", b'{"version":1,"brokerid":3000,"timestamp":"1"}', "/controller is persistent"),
+        ("/migration", b'{"version":0,"kraft_controller_id":3000,"kraft_controller_epoch":1}', "controller 3000"),
+    ],
+)
+def test_refuses_during_a_migration(bare_tree: KafkaTree, znode: str, data: bytes, found: str) -> None:
+    bare_tree.lay_out()
+    bare_tree.write(znode, data)
+    before = bare_tree.dump()
+
+    with pytest.raises(RefusedError, match=f"migration to KRaft is in progress .*{found}"):
+        take_over(bare_tree.client, bare_tree.hosts, OURS)
+    assert bare_tree.dump() == before
+
+
+def test_refuses_a_kraft_controllers_epoch(tree: KafkaTree) -> None:
+    tree.client.set("/controller", b'{"version":2,"brokerid":0,"timestamp":"1","kraftControllerEpoch":4}')
+
+    with pytest.raises(RefusedError, match="kraftControllerEpoch 4"):
+        take_over(tree.client, tree.hosts, OURS)
+
+
+def test_refuses_the_id_of_a_broker(tree: KafkaTree) -> None:
+    with pytest.raises(RefusedError, match="broker 2 exists: choose another controller_id"):
+        take_over(tree.client, tree.hosts, 2)
+
+
+def test_refuses_where_another_surveyor_is_in_control(
+    tree: KafkaTree, other: KazooClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobs.adapters.zookeeper.controllership.OTHERS_PATIENCE", 0.5)
+    told: list[str] = []
+    with controllership(tree.hosts, OURS) as held, pytest.raises(RefusedError, match="another Surveyor"):
+        take_over(other, tree.hosts, OURS, told.append)
+    assert len(told) == 1
+    assert f"waiting up to 0.5 s for another Surveyor, session 0x{held.session:x}, which holds" in told[0]
+
+
+@pytest.mark.parametrize("znode", ["/controller", "/controller_epoch"])
+def test_refuses_what_it_cannot_read(tree: KafkaTree, znode: str) -> None:
+    tree.client.set(znode, b"what?")
+
+    with pytest.raises(RefusedError, match=f"{znode} could not be understood"):
+        take_over(tree.client, tree.hosts, OURS)
+
+
+def test_forbidden_take_over_is_named(tree: KafkaTree, other: KazooClient) -> None:
+    tree.client.set_acls("/controller_epoch", [make_acl("world", "anyone", read=True)])
+
+    with pytest.raises(
+        SurveyorError, match=r"nothing was written.*forbids to set /controller_epoch \(NoAuth\).*--mode admin"
+    ):
+        take_over(other, tree.hosts, OURS)
+    assert tree.client.get("/controller_epoch")[0] == b"7"
+
+
+def test_later_take_over_fences_the_earlier(tree: KafkaTree, other: KazooClient) -> None:
+    first = take_over(tree.client, tree.hosts, THEIRS)
+    second = take_over(other, tree.hosts, OURS)
+
+    multi = first.transaction()
+    multi.set_data("/cluster/id", b"theirs")
+    results = multi.commit()
+
+    assert second.epoch == first.epoch + 1
+    assert failed(results)
+    assert refused_by_epoch(results)
+    with pytest.raises(FencedError, match="after our epoch 8"):
+        first.refuse_fenced()
+
+
+def test_multi_that_fails_elsewhere_is_not_fenced(tree: KafkaTree) -> None:
+    held = take_over(tree.client, tree.hosts, OURS)
+
+    multi = held.transaction()
+    multi.set_data("/cluster/id", b"", version=99)
+    results = multi.commit()
+
+    assert failed(results)
+    assert not refused_by_epoch(results)
+    held.refuse_fenced()
+
+
+def test_racing_take_overs_get_one_epoch_each(tree: KafkaTree, other: KazooClient) -> None:
+    first, second = in_parallel(
+        partial(take_over, tree.client, tree.hosts, THEIRS),
+        partial(take_over, other, tree.hosts, OURS),
+    )
+
+    last = max(first, second, key=lambda held: held.epoch)
+    assert sorted([first.epoch, second.epoch]) == [8, 9]
+    assert tree.client.get("/controller_epoch")[0] == b"9"
+    assert read_cluster(other, tree.hosts).controller.broker_id == last.controller_id
+    last.refuse_fenced()
+
+
+def test_gives_up_where_others_always_come_first(tree: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read_then_lose(client: KazooClient, hosts: str) -> object:
+        state = read_cluster(client, hosts)
+        tree.touch("/controller_epoch")
+        return state
+
+    monkeypatch.setattr(module, "read_cluster", read_then_lose)
+
+    with pytest.raises(SurveyorError, match="changed hands during each of 5 attempts"):
+        take_over(tree.client, tree.hosts, OURS)
+    assert tree.client.get("/controller_epoch")[0] == b"7"
+
+
+def test_recognises_its_own_take_over_whose_answer_was_lost(tree: KafkaTree, proxy: ZooKeeperProxy) -> None:
+    loss = proxy.lose(Loss(MULTI))
+
+    with controllership(proxy.hosts, OURS) as held:
+        assert loss.happened.is_set()
+        assert held.epoch == 8
+        assert tree.client.get("/controller_epoch")[0] == b"8"
+        held.refuse_fenced()
+
+
+@pytest.mark.usefixtures("tree")
+def test_tries_again_where_the_take_over_itself_was_lost(proxy: ZooKeeperProxy) -> None:
+    loss = proxy.lose(Loss(MULTI, deliver=False))
+
+    with controllership(proxy.hosts, OURS) as held:
+        assert loss.happened.is_set()
+        assert held.epoch == 8
+        held.refuse_fenced()
+
+
+def test_says_so_when_the_session_ends_during_the_take_over(tree: KafkaTree, proxy: ZooKeeperProxy) -> None:
+    proxy.lose(Loss(MULTI, then=ZooKeeperProxy.expire_session))
+
+    with pytest.raises(SessionLostError, match="commit again"), controllership(proxy.hosts, OURS):
+        pass
+    assert tree.client.exists("/controller") is None
+
+
+@pytest.mark.usefixtures("tree")
+def test_does_not_wait_for_ever_for_a_zookeeper_that_is_gone(
+    proxy: ZooKeeperProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobs.adapters.zookeeper.connection.PATIENCE", 1.0)
+    monkeypatch.setattr("jobs.adapters.zookeeper.controllership.PATIENCE", 1.0)
+    proxy.lose(Loss(MULTI, then=ZooKeeperProxy.refuse))
+
+    with pytest.raises(SessionLostError), controllership(proxy.hosts, OURS):
+        pass
+
+
+def test_held_counts_from_the_take_over(tree: KafkaTree) -> None:
+    held: Controllership = take_over(tree.client, tree.hosts, OURS)
+
+    assert 0 <= held.held() < 5

@@ -1,0 +1,283 @@
+"""ZooKeeper read in bulk: in the order asked, by multiRead or without, whole whatever connections do meanwhile."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import ConnectionLoss
+from kazoo.protocol.serialization import GetData
+from kazoo.security import make_digest_acl
+from pyspark.sql import SparkSession
+
+from jobs.adapters.zookeeper import multi_read
+from jobs.adapters.zookeeper.connection import Znode, commit, connected, create_null, read
+from jobs.adapters.zookeeper.multi_read import (
+    BATCH,
+    FIRST_BATCH,
+    IN_FLIGHT,
+    REQUEST_BYTES,
+    _batches,
+    _bounded,
+    _MultiRead,
+    children_of,
+    read_many,
+    speaks_multi_read,
+)
+from jobs.adapters.zookeeper.source import ZooKeeperDataSource
+from jobs.basics.errors import UnreadableError
+from tests.jobs.support.kafka_tree import KafkaTree
+from tests.jobs.support.zookeeper_proxy import MULTI_READ, Loss, ZooKeeperProxy
+
+NAMES = ("10", "9", "b", "a", "é")
+
+
+@pytest.fixture(autouse=True)
+def _asked_anew() -> None:
+    """Ports come back: what was found out about another test's proxy is not true of this one's."""
+    speaks_multi_read.cache_clear()
+
+
+@pytest.fixture
+def old(zookeeper: str) -> Iterator[ZooKeeperProxy]:
+    """A server before 3.6."""
+    with ZooKeeperProxy(zookeeper, knows_multi_read=False) as running:
+        yield running
+
+
+def server_of(hosts: str) -> str:
+    return hosts.partition("/")[0]
+
+
+def test_reads_in_the_order_asked(bare_tree: KafkaTree) -> None:
+    for name in "abc":
+        bare_tree.write(f"/{name}", name.encode())
+
+    found = read_many(bare_tree.client, ["/c", "/a", "/b", "/a"])
+
+    assert [(znode.path, znode.data) for znode in found] == [("/c", b"c"), ("/a", b"a"), ("/b", b"b"), ("/a", b"a")]
+
+
+def test_absent_znodes_have_no_stat(bare_tree: KafkaTree) -> None:
+    bare_tree.write("/there", b"1")
+
+    found = read_many(bare_tree.client, ["/gone", "/there", "/gone/deeper"])
+
+    assert [znode.version for znode in found] == [None, 0, None]
+    assert found[0] == Znode("/gone", None, None)
+
+
+def test_reads_nothing_when_asked_for_nothing(bare_tree: KafkaTree) -> None:
+    assert (read_many(bare_tree.client, []), children_of(bare_tree.client, [])) == ([], [])
+
+
+@pytest.mark.parametrize("count", [BATCH, BATCH + 1, 3 * BATCH + 7])
+def test_reads_more_than_a_batch(bare_tree: KafkaTree, count: int) -> None:
+    bare_tree.write("/even", b"")
+    paths = ["/even" if number % 2 == 0 else f"/odd-{number}" for number in range(count)]
+
+    found = read_many(bare_tree.client, paths)
+
+    assert [znode.path for znode in found] == paths
+    assert {number % 2 for number, znode in enumerate(found) if znode.stat} == {0}
+
+
+def test_null_and_empty_data_are_told_apart(bare_tree: KafkaTree) -> None:
+    multi = bare_tree.client.transaction()
+    create_null(multi, "/null")
+    multi.create("/empty", b"")
+    commit(multi)
+
+    assert [znode.data for znode in read_many(bare_tree.client, ["/null", "/empty"])] == [None, b""]
+
+
+def test_bulk_and_single_reads_agree(bare_tree: KafkaTree) -> None:
+    bare_tree.write("/znode", b"x" * 10_000)
+
+    assert read_many(bare_tree.client, ["/znode"]) == [read(bare_tree.client, "/znode")]
+
+
+def test_children_are_in_order_and_none_where_there_is_no_znode(bare_tree: KafkaTree) -> None:
+    for name in NAMES:
+        bare_tree.write(f"/parent/{name}", b"")
+
+    assert children_of(bare_tree.client, ["/gone", "/parent", "/parent/a"]) == [[], sorted(NAMES), []]
+
+
+# What a server that knows multiRead and one that does not must answer alike.
+FEW = ["/large-1", "/gone", "/parent", "/parent/a", "/null", "/large-1"]
+READINGS: dict[str, Callable[[KazooClient], object]] = {
+    "few": lambda client: read_many(
+        client, ["/large-1", "/gone", "/parent", "/parent/a", "/null", "/large-1"], resume=True
+    ),
+    "many": lambda client: read_many(client, [f"/parent/{name}" for name in (*NAMES, "gone", "c")] * 170, resume=True),
+    "large": lambda client: read_many(client, [f"/large-{number}" for number in range(20)], resume=True),
+    "children": lambda client: children_of(client, ["/parent", "/gone", "/parent/a", "/"] * 100, resume=True),
+    "nothing": lambda client: read_many(client, [], resume=True),
+}
+
+
+@pytest.fixture
+def laid_out(bare_tree: KafkaTree) -> KafkaTree:
+    for name in NAMES:
+        bare_tree.write(f"/parent/{name}", name.encode())
+    for number in range(20):
+        bare_tree.write(f"/large-{number}", bytes([number]) * 200_000)
+    multi = bare_tree.client.transaction()
+    create_null(multi, "/null")
+    commit(multi)
+    return bare_tree
+
+
+def test_servers_before_multi_read_are_read_one_by_one(laid_out: KafkaTree, old: ZooKeeperProxy) -> None:
+    assert (speaks_multi_read(server_of(laid_out.hosts)), speaks_multi_read(server_of(old.hosts))) == (True, False)
+
+    with connected(old.hosts) as client:
+        found = {name: reading(client) for name, reading in READINGS.items()}
+
+    assert found == {name: reading(laid_out.client) for name, reading in READINGS.items()}
+    assert old.unknown == 1
+
+
+@pytest.mark.parametrize("name", READINGS)
+def test_an_ensemble_of_mixed_versions_is_read_whole(laid_out: KafkaTree, proxy: ZooKeeperProxy, name: str) -> None:
+    with connected(proxy.hosts) as client:
+        assert speaks_multi_read(server_of(proxy.hosts))
+        proxy.knows_multi_read = False
+
+        assert READINGS[name](client) == READINGS[name](laid_out.client)
+    assert proxy.unknown <= 1  # found out by the first request, which goes alone
+
+
+def test_spark_reads_the_same_from_an_old_server(tree: KafkaTree, old: ZooKeeperProxy, spark: SparkSession) -> None:
+    spark.dataSource.register(ZooKeeperDataSource)
+    for number in range(300):  # for two tasks
+        tree.add_topic(f"topic-{number}", {0: [0, 1], 1: [1, 2]})
+    tree.write("/brokers/topics/bad", b"{")
+
+    of_new, of_old = (
+        spark.read.format("zookeeper").option("zookeeper", hosts).load().where("kind != 'task'").collect()
+        for hosts in (tree.hosts, old.hosts)
+    )
+
+    assert Counter(row.kind for row in of_new) == {"topic": 301, "partition": 600, "quarantine": 1}
+    assert sorted(of_new, key=str) == sorted(of_old, key=str)
+    assert old.unknown >= 1
+
+
+@pytest.mark.parametrize("knows_multi_read", [True, False])
+def test_a_forbidden_znode_is_said(bare_tree: KafkaTree, proxy: ZooKeeperProxy, knows_multi_read: bool) -> None:  # noqa: FBT001 - a parameter
+    bare_tree.write("/secret", b"")
+    bare_tree.client.set_acls("/secret", [make_digest_acl("somebody", "else", all=True)])
+    proxy.knows_multi_read = knows_multi_read
+
+    with pytest.raises(UnreadableError, match=r"forbids to read /secret \(NoAuth\).* let the ACL"):
+        read_through(proxy, ["/", "/secret"])
+
+
+def read_through(proxy: ZooKeeperProxy, paths: Sequence[str]) -> list[Znode]:
+    with connected(proxy.hosts) as client:
+        return read_many(client, paths, resume=True)
+
+
+def sizes(client: KazooClient, paths: Sequence[str]) -> list[int]:
+    """How many znodes each request asks for, and that they are the ones asked for."""
+    asked = [list(batch) for batch, _ in _batches(client, GetData, paths)]
+    assert [path for batch in asked for path in batch] == list(paths)
+    return [len(batch) for batch in asked]
+
+
+def test_batches_grow_where_answers_are_small_and_shrink_where_they_are_large(bare_tree: KafkaTree) -> None:
+    bare_tree.write("/small", b"")
+    bare_tree.write("/large", b"x" * 60_000)
+    first = FIRST_BATCH  # its answer tells how large they are
+
+    assert sizes(bare_tree.client, ["/small"] * (first + BATCH + 1)) == [FIRST_BATCH, BATCH, 1]
+    assert sizes(bare_tree.client, ["/large"] * (first + 40)) == [FIRST_BATCH, 17, 17, 6]
+
+
+def test_a_request_asks_for_one_znode_at_least(bare_tree: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(multi_read, "ANSWER_BYTES", 1)
+
+    assert sizes(bare_tree.client, ["/gone"] * (FIRST_BATCH + 3)) == [FIRST_BATCH, 1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("chroot", "path", "fit"),
+    [
+        ("", "/" + "p" * 999, 517),
+        ("/" + "c" * 1000, "/p", 515),
+        ("/chroot", "/" + "é" * 999, 259),
+        ("", "/" + "p" * REQUEST_BYTES, 1),
+    ],
+)
+def test_a_request_stays_below_what_servers_take(chroot: str, path: str, fit: int) -> None:
+    asked = _bounded(chroot, [path] * 600)
+
+    assert len(asked) == fit
+    if fit > 1:
+        assert REQUEST_BYTES - 3000 < len(_MultiRead(GetData, (chroot + path,) * fit).serialize()) < REQUEST_BYTES
+
+
+def test_long_paths_are_read_in_several_requests(bare_tree: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(multi_read, "FIRST_BATCH", 50)
+    name = "n" * 20_000
+    paths = [f"/{name}{number}" for number in range(60)]
+    for path in paths[::7]:
+        bare_tree.write(path, path[-2:].encode())
+
+    found = read_many(bare_tree.client, paths)
+
+    assert sizes(bare_tree.client, paths) == [26, 26, 8]
+    assert [znode.data for znode in found] == [path[-2:].encode() if path in paths[::7] else None for path in paths]
+
+
+@pytest.fixture
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(multi_read, "BATCH", 50)
+
+
+@pytest.mark.usefixtures("small_batches")
+@pytest.mark.parametrize("nth", [1, 2, 5])
+@pytest.mark.parametrize("deliver", [True, False])
+def test_what_a_lost_connection_left_unanswered_is_asked_again(
+    bare_tree: KafkaTree,
+    proxy: ZooKeeperProxy,
+    nth: int,
+    deliver: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    """The first request of all is the one that finds out whether the server knows multiRead."""
+    paths = lay_out_many(bare_tree)
+    loss = proxy.lose(Loss(MULTI_READ, nth=nth, deliver=deliver))
+
+    assert read_through(proxy, paths) == read_many(bare_tree.client, paths)
+    assert loss.happened.is_set()
+
+
+def test_who_holds_something_by_the_session_hears_of_its_loss(proxy: ZooKeeperProxy) -> None:
+    assert speaks_multi_read(server_of(proxy.hosts))
+    proxy.lose(Loss(MULTI_READ))
+    with connected(proxy.hosts) as client, pytest.raises(ConnectionLoss):
+        read_many(client, ["/znode"])
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_a_session_that_ends_in_mid_read_changes_nothing(bare_tree: KafkaTree, proxy: ZooKeeperProxy) -> None:
+    paths = lay_out_many(bare_tree)
+    assert speaks_multi_read(server_of(proxy.hosts))
+    with connected(proxy.hosts) as client:
+        session = client.client_id
+        loss = proxy.lose(Loss(MULTI_READ, nth=3, then=ZooKeeperProxy.expire_session))
+
+        assert read_many(client, paths, resume=True) == read_many(bare_tree.client, paths)
+        assert loss.happened.is_set()
+        assert client.client_id != session
+
+
+def lay_out_many(tree: KafkaTree) -> list[str]:
+    """More than is in flight at a time where batches are small; every third is absent."""
+    paths = [f"/znode-{number}" for number in range(FIRST_BATCH + 60 * IN_FLIGHT)]
+    for number, path in enumerate(paths):
+        if number % 3:
+            tree.write(path, str(number).encode())
+    return paths

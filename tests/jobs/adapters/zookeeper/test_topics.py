@@ -1,0 +1,483 @@
+"""Topics and partitions as read: torn readings once more, what is not understood in quarantine, the rest untouched."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+from jobs.adapters.zookeeper import topics
+from jobs.adapters.zookeeper.connection import Znode, commit, create_null
+from jobs.adapters.zookeeper.multi_read import read_many
+from jobs.adapters.zookeeper.topics import read_topics
+from schemas.znodes import Assignment, State, encode_assignment, encode_state
+from tests.jobs.support.kafka_tree import TOPIC_ID, KafkaTree, state_path
+
+NOISE = b"\xff\x00" * 450_000
+CONFIGS = "/config/topics/"
+STATES = "/state"
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """All that `read_topics` gave, in order."""
+
+    topics: list[dict[str, Any]] = field(default_factory=list)
+    partitions: list[dict[str, Any]] = field(default_factory=list)
+    quarantine: list[dict[str, Any]] = field(default_factory=list)
+
+    def of_topics(self, *columns: str) -> list[tuple[Any, ...]]:
+        return [tuple(row.get(column) for column in columns) for row in self.topics]
+
+    def of_partitions(self, *columns: str) -> list[tuple[Any, ...]]:
+        return [tuple(row.get(column) for column in columns) for row in self.partitions]
+
+    def of_quarantine(self) -> list[tuple[Any, ...]]:
+        return [(row["path"], row["data"], row["reason"]) for row in self.quarantine]
+
+
+def read(tree: KafkaTree, *names: str) -> Read:
+    """Read these topics, or all."""
+    whole = Read()
+    for reading in read_topics(tree.client, names or sorted(tree.client.get_children("/brokers/topics"))):
+        whole.topics.extend(reading.topics)
+        whole.partitions.extend(reading.partitions)
+        whole.quarantine.extend(reading.quarantine)
+    return whole
+
+
+class Meanwhile:
+    """Runs the next of `changes` before znodes of a kind are read, and keeps what topics were read each time."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.before = STATES
+        self.changes: list[Callable[[], object]] = []
+        self.read: list[list[str]] = []
+        monkeypatch.setattr(topics, "read_many", self._read_many)
+
+    def _read_many(self, client: KazooClient, paths: Sequence[str], *, resume: bool) -> list[Znode]:
+        if any(self.before in path for path in paths) and self.changes:
+            self.changes.pop(0)()
+        if any(CONFIGS in path for path in paths):
+            self.read.append([path.removeprefix(CONFIGS) for path in paths])
+        return read_many(client, paths, resume=resume)
+
+
+@pytest.fixture
+def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Meanwhile:
+    return Meanwhile(monkeypatch)
+
+
+@pytest.fixture
+def orders(tree: KafkaTree) -> KafkaTree:
+    """Topics `orders` of two partitions, and `payments` and `zebras` beside it, of one each."""
+    tree.add_topic("orders", {0: [0, 1], 1: [1, 2]})
+    tree.add_topic("payments", {0: [2, 0]})
+    tree.add_topic("zebras", {0: [1, 0]})
+    return tree
+
+
+ORDERS = [("orders", 0, [0, 1], 0, [0, 1]), ("orders", 1, [1, 2], 1, [1, 2])]
+NEIGHBOURS = [("payments", 0, [2, 0], 2, [2, 0]), ("zebras", 0, [1, 0], 1, [1, 0])]
+COLUMNS = ("topic", "partition", "replicas", "leader", "isr")
+
+
+def assign(tree: KafkaTree, topic: str, partitions: dict[int, list[int]]) -> None:
+    tree.write(f"/brokers/topics/{topic}", encode_assignment(Assignment(partitions, {}, {}, TOPIC_ID)))
+
+
+def lead(tree: KafkaTree, topic: str, partition: int, leader: int, isr: list[int]) -> None:
+    state = State(controller_epoch=1, leader=leader, leader_epoch=6, isr=isr)
+    tree.write(state_path(topic, partition), encode_state(state))
+
+
+def move(tree: KafkaTree) -> None:
+    """As a reassignment of orders-1 from 1,2 to 3,4 ends."""
+    assign(tree, "orders", {0: [0, 1], 1: [3, 4]})
+    lead(tree, "orders", 1, 3, [3, 4])
+
+
+def test_what_is_of_one_moment_is_read_once(orders: KafkaTree, meanwhile: Meanwhile) -> None:
+    found = read(orders)
+
+    assert found.of_partitions(*COLUMNS) == ORDERS + NEIGHBOURS
+    assert found.of_topics("topic", "topic_version", "understood", "topic_id", "config") == [
+        (name, 0, True, TOPIC_ID, {}) for name in ("orders", "payments", "zebras")
+    ]
+    assert (found.quarantine, meanwhile.read) == ([], [["orders", "payments", "zebras"]])
+
+
+def test_a_topic_whose_replicas_moved_meanwhile_is_given_once_as_it_is_then(
+    orders: KafkaTree, meanwhile: Meanwhile
+) -> None:
+    meanwhile.changes = [lambda: move(orders)]
+
+    found = read(orders)
+
+    assert found.of_partitions(*COLUMNS, "leader_epoch", "topic_version", "state_version") == [
+        ("payments", 0, [2, 0], 2, [2, 0], 5, 0, 0),
+        ("zebras", 0, [1, 0], 1, [1, 0], 5, 0, 0),
+        ("orders", 0, [0, 1], 0, [0, 1], 5, 1, 0),
+        ("orders", 1, [3, 4], 3, [3, 4], 6, 1, 1),
+    ]
+    assert found.of_topics("topic", "topic_version") == [("payments", 0), ("zebras", 0), ("orders", 1)]
+    assert (found.quarantine, meanwhile.read) == ([], [["orders", "payments", "zebras"], ["orders"]])
+
+
+def test_an_isr_that_moved_ahead_of_its_leader_is_torn_as_well(orders: KafkaTree, meanwhile: Meanwhile) -> None:
+    def grow() -> None:
+        assign(orders, "orders", {0: [0, 1, 2], 1: [1, 2]})
+        lead(orders, "orders", 0, 0, [0, 1, 2])
+
+    meanwhile.changes = [grow]
+
+    assert read(orders, "orders").of_partitions("partition", "replicas", "leader", "isr") == [
+        (0, [0, 1, 2], 0, [0, 1, 2]),
+        (1, [1, 2], 1, [1, 2]),
+    ]
+
+
+def test_a_topic_that_vanishes_meanwhile_is_no_row(orders: KafkaTree, meanwhile: Meanwhile) -> None:
+    meanwhile.changes = [lambda: orders.client.delete("/brokers/topics/orders", recursive=True)]
+
+    found = read(orders)
+
+    assert found.of_partitions(*COLUMNS) == NEIGHBOURS
+    assert found.of_topics("topic") == [("payments",), ("zebras",)]
+    assert found.quarantine == []
+
+
+def test_a_topic_that_vanished_before_is_no_row(orders: KafkaTree) -> None:
+    assert read(orders, "gone", "zebras").of_partitions(*COLUMNS) == NEIGHBOURS[1:]
+    assert read(orders, "gone") == Read()
+
+
+def test_a_topic_made_anew_meanwhile_is_the_new_one(orders: KafkaTree, meanwhile: Meanwhile) -> None:
+    def make_anew() -> None:
+        orders.client.delete("/brokers/topics/orders", recursive=True)
+        orders.client.delete("/config/topics/orders")
+        orders.add_topic("orders", {0: [2]}, "A" * 22)
+
+    meanwhile.changes = [make_anew]
+
+    found = read(orders, "orders")
+
+    assert found.of_partitions(*COLUMNS) == [("orders", 0, [2], 2, [2])]
+    assert found.of_topics("topic", "topic_id") == [("orders", "A" * 22)]
+
+
+def test_a_partition_added_after_its_topic_was_read_is_left_to_the_next_snapshot(
+    orders: KafkaTree, meanwhile: Meanwhile
+) -> None:
+    meanwhile.changes = [lambda: add_partition(orders)]
+
+    found = read(orders, "orders")
+
+    assert (found.of_partitions(*COLUMNS), found.quarantine, len(meanwhile.read)) == (ORDERS, [], 1)
+
+
+def test_a_partition_seen_before_its_assignment_is_read_once_more(orders: KafkaTree, meanwhile: Meanwhile) -> None:
+    meanwhile.before = CONFIGS
+    meanwhile.changes = [lambda: add_partition(orders)]
+
+    found = read(orders, "orders")
+
+    assert (found.of_partitions(*COLUMNS), found.quarantine) == ([*ORDERS, ("orders", 2, [2, 0], 2, [2, 0])], [])
+
+
+def add_partition(tree: KafkaTree) -> None:
+    assign(tree, "orders", {0: [0, 1], 1: [1, 2], 2: [2, 0]})
+    lead(tree, "orders", 2, 2, [2, 0])
+
+
+def test_the_second_reading_stands_even_if_torn(orders: KafkaTree, meanwhile: Meanwhile) -> None:
+    meanwhile.changes = [lambda: move(orders), lambda: lead(orders, "orders", 1, 5, [5])]
+
+    found = read(orders, "orders")
+
+    assert found.of_partitions("partition", "replicas", "leader") == [(0, [0, 1], 0), (1, [3, 4], 5)]
+    assert len(meanwhile.read) == 2
+
+
+def test_a_leader_that_is_no_replica_stays_as_read(orders: KafkaTree, meanwhile: Meanwhile) -> None:
+    lead(orders, "orders", 1, 7, [7, 2])
+
+    found = read(orders)
+
+    assert found.of_partitions(*COLUMNS, "understood") == [
+        *((*row, True) for row in NEIGHBOURS),
+        ("orders", 0, [0, 1], 0, [0, 1], True),
+        ("orders", 1, [1, 2], 7, [7, 2], True),
+    ]
+    assert (found.quarantine, len(meanwhile.read)) == ([], 2)
+
+
+def test_a_partition_without_a_state_has_no_leader(orders: KafkaTree) -> None:
+    orders.client.delete(state_path("orders", 1))
+
+    assert read(orders, "orders").of_partitions(*COLUMNS, "understood", "state_version") == [
+        ("orders", 0, [0, 1], 0, [0, 1], True, 0),
+        ("orders", 1, [1, 2], None, None, True, None),
+    ]
+
+
+def test_no_leader_is_no_stranger(orders: KafkaTree, meanwhile: Meanwhile) -> None:
+    lead(orders, "orders", 1, -1, [2])
+
+    assert read(orders, "orders").of_partitions("leader") == [(0,), (-1,)]
+    assert len(meanwhile.read) == 1
+
+
+def test_a_state_that_nobody_assigned_is_in_quarantine(orders: KafkaTree) -> None:
+    lead(orders, "orders", 9, 1, [1])
+    orders.write("/brokers/topics/orders/partitions/x/state", b"what")
+    orders.client.ensure_path("/brokers/topics/orders/partitions/8")  # as Kafka leaves it for a moment
+
+    found = read(orders)
+
+    reason = "a state without a topic: /brokers/topics/orders assigns no partition "
+    state = '{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":6,"isr":[1]}'
+    assert found.of_quarantine() == [
+        ("/brokers/topics/orders/partitions/9/state", state, reason + "9"),
+        ("/brokers/topics/orders/partitions/x/state", "what", reason + "x"),
+    ]
+    assert sorted(found.of_partitions(*COLUMNS)) == ORDERS + NEIGHBOURS
+
+
+@pytest.mark.parametrize("null", [True, False])
+def test_a_topic_without_data_is_in_quarantine_and_its_states_too(orders: KafkaTree, null: bool) -> None:  # noqa: FBT001
+    multi = orders.client.transaction()
+    if null:
+        create_null(multi, "/brokers/topics/empty")
+    else:
+        multi.create("/brokers/topics/empty", b"")
+    commit(multi)
+    lead(orders, "empty", 0, 1, [1])
+    state = orders.client.get(state_path("empty", 0))[0].decode()
+
+    found = read(orders)
+
+    assert found.of_quarantine() == [
+        ("/brokers/topics/empty", None if null else "", "empty, expected JSON"),
+        (
+            state_path("empty", 0),
+            state,
+            "a state without a topic: /brokers/topics/empty assigns no partition 0",
+        ),
+    ]
+    assert ("empty", False) in found.of_topics("topic", "understood")
+    assert sorted(found.of_partitions(*COLUMNS)) == ORDERS + NEIGHBOURS
+
+
+def test_a_config_that_is_not_understood_leaves_the_rows(orders: KafkaTree) -> None:
+    orders.write("/config/topics/orders", b'{"version":1,"config":{"retention.ms":1}}')
+
+    found = read(orders)
+
+    assert found.of_topics("topic", "understood", "config") == [
+        ("orders", False, None),
+        ("payments", True, {}),
+        ("zebras", True, {}),
+    ]
+    assert found.of_partitions(*COLUMNS, "understood") == [
+        *((*row, False) for row in ORDERS),
+        *((*row, True) for row in NEIGHBOURS),
+    ]
+    assert [row[:2] for row in found.of_quarantine()] == [
+        ("/config/topics/orders", '{"version":1,"config":{"retention.ms":1}}')
+    ]
+
+
+@pytest.mark.parametrize("name", ["a:b", "n" * 250, "é", "a b"])
+def test_a_name_that_kafka_forbids_is_in_quarantine(orders: KafkaTree, name: str) -> None:
+    assign(orders, name, {0: [0, 1]})
+    data = orders.client.get(f"/brokers/topics/{name}")[0].decode()
+
+    found = read(orders)
+
+    reason = f"{name!r} is no topic name: 1 to 249 of a-z A-Z 0-9 . _ -, not . or .."
+    assert found.of_quarantine() == [(f"/brokers/topics/{name}", data, reason)]
+    assert found.of_partitions(*COLUMNS) == ORDERS + NEIGHBOURS
+    assert (name, False) in found.of_topics("topic", "understood")
+
+
+BAD_TOPICS = {
+    "not UTF-8": (b'{"partitions":{"0":[1]},"x":"\xff"}', "'utf-8' codec can't decode byte 0xff"),
+    "not JSON": (b'{"partitions":', "Input data was truncated"),
+    "another shape": (b"[]", "Expected `object`, got `array`"),
+    "a bare number": (b"1", "Expected `object`, got `int`"),
+    "no partitions": (b'{"version":3}', "Object missing required field `partitions`"),
+    "a list of partitions": (b'{"partitions":[[1]]}', "Expected `object`, got `array` - at `$.partitions`"),
+    "negative replica": (b'{"partitions":{"0":[1,-2]}}', "Expected `int` >= 0 - at `$.partitions[...][1]`"),
+    "negative partition": (b'{"partitions":{"-1":[1,2]}}', "Expected `int` >= 0 - at `key` in `$.partitions`"),
+    "duplicate replica": (b'{"partitions":{"0":[1,1]}}', "partition 0 names a broker twice: [1, 1]"),
+    "no replicas": (b'{"partitions":{"0":[]}}', "partition 0 has no replicas"),
+    "null replicas": (b'{"partitions":{"0":null}}', "Expected `array`, got `null` - at `$.partitions[...]`"),
+    "null replica": (b'{"partitions":{"0":[null]}}', "Expected `int`, got `null` - at `$.partitions[...][0]`"),
+    "null": (b"null", "Expected `object`, got `null`"),
+    "replica out of range": (
+        b'{"partitions":{"0":[2147483648]}}',
+        "Expected `int` <= 2147483647 - at `$.partitions[...][0]`",
+    ),
+    "partition out of range": (
+        b'{"partitions":{"2147483648":[1]}}',
+        "Expected `int` <= 2147483647 - at `key` in `$.partitions`",
+    ),
+    "far out of range": (
+        b'{"partitions":{"0":[1' + b"0" * 5000 + b"]}}",
+        "Integer value out of range - at `$.partitions[...][0]`",
+    ),
+    "adding a stranger": (
+        b'{"partitions":{"0":[1]},"adding_replicas":{"0":[2]}}',
+        "adding_replicas of partition 0 names [2], no replicas of it",
+    ),
+    "empty": (b"", "empty, expected JSON"),
+    "noise": (NOISE, "'utf-8' codec can't decode byte 0xff"),
+    "deep": (b'{"x":' + b"[" * 900_000, "maximum recursion depth exceeded while deserializing an object"),
+}
+
+BAD_STATES = {
+    "not UTF-8": (b'{"leader":"\xff"}', "'utf-8' codec can't decode byte 0xff"),
+    "not JSON": (b"leader=1", "JSON is malformed: invalid character (byte 0)"),
+    "another shape": (b"[1]", "Expected `object`, got `array`"),
+    "a bare number": (b"1", "Expected `object`, got `int`"),
+    "no leader": (b'{"controller_epoch":1,"leader_epoch":0,"isr":[1]}', "Object missing required field `leader`"),
+    "negative leader": (
+        b'{"controller_epoch":1,"leader":-2,"leader_epoch":0,"isr":[1]}',
+        "Expected `int` >= -1 - at `$.leader`",
+    ),
+    "negative in the ISR": (
+        b'{"controller_epoch":1,"leader":1,"leader_epoch":0,"isr":[-1]}',
+        "Expected `int` >= 0 - at `$.isr[0]`",
+    ),
+    "duplicate in the ISR": (
+        b'{"controller_epoch":1,"leader":1,"leader_epoch":0,"isr":[1,1]}',
+        "the ISR names a broker twice: [1, 1]",
+    ),
+    "an empty ISR": (b'{"controller_epoch":1,"leader":1,"leader_epoch":0,"isr":[]}', "the ISR is empty"),
+    "null ISR": (
+        b'{"controller_epoch":1,"leader":1,"leader_epoch":0,"isr":null}',
+        "Expected `array`, got `null` - at `$.isr`",
+    ),
+    "null leader": (
+        b'{"controller_epoch":1,"leader":null,"leader_epoch":0,"isr":[1]}',
+        "Expected `int`, got `null` - at `$.leader`",
+    ),
+    "null": (b"null", "Expected `object`, got `null`"),
+    "leader out of range": (
+        b'{"controller_epoch":1,"leader":2147483648,"leader_epoch":0,"isr":[1]}',
+        "Expected `int` <= 2147483647 - at `$.leader`",
+    ),
+    "epoch out of range": (
+        b'{"controller_epoch":1,"leader":1,"leader_epoch":9999999999999999999,"isr":[1]}',
+        "Expected `int` <= 2147483647 - at `$.leader_epoch`",
+    ),
+    "text for a number": (
+        b'{"controller_epoch":1,"leader":"1","leader_epoch":0,"isr":[1]}',
+        "Expected `int`, got `str` - at `$.leader`",
+    ),
+    "unknown recovery state": (
+        b'{"controller_epoch":1,"leader":1,"leader_epoch":0,"isr":[1],"leader_recovery_state":2}',
+        "Expected `int` <= 1 - at `$.leader_recovery_state`",
+    ),
+    "empty": (b"", "empty, expected JSON"),
+    "noise": (NOISE, "'utf-8' codec can't decode byte 0xff"),
+}
+
+BAD_CONFIGS = {
+    "not UTF-8": (b'{"version":1,"config":{"a":"\xff"}}', "'utf-8' codec can't decode byte 0xff"),
+    "not JSON": (b"a=b", "JSON is malformed: invalid character (byte 0)"),
+    "another shape": (b'{"version":1,"config":[]}', "Expected `object`, got `array` - at `$.config`"),
+    "no config": (b'{"version":1}', "Object missing required field `config`"),
+    "null value": (b'{"version":1,"config":{"a":null}}', "Expected `str`, got `null` - at `$.config[...]`"),
+    "null": (b"null", "Expected `object`, got `null`"),
+    "empty": (b"", "empty, expected JSON"),
+    "noise": (NOISE, "'utf-8' codec can't decode byte 0xff"),
+}
+
+
+def cut(data: bytes) -> str:
+    """As the quarantine shows it: its first 1000 bytes, those that are no text escaped."""
+    return "".join(chr(byte) if 32 <= byte < 127 else f"\\x{byte:02x}" for byte in data[:1000])
+
+
+def assert_quarantined(found: Read, expected: Sequence[tuple[str, str, str]]) -> None:
+    rows = found.of_quarantine()
+    assert [row[:2] for row in rows] == [row[:2] for row in expected]
+    reasons = [(row[2], reason) for row, (_, _, reason) in zip(rows, expected, strict=True)]
+    assert [pair for pair in reasons if pair[1] not in pair[0]] == []  # msgspec's words may get longer
+
+
+def test_bad_topics_are_in_quarantine_and_their_neighbours_are_read(orders: KafkaTree) -> None:
+    expected = []
+    for number, (data, reason) in enumerate(BAD_TOPICS.values()):
+        path = f"/brokers/topics/p-{number:02}"
+        orders.write(path, data)
+        expected.append((path, cut(data), reason))
+
+    found = read(orders)
+
+    assert_quarantined(found, expected)
+    assert found.of_partitions(*COLUMNS) == ORDERS + NEIGHBOURS
+    assert [understood for (understood,) in found.of_topics("understood")] == (
+        [True] + [False] * len(BAD_TOPICS) + [True] * 2
+    )
+
+
+def test_bad_states_are_in_quarantine_and_their_neighbours_are_read(orders: KafkaTree) -> None:
+    orders.add_topic("p", {partition: [1, 2] for partition in range(2 * len(BAD_STATES))})
+    expected = []
+    for number, (data, reason) in enumerate(BAD_STATES.values()):
+        path = state_path("p", 2 * number + 1)
+        orders.write(path, data)
+        expected.append((path, cut(data), reason))
+
+    found = read(orders)
+
+    assert_quarantined(found, expected)
+    good, bad = ([1, 2], 1, [1, 2], 0, True), ([1, 2], None, None, 1, False)
+    assert [
+        row
+        for row in found.of_partitions("topic", "partition", "replicas", "leader", "isr", "state_version", "understood")
+        if row[0] == "p"
+    ] == [("p", partition, *(bad if partition % 2 else good)) for partition in range(2 * len(BAD_STATES))]
+    assert [row for row in found.of_partitions(*COLUMNS) if row[0] != "p"] == ORDERS + NEIGHBOURS
+
+
+def test_a_config_without_data_overrides_nothing(orders: KafkaTree) -> None:
+    multi = orders.client.transaction()
+    for path in ("/config", "/config/topics", "/config/topics/orders"):
+        create_null(multi, path)
+    commit(multi)
+
+    assert read(orders).of_topics("topic", "config", "understood")[0] == ("orders", {}, True)
+
+
+def test_bad_configs_are_in_quarantine_and_their_topics_are_read(orders: KafkaTree) -> None:
+    expected = []
+    for number, (data, reason) in enumerate(BAD_CONFIGS.values()):
+        orders.add_topic(f"p{number}", {0: [1, 2]})
+        orders.write(f"/config/topics/p{number}", data)
+        expected.append((f"/config/topics/p{number}", cut(data), reason))
+
+    found = read(orders)
+
+    assert_quarantined(found, expected)
+    assert found.of_partitions(*COLUMNS) == [
+        *ORDERS,
+        *((f"p{number}", 0, [1, 2], 1, [1, 2]) for number in range(len(BAD_CONFIGS))),
+        *NEIGHBOURS,
+    ]
+
+
+def test_states_are_read_in_chunks_and_what_is_torn_after_its_chunk(
+    orders: KafkaTree, meanwhile: Meanwhile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topics, "PARTITIONS_A_CHUNK", 2)
+    meanwhile.changes = [lambda: None, lambda: move(orders)]
+    names = sorted(orders.client.get_children("/brokers/topics"))
+
+    given = [[row["topic"] for row in reading.partitions] for reading in read_topics(orders.client, names)]
+
+    assert given == [[], ["orders", "orders"], ["payments", "zebras"], []]

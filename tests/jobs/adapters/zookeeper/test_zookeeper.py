@@ -1,0 +1,90 @@
+"""A connection to ZooKeeper: its chroot, single reads, and what is said when nobody answers."""
+
+import time
+
+import pytest
+
+from jobs.adapters.embedded.ports import free_port
+from jobs.adapters.zookeeper.cluster import read_cluster
+from jobs.adapters.zookeeper.connection import children, connected, read
+from jobs.adapters.zookeeper.multi_read import read_many, speaks_multi_read
+from jobs.basics.errors import UnreadableError
+from tests.jobs.support.kafka_tree import KafkaTree
+from tests.jobs.support.zookeeper_proxy import SYNC, Loss, ZooKeeperProxy
+
+
+def test_chroot_is_kept(bare_tree: KafkaTree) -> None:
+    bare_tree.write("/znode", b"below")
+    server, _, chroot = bare_tree.hosts.partition("/")
+
+    with connected(server) as client:
+        assert read_many(client, [f"/{chroot}/znode"])[0].data == b"below"
+        assert read(client, "/znode").stat is None
+
+
+def test_children_are_in_order(bare_tree: KafkaTree) -> None:
+    for name in ("10", "9", "b", "a"):
+        bare_tree.write(f"/parent/{name}", b"")
+
+    assert children(bare_tree.client, "/parent") == ["10", "9", "a", "b"]
+    assert children(bare_tree.client, "/absent") is None
+
+
+def test_no_server_is_unreadable_soon() -> None:
+    started = time.monotonic()
+
+    with pytest.raises(UnreadableError, match=r"no ZooKeeper answered at 127\.0\.0\.1:.* check --zookeeper") as raised:
+        enter(f"127.0.0.1:{free_port()}/kafka", timeout=1.0)
+    assert raised.value.exit_code == 22
+    assert time.monotonic() - started < 3
+
+
+def test_unknown_host_is_unreadable() -> None:
+    with pytest.raises(UnreadableError, match=r"no ZooKeeper answered at nowhere\.invalid"):
+        enter("nowhere.invalid:2181", timeout=0.5)
+
+
+def enter(hosts: str, timeout: float) -> None:
+    with connected(hosts, timeout):
+        pass
+
+
+@pytest.mark.parametrize("below", ["", "/absent"])
+def test_wrong_chroot_is_unreadable(zookeeper: str, below: str) -> None:
+    with connected(zookeeper + below) as client, pytest.raises(UnreadableError, match=f"{below}: no Kafka cluster"):
+        read_cluster(client, zookeeper + below)
+
+
+def test_connection_lost_in_a_sync_is_unreadable(tree: KafkaTree, proxy: ZooKeeperProxy) -> None:
+    proxy.lose(Loss(SYNC))
+
+    with (
+        pytest.raises(UnreadableError, match=r"stopped answering \(ConnectionLoss\)"),
+        connected(proxy.hosts) as client,
+    ):
+        read_cluster(client, tree.hosts)
+
+
+@pytest.mark.parametrize("knows_multi_read", [True, False])
+def test_server_that_is_gone_for_good_is_unreadable(
+    tree: KafkaTree,
+    proxy: ZooKeeperProxy,
+    monkeypatch: pytest.MonkeyPatch,
+    knows_multi_read: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    monkeypatch.setattr("jobs.adapters.zookeeper.connection.PATIENCE", 0.5)
+    speaks_multi_read.cache_clear()
+    proxy.knows_multi_read = knows_multi_read
+    assert speaks_multi_read(proxy.hosts.partition("/")[0]) is knows_multi_read
+
+    with pytest.raises(UnreadableError, match=r"stopped answering \((OperationTimeoutError|ConnectionLoss)\)"):
+        read_after_losing_it(proxy)
+    assert tree.client.exists("/controller")
+
+
+def read_after_losing_it(proxy: ZooKeeperProxy) -> None:
+    with connected(proxy.hosts) as client:
+        loss = proxy.lose(Loss(SYNC, then=ZooKeeperProxy.refuse))
+        client.sync_async("/")
+        assert loss.happened.wait(5)
+        read_many(client, ["/controller"])

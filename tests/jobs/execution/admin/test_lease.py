@@ -1,0 +1,117 @@
+"""The lease of a cluster: one holder at a time, whatever its warehouse; lost with its session, and then none writes."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+from kazoo.security import READ_ACL_UNSAFE
+
+from jobs.adapters.zookeeper.lease import LEASE, Lease, LeaseHeldError, LeaseLostError, holder_now
+from jobs.basics.errors import RefusedError
+from jobs.execution.admin.lease import UnderLease, lease_for
+from jobs.runtime.settings import Settings
+from tests.jobs.support.kafka_tree import KafkaTree
+from tests.jobs.support.throttled_tree import ConfigBrokers, settings_of
+from tests.jobs.support.zookeeper_proxy import ZooKeeperProxy
+
+
+@pytest.fixture
+def settings(tree: KafkaTree, tmp_path: Path) -> Settings:
+    return settings_of(tree, str(tmp_path / "mine"))
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jobs.adapters.zookeeper.lease.PATIENCE", 0.0)
+
+
+@pytest.fixture
+def lease(settings: Settings) -> Iterator[Lease]:
+    with lease_for(settings, "p1", "commit") as mine:
+        yield mine
+
+
+def other(tree: KafkaTree, tmp_path: Path, plan_id: str = "p2") -> AbstractContextManager[Lease]:
+    """Of another warehouse on the same cluster."""
+    return lease_for(settings_of(tree, str(tmp_path / "other")), plan_id, "cancel")
+
+
+@pytest.mark.usefixtures("impatient")
+def test_refused_with_who_holds_it(tree: KafkaTree, lease: Lease, tmp_path: Path) -> None:
+    who = f"{lease.holder.user}@{lease.holder.host} (process {lease.holder.pid}) since {lease.holder.since}"
+
+    with (
+        pytest.raises(LeaseHeldError, match="only one may at a time: wait until it is done") as refused,
+        other(tree, tmp_path),
+    ):
+        pytest.fail("two at once")
+    assert f"{who}, for `surveyor commit p1` has the lease of this cluster (/surveyor/commit)" in str(refused.value)
+    assert refused.value.exit_code == 23
+    lease.refuse_lost()
+
+
+@pytest.mark.usefixtures("impatient", "lease")
+def test_of_the_same_plan_says_to_interrupt_it(tree: KafkaTree, tmp_path: Path) -> None:
+    with pytest.raises(LeaseHeldError, match="interrupt it and run this again"), other(tree, tmp_path, "p1"):
+        pytest.fail("two at once")
+
+
+def test_waits_until_it_is_let_go(
+    tree: KafkaTree, settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with lease_for(settings, "p1", "commit") as first:
+        threading.Timer(0.5, first.let_go).start()
+        with other(tree, tmp_path) as second:
+            second.refuse_lost()
+            assert holder_now(tree.hosts) == second.holder
+    assert "waiting for it, 12 s at most: that of a process that was killed ends by then" in capsys.readouterr().err
+    assert holder_now(tree.hosts) is None
+
+
+def test_nothing_is_written_without_it(tree: KafkaTree, lease: Lease, tmp_path: Path) -> None:
+    brokers = ConfigBrokers(tree)
+    throttler = UnderLease(brokers, lease)
+    throttler.alter_override("broker", "1", {"a": "b"})
+    tree.client.delete(LEASE)
+
+    with other(tree, tmp_path), pytest.raises(LeaseLostError, match="`surveyor cancel p2` has it now"):
+        throttler.alter_override("broker", "1", {"a": "c"})
+    assert brokers.asked == [("broker", "1")]
+
+
+def test_lost_with_the_session(proxy: ZooKeeperProxy, tree: KafkaTree, tmp_path: Path) -> None:
+    behind = settings_of(KafkaTree(proxy.hosts, tree.client), str(tmp_path))
+    with lease_for(behind, "p1", "commit") as mine:
+        mine.refuse_lost()
+        proxy.expire_session()
+        with pytest.raises(LeaseLostError, match="is not ours any more"):
+            mine.refuse_lost()
+
+
+def test_zookeeper_that_forbids_it(tree: KafkaTree, settings: Settings) -> None:
+    tree.client.create("/surveyor", acl=READ_ACL_UNSAFE)
+
+    with pytest.raises(RefusedError, match=r"NoAuth.*commit_lease = false"), lease_for(settings, "p1", "commit"):
+        pytest.fail("it cannot be created")
+
+
+def test_none_where_the_conf_says_so(tree: KafkaTree, settings: Settings) -> None:
+    without = Settings("default", settings.warehouse, settings.conf.model_copy(update={"commit_lease": False}))
+
+    with lease_for(without, "p1", "commit") as first, lease_for(without, "p2", "commit") as second:
+        first.refuse_lost()
+        second.refuse_lost()
+    assert tree.client.exists("/surveyor") is None
+
+
+@pytest.mark.usefixtures("impatient")
+def test_made_by_hand_it_keeps_commits_away(tree: KafkaTree, settings: Settings) -> None:
+    tree.write(LEASE, b"upgrade tonight")
+
+    with (
+        pytest.raises(LeaseHeldError, match=r"upgrade tonight.*was created by hand"),
+        lease_for(settings, "p", "commit"),
+    ):
+        pytest.fail("it is held")

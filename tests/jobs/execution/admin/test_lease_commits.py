@@ -1,0 +1,240 @@
+"""Commits that would meet: one has the lease of the cluster, the others are refused, wait, or let each other in."""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.adapters.delta.lake import Lake
+from jobs.adapters.zookeeper.lease import LEASE, holder_now
+from jobs.execution.admin.lease import lease_for
+from jobs.execution.admin.throttles import throttle_rows
+from jobs.execution.cancellation import turn_back
+from jobs.records.ledger import Verdict, close_plan
+from jobs.records.plans import Plan, read_plan
+from schemas.names import Outcome, PlanKind, PlanStatus
+from tests.jobs.support.command_line import Surveyor
+from tests.jobs.support.kafka_tree import KafkaTree
+from tests.jobs.support.move_rows import reassignment
+from tests.jobs.support.plan_rows import election, store_plan
+from tests.jobs.support.throttled_tree import RATES, overrides, settings_of
+from tests.jobs.support.waiting_controller import MovingController, install
+
+T, OTHER = "t", "other"
+BEFORE = {0: [0, 1], 1: [1, 2]}
+AFTER = {0: [3, 1], 1: [1, 3]}
+COMMITTED = ("plan_id", "attempt", "wave", "topic", "partition", "action", "outcome")
+DONE, REFUSED, RUNNING = 0, 23, 25
+
+
+@pytest.fixture
+def kafka(tree: KafkaTree) -> KafkaTree:
+    tree.register(3)
+    tree.add_topic(T, BEFORE)
+    tree.add_topic(OTHER, {0: [0, 1]})
+    return tree
+
+
+@pytest.fixture
+def controller(kafka: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> MovingController:
+    made = MovingController(kafka)
+    install(made, monkeypatch)
+    return made
+
+
+@pytest.fixture
+def plan(kafka: KafkaTree, lake: Lake) -> Plan:
+    """One partition in each of two waves."""
+    rows = [reassignment(kafka, T, partition, AFTER[partition], wave=partition) for partition in BEFORE]
+    return store_plan(lake, kafka, rows, kind=PlanKind.REASSIGN.value)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jobs.adapters.zookeeper.lease.PATIENCE", 0.0)
+    monkeypatch.setattr("jobs.execution.cancellation.HAND_OVER", 0.0)
+
+
+def run(surveyor: Surveyor, kafka: KafkaTree, plan: Plan, *more: str, command: str = "commit") -> Any:  # noqa: ANN401
+    return surveyor.run(command, plan.plan_id, "--zookeeper", kafka.hosts, "--apply", *more)
+
+
+def rates(kafka: KafkaTree) -> dict[str, set[str]]:
+    found = overrides(kafka)
+    return {broker: set(values.values()) for broker, values in found.items() if RATES[0] in values}
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("warehouse", ["warehouse", "another"])
+def test_throttle_of_a_commit_that_has_not_asked_yet_is_nobody_elses_to_clear(  # noqa: PLR0913, PLR0917 - fixtures
+    kafka: KafkaTree,
+    controller: MovingController,
+    surveyor: Surveyor,
+    plan: Plan,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    warehouse: str,
+) -> None:
+    """Nothing moves yet: it looks left over. Nor may both set one, each taking the other's for what stood before."""
+    second = Surveyor(Lake(str(tmp_path / warehouse), "default"))
+    moved = store_plan(second.lake, kafka, [reassignment(kafka, OTHER, 0, [0, 3])], kind=PlanKind.REASSIGN.value)
+    reassign = controller.reassign
+    met: list[Any] = []
+
+    def meanwhile(targets: Any) -> Any:  # noqa: ANN401 - as it is asked
+        if not met:
+            met.append(run(second, kafka, moved, "--throttle", "2000"))
+            met.append(rates(kafka))
+        return reassign(targets)
+
+    monkeypatch.setattr(controller, "reassign", meanwhile)
+
+    done = run(surveyor, kafka, plan, "--throttle", "1000")
+
+    refused, standing = met
+    assert (done.exit_code, refused.exit_code) == (DONE, REFUSED), refused.stderr
+    assert f"for `surveyor commit {plan.plan_id}` has the lease of this cluster" in refused.stderr
+    assert standing == {f"brokers/{broker}": {"1000"} for broker in (0, 1, 3)}
+    assert (second.commits(moved.plan_id), second.status(moved.plan_id)) == ([], PlanStatus.PLANNED)
+    assert run(second, kafka, moved, "--throttle", "2000").exit_code == DONE
+    assert (overrides(kafka), throttle_rows(surveyor.lake), throttle_rows(second.lake)) == ({}, [], [])
+
+
+@pytest.mark.usefixtures("impatient")
+def test_it_is_held_all_the_time_a_commit_waits(
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
+) -> None:
+    led = store_plan(surveyor.lake, kafka, [election(kafka, OTHER, 0, leader=1)])
+    met: list[Any] = []
+    controller.events = [
+        lambda: met.append(run(surveyor, kafka, led, "--mode", "admin")),
+        lambda: met.append(run(surveyor, kafka, plan, "--throttle", "5MB/s")),
+    ]
+
+    done = run(surveyor, kafka, plan, "--throttle", "1MB/s")
+
+    assert [each.exit_code for each in (done, *met)] == [DONE, REFUSED, REFUSED]
+    assert "has the lease of this cluster" in met[0].stderr
+    assert "interrupt it and run this again" in met[1].stderr
+    assert controller.elected == []
+    assert (overrides(kafka), throttle_rows(surveyor.lake)) == ({}, [])
+    assert (surveyor.status(plan.plan_id), holder_now(kafka.hosts)) == (PlanStatus.COMMITTED, None)
+
+
+def test_whoever_lost_it_asks_for_nothing_more(
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
+) -> None:
+    """ZooKeeper ended the session while wave 0 moved; the throttle is not ours to take away either."""
+    controller.events = [lambda: kafka.client.delete(LEASE)]
+
+    stopped = run(surveyor, kafka, plan, "--throttle", "1000")
+    throttled, status = rates(kafka), surveyor.status(plan.plan_id)
+    again = run(surveyor, kafka, plan)
+
+    assert (stopped.exit_code, status) == (RUNNING, PlanStatus.PARTIAL)
+    assert "is not ours any more (nobody has it now)" in stopped.stderr
+    assert throttled == {f"brokers/{broker}": {"1000"} for broker in (0, 1, 3)}
+    assert controller.waves == [[(T, 0)], [(T, 1)]]
+    assert (again.exit_code, controller.replicas(T), overrides(kafka)) == (DONE, AFTER, {})
+
+
+def cancelling(kafka: KafkaTree, controller: MovingController, plan: Plan) -> tuple[str, ...]:
+    del kafka
+    controller.begin((T, plan.changes[0]["partition"]), plan.changes[0]["replicas_after"])
+    return ("cancel",)
+
+
+def throttling(kafka: KafkaTree, controller: MovingController, plan: Plan) -> tuple[str, ...]:
+    cancelling(kafka, controller, plan)
+    return ("commit", "--throttle", "1MB/s")
+
+
+def rolling_back(kafka: KafkaTree, controller: MovingController, plan: Plan) -> tuple[str, ...]:
+    del kafka
+    for change in plan.changes:
+        controller.begin((T, change["partition"]), change["replicas_after"])
+    controller.finish_all()
+    return ("rollback",)
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize(
+    ("prepare", "status"),
+    [(cancelling, "partial"), (throttling, "cancelled"), (rolling_back, "committed")],
+)
+def test_nor_is_anything_else_done_beside_a_commit(  # noqa: PLR0913, PLR0917 - a table
+    kafka: KafkaTree,
+    controller: MovingController,
+    surveyor: Surveyor,
+    plan: Plan,
+    prepare: Callable[[KafkaTree, MovingController, Plan], tuple[str, ...]],
+    status: str,
+) -> None:
+    command, *more = prepare(kafka, controller, plan)
+    asked = [
+        {**change, "attempt": 1, "outcome": outcome} for change in plan.changes for outcome in ("pending", "applied")
+    ]
+    surveyor.lake.append("commits", [{key: row[key] for key in COMMITTED} for row in asked])
+    surveyor.lake.update("plans", "true", status=f"'{status}'")
+    before = kafka.dump()
+
+    with lease_for(settings_of(kafka, surveyor.lake.warehouse), "theirs", "commit"):
+        done = run(surveyor, kafka, plan, *more, command=command)
+
+    assert done.exit_code == REFUSED, done.stderr
+    assert "for `surveyor commit theirs` has the lease" in done.stderr
+    after = {path: found for path, found in kafka.dump().items() if path not in {"/", "/surveyor"}}
+    assert (after, controller.waves) == ({path: before[path] for path in after}, [])
+
+
+def test_a_commit_that_waits_lets_the_cancellation_of_its_plan_in(
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
+) -> None:
+    settings = settings_of(kafka, surveyor.lake.warehouse)
+    turned: list[Verdict] = []
+
+    def cancel() -> None:
+        turned.extend(turn_back(settings, read_plan(surveyor.lake, plan.plan_id), skip_unsafe=False))
+
+    thread = threading.Thread(target=cancel)
+    controller.events = [thread.start]
+    controller.stuck = True
+
+    done = run(surveyor, kafka, plan, "--throttle", "1000")
+    thread.join(60)
+
+    assert [(verdict.outcome, verdict.change["partition"]) for verdict in turned] == [(Outcome.APPLIED, 0)] * 2
+    assert done.exit_code == REFUSED
+    assert "is cancelled meanwhile" in done.stderr
+    assert (controller.replicas(T), controller.waves) == (BEFORE, [[(T, 0)]] * 3), "asked, cancelled, put in order"
+    assert (overrides(kafka), throttle_rows(surveyor.lake)) == ({}, [])
+    assert (surveyor.status(plan.plan_id), holder_now(kafka.hosts)) == (PlanStatus.CANCELLED, None)
+
+
+def test_a_plan_that_nobody_committed_is_cancelled_beside_a_commit(
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
+) -> None:
+    with lease_for(settings_of(kafka, surveyor.lake.warehouse), "theirs", "commit"):
+        done = run(surveyor, kafka, plan, command="cancel")
+
+    assert (done.exit_code, surveyor.status(plan.plan_id)) == (DONE, PlanStatus.CANCELLED)
+    assert controller.waves == []
+
+
+def test_a_plan_closed_before_it_is_asked_for_is_not(
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While brokers take the throttle."""
+    altered = controller.alter_override
+
+    def closed_meanwhile(*asked: Any) -> int | str:  # noqa: ANN401 - as it is asked
+        close_plan(surveyor.lake, plan.plan_id, PlanStatus.CANCELLED)
+        return altered(*asked)
+
+    monkeypatch.setattr(controller, "alter_override", closed_meanwhile)
+
+    done = run(surveyor, kafka, plan, "--throttle", "1000")
+
+    assert (done.exit_code, controller.waves, overrides(kafka)) == (REFUSED, [], {})

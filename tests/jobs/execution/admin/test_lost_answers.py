@@ -1,0 +1,127 @@
+"""Kafka's controller was asked and its answer was lost: the cluster says what it heard, else it is unknown."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+from kafka.errors import KafkaTimeoutError
+
+from jobs.adapters.delta.lake import Lake, Row
+from jobs.records.plans import Plan
+from schemas.names import PlanStatus
+from tests.jobs.support.command_line import Surveyor
+from tests.jobs.support.kafka_tree import KafkaTree
+from tests.jobs.support.operation_rows import alteration, deletion, expansion
+from tests.jobs.support.plan_rows import creation, election, store_plan, topic_creation
+from tests.jobs.support.throttled_tree import override
+from tests.jobs.support.waiting_controller import MovingController, install
+
+T, U = "t", "u"
+DONE, ERROR = 0, 1
+
+
+class ForgetfulController(MovingController):
+    """Does what it is asked, if it `hears`, and never answers."""
+
+    hears = True
+
+    def elect_preferred(self, partitions: Sequence[tuple[str, int]]) -> Any:  # noqa: ANN401 - it never returns
+        if self.hears:
+            super().elect_preferred(partitions)
+        raise self._lost("elect")
+
+    def create_topics(self, wanted: Mapping[str, Any]) -> Any:  # noqa: ANN401
+        for topic, (replicas, _) in wanted.items():
+            if self.hears:
+                self.tree.add_topic(topic, replicas)
+        raise self._lost("create")
+
+    def create_partitions(self, topic: str, _total: int, added: list[list[int]]) -> Any:  # noqa: ANN401
+        if self.hears:
+            self._assign((topic, 1), added[0], [], [])
+        raise self._lost("expand")
+
+    def alter_config(self, topic: str, wanted: Mapping[str, str | None]) -> Any:  # noqa: ANN401
+        if self.hears:
+            override(self.tree, "topic", topic, wanted)
+        raise self._lost("alter")
+
+    def delete_topics(self, topics: Mapping[str, str | None]) -> Any:  # noqa: ANN401
+        for topic in topics:
+            if self.hears:
+                self.tree.write(f"/admin/delete_topics/{topic}", b"")
+        raise self._lost("delete")
+
+    def _lost(self, what: str) -> KafkaTimeoutError:
+        self.asked.append((what, ""))
+        return KafkaTimeoutError("after 20 s")
+
+
+@pytest.fixture
+def controller(tree: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> ForgetfulController:
+    tree.add_topic(T, {0: [1, 0]})
+    made = ForgetfulController(tree)
+    install(made, monkeypatch)
+    monkeypatch.setattr("jobs.execution.admin.requests.READ_BACK", 0.0)
+    return made
+
+
+def elects(lake: Lake, tree: KafkaTree) -> Plan:
+    return store_plan(lake, tree, [election(tree, T, 0, leader=1, leader_before=0)])
+
+
+def creates(lake: Lake, tree: KafkaTree) -> Plan:
+    return store_plan(lake, tree, [creation("new", 0, [0, 1])], [topic_creation("new")])
+
+
+def expands(lake: Lake, tree: KafkaTree) -> Plan:
+    return expansion(lake, tree, T, [[0, 2]])
+
+
+def alters(lake: Lake, tree: KafkaTree) -> Plan:
+    return alteration(lake, tree, T, {"retention.ms": None}, {"retention.ms": "7"})
+
+
+def deletes(lake: Lake, tree: KafkaTree) -> Plan:
+    return deletion(lake, tree, T)
+
+
+@pytest.mark.parametrize("hears", [True, False])
+@pytest.mark.parametrize("make", [elects, creates, expands, alters, deletes])
+def test_recorded_as_what_the_cluster_shows(  # noqa: PLR0913 - a table
+    tree: KafkaTree,
+    controller: ForgetfulController,
+    surveyor: Surveyor,
+    lake: Lake,
+    make: Callable[[Lake, KafkaTree], Plan],
+    *,
+    hears: bool,
+) -> None:
+    controller.set_state((T, 0), leader=0)
+    plan = make(lake, tree)
+    controller.hears = hears
+
+    done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply")
+
+    said = [(row["outcome"], row["message"]) for row in surveyor.commits(plan.plan_id) if row["outcome"] != "pending"]
+    lost = ("unknown", "no answer came (KafkaTimeoutError: after 20 s)")
+    assert said == [("applied", "asked and accepted") if hears else lost]
+    assert (done.exit_code, len(controller.asked)) == (DONE if hears else ERROR, 1), done.stderr
+    assert surveyor.status(plan.plan_id) == (PlanStatus.COMMITTED if hears else PlanStatus.PARTIAL)
+
+
+def test_what_comes_after_is_not_asked_for(
+    tree: KafkaTree, controller: ForgetfulController, surveyor: Surveyor, lake: Lake
+) -> None:
+    """Each would wait as long again."""
+    tree.add_topic(U, {0: [0, 1]})
+    both: list[Row] = []
+    for topic in (T, U):
+        both += alteration(lake, tree, topic, {"retention.ms": None}, {"retention.ms": "7"}).operations
+    plan = store_plan(lake, tree, [], [{**row, "sequence": at} for at, row in enumerate(both)], kind="config")
+    controller.hears = False
+
+    done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply")
+
+    said = {row["topic"]: row["outcome"] for row in surveyor.commits(plan.plan_id) if row["outcome"] != "pending"}
+    assert (done.exit_code, controller.asked, said) == (ERROR, [("alter", "")], {T: "unknown", U: "skipped"})

@@ -1,0 +1,250 @@
+"""`--via zookeeper`: orders in /admin, placed under the controller's epoch, one at a time, and never over others'."""
+
+from typing import Any
+
+import pytest
+from kafka.errors import IncompatibleBrokerVersion
+
+from jobs.adapters.brokers.admin import Admin, AdminUnavailableError
+from jobs.adapters.delta.lake import Lake
+from jobs.adapters.zookeeper import admin_requests as orders
+from jobs.adapters.zookeeper.admin_requests import Orders, OrderStandsError, chunks
+from jobs.basics.errors import RefusedError
+from jobs.records.plans import Plan
+from schemas.names import PlanKind, PlanStatus
+from schemas.znodes import TopicPartition, encode_partitions
+from tests.jobs.support.command_line import Surveyor
+from tests.jobs.support.kafka_tree import KafkaTree
+from tests.jobs.support.move_rows import reassignment
+from tests.jobs.support.operation_rows import alteration
+from tests.jobs.support.plan_rows import election, store_plan
+from tests.jobs.support.waiting_controller import PREFERRED, REASSIGN, MovingController, install
+from tests.jobs.support.zookeeper_proxy import MULTI, Loss, ZooKeeperProxy
+
+T = "t"
+BEFORE = {0: [0, 1], 1: [1, 2]}
+AFTER = {0: [3, 1], 1: [1, 3]}
+DONE, ERROR, REFUSED, RUNNING = 0, 1, 23, 25
+
+
+@pytest.fixture
+def kafka(tree: KafkaTree) -> KafkaTree:
+    tree.register(3)
+    tree.add_topic(T, BEFORE)
+    return tree
+
+
+@pytest.fixture
+def controller(kafka: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> MovingController:
+    made = MovingController(kafka)
+    install(made, monkeypatch)
+    return made
+
+
+@pytest.fixture
+def plan(kafka: KafkaTree, lake: Lake) -> Plan:
+    rows = [reassignment(kafka, T, partition, AFTER[partition]) for partition in BEFORE]
+    return store_plan(lake, kafka, rows, kind=PlanKind.REASSIGN.value)
+
+
+def run(surveyor: Surveyor, hosts: str, plan: Plan, *more: str) -> Any:  # noqa: ANN401
+    return surveyor.run("commit", plan.plan_id, "--zookeeper", hosts, "--via", "zookeeper", "--apply", *more)
+
+
+def order(targets: dict[int, list[int]]) -> bytes:
+    return encode_partitions([TopicPartition(T, partition, replicas) for partition, replicas in targets.items()])
+
+
+def test_ordered_and_judged_by_what_is_there(
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
+) -> None:
+    done = run(surveyor, kafka.hosts, plan)
+
+    assert done.exit_code == DONE, done.stderr + done.stdout
+    assert (controller.replicas(T), controller.waves) == (AFTER, [[(T, 0), (T, 1)]])
+    assert surveyor.status(plan.plan_id) == PlanStatus.COMMITTED
+    assert kafka.client.exists(REASSIGN) is None
+
+
+def test_in_as_many_orders_as_it_takes(
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(orders, "LARGEST", 80)
+
+    run(surveyor, kafka.hosts, plan)
+
+    assert (controller.replicas(T), controller.waves) == (AFTER, [[(T, 0)], [(T, 1)]])
+
+
+def test_what_lost_its_leader_during_the_order_before_is_not_ordered(
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(orders, "LARGEST", 80)
+    controller.events = [lambda: controller.set_state((T, 1), leader=-1)]
+
+    done = run(surveyor, kafka.hosts, plan)
+
+    assert "stale: t-1: no live leader is in its ISR (leader -1, ISR [1, 2])" in done.stdout
+    assert (controller.replicas(T), controller.waves) == ({0: AFTER[0], 1: BEFORE[1]}, [[(T, 0)]])
+
+
+def test_orders_stay_below_what_zookeeper_takes() -> None:
+    asked = [TopicPartition("a-topic-of-some-length", number, [1, 2, 3]) for number in range(40_000)]
+
+    made = list(chunks(asked, orders.LARGEST))
+
+    assert [each for chunk in made for each in chunk] == asked
+    assert max(len(encode_partitions(chunk)) for chunk in made) <= orders.LARGEST
+    assert len(made) == -(-len(encode_partitions(asked)) // orders.LARGEST)
+
+
+def test_never_over_an_order_that_stands(kafka: KafkaTree, controller: MovingController) -> None:
+    """One that came after everything was found good."""
+    kafka.write(REASSIGN, order({1: [2, 1]}))
+    before = kafka.dump()
+
+    with pytest.raises(OrderStandsError, match=r"not ours stands in /admin/reassign_partitions \(t-1\)"):
+        Orders(kafka.hosts, lambda: None).reassign({(T, 0): [3, 1]})
+    assert (kafka.dump(), controller.waves) == (before, [])
+
+
+def test_what_an_earlier_try_ordered_is_waited_for(
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
+) -> None:
+    """Killed after the first of two orders, which the controller has not even begun; and after it has."""
+    kafka.write(REASSIGN, order({0: AFTER[0]}))
+    if plan.changes[0]["partition"] == 0:
+        controller.begin((T, 0), AFTER[0])
+
+    done = run(surveyor, kafka.hosts, plan, "--wait")
+
+    assert done.exit_code == DONE, done.stderr + done.stdout
+    assert (controller.replicas(T), controller.waves) == (AFTER, [[(T, 0)], [(T, 1)]])
+
+
+@pytest.mark.parametrize("deliver", [True, False])
+def test_lost_connection_is_read_back(
+    controller: MovingController,
+    surveyor: Surveyor,
+    plan: Plan,
+    proxy: ZooKeeperProxy,
+    *,
+    deliver: bool,
+) -> None:
+    loss = proxy.lose(Loss(MULTI, nth=1, deliver=deliver))
+
+    done = run(surveyor, proxy.hosts, plan)
+
+    assert loss.happened.is_set()
+    assert done.exit_code == DONE, done.stderr + done.stdout
+    assert (controller.replicas(T), controller.waves) == (AFTER, [[(T, 0), (T, 1)]])
+
+
+def test_another_controller_finds_the_order_all_the_same(
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It took over between reading the epoch and placing the order."""
+    made = orders._multi  # noqa: SLF001 - to come in between
+    epochs = iter([8])
+
+    def taken_over(*given: Any) -> Any:  # noqa: ANN401 - kazoo is untyped
+        multi = made(*given)
+        for epoch in epochs:
+            kafka.elect(1, epoch)
+        return multi
+
+    monkeypatch.setattr(orders, "_multi", taken_over)
+
+    assert run(surveyor, kafka.hosts, plan).exit_code == DONE
+    assert (controller.replicas(T), controller.waves) == (AFTER, [[(T, 0), (T, 1)]])
+
+
+def test_refused_where_nobody_would_find_it(
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
+) -> None:
+    kafka.client.delete("/controller")
+
+    done = run(surveyor, kafka.hosts, plan)
+
+    assert (done.exit_code, controller.waves) == (REFUSED, [])
+    assert "no live broker is the controller" in done.stderr
+
+
+def test_taken_away_without_being_done(
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the controller does with what it cannot carry out."""
+    monkeypatch.setattr("jobs.execution.admin.via_zookeeper.SEEN", 0.0)
+    controller.events = [lambda: kafka.client.delete(REASSIGN)]
+
+    done = run(surveyor, kafka.hosts, plan)
+
+    assert done.exit_code == ERROR
+    assert "it took the order away, and its replicas are now [0, 1]" in done.stdout
+    assert surveyor.status(plan.plan_id) == PlanStatus.PARTIAL
+
+
+def test_no_longer_than_max_wait(
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
+) -> None:
+    controller.stuck = True
+    stopped = run(surveyor, kafka.hosts, plan, "--max-wait", "0s")
+    status = surveyor.status(plan.plan_id)
+    controller.stuck = False
+
+    again = run(surveyor, kafka.hosts, plan, "--wait")
+
+    assert (stopped.exit_code, status) == (RUNNING, PlanStatus.PARTIAL)
+    assert again.exit_code == DONE, again.stderr
+    assert (controller.replicas(T), controller.waves) == (AFTER, [[(T, 0), (T, 1)]])
+
+
+def test_elections_by_order(kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Lake) -> None:
+    kafka.add_topic("led", {0: [1, 0]})
+    controller.set_state(("led", 0), leader=0)
+    plan = store_plan(lake, kafka, [election(kafka, "led", 0, leader=1)])
+
+    done = run(surveyor, kafka.hosts, plan)
+
+    assert done.exit_code == DONE, done.stderr + done.stdout
+    assert (kafka.state("led", 0).leader, controller.elected) == (1, [("led", 0)])
+    assert kafka.client.exists(PREFERRED) is None
+
+
+def test_what_has_no_order_is_refused(kafka: KafkaTree, surveyor: Surveyor, lake: Lake) -> None:
+    plan = alteration(lake, kafka, T, {"retention.ms": None}, {"retention.ms": "7"})
+
+    done = run(surveyor, kafka.hosts, plan)
+
+    assert done.exit_code == REFUSED
+    assert "only reassignments and preferred elections have an order in /admin, not alter_config" in done.stderr
+
+
+def test_throttle_needs_the_admin_api(
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nobody(*_: object) -> Any:  # noqa: ANN401 - it never returns
+        raise AdminUnavailableError("nobody answered")
+
+    monkeypatch.setattr("jobs.execution.admin.controllers.admin_of", nobody)
+
+    done = run(surveyor, kafka.hosts, plan, "--throttle", "1MB")
+
+    assert (done.exit_code, controller.waves) == (REFUSED, [])
+    assert "--throttle needs the Admin API, also with --via zookeeper: nobody answered" in done.stderr
+
+
+class OldBrokers:
+    """Brokers before 2.4."""
+
+    def alter_partition_reassignments(self, _: object) -> Any:  # noqa: ANN401 - it never returns
+        raise IncompatibleBrokerVersion("not known")
+
+    list_partition_reassignments = lambda self: self.alter_partition_reassignments(None)  # noqa: E731
+
+
+def test_brokers_that_do_not_know_reassignments() -> None:
+    admin = Admin(OldBrokers())
+    for ask in (admin.reassignments, lambda: admin.reassign({(T, 0): [1]})):
+        with pytest.raises(RefusedError, match=r"came with 2\.4; use --via zookeeper"):
+            ask()

@@ -1,0 +1,474 @@
+"""A plan's moves, wave by wave, on a tree without Kafka: fences, refusals, throttles, crashes, and what is said."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from jobs.adapters.delta.lake import Lake
+from jobs.execution.admin.commit import _Run
+from jobs.execution.admin.throttles import set_throttle, throttle_rows
+from jobs.records.ledger import Ledger, close_plan
+from jobs.records.plans import Plan
+from schemas.names import PlanKind, PlanStatus
+from tests.jobs.support.command_line import Surveyor
+from tests.jobs.support.kafka_tree import KafkaTree
+from tests.jobs.support.move_rows import reassignment
+from tests.jobs.support.plan_rows import election, store_plan
+from tests.jobs.support.throttled_tree import CrashError, override, overrides, settings_of
+from tests.jobs.support.waiting_controller import MovingController, install
+
+T, OTHER = "t", "other"
+BEFORE = {0: [0, 1], 1: [1, 2], 2: [2, 0]}
+AFTER = {0: [3, 1], 1: [1, 3], 2: [2, 3]}
+SETTING, CLEARING = 10, 4  # requests for configurations: brokers and topics, to throttle two waves and no more
+DONE, ERROR, USAGE, REFUSED, RUNNING = 0, 1, 2, 23, 25
+
+
+@pytest.fixture
+def kafka(tree: KafkaTree) -> KafkaTree:
+    tree.register(3)
+    tree.add_topic(T, BEFORE)
+    tree.add_topic(OTHER, {0: [0, 1]})
+    return tree
+
+
+@pytest.fixture
+def controller(kafka: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> MovingController:
+    made = MovingController(kafka)
+    install(made, monkeypatch)
+    return made
+
+
+@pytest.fixture
+def plan(kafka: KafkaTree, lake: Lake) -> Plan:
+    """Partitions 0 and 1 in the first wave, 2 in the second."""
+    rows = [reassignment(kafka, T, partition, AFTER[partition], wave=partition // 2) for partition in BEFORE]
+    return store_plan(lake, kafka, rows, kind=PlanKind.REASSIGN.value)
+
+
+def run(surveyor: Surveyor, kafka: KafkaTree, plan: Plan, *more: str, apply: bool = True) -> Any:  # noqa: ANN401
+    flags = ["--zookeeper", kafka.hosts, "--mode", "admin", *["--apply"][: int(apply)]]
+    return surveyor.run("commit", plan.plan_id, *flags, *more)
+
+
+def last_words(surveyor: Surveyor, plan: Plan) -> dict[int, tuple[str, str]]:
+    rows = sorted(surveyor.commits(plan.plan_id), key=lambda row: (row["attempt"], row["committed_at"]))
+    return {row["partition"]: (row["outcome"], row["message"]) for row in rows}
+
+
+def test_the_next_wave_waits_until_the_one_before_is_in_sync(
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
+) -> None:
+    """Also where the replicas are assigned already, and one of them has fallen behind."""
+    controller.lagging = {(T, 1)}
+    seen: list[int] = []
+    controller.events = [controller.finish_all, lambda: seen.append(len(controller.waves)), controller.catch_up]
+
+    done = run(surveyor, kafka, plan)
+
+    assert done.exit_code == DONE, done.stderr
+    assert controller.waves == [[(T, 0), (T, 1)], [(T, 2)]]
+    assert seen == [1]
+    assert sorted(controller.moving) == [(T, 2)], "nobody waits for the last wave"
+    assert surveyor.status(plan.plan_id) == PlanStatus.COMMITTED
+    assert "complete: 2 of 2 reassignments of wave 0" in done.stderr
+
+
+def test_waits_for_the_last_wave_if_asked(
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
+) -> None:
+    assert run(surveyor, kafka, plan, "--wait").exit_code == DONE
+
+    assert controller.replicas(T) == AFTER
+    assert surveyor.status(plan.plan_id) == PlanStatus.COMMITTED
+
+
+@pytest.mark.parametrize("more", [(), ("--throttle", "1MB/s"), ("--via", "zookeeper"), ("--wait", "--max-wait", "1m")])
+def test_dry_run_touches_nothing(
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan, more: tuple[str, ...]
+) -> None:
+    before = kafka.dump()
+
+    done = run(surveyor, kafka, plan, *more, apply=False)
+
+    assert done.exit_code == DONE, done.stderr
+    assert (kafka.dump(), controller.waves, controller.asked) == (before, [], [])
+    assert (surveyor.commits(plan.plan_id), throttle_rows(surveyor.lake)) == ([], [])
+    throttled = "would be throttled to 1000000 B/s, wave by wave: brokers 0, 1, 2, 3, and moving replicas of t"
+    assert (throttled in done.stdout) == ("--throttle" in more)
+
+
+def test_twice_asks_nothing_twice(
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
+) -> None:
+    for _ in range(2):
+        assert run(surveyor, kafka, plan, "--wait", "--throttle", "1MB/s").exit_code == DONE
+
+    assert controller.waves == [[(T, 0), (T, 1)], [(T, 2)]]
+    assert overrides(kafka) == {}
+
+
+Begin = Callable[[MovingController], None]
+
+
+def begin_theirs(controller: MovingController) -> None:
+    controller.begin((OTHER, 0), [0, 2])
+
+
+def order_theirs(controller: MovingController) -> None:
+    data = b'{"version":1,"partitions":[{"topic":"other","partition":0,"replicas":[0,2]}]}'
+    controller.tree.write("/admin/reassign_partitions", data)
+
+
+@pytest.mark.parametrize(
+    ("begin", "via", "apply"),
+    [
+        (begin_theirs, "admin", True),
+        (begin_theirs, "zookeeper", True),
+        (order_theirs, "admin", True),
+        (order_theirs, "zookeeper", False),
+    ],
+)
+def test_refused_beside_somebody_elses(  # noqa: PLR0913, PLR0917 - fixtures
+    kafka: KafkaTree,
+    controller: MovingController,
+    surveyor: Surveyor,
+    plan: Plan,
+    begin: Begin,
+    via: str,
+    *,
+    apply: bool,
+) -> None:
+    begin(controller)
+    before = kafka.dump()
+
+    done = run(surveyor, kafka, plan, "--via", via, apply=apply)
+
+    assert done.exit_code == REFUSED
+    assert f"a reassignment that is not plan {plan.plan_id}'s runs: other-0 to [0, 2]; wait until" in done.stderr
+    assert (kafka.dump(), surveyor.commits(plan.plan_id)) == (before, [])
+    assert surveyor.status(plan.plan_id) == PlanStatus.PLANNED
+
+
+def test_refused_where_nobody_can_tell_what_moves(
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
+) -> None:
+    kafka.write("/brokers/topics/other", b"{")
+
+    done = run(surveyor, kafka, plan)
+
+    assert (done.exit_code, controller.waves) == (REFUSED, [])
+    assert "nobody can tell whether other moves" in done.stderr
+
+
+def test_stops_between_waves_where_somebody_else_begins(
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
+) -> None:
+    controller.events = [lambda: begin_theirs(controller), lambda: controller.finish_all(T)]
+
+    done = run(surveyor, kafka, plan, "--throttle", "1MB/s")
+
+    assert done.exit_code == REFUSED
+    assert "other-0 to [0, 2]" in done.stderr
+    assert "wave 1 was not asked for" in done.stderr
+    assert surveyor.status(plan.plan_id) == PlanStatus.PARTIAL
+    assert last_words(surveyor, plan)[2] == ("skipped", "the commit stopped before it")
+    assert (overrides(kafka), throttle_rows(surveyor.lake)) == ({}, [])
+    controller.finish((OTHER, 0))
+    assert run(surveyor, kafka, plan, "--wait").exit_code == DONE
+    assert (controller.replicas(T), controller.waves) == (AFTER, [[(T, 0), (T, 1)], [(T, 2)]])
+
+
+def test_a_drain_only_reorders_and_may_go_beside_others(
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Lake
+) -> None:
+    order = reassignment(kafka, T, 0, [1, 0])
+    elected = election(kafka, T, 0, leader=1, wave=1, replicas_before=[1, 0], replicas_after=[1, 0])
+    said = json.dumps({"brokers": [0], "mode": "admin"})
+    plan = store_plan(lake, kafka, [order, elected], kind=PlanKind.DRAIN.value, parameters=said)
+    begin_theirs(controller)
+    controller.stuck = True
+
+    assert run(surveyor, kafka, plan).exit_code == DONE
+    assert (controller.replicas(T)[0], kafka.state(T, 0).leader) == ([1, 0], 1)
+
+
+def test_read_again_just_before_each_wave(
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
+) -> None:
+    """Somebody has reordered partition 2 while the first wave moved."""
+    controller.events = [lambda: controller.begin((T, 2), [0, 2])]
+
+    done = run(surveyor, kafka, plan)
+
+    assert done.exit_code == DONE
+    assert last_words(surveyor, plan)[2] == ("stale", "its replicas are now [0, 2]")
+    assert (controller.replicas(T), surveyor.status(plan.plan_id)) == (AFTER | {2: [0, 2]}, PlanStatus.PARTIAL)
+
+
+def test_read_again_before_the_first_wave(
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody has reordered partition 0 after the plan was found good, and before anything was asked."""
+    opened = Ledger.open
+
+    def reordered(lake: Lake, plan: Plan) -> Ledger:
+        controller.begin((T, 0), [1, 0])
+        return opened(lake, plan)
+
+    monkeypatch.setattr(Ledger, "open", reordered)
+
+    run(surveyor, kafka, plan)
+
+    assert last_words(surveyor, plan)[0] == ("stale", "its replicas are now [1, 0]")
+    assert controller.waves == [[(T, 1)], [(T, 2)]]
+
+
+@pytest.mark.parametrize("via", ["admin", "zookeeper"])
+def test_what_lost_its_leader_while_the_throttle_was_set_is_not_asked_for(  # noqa: PLR0913, PLR0917 - fixtures
+    kafka: KafkaTree,
+    controller: MovingController,
+    surveyor: Surveyor,
+    plan: Plan,
+    monkeypatch: pytest.MonkeyPatch,
+    via: str,
+) -> None:
+    """Of wave 0, while brokers take the throttle; of wave 1, while wave 0 moves."""
+    altered = controller.alter_override
+
+    def dies_meanwhile(*asked: Any) -> int | str:  # noqa: ANN401 - as it is asked
+        controller.set_state((T, 1), leader=-1)
+        return altered(*asked)
+
+    monkeypatch.setattr(controller, "alter_override", dies_meanwhile)
+    controller.events = [lambda: controller.set_state((T, 2), leader=-1, isr=[2])]
+
+    run(surveyor, kafka, plan, "--throttle", "1MB/s", "--via", via)
+
+    said = last_words(surveyor, plan)
+    assert [said[partition][0] for partition in BEFORE] == ["applied", "stale", "stale"]
+    assert all("`surveyor plan recover`" in said[partition][1] for partition in (1, 2))
+    assert (controller.replicas(T), overrides(kafka)) == (BEFORE | {0: AFTER[0]}, {})
+
+
+def test_topic_made_anew_is_stale(
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
+) -> None:
+    kafka.client.delete(f"/brokers/topics/{T}", recursive=True)
+    kafka.client.delete(f"/config/topics/{T}")
+    kafka.add_topic(T, BEFORE, topic_id="4FAbTa0nQWOKYqjIZYG_Vg")
+
+    run(surveyor, kafka, plan)
+
+    assert set(last_words(surveyor, plan).values()) == {("stale", "topic t was deleted and made anew")}
+    assert controller.waves == []
+
+
+def test_cancelled_by_somebody_while_it_moved(
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Lake
+) -> None:
+    """Its next wave is not asked for, others' is."""
+    rows = [reassignment(kafka, T, partition, AFTER[partition]) for partition in (0, 1)]
+    then = [
+        reassignment(kafka, T, partition, [3, 2], wave=1, before=AFTER[partition]) | {"removing_after": [1]}
+        for partition in (0, 1)
+    ]
+    plan = store_plan(lake, kafka, [*rows, *then], kind=PlanKind.REASSIGN.value)
+    controller.events = [lambda: controller.cancel((T, 0), [1, 0])]
+
+    done = run(surveyor, kafka, plan, "--wait", "--throttle", "5MB")
+
+    assert done.exit_code == ERROR
+    rows_said = {
+        (row["partition"], row["wave"]): row["outcome"]
+        for row in surveyor.commits(plan.plan_id)
+        if row["outcome"] != "pending"
+    }
+    assert {key for key, outcome in rows_said.items() if outcome == "applied"} == {(1, 0), (1, 1)}
+    assert {key for key, outcome in rows_said.items() if outcome in {"failed", "skipped"}} == {(0, 0), (0, 1)}
+    assert controller.waves == [[(T, 0), (T, 1)], [(T, 1)]]
+    assert (overrides(kafka), throttle_rows(lake)) == ({}, [])
+
+
+def test_closed_by_somebody_between_waves(
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Lake, plan: Plan
+) -> None:
+    controller.events = [lambda: close_plan(lake, plan.plan_id, PlanStatus.CANCELLED)]
+
+    done = run(surveyor, kafka, plan, "--throttle", "5MB")
+
+    assert done.exit_code == REFUSED
+    assert "is cancelled meanwhile" in done.stderr
+    assert (controller.waves, surveyor.status(plan.plan_id)) == ([[(T, 0), (T, 1)]], PlanStatus.CANCELLED)
+    assert (overrides(kafka), throttle_rows(lake)) == ({}, [])
+
+
+def test_no_longer_than_max_wait(
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
+) -> None:
+    controller.stuck = True
+    stopped = run(surveyor, kafka, plan, "--throttle", "1MB/s", "--max-wait", "0s")
+    status, throttled = surveyor.status(plan.plan_id), overrides(kafka)
+    controller.stuck = False
+
+    again = run(surveyor, kafka, plan)
+
+    assert (stopped.exit_code, status) == (RUNNING, PlanStatus.PARTIAL)
+    assert "--max-wait 0 s is over: what was asked for goes on in the cluster" in stopped.stderr
+    assert f"THE THROTTLE STAYS while 2 partitions of plan {plan.plan_id} move" in stopped.stderr
+    assert set(throttled) == {"brokers/0", "brokers/1", "brokers/2", "brokers/3", "topics/t"}
+    assert again.exit_code == DONE, again.stderr
+    assert (controller.replicas(T), controller.waves) == (AFTER, [[(T, 0), (T, 1)], [(T, 2)]])
+    assert (overrides(kafka), throttle_rows(surveyor.lake)) == ({}, [])
+
+
+def test_rate_of_the_commit_before_holds_for_the_waves_left(
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
+) -> None:
+    controller.stuck = True
+    run(surveyor, kafka, plan, "--throttle", "1MB/s", "--max-wait", "0s")
+    controller.stuck = False
+    seen: list[dict[str, dict[str, str]]] = []
+    controller.events = [controller.finish_all, lambda: seen.append(overrides(kafka))]
+
+    run(surveyor, kafka, plan)
+
+    assert seen[0]["brokers/3"]["leader.replication.throttled.rate"] == "1000000"
+    assert seen[0]["topics/t"]["follower.replication.throttled.replicas"] == "2:3"
+    assert "brokers/1" not in seen[0]
+
+
+@pytest.mark.parametrize("events", range(SETTING + CLEARING))
+def test_crash_anywhere(  # noqa: PLR0913, PLR0917 - fixtures
+    kafka: KafkaTree,
+    controller: MovingController,
+    surveyor: Surveyor,
+    plan: Plan,
+    monkeypatch: pytest.MonkeyPatch,
+    events: int,
+) -> None:
+    """Killed after so many requests for configurations: nothing of the commit runs on. The next one does the rest."""
+    override(kafka, "broker", "1", {"leader.replication.throttled.rate": "7"})
+    before = overrides(kafka)
+    with monkeypatch.context() as killed:
+        if events < SETTING:
+            killed.setattr(_Run, "tidy", lambda _: None)
+        killed.setattr(Ledger, "close", lambda _: None)
+        controller.crashes = events
+        crashed = run(surveyor, kafka, plan, "--throttle", "1MB/s")
+    controller.crashes = None
+
+    done = run(surveyor, kafka, plan)
+
+    assert CrashError.__name__ in crashed.stderr
+    assert done.exit_code == DONE, done.stderr
+    asked = [key for wave in controller.waves for key in wave]
+    assert sorted(asked) == [(T, 0), (T, 1), (T, 2)]
+    run(surveyor, kafka, plan, "--wait")
+    assert (controller.replicas(T), overrides(kafka), throttle_rows(surveyor.lake)) == (AFTER, before, [])
+    assert surveyor.status(plan.plan_id) == PlanStatus.COMMITTED
+
+
+@pytest.mark.parametrize("reached", range(3))
+def test_a_partition_in_several_waves_goes_on_where_it_is(
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Lake, reached: int
+) -> None:
+    way = [[0, 1], [0, 1, 2], [0, 1, 2, 3], [2, 3]]
+    rows = [reassignment(kafka, T, 0, after, wave=wave, before=way[wave]) for wave, after in enumerate(way[1:])]
+    plan = store_plan(lake, kafka, rows, kind=PlanKind.REASSIGN.value)
+    for step in way[1 : reached + 1]:
+        controller.begin((T, 0), step)
+        controller.finish((T, 0))
+    if reached < 2:
+        controller.begin((T, 0), way[reached + 1])
+
+    done = run(surveyor, kafka, plan, "--wait")
+
+    assert done.exit_code == DONE, done.stderr + done.stdout
+    assert controller.replicas(T)[0] == [2, 3]
+    assert len(controller.waves) == (2 - reached if reached < 2 else 1)
+    assert surveyor.status(plan.plan_id) == PlanStatus.COMMITTED
+
+
+def left_behind(kafka: KafkaTree, controller: MovingController, lake: Lake, plan: Plan) -> None:
+    settings = settings_of(kafka, lake.warehouse)
+    set_throttle(settings, controller, plan.plan_id, plan.changes, 1000)
+
+
+def test_left_over_of_a_committed_plan_is_cleared_by_it(
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Lake, plan: Plan
+) -> None:
+    run(surveyor, kafka, plan, "--wait")
+    left_behind(kafka, controller, lake, plan)
+
+    done = run(surveyor, kafka, plan)
+
+    assert (done.exit_code, overrides(kafka), throttle_rows(lake)) == (DONE, {}, [])
+
+
+def test_left_over_of_a_plan_that_is_refused_is_cleared(
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Lake, plan: Plan
+) -> None:
+    left_behind(kafka, controller, lake, plan)
+
+    done = run(surveyor, kafka, plan, "--max-plan-age", "0s")
+
+    assert (done.exit_code, overrides(kafka), throttle_rows(lake)) == (REFUSED, {}, [])
+
+
+def test_left_over_is_cleared_by_another_plan(
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Lake, plan: Plan
+) -> None:
+    another = store_plan(lake, kafka, [reassignment(kafka, OTHER, 0, [0, 3])], kind=PlanKind.REASSIGN.value)
+    left_behind(kafka, controller, lake, plan)
+    dry = run(surveyor, kafka, another, apply=False)
+
+    done = run(surveyor, kafka, another)
+
+    assert f"the throttle of plan {plan.plan_id} is still set" in dry.stdout
+    assert f"plan {plan.plan_id} has left its throttle behind" in done.stderr
+    assert (done.exit_code, overrides(kafka), throttle_rows(lake)) == (DONE, {}, [])
+
+
+def test_other_plans_say_that_a_throttle_is_left_over(
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Lake, plan: Plan
+) -> None:
+    another = store_plan(lake, kafka, [election(kafka, OTHER, 0, leader=1)])
+    left_behind(kafka, controller, lake, plan)
+
+    done = run(surveyor, kafka, another)
+
+    assert done.exit_code == DONE
+    assert f"the throttle of plan {plan.plan_id} is still set: `surveyor commit" in done.stderr
+    assert len(throttle_rows(lake)) == 10
+
+
+def test_show_throttles(
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Lake, plan: Plan
+) -> None:
+    left_behind(kafka, controller, lake, plan)
+
+    shown = json.loads(surveyor.run("show", "throttles", "--json").stdout)["rows"]
+
+    assert {(row["plan_id"], row["before"]) for row in shown} == {(plan.plan_id, None)}
+    assert len(shown) == 10
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "words"),
+    [
+        (("--throttle", "fast"), USAGE, "'fast' is no rate"),
+        (("--max-wait", "soon"), USAGE, "'soon' is no duration"),
+        (("--mode", "batch", "--throttle", "1MB"), USAGE, "--mode batch moves none"),
+        (("--mode", "batch", "--via", "zookeeper"), USAGE, "give one of the two"),
+    ],
+)
+def test_what_is_not_understood_is_refused(  # noqa: PLR0913, PLR0917 - fixtures
+    kafka: KafkaTree, surveyor: Surveyor, plan: Plan, more: tuple[str, ...], code: int, words: str
+) -> None:
+    done = run(surveyor, kafka, plan, *more)
+
+    assert done.exit_code == code
+    assert words in done.stderr

@@ -1,0 +1,76 @@
+"""A cancelled plan whose replicas still move: its throttle can be changed and lifted, and goes once they are there."""
+
+from typing import Any
+
+import pytest
+
+from jobs.adapters.delta.lake import Lake
+from jobs.execution.admin.rates import FOLLOWER_RATE
+from jobs.execution.admin.throttles import set_throttle, throttle_rows
+from jobs.records.plans import Plan
+from schemas.names import PlanKind
+from tests.jobs.support.command_line import Surveyor
+from tests.jobs.support.kafka_tree import KafkaTree
+from tests.jobs.support.move_rows import reassignment
+from tests.jobs.support.plan_rows import store_plan
+from tests.jobs.support.throttled_tree import overrides, settings_of
+from tests.jobs.support.waiting_controller import MovingController, install
+
+T = "t"
+
+
+@pytest.fixture
+def controller(tree: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> MovingController:
+    made = MovingController(tree)
+    install(made, monkeypatch)
+    return made
+
+
+@pytest.fixture
+def plan(tree: KafkaTree, controller: MovingController, lake: Lake) -> Plan:
+    """Cancelled, but its one partition goes on, throttled."""
+    tree.register(3)
+    tree.add_topic(T, {0: [0, 1]})
+    made = store_plan(lake, tree, [reassignment(tree, T, 0, [0, 3])], kind=PlanKind.REASSIGN.value, status="cancelled")
+    controller.begin((T, 0), [0, 3])
+    set_throttle(settings_of(tree, lake.warehouse), controller, made.plan_id, made.changes, 1000)
+    return made
+
+
+def commit(surveyor: Surveyor, tree: KafkaTree, plan: Plan, *more: str) -> Any:  # noqa: ANN401 - a Result of typer
+    return surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--apply", *more)
+
+
+def rates(tree: KafkaTree) -> set[str]:
+    return {found[FOLLOWER_RATE] for found in overrides(tree).values() if FOLLOWER_RATE in found}
+
+
+def test_rate_is_changed_and_lifted(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
+    raised = commit(surveyor, tree, plan, "--throttle", "5MB/s")
+    then = rates(tree)
+    lifted = commit(surveyor, tree, plan, "--throttle", "none")
+
+    assert (raised.exit_code, lifted.exit_code) == (0, 0), raised.stderr + lifted.stderr
+    assert "is cancelled: nothing is asked for" in raised.stdout
+    assert (then, overrides(tree), throttle_rows(surveyor.lake)) == ({"5000000"}, {}, [])
+
+
+def test_it_stays_while_they_move_and_goes_once_they_are_there(
+    tree: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
+) -> None:
+    moving = commit(surveyor, tree, plan)
+    then = rates(tree)
+    controller.finish((T, 0))
+    done = commit(surveyor, tree, plan)
+
+    assert (moving.exit_code, "THE THROTTLE STAYS" in moving.stderr, then) == (0, True, {"1000"})
+    assert (done.exit_code, overrides(tree), throttle_rows(surveyor.lake)) == (0, {}, [])
+    assert controller.waves == []
+
+
+def test_dry_run_leaves_it(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
+    before = overrides(tree)
+
+    done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--throttle", "5MB/s")
+
+    assert (done.exit_code, overrides(tree)) == (23, before)

@@ -1,0 +1,272 @@
+"""Throttles are set as Kafka's tool sets them, and taken away again whatever happened in between."""
+
+from typing import Any
+
+import pytest
+
+from jobs.adapters.delta.lake import Lake, Row
+from jobs.basics.errors import UsageError
+from jobs.execution.admin.rates import (
+    FOLLOWER_RATE,
+    FOLLOWER_REPLICAS,
+    LEADER_RATE,
+    LEADER_REPLICAS,
+    ResourceKind,
+    bytes_per_second,
+    throttle_configs,
+)
+from jobs.execution.admin.throttles import ThrottleError, clear_throttle, rate_of, set_throttle, throttle_rows
+from jobs.runtime.settings import Settings
+from tests.jobs.support.kafka_tree import KafkaTree
+from tests.jobs.support.throttled_tree import (
+    RATES,
+    ConfigBrokers,
+    CrashError,
+    Overrides,
+    override,
+    overrides,
+    settings_of,
+)
+
+PLAN, OTHER = "p1", "p2"
+REQUESTS = 6  # brokers 0, 1, 2, 3 and topics t, u
+
+
+def move(topic: str, partition: int, before: list[int], after: list[int]) -> Row:
+    named = {"topic": topic, "partition": partition, "adding_before": []}
+    return {**named, "replicas_before": before, "replicas_after": after}
+
+
+FIRST = [move("t", 0, [0, 1], [1, 3]), move("t", 10, [0, 2], [2, 0]), move("u", 2, [1, 2], [1, 2, 0])]
+SECOND = [move("u", 0, [1, 2], [2, 3])]
+
+
+def rates(rate: int, *brokers: int) -> Overrides:
+    return {f"brokers/{broker}": dict.fromkeys(RATES, str(rate)) for broker in brokers}
+
+
+def replicas(leaders: str, followers: str) -> dict[str, str]:
+    return {LEADER_REPLICAS: leaders, FOLLOWER_REPLICAS: followers}
+
+
+@pytest.fixture
+def kafka(tree: KafkaTree) -> KafkaTree:
+    tree.register(3)
+    for topic in ("t", "u"):
+        tree.add_topic(topic, {0: [0, 1]})
+    return tree
+
+
+@pytest.fixture
+def brokers(kafka: KafkaTree) -> ConfigBrokers:
+    return ConfigBrokers(kafka)
+
+
+@pytest.fixture
+def settings(kafka: KafkaTree, lake: Lake) -> Settings:
+    return settings_of(kafka, lake.warehouse)
+
+
+def test_rates_and_replicas_as_kafkas_tool_sets_them(
+    kafka: KafkaTree, brokers: ConfigBrokers, settings: Settings
+) -> None:
+    set_throttle(settings, brokers, PLAN, FIRST, 1000)
+
+    assert overrides(kafka) == {
+        **rates(1000, 0, 1, 2, 3),
+        "topics/t": replicas("0:0,0:1", "0:3"),
+        "topics/u": replicas("2:1,2:2", "2:0"),
+    }
+    assert [kind for kind, _ in brokers.asked] == ["broker"] * 4 + ["topic"] * 2
+    assert rate_of(throttle_rows(settings.lake, PLAN)) == 1000
+
+
+def test_kafkas_own_vector() -> None:
+    """`ReassignPartitionsUnitTest.testMoveMap`; to each partition, replicas that stay and replicas that come."""
+    foo = [([1, 2, 3], [5]), ([4, 5, 6], [7, 8]), ([1, 2], [3, 4]), ([1, 2], [5, 6]), ([1, 2], [1, 2, 3])]
+    foo.append(([1, 2], [3, 4, 5, 6]))
+    moves = [move("foo", partition, before, after) for partition, (before, after) in enumerate(foo)]
+
+    configs = throttle_configs([*moves, move("bar", 0, [2, 3, 4], [1])], 1000)
+
+    assert [name for kind, name in configs if kind is ResourceKind.BROKER] == [str(broker) for broker in range(1, 9)]
+    assert configs[ResourceKind.TOPIC, "bar"] == replicas("0:2,0:3,0:4", "0:1")
+    assert configs[ResourceKind.TOPIC, "foo"] == replicas(
+        "0:1,0:2,0:3,1:4,1:5,1:6,2:1,2:2,3:1,3:2,4:1,4:2,5:1,5:2",
+        "0:5,1:7,1:8,2:3,2:4,3:5,3:6,4:3,5:3,5:4,5:5,5:6",
+    )
+
+
+def test_what_stood_before_is_back(kafka: KafkaTree, brokers: ConfigBrokers, settings: Settings) -> None:
+    override(kafka, "broker", "1", {LEADER_RATE: "7", "log.cleaner.threads": "2"})
+    override(kafka, "topic", "t", {LEADER_REPLICAS: "*", "retention.ms": "9"})
+    before = overrides(kafka)
+
+    set_throttle(settings, brokers, PLAN, FIRST, 1000)
+    set_throttle(settings, brokers, PLAN, FIRST, 2000)
+    raised = overrides(kafka)
+    left = clear_throttle(settings, brokers, PLAN)
+
+    assert raised["brokers/1"] == {LEADER_RATE: "2000", FOLLOWER_RATE: "2000", "log.cleaner.threads": "2"}
+    assert raised["topics/t"] == {**replicas("0:0,0:1", "0:3"), "retention.ms": "9"}
+    assert (overrides(kafka), left, throttle_rows(settings.lake)) == (before, [], [])
+
+
+def test_the_next_wave_throttles_its_own_moves_alone(
+    kafka: KafkaTree, brokers: ConfigBrokers, settings: Settings
+) -> None:
+    override(kafka, "broker", "0", {LEADER_RATE: "7"})
+    set_throttle(settings, brokers, PLAN, FIRST, 1000)
+
+    set_throttle(settings, brokers, PLAN, SECOND, 1000)
+    throttled = overrides(kafka)
+    clear_throttle(settings, brokers, PLAN)
+
+    assert throttled == {
+        "brokers/0": {LEADER_RATE: "7"},
+        **rates(1000, 1, 2, 3),
+        "topics/u": replicas("0:1,0:2", "0:3"),
+    }
+    assert overrides(kafka) == {"brokers/0": {LEADER_RATE: "7"}}
+
+
+def test_none_takes_it_away(kafka: KafkaTree, brokers: ConfigBrokers, settings: Settings) -> None:
+    set_throttle(settings, brokers, PLAN, FIRST, 1000)
+    set_throttle(settings, brokers, PLAN, FIRST, bytes_per_second("none"))
+
+    assert (overrides(kafka), throttle_rows(settings.lake)) == ({}, [])
+
+
+def test_reordering_alone_is_not_throttled(kafka: KafkaTree, brokers: ConfigBrokers, settings: Settings) -> None:
+    set_throttle(settings, brokers, PLAN, [move("t", 0, [0, 1], [1, 0]), move("t", 1, [0, 1], [1])], 1000)
+
+    assert (overrides(kafka), throttle_rows(settings.lake)) == ({}, [])
+
+
+@pytest.mark.parametrize("requests", range(REQUESTS))
+def test_crash_while_it_is_set(kafka: KafkaTree, brokers: ConfigBrokers, settings: Settings, requests: int) -> None:
+    override(kafka, "broker", "1", {LEADER_RATE: "7"})
+    before = overrides(kafka)
+    brokers.crashes = requests
+    with pytest.raises(CrashError):
+        set_throttle(settings, brokers, PLAN, FIRST, 1000)
+
+    clear_throttle(settings, ConfigBrokers(kafka), PLAN)
+
+    assert (overrides(kafka), throttle_rows(settings.lake)) == (before, [])
+
+
+@pytest.mark.parametrize("requests", range(REQUESTS))
+def test_crash_while_it_is_changed_or_cleared(
+    kafka: KafkaTree, brokers: ConfigBrokers, settings: Settings, requests: int
+) -> None:
+    override(kafka, "broker", "1", {LEADER_RATE: "7"})
+    before = overrides(kafka)
+    set_throttle(settings, brokers, PLAN, FIRST, 1000)
+    for work in (
+        lambda: set_throttle(settings, brokers, PLAN, FIRST, 2000),
+        lambda: clear_throttle(settings, brokers, PLAN),
+    ):
+        brokers.asked.clear()
+        brokers.crashes = requests
+        with pytest.raises(CrashError):
+            work()
+
+    clear_throttle(settings, ConfigBrokers(kafka), PLAN)
+
+    assert (overrides(kafka), throttle_rows(settings.lake)) == (before, [])
+
+
+def test_a_broker_that_refuses_keeps_its_row(kafka: KafkaTree, brokers: ConfigBrokers, settings: Settings) -> None:
+    set_throttle(settings, brokers, PLAN, FIRST, 1000)
+    brokers.refuses = "1"
+
+    left = clear_throttle(settings, brokers, PLAN)
+    after = overrides(kafka)
+    brokers.refuses = None
+    clear_throttle(settings, brokers, PLAN)
+
+    assert {(row["kind"], row["resource"]) for row in left} == {("broker", "1")}
+    assert after == rates(1000, 1)
+    assert (overrides(kafka), throttle_rows(settings.lake)) == ({}, [])
+
+
+def test_no_throttle_where_a_broker_would_not_take_it(
+    kafka: KafkaTree, brokers: ConfigBrokers, settings: Settings
+) -> None:
+    brokers.refuses = "2"
+    with pytest.raises(ThrottleError, match="broker 2 would not take the throttle: not now"):
+        set_throttle(settings, brokers, PLAN, FIRST, 1000)
+    brokers.refuses = None
+
+    clear_throttle(settings, brokers, PLAN)
+
+    assert overrides(kafka) == {}
+
+
+def test_a_dead_broker_is_cleared_once_it_is_back(kafka: KafkaTree, brokers: ConfigBrokers, settings: Settings) -> None:
+    set_throttle(settings, brokers, PLAN, FIRST, 1000)
+    kafka.unregister(1)
+    clear_throttle(settings, brokers, PLAN)
+    dead = overrides(kafka)
+    kafka.register(1)
+
+    clear_throttle(settings, brokers, PLAN)
+
+    assert dead == rates(1000, 1)
+    assert (overrides(kafka), throttle_rows(settings.lake)) == ({}, [])
+
+
+def test_dead_brokers_and_topics_that_are_gone_are_left_out(
+    kafka: KafkaTree, brokers: ConfigBrokers, settings: Settings
+) -> None:
+    kafka.unregister(1)
+    set_throttle(settings, brokers, PLAN, [*FIRST, move("gone", 0, [0], [2])], 1000)
+    kafka.client.delete("/brokers/topics/u", recursive=True)
+    kafka.client.delete("/config/topics/u")
+    clear_throttle(settings, brokers, PLAN)
+
+    assert (overrides(kafka), throttle_rows(settings.lake)) == ({}, [])
+
+
+def test_what_somebody_else_set_since_stays(
+    kafka: KafkaTree, brokers: ConfigBrokers, settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    set_throttle(settings, brokers, PLAN, FIRST, 1000)
+    override(kafka, "broker", "2", {FOLLOWER_RATE: "5"})
+    clear_throttle(settings, brokers, PLAN)
+
+    assert (overrides(kafka), throttle_rows(settings.lake)) == ({"brokers/2": {FOLLOWER_RATE: "5"}}, [])
+    assert f"{FOLLOWER_RATE} of broker 2 was altered by somebody else: left at 5" in capsys.readouterr().err
+
+
+def test_plans_keep_to_their_own_rows(kafka: KafkaTree, brokers: ConfigBrokers, settings: Settings) -> None:
+    set_throttle(settings, brokers, PLAN, [move("t", 0, [0], [1])], 1000)
+    set_throttle(settings, brokers, OTHER, [move("u", 0, [2], [3])], 2000)
+
+    clear_throttle(settings, brokers, PLAN)
+
+    assert overrides(kafka) == {**rates(2000, 2, 3), "topics/u": replicas("0:2", "0:3")}
+    assert {row["plan_id"] for row in throttle_rows(settings.lake)} == {OTHER}
+
+
+def test_nothing_to_clear_asks_nobody(settings: Settings) -> None:
+    assert clear_throttle(settings, _nobody(), PLAN) == []
+
+
+def _nobody() -> Any:  # noqa: ANN401 - not to be touched
+    return None
+
+
+@pytest.mark.parametrize(
+    ("text", "rate"),
+    [("1", 1), ("50MB/s", 50_000_000), ("50MB", 50_000_000), ("0.5kB/s", 500), ("2GiB", 2**31), ("7B/s", 7)],
+)
+def test_rates_are_read(text: str, rate: int) -> None:
+    assert bytes_per_second(text) == rate
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "50 MB", "50mb", "50Mbit", "1e6", "0.1", "50MB/h", "9" * 30, "٣"])
+def test_what_is_no_rate_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="is no rate: expected"):
+        bytes_per_second(text)

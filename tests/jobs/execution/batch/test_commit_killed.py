@@ -1,0 +1,191 @@
+"""A commit that is killed, wherever that finds it: the next one finishes the plan, each state is written once."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from jobs.adapters.delta.lake import Lake
+from jobs.adapters.zookeeper.controllership import take_over
+from jobs.records.plans import Plan
+from schemas.names import PlanStatus
+from tests.jobs.support.command_line import Surveyor
+from tests.jobs.support.kafka_tree import KafkaTree
+from tests.jobs.support.plan_rows import election, store_plan
+from tests.jobs.support.zookeeper_proxy import MULTI, Loss, ZooKeeperProxy
+
+T = "t"
+PARTITIONS = range(300)
+ROUNDS = 4
+
+# Batches of ten, so that there is something to be killed in the middle of.
+COMMAND = """\
+from jobs import cli
+from jobs.execution.batch import commit as commit_batch
+from jobs.execution.batch import writes as fenced_writes
+fenced_writes.BATCH = 10
+commit_batch.HAND_BACK_PATIENCE = 0.0
+cli.main()
+"""
+
+
+@pytest.fixture
+def topic(tree: KafkaTree) -> KafkaTree:
+    tree.add_topic(T, {partition: [0, 1, 2] for partition in PARTITIONS})
+    return tree
+
+
+def move_all(tree: KafkaTree, lake: Lake, leader: int) -> Plan:
+    return store_plan(lake, tree, [election(tree, T, partition, leader=leader) for partition in PARTITIONS])
+
+
+def start_commit(hosts: str, lake: Lake, plan: Plan, *more: str, program: str = COMMAND) -> subprocess.Popen[str]:
+    flags = ("--zookeeper", hosts, "--warehouse", lake.warehouse, "--mode", "batch", "--max-hold", "2s", "--apply")
+    return subprocess.Popen(
+        [sys.executable, "-c", program, "commit", plan.plan_id, *flags, *more],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+    )
+
+
+def with_id(conf: Path, controller_id: int) -> Path:
+    conf.write_text(f"[clusters.default]\ncontroller_id = {controller_id}\n")
+    return conf
+
+
+def finish(surveyor: Surveyor, hosts: str, plan: Plan, conf: Path) -> None:
+    """Commit again, at once: under another id, as the dead one's session lasts a few seconds more."""
+    surveyor.apply(hosts, plan.plan_id, "--conf", str(with_id(conf, 2147483646)))
+    assert surveyor.status(plan.plan_id) == PlanStatus.COMMITTED
+
+
+def all_states(tree: KafkaTree) -> set[tuple[int, int, int]]:
+    """Leader, leader epoch and version of every partition; one element if all are alike."""
+    states = ((tree.state(T, partition), tree.version(T, partition)) for partition in PARTITIONS)
+    return {(state.leader, state.leader_epoch, version) for state, version in states}
+
+
+@pytest.mark.parametrize(
+    ("multi", "deliver", "moved"),
+    [(1, True, 0), (2, True, 10), (17, False, 150), (17, True, 160), (31, True, 300)],
+)
+def test_killed_at_a_multi(  # noqa: PLR0913, PLR0917 - fixtures
+    topic: KafkaTree,
+    lake: Lake,
+    surveyor: Surveyor,
+    proxy: ZooKeeperProxy,
+    tmp_path: Path,
+    multi: int,
+    moved: int,
+    *,
+    deliver: bool,
+) -> None:
+    """The first takes over, thirty write; `deliver`: ZooKeeper does it, and the dead never hear."""
+    plan = move_all(topic, lake, leader=1)
+    killed: list[subprocess.Popen[str]] = []
+    loss = proxy.lose(Loss(MULTI, nth=multi, deliver=deliver, then=lambda _: killed[0].kill()))
+
+    with start_commit(proxy.hosts, lake, plan) as process:
+        killed.append(process)
+        process.wait(120)
+    written = sum(topic.state(T, partition).leader == 1 for partition in PARTITIONS)
+    finish(surveyor, topic.hosts, plan, tmp_path / "surveyor.toml")
+
+    assert loss.happened.is_set()
+    assert written == moved
+    assert all_states(topic) == {(1, 6, 1)}
+
+
+def test_killed_at_any_moment(topic: KafkaTree, lake: Lake, surveyor: Surveyor, tmp_path: Path) -> None:
+    for number in range(ROUNDS):
+        plan = move_all(topic, lake, leader=1 + number % 2)
+        with start_commit(topic.hosts, lake, plan) as process:
+            assert process.stderr
+            for line in process.stderr:
+                if "controllership taken over" in line:
+                    break
+            time.sleep(random.uniform(0, 0.3))  # noqa: S311 - any moment will do
+            process.kill()
+        finish(surveyor, topic.hosts, plan, tmp_path / "surveyor.toml")
+
+        assert all_states(topic) == {(1 + number % 2, 6 + number, 1 + number)}
+
+
+def test_paused_while_another_takes_over(topic: KafkaTree, lake: Lake, proxy: ZooKeeperProxy, zookeeper: str) -> None:
+    """It wakes up without its session, and must not go on as if it had it."""
+    plan = move_all(topic, lake, leader=1)
+    paused: list[subprocess.Popen[str]] = []
+
+    def sleep_through_a_take_over(connection: ZooKeeperProxy) -> None:
+        paused[0].send_signal(signal.SIGSTOP)
+        connection.expire_session()
+        take_over(topic.client, zookeeper, 1000)
+        paused[0].send_signal(signal.SIGCONT)
+
+    proxy.lose(Loss(MULTI, nth=17, deliver=False, then=sleep_through_a_take_over))
+    with start_commit(proxy.hosts, lake, plan) as process:
+        paused.append(process)
+        process.wait(120)
+
+    assert process.returncode == 1
+    assert sum(topic.state(T, partition).leader == 1 for partition in PARTITIONS) == 150
+    assert topic.client.get("/controller_epoch")[0] == b"9"
+
+
+@pytest.mark.parametrize("second_id", [2147483647, 1000])
+def test_two_commits_at_once(topic: KafkaTree, lake: Lake, surveyor: Surveyor, tmp_path: Path, second_id: int) -> None:
+    """Under one id the later is refused, under two it fences the earlier; between them they write each state once."""
+    plan = move_all(topic, lake, leader=1)
+    conf = ("--conf", str(with_id(tmp_path / "second.toml", second_id)))
+
+    with start_commit(topic.hosts, lake, plan) as first, start_commit(topic.hosts, lake, plan, *conf) as second:
+        first.wait(120)
+        second.wait(120)
+    finish(surveyor, topic.hosts, plan, tmp_path / "surveyor.toml")
+
+    assert all_states(topic) == {(1, 6, 1)}
+
+
+INTERRUPTED = """\
+import os, signal
+from jobs import cli
+from jobs.execution.batch import commit as commit_batch
+from jobs.execution.batch import writes as fenced_writes
+fenced_writes.BATCH = 10
+commit_batch.HAND_BACK_PATIENCE = 0.0
+send, sent = fenced_writes.FencedWriter._send, []
+def interrupted(writer, multi):
+    sent.append(multi)
+    if len(sent) == 5:
+        os.kill(os.getpid(), signal.{signal})
+    return send(writer, multi)
+fenced_writes.FencedWriter._send = interrupted
+cli.main()
+"""
+
+
+@pytest.mark.parametrize(("signal_name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_interrupted_between_two_batches(  # noqa: PLR0913, PLR0917 - fixtures
+    topic: KafkaTree, lake: Lake, surveyor: Surveyor, tmp_path: Path, signal_name: str, code: int
+) -> None:
+    """The multi that is under way is done, the rest is left, the controllership is free at once."""
+    plan = move_all(topic, lake, leader=1)
+    with start_commit(topic.hosts, lake, plan, program=INTERRUPTED.format(signal=signal_name)) as process:
+        _, said = process.communicate(timeout=60)
+
+    assert process.returncode == code, said
+    assert "Traceback" not in said
+    assert said.splitlines()[-1] == "surveyor: interrupted: 50 written, 250 left; commit again to go on"
+    assert "controllership handed back" in said
+    assert not topic.client.exists("/controller")
+    assert sorted(surveyor.outcomes(plan.plan_id).values()) == ["applied"] * 50 + ["skipped"] * 250
+    finish(surveyor, topic.hosts, plan, tmp_path / "surveyor.toml")
+    assert all_states(topic) == {(1, 6, 1)}

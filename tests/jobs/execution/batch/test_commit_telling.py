@@ -1,0 +1,202 @@
+"""What a commit in batch mode tells the brokers: who must answer before it writes, and what it is when nobody heeds."""
+
+import json
+
+import pyarrow as pa
+import pytest
+
+from jobs.adapters.brokers import channel as broker_channel
+from jobs.adapters.delta.lake import Lake
+from jobs.basics.errors import SurveyorError
+from jobs.execution.batch import commit as commit_batch
+from jobs.execution.batch.telling import Hold, Told, prove
+from jobs.records.ledger import Verdict
+from jobs.records.plans import Plan
+from schemas.names import Outcome, PlanStatus
+from schemas.znodes import State, encode_state
+from tests.jobs.support.command_line import Surveyor
+from tests.jobs.support.fake_brokers import FakeBrokers
+from tests.jobs.support.kafka_tree import KafkaTree, state_path
+from tests.jobs.support.plan_rows import election, store_plan
+
+T = "t"
+PARTITIONS = range(4)
+DONE, ERROR, USAGE, REFUSED = 0, 1, 2, 23
+CLUSTER_AUTHORIZATION_FAILED = 31
+UNKNOWN_SERVER_ERROR = -1
+
+
+@pytest.fixture
+def plan(tree: KafkaTree, lake: Lake) -> Plan:
+    tree.add_topic(T, {partition: [0, 1, 2] for partition in PARTITIONS})
+    return store_plan(lake, tree, [election(tree, T, partition, leader=1) for partition in PARTITIONS])
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker_channel, "PATIENCE", 0.5)
+
+
+def test_every_answer_is_a_row(
+    tree: KafkaTree, surveyor: Surveyor, plan: Plan, fake_brokers: FakeBrokers, lake: Lake
+) -> None:
+    surveyor.apply(tree.hosts, plan.plan_id)
+
+    rows = lake.rows("answers")
+    leaders = {(r["broker_id"], r["topic"], r["partition"], r["error"]) for r in rows if r["api"] == "LeaderAndIsr"}
+    assert leaders == {(broker, T, partition, 0) for broker in range(3) for partition in PARTITIONS}
+    assert {(r["controller_epoch"], r["leader_epoch"]) for r in rows if r["topic"]} == {(8, 6)}
+    assert [r["api"] for r in rows].count("UpdateMetadata") == 6
+    assert fake_brokers[2].leader_epochs == {(T, partition): 6 for partition in PARTITIONS}
+
+
+def test_silent_broker_is_refused_before_anything_is_taken_over(
+    tree: KafkaTree, surveyor: Surveyor, plan: Plan, fake_brokers: FakeBrokers
+) -> None:
+    fake_brokers[2].stop()
+    before = tree.dump()
+
+    dry, done = surveyor.commit(tree.hosts, plan.plan_id), surveyor.apply(tree.hosts, plan.plan_id)
+
+    assert (dry.exit_code, done.exit_code) == (REFUSED, REFUSED)
+    assert "--allow-silent 2 writes nevertheless" in done.stderr
+    assert tree.dump() == before
+    assert surveyor.commits(plan.plan_id) == []
+
+
+def test_silent_broker_may_be_allowed_by_its_id(
+    tree: KafkaTree, surveyor: Surveyor, plan: Plan, fake_brokers: FakeBrokers
+) -> None:
+    fake_brokers[2].stop()
+
+    other = surveyor.apply(tree.hosts, plan.plan_id, "--allow-silent", "0,1")
+    done = surveyor.apply(tree.hosts, plan.plan_id, "--allow-silent", "2")
+
+    assert (other.exit_code, done.exit_code) == (REFUSED, DONE)
+    assert "accepted by brokers 0, 1\n" in done.stderr
+    assert "no answer from brokers 2: Kafka's controller tells them" in done.stderr
+    assert surveyor.status(plan.plan_id) == PlanStatus.COMMITTED
+
+
+def test_nonsense_is_no_list_of_brokers(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
+    assert surveyor.commit(tree.hosts, plan.plan_id, "--allow-silent", "all").exit_code == USAGE
+
+
+def test_silent_broker_does_not_matter_where_nothing_is_due(
+    tree: KafkaTree, surveyor: Surveyor, lake: Lake, plan: Plan, fake_brokers: FakeBrokers
+) -> None:
+    surveyor.apply(tree.hosts, plan.plan_id)
+    lake.update("plans", "true", status="'partial'")
+    fake_brokers[2].stop()
+
+    assert surveyor.apply(tree.hosts, plan.plan_id).exit_code == DONE
+
+
+@pytest.mark.parametrize(("controller", "status"), [(-1, PlanStatus.PARTIAL), (1, PlanStatus.COMMITTED)])
+def test_commit_that_every_broker_refused_is_an_error(  # noqa: PLR0913, PLR0917 - fixtures
+    tree: KafkaTree,
+    surveyor: Surveyor,
+    plan: Plan,
+    fake_brokers: FakeBrokers,
+    monkeypatch: pytest.MonkeyPatch,
+    controller: int,
+    status: str,
+) -> None:
+    """What it wrote stands; it is committed only where a broker became the controller and announced it."""
+    monkeypatch.setattr(commit_batch, "who_controls", lambda _: controller)
+    for broker in range(3):
+        fake_brokers[broker].refuses = CLUSTER_AUTHORIZATION_FAILED
+
+    done = surveyor.apply(tree.hosts, plan.plan_id, "--json")
+
+    assert done.exit_code == ERROR
+    assert (json.loads(done.stdout)["status"], surveyor.status(plan.plan_id)) == (status, status)
+    assert "none of brokers 0, 1, 2 accepted what it was told; what was written stands in ZooKeeper" in done.stderr
+    assert "answered LeaderAndIsr with ClusterAuthorizationFailedError (31) for 4 partitions" in done.stderr
+    assert len([line for line in done.stderr.splitlines() if "answered" in line]) <= 5
+
+
+def test_one_broker_that_refuses_is_said_and_no_error(
+    tree: KafkaTree, surveyor: Surveyor, plan: Plan, fake_brokers: FakeBrokers
+) -> None:
+    fake_brokers[0].refuses = CLUSTER_AUTHORIZATION_FAILED
+
+    done = surveyor.apply(tree.hosts, plan.plan_id)
+
+    assert (done.exit_code, surveyor.status(plan.plan_id)) == (DONE, PlanStatus.COMMITTED)
+    assert "accepted by brokers 1, 2\n" in done.stderr
+    (handed_back,) = (row["message"] for row in surveyor.commits(plan.plan_id) if row["action"] == "hand_back")
+    assert handed_back.endswith("what was written was not accepted by 0: left to Kafka's controller")
+
+
+def test_what_brokers_fail_to_handle_is_not_led_after_a_fail_over_either(
+    tree: KafkaTree, surveyor: Surveyor, plan: Plan, fake_brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with a config under which no log can be opened: Kafka's controller hears the same of them."""
+    monkeypatch.setattr(commit_batch, "who_controls", lambda _: 1)
+    for broker in range(3):
+        fake_brokers[broker].refuses = UNKNOWN_SERVER_ERROR
+
+    done = surveyor.apply(tree.hosts, plan.plan_id)
+
+    assert (done.exit_code, surveyor.status(plan.plan_id)) == (ERROR, PlanStatus.PARTIAL)
+    assert "nobody leads 4 partitions (t-0, t-1, t-2, ...): whoever was to lead them answered" in done.stderr
+    assert "announced" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("controller", "code", "status"), [(-1, ERROR, PlanStatus.PARTIAL), (1, DONE, PlanStatus.COMMITTED)]
+)
+def test_nobody_is_told_where_the_hold_is_over(  # noqa: PLR0913, PLR0917 - fixtures
+    tree: KafkaTree,
+    surveyor: Surveyor,
+    plan: Plan,
+    fake_brokers: FakeBrokers,
+    monkeypatch: pytest.MonkeyPatch,
+    controller: int,
+    code: int,
+    status: str,
+) -> None:
+    monkeypatch.setattr(Hold, "left", lambda *_: 0.0)
+    monkeypatch.setattr(commit_batch, "who_controls", lambda _: controller)
+
+    done = surveyor.apply(tree.hosts, plan.plan_id)
+
+    assert (done.exit_code, surveyor.status(plan.plan_id)) == (code, status)
+    assert [fake_brokers[broker].told for broker in range(3)] == [[], [], []]
+    assert "--max-hold was over before the brokers could be told" in done.stderr
+    messages = [row["message"] for row in surveyor.commits(plan.plan_id) if row["action"] == "hand_back"]
+    assert "--max-hold was over before the brokers could be told" in messages[0]
+
+
+def test_answers_are_written_once_the_controllership_is_handed_back(
+    tree: KafkaTree, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held: dict[str, bool] = {}
+    append = Lake.append_all
+
+    def watched(self: Lake, table: str, rows: pa.Table) -> None:
+        held[table] = tree.client.exists("/controller") is not None
+        append(self, table, rows)
+
+    monkeypatch.setattr(Lake, "append_all", watched)
+
+    surveyor.apply(tree.hosts, plan.plan_id)
+
+    assert held["answers"] is False
+
+
+@pytest.mark.parametrize(("epoch", "version", "ours"), [(8, 1, True), (9, 2, True), (7, 1, False), (8, 0, False)])
+def test_who_goes_on_from_what_was_written_is_no_alarm(
+    tree: KafkaTree, plan: Plan, epoch: int, version: int, *, ours: bool
+) -> None:
+    """Since the hand-back a leader may have changed its ISR, or Kafka's controller the leader."""
+    for _ in range(version):
+        tree.write(state_path(T, 0), encode_state(State(controller_epoch=epoch, leader=1, leader_epoch=6, isr=[1])))
+    told = Told(epoch=8, written=[Verdict(plan.changes[0], Outcome.APPLIED, "", 1)])
+
+    if ours:
+        prove(tree.hosts, told)
+    else:
+        with pytest.raises(SurveyorError, match="somebody writes without being the controller"):
+            prove(tree.hosts, told)

@@ -1,0 +1,313 @@
+"""Topics expanded, configured and deleted in batch mode: dry unless told, once and no more, stale where it must be."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from jobs.adapters.delta.lake import Lake
+from jobs.adapters.zookeeper.controllership import take_over
+from jobs.execution.batch import writes as fenced_writes
+from jobs.records.plans import Plan
+from schemas.names import PlanStatus
+from schemas.topic_configs import TIERED
+from schemas.znodes import decode_assignment, decode_config
+from tests.jobs.support.command_line import Surveyor
+from tests.jobs.support.kafka_tree import TOPIC_ID, KafkaTree
+from tests.jobs.support.operation_rows import alteration, deletion, expansion
+from tests.jobs.support.plan_rows import creation, store_plan, topic_creation
+from tests.jobs.support.zookeeper_proxy import MULTI, Loss, ZooKeeperProxy
+
+T, K = "t", "retention.ms"
+DONE, ERROR, FENCED, STALE, REFUSED = 0, 1, 20, 21, 23
+CONTROL = {"/", "/controller", "/controller_epoch"}
+
+PLANS: dict[str, Callable[[Lake, KafkaTree], Plan]] = {
+    "config": lambda lake, tree: alteration(lake, tree, T, {K: None, "c": "1"}, {K: "2", "c": None}),
+    "delete": lambda lake, tree: deletion(lake, tree, T, "other"),
+    "expand": lambda lake, tree: expansion(lake, tree, T, [[1, 2], [2, 0], [0, 1]]),
+}
+
+
+@pytest.fixture
+def topics(tree: KafkaTree) -> KafkaTree:
+    tree.add_topic(T, {0: [0, 1], 1: [1, 2]})
+    tree.add_topic("other", {0: [0, 1]}, topic_id="AAAAAAAAAAAAAAAAAAAAAA")
+    tree.write(f"/config/topics/{T}", b'{"version":1,"config":{"c":"1","untouched":"x"}}')
+    return tree
+
+
+@pytest.fixture(params=PLANS)
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def plan(topics: KafkaTree, lake: Lake, kind: str) -> Plan:
+    return PLANS[kind](lake, topics)
+
+
+def changed(tree: KafkaTree, before: dict[str, object]) -> set[str]:
+    after = tree.dump()
+    return {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)} - CONTROL
+
+
+def config_of(tree: KafkaTree) -> dict[str, str]:
+    return decode_config(tree.client.get(f"/config/topics/{T}")[0])
+
+
+def assert_done(tree: KafkaTree, kind: str) -> None:
+    """The cluster is as the plan makes it, and nothing was done twice."""
+    if kind == "config":
+        names = tree.client.get_children("/config/changes")
+        notes = [tree.client.get(f"/config/changes/{name}")[0] for name in names]
+        assert (config_of(tree), notes) == (
+            {K: "2", "untouched": "x"},
+            [b'{"version":2,"entity_path":"topics/t"}'],
+        )
+    elif kind == "delete":
+        assert sorted(tree.client.get_children("/admin/delete_topics")) == ["other", T]
+        assert tree.client.get("/admin/delete_topics/t")[0] is None
+    else:
+        data, stat = tree.client.get(f"/brokers/topics/{T}")
+        assignment = decode_assignment(data)
+        partitions = {0: [0, 1], 1: [1, 2], 2: [1, 2], 3: [2, 0], 4: [0, 1]}
+        assert (assignment.partitions, assignment.topic_id, stat.version) == (partitions, TOPIC_ID, 1)
+        assert tree.versions(T) == dict.fromkeys(range(5), 0)
+        assert [tree.state(T, partition).leader for partition in range(5)] == [0, 1, 1, 2, 0]
+
+
+WRITTEN = {
+    "config": {"/config", "/config/changes", "/config/changes/config_change_0000000000", f"/config/topics/{T}"},
+    "delete": {"/admin/delete_topics", f"/admin/delete_topics/{T}", "/admin/delete_topics/other"},
+    "expand": {
+        f"/brokers/topics/{T}",
+        f"/brokers/topics/{T}/partitions",
+        *(f"/brokers/topics/{T}/partitions/{number}{state}" for number in (2, 3, 4) for state in ("", "/state")),
+    },
+}
+
+
+DUE = {"config": "1 of 1 operations are due", "delete": "2 of 2 operations are due", "expand": "3 of 3 changes are due"}
+
+
+@pytest.mark.parametrize("mode", ["batch", "admin"])
+def test_dry_run_touches_nothing(topics: KafkaTree, surveyor: Surveyor, plan: Plan, mode: str, kind: str) -> None:
+    before = topics.dump()
+
+    done = surveyor.run("commit", plan.plan_id, "--zookeeper", topics.hosts, "--mode", mode)
+
+    assert (done.exit_code, "would be written" in done.stdout, DUE[kind] in done.stdout) == (DONE, True, True)
+    assert topics.dump() == before
+    assert surveyor.commits(plan.plan_id) == []
+
+
+def test_apply_writes_exactly_the_plan(topics: KafkaTree, surveyor: Surveyor, plan: Plan, kind: str) -> None:
+    before = topics.dump()
+
+    done = surveyor.apply(topics.hosts, plan.plan_id)
+
+    assert done.exit_code == DONE, done.stderr
+    assert changed(topics, dict(before)) == WRITTEN[kind]
+    assert_done(topics, kind)
+    assert surveyor.status(plan.plan_id) == PlanStatus.COMMITTED
+
+
+def test_ledger_tells_intents_and_outcomes(topics: KafkaTree, lake: Lake, surveyor: Surveyor) -> None:
+    plan = PLANS["delete"](lake, topics)
+
+    surveyor.apply(topics.hosts, plan.plan_id)
+
+    rows = sorted(surveyor.commits(plan.plan_id), key=lambda row: row["committed_at"])
+    assert [(row["action"], row["topic"], row["outcome"]) for row in rows] == [
+        ("take_over", None, "applied"),
+        *[("delete_topic", topic, "pending") for topic in (T, "other")],
+        ("hand_back", None, "applied"),
+        *[("delete_topic", topic, "applied") for topic in (T, "other")],
+    ]
+
+
+def test_plan_whose_outcomes_were_lost_changes_nothing_more(
+    topics: KafkaTree, lake: Lake, surveyor: Surveyor, plan: Plan, kind: str
+) -> None:
+    surveyor.apply(topics.hosts, plan.plan_id)
+    lake.replace("commits", [])
+    lake.update("plans", "true", status="'committing'")
+    before = topics.dump()
+
+    again = surveyor.apply(topics.hosts, plan.plan_id)
+
+    assert (again.exit_code, surveyor.status(plan.plan_id)) == (DONE, PlanStatus.COMMITTED)
+    assert topics.dump() == before
+    assert_done(topics, kind)
+
+
+@pytest.mark.parametrize("deliver", [True, False])
+def test_lost_answer(  # noqa: PLR0913 - fixtures
+    topics: KafkaTree, surveyor: Surveyor, proxy: ZooKeeperProxy, plan: Plan, kind: str, *, deliver: bool
+) -> None:
+    proxy.lose(Loss(MULTI, nth=2, deliver=deliver))
+
+    assert surveyor.apply(proxy.hosts, plan.plan_id).exit_code == DONE
+    assert_done(topics, kind)
+
+
+@pytest.mark.parametrize("deliver", [True, False])
+def test_lost_session_is_finished_by_the_next_commit(  # noqa: PLR0913, PLR0917 - fixtures
+    topics: KafkaTree,
+    surveyor: Surveyor,
+    proxy: ZooKeeperProxy,
+    plan: Plan,
+    kind: str,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    deliver: bool,
+) -> None:
+    monkeypatch.setattr(fenced_writes, "BATCH", 1)
+    proxy.lose(Loss(MULTI, nth=2, deliver=deliver, then=ZooKeeperProxy.expire_session))
+
+    first = surveyor.apply(proxy.hosts, plan.plan_id)
+    second = surveyor.apply(topics.hosts, plan.plan_id)
+
+    assert (first.exit_code, second.exit_code) == (ERROR, DONE), second.stderr
+    assert surveyor.status(plan.plan_id) == PlanStatus.COMMITTED
+    assert_done(topics, kind)
+
+
+def test_fenced_operation_writes_nothing(
+    topics: KafkaTree, lake: Lake, surveyor: Surveyor, proxy: ZooKeeperProxy
+) -> None:
+    plan = PLANS["delete"](lake, topics)
+    proxy.lose(Loss(MULTI, nth=2, deliver=False, then=lambda _: take_over(topics.client, topics.hosts, 1000)))
+
+    assert surveyor.apply(proxy.hosts, plan.plan_id).exit_code == FENCED
+    assert topics.client.get_children("/admin/delete_topics") == []
+
+
+def _made_anew(tree: KafkaTree) -> None:
+    tree.client.delete(f"/brokers/topics/{T}", recursive=True)
+    tree.client.delete(f"/config/topics/{T}")
+    tree.add_topic(T, {0: [0, 1], 1: [1, 2]}, topic_id="BBBBBBBBBBBBBBBBBBBBBB")
+
+
+def _altered(tree: KafkaTree) -> None:
+    tree.write(f"/config/topics/{T}", b'{"version":1,"config":{"c":"9"}}')
+
+
+STALE_BY = [
+    ("config", _made_anew, "made anew"),
+    ("config", _altered, "c is now 9: somebody altered it"),
+    ("config", lambda tree: tree.write(f"/admin/delete_topics/{T}", b""), "queued for deletion"),
+    ("config", lambda tree: tree.client.delete(f"/brokers/topics/{T}", recursive=True), "the topic is gone"),
+    ("config", lambda tree: tree.write(f"/config/topics/{T}", b"?"), "not understood"),
+    ("delete", _made_anew, "made anew"),
+    ("expand", _made_anew, "made anew"),
+    ("expand", lambda tree: tree.touch(f"/brokers/topics/{T}"), "is at version 1, planned at 0"),
+]
+
+
+@pytest.mark.parametrize("mode", ["batch", "admin"])
+@pytest.mark.parametrize(("which", "happens", "said"), STALE_BY)
+def test_stale_operations_are_found_before_anything_is_written(  # noqa: PLR0913, PLR0917 - fixtures
+    topics: KafkaTree,
+    lake: Lake,
+    surveyor: Surveyor,
+    which: str,
+    happens: Callable[[KafkaTree], object],
+    said: str,
+    mode: str,
+) -> None:
+    plan = PLANS[which](lake, topics)
+    happens(topics)
+
+    done = surveyor.run("commit", plan.plan_id, "--zookeeper", topics.hosts, "--mode", mode)
+
+    assert done.exit_code == DONE, done.stderr
+    assert f"stale: {T}" in done.stdout
+    assert said in done.stdout
+
+
+def test_other_settings_may_have_changed_meanwhile(topics: KafkaTree, lake: Lake, surveyor: Surveyor) -> None:
+    plan = PLANS["config"](lake, topics)
+    topics.write(f"/config/topics/{T}", b'{"version":1,"config":{"c":"1","new":"y"}}')
+
+    assert surveyor.apply(topics.hosts, plan.plan_id).exit_code == DONE
+    assert config_of(topics) == {K: "2", "new": "y"}
+
+
+BAD: list[tuple[dict[str, str | None], str]] = [
+    ({K: "abc"}, "retention.ms='abc': expected a whole number"),
+    ({"retention.sm": "1"}, "retention.sm is no topic config"),
+]
+
+
+@pytest.mark.parametrize(("after", "said"), BAD)
+def test_a_config_that_brokers_die_of_is_refused(
+    topics: KafkaTree, lake: Lake, surveyor: Surveyor, after: dict[str, str | None], said: str
+) -> None:
+    plan = alteration(lake, topics, T, dict.fromkeys(after), after)
+    before = topics.dump()
+
+    done = surveyor.apply(topics.hosts, plan.plan_id)
+
+    assert (done.exit_code, said in done.stderr) == (REFUSED, True)
+    assert topics.dump() == before
+    assert surveyor.commits(plan.plan_id) == []
+
+
+def test_a_new_topic_with_a_config_that_brokers_die_of_is_refused(
+    topics: KafkaTree, lake: Lake, surveyor: Surveyor
+) -> None:
+    operations = [topic_creation("new", {"segment.bytes": "13"})]
+    plan = store_plan(lake, topics, [creation("new", 0, [0, 1])], operations, kind="assign")
+
+    done = surveyor.apply(topics.hosts, plan.plan_id)
+
+    assert (done.exit_code, "topic new: segment.bytes='13': expected" in done.stderr) == (REFUSED, True)
+    assert topics.client.exists("/config/topics/new") is None
+
+
+def test_what_only_brokers_can_judge_is_not_for_batch_mode(topics: KafkaTree, lake: Lake, surveyor: Surveyor) -> None:
+    plan = alteration(lake, topics, T, {TIERED: None}, {TIERED: "true"})
+
+    done = surveyor.apply(topics.hosts, plan.plan_id)
+
+    assert (done.exit_code, "use --mode admin" in done.stderr) == (REFUSED, True)
+
+
+def test_lags_that_became_a_conflict_are_stale(topics: KafkaTree, lake: Lake, surveyor: Surveyor) -> None:
+    least, most = "min.compaction.lag.ms", "max.compaction.lag.ms"
+    plan = alteration(lake, topics, T, {least: None}, {least: "10"})
+    topics.write(f"/config/topics/{T}", f'{{"version":1,"config":{{"{most}":"9"}}}}'.encode())
+
+    done = surveyor.apply(topics.hosts, plan.plan_id)
+
+    assert f"{least}=10 is more than {most}=9" in done.stdout
+    assert config_of(topics) == {most: "9"}
+
+
+def test_too_many_operations_are_refused(topics: KafkaTree, lake: Lake, surveyor: Surveyor) -> None:
+    plan = PLANS["delete"](lake, topics)
+
+    done = surveyor.apply(topics.hosts, plan.plan_id, "--max-changes", "1")
+
+    assert (done.exit_code, "has 2 changes, more than --max-changes 1" in done.stderr) == (REFUSED, True)
+
+
+def _progress(surveyor: Surveyor, hosts: str, plan: Plan) -> dict[str, int]:
+    told = json.loads(surveyor.run("verify", plan.plan_id, "--zookeeper", hosts, "--json").stdout)
+    return {name: told[name] for name in ("complete", "in_progress", "not_started", "diverged")}
+
+
+AFTER = {"config": (1, 0), "delete": (0, 2), "expand": (3, 0)}
+
+
+def test_verify_tells_how_far_it_is(topics: KafkaTree, surveyor: Surveyor, plan: Plan, kind: str) -> None:
+    before = _progress(surveyor, topics.hosts, plan)
+    surveyor.apply(topics.hosts, plan.plan_id)
+    after = _progress(surveyor, topics.hosts, plan)
+
+    complete, in_progress = AFTER[kind]
+    nothing = {"in_progress": 0, "not_started": 0, "diverged": 0}
+    assert before == nothing | {"complete": 0, "not_started": plan.size}
+    assert after == nothing | {"complete": complete, "in_progress": in_progress}

@@ -1,0 +1,126 @@
+"""A ZooKeeper that forbids, or is lost, in the middle of a commit: named, recorded, and with the exit code it has."""
+
+from collections.abc import Callable
+
+import pytest
+from kazoo.client import TransactionRequest
+from kazoo.security import make_acl
+
+from jobs.adapters.delta.lake import Lake
+from jobs.adapters.zookeeper.connection import commit
+from jobs.adapters.zookeeper.controllership import Controllership
+from jobs.execution.batch.operations import write_tasks
+from schemas.names import Outcome, PlanStatus
+from tests.jobs.support.command_line import Surveyor
+from tests.jobs.support.kafka_tree import KafkaTree, state_path
+from tests.jobs.support.operation_rows import deletion
+from tests.jobs.support.plan_rows import election, store_plan
+from tests.jobs.support.zookeeper_proxy import ZooKeeperProxy
+
+T = "t"
+ERROR, UNREADABLE = 1, 22
+READ_ONLY = [make_acl("world", "anyone", read=True)]
+
+
+@pytest.fixture
+def topic(tree: KafkaTree) -> KafkaTree:
+    tree.add_topic(T, {partition: [0, 1, 2] for partition in range(4)})
+    return tree
+
+
+def move_all(tree: KafkaTree, lake: Lake) -> str:
+    return store_plan(lake, tree, [election(tree, T, partition, leader=1) for partition in range(4)]).plan_id
+
+
+def after_multi(monkeypatch: pytest.MonkeyPatch, nth: int, then: Callable[[], object]) -> None:
+    """Let something happen once the nth multi of changes is answered."""
+    answered: list[object] = []
+
+    def commit_then(multi: TransactionRequest) -> object:
+        answered.append(results := commit(multi))
+        if len(answered) == nth:
+            then()
+        return results
+
+    monkeypatch.setattr("jobs.execution.batch.writes.commit", commit_then)
+
+
+@pytest.mark.parametrize("nth", [2, 4])
+def test_zookeeper_lost_after_rows_were_written_is_an_error(  # noqa: PLR0913, PLR0917 - fixtures
+    topic: KafkaTree,
+    lake: Lake,
+    surveyor: Surveyor,
+    proxy: ZooKeeperProxy,
+    monkeypatch: pytest.MonkeyPatch,
+    nth: int,
+) -> None:
+    """In the middle of the writing, or after its end: not the code for a cluster that could not be read."""
+    for module in ("connection", "controllership"):
+        monkeypatch.setattr(f"jobs.adapters.zookeeper.{module}.PATIENCE", 3.0)
+    monkeypatch.setattr("jobs.execution.batch.writes.BATCH", 1)
+    plan = move_all(topic, lake)
+
+    def lose_for_good() -> None:
+        proxy.refuse()
+        proxy.expire_session()
+
+    after_multi(monkeypatch, nth, lose_for_good)
+
+    done = surveyor.apply(proxy.hosts, plan)
+
+    assert done.exit_code == ERROR
+    assert f"rows of the plan so far: {nth} applied" in done.stderr
+    assert surveyor.status(plan) == (PlanStatus.PARTIAL if nth < 4 else PlanStatus.COMMITTED)
+    assert list(surveyor.outcomes(plan).values()).count("applied") == nth
+    assert sum(topic.versions(T).values()) == nth
+
+
+def test_zookeeper_that_cannot_be_read_at_all_keeps_its_code(lake: Lake, surveyor: Surveyor, topic: KafkaTree) -> None:
+    plan = move_all(topic, lake)
+    topic.client.set_acls("/brokers/ids", [make_acl("world", "anyone", write=True)])
+
+    done = surveyor.apply(topic.hosts, plan)
+
+    assert done.exit_code == UNREADABLE
+    assert "ZooKeeper forbids to read /brokers/ids (NoAuth)" in done.stderr
+
+
+def test_forbidden_take_over_is_an_error(lake: Lake, surveyor: Surveyor, topic: KafkaTree) -> None:
+    plan = move_all(topic, lake)
+    topic.client.set_acls("/controller_epoch", READ_ONLY)
+
+    done = surveyor.apply(topic.hosts, plan)
+
+    assert done.exit_code == ERROR
+    assert "ZooKeeper forbids to set /controller_epoch (NoAuth)" in done.stderr
+    assert set(topic.versions(T).values()) == {0}
+
+
+def test_forbidden_row_is_named(lake: Lake, surveyor: Surveyor, topic: KafkaTree) -> None:
+    plan = move_all(topic, lake)
+    topic.client.set_acls(state_path(T, 3), READ_ONLY)
+
+    done = surveyor.apply(topic.hosts, plan)
+
+    assert done.exit_code == ERROR
+    assert f"failed: t-3: ZooKeeper forbids to set {state_path(T, 3)} (NoAuth)" in done.stdout
+    assert surveyor.outcomes(plan) == {0: "applied", 1: "applied", 2: "applied", 3: "failed"}
+
+
+def test_forbidden_operation_is_named(lake: Lake, topic: KafkaTree, control: Controllership) -> None:
+    plan = deletion(lake, topic, T)
+    topic.client.set_acls("/admin/delete_topics", READ_ONLY)
+
+    ((verdict,),) = write_tasks(control, plan.tasks, max_hold=30)
+
+    assert verdict.outcome is Outcome.FAILED
+    assert f"ZooKeeper forbids to create /admin/delete_topics/{T} (NoAuth)" in verdict.message
+
+
+def test_operations_end_with_max_hold(lake: Lake, topic: KafkaTree, control: Controllership) -> None:
+    plan = deletion(lake, topic, T)
+
+    ((verdict,),) = write_tasks(control, plan.tasks, max_hold=0)
+
+    assert (verdict.outcome, verdict.message) == (Outcome.SKIPPED, "--max-hold 0s is over")
+    assert topic.client.get_children("/admin/delete_topics") == []

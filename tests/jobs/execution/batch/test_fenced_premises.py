@@ -1,0 +1,205 @@
+"""What a change rests on holds at the very write: brokers that must live, or be dead, and topics that stay."""
+
+from collections.abc import Callable
+from functools import partial
+from threading import Event, Thread
+
+import pytest
+from kazoo.client import TransactionRequest
+from kazoo.security import make_acl
+
+from jobs.adapters.delta.lake import Lake, Row
+from jobs.adapters.zookeeper.connection import commit, connected
+from jobs.adapters.zookeeper.controllership import Controllership, check_absent
+from jobs.records.plans import Plan
+from schemas.names import Action, Outcome
+from tests.jobs.support.fenced import before_multis, write
+from tests.jobs.support.kafka_tree import KafkaTree, state_path
+from tests.jobs.support.plan_rows import election, store_plan
+
+T = "t"
+
+
+def unclean(tree: KafkaTree, partition: int) -> Row:
+    """Broker 1 is to lead what only broker 2 had in sync, which is dead."""
+    after = {"isr_after": [1], "leader_recovery_state_after": 1, "action": Action.ELECT.value}
+    return election(tree, T, partition, leader=1, requires_dead=[2], **after)
+
+
+def elections(tree: KafkaTree, lake: Lake, count: int, make: Callable[[KafkaTree, int], Row]) -> Plan:
+    tree.add_topic(T, {partition: [2, 1, 0] for partition in range(count)})
+    return store_plan(lake, tree, [make(tree, partition) for partition in range(count)])
+
+
+@pytest.fixture
+def without_2(tree: KafkaTree) -> KafkaTree:
+    tree.unregister(2)
+    return tree
+
+
+def test_no_unclean_election_once_the_isr_member_is_back(
+    without_2: KafkaTree, control: Controllership, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It registers after the first of three multis."""
+    monkeypatch.setattr("jobs.execution.batch.writes.BATCH", 400)
+    plan = elections(without_2, lake, 1200, unclean)
+
+    written = write(control, plan, then=partial(without_2.register, 2))
+
+    outcomes = list(written.outcomes.values())
+    assert outcomes == [Outcome.APPLIED] * 400 + [Outcome.STALE] * 800
+    assert written.message(400) == "broker 2 came back"
+    assert set(without_2.versions(T).values()) == {0, 1}
+    assert sum(without_2.versions(T).values()) == 400
+
+
+def test_no_unclean_election_if_it_comes_back_after_the_reading(
+    without_2: KafkaTree, control: Controllership, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The multi itself refuses; its rows that do not count on broker 2 being dead are written."""
+    without_2.add_topic("other", {9: [0, 1]})
+    plan = elections(without_2, lake, 3, unclean)
+    clean = store_plan(lake, without_2, [*plan.changes, election(without_2, "other", 9, leader=1)])
+    before_multis(monkeypatch, partial(without_2.register, 2))
+
+    written = write(control, clean)
+
+    assert written.outcomes == dict.fromkeys(range(3), Outcome.STALE) | {9: Outcome.APPLIED}
+    assert without_2.versions(T) == dict.fromkeys(range(3), 0)
+
+
+def test_absence_is_proved_and_leaves_nothing(without_2: KafkaTree, control: Controllership, lake: Lake) -> None:
+    plan = elections(without_2, lake, 2, unclean)
+    before = without_2.dump()
+
+    written = write(control, plan)
+
+    after = without_2.dump()
+    changed = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
+    ids_before, ids_after = (dump["/brokers/ids"][1] for dump in (before, after))
+    assert set(written.outcomes.values()) == {Outcome.APPLIED}
+    assert changed == {state_path(T, 0), state_path(T, 1), "/brokers/ids"}
+    assert ids_after == ids_before._replace(cversion=ids_before.cversion + 2, pzxid=ids_after.pzxid)
+
+
+def test_nobody_meets_the_proof_of_absence(tree: KafkaTree, control: Controllership, zookeeper: str) -> None:
+    """A broker that registers as Kafka's do, in one multi, never finds its id taken, and nobody reads it meanwhile."""
+    tree.unregister(2)
+    over = Event()
+    registered: list[object] = []
+
+    def come_and_go() -> None:
+        with connected(zookeeper) as client:
+            while not over.is_set():
+                multi = client.transaction()
+                multi.create("/brokers/ids/2", b"", ephemeral=True)
+                multi.set_data("/brokers/ids/2", b"registered", 0)
+                registered.append(commit(multi)[0])
+                client.delete("/brokers/ids/2")
+
+    def asked() -> bool:
+        multi = control.transaction()
+        for broker in (2, 3):
+            check_absent(multi, broker)
+        return not isinstance(commit(multi)[-1], Exception)
+
+    broker = Thread(target=come_and_go)
+    broker.start()
+    absent: list[bool] = []
+    names: set[str] = set()
+    while len(absent) < 300:
+        absent.append(asked())
+        names.update(tree.client.get_children("/brokers/ids"))
+    over.set()
+    broker.join()
+
+    assert {type(answer) for answer in registered} == {str}
+    assert set(absent) == {True, False}
+    assert names == {"0", "1", "2"}
+
+
+def test_new_leader_that_bounced_between_two_batches(
+    tree: KafkaTree, control: Controllership, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its znode is there, as the multi checks; that it is another registration is read."""
+    monkeypatch.setattr("jobs.execution.batch.writes.BATCH", 1)
+    plan = elections(tree, lake, 2, lambda tree, partition: election(tree, T, partition, leader=1))
+
+    written = write(control, plan, then=partial(tree.bounce, 1))
+
+    assert written.outcomes == {0: Outcome.APPLIED, 1: Outcome.STALE}
+    assert written.message(1) == "broker 1 registered anew since the snapshot"
+
+
+def test_topic_queued_for_deletion_between_two_batches(
+    tree: KafkaTree, control: Controllership, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobs.execution.batch.writes.BATCH", 1)
+    plan = elections(tree, lake, 2, lambda tree, partition: election(tree, T, partition, leader=1))
+
+    written = write(control, plan, then=lambda: tree.client.create(f"/admin/delete_topics/{T}"))
+
+    assert written.outcomes == {0: Outcome.APPLIED, 1: Outcome.STALE}
+    assert written.message(1) == "topic t is queued for deletion"
+
+
+def test_leaders_that_die_one_after_another_take_only_their_own_rows(
+    tree: KafkaTree, control: Controllership, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The multi is refused three times, each time for another broker."""
+    for broker in (3, 4):
+        tree.register(broker)
+    tree.add_topic(T, {partition: [0, 1, 2, 3, 4] for partition in range(400)})
+    leaders = [1, 2, 3, 4]
+    changes = [election(tree, T, partition, leader=leaders[partition % 4]) for partition in range(400)]
+    plan = store_plan(lake, tree, changes)
+    before_multis(monkeypatch, *(partial(tree.unregister, broker) for broker in (1, 2, 3)))
+
+    written = write(control, plan)
+
+    assert written.outcomes == {p: Outcome.STALE if p % 4 < 3 else Outcome.APPLIED for p in range(400)}
+    assert written.message(1) == "broker 2 is no longer alive"
+
+
+def test_broker_that_comes_and_goes_takes_only_its_own_rows(
+    without_2: KafkaTree, control: Controllership, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whenever a multi is tried it is registered, whenever it is looked for it is not."""
+    without_2.add_topic("other", {9: [0, 1]})
+    changes = elections(without_2, lake, 2, unclean).changes
+    plan = store_plan(lake, without_2, [*changes, election(without_2, "other", 9, leader=1)])
+
+    def commit_meanwhile(multi: TransactionRequest) -> object:
+        without_2.register(2)
+        results = commit(multi)
+        without_2.unregister(2)
+        return results
+
+    monkeypatch.setattr("jobs.execution.batch.writes.commit", commit_meanwhile)
+
+    written = write(control, plan)
+
+    assert written.outcomes == {0: Outcome.FAILED, 1: Outcome.FAILED, 9: Outcome.APPLIED}
+    assert written.message(0) == "ZooKeeper refused to create /brokers/ids/2 (NodeExistsError)"
+    assert without_2.versions(T) == {0: 0, 1: 0}
+
+
+def test_znode_that_may_not_be_written_fails_alone(tree: KafkaTree, control: Controllership, lake: Lake) -> None:
+    plan = elections(tree, lake, 4, lambda tree, partition: election(tree, T, partition, leader=1))
+    tree.client.set_acls(state_path(T, 2), [make_acl("world", "anyone", read=True)])
+
+    written = write(control, plan)
+
+    assert written.outcomes == dict.fromkeys(range(4), Outcome.APPLIED) | {2: Outcome.FAILED}
+    assert f"ZooKeeper forbids to set {state_path(T, 2)} (NoAuth)" in written.message(2)
+
+
+def test_forbidden_ids_are_named(tree: KafkaTree, control: Controllership, lake: Lake) -> None:
+    tree.unregister(2)
+    plan = elections(tree, lake, 2, unclean)
+    tree.client.set_acls("/brokers/ids", [make_acl("world", "anyone", read=True)])
+
+    written = write(control, plan)
+
+    assert set(written.outcomes.values()) == {Outcome.FAILED}
+    assert "ZooKeeper forbids to create /brokers/ids/2 (NoAuth)" in written.message(0)

@@ -1,0 +1,122 @@
+"""Topics made under the fence: large ones before their states, too large ones never, multis bounded in bytes."""
+
+from functools import partial
+
+import pytest
+from kazoo.client import TransactionRequest
+
+from jobs.adapters.delta.lake import Lake, Row
+from jobs.adapters.zookeeper.connection import commit
+from jobs.adapters.zookeeper.controllership import Controllership
+from jobs.adapters.zookeeper.refusal import multi_bytes
+from jobs.execution.batch import multis as fenced_multis
+from jobs.records.plans import Plan
+from schemas.names import Outcome, PlanStatus
+from schemas.znodes import decode_assignment
+from tests.jobs.support.command_line import Surveyor
+from tests.jobs.support.fenced import before_multis, write
+from tests.jobs.support.kafka_tree import KafkaTree
+from tests.jobs.support.plan_rows import creation, store_plan, topic_creation
+
+REFUSED = 23
+LONG = "n" * 249
+
+
+def wide(topic: str, partition: int, more: int = 0) -> Row:
+    """A partition with a hundred replicas, of which the first `1 + more` are alive: 800 bytes of its topic's znode."""
+    replicas = [1, *range(1_000_000, 1_000_099)]
+    alive = replicas[: 1 + more]
+    return creation(topic, partition, replicas) | {"isr_after": alive, "requires_live": [1]}
+
+
+def wide_topic(tree: KafkaTree, lake: Lake, partitions: int) -> Plan:
+    changes = [wide(LONG, partition) for partition in range(partitions)]
+    return store_plan(lake, tree, changes, [topic_creation(LONG)])
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Bytes of each multi that was sent."""
+    sizes: list[int] = []
+
+    def weigh(multi: TransactionRequest) -> object:
+        sizes.append(multi_bytes(multi))
+        return commit(multi)
+
+    monkeypatch.setattr("jobs.execution.batch.writes.commit", weigh)
+    return sizes
+
+
+def test_topic_that_fits_only_alone(tree: KafkaTree, control: Controllership, lake: Lake, sent: list[int]) -> None:
+    """With 400 states it would be 1.1 MB, which no ZooKeeper takes."""
+    written = write(control, wide_topic(tree, lake, 1_000))
+
+    assert written.outcomes == dict.fromkeys(range(1_000), Outcome.APPLIED)
+    assert len(decode_assignment(tree.client.get(f"/brokers/topics/{LONG}")[0]).partitions) == 1_000
+    assert sent[0] > 800_000
+    assert max(sent[1:]) <= fenced_multis.MULTI_BYTES
+
+
+def test_multis_are_bounded_in_bytes(tree: KafkaTree, control: Controllership, lake: Lake, sent: list[int]) -> None:
+    """Long ISRs, and small topics with long configurations: 400 of either would be more than ZooKeeper takes."""
+    states = [wide("wide", partition, more=99) | {"requires_live": [1]} for partition in range(400)]
+    topics = [f"small-{number:03}" for number in range(400)]
+    changes = [*(creation(topic, 0, [0, 1]) for topic in topics), *states]
+    operations = [topic_creation(topic, {"follower.replication.throttled.replicas": "9" * 3_000}) for topic in topics]
+    plan = store_plan(lake, tree, changes, [*operations, topic_creation("wide")])
+
+    written = write(control, plan)
+
+    assert {verdict.outcome for verdict in written.verdicts} == {Outcome.APPLIED}
+    assert len(written.verdicts) == 800
+    assert max(sent) <= fenced_multis.MULTI_BYTES
+
+
+def test_crash_between_a_topic_and_its_states(
+    tree: KafkaTree, control: Controllership, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fenced_multis, "ALONE", 10)
+    plan = store_plan(lake, tree, [creation("new", 0, [1, 2]), creation("new", 1, [2, 0])], [topic_creation("new")])
+
+    def crash() -> None:
+        raise RuntimeError("crash")
+
+    before_multis(monkeypatch, partial(tree.client.exists, "/"), crash)
+    with pytest.raises(RuntimeError, match="crash"):
+        write(control, plan)
+    halfway = tree.client.get_children("/brokers/topics/new")
+    written = write(control, plan)
+
+    assert halfway == []
+    assert written.outcomes == {0: Outcome.APPLIED, 1: Outcome.APPLIED}
+    assert tree.versions("new") == {0: 0, 1: 0}
+    assert tree.client.get("/brokers/topics/new")[1].version == 0
+
+
+def test_topic_alone_is_made_only_where_its_leaders_live(
+    tree: KafkaTree, control: Controllership, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fenced_multis, "ALONE", 10)
+    plan = store_plan(lake, tree, [creation("new", 0, [1, 2])], [topic_creation("new")])
+    before_multis(monkeypatch, partial(tree.unregister, 1))
+
+    written = write(control, plan)
+
+    assert written.outcomes == {0: Outcome.STALE}
+    assert tree.client.exists("/brokers/topics/new") is None
+
+
+@pytest.mark.parametrize("flags", [(), ("--apply",)])
+def test_topic_that_no_zookeeper_takes_is_refused(
+    tree: KafkaTree, lake: Lake, surveyor: Surveyor, flags: tuple[str, ...]
+) -> None:
+    plan = wide_topic(tree, lake, 1_300)
+    before = tree.dump()
+
+    done = surveyor.commit(tree.hosts, plan.plan_id, *flags)
+
+    assert done.exit_code == REFUSED
+    assert f"/brokers/topics/{LONG} and its configuration would take 1,0" in done.stderr
+    assert "ZooKeeper takes about a megabyte a request (jute.maxbuffer); nothing was written" in done.stderr
+    assert tree.dump() == before
+    assert surveyor.status(plan.plan_id) == PlanStatus.PLANNED

@@ -1,0 +1,365 @@
+"""Fenced writes: exact bytes at exact versions, stale rows alone set aside, nothing once fenced."""
+
+import pytest
+from kazoo.client import KazooClient
+
+from jobs.adapters.delta.lake import Lake
+from jobs.adapters.zookeeper.connection import connected
+from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError, take_over
+from jobs.basics.errors import FencedError
+from jobs.execution.batch import writes as fenced_writes
+from jobs.execution.batch.writes import FencedWriter
+from jobs.records.plans import Plan
+from schemas.names import NO_LEADER, Action, Outcome
+from schemas.znodes import Assignment, decode_assignment, encode_assignment
+from tests.jobs.support.fenced import write
+from tests.jobs.support.kafka_tree import TOPIC_ID, KafkaTree, state_path
+from tests.jobs.support.plan_rows import creation, election, store_plan, topic_creation
+from tests.jobs.support.zookeeper_proxy import MULTI, MULTI_READ, Loss, ZooKeeperProxy
+
+RIVAL = 1000
+T = "t"
+
+
+@pytest.fixture
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fenced_writes, "BATCH", 2)
+
+
+@pytest.fixture
+def plan(tree: KafkaTree, lake: Lake) -> Plan:
+    """Partitions 0 to 5 of topic t get leader 1 instead of 0."""
+    tree.add_topic(T, {partition: [0, 1, 2] for partition in range(6)})
+    return store_plan(lake, tree, [election(tree, T, partition, leader=1) for partition in range(6)])
+
+
+ALL_APPLIED = dict.fromkeys(range(6), Outcome.APPLIED)
+
+
+def test_states_are_written_to_the_byte(tree: KafkaTree, control: Controllership, plan: Plan) -> None:
+    write(control, plan)
+
+    data, stat = tree.client.get(state_path(T, 3))
+    assert data == b'{"controller_epoch":8,"leader":1,"version":1,"leader_epoch":6,"isr":[0,1,2]}'
+    assert stat.version == 1
+
+
+def test_recovering_leader_is_written_as_such(tree: KafkaTree, control: Controllership, lake: Lake) -> None:
+    tree.add_topic(T, {0: [0, 1]})
+    unclean = {"isr_after": [1], "leader_recovery_state_after": 1, "action": Action.ELECT.value}
+    plan = store_plan(lake, tree, [election(tree, T, 0, leader=1, **unclean)])
+
+    write(control, plan)
+
+    data = b'{"controller_epoch":8,"leader":1,"version":1,"leader_epoch":6,"isr":[1],"leader_recovery_state":1}'
+    assert tree.client.get(state_path(T, 0))[0] == data
+
+
+def test_no_leader_needs_no_broker(tree: KafkaTree, control: Controllership, lake: Lake) -> None:
+    tree.add_topic(T, {0: [0, 1]})
+    offline = {"action": Action.TAKE_OFFLINE.value, "requires_live": []}
+    plan = store_plan(lake, tree, [election(tree, T, 0, leader=NO_LEADER, **offline)])
+
+    assert write(control, plan).outcomes == {0: Outcome.APPLIED}
+    assert tree.state(T).leader == NO_LEADER
+
+
+def test_verdicts_carry_the_version_written(control: Controllership, plan: Plan) -> None:
+    written = write(control, plan)
+
+    assert written.outcomes == ALL_APPLIED
+    assert {v.state_version_after for v in written.verdicts} == {1}
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_more_than_one_batch(tree: KafkaTree, control: Controllership, plan: Plan) -> None:
+    assert write(control, plan).outcomes == ALL_APPLIED
+    assert tree.versions(T) == dict.fromkeys(range(6), 1)
+
+
+def test_stale_rows_are_set_aside_and_the_others_applied(tree: KafkaTree, control: Controllership, plan: Plan) -> None:
+    for partition in (1, 4):
+        tree.touch(state_path(T, partition))
+
+    written = write(control, plan)
+
+    assert written.outcomes == ALL_APPLIED | {1: Outcome.STALE, 4: Outcome.STALE}
+    assert tree.versions(T) == dict.fromkeys(range(6), 1)
+    assert "state is at version 1, planned at 0: leader 0, ISR [0, 1, 2]" in written.message(4)
+
+
+def test_state_that_is_gone_is_stale(tree: KafkaTree, control: Controllership, plan: Plan) -> None:
+    tree.client.delete(state_path(T, 2))
+
+    assert write(control, plan).outcomes == ALL_APPLIED | {2: Outcome.STALE}
+    assert tree.client.exists(state_path(T, 2)) is None
+
+
+def test_new_leader_that_left_makes_its_rows_stale(tree: KafkaTree, control: Controllership, lake: Lake) -> None:
+    tree.add_topic(T, {0: [0, 1], 1: [0, 2]})
+    plan = store_plan(lake, tree, [election(tree, T, 0, leader=1), election(tree, T, 1, leader=2)])
+    tree.unregister(2)
+
+    written = write(control, plan)
+
+    assert written.outcomes == {0: Outcome.APPLIED, 1: Outcome.STALE}
+    assert written.message(1) == "broker 2 is no longer alive"
+    assert tree.state(T, 1).leader == 0
+
+
+def test_topic_that_moved_makes_its_rows_stale(tree: KafkaTree, control: Controllership, lake: Lake) -> None:
+    tree.add_topic("a", {0: [0, 1]})
+    tree.add_topic("b", {1: [0, 1]})
+    plan = store_plan(lake, tree, [election(tree, "a", 0, leader=1), election(tree, "b", 1, leader=1)])
+    tree.touch("/brokers/topics/a")
+
+    written = write(control, plan)
+
+    assert written.outcomes == {0: Outcome.STALE, 1: Outcome.APPLIED}
+    assert written.message(0) == "/brokers/topics/a is at version 1, planned at 0"
+
+
+def test_deleted_topic_makes_its_rows_stale(tree: KafkaTree, control: Controllership, plan: Plan) -> None:
+    tree.client.delete("/brokers/topics/t", recursive=True)
+
+    written = write(control, plan)
+
+    assert set(written.outcomes.values()) == {Outcome.STALE}
+    assert written.message(0) == "topic t is gone"
+    assert tree.client.exists("/brokers/topics/t") is None
+
+
+def test_nothing_is_written_once_fenced(tree: KafkaTree, control: Controllership, plan: Plan, zookeeper: str) -> None:
+    with connected(zookeeper) as rival:
+        take_over(rival, zookeeper, RIVAL)
+
+        written = write(control, plan)
+
+    assert isinstance(written.error, FencedError)
+    assert set(written.outcomes.values()) == {Outcome.FENCED}
+    assert tree.versions(T) == dict.fromkeys(range(6), 0)
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_take_over_between_two_batches_fences_the_second(
+    tree: KafkaTree, control: Controllership, plan: Plan, zookeeper: str
+) -> None:
+    batches = FencedWriter(control, plan, max_hold=30).write(plan.changes)
+    first = next(batches)
+    with connected(zookeeper) as rival:
+        take_over(rival, zookeeper, RIVAL)
+        second = next(batches)
+        with pytest.raises(FencedError, match="after our epoch 8") as raised:
+            next(batches)
+
+    assert {v.outcome for v in first} == {Outcome.APPLIED}
+    assert {v.outcome for v in second} == {Outcome.FENCED}
+    assert raised.value.exit_code == 20
+    assert tree.versions(T) == {0: 1, 1: 1, 2: 0, 3: 0, 4: 0, 5: 0}
+
+
+def test_nothing_is_written_after_max_hold(tree: KafkaTree, control: Controllership, plan: Plan) -> None:
+    verdicts = next(FencedWriter(control, plan, max_hold=0).write(plan.changes))
+
+    assert {(v.outcome, v.message) for v in verdicts} == {(Outcome.SKIPPED, "--max-hold 0s is over")}
+    assert tree.versions(T) == dict.fromkeys(range(6), 0)
+
+
+def test_lost_answer_is_read_back(tree: KafkaTree, proxied: Controllership, proxy: ZooKeeperProxy, plan: Plan) -> None:
+    loss = proxy.lose(Loss(MULTI))
+
+    written = write(proxied, plan)
+
+    assert loss.happened.is_set()
+    assert written.outcomes == ALL_APPLIED
+    assert written.message(0) == "found applied"
+    assert tree.versions(T) == dict.fromkeys(range(6), 1)
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_batches_after_a_lost_answer_go_on(
+    tree: KafkaTree, proxied: Controllership, proxy: ZooKeeperProxy, plan: Plan
+) -> None:
+    proxy.lose(Loss(MULTI, nth=2))
+
+    assert write(proxied, plan).outcomes == ALL_APPLIED
+    assert tree.versions(T) == dict.fromkeys(range(6), 1)
+
+
+def test_lost_request_is_sent_again(
+    tree: KafkaTree, proxied: Controllership, proxy: ZooKeeperProxy, plan: Plan
+) -> None:
+    loss = proxy.lose(Loss(MULTI, deliver=False))
+
+    written = write(proxied, plan)
+
+    assert loss.happened.is_set()
+    assert written.message(0) == "written"
+    assert tree.versions(T) == dict.fromkeys(range(6), 1)
+
+
+def test_connection_lost_while_reading_back(
+    tree: KafkaTree, proxied: Controllership, proxy: ZooKeeperProxy, plan: Plan
+) -> None:
+    tree.touch(state_path(T, 0))
+    loss = proxy.lose(Loss(MULTI_READ))
+
+    written = write(proxied, plan)
+
+    assert loss.happened.is_set()
+    assert written.outcomes == ALL_APPLIED | {0: Outcome.STALE}
+
+
+def test_connection_lost_while_preparing_a_creation(
+    tree: KafkaTree, proxied: Controllership, proxy: ZooKeeperProxy, lake: Lake
+) -> None:
+    plan = store_plan(lake, tree, [creation("new", 0, [0, 1])], [topic_creation("new")])
+    loss = proxy.lose(Loss(MULTI_READ))
+
+    written = write(proxied, plan)
+
+    assert loss.happened.is_set()
+    assert written.outcomes == {0: Outcome.APPLIED}
+
+
+def test_lost_session_leaves_the_batch_unknown(proxied: Controllership, proxy: ZooKeeperProxy, plan: Plan) -> None:
+    proxy.lose(Loss(MULTI, then=ZooKeeperProxy.expire_session))
+
+    written = write(proxied, plan)
+
+    assert isinstance(written.error, SessionLostError)
+    assert set(written.outcomes.values()) == {Outcome.UNKNOWN}
+
+
+def test_rival_behind_a_lost_request_fences(
+    tree: KafkaTree, proxied: Controllership, proxy: ZooKeeperProxy, plan: Plan, client: KazooClient
+) -> None:
+    proxy.lose(Loss(MULTI, deliver=False, then=lambda _: take_over(client, tree.hosts, RIVAL)))
+
+    written = write(proxied, plan)
+
+    assert isinstance(written.error, FencedError)
+    assert set(written.outcomes.values()) == {Outcome.FENCED}
+    assert tree.versions(T) == dict.fromkeys(range(6), 0)
+
+
+@pytest.fixture
+def new_topic(tree: KafkaTree, lake: Lake) -> Plan:
+    changes = [creation("new", 0, [1, 2]), creation("new", 1, [2, 0]), creation("new", 2, [0, 1])]
+    return store_plan(
+        lake, tree, changes, [topic_creation("new", {"retention.ms": "1000", "cleanup.policy": "delete"})]
+    )
+
+
+def test_topic_is_created_as_kafka_does(tree: KafkaTree, control: Controllership, new_topic: Plan) -> None:
+    write(control, new_topic)
+
+    read = {path: data for path, (data, _) in tree.dump().items() if "/new" in path}
+    partitions = b'{"0":[1,2],"1":[2,0],"2":[0,1]}'
+    assert read == {
+        "/config/topics/new": b'{"version":1,"config":{"cleanup.policy":"delete","retention.ms":"1000"}}',
+        "/brokers/topics/new": b'{"version":3,"partitions":' + partitions + b',"adding_replicas":{},'
+        b'"removing_replicas":{},"topic_id":"' + TOPIC_ID.encode() + b'"}',
+        "/brokers/topics/new/partitions": None,
+        "/brokers/topics/new/partitions/0": None,
+        "/brokers/topics/new/partitions/1": None,
+        "/brokers/topics/new/partitions/2": None,
+        state_path("new", 0): b'{"controller_epoch":8,"leader":1,"version":1,"leader_epoch":0,"isr":[1,2]}',
+        state_path("new", 1): b'{"controller_epoch":8,"leader":2,"version":1,"leader_epoch":0,"isr":[2,0]}',
+        state_path("new", 2): b'{"controller_epoch":8,"leader":0,"version":1,"leader_epoch":0,"isr":[0,1]}',
+    }
+
+
+def test_topic_without_an_id_is_created_without_one(tree: KafkaTree, control: Controllership, lake: Lake) -> None:
+    plan = store_plan(lake, tree, [creation("new", 0, [1], None)], [topic_creation("new", topic_id=None)])
+
+    write(control, plan)
+
+    data = b'{"version":2,"partitions":{"0":[1]},"adding_replicas":{},"removing_replicas":{}}'
+    assert tree.client.get("/brokers/topics/new")[0] == data
+
+
+def test_topic_without_id_that_got_one_since_is_the_same(tree: KafkaTree, control: Controllership, lake: Lake) -> None:
+    plan = store_plan(lake, tree, [creation("new", 0, [1], None)], [topic_creation("new", topic_id=None)])
+    write(control, plan)
+    tree.write("/brokers/topics/new", encode_assignment(Assignment({0: [1]}, {}, {}, TOPIC_ID)))
+
+    again = write(control, plan)
+
+    assert (again.outcomes, again.message(0)) == ({0: Outcome.APPLIED}, "found applied")
+
+
+def test_another_topic_without_id_is_told_by_its_replicas(tree: KafkaTree, control: Controllership, lake: Lake) -> None:
+    plan = store_plan(lake, tree, [creation("new", 0, [1], None)], [topic_creation("new", topic_id=None)])
+    tree.add_topic("new", {0: [2]}, topic_id=None)
+
+    assert write(control, plan).outcomes == {0: Outcome.STALE}
+
+
+def test_config_that_an_older_topic_left_is_overwritten(
+    tree: KafkaTree, control: Controllership, new_topic: Plan
+) -> None:
+    tree.write("/config/topics/new", b'{"version":1,"config":{"left":"over"}}')
+
+    written = write(control, new_topic)
+
+    assert set(written.outcomes.values()) == {Outcome.APPLIED}
+    data = b'{"version":1,"config":{"cleanup.policy":"delete","retention.ms":"1000"}}'
+    assert tree.client.get("/config/topics/new")[0] == data
+
+
+def test_another_topic_of_that_name_makes_all_stale(tree: KafkaTree, control: Controllership, new_topic: Plan) -> None:
+    tree.add_topic("new", {0: [1, 2]}, topic_id="Aaaaaaaaaaaaaaaaaaaaag")
+    before = tree.dump()
+
+    written = write(control, new_topic)
+
+    assert dict.fromkeys(range(3), Outcome.STALE) == written.outcomes
+    assert written.message(2) == "topic new exists and is not the one planned"
+    assert tree.dump() == before
+
+
+def test_topic_needs_its_leaders(tree: KafkaTree, control: Controllership, new_topic: Plan) -> None:
+    """Partition 2, led by the broker that left, is set aside; the topic is still created with all its partitions."""
+    tree.unregister(0)
+
+    written = write(control, new_topic)
+
+    assert written.outcomes == {0: Outcome.APPLIED, 1: Outcome.STALE, 2: Outcome.STALE}
+    data = tree.client.get("/brokers/topics/new")[0]
+    assert sorted(decode_assignment(data).partitions) == [0, 1, 2]
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_creation_that_stopped_between_batches_is_completed(
+    tree: KafkaTree, control: Controllership, new_topic: Plan
+) -> None:
+    next(FencedWriter(control, new_topic, max_hold=30).write(new_topic.changes))
+    halfway = tree.versions("new")
+
+    written = write(control, new_topic)
+
+    assert halfway == {0: 0, 1: 0}
+    assert set(written.outcomes.values()) == {Outcome.APPLIED}
+    assert tree.versions("new") == dict.fromkeys(range(3), 0)
+
+
+def test_first_states_of_a_topic_that_exists(tree: KafkaTree, control: Controllership, lake: Lake) -> None:
+    tree.add_topic(T, {0: [0, 1]})
+    assignment = b'{"version":3,"partitions":{"0":[0,1],"1":[1,2]},"adding_replicas":{},"removing_replicas":{}}'
+    tree.client.set("/brokers/topics/t", assignment)
+    plan = store_plan(lake, tree, [creation(T, 1, [1, 2], None) | {"topic_version": 1}])
+
+    assert write(control, plan).outcomes == {1: Outcome.APPLIED}
+    assert tree.state(T, 1).leader == 1
+
+
+def test_hundreds_of_partitions_in_few_multis(tree: KafkaTree, control: Controllership, lake: Lake) -> None:
+    replicas = {partition: [0, 1, 2] for partition in range(1_000)}
+    changes = [creation("n" * 249, partition, assigned) for partition, assigned in replicas.items()]
+    plan = store_plan(lake, tree, changes, [topic_creation("n" * 249)])
+
+    written = write(control, plan)
+
+    assert set(written.outcomes.values()) == {Outcome.APPLIED}
+    assert len(tree.versions("n" * 249)) == 1_000

@@ -1,0 +1,142 @@
+"""`--mode auto` takes the controllership on what the cluster shows, never because this host does not reach it."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from kafka.errors import (
+    ClusterAuthorizationFailedError,
+    KafkaConnectionError,
+    KafkaTimeoutError,
+    NodeNotReadyError,
+)
+
+from jobs.adapters.brokers.admin import Admin, AdminUnavailableError
+from jobs.adapters.delta.lake import Lake
+from jobs.records.plans import Plan
+from tests.jobs.support.command_line import Surveyor
+from tests.jobs.support.kafka_tree import NO_PORT, KafkaTree, registration
+from tests.jobs.support.plan_rows import election, store_plan
+
+DONE, REFUSED = 0, 23
+NOBODY_NEED_ANSWER = ("--allow-silent", "0,1,2")
+
+
+class Brokers:
+    """Answers as they would, or raises."""
+
+    def __init__(self, error: Exception | None) -> None:
+        self.error = error
+
+    def list_partition_reassignments(self) -> dict[str, str]:
+        if self.error is not None:
+            raise self.error
+        return {}
+
+
+@pytest.fixture
+def plan(tree: KafkaTree, lake: Lake) -> Plan:
+    """Nobody listens where brokers say they do: from here."""
+    for broker in range(3):
+        tree.client.set(f"/brokers/ids/{broker}", registration(NO_PORT))
+    tree.add_topic("t", {0: [0, 1, 2]})
+    return store_plan(lake, tree, [election(tree, "t", 0, leader=1)])
+
+
+@pytest.fixture
+def listening(tree: KafkaTree, plan: Plan) -> Iterator[None]:
+    """The controller's broker takes connections."""
+    del plan
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        tree.client.set("/brokers/ids/0", registration(server.getsockname()[1]))
+        yield
+
+
+def run(surveyor: Surveyor, tree: KafkaTree, plan: Plan, *more: str) -> Any:  # noqa: ANN401 - a Result of typer
+    return surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, *more)
+
+
+def answers(monkeypatch: pytest.MonkeyPatch, error: Exception | None) -> None:
+    @contextmanager
+    def admin_of(*_: object) -> Iterator[Admin]:
+        if isinstance(error, AdminUnavailableError):
+            raise error
+        yield Admin(Brokers(error))
+
+    monkeypatch.setattr("jobs.execution.modes.admin_of", admin_of)
+
+
+def refused(surveyor: Surveyor, tree: KafkaTree, plan: Plan) -> str:
+    before = tree.dump()
+    done = run(surveyor, tree, plan, "--apply")
+    assert (done.exit_code, tree.dump(), surveyor.commits(plan.plan_id)) == (REFUSED, before, [])
+    assert "broker 0 is the controller and registered in ZooKeeper" in done.stderr
+    assert "--command-config" in done.stderr
+    assert "--mode batch" in done.stderr
+    return str(done.stderr)
+
+
+def test_refused_where_nobody_is_reached(
+    tree: KafkaTree, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobs.adapters.brokers.admin.BOOTSTRAPPING", 0.5)
+
+    assert f"no broker answered the Admin API at 127.0.0.1:{NO_PORT}" in refused(surveyor, tree, plan)
+
+
+def test_refused_where_brokers_want_what_we_do_not_have(
+    tree: KafkaTree, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobs.adapters.brokers.admin.BOOTSTRAPPING", 0.5)
+    for broker in range(3):
+        tree.client.set(f"/brokers/ids/{broker}", registration().replace(b"PLAINTEXT", b"SASL_SSL"))
+
+    assert "no registered broker has a PLAINTEXT endpoint" in refused(surveyor, tree, plan)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        AdminUnavailableError("no broker answered"),
+        KafkaConnectionError("refused"),
+        NodeNotReadyError("controller"),
+        KafkaConnectionError("Handshake failed: wrong password"),
+        KafkaTimeoutError("and nobody listens"),
+        RuntimeError("Failed to find active controller id!"),
+    ],
+)
+def test_refused_where_the_fault_may_be_ours(
+    tree: KafkaTree, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    answers(monkeypatch, error)
+
+    assert str(error) in refused(surveyor, tree, plan)
+
+
+@pytest.mark.usefixtures("listening")
+def test_batch_where_the_controller_is_reached_and_silent(
+    tree: KafkaTree, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers(monkeypatch, KafkaTimeoutError("after 20 s"))
+
+    done = run(surveyor, tree, plan, *NOBODY_NEED_ANSWER)
+
+    assert done.exit_code == DONE, done.stderr
+    assert "mode batch (Kafka's controller does not answer (KafkaTimeoutError: after 20 s))" in (done.stdout)
+
+
+@pytest.mark.parametrize("error", [None, ClusterAuthorizationFailedError("DESCRIBE")])
+def test_admin_where_it_answers(
+    tree: KafkaTree, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch, error: Exception | None
+) -> None:
+    answers(monkeypatch, error)
+
+    assert "mode admin (broker 0 is the controller)" in run(surveyor, tree, plan, *NOBODY_NEED_ANSWER).stdout
+
+
+def test_batch_where_the_controller_is_not_registered(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
+    tree.unregister(0)
+
+    assert "mode batch (controller 0 is no live broker)" in run(surveyor, tree, plan, *NOBODY_NEED_ANSWER).stdout

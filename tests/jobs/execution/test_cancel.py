@@ -1,0 +1,436 @@
+"""`surveyor cancel`: dry unless told, safe or refused, the same result after a crash; what it prints and records."""
+
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from jobs.adapters.delta.lake import Lake, Row
+from jobs.records.ledger import Ledger, Verdict
+from jobs.records.plans import Plan
+from schemas.names import Action, PlanStatus
+from tests.jobs.support.command_line import Surveyor
+from tests.jobs.support.kafka_tree import KafkaTree
+from tests.jobs.support.plan_rows import election, store_plan
+from tests.jobs.support.turning_controller import CrashError, MovingController, installed
+
+T = "t"
+DONE, ERROR, USAGE, REFUSED = 0, 1, 2, 23
+BEFORE = {0: [0, 1], 1: [0, 1, 2], 2: [0, 1], 3: [0, 1]}
+AFTER = {0: [0, 1, 2], 1: [2, 3, 1], 2: [0, 2], 3: [1, 2]}
+"""A pure addition, a move that reorders, and two plain moves."""
+
+
+@pytest.fixture
+def controller(monkeypatch: pytest.MonkeyPatch, tree: KafkaTree) -> MovingController:
+    return installed(monkeypatch, tree)
+
+
+def move(tree: KafkaTree, partition: int, after: list[int], wave: int = 0, **columns: Any) -> Row:  # noqa: ANN401
+    given = {"action": Action.REASSIGN.value, "replicas_after": after, "wave": wave, "leader_epoch_after": None}
+    return election(tree, T, partition, leader=0, **given, **columns)
+
+
+@pytest.fixture
+def plan(tree: KafkaTree, lake: Lake, controller: MovingController) -> Plan:
+    """0 and 1 are under way, 2 is complete, 3 was not asked for yet."""
+    tree.register(3)
+    tree.add_topic(T, BEFORE)
+    changes = [move(tree, partition, after) for partition, after in AFTER.items()]
+    stored = store_plan(lake, tree, changes, kind="reassign", name="moves", moves=4)
+    controller.reassign({(T, partition): AFTER[partition] for partition in (0, 1, 2)})
+    controller.finish(T, 2)
+    controller.asked.clear()
+    lake.update("plans", "true", status="'partial'")
+    return stored
+
+
+def cancel(surveyor: Surveyor, tree: KafkaTree, *arguments: str) -> Any:  # noqa: ANN401 - a Result of typer
+    return surveyor.run("cancel", "moves", "--zookeeper", tree.hosts, *arguments)
+
+
+def assignments(controller: MovingController) -> dict[int, tuple[list[int], list[int], list[int]]]:
+    return {partition: controller.assigned(T, partition) for partition in BEFORE}
+
+
+CANCELLED: dict[int, tuple[list[int], list[int], list[int]]] = {
+    partition: (AFTER[partition] if partition == 2 else before, [], []) for partition, before in BEFORE.items()
+}
+
+
+@pytest.mark.usefixtures("plan")
+def test_dry_run_touches_nothing(tree: KafkaTree, lake: Lake, surveyor: Surveyor, controller: MovingController) -> None:
+    before = tree.dump()
+
+    done = cancel(surveyor, tree)
+
+    assert done.exit_code == DONE
+    assert "dry run: nothing was written" in done.stdout
+    assert (tree.dump(), controller.asked) == (before, [])
+    assert (lake.rows("commits"), lake.rows("plans")[0]["status"]) == ([], PlanStatus.PARTIAL)
+
+
+@pytest.mark.usefixtures("plan", "controller")
+def test_dry_run_says_what_is_to_become_of_each(tree: KafkaTree, surveyor: Surveyor) -> None:
+    said = cancel(surveyor, tree).stdout
+
+    assert "t-0  to be cancelled: replicas [0, 1, 2], adding [2], removing [] → [0,1]" in said
+    assert "t-1  to be cancelled: replicas [2, 3, 1, 0], adding [3], removing [0] → [0,1,2]" in said
+    assert "t-2  complete, not undone: replicas [0, 2]" in said
+    assert "`surveyor rollback " in said
+
+
+@pytest.mark.usefixtures("plan")
+def test_all_that_runs_is_back_and_in_order(tree: KafkaTree, surveyor: Surveyor, controller: MovingController) -> None:
+    done = cancel(surveyor, tree, "--apply", "--json")
+
+    assert done.exit_code == DONE, done.stderr
+    assert controller.asked == [{(T, 0): None, (T, 1): None}, {(T, 1): [0, 1, 2]}]
+    assert assignments(controller) == CANCELLED
+    found = json.loads(done.stdout)
+    assert {name: found[name] for name in ("status", "cancelled_now", "reordered_now", "failed", "complete")} == {
+        "status": "cancelled",
+        "cancelled_now": 2,
+        "reordered_now": 1,
+        "failed": 0,
+        "complete": 1,
+    }
+
+
+@pytest.mark.usefixtures("controller")
+def test_history_tells_it(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
+    cancel(surveyor, tree, "--apply")
+
+    rows = sorted(surveyor.commits(plan.plan_id), key=lambda row: row["committed_at"])
+    assert [(row["action"], row["partition"], row["outcome"]) for row in rows] == [
+        ("cancel", None, "applied"),
+        ("cancel", 0, "pending"),
+        ("cancel", 1, "pending"),
+        ("cancel", 0, "applied"),
+        ("cancel", 1, "applied"),
+        ("restore_order", 1, "pending"),
+        ("restore_order", 1, "applied"),
+    ]
+
+
+@pytest.mark.usefixtures("plan")
+def test_no_commit_goes_on_with_it(tree: KafkaTree, surveyor: Surveyor, controller: MovingController) -> None:
+    cancel(surveyor, tree, "--apply")
+    controller.asked.clear()
+
+    done = surveyor.run("commit", "moves", "--zookeeper", tree.hosts, "--mode", "admin", "--apply")
+
+    assert (done.exit_code, controller.asked) == (REFUSED, [])
+    assert "is cancelled; plan again" in done.stderr
+
+
+def test_commit_that_runs_meanwhile_stops_and_leaves_it_cancelled(
+    tree: KafkaTree, lake: Lake, surveyor: Surveyor, controller: MovingController, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first wave is asked for, the plan is cancelled, the second wave is not asked for."""
+    tree.add_topic(T, BEFORE)
+    waves = [move(tree, 2, [1, 0]), move(tree, 3, [1, 0], wave=1)]
+    store_plan(lake, tree, waves, kind="reassign", name="moves")
+    reassign = controller.reassign
+
+    def cancelled_after(targets: dict[Any, Any]) -> dict[Any, int]:
+        codes = reassign(targets)
+        lake.update("plans", "true", status="'cancelled'")
+        return codes
+
+    monkeypatch.setattr(controller, "reassign", cancelled_after)
+
+    done = surveyor.run("commit", "moves", "--zookeeper", tree.hosts, "--mode", "admin", "--apply")
+
+    assert (done.exit_code, len(controller.asked)) == (REFUSED, 1), done.stderr
+    assert lake.rows("plans")[0]["status"] == PlanStatus.CANCELLED
+
+
+@pytest.mark.usefixtures("plan")
+@pytest.mark.parametrize(("call", "done"), [(1, False), (1, True), (2, False), (2, True)])
+@pytest.mark.parametrize("crash", [True, False])
+def test_crash_or_lost_answer_anywhere_and_again(  # noqa: PLR0913 - a table
+    tree: KafkaTree, surveyor: Surveyor, controller: MovingController, *, call: int, done: bool, crash: bool
+) -> None:
+    if crash:
+        controller.crash_at(call, done=done)
+        with pytest.raises(CrashError):
+            cancel(surveyor, tree, "--apply")
+    else:
+        controller.lose_answer_of(call, done=done)
+        assert cancel(surveyor, tree, "--apply").exit_code == (DONE if done else ERROR)
+
+    again = cancel(surveyor, tree, "--apply", "--json")
+    asked = len(controller.asked)
+    once_more = cancel(surveyor, tree, "--apply", "--json")
+
+    assert (again.exit_code, once_more.exit_code) == (DONE, DONE)
+    assert assignments(controller) == CANCELLED
+    assert json.loads(once_more.stdout)["status"] == "cancelled"
+    assert len(controller.asked) == asked, "nothing twice"
+
+
+def test_crash_between_closing_and_asking(
+    tree: KafkaTree, lake: Lake, surveyor: Surveyor, controller: MovingController, plan: Plan
+) -> None:
+    lake.update("plans", f"plan_id = '{plan.plan_id}'", status="'cancelled'")
+
+    assert cancel(surveyor, tree, "--apply").exit_code == DONE
+    assert assignments(controller) == CANCELLED
+
+
+@pytest.mark.usefixtures("plan")
+def test_refused_by_the_controller(tree: KafkaTree, surveyor: Surveyor, controller: MovingController) -> None:
+    controller.refuses = {(T, 0)}
+
+    done = cancel(surveyor, tree, "--apply")
+
+    assert done.exit_code == ERROR
+    assert "failed: t-0: the controller refused" in done.stdout
+    assert controller.assigned(T, 1) == (BEFORE[1], [], [])
+
+
+@pytest.mark.usefixtures("plan")
+def test_completed_before_it_was_asked(
+    tree: KafkaTree, surveyor: Surveyor, controller: MovingController, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reassign = controller.reassign
+
+    def too_late(targets: dict[Any, Any]) -> dict[Any, int]:
+        if (T, 0) in targets:
+            controller.finish(T, 0)
+        return reassign(targets)
+
+    monkeypatch.setattr(controller, "reassign", too_late)
+
+    done = cancel(surveyor, tree, "--apply")
+
+    assert done.exit_code == DONE
+    assert "stale: t-0: it was complete before it could be cancelled; roll it back: replicas [0, 1, 2]" in done.stdout
+    assert controller.assigned(T, 1) == (BEFORE[1], [], [])
+
+
+def dead_original(tree: KafkaTree, controller: MovingController) -> None:
+    """Broker 0 died: it is an original of all, and in the ISR of none."""
+    tree.unregister(0)
+    for partition in (0, 1):
+        controller.put_state(T, partition, 1, [1])
+
+
+def out_of_sync(_: KafkaTree, controller: MovingController) -> None:
+    """The originals of 0 fell behind: only the copy has the data; 1 is as it was."""
+    controller.put_state(T, 0, 2, [2])
+
+
+@pytest.mark.usefixtures("plan")
+@pytest.mark.parametrize(
+    ("happens", "said", "unsafe"),
+    [
+        (
+            dead_original,
+            "t-0: REPLICA_NOT_ALIVE: original replicas [0] are not alive: the copies on [2] would be",
+            [0, 1],
+        ),
+        (
+            out_of_sync,
+            "t-0: NO_ELIGIBLE_LEADER: no original replica of [0, 1] is alive and in sync (its ISR is [2])",
+            [0],
+        ),
+    ],
+)
+@pytest.mark.parametrize("flags", [[], ["--apply"]])
+def test_what_would_lose_data_is_refused(  # noqa: PLR0913, PLR0917 - a table
+    tree: KafkaTree,
+    surveyor: Surveyor,
+    controller: MovingController,
+    happens: Any,  # noqa: ANN401 - a function
+    said: str,
+    unsafe: list[int],
+    flags: list[str],
+) -> None:
+    happens(tree, controller)
+    before = tree.dump()
+
+    done = cancel(surveyor, tree, "--json", *flags)
+
+    found = json.loads(done.stdout)
+    assert (done.exit_code, found["exit_code"], found["status"]) == (REFUSED, REFUSED, "partial")
+    assert said in done.stderr
+    assert [row["partition"] for row in found["rejections"]] == unsafe
+    assert (tree.dump(), controller.asked) == (before, [])
+
+
+@pytest.mark.usefixtures("plan")
+@pytest.mark.parametrize(("flags", "code", "asked"), [([], REFUSED, []), (["--skip-unsafe"], DONE, [{(T, 1): None}])])
+def test_judged_again_once_brokers_answer(  # noqa: PLR0913 - a table
+    tree: KafkaTree,
+    surveyor: Surveyor,
+    controller: MovingController,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    flags: list[str],
+    code: int,
+    asked: list[Any],
+) -> None:
+    """The originals of 0 fell behind while we connected."""
+
+    @contextmanager
+    def connecting(*_: object) -> Iterator[MovingController]:
+        out_of_sync(tree, controller)
+        yield controller
+
+    monkeypatch.setattr("jobs.execution.cancellation.admin_of", connecting)
+
+    done = cancel(surveyor, tree, "--apply", *flags)
+
+    assert (done.exit_code, controller.asked[:1]) == (code, asked), done.stderr
+    assert controller.assigned(T, 0)[1] == [2]
+
+
+@pytest.mark.parametrize(("flags", "code"), [((), REFUSED), (("--skip-unsafe",), DONE)])
+@pytest.mark.usefixtures("plan")
+def test_judged_again_once_it_is_written_down(  # noqa: PLR0913, PLR0917 - a table
+    tree: KafkaTree,
+    surveyor: Surveyor,
+    controller: MovingController,
+    monkeypatch: pytest.MonkeyPatch,
+    flags: tuple[str, ...],
+    code: int,
+) -> None:
+    """The originals of 0 fell behind while the intents were stored."""
+    note = Ledger.note
+
+    def slowly(ledger: Ledger, verdicts: Iterable[Verdict]) -> None:
+        note(ledger, verdicts)
+        out_of_sync(tree, controller)
+
+    monkeypatch.setattr(Ledger, "note", slowly)
+
+    done = cancel(surveyor, tree, "--apply", *flags)
+
+    assert (done.exit_code, (T, 0) in {key for asked in controller.asked for key in asked}) == (code, False), (
+        done.stderr
+    )
+    assert controller.assigned(T, 0)[1] == [2]
+
+
+def test_whose_copies_in_sync_are_no_replicas_any_more_is_no_success(
+    tree: KafkaTree, surveyor: Surveyor, controller: MovingController, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They fell behind in the moment between judging and asking."""
+    reassign = controller.reassign
+
+    def late(targets: Any) -> Any:  # noqa: ANN401 - as the controller takes and gives it
+        if not controller.asked:
+            out_of_sync(tree, controller)
+        return reassign(targets)
+
+    monkeypatch.setattr(controller, "reassign", late)
+
+    done = cancel(surveyor, tree, "--apply")
+
+    assert (done.exit_code, "nobody can lead it" in done.stdout) == (ERROR, True), done.stdout + done.stderr
+    assert surveyor.status(plan.plan_id) == PlanStatus.CANCELLED
+
+
+@pytest.mark.usefixtures("plan")
+def test_unsafe_ones_go_on_if_told(tree: KafkaTree, surveyor: Surveyor, controller: MovingController) -> None:
+    out_of_sync(tree, controller)
+
+    done = cancel(surveyor, tree, "--apply", "--skip-unsafe", "--json")
+
+    assert (done.exit_code, json.loads(done.stdout)["unsafe"]) == (DONE, 1)
+    assert controller.asked[0] == {(T, 1): None}
+    assert controller.assigned(T, 0)[1] == [2]
+
+
+def test_dead_copy_is_no_reason_to_refuse(
+    tree: KafkaTree, surveyor: Surveyor, controller: MovingController, plan: Plan
+) -> None:
+    tree.unregister(3)
+
+    assert cancel(surveyor, tree, "--apply").exit_code == DONE
+    assert assignments(controller) == CANCELLED
+    assert surveyor.status(plan.plan_id) == PlanStatus.CANCELLED
+
+
+@pytest.mark.usefixtures("plan")
+def test_somebody_elses_is_left_alone(tree: KafkaTree, surveyor: Surveyor, controller: MovingController) -> None:
+    controller.reassign({(T, 0): [0, 3], (T, 3): [3, 1]})
+    controller.asked.clear()
+
+    done = cancel(surveyor, tree, "--apply")
+
+    assert done.exit_code == DONE
+    assert controller.asked[0] == {(T, 1): None}
+    assert "t-0  left alone, somebody else changed it: replicas [0, 3, 1]" in done.stdout
+    assert controller.assigned(T, 3)[1] == [3]
+
+
+def test_wave_that_runs_goes_back_to_where_it_began(
+    tree: KafkaTree, lake: Lake, surveyor: Surveyor, controller: MovingController
+) -> None:
+    tree.register(3)
+    tree.add_topic(T, {0: [0, 1]})
+    second = {"replicas_before": [0, 2], "adding_after": [3], "removing_after": [0]}
+    waves = [move(tree, 0, [0, 2]), move(tree, 0, [3, 2], wave=1, **second)]
+    store_plan(lake, tree, waves, kind="reassign", name="moves", status="partial")
+    controller.reassign({(T, 0): [0, 2]})
+    controller.finish(T, 0)
+    controller.reassign({(T, 0): [3, 2]})
+
+    assert cancel(surveyor, tree, "--apply").exit_code == DONE
+    assert controller.assigned(T, 0) == ([0, 2], [], [])
+
+
+def test_plan_that_is_done_stays_committed(
+    tree: KafkaTree, lake: Lake, surveyor: Surveyor, controller: MovingController
+) -> None:
+    tree.add_topic(T, {0: [0, 1]})
+    plan = store_plan(lake, tree, [move(tree, 0, [0, 2])], kind="reassign", name="moves", status="committed")
+    controller.reassign({(T, 0): [0, 2]})
+    controller.finish(T, 0)
+
+    done = cancel(surveyor, tree, "--apply")
+
+    assert (done.exit_code, surveyor.status(plan.plan_id)) == (DONE, PlanStatus.COMMITTED)
+    assert "nothing is left to cancel" in done.stdout
+
+
+def test_plan_of_elections_is_closed(
+    tree: KafkaTree, lake: Lake, surveyor: Surveyor, controller: MovingController
+) -> None:
+    tree.add_topic(T, {0: [0, 1, 2]})
+    plan = store_plan(lake, tree, [election(tree, T, 0, leader=1)], name="moves")
+    before = tree.dump()
+
+    done = cancel(surveyor, tree, "--apply")
+    commit = surveyor.apply(tree.hosts, "moves")
+
+    assert (done.exit_code, commit.exit_code, surveyor.status(plan.plan_id)) == (DONE, REFUSED, PlanStatus.CANCELLED)
+    assert (tree.dump(), controller.asked) == (before, [])
+
+
+@pytest.mark.parametrize(("status", "said"), [("refused", "is refused"), ("rolled_back", "is rolled_back")])
+def test_nothing_of_it_to_cancel(tree: KafkaTree, lake: Lake, surveyor: Surveyor, status: str, said: str) -> None:
+    tree.add_topic(T, {0: [0, 1, 2]})
+    store_plan(lake, tree, [move(tree, 0, [0, 2])], kind="reassign", name="moves", status=status)
+
+    done = cancel(surveyor, tree, "--apply")
+
+    assert (done.exit_code, said in done.stderr) == (REFUSED, True)
+
+
+def test_wrong_plans(tree: KafkaTree, lake: Lake, surveyor: Surveyor, plan: Plan) -> None:
+    unknown = surveyor.run("cancel", "nowhere", "--zookeeper", tree.hosts)
+    lake.update("changes", f"plan_id = '{plan.plan_id}' AND partition = 0", reason="'edited'")
+    edited = cancel(surveyor, tree, "--apply")
+    lake.update("changes", f"plan_id = '{plan.plan_id}' AND partition = 0", reason="'a test'")
+    tree.client.set("/cluster/id", b'{"version":"1","id":"AAAAAAAAAAAAAAAAAAAAAA"}')
+    elsewhere = cancel(surveyor, tree, "--apply")
+
+    assert (unknown.exit_code, edited.exit_code, elsewhere.exit_code) == (USAGE, REFUSED, REFUSED)
+    assert "is not what was planned" in edited.stderr
+    assert "was made for the cluster with id" in elsewhere.stderr

@@ -1,0 +1,331 @@
+"""`surveyor rollback`: a plan of its own that leads back; dry unless told, refused where it must be, nothing twice."""
+
+import json
+from typing import Any
+
+import pytest
+
+from jobs.adapters.delta.lake import Lake, Row
+from jobs.records.ledger import Ledger, Verdict
+from jobs.records.plans import Plan
+from schemas.names import Action, Outcome, PlanStatus
+from tests.jobs.support.command_line import Surveyor
+from tests.jobs.support.kafka_tree import TOPIC_ID, KafkaTree
+from tests.jobs.support.lake_rows import Cluster, partition, topic
+from tests.jobs.support.plan_rows import election, store_plan
+from tests.jobs.support.turning_controller import CrashError, MovingController, installed
+
+T = "t"
+DONE, ERROR, USAGE, CHANGES, REFUSED = 0, 1, 2, 10, 23
+BEFORE = {0: [0, 1], 1: [0, 1, 2], 2: [0, 1]}
+AFTER = {0: [0, 1, 2], 1: [2, 1, 0], 2: [1, 2]}
+"""An addition, another order, and a move."""
+
+
+@pytest.fixture
+def controller(monkeypatch: pytest.MonkeyPatch, tree: KafkaTree) -> MovingController:
+    return installed(monkeypatch, tree)
+
+
+def move(tree: KafkaTree, number: int, after: list[int], **columns: Any) -> Row:  # noqa: ANN401
+    given = {"action": Action.REASSIGN.value, "replicas_after": after, "leader_epoch_after": None}
+    return election(tree, T, number, leader=0, **given | columns)
+
+
+@pytest.fixture
+def plan(tree: KafkaTree, lake: Lake, controller: MovingController) -> Plan:
+    """A plan that is committed and complete."""
+    tree.add_topic(T, BEFORE)
+    changes = [move(tree, number, after) for number, after in AFTER.items()]
+    stored = store_plan(lake, tree, changes, kind="reassign", name="moves")
+    committed(lake, stored)
+    carry_out(controller, AFTER)
+    controller.asked.clear()
+    return stored
+
+
+def committed(lake: Lake, plan: Plan) -> None:
+    """What the ledger has of a commit that asked for all of it."""
+    ledger = Ledger.open(lake, plan)
+    ledger.intend(plan.changes)
+    ledger.judge(Verdict(change, Outcome.APPLIED, "asked and accepted") for change in plan.changes)
+    ledger.close()
+
+
+def carry_out(controller: MovingController, targets: dict[int, list[int]]) -> None:
+    controller.reassign({(T, number): after for number, after in targets.items()})
+    for number in targets:
+        controller.finish(T, number)
+
+
+def rollback(surveyor: Surveyor, tree: KafkaTree, *arguments: str) -> Any:  # noqa: ANN401 - a Result of typer
+    return surveyor.run("rollback", "moves", "--zookeeper", tree.hosts, *arguments)
+
+
+def result(surveyor: Surveyor, tree: KafkaTree, *arguments: str) -> Row:
+    done = rollback(surveyor, tree, "--json", *arguments)
+    assert done.exit_code == DONE, done.stderr
+    found: Row = json.loads(done.stdout)
+    return found
+
+
+def changes(lake: Lake, plan_id: str) -> dict[tuple[int, int], tuple[list[int], list[int]]]:
+    rows = lake.rows("changes", ("plan_id", "=", plan_id))
+    return {(row["wave"], row["partition"]): (row["replicas_before"], row["replicas_after"]) for row in rows}
+
+
+def rejected(lake: Lake, plan_id: str) -> dict[int, str]:
+    return {row["partition"]: row["code"] for row in lake.rows("rejections", ("plan_id", "=", plan_id))}
+
+
+def test_without_apply_it_is_a_plan_to_be_reviewed(
+    tree: KafkaTree, lake: Lake, surveyor: Surveyor, controller: MovingController, plan: Plan
+) -> None:
+    before, ledger = tree.dump(), lake.rows("commits")
+
+    found = result(surveyor, tree)
+
+    assert (tree.dump(), controller.asked, lake.rows("commits")) == (before, [], ledger)
+    assert surveyor.status(plan.plan_id) == PlanStatus.COMMITTED
+    assert changes(lake, found["plan_id"]) == {(0, p): (AFTER[p], BEFORE[p]) for p in BEFORE}
+    assert {name: found[name] for name in ("status", "changes", "moves", "rejected", "rollback_of")} == {
+        "status": "planned",
+        "changes": 3,
+        "moves": 1,
+        "rejected": 0,
+        "rollback_of": plan.plan_id,
+    }
+    assert result(surveyor, tree) == found
+
+
+@pytest.mark.usefixtures("plan", "controller")
+def test_as_people_read_it(tree: KafkaTree, surveyor: Surveyor) -> None:
+    said = rollback(surveyor, tree).stdout
+
+    assert "t-2  replicas [1,2]→[0,1]  isr [1,2]→[0,1]  back to snapshot 1: adds [0], removes [2]" in said
+    assert "nothing was written to the cluster; `surveyor commit " in said
+
+
+@pytest.mark.usefixtures("plan", "controller")
+def test_detailed_exitcode(tree: KafkaTree, surveyor: Surveyor) -> None:
+    assert rollback(surveyor, tree, "--detailed-exitcode").exit_code == CHANGES
+
+
+def test_commit_and_verify_finish_it(
+    tree: KafkaTree, lake: Lake, surveyor: Surveyor, controller: MovingController, plan: Plan
+) -> None:
+    undoing = result(surveyor, tree)["plan_id"]
+
+    committed = surveyor.run("commit", undoing, "--zookeeper", tree.hosts, "--apply")
+    surveyor.run("verify", undoing, "--zookeeper", tree.hosts)
+    meanwhile = surveyor.status(plan.plan_id)
+    controller.finish(T, 2)
+    surveyor.run("verify", undoing, "--zookeeper", tree.hosts)
+
+    assert (committed.exit_code, meanwhile) == (DONE, PlanStatus.COMMITTED), committed.stderr
+    assert {p: controller.assigned(T, p) for p in BEFORE} == {p: (BEFORE[p], [], []) for p in BEFORE}
+    assert surveyor.status(plan.plan_id) == PlanStatus.ROLLED_BACK
+    steps = [row for row in lake.rows("commits", ("plan_id", "=", plan.plan_id)) if row["partition"] is None]
+    assert [row["action"] for row in steps] == ["roll_back"]
+
+
+def test_apply_commits_at_once_and_again_does_nothing_twice(
+    tree: KafkaTree, surveyor: Surveyor, controller: MovingController, plan: Plan
+) -> None:
+    first = result(surveyor, tree, "--apply")
+    under_way = result(surveyor, tree, "--apply")
+    controller.finish(T, 2)
+    last = result(surveyor, tree, "--apply")
+
+    assert controller.asked == [{(T, p): BEFORE[p] for p in BEFORE}]
+    assert [found["rolled_back"] for found in (first, under_way, last)] == [False, False, True]
+    assert (first["status"], first["applied"], under_way["changes"]) == ("committed", 3, 0)
+    assert rejected(surveyor.lake, under_way["plan_id"])[2] == "REASSIGNMENT_IN_PROGRESS"
+    assert surveyor.status(plan.plan_id) == PlanStatus.ROLLED_BACK
+
+
+def test_what_another_plan_moved_stays(
+    tree: KafkaTree, lake: Lake, surveyor: Surveyor, controller: MovingController
+) -> None:
+    """Both wanted partition 0 there: the other plan did it, and this one found it done."""
+    tree.add_topic(T, BEFORE)
+    changes = [move(tree, number, AFTER[number]) for number in (0, 2)]
+    stored = store_plan(lake, tree, changes, kind="reassign", name="moves")
+    ledger = Ledger.open(lake, stored)
+    ledger.intend([change for change in stored.changes if change["partition"] == 2])
+    ledger.judge(Verdict(change, Outcome.APPLIED, "found applied or asked for") for change in stored.changes)
+    ledger.close()
+    carry_out(controller, {0: AFTER[0], 2: AFTER[2]})
+
+    found = result(surveyor, tree)
+
+    planned = lake.rows("changes", ("plan_id", "=", found["plan_id"]))
+    assert [(row["partition"], row["replicas_after"]) for row in planned] == [(2, BEFORE[2])]
+    assert rejected(lake, found["plan_id"]) == {0: "NOT_ASKED_FOR"}
+
+
+@pytest.mark.parametrize("done", [True, False])
+@pytest.mark.parametrize("crash", [True, False])
+def test_crash_or_lost_answer_and_again(  # noqa: PLR0913 - a table
+    tree: KafkaTree, surveyor: Surveyor, controller: MovingController, plan: Plan, *, crash: bool, done: bool
+) -> None:
+    if crash:
+        controller.crash_at(1, done=done)
+        with pytest.raises(CrashError):
+            rollback(surveyor, tree, "--apply")
+    else:
+        controller.lose_answer_of(1, done=done)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.delenv("SURVEYOR_DEBUG", raising=False)
+            assert rollback(surveyor, tree, "--apply").exit_code == (0 if done else ERROR)
+
+    again = result(surveyor, tree, "--apply")
+    controller.finish(T, 2)
+    last = result(surveyor, tree, "--apply")
+
+    assert len(controller.asked) == (1 if done else 2)
+    assert (again["rolled_back"], last["rolled_back"]) == (False, True)
+    assert {p: controller.assigned(T, p) for p in BEFORE} == {p: (BEFORE[p], [], []) for p in BEFORE}
+    assert surveyor.status(plan.plan_id) == PlanStatus.ROLLED_BACK
+
+
+def test_waves_are_reversed(tree: KafkaTree, lake: Lake, surveyor: Surveyor, controller: MovingController) -> None:
+    """Partition 0 was moved in the waves 0 and 2, partition 2 in wave 1."""
+    tree.add_topic(T, BEFORE)
+    rows = [
+        move(tree, 0, [2, 1]),
+        move(tree, 2, [1, 2], wave=1),
+        move(tree, 0, [1, 2], wave=2, replicas_before=[2, 1]),
+    ]
+    committed(lake, store_plan(lake, tree, rows, kind="reassign", name="moves"))
+    carry_out(controller, {0: [1, 2], 2: [1, 2]})
+
+    found = result(surveyor, tree)
+
+    assert changes(lake, found["plan_id"]) == {
+        (0, 0): ([1, 2], [2, 1]),
+        (1, 2): ([1, 2], [0, 1]),
+        (2, 0): ([2, 1], [0, 1]),
+    }
+
+
+def test_what_still_moves_is_to_be_cancelled_first(
+    tree: KafkaTree, lake: Lake, surveyor: Surveyor, controller: MovingController
+) -> None:
+    tree.add_topic(T, BEFORE)
+    plan = store_plan(lake, tree, [move(tree, 0, AFTER[0])], kind="reassign", name="moves", status="committed")
+    controller.reassign({(T, 0): AFTER[0]})
+
+    done = rollback(surveyor, tree, "--apply")
+
+    assert done.exit_code == REFUSED
+    assert f"still moves 1 partitions: t-0; `surveyor cancel {plan.plan_id}` calls these back" in done.stderr
+    assert len(lake.rows("plans")) == 1
+
+
+@pytest.mark.usefixtures("plan")
+def test_after_a_cancel_what_was_complete_goes_back(
+    tree: KafkaTree, lake: Lake, surveyor: Surveyor, controller: MovingController
+) -> None:
+    controller.reassign({(T, 2): BEFORE[2]})
+    controller.finish(T, 2)
+    lake.update("plans", "true", status="'cancelled'")
+
+    found = result(surveyor, tree)
+
+    assert changes(lake, found["plan_id"]).keys() == {(0, 0), (0, 1)}
+    assert rejected(lake, found["plan_id"]) == {2: "ALREADY_ASSIGNED"}
+
+
+def test_what_cannot_go_back_is_rejected_and_the_rest_goes(
+    tree: KafkaTree, lake: Lake, surveyor: Surveyor, controller: MovingController, plan: Plan
+) -> None:
+    """Broker 0, on which 2 was, died; 1 keeps its dead replica, and is led by another; somebody else moved 0."""
+    tree.unregister(0)
+    controller.put_state(T, 1, leader=1, isr=[2, 1])
+    controller.reassign({(T, 0): [1, 2]})
+
+    found = result(surveyor, tree, "--apply")
+
+    assert rejected(lake, found["plan_id"]) == {0: "REASSIGNED_SINCE", 2: "BROKER_NOT_ALIVE"}
+    assert controller.assigned(T, 1)[0] == BEFORE[1]
+    assert (found["rolled_back"], surveyor.status(plan.plan_id)) == (False, PlanStatus.COMMITTED)
+
+
+def snapshots(lake: Lake, shown: dict[int, Row], topic_id: str = TOPIC_ID) -> int:
+    """The second snapshot; the plan is of the first."""
+    cluster = Cluster(lake)
+    cluster.snapshot()
+    cluster.topics = [topic(T, topic_id=topic_id)]
+    cluster.partitions = {(T, number): row for number, row in shown.items()}
+    return cluster.snapshot()
+
+
+@pytest.mark.usefixtures("plan", "controller")
+def test_back_to_what_another_snapshot_shows(tree: KafkaTree, lake: Lake, surveyor: Surveyor) -> None:
+    moving = partition([0, 1, 2], adding_replicas=[2])
+    snapshot = snapshots(lake, {0: partition([2, 0]), 1: moving})
+
+    found = result(surveyor, tree, "--to-snapshot", str(snapshot))
+
+    assert changes(lake, found["plan_id"]) == {(0, 0): (AFTER[0], [2, 0])}
+    assert rejected(lake, found["plan_id"]) == {1: "REASSIGNMENT_IN_PROGRESS", 2: "UNKNOWN_PARTITION"}
+    assert (
+        json.loads(lake.rows("plans", ("plan_id", "=", found["plan_id"]))[0]["parameters"])["to_snapshot"] == snapshot
+    )
+
+
+@pytest.mark.usefixtures("plan", "controller")
+def test_snapshot_of_another_topic_of_that_name(tree: KafkaTree, lake: Lake, surveyor: Surveyor) -> None:
+    snapshot = snapshots(lake, {0: partition([2, 0])}, topic_id="AAAAAAAAAAAAAAAAAAAAAg")
+
+    found = result(surveyor, tree, "--to-snapshot", str(snapshot))
+
+    assert rejected(lake, found["plan_id"]) == dict.fromkeys(BEFORE, "UNKNOWN_TOPIC")
+
+
+@pytest.mark.usefixtures("plan", "controller")
+def test_name_stands_for_the_same_question(tree: KafkaTree, lake: Lake, surveyor: Surveyor) -> None:
+    snapshot = snapshots(lake, {0: partition([2, 0])})
+    first = result(surveyor, tree, "--name", "undo")
+    tree.touch(f"/brokers/topics/{T}")
+
+    assert result(surveyor, tree, "--name", "undo") == first
+    other = rollback(surveyor, tree, "--name", "undo", "--to-snapshot", str(snapshot))
+    assert (other.exit_code, "the name 'undo' is taken by plan" in other.stderr) == (REFUSED, True)
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({"status": "planned"}, "is planned: nothing of it was committed"),
+        ({"status": "refused"}, "is refused: nothing of it was committed"),
+        ({"status": "partial"}, "is partial: `surveyor cancel` it first"),
+        ({"status": "committing"}, "is committing: `surveyor cancel` it first"),
+        ({"kind": "drain", "status": "committed"}, "is of kind drain: only reassignments are rolled back"),
+    ],
+)
+def test_plans_that_are_not_rolled_back(
+    tree: KafkaTree, lake: Lake, surveyor: Surveyor, columns: Row, said: str
+) -> None:
+    tree.add_topic(T, BEFORE)
+    store_plan(lake, tree, [move(tree, 0, AFTER[0])], **{"kind": "reassign", "name": "moves", **columns})
+
+    done = rollback(surveyor, tree, "--apply")
+
+    assert (done.exit_code, said in done.stderr) == (REFUSED, True), done.stderr
+
+
+@pytest.mark.usefixtures("plan")
+def test_limits_are_those_of_commit(tree: KafkaTree, surveyor: Surveyor, controller: MovingController) -> None:
+    done = rollback(surveyor, tree, "--apply", "--max-changes", "1")
+
+    assert (done.exit_code, controller.asked) == (REFUSED, [])
+    assert "more than --max-changes 1" in done.stderr
+
+
+@pytest.mark.usefixtures("plan")
+def test_unknown_snapshot(tree: KafkaTree, lake: Lake, surveyor: Surveyor) -> None:
+    snapshots(lake, {0: partition([2, 0])})
+
+    assert rollback(surveyor, tree, "--to-snapshot", "99").exit_code == USAGE

@@ -1,0 +1,239 @@
+"""`plan reassign` from the command line: each question once, what is left out, what is refused and what is shown."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+from jobs.adapters.delta.lake import Row
+from jobs.adapters.embedded.servers import EmbeddedZooKeeper
+from schemas.znodes import Assignment, State, encode_assignment, encode_state
+from tests.jobs.support.commands import Surveyor
+from tests.jobs.support.kafka_tree import KafkaTree, registration, state_path
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+RACKS = {0: "a", 1: "b", 2: "c", 3: "a", 4: "b"}
+ORDERS = {n: [n % 3, (n + 1) % 3] for n in range(6)}
+ONE_RACK = {0: [0, 3], 1: [3, 0]}
+"""Both replicas in rack a."""
+LATE = [0, 1, 2]
+"""Broker 1 lags."""
+
+
+@pytest.fixture(scope="module")
+def surveyor(zookeeper_server: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Surveyor]:
+    """Brokers 0 to 4, orders on the first three; 9 is dead, 5 is not understood; a topic moves, one is deleted."""
+    hosts = f"{zookeeper_server.connect}/reassign"
+    client = KazooClient(zookeeper_server.connect)
+    client.start()
+    client.create("/reassign")
+    client.chroot = "/reassign"
+    tree = KafkaTree(hosts, client)
+    tree.lay_out(brokers=())
+    for broker, rack in RACKS.items():
+        tree.register(broker, registration(rack=rack))
+    tree.register(5, b"{")
+    tree.elect(0, epoch=7)
+    for topic, replicas in {"orders": ORDERS, "narrow": ONE_RACK, "old": {0: [9, 1]}, "gone": {0: [0, 1]}}.items():
+        tree.add_topic(topic, replicas)
+    tree.add_topic("moving", {0: [0, 1, 2]})
+    moving = Assignment({0: [0, 1, 2]}, {0: [2]}, {0: [1]}, "r8iTzkX6SnyvLkbjRRRoow")
+    tree.write("/brokers/topics/moving", encode_assignment(moving))
+    tree.write("/admin/delete_topics/gone", b"")
+    tree.write(state_path("old", 0), encode_state(State(controller_epoch=1, leader=1, leader_epoch=6, isr=[1])))
+    tree.add_topic("late", {0: LATE})
+    tree.write(state_path("late", 0), encode_state(State(controller_epoch=1, leader=0, leader_epoch=5, isr=[0, 2])))
+    ready = Surveyor(hosts, tmp_path_factory.mktemp("reassign") / "warehouse")
+    ready.json("snapshot")
+    yield ready
+    client.stop()
+    client.close()
+
+
+def _changes(surveyor: Surveyor, plan: Row) -> dict[tuple[str, int], Row]:
+    rows = surveyor.lake.rows("changes", ("plan_id", "=", plan["plan_id"]))
+    return {(row["topic"], row["partition"]): row for row in rows}
+
+
+def _rejected(surveyor: Surveyor, plan: Row) -> dict[str, str]:
+    rows = surveyor.lake.rows("rejections", ("plan_id", "=", plan["plan_id"]))
+    return {f"{row['topic']}-{row['partition']}": row["code"] for row in rows}
+
+
+def _orders(surveyor: Surveyor, plan: Row) -> dict[int, list[int]]:
+    """Replicas of orders as they are to be."""
+    changed = {partition: row["replicas_after"] for (topic, partition), row in _changes(surveyor, plan).items()}
+    return {partition: changed.get(partition, replicas) for partition, replicas in ORDERS.items()}
+
+
+def _file(tmp_path: Path, content: object) -> str:
+    path = tmp_path / "input.json"
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return str(path)
+
+
+def _targets(*targets: tuple[str, int, list[int]]) -> object:
+    rows = [{"topic": topic, "partition": partition, "replicas": replicas} for topic, partition, replicas in targets]
+    return {"version": 1, "partitions": rows}
+
+
+# question (on orders alone), moves, brokers of orders afterwards
+QUESTIONS = [
+    (["--add-brokers", "4"], 5, {0, 1, 2, 4}),
+    (["--remove-brokers", "2"], 4, {0, 1, 3, 4}),
+    (["--replace", "2=4"], 4, {0, 1, 3, 4}),
+    (["--replication-factor", "3"], 6, {0, 1, 2, 3, 4}),
+    (["--replication-factor", "1"], 0, {0, 1, 2}),
+    (["--rebalance", "--max-moves", "1"], 1, {0, 1, 2, 4}),
+]
+
+
+@pytest.mark.parametrize(("question", "moves", "brokers"), QUESTIONS)
+def test_question(surveyor: Surveyor, question: list[str], moves: int, brokers: set[int]) -> None:
+    asked = ("plan", "reassign", *question, "--topics", "orders")
+    plan = surveyor.json(*asked)
+    after = _orders(surveyor, plan)
+    assert (plan["status"], plan["moves"]) == ("planned", moves)
+    assert {broker for replicas in after.values() for broker in replicas} == brokers
+    assert all(len({RACKS[broker] for broker in replicas}) == len(replicas) for replicas in after.values())
+    assert surveyor.json(*asked) == plan
+
+
+def test_lagging_replica_is_the_one_to_leave(surveyor: Surveyor) -> None:
+    plan = surveyor.json("plan", "reassign", "--replication-factor", "2", "--topics", "late")
+    assert _changes(surveyor, plan)["late", 0]["replicas_after"] == [0, 2]
+
+
+def test_topics_to_move_go_to_the_brokers_listed(surveyor: Surveyor, tmp_path: Path) -> None:
+    file = _file(tmp_path, {"version": 1, "topics": [{"topic": "orders"}]})
+    plan = surveyor.json("plan", "reassign", "--topics-to-move-json-file", file, "--broker-list", "2,3,4")
+    held = Counter(broker for replicas in _orders(surveyor, plan).values() for broker in replicas)
+    assert (plan["rejected"], set(held)) == (0, {2, 3, 4})
+
+
+def test_who_gets_nothing_keeps_its_order_unless_asked(surveyor: Surveyor) -> None:
+    """Every partition of `orders` could be led by another broker; one has a replica on broker 3, which is replaced."""
+    asked = ("plan", "reassign", "--remove-brokers", "3", "--exclude", "old|gone|moving")
+    plan, wide = surveyor.json(*asked), surveyor.json(*asked, "--reorder-leaders")
+    changes, more = _changes(surveyor, plan), _changes(surveyor, wide)
+    assert {topic for topic, _ in changes} == {"narrow"}
+    reordered = [row for row in more.values() if {*row["replicas_before"]} == {*row["replicas_after"]}]
+    assert plan["leaders_given_up"]["reorders"] == len(reordered) > 0
+    assert plan["leaders_given_up"]["leaders_per_broker"] == wide["leaders_per_broker"][1]
+    assert wide["leaders_given_up"] is None
+    shown = surveyor("show", "plan", plan["plan_id"]).stdout
+    low, high = wide["leaders_per_broker"][1]
+    assert f"with --reorder-leaders {low}..{high}: {len(reordered)} more partitions would change their order" in shown
+
+
+def test_a_rack_is_emptied_and_the_two_others_keep_every_partition(surveyor: Surveyor) -> None:
+    asked = ("plan", "reassign", "--remove-brokers", "2", "--topics", "orders|late")
+    for caps in ((), ("--one-replica-at-a-time",)):
+        plan = surveyor.json(*asked, *caps)
+        after = [row["replicas_after"] for row in _changes(surveyor, plan).values()]
+        assert {frozenset(RACKS[broker] for broker in replicas) for replicas in after} == {frozenset("ab")}
+        assert (plan["status"], plan["racks_given_up"], plan["fewer_racks"]) == ("planned", ["c"], 1)
+    shown = surveyor("show", "plan", plan["plan_id"]).stdout
+    assert "racks given up c: 1 partitions are in fewer racks than now" in shown
+
+
+def test_racks_are_fixed_where_they_are_narrow(surveyor: Surveyor) -> None:
+    plan = surveyor.json("plan", "reassign", "--fix-racks", "--exclude", "old|gone|moving")
+    changes = _changes(surveyor, plan)
+    spans = {key: len({RACKS[b] for b in row["replicas_after"]}) for key, row in changes.items() if key[0] == "narrow"}
+    assert (plan["moves"], plan["lower_bound"], spans) == (2, 2, {("narrow", 0): 2, ("narrow", 1): 2})
+    assert "racks 1 → 2" in changes["narrow", 0]["reason"]
+
+
+def test_what_may_not_change_is_rejected(surveyor: Surveyor) -> None:
+    plan = surveyor.json("plan", "reassign", "--rebalance")
+    assert _rejected(surveyor, plan) == {
+        "gone-0": "DELETION_REQUESTED",
+        "moving-0": "REASSIGNMENT_IN_PROGRESS",
+        "old-0": "REPLICA_NOT_ALIVE",
+    }
+    assert {topic for topic, _ in _changes(surveyor, plan)} <= {"orders", "narrow", "late"}
+    low, high = plan["replicas_per_broker"][1]
+    assert (plan["moves"], high - low <= 1) == (plan["lower_bound"], True)
+
+
+def test_dead_broker_is_emptied_and_the_plan_says_why(surveyor: Surveyor) -> None:
+    plan = surveyor.json("plan", "reassign", "--remove-brokers", "9")
+    (change,) = (row for (topic, _), row in _changes(surveyor, plan).items() if topic == "old")
+    assert (plan["moves"], plan["lower_bound"], plan["rejected"]) == (1, 1, 0)
+    assert 9 not in change["replicas_after"]
+    assert change["reason"].startswith("empties 9, racks 1 → 2: 9 → ")
+    assert "holds " in change["reason"]
+
+
+def test_as_people_read_it(surveyor: Surveyor) -> None:
+    shown = surveyor("plan", "reassign", "--add-brokers", "4", "--topics", "orders").stdout.splitlines()
+    assert [line.strip().split(" (")[0] for line in shown[1:5]] == [
+        "moves 5",
+        "replicas per broker 0..9 → 2..7",
+        "leaders per broker 0..6 → 1..4",
+        "replicas per rack a 11 → 9, b 8 → 10, c 6 → 6",
+    ]
+
+
+FOREIGN: list[tuple[object, str, dict[str, str]]] = [
+    (_targets(("orders", 0, [0, 3])), "orders-0: racks 2 → 1: [a]", {"orders-0": "RACKS_LOST"}),
+]
+
+
+@pytest.mark.parametrize(("content", "said", "codes"), FOREIGN)
+def test_foreign_plan_that_fails_the_lint(
+    surveyor: Surveyor, tmp_path: Path, content: object, said: str, codes: dict[str, str]
+) -> None:
+    asked = ("plan", "reassign", "--reassignment-json-file", _file(tmp_path, content))
+    ran = surveyor(*asked, "--json")
+    assert (ran.code, said in ran.stderr, ran.json["status"]) == (23, True, "refused")
+    assert _rejected(surveyor, ran.json) == codes
+    assert surveyor.json(*asked, "--disable-rack-aware")["status"] == "planned"
+
+
+def test_dead_replica_that_stays_is_a_warning(surveyor: Surveyor, tmp_path: Path) -> None:
+    ran = surveyor("plan", "reassign", "--reassignment-json-file", _file(tmp_path, _targets(("old", 0, [1, 9]))))
+    assert ran.code == 0, ran.stderr
+    assert ran.stdout.splitlines()[-1] == "  warning: 1 partitions keep a replica on a broker that is not alive: old-0"
+
+
+WRONG: list[tuple[list[str], object, int, str]] = [
+    ([], None, 2, "say exactly one of --reassignment-json-file"),
+    (["--rebalance", "--fix-racks"], None, 2, "not --rebalance and --fix-racks"),
+    (["--rebalance", "--broker-list", "1"], None, 2, "go together"),
+    (["--topics-to-move-json-file", "FILE"], {"topics": [{"topic": "orders"}]}, 2, "go together"),
+    (["--topics-to-move-json-file", "FILE", "--broker-list", "1"], "{", 2, "truncated"),
+    (["--topics-to-move-json-file", "FILE", "--broker-list", "1"], {"topics": []}, 2, "names no topic"),
+    (["--topics-to-move-json-file", "FILE", "--broker-list", "1,2"], {"topics": [{"topic": "x"}]}, 23, "topics x are"),
+    (["--reassignment-json-file", "FILE", "--max-moves", "1"], _targets(), 2, "leave out --topics"),
+    (["--fix-racks", "--disable-rack-aware"], None, 2, "contradict"),
+    (["--rebalance", "--topics", "("], None, 2, "--topics '(' is no regular expression"),
+    (["--rebalance", "--topics", "none"], None, 23, "no partition of snapshot 1"),
+    (["--add-brokers", "x"], None, 2, "--add-brokers 'x': expected ids as in 0,1,2"),
+    (["--add-brokers", "7"], None, 23, "broker 7 is not alive in snapshot 1; alive are 0, 1, 2, 3, 4, 5"),
+    (["--add-brokers", "9"], None, 23, "broker 9 is not alive"),
+    (["--add-brokers", "5"], None, 23, "/brokers/ids/5 is not understood"),
+    (["--remove-brokers", "7"], None, 23, "brokers 7 are unknown"),
+    (["--remove-brokers", "0,1,2,3,4"], None, 23, "no broker is left that may hold replicas"),
+    (["--replace", "7"], None, 2, "expected a broker and its successor as in 7=107"),
+    (["--replace", "2=2"], None, 2, "names a broker twice"),
+    (["--replace", "2=7"], None, 23, "--replace: broker 7 is not alive"),
+    (["--replication-factor", "6", "--topics", "orders"], None, 23, "only 5 brokers may hold replicas"),
+    (["--rebalance", "--snapshot", "99"], None, 2, "no snapshot 99"),
+]
+
+
+def test_wrong_input_is_one_message(surveyor: Surveyor, tmp_path: Path) -> None:
+    found: list[Any] = []
+    for arguments, content, code, said in WRONG:
+        given = [_file(tmp_path, content) if argument == "FILE" else argument for argument in arguments]
+        ran = surveyor("plan", "reassign", *given)
+        if (ran.code, said in ran.stderr, "Traceback" in ran.stderr) != (code, True, False):
+            found.append((arguments, ran.code, ran.stderr))
+    assert found == []

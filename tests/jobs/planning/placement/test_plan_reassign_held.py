@@ -1,0 +1,95 @@
+"""What no question of `plan reassign` may move: partitions that nobody alive in the ISR leads, and those on order."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from kazoo.client import KazooClient
+
+from jobs.adapters.embedded.servers import EmbeddedZooKeeper
+from schemas.znodes import State, encode_state
+from tests.jobs.support.commands import Surveyor
+from tests.jobs.support.kafka_tree import KafkaTree, state_path
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+DEAD: Final = 9
+LEADERLESS: Final = "no live leader in its ISR (leader -1, ISR [9])"
+ORDERED: Final = "an order to move it to [0] waits in /admin/reassign_partitions"
+
+
+@pytest.fixture(scope="module")
+def surveyor(zookeeper_server: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Surveyor]:
+    """Brokers 0 to 3; of topic lost, 1 was left behind and 9, which is dead, has the data; waiting waits for 0."""
+    hosts = f"{zookeeper_server.connect}/held"
+    client = KazooClient(zookeeper_server.connect)
+    client.start()
+    client.create("/held")
+    client.chroot = "/held"
+    tree = KafkaTree(hosts, client)
+    tree.lay_out(brokers=(0, 1, 2, 3))
+    tree.elect(0, epoch=7)
+    for topic, replicas in {"free": [0, 1], "lost": [1, DEAD], "waiting": [2]}.items():
+        tree.add_topic(topic, {0: replicas})
+    tree.write(state_path("lost", 0), encode_state(State(controller_epoch=7, leader=-1, leader_epoch=6, isr=[DEAD])))
+    order = {"version": 1, "partitions": [{"topic": "waiting", "partition": 0, "replicas": [0]}]}
+    tree.write("/admin/reassign_partitions", json.dumps(order).encode())
+    ready = Surveyor(hosts, tmp_path_factory.mktemp("held") / "warehouse")
+    ready.json("snapshot")
+    yield ready
+    client.stop()
+    client.close()
+
+
+QUESTIONS: Final = (
+    ["--remove-brokers", f"{DEAD}"],
+    ["--remove-brokers", "1,2"],
+    ["--replace", f"{DEAD}=2"],
+    ["--add-brokers", "3"],
+    ["--rebalance"],
+    ["--fix-racks"],
+    ["--replication-factor", "1"],
+    ["--replication-factor", "3"],
+    ["--topics-to-move-json-file", "FILE", "--broker-list", "0,3"],
+)
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=" ".join)
+def test_no_question_moves_them(surveyor: Surveyor, tmp_path: Path, question: list[str]) -> None:
+    """Else Kafka may elect the new, empty replica, and what 9 holds is lost."""
+    file = tmp_path / "topics.json"
+    file.write_text(json.dumps({"version": 1, "topics": [{"topic": "lost"}, {"topic": "waiting"}]}))
+    asked = [str(file) if word == "FILE" else word for word in question]
+    plan = surveyor.json("plan", "reassign", *asked, "--topics", "lost|waiting")
+    rejections = surveyor.lake.rows("rejections", ("plan_id", "=", plan["plan_id"]))
+    found = {row["topic"]: (row["code"], row["reason"]) for row in rejections}
+    about = {"lost"} if f"{DEAD}" in question[-1] else {"lost", "waiting"}
+    assert (plan["changes"], plan["moves"], set(found)) == (0, 0, about)
+    code, reason = found["lost"]
+    assert (code, LEADERLESS in reason, "`surveyor plan recover`" in reason) == ("NO_LIVE_LEADER", True, True)
+    if "waiting" in about:
+        code, reason = found["waiting"]
+        assert (code, ORDERED in reason) == ("REASSIGNMENT_IN_PROGRESS", True)
+
+
+FILES: Final = (
+    ("lost", [1, 2], LEADERLESS, "NO_LIVE_LEADER"),
+    ("waiting", [3], ORDERED, "REASSIGNMENT_IN_PROGRESS"),
+)
+
+
+@pytest.mark.parametrize("refused", FILES)
+def test_a_file_that_moves_them_is_refused(
+    surveyor: Surveyor, tmp_path: Path, refused: tuple[str, list[int], str, str]
+) -> None:
+    topic, replicas, said, code = refused
+    targets = {topic: replicas, "free": [1, 0]}
+    file = tmp_path / "targets.json"
+    rows = [{"topic": name, "partition": 0, "replicas": target} for name, target in targets.items()]
+    file.write_text(json.dumps({"version": 1, "partitions": rows}))
+    ran = surveyor("plan", "reassign", "--reassignment-json-file", str(file), "--json")
+    rejections = surveyor.lake.rows("rejections", ("plan_id", "=", ran.json["plan_id"]))
+    assert (ran.code, f"{topic}-0: {said}" in ran.stderr, ran.json["status"]) == (23, True, "refused")
+    assert [(row["topic"], row["code"]) for row in rejections] == [(topic, code)]

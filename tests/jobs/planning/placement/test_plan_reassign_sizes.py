@@ -1,0 +1,172 @@
+"""`plan reassign` by bytes: from a file or from the table, what it says, what it refuses, and that it stays itself."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from kazoo.client import KazooClient
+
+from jobs.adapters.brokers.log_dirs import COLUMNS
+from jobs.adapters.delta.lake import Lake, Row
+from jobs.adapters.embedded.servers import EmbeddedZooKeeper
+from jobs.sizes import store_sizes
+from tests.jobs.support.commands import Surveyor
+from tests.jobs.support.kafka_tree import KafkaTree
+from tests.jobs.support.lake_rows import NOW
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+REPLICAS = {
+    ("big", 0): [0],
+    ("big", 1): [1],
+    ("small", 0): [0],
+    ("small", 1): [0],
+    ("small", 2): [1],
+    ("small", 3): [2],
+}
+SIZES = {("big", 0): 800, ("big", 1): 300, ("small", 0): 300, ("small", 1): 100, ("small", 2): 200, ("small", 3): 100}
+Sizes = Mapping[tuple[str, int], int]
+
+
+@pytest.fixture(scope="module")
+def surveyor(zookeeper_server: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Surveyor]:
+    """Three brokers with 3, 2 and 1 replicas, of 1200, 500 and 100 bytes."""
+    client = KazooClient(zookeeper_server.connect)
+    client.start()
+    client.create("/sizes")
+    client.chroot = "/sizes"
+    tree = KafkaTree(f"{zookeeper_server.connect}/sizes", client)
+    tree.lay_out()
+    tree.elect(0, epoch=7)
+    for topic in ("big", "small"):
+        tree.add_topic(topic, {number: where for (name, number), where in REPLICAS.items() if name == topic})
+    ready = Surveyor(tree.hosts, tmp_path_factory.mktemp("sizes") / "warehouse")
+    ready.json("snapshot")
+    yield ready
+    client.stop()
+    client.close()
+
+
+def _fill(lake: Lake, sizes: Sizes, *more: Row) -> None:
+    """Let the table be what brokers told, each of its replicas."""
+    defaults = {"log_dir": "/a", "offset_lag": 0, "is_future": False, "taken_at": NOW}
+    told = [
+        {"broker_id": broker, "topic": key[0], "partition": key[1], "bytes": size}
+        for key, size in sizes.items()
+        for broker in REPLICAS[key]
+    ]
+    rows = [{**defaults, **row} for row in (*told, *more)]
+    store_sizes(lake, [0, 1, 2, 9], pa.Table.from_pylist(rows, schema=COLUMNS))
+
+
+def _file(tmp_path: Path, sizes: Sizes) -> str:
+    path = tmp_path / "sizes.csv"
+    lines = [f"{topic},{partition},{size}" for (topic, partition), size in sizes.items()]
+    path.write_text("\n".join(["topic,partition,bytes", *lines]))
+    return str(path)
+
+
+def _bytes_after(surveyor: Surveyor, plan: Row, sizes: Sizes) -> Counter[int]:
+    """Added up from the plan's changes, not from what it says of itself."""
+    rows = surveyor.lake.rows("changes", ("plan_id", "=", plan["plan_id"]))
+    after = REPLICAS | {(row["topic"], row["partition"]): row["replicas_after"] for row in rows}
+    held: Counter[int] = Counter()
+    for key, replicas in after.items():
+        for broker in replicas:
+            held[broker] += sizes[key]
+    return held
+
+
+def test_bytes_are_evened_out(surveyor: Surveyor, tmp_path: Path) -> None:
+    plan = surveyor.json("plan", "reassign", "--rebalance", "--sizes", _file(tmp_path, SIZES))
+    held = _bytes_after(surveyor, plan, SIZES)
+    assert max(held.values()) - min(held.values()) <= 300
+    assert plan["bytes_per_broker"] == [[100, 1200], [min(held.values()), max(held.values())]]
+    assert plan["bytes_by_broker"] == {
+        str(broker): [was, held[broker]] for broker, was in ((0, 1200), (1, 500), (2, 100))
+    }
+    moved = [row for row in surveyor.lake.rows("changes", ("plan_id", "=", plan["plan_id"])) if row["adding_after"]]
+    assert plan["moves_bytes"] == sum(SIZES[row["topic"], row["partition"]] for row in moved) > 0
+    assert plan["sizes"] == {"source": "file", "digest": plan["sizes"]["digest"], "known": 6, "assumed": 0}
+
+
+def test_same_sizes_same_plan_from_whatever_file_or_table(surveyor: Surveyor, tmp_path: Path) -> None:
+    as_json = tmp_path / "sizes.json"
+    rows = [{"topic": topic, "partition": number, "bytes": size} for (topic, number), size in SIZES.items()]
+    as_json.write_text(json.dumps({"partitions": rows[::-1]}))
+    asked = ("plan", "reassign", "--rebalance")
+    plans = [surveyor.json(*asked, "--sizes", path) for path in (_file(tmp_path, SIZES), str(as_json))]
+    assert plans[0] == plans[1]
+    other = surveyor.json(*asked, "--sizes", _file(tmp_path, {**SIZES, ("big", 0): 801}))
+    assert other["plan_id"] != plans[0]["plan_id"]
+    _fill(surveyor.lake, SIZES)
+    by_table = [surveyor.json(*asked, "--by-size", "--name", "even") for _ in range(2)]
+    assert by_table[0] == by_table[1]
+    assert by_table[0]["sizes"] == {**plans[0]["sizes"], "source": "table"}
+    without = surveyor.json(*asked)
+    assert without["moves"] == 1
+    assert not {"moves_bytes", "bytes_per_broker", "sizes"} & without.keys()
+
+
+def test_table_counts_the_largest_log_that_belongs_there(surveyor: Surveyor) -> None:
+    """A future log, one on a broker that no longer has the partition and one of a topic gone by do not count."""
+    on_zero = {"broker_id": 0, "topic": "small", "partition": 1}
+    _fill(
+        surveyor.lake,
+        SIZES,
+        {**on_zero, "bytes": 5000, "log_dir": "/b", "is_future": True},
+        {**on_zero, "bytes": 6000, "broker_id": 9},
+        {**on_zero, "bytes": 7000, "topic": "gone"},
+    )
+    ran = surveyor("plan", "reassign", "--rebalance", "--by-size", "--json")
+    assert ran.json["bytes_per_broker"][0] == [100, 1200]
+    assert "sizes taken from 2026-11-21 12:00:00 to 2026-11-21 12:00:00 UTC" in ran.stderr
+
+
+def test_partition_without_a_size_counts_as_the_mean_of_its_topic_and_is_said(
+    surveyor: Surveyor, tmp_path: Path
+) -> None:
+    known = {key: size for key, size in SIZES.items() if key != ("small", 3)}
+    ran = surveyor("plan", "reassign", "--rebalance", "--sizes", _file(tmp_path, known))
+    assert "surveyor: 1 of 6 partitions have no size; each counts as the mean of its topic" in ran.stderr
+    assert "bytes per broker 200 B..1.2 KiB" in ran.stdout
+    assert "; 1 of 6 partitions have none and count as the mean of their topic, or of all\n" in ran.stdout
+
+
+def test_broker_is_emptied_by_bytes(surveyor: Surveyor, tmp_path: Path) -> None:
+    plan = surveyor.json("plan", "reassign", "--remove-brokers", "0", "--sizes", _file(tmp_path, SIZES))
+    held = _bytes_after(surveyor, plan, SIZES)
+    assert (plan["moves"], plan["moves_bytes"], held) == (3, 1200, {1: 900, 2: 900})
+
+
+def test_nothing_known(surveyor: Surveyor) -> None:
+    store_sizes(surveyor.lake, [0, 1, 2, 9], COLUMNS.empty_table())
+    ran = surveyor("plan", "reassign", "--rebalance", "--by-size")
+    assert (ran.code, "run `surveyor sizes`, or give a file by --sizes" in ran.stderr) == (23, True)
+
+
+def test_wrong_input_is_one_message(surveyor: Surveyor, tmp_path: Path) -> None:
+    right = _file(tmp_path, SIZES)
+    unknown = tmp_path / "unknown.csv"
+    unknown.write_text("topic,partition,bytes\nbig,0,1\nbig,7,1\nnope,0,1\n")
+    huge = tmp_path / "huge.csv"
+    huge.write_text("topic,partition,bytes\n" + "".join(f"{topic},{n},{2**60}\n" for topic, n in SIZES))
+    moves = tmp_path / "moves.json"
+    moves.write_text('{"partitions":[{"topic":"big","partition":0,"replicas":[1]}]}')
+    wrong = [
+        (["--rebalance", "--sizes", right, "--by-size"], 2, "exclude each other"),
+        (["--rebalance", "--sizes", str(tmp_path / "none")], 2, "cannot read"),
+        (["--rebalance", "--sizes", str(moves)], 2, "missing required field `bytes`"),
+        (["--rebalance", "--sizes", str(unknown)], 23, "snapshot 1 do not agree: the snapshot has no big-7, nope-0;"),
+        (["--rebalance", "--sizes", str(huge)], 23, "the sizes add up to more than"),
+        (["--reassignment-json-file", str(moves), "--by-size"], 2, "leave out --sizes and --by-size"),
+    ]
+    found = []
+    for arguments, code, said in wrong:
+        ran = surveyor("plan", "reassign", *arguments)
+        if (ran.code, said in ran.stderr, "Traceback" in ran.stderr) != (code, True, False):
+            found.append((arguments, ran.code, ran.stderr))
+    assert found == []

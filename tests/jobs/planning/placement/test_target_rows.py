@@ -1,0 +1,46 @@
+"""Rows for Spark: one a step, and what each needs to know of the steps before."""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given, settings
+
+from jobs.planning.placement.partition_arrays import NamedPartitions, rows_of
+from jobs.planning.placement.target_rows import rows_on_the_way, target_rows
+from planner.placement.problem import NOBODY, PlacementError
+from planner.placement.solve import place
+from planner.placement.waves import Caps, waves
+from tests.planner.placement.clusters import Case, cases
+
+
+def _named(case: Case) -> NamedPartitions:
+    topics = pa.array([f"t{topic}" for topic in case.partitions.topic.tolist()])
+    names = pa.table({"topic": topics, "partition": pa.array(case.partitions.partition.astype(np.int32))})
+    return NamedPartitions(names=names, partitions=case.partitions, barred=~case.partitions.movable)
+
+
+@settings(deadline=None, max_examples=60)
+@given(cases())
+def test_each_row_says_what_came_before_and_where_it_ends(case: Case) -> None:
+    try:
+        found = place(case.brokers, case.partitions, case.question)
+    except PlacementError:
+        return
+    cluster, barred = _named(case), np.flatnonzero(~case.partitions.movable)
+    planned = waves(case.partitions, found, {}, Caps(moves_per_broker=1, one_at_a_time=True))
+    rows: list[dict[str, Any]] = rows_on_the_way(cluster, found, planned, barred).to_pylist()
+    assert target_rows(cluster, found, planned, barred).to_pylist() == [
+        {name: row[name] for name in ("topic", "partition", "replicas", "reason", "wave")} for row in rows
+    ]
+    reasons = dict(zip(found.changed.tolist(), found.reasons, strict=True))
+    seen: dict[tuple[str, int], list[list[int]]] = {}
+    for row in rows:
+        key = (row["topic"], row["partition"])
+        number = int(rows_of(pa.table({"topic": [row["topic"]], "partition": [row["partition"]]}), cluster.names)[0])
+        assert row["earlier"] == seen.setdefault(key, [])
+        seen[key].append(row["replicas"])
+        assert row["goal"] == [broker for broker in found.replicas[number].tolist() if broker != NOBODY]
+        assert row["reason"] == reasons.get(number, "")
+    assert all(lists[-1] == row["goal"] for row in rows for lists in [seen[row["topic"], row["partition"]]])
+    assert all(row["steps"] == len(seen[row["topic"], row["partition"]]) for row in rows)

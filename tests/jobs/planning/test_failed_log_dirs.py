@@ -1,0 +1,104 @@
+"""Answers of error 56 in the table: a cycle goes past the replica that gave it, and ends where nobody is left."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from jobs.adapters.delta.lake import Lake
+from jobs.records.failed_log_dirs import event_lines, failed_replicas
+from jobs.records.plans import read_plan
+from jobs.records.snapshots import find_snapshot
+from schemas.names import NO_LEADER
+from schemas.znodes import State, encode_state
+from tests.jobs.support.commands import Surveyor
+from tests.jobs.support.fake_brokers import FakeBrokers
+from tests.jobs.support.kafka_tree import KafkaTree, state_path
+from tests.jobs.support.lake_rows import NOW, Cluster, broker
+
+T: Final = "t"
+BATCH: Final = ("--mode", "batch", "--max-hold", "1s", "--apply")
+
+# seconds, error, what else -> whether broker 1 counts as failed
+ANSWERS: Final[list[tuple[list[tuple[int, int, dict[str, object]]], bool]]] = [
+    ([], False),
+    ([(0, 56, {})], True),
+    ([(0, 0, {}), (1, 56, {})], True),
+    ([(0, 56, {}), (1, 0, {})], False),
+    ([(0, 56, {}), (1, 0, {}), (2, 56, {})], True),
+    ([(0, 56, {}), (1, 11, {}), (2, -1, {}), (3, 77, {})], True),
+    ([(0, 56, {}), (1, 0, {"partition": 1}), (1, 0, {"broker_id": 2}), (1, 0, {"topic": "u"})], True),
+    ([(0, 56, {"broker_epoch": 100})], False),
+    ([(0, 56, {}), (1, 56, {"broker_epoch": 100})], False),
+    ([(0, 56, {"broker_id": 9})], False),
+    ([(0, 56, {"api": "StopReplica"})], False),
+]
+
+
+@pytest.fixture
+def cluster(lake: Lake) -> Cluster:
+    cluster = Cluster(lake)
+    cluster.brokers = [broker(1, 101), broker(2, 102)]
+    return cluster
+
+
+@pytest.mark.parametrize(("answers", "failed"), ANSWERS)
+def test_the_last_word_of_the_present_registration_counts(
+    cluster: Cluster,
+    answers: list[tuple[int, int, dict[str, object]]],
+    failed: bool,  # noqa: FBT001 - from the table
+) -> None:
+    told = {"broker_id": 1, "api": "LeaderAndIsr", "topic": T, "partition": 0, "broker_epoch": 101, "leader_epoch": 6}
+    rows = [told | {"at": NOW + timedelta(seconds=at), "error": error} | more for at, error, more in answers]
+    cluster.lake.append("answers", rows)
+    cluster.snapshot()
+
+    found = failed_replicas(cluster.lake, find_snapshot(cluster.lake))
+
+    assert [(row["broker_id"], row["topic"], row["partition"], row["leader_epoch"]) for row in found] == (
+        [(1, T, 0, 6)] if failed else []
+    )
+
+
+def test_a_log_dir_event_is_told(cluster: Cluster) -> None:
+    event = {"kind": "log_dir", "broker_id": 2, "path": "/log_dir_event_notification/log_dir_event_0000000000"}
+    cluster.lake.replace("requests", [event | {"snapshot_id": 1}])
+    cluster.snapshot()
+
+    (line,) = event_lines(cluster.lake, find_snapshot(cluster.lake))
+
+    assert line.startswith("broker 2 reports a failed log dir, and no controller has asked it yet")
+
+
+def cycle(surveyor: Surveyor, *arguments: str) -> tuple[list[tuple[str, int]], Any]:
+    """Snapshot and plan: what is due, and the plan."""
+    surveyor.json("snapshot")
+    plan = read_plan(surveyor.lake, surveyor.json("plan", "reconcile", *arguments)["plan_id"])
+    return [(change["action"], change["leader_after"]) for change in plan.changes], plan
+
+
+@pytest.mark.usefixtures("spark")
+def test_no_replica_is_elected_twice_whose_log_dir_failed(
+    tree: KafkaTree, fake_brokers: FakeBrokers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobs.execution.batch.commit.HAND_BACK_PATIENCE", 0.0)
+    surveyor = Surveyor(tree.hosts, tmp_path / "warehouse")
+    tree.add_topic(T, {0: [1, 0, 2]})
+    state = State(controller_epoch=1, leader=NO_LEADER, leader_epoch=3, isr=[1, 0])
+    tree.write(state_path(T, 0), encode_state(state))
+    elected = []
+    for failing in (1, 0):
+        fake_brokers[failing].errors[T, 0] = 56
+        due, plan = cycle(surveyor)
+        elected += due
+        done = surveyor("commit", plan.plan_id, *BATCH)
+        assert (done.code, "nobody leads 1 partitions (t-0)" in done.stderr) == (1, True)
+        assert surveyor.json("show", "plan", plan.plan_id)["status"] == "partial"
+
+    due, plan = cycle(surveyor)
+
+    assert (elected, due) == ([("elect", 1), ("elect", 0)], [("take_offline", NO_LEADER)])
+    assert plan.rejections[0]["reason"].endswith("log dir failed, as it answered with error 56: broker 0, 1")
+    unclean = read_plan(surveyor.lake, surveyor.json("plan", "reconcile", "--allow-unclean")["plan_id"])
+    assert [(change["leader_after"], change["isr_after"]) for change in unclean.changes] == [(2, [2])]

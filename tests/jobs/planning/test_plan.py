@@ -1,0 +1,311 @@
+"""Plans from the command line: what is stored, that the same is the same, and what is refused."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import write_deltalake
+from kazoo.client import KazooClient
+
+from jobs.adapters.embedded.servers import EmbeddedZooKeeper
+from jobs.records.plans import read_plan, refuse_edited
+from tests.jobs.support.commands import Surveyor
+from tests.jobs.support.kafka_tree import KafkaTree, registration
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+ORDERS = {0: [0, 1, 2], 1: [1, 2, 0], 2: [2, 0, 1]}
+BY_HAND = ("plan", "assign", "--topic", "test", "--replica-assignment", "0:1:2,1:2:0,2:1:0")
+
+
+@pytest.fixture
+def surveyor(tree: KafkaTree, tmp_path: Path) -> Surveyor:
+    tree.add_topic("orders", ORDERS)
+    ready = Surveyor(tree.hosts, tmp_path / "warehouse")
+    ready.json("snapshot")
+    return ready
+
+
+@pytest.fixture(scope="module")
+def untouched(zookeeper_server: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Surveyor]:
+    """A cluster with its snapshot, for input so bad that it changes neither."""
+    hosts = f"{zookeeper_server.connect}/untouched"
+    client = KazooClient(zookeeper_server.connect)
+    client.start()
+    client.create("/untouched")
+    client.chroot = "/untouched"
+    tree = KafkaTree(hosts, client)
+    tree.lay_out()
+    tree.elect(0, epoch=7)
+    tree.add_topic("orders", ORDERS)
+    ready = Surveyor(hosts, tmp_path_factory.mktemp("untouched") / "warehouse")
+    ready.json("snapshot")
+    yield ready
+    client.stop()
+    client.close()
+
+
+def _file(tmp_path: Path, content: object) -> str:
+    path = tmp_path / "input.json"
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return str(path)
+
+
+def _moves(*targets: tuple[str, int, list[int]]) -> object:
+    rows = [{"topic": topic, "partition": partition, "replicas": replicas} for topic, partition, replicas in targets]
+    return {"version": 1, "partitions": rows}
+
+
+def test_seeds_example_by_hand(surveyor: Surveyor) -> None:
+    plan = surveyor.json(*BY_HAND)
+    assert (plan["status"], plan["changes"], plan["rejected"], plan["moves"]) == ("planned", 3, 0, 0)
+    assert surveyor.rows("changes", "partition", "action", "leader_after", "isr_after", "leader_epoch_after") == [
+        (0, "create", 0, [0, 1, 2], 0),
+        (1, "create", 1, [1, 2, 0], 0),
+        (2, "create", 2, [2, 1, 0], 0),
+    ]
+    assert surveyor.rows("operations", "kind", "topic") == [("create_topic", "test")]
+
+
+def test_algorithm_with_start_and_shift(surveyor: Surveyor) -> None:
+    size = ["--partitions", "4", "--replication-factor", "2"]
+    surveyor.json("plan", "assign", "--topic", "t", *size, "--start-index", "0", "--shift", "0")
+    assert surveyor.rows("changes", "partition", "replicas_after") == [
+        (0, [0, 1]),
+        (1, [1, 2]),
+        (2, [2, 0]),
+        (3, [0, 2]),
+    ]
+
+
+def test_planning_again_is_the_same_plan(surveyor: Surveyor) -> None:
+    size = ["--partitions", "4", "--replication-factor", "2"]
+    first = surveyor.json("plan", "assign", "--topic", "t", *size)
+    assert surveyor.json("plan", "assign", "--topic", "t", *size) == first
+    assert len(surveyor.rows("plans", "plan_id")) == 1
+
+
+def test_a_name_is_not_given_to_what_was_asked_for_in_other_words(surveyor: Surveyor, tmp_path: Path) -> None:
+    """Or an election would come back that leads to a broker about to be drained."""
+    file = _file(tmp_path, {"partitions": [{"topic": "orders", "partition": 0}]})
+    first = surveyor.json("plan", "elect", "--preferred", "--path-to-json-file", file, "--name", "taken")
+    for other in (("drain", "--brokers", "1"), ("elect", "--preferred"), ("reconcile",)):
+        ran = surveyor("plan", *other, "--name", "taken")
+        assert (ran.code, f"the name 'taken' is taken by plan {first['plan_id']}" in ran.stderr) == (23, True)
+
+
+def test_a_cluster_of_nothing_has_nothing_to_plan(bare_tree: KafkaTree, tmp_path: Path) -> None:
+    for path in ("/brokers/ids", "/brokers/topics"):
+        bare_tree.client.ensure_path(path)
+    empty = Surveyor(bare_tree.hosts, tmp_path / "warehouse")
+    empty.json("snapshot")
+    for asked in (("reconcile",), ("elect", "--preferred"), ("elect", "--offline"), ("recover",)):
+        assert empty.json("plan", *asked)["changes"] == 0
+    assert empty.json("whatif", "--lose", "pairs")["rows"] == []
+
+
+@pytest.fixture
+def incident(surveyor: Surveyor, tree: KafkaTree) -> Any:  # noqa: ANN401 - JSON
+    """A plan named repair of a cluster in which nothing is due; then broker 2 dies, and a new snapshot sees it."""
+    before = surveyor.json("plan", "reconcile", "--name", "repair")
+    tree.unregister(2)
+    surveyor.json("snapshot")
+    return before
+
+
+def test_a_name_of_an_older_snapshot_does_not_hide_an_incident(surveyor: Surveyor, incident: Any) -> None:  # noqa: ANN401
+    refused = surveyor("plan", "reconcile", "--name", "repair", "--json")
+    assert (refused.code, refused.json["exit_code"]) == (23, 23)
+    for said in (incident["plan_id"], "snapshot 2 is newer", "another --name", "--snapshot 1", "--replace-name"):
+        assert said in refused.stderr
+    assert surveyor.json("show", "plan", "repair")["plan_id"] == incident["plan_id"]
+
+
+def test_the_same_plan_again_by_its_snapshot(surveyor: Surveyor, incident: Any) -> None:  # noqa: ANN401
+    assert surveyor.json("plan", "reconcile", "--name", "repair", "--snapshot", "1") == incident
+    other = surveyor("plan", "reconcile", "--name", "repair", "--snapshot", "2")
+    assert (other.code, "the name 'repair' is taken" in other.stderr) == (23, True)
+
+
+def test_a_name_is_moved_where_that_is_asked_for(surveyor: Surveyor, incident: Any) -> None:  # noqa: ANN401
+    planned = surveyor.json("plan", "reconcile", "--name", "repair", "--replace-name")
+    assert (planned["name"], planned["changes"], planned["snapshot_id"]) == ("repair", 3, 2)
+    assert surveyor.json("show", "plan", "repair")["plan_id"] == planned["plan_id"]
+    assert surveyor.rows("plans", "snapshot_id", "name", "names") == [(1, None, []), (2, "repair", ["repair"])]
+    assert surveyor.json("show", "plan", incident["plan_id"])["name"] is None
+    assert surveyor.json("plan", "reconcile", "--name", "repair") == planned
+
+
+def test_a_plan_has_as_many_names_as_it_was_given(surveyor: Surveyor) -> None:
+    first = surveyor.json("plan", "reconcile")
+    for name in ("nightly", "before-upgrade", "nightly"):
+        named = surveyor.json("plan", "reconcile", "--name", name)
+        assert (named["plan_id"], named["name"]) == (first["plan_id"], name)
+        assert surveyor.json("show", "plan", name)["plan_id"] == first["plan_id"]
+    assert surveyor.rows("plans", "name", "names") == [("nightly", ["nightly", "before-upgrade"])]
+    assert "nightly, before-upgrade" in surveyor("show", "plans").stdout
+    assert "(nightly, before-upgrade)" in surveyor("show", "plan", "before-upgrade").stdout
+
+
+def test_plans_of_an_older_version_keep_their_names(surveyor: Surveyor) -> None:
+    """Their table has no column `names`."""
+    planned = surveyor.json("plan", "reconcile", "--name", "old")
+    older = surveyor.lake.read("plans").drop_columns("names")
+    path = surveyor.lake.path("plans")
+    write_deltalake(path, older, mode="overwrite", schema_mode="overwrite", partition_by=["cluster"])
+    assert surveyor.json("show", "plan", "old")["plan_id"] == planned["plan_id"]
+    assert surveyor.json("show", "plans")["rows"][0]["names"] == ["old"]
+    assert surveyor.json("plan", "reconcile", "--name", "new")["names"] == ["old", "new"]
+    assert surveyor.json("show", "plan", "old") == surveyor.json("show", "plan", "new")
+
+
+def test_stored_plan_hashes_to_its_id(surveyor: Surveyor, tree: KafkaTree) -> None:
+    tree.unregister(2)
+    surveyor.json("snapshot")
+    plan = read_plan(surveyor.lake, surveyor.json("plan", "reconcile")["plan_id"])
+    refuse_edited(plan)
+    assert len(plan.changes) == 3
+
+
+def test_planning_writes_nothing_to_the_cluster(surveyor: Surveyor, tree: KafkaTree) -> None:
+    before = tree.dump()
+    surveyor.json("plan", "reconcile")
+    surveyor.json("plan", "elect", "--preferred")
+    surveyor.json(*BY_HAND)
+    assert tree.dump() == before
+
+
+def test_reconcile_after_a_death(surveyor: Surveyor, tree: KafkaTree) -> None:
+    tree.unregister(2)
+    surveyor.json("snapshot")
+    ran = surveyor("plan", "reconcile", "--detailed-exitcode")
+    assert ran.code == 10
+    assert "orders-2  leader 2→0  isr [2,0,1]→[0,1]  broker 2 is gone; first live in-sync replica is 0" in ran.stdout
+    assert surveyor.rows("changes", "partition", "action", "requires_live", "requires_dead", "leader_and_isr_to") == [
+        (0, "shrink_isr", [0], [2], [0, 1]),
+        (1, "shrink_isr", [1], [2], [1, 0]),
+        (2, "elect", [0], [2], [0, 1]),
+    ]
+
+
+def test_elect_rewrites_the_imbalance_with_its_threshold(surveyor: Surveyor, tree: KafkaTree) -> None:
+    state = b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":6,"isr":[0,1,2]}'
+    tree.write("/brokers/topics/orders/partitions/0/state", state)
+    surveyor.json("snapshot")
+    assert surveyor.json("plan", "elect", "--preferred")["changes"] == 1
+    assert surveyor.json("plan", "elect", "--preferred", "--imbalance-threshold", "1")["changes"] == 0
+    rows = surveyor.json("show", "imbalance")["rows"]
+    assert [(row["broker_id"], row["not_led"], row["exceeds"], row["threshold"]) for row in rows] == [
+        (0, 1, False, 1.0),
+        (1, 0, False, 1.0),
+        (2, 0, False, 1.0),
+    ]
+
+
+def test_election_file_names_rejections(surveyor: Surveyor, tmp_path: Path) -> None:
+    asked = {"partitions": [{"topic": "orders", "partition": 0}, {"topic": "nope", "partition": 3}]}
+    plan = surveyor.json("plan", "elect", "--preferred", "--path-to-json-file", _file(tmp_path, asked))
+    assert plan["rejected"] == 2
+    assert surveyor.rows("rejections", "topic", "code") == [
+        ("nope", "UNKNOWN_PARTITION"),
+        ("orders", "ALREADY_PREFERRED"),
+    ]
+
+
+def test_reassign_counts_moves(surveyor: Surveyor, tmp_path: Path, tree: KafkaTree) -> None:
+    tree.register(3)
+    surveyor.json("snapshot")
+    file = _file(tmp_path, _moves(("orders", 0, [0, 1, 3]), ("orders", 1, [2, 1, 0]), ("orders", 2, [2, 0, 1])))
+    plan = surveyor.json("plan", "reassign", "--reassignment-json-file", file)
+    assert (plan["changes"], plan["moves"], plan["rejected"]) == (2, 1, 1)
+    assert surveyor.rows("changes", "partition", "replicas_after", "adding_after", "removing_after") == [
+        (0, [0, 1, 3], [3], [2]),
+        (1, [2, 1, 0], [], []),
+    ]
+
+
+SIZE = ("--partitions", "3", "--replication-factor", "3")
+REFUSED = [
+    (("assign", "--topic", "orders", *SIZE), 23, "topic orders exists"),
+    (("assign", "--topic", "t", "--partitions", "3", "--replication-factor", "4"), 23, "larger than the 3 brokers"),
+    (("assign", "--topic", "t", "--replica-assignment", "0:9"), 23, "brokers 9 are not alive"),
+    (("assign", "--topic", "t", "--replica-assignment", "0:0"), 23, "names a broker twice"),
+    (("assign", "--topic", "t", "--replica-assignment", "0:1,2"), 23, "same replication factor"),
+    (("assign", "--topic", "t", "--replica-assignment", "0,x"), 2, "expected brokers as in 0:1:2"),
+    (("assign", "--topic", "t", "--replica-assignment", "0:1", *SIZE), 2, "leave out --partitions"),
+    (("assign", "--topic", "t"), 2, "say --partitions and --replication-factor"),
+    (("assign", "--topic", "a/b", *SIZE), 2, "is no topic name"),
+    (("assign", "--topic", "t", *SIZE, "--config", "x"), 2, "expected key=value"),
+    (("assign", "--topic", "t", *SIZE, "--config", "segment.bytes=13"), 2, "--config: segment.bytes='13': expected a"),
+    (("assign", "--topic", "t", *SIZE, "--config", "x=y"), 2, "--allow-unknown-config takes it unchecked"),
+    (("assign", "--topic", "t", *SIZE, "--brokers", "0,1,7"), 23, "brokers 7 are not alive"),
+    (("assign", "--topic", "t", *SIZE, "--strategy", "best"), 2, "expected one of kafka, simple"),
+    (("elect",), 2, "--preferred"),
+    (("reconcile", "--snapshot", "99"), 2, "no snapshot 99"),
+    (("reassign", "--reassignment-json-file", "/no/such/file"), 2, "No such file"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "code", "said"), REFUSED)
+def test_bad_input_is_one_message_and_no_plan(
+    untouched: Surveyor, arguments: tuple[str, ...], code: int, said: str
+) -> None:
+    ran = untouched("plan", *arguments)
+    assert (ran.code, ran.stdout) == (code, "")
+    assert said in ran.stderr
+    assert "Traceback" not in ran.stderr
+    assert untouched.rows("plans", "plan_id") == []
+
+
+FILES = [
+    ("{", 2, "truncated"),
+    ('{"partitions":[{"topic":"orders","partition":0}]}', 2, "replicas"),
+    ('{"partitions":[{"topic":"orders","partition":-1,"replicas":[1]}]}', 2, ">= 0"),
+    ('{"partitions":[{"topic":"orders","partition":99999999999,"replicas":[1]}]}', 2, "<= 2147483647"),
+    ('{"partitions":[{"topic":"orders","partition":0,"replicas":[99999999999]}]}', 2, "<= 2147483647"),
+    (_moves(), 2, "names no partition"),
+]
+
+
+@pytest.mark.parametrize(("content", "code", "said"), FILES)
+def test_bad_reassignment_file(untouched: Surveyor, tmp_path: Path, content: object, code: int, said: str) -> None:
+    ran = untouched("plan", "reassign", "--reassignment-json-file", _file(tmp_path, content))
+    assert ran.code == code
+    assert said in ran.stderr
+    assert untouched.rows("plans", "plan_id") == []
+
+
+def test_racks_are_not_ignored_silently(surveyor: Surveyor, tree: KafkaTree) -> None:
+    tree.client.set("/brokers/ids/0", tree.client.get("/brokers/ids/0")[0].replace(b'"rack": null', b'"rack": "a"'))
+    surveyor.json("snapshot")
+    ran = surveyor("plan", "assign", "--topic", "t", *SIZE)
+    assert (ran.code, "brokers are in racks (a) but 1, 2 are in none" in ran.stderr) == (23, True)
+    assert surveyor.json("plan", "assign", "--topic", "t", *SIZE, "--disable-rack-aware")["changes"] == 3
+
+
+def test_racks_take_turns_where_all_brokers_have_one(bare_tree: KafkaTree, tmp_path: Path) -> None:
+    bare_tree.lay_out(brokers=())
+    for broker, rack in enumerate(("r1", "r3", "r3", "r2", "r2", "r1")):
+        bare_tree.register(broker, registration(rack=rack))
+    bare_tree.elect(0, epoch=7)
+    surveyor = Surveyor(bare_tree.hosts, tmp_path / "warehouse")
+    surveyor.json("snapshot")
+    size = ["--partitions", "7", "--replication-factor", "3", "--start-index", "0", "--shift", "0"]
+    plan = surveyor.json("plan", "assign", "--topic", "t", *size)
+    replicas = surveyor.rows("changes", "partition", "replicas_after")
+    assert plan["changes"] == 7
+    assert " ".join("".join(map(str, listed)) for _, listed in replicas) == "031 315 154 542 420 203 042"
+
+
+def test_world_in_which_nothing_can_be_planned(surveyor: Surveyor, tree: KafkaTree) -> None:
+    for broker in (0, 1, 2):
+        tree.unregister(broker)
+    surveyor.json("snapshot")
+    dead = surveyor("plan", "assign", "--topic", "t", *SIZE)
+    assert (dead.code, "no broker is alive" in dead.stderr) == (23, True)
+    tree.write("/migration", b'{"version":0,"kraft_controller_id":3000,"kraft_controller_epoch":4}')
+    surveyor.json("snapshot")
+    migrating = surveyor("plan", "reconcile")
+    assert (migrating.code, "migration to KRaft" in migrating.stderr) == (23, True)

@@ -1,0 +1,219 @@
+"""`surveyor plan assign --topics-json-file`: many topics in one plan, and every fault said at once."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from jobs.adapters.delta.lake import Lake
+from jobs.records.plans import read_plan, refuse_edited
+from tests.jobs.support.commands import Surveyor
+from tests.jobs.support.lake_rows import Cluster, broker, topic
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+Asked = dict[str, Any]
+
+
+def _surveyor(warehouse: Path, racks: str = "") -> Surveyor:
+    """Brokers 0 to 3, in these racks; topics orders and a.b are there already."""
+    cluster = Cluster(Lake(str(warehouse), "default"))
+    named = dict(enumerate(racks))
+    cluster.brokers = [broker(number, 100 + number, rack=named.get(number)) for number in (3, 1, 0, 2)]
+    cluster.topics = [topic("orders"), topic("a.b")]
+    cluster.snapshot()
+    return Surveyor("127.0.0.1:1", warehouse)
+
+
+@pytest.fixture(scope="module")
+def surveyor(tmp_path_factory: pytest.TempPathFactory) -> Surveyor:
+    return _surveyor(tmp_path_factory.mktemp("assign") / "warehouse")
+
+
+def _file(folder: Path, content: object) -> str:
+    path = folder / "topics.json"
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return str(path)
+
+
+def _sized(name: str, partitions: int = 1, factor: int = 1, **more: object) -> Asked:
+    return {"topic": name, "partitions": partitions, "replication_factor": factor, **more}
+
+
+def _placed(surveyor: Surveyor, *arguments: str) -> dict[str, list[list[int]]]:
+    """Plan, and return the replicas of each topic's partitions."""
+    plan = read_plan(surveyor.lake, surveyor.json("plan", "assign", *arguments)["plan_id"])
+    refuse_edited(plan)
+    found: dict[str, list[list[int]]] = {}
+    for change in plan.changes:
+        found.setdefault(change["topic"], []).append(change["replicas_after"])
+    return found
+
+
+def test_many_topics_in_one_plan(surveyor: Surveyor, tmp_path: Path) -> None:
+    """By name: a begins at the first broker, b where a ended, as one topic of their size would."""
+    by_hand = {"topic": "c", "replica_assignment": [[3, 0], [0, 1]]}
+    asked = [by_hand, _sized("b", 3, 2, config={"retention.ms": "1"}), _sized("a", 2, 2)]
+    first = ("--start-index", "0", "--shift", "0")
+
+    placed = _placed(surveyor, "--topics-json-file", _file(tmp_path, asked), *first, "--name", "many")
+
+    assert placed == {"a": [[0, 1], [1, 2]], "b": [[2, 3], [3, 0], [0, 1]], "c": [[3, 0], [0, 1]]}
+    plan = read_plan(surveyor.lake, "many")
+    operations = [(op["sequence"], op["kind"], op["topic"], json.loads(op["data"])) for op in plan.operations]
+    ids = {change["topic"]: change["topic_id"] for change in plan.changes}
+    assert len(set(ids.values())) == len(ids)
+    assert operations == [
+        (0, "create_topic", "a", {"topic_id": ids["a"], "config": {}}),
+        (1, "create_topic", "b", {"topic_id": ids["b"], "config": {"retention.ms": "1"}}),
+        (2, "create_topic", "c", {"topic_id": ids["c"], "config": {}}),
+    ]
+
+
+def test_the_order_of_the_file_is_no_matter(surveyor: Surveyor, tmp_path: Path) -> None:
+    asked = [_sized("a", 5, 2), _sized("b", 3, 3), {"topic": "c", "replica_assignment": [[0]]}]
+    plans = [
+        surveyor.json("plan", "assign", "--topics-json-file", _file(tmp_path, topics))
+        for topics in (asked, asked[::-1], asked)
+    ]
+    assert plans[0] == plans[1] == plans[2]
+
+
+def test_small_topics_do_not_pile_up(surveyor: Surveyor, tmp_path: Path) -> None:
+    asked = [_sized(f"small-{number}", 1, 2) for number in range(12)]
+
+    placed = _placed(surveyor, "--topics-json-file", _file(tmp_path, asked)).values()
+
+    assert Counter(replicas[0][0] for replicas in placed) == dict.fromkeys(range(4), 3)
+    assert Counter(replicas[0][1] for replicas in placed) == dict.fromkeys(range(4), 3)
+
+
+def test_one_topic_lands_where_the_command_line_puts_it(surveyor: Surveyor, tmp_path: Path) -> None:
+    placed = _placed(surveyor, "--topics-json-file", _file(tmp_path, [_sized("t", 9, 3)]))
+    assert placed == _placed(surveyor, "--topic", "t", "--partitions", "9", "--replication-factor", "3")
+
+
+def test_options_hold_for_all_topics(surveyor: Surveyor, tmp_path: Path) -> None:
+    file = _file(tmp_path, [_sized("a", 2, 2), _sized("b", 2, 2)])
+
+    placed = _placed(surveyor, "--topics-json-file", file, "--brokers", "3,1,0", "--strategy", "simple")
+
+    assert placed == {"a": [[3, 1], [1, 0]], "b": [[3, 1], [1, 0]]}
+
+
+def test_topics_spread_over_racks(tmp_path: Path) -> None:
+    racked = _surveyor(tmp_path / "warehouse", racks="aabb")
+    file = _file(tmp_path, [_sized("a", 6, 2), _sized("b", 5, 3)])
+
+    placed = _placed(racked, "--topics-json-file", file)
+
+    pairs = [{replica // 2 for replica in replicas} for listed in placed.values() for replicas in listed]
+    assert pairs == [{0, 1}] * 11
+
+
+SPOKEN: Final = [
+    (["2.8-IV1", "3.9-IV0"], True),
+    (["2.7-IV2", "3.9-IV0"], False),
+    (["2.8-IV0"], False),
+    (["2.7", None], False),
+    (["3.9", None], True),  # topics that have ids are there
+]
+
+
+@pytest.mark.parametrize(("spoken", "known"), SPOKEN)
+def test_topics_get_ids_where_brokers_know_of_them(tmp_path: Path, spoken: list[str | None], known: bool) -> None:  # noqa: FBT001
+    cluster = Cluster(Lake(str(tmp_path / "warehouse"), "default"))
+    cluster.brokers, cluster.topics = [broker(0, 100), broker(1, 101)], [topic("orders")]
+    name = {"name": "inter.broker.protocol.version", "snapshot_id": 1}
+    rows = [name | {"broker_id": at, "value": value, "assumed": not value} for at, value in enumerate(spoken)]
+    cluster.lake.replace("broker_configs", rows)
+    cluster.snapshot()
+    surveyor = Surveyor("127.0.0.1:1", tmp_path / "warehouse")
+
+    planned = surveyor.json("plan", "assign", "--topic", "t", "--partitions", "1", "--replication-factor", "1")
+
+    plan = read_plan(surveyor.lake, planned["plan_id"])
+    ids = {plan.changes[0]["topic_id"], json.loads(plan.operations[0]["data"])["topic_id"]}
+    assert (len(ids), ids != {None}) == (1, known)
+
+
+ONE: Final = _sized("t")
+FILES: Final = [
+    ("{", 2, "truncated"),
+    ("[]", 2, "names no topic"),
+    ({"topics": []}, 2, "Expected `array`, got `object`"),
+    ([_sized("t", 0)], 2, ">= 1"),
+    ([{"topic": "t", "partitons": 1}], 2, "unknown field `partitons`"),
+    ([_sized("t", config={"retention.ms": "abc"})], 2, "topic t: config: retention.ms='abc': expected a whole number"),
+    ([_sized("t", config={"retention.sm": "1"})], 2, "topic t: config: retention.sm is no topic config"),
+    ([_sized("t", config={"a": 1})], 2, "Expected `str`, got `int`"),
+    ([{"topic": "t", "replica_assignment": [[]]}], 2, "length >= 1"),
+    ([{"topic": "t"}], 2, "topic t: say partitions and replication_factor, or replica_assignment"),
+    ([{"topic": "t", "partitions": 1, "replica_assignment": [[0]]}], 2, "topic t: replica_assignment says it all"),
+    ([ONE, ONE, _sized("u")], 2, "topic t is asked for 2 times"),
+    ([_sized("a/b")], 2, "'a/b' is no topic name"),
+    ([_sized("orders")], 23, "topic orders exists in snapshot 1"),
+    ([_sized("a_b")], 23, "topic a_b collides with a.b"),
+    ([_sized("x.y"), _sized("x_y")], 23, "topic x.y collides with x_y"),
+    ([_sized("__cluster_metadata")], 23, "KRaft's own log"),
+    ([_sized("t", 1, 5)], 23, "topic t: replication factor 5 is larger than the 4 brokers"),
+    ([_sized("t", 99999, 3)], 23, "/brokers/topics/t would take about"),
+    ([{"topic": "t", "replica_assignment": [[0, 9]]}], 23, "topic t: brokers 9 are not alive"),
+    ([{"topic": "t", "replica_assignment": [[0, 0]]}], 23, "topic t: partition 0 names a broker twice"),
+    ([{"topic": "t", "replica_assignment": [[0, 1], [0]]}], 23, "partition 1 has 1 replicas, partition 0 has 2"),
+]
+
+
+@pytest.mark.parametrize(("content", "code", "said"), FILES)
+def test_bad_file(surveyor: Surveyor, tmp_path: Path, content: object, code: int, said: str) -> None:
+    before = surveyor.rows("plans", "plan_id")
+
+    ran = surveyor("plan", "assign", "--topics-json-file", _file(tmp_path, content))
+
+    assert (ran.code, ran.stdout, said in ran.stderr, "Traceback" in ran.stderr) == (code, "", True, False), ran.stderr
+    assert surveyor.rows("plans", "plan_id") == before
+
+
+def test_all_faults_are_said_at_once(surveyor: Surveyor, tmp_path: Path) -> None:
+    refused = [_sized("orders", 1, 9), _sized("fine"), _sized("a_b")]
+    ran = surveyor("plan", "assign", "--topics-json-file", _file(tmp_path, refused), "--brokers", "0,7")
+    assert ran.code == 23
+    for said in ("4 faults, nothing was planned", "orders exists", "a_b collides", "brokers 7 are not", "factor 9"):
+        assert said in ran.stderr
+
+    meant = [*refused, {"topic": "bad\u001b[31m name"}]
+    ran = surveyor("plan", "assign", "--topics-json-file", _file(tmp_path, meant))
+    assert (ran.code, "5 faults" in ran.stderr, "\u001b" in ran.stderr) == (2, True, False), ran.stderr
+
+
+def test_some_brokers_without_a_rack(tmp_path: Path) -> None:
+    half = _surveyor(tmp_path / "warehouse", racks="ab")
+    file = _file(tmp_path, [_sized("a", 2, 2), _sized("orders")])
+
+    ran = half("plan", "assign", "--topics-json-file", file)
+
+    assert ran.code == 23
+    assert "brokers are in racks (a, b) but 2, 3 are in none" in ran.stderr
+    assert "orders exists" in ran.stderr
+    by_hand = _file(tmp_path, [{"topic": "h", "replica_assignment": [[2, 3]]}])
+    assert _placed(half, "--topics-json-file", by_hand) == {"h": [[2, 3]]}
+
+
+BESIDE: Final = [
+    (("--topic", "t"), "leave out --topic"),
+    (("--partitions", "1", "--config", "a=b"), "leave out --partitions, --config"),
+    (("--replica-assignment", "0"), "leave out --replica-assignment"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "said"), BESIDE)
+def test_the_file_says_it_all(surveyor: Surveyor, tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+    ran = surveyor("plan", "assign", "--topics-json-file", _file(tmp_path, [ONE]), *arguments)
+    assert (ran.code, said in ran.stderr) == (2, True)
+
+
+def test_some_topic_has_to_be_said(surveyor: Surveyor) -> None:
+    ran = surveyor("plan", "assign", "--partitions", "1", "--replication-factor", "1")
+    assert (ran.code, "--topic, or --topics-json-file" in ran.stderr) == (2, True)

@@ -1,0 +1,230 @@
+"""`plan drain` and `plan undrain` from the command line: what is planned, refused, shown, written and remembered."""
+
+from pathlib import Path
+
+import pytest
+
+from jobs.adapters.zookeeper.controllership import controllership
+from tests.jobs.support.commands import Surveyor
+from tests.jobs.support.held import commit_held
+from tests.jobs.support.kafka_tree import KafkaTree
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+ORDERS = {0: [0, 1, 2], 1: [1, 2, 0], 2: [2, 1, 0]}
+OURS = 2147483647
+RESIDENT = ("plan", "drain", "--brokers", "1", "--mode", "resident")
+
+
+@pytest.fixture
+def surveyor(tree: KafkaTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Surveyor:
+    """Brokers 0, 1 and 2, which are registered and do not listen."""
+    monkeypatch.setattr("jobs.execution.batch.commit.HAND_BACK_PATIENCE", 0.0)
+    tree.add_topic("orders", ORDERS)
+    ready = Surveyor(tree.hosts, tmp_path / "warehouse")
+    ready.json("snapshot")
+    return ready
+
+
+def test_demotion_is_two_waves_and_a_dry_run_writes_nothing(surveyor: Surveyor, tree: KafkaTree) -> None:
+    planned = surveyor("plan", "drain", "--brokers", "1", "--name", "out")
+    before = tree.dump()
+    dry = surveyor("commit", "out", "--mode", "admin")
+
+    said = [line.strip() for line in planned.stdout.splitlines()]
+    reorder = "drained: 1: order of replicas changes, no data moves"
+    assert said[1:3] == ["by action: 3 reassign, 1 elect_preferred", "by topic: orders 4"]
+    assert said[said.index("wave 0: 3 changes") :] == [
+        "wave 0: 3 changes",
+        f"orders-0  replicas [0,1,2]→[0,2,1]  {reorder}",
+        f"orders-1  replicas [1,2,0]→[2,0,1]  {reorder}",
+        f"orders-2  replicas [2,1,0]→[2,0,1]  {reorder}",
+        "wave 1: 1 changes",
+        "orders-1  leader 1→2  drained: 1: first in sync is 2",
+    ]
+    assert "4 of 4 changes are due" in dry.stdout
+    assert (tree.dump(), surveyor.rows("drained", "broker_id"), surveyor.rows("commits", "plan_id")) == (before, [], [])
+
+
+def test_a_partition_that_an_order_waits_for_is_left_alone(surveyor: Surveyor, tree: KafkaTree) -> None:
+    """Kafka's controller would take the order up in the midst of the drain, and undo what it asked for."""
+    order = b'{"version":1,"partitions":[{"topic":"orders","partition":1,"replicas":[2,1]}]}'
+    tree.write("/admin/reassign_partitions", order)
+    surveyor.json("snapshot")
+    ran = surveyor("plan", "drain", "--brokers", "1", "--name", "out")
+    changes = surveyor.lake.rows("changes")
+    assert "rejected orders-1  REASSIGNMENT_IN_PROGRESS: an order to move it to [2, 1] waits" in ran.stdout
+    assert {row["partition"] for row in changes} == {0, 2}
+
+
+def test_controlled_shutdown_under_a_controllership_that_stays(surveyor: Surveyor, tree: KafkaTree) -> None:
+    plan = surveyor.json(*RESIDENT)["plan_id"]
+    with controllership(tree.hosts, OURS) as held:
+        commit_held(surveyor, plan, held, patience=1)
+        epoch = held.epoch
+
+    states = [tree.state("orders", partition) for partition in ORDERS]
+    assert [(s.leader, s.isr, s.leader_epoch) for s in states] == [(0, [0, 2], 6), (2, [2, 0], 6), (2, [2, 0], 6)]
+    marks = surveyor.rows("drained", "broker_id", "mode", "plan_id", "controller_epoch")
+    assert marks == [(1, "resident", plan, epoch)]
+    drained_told = {
+        (r["api"], r["partition"]) for r in surveyor.lake.rows("answers") if r["topic"] and r["broker_id"] == 1
+    }
+    assert drained_told == {("StopReplica", 0), ("LeaderAndIsr", 1), ("StopReplica", 2)}
+
+
+def test_a_commit_that_hands_back_refuses_a_resident_drain(surveyor: Surveyor, tree: KafkaTree) -> None:
+    """Dry too: what it would do ends with the commit."""
+    plan = surveyor.json(*RESIDENT)["plan_id"]
+    before = tree.dump()
+    for options in ((), ("--apply",), ("--mode", "batch", "--apply")):
+        ran = surveyor("commit", plan, *options)
+        assert (ran.code, "`plan drain --mode admin`" in ran.stderr) == (23, True), ran.stderr
+    assert (tree.dump(), surveyor.rows("drained", "broker_id"), surveyor.rows("commits", "plan_id")) == (before, [], [])
+
+
+def test_the_mark_ends_when_another_controller_takes_over(surveyor: Surveyor, tree: KafkaTree) -> None:
+    plan = surveyor.json(*RESIDENT)["plan_id"]
+    with controllership(tree.hosts, OURS) as held:
+        commit_held(surveyor, plan, held, patience=1)
+        surveyor.json("snapshot")
+        meanwhile, epoch = surveyor.rows("drained", "broker_id"), held.epoch
+    tree.elect(0, epoch + 1)
+    ended = surveyor("snapshot")
+
+    assert (meanwhile, surveyor.rows("drained", "broker_id")) == ([(1,)], [])
+    assert "drained in resident mode no more: 1; another controller took over" in ended.stderr
+    elected = surveyor.json("plan", "elect", "--preferred", "--imbalance-threshold", "0")
+    assert elected["rejected"] == 1, "broker 1 is not in the ISR, and drained no more"
+
+
+def test_undrain_starts_what_the_drain_stopped(surveyor: Surveyor, tree: KafkaTree) -> None:
+    """A replica stopped is told at a higher epoch than before; the one that is in sync again needs nothing."""
+    with controllership(tree.hosts, OURS) as held:
+        commit_held(surveyor, surveyor.json(*RESIDENT)["plan_id"], held, patience=1)
+        state = b'{"controller_epoch":8,"leader":2,"version":1,"leader_epoch":6,"isr":[2,0,1]}'
+        tree.write("/brokers/topics/orders/partitions/1/state", state)
+        surveyor.json("snapshot")
+        undrain = surveyor.json("plan", "undrain", "--brokers", "1")
+        commit_held(surveyor, undrain["plan_id"], held, patience=1)
+
+    changes = surveyor.lake.rows("changes", ("plan_id", "=", undrain["plan_id"]))
+    told = {row["partition"]: (row["action"], sorted(row["leader_and_isr_to"])) for row in changes}
+    assert told == {0: ("start_replica", [0, 1, 2]), 2: ("start_replica", [0, 1, 2])}
+    states = [tree.state("orders", partition) for partition in ORDERS]
+    assert [(s.leader, s.isr, s.leader_epoch) for s in states] == [(0, [0, 2], 7), (2, [2, 0, 1], 6), (2, [2, 0], 7)]
+    assert surveyor.rows("drained", "broker_id") == []
+
+
+def test_brokers_drained_in_two_modes_are_undrained_one_mode_at_a_time(surveyor: Surveyor) -> None:
+    taken = surveyor.lake.rows("snapshots")[0]["taken_at"]
+    marks = [{"broker_id": b, "mode": mode, "since": taken} for b, mode in ((0, "admin"), (1, "resident"))]
+    surveyor.lake.replace("drained", marks)
+    ran = surveyor("plan", "undrain", "--brokers", "0,1")
+    assert (ran.code, "0 in admin mode, 1 in resident mode" in ran.stderr) == (23, True)
+
+
+def test_drained_stays_unelected_until_it_is_undrained(surveyor: Surveyor, tree: KafkaTree) -> None:
+    with controllership(tree.hosts, OURS) as held:
+        commit_held(surveyor, surveyor.json(*RESIDENT)["plan_id"], held, patience=1)
+        stale = surveyor("plan", "undrain", "--brokers", "1")
+        assert (stale.code, "take a new `surveyor snapshot`" in stale.stderr) == (23, True)
+        state = b'{"controller_epoch":1,"leader":2,"version":1,"leader_epoch":7,"isr":[2,1]}'
+        tree.write("/brokers/topics/orders/partitions/1/state", state)
+        tree.unregister(2)
+        surveyor.json("snapshot")
+        assert surveyor.json("plan", "elect", "--preferred")["changes"] == 0
+        reconciled = surveyor.json("plan", "reconcile")
+        mine = ("plan_id", "=", reconciled["plan_id"])
+        assert {row["partition"]: row["leader_after"] for row in surveyor.lake.rows("changes", mine)} == {0: 0, 2: 0}
+        assert [row["code"] for row in surveyor.lake.rows("rejections", mine)] == ["NO_ELIGIBLE_LEADER"]
+
+        undrain = surveyor.json("plan", "undrain", "--brokers", "1")
+        status = commit_held(surveyor, undrain["plan_id"], held, patience=1)["status"]
+
+    assert (undrain["changes"], undrain["rejected"], status) == (1, 1, "committed")
+    assert surveyor.rows("drained", "broker_id") == []
+    surveyor.json("snapshot")
+    again = ("plan_id", "=", surveyor.json("plan", "reconcile")["plan_id"])
+    assert {row["partition"]: row["leader_after"] for row in surveyor.lake.rows("changes", again)} == {0: 0, 1: 1, 2: 0}
+
+
+@pytest.mark.parametrize("mode", ["admin", "resident"])
+def test_who_would_go_offline_is_named_and_the_plan_refused(surveyor: Surveyor, tree: KafkaTree, mode: str) -> None:
+    tree.add_topic("single", {0: [1], 1: [0]}, topic_id=None)
+    surveyor.json("snapshot")
+    drain = ("plan", "drain", "--brokers", "1", "--mode", mode, "--name", "out")
+
+    refused = surveyor(*drain, "--json")
+    allowed = surveyor(*drain, "--allow-offline")
+
+    assert refused.code == 23
+    assert "single-0 (its only replica is 1)" in refused.stderr
+    assert "--allow-offline" in refused.stderr
+    assert (refused.json["status"], refused.json["rejected"]) == ("refused", 1)
+    assert allowed.code == 0
+    assert "rejected single-0  GOES_OFFLINE: its only replica is 1" in allowed.stdout
+    assert allowed.stdout.splitlines()[-1] == (
+        "  warning: 1 partitions go offline when the drained brokers stop: single-0"
+    )
+    commit = surveyor("commit", refused.json["plan_id"], "--apply")
+    assert (commit.code, "is refused; plan again" in commit.stderr) == (23, True)
+    shown = surveyor("show", "plan", "out")
+    assert allowed.stdout.splitlines()[-1] == shown.stdout.splitlines()[-1]
+    if mode == "admin":
+        dry = surveyor("commit", "out", "--mode", "admin")
+        assert allowed.stdout.splitlines()[-1] == dry.stdout.splitlines()[-2]
+
+
+REFUSED = [
+    (("drain", "--brokers", "7"), 23, "7 not alive in snapshot 1; alive are 0, 1, 2"),
+    (("drain", "--brokers", "0,1,2"), 23, "orders-0 (no other in-sync replica can lead: ISR 0, 1, 2)"),
+    (("drain", "--brokers", "x"), 2, "expected ids as in 0,1,2"),
+    (("drain", "--brokers", "1", "--mode", "batch"), 2, "admin"),
+    (("undrain", "--brokers", "1"), 23, "1 not drained; drained are none"),
+    (("recover", "--partition", "orders"), 2, "expected TOPIC-N"),
+]
+
+
+def test_bad_input_is_one_message(surveyor: Surveyor) -> None:
+    for arguments, code, said in REFUSED:
+        ran = surveyor("plan", *arguments)
+        assert (ran.code, said in ran.stderr, "Traceback" in ran.stderr) == (code, True, False), ran.stderr
+
+
+def test_broker_that_is_not_understood_cannot_be_drained(surveyor: Surveyor, tree: KafkaTree) -> None:
+    tree.client.set("/brokers/ids/1", b"{")
+    surveyor.json("snapshot")
+    ran = surveyor("plan", "drain", "--brokers", "1")
+    assert (ran.code, "/brokers/ids/1 is not understood" in ran.stderr) == (23, True)
+
+
+EMPTY = [
+    (("drain", "--brokers", "1"), "shows no broker (/brokers/ids is empty)", None),
+    (
+        ("reassign", "--rebalance"),
+        "shows no broker (/brokers/ids is empty)",
+        "shows no topic (/brokers/topics is empty)",
+    ),
+    (
+        ("reassign", "--remove-brokers", "1"),
+        "shows no broker (/brokers/ids is empty)",
+        "shows no topic (/brokers/topics is empty)",
+    ),
+    (("reconcile",), None, None),
+]
+
+
+def test_an_empty_cluster_is_said_to_be_empty(bare_tree: KafkaTree, tmp_path: Path) -> None:
+    """Without brokers, and with brokers that have no topics; nothing is due in either, and nobody is to blame."""
+    bare_tree.lay_out(brokers=())
+    surveyor = Surveyor(bare_tree.hosts, tmp_path / "warehouse")
+    for case in (1, 2):
+        surveyor.json("snapshot")
+        for question, *said in EMPTY:
+            ran = surveyor("plan", *question)
+            expected = said[case - 1]
+            assert ran.code == (0 if expected is None else 23), ran.stderr
+            assert (expected or "0 changes") in ran.stdout + ran.stderr
+        if case == 1:
+            bare_tree.register(1)

@@ -1,0 +1,136 @@
+"""`surveyor plan elect` from the command line, on snapshots stored without a cluster."""
+
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from jobs.adapters.delta.lake import Lake, Row
+from jobs.records.plans import read_plan, refuse_edited
+from tests.jobs.support.commands import Surveyor
+from tests.jobs.support.lake_rows import Cluster, broker, partition, topic
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+STATE: Final[Row] = {"state_version": 4, "topic_version": 2, "leader_recovery_state": 0, "understood": True}
+LED_BY_0: Final[Row] = {"leader": 0, "isr": [0, 1, 2], **STATE}
+
+
+@pytest.fixture(scope="module")
+def surveyor(tmp_path_factory: pytest.TempPathFactory) -> Surveyor:
+    """Four snapshots: 60, 50, 20 and 0 minutes ago; brokers 0 to 2 live, 9 dead, 2 bounced before the third.
+
+    Topic bad: broker 1 leads none of its 2, broker 2 one of its 3. Topic down: what a dead leader left.
+    """
+    warehouse = tmp_path_factory.mktemp("elect") / "warehouse"
+    cluster = Cluster(Lake(str(warehouse), "default"))
+    cluster.brokers = [broker(0, 100), broker(1, 101), broker(2, 102)]
+    cluster.topics = [topic("bad"), topic("down"), topic("queued", deletion_requested=True)]
+    cluster.partitions = {
+        ("bad", 0): partition([1, 0, 2], **LED_BY_0),
+        ("bad", 1): partition([1, 0, 2], **LED_BY_0 | {"isr": [0]}),
+        ("bad", 2): partition([2, 0, 1], **LED_BY_0),
+        ("bad", 3): partition([2, 0, 1], **LED_BY_0),
+        ("bad", 4): partition([2, 0, 1], **STATE),
+        ("down", 0): partition([9, 1, 2], **STATE),
+        ("down", 1): partition([9, 1], **STATE | {"isr": [9]}),
+        ("down", 2): partition([8, 9], **STATE),
+        ("down", 3): partition([0, 1], leader=None, isr=None, leader_epoch=None, understood=True),
+        ("queued", 0): partition([9, 1], **STATE),
+    }
+    cluster.snapshot(timedelta(minutes=60))
+    cluster.snapshot(timedelta(minutes=50))
+    cluster.partitions["bad", 1] = partition([1, 0, 2], **LED_BY_0)
+    cluster.brokers[2] = broker(2, 202)
+    third = cluster.snapshot(timedelta(minutes=20))
+    bounced = {"kind": "BrokerBounced", "subject": "broker 2", "before": "102", "after": "202"}
+    cluster.lake.append("events", [{"snapshot_id": third, **bounced}])
+    cluster.snapshot()
+    return Surveyor("127.0.0.1:1", warehouse)
+
+
+def _plan(surveyor: Surveyor, *arguments: str) -> tuple[dict[str, list[Any]], dict[str, str]]:
+    """What is elected: leader and ISR; what is not: its code."""
+    found = surveyor.json("plan", "elect", *arguments)
+    assert surveyor.json("plan", "elect", *arguments) == found
+    plan = read_plan(surveyor.lake, found["plan_id"])
+    refuse_edited(plan)
+    return (
+        {f"{c['topic']}-{c['partition']}": [c["leader_after"], *c["isr_after"]] for c in plan.changes},
+        {f"{r['topic']}-{r['partition']}": r["code"] for r in plan.rejections},
+    )
+
+
+def _file(tmp_path: Path, *named: tuple[str, int]) -> tuple[str, str]:
+    path = tmp_path / "election.json"
+    path.write_text(json.dumps({"partitions": [{"topic": name, "partition": number} for name, number in named]}))
+    return "--path-to-json-file", str(path)
+
+
+def test_offline_and_unclean_take_what_has_no_live_leader(surveyor: Surveyor) -> None:
+    nobody = {"down-2": "NO_ELIGIBLE_LEADER", "queued-0": "DELETION_REQUESTED"}
+    clean = {"down-0": [1, 1, 2]}
+    assert _plan(surveyor, "--offline") == (clean, nobody | {"down-1": "NO_ELIGIBLE_LEADER"})
+    assert _plan(surveyor, "--unclean") == (clean | {"down-1": [1, 1]}, nobody)
+
+
+def test_a_file_says_which(surveyor: Surveyor, tmp_path: Path) -> None:
+    named = _file(tmp_path, ("down", 0), ("down", 3), ("bad", 4), ("nowhere", 0), ("queued", 0))
+    assert _plan(surveyor, "--offline", *named) == (
+        {"down-0": [1, 1, 2]},
+        {
+            "down-3": "ILLEGAL_TRANSITION",
+            "bad-4": "ELECTION_NOT_NEEDED",
+            "nowhere-0": "UNKNOWN_PARTITION",
+            "queued-0": "DELETION_REQUESTED",
+        },
+    )
+
+
+ISR: Final = [0, 1, 2]
+ALL: Final = {"bad-0": [1, *ISR], "bad-1": [1, *ISR], "bad-2": [2, *ISR], "bad-3": [2, *ISR]}
+
+CAREFUL: Final = [
+    ((), set(), None),
+    (("--max-elections", "3"), {"bad-3"}, "CAPPED"),
+    (("--stable-for", "2"), set(), None),
+    (("--stable-for", "3"), {"bad-1"}, "NOT_STABLE"),
+    (("--stable-for", "5"), set(ALL), "NOT_STABLE"),
+    (("--settle", "20m"), set(), None),
+    (("--settle", "30m"), {"bad-2", "bad-3"}, "NOT_SETTLED"),
+    (("--settle", "2h"), set(ALL), "NOT_SETTLED"),
+]
+
+
+@pytest.mark.parametrize(("flags", "waiting", "code"), CAREFUL)
+def test_preferred_elections_that_had_better_wait(
+    surveyor: Surveyor, flags: tuple[str, ...], waiting: set[str], code: str | None
+) -> None:
+    elected, rejected = _plan(surveyor, "--preferred", *flags)
+    assert elected == {name: choice for name, choice in ALL.items() if name not in waiting}
+    assert rejected == dict.fromkeys(waiting, code)
+
+
+def test_the_cap_counts_what_would_go_on_only(surveyor: Surveyor) -> None:
+    elected, rejected = _plan(surveyor, "--preferred", "--max-elections", "1", "--stable-for", "3", "--settle", "30m")
+    assert (elected, rejected) == (
+        {"bad-0": ALL["bad-0"]},
+        {"bad-1": "NOT_STABLE", "bad-2": "NOT_SETTLED", "bad-3": "NOT_SETTLED"},
+    )
+
+
+USAGE: Final = [
+    ((), "exactly one of --preferred, --offline, --unclean"),
+    (("--offline", "--unclean"), "not --offline and --unclean"),
+    (("--offline", "--settle", "1h", "--max-elections", "2"), "--max-elections, --settle: only with --preferred"),
+    (("--preferred", "--settle", "soon"), "'soon' is no duration"),
+    (("--unclean", "--path-to-json-file", "/no/such/file"), "No such file"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "said"), USAGE)
+def test_usage(surveyor: Surveyor, arguments: tuple[str, ...], said: str) -> None:
+    ran = surveyor("plan", "elect", *arguments)
+    assert (ran.code, ran.stdout, said in ran.stderr) == (2, "", True), ran.stderr

@@ -1,0 +1,118 @@
+"""`plan recover` from the command line: what history says is shown, and only what is allowed is planned."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from jobs.adapters.brokers.log_dirs import COLUMNS
+from jobs.sizes import store_sizes
+from tests.jobs.support.commands import Surveyor
+from tests.jobs.support.kafka_tree import TOPIC_ID, KafkaTree, state_path
+from tests.jobs.support.lake_rows import NOW
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+
+def _state(tree: KafkaTree, isr: list[int], epoch: int) -> None:
+    text = f'{{"controller_epoch":1,"leader":2,"version":1,"leader_epoch":{epoch},"isr":{isr}}}'
+    tree.write(state_path("orders", 0), text.encode())
+
+
+@pytest.fixture
+def surveyor(tree: KafkaTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Surveyor:
+    """Orders-0 of [0, 1, 2]: 0 left the ISR in snapshot 2, 1 in snapshot 3; then the leader 2 died."""
+    monkeypatch.setattr("jobs.execution.batch.commit.HAND_BACK_PATIENCE", 0.0)
+    tree.add_topic("orders", {0: [0, 1, 2], 1: [1, 2, 0]})
+    ready = Surveyor(tree.hosts, tmp_path / "warehouse")
+    for isr, epoch in (([0, 1, 2], 5), ([1, 2], 6), ([2], 7)):
+        _state(tree, isr, epoch)
+        ready.json("snapshot")
+    tree.unregister(2)
+    ready.json("snapshot")
+    return ready
+
+
+def test_candidates_are_shown_and_nothing_unclean_is_planned(surveyor: Surveyor) -> None:
+    ran = surveyor("plan", "recover")
+    assert ran.code == 0
+    lines = [line.strip() for line in ran.stdout.splitlines()]
+    assert "0 changes" in lines[0]
+    assert lines[1].startswith("rejected orders-0  UNCLEAN_NOT_ALLOWED: unclean election may lose")
+    assert "ranked: 1 (in sync until snapshot 2, leader epochs since: 1), 0 (in sync until snapshot 1" in lines[1]
+    assert lines[2].startswith("evidence orders-0  1. broker 1  in sync until snapshot 2 (")
+    assert lines[3].startswith("evidence orders-0  2. broker 0  in sync until snapshot 1 (")
+    assert lines[3].endswith("leader epochs since 2  log size unknown  Kafka's choice")
+
+    log = (0, "orders", 0, "/a", 77, 0, False, NOW)
+    told = pa.Table.from_pylist([dict(zip(COLUMNS.names, log, strict=True))], schema=COLUMNS)
+    store_sizes(surveyor.lake, [0], told)
+    again = [line.strip() for line in surveyor("plan", "recover").stdout.splitlines()]
+    assert again[2].endswith("log size unknown")
+    assert again[3].endswith("leader epochs since 2  log of 77 bytes  Kafka's choice")
+
+
+def test_unclean_is_dry_then_written_for_the_one_named(surveyor: Surveyor, tree: KafkaTree) -> None:
+    plan = surveyor("plan", "recover", "--partition", "orders-0", "--partition", "orders-1", "--name", "rescue")
+    before = tree.dump()
+    assert surveyor.json("commit", "rescue")["due"] == 1
+    assert tree.dump() == before
+
+    surveyor.json("commit", "rescue", "--max-hold", "1s", "--apply")
+
+    state = tree.state("orders", 0)
+    assert (state.leader, state.isr, state.leader_epoch, state.leader_recovery_state) == (1, [1], 8, 1)
+    assert "orders-0  leader 2→1  isr [2]→[1]  broker 2 is gone; unclean election may lose" in plan.stdout
+    assert "rejected orders-1  NOT_OFFLINE" in plan.stdout
+    assert plan.stdout.splitlines()[-1].strip().startswith("warning: 1 partitions may lose data")
+    evidence = surveyor.json("show", "evidence", "rescue")["rows"]
+    ranked = [(row["rank"], row["broker_id"], row["chosen"], row["log_size"]) for row in evidence]
+    assert ranked == [(1, 1, True, None), (2, 0, False, None)]
+
+
+def test_clean_needs_no_permission(surveyor: Surveyor, tree: KafkaTree) -> None:
+    _state(tree, [2, 0], epoch=7)
+    surveyor.json("snapshot")
+    plan = surveyor("plan", "recover")
+    assert "orders-0  leader 2→0  isr [2,0]→[0]  broker 2 is gone; first live in-sync replica is 0" in plan.stdout
+
+
+def test_state_that_vanished_is_not_new(surveyor: Surveyor, tree: KafkaTree) -> None:
+    """Whoever is alive would lead at epoch 0; recover offers it, the epoch goes on from the last one known."""
+    tree.client.delete(state_path("orders", 1))
+    surveyor.json("snapshot")
+
+    reconciled = surveyor("plan", "reconcile")
+    offered = surveyor("plan", "recover")
+    plan = surveyor.json("plan", "recover", "--partition", "orders-1")["plan_id"]
+    named = surveyor("show", "plan", plan)
+    done = surveyor.json("commit", plan, "--max-hold", "1s", "--apply")
+
+    gone = "its state znode is gone: snapshot 4 showed leader 1, ISR 1, 2, 0, leader epoch 5"
+    assert f"rejected orders-1  STATE_VANISHED: {gone}; `surveyor plan recover` offers leaders" in reconciled.stdout
+    assert f"rejected orders-1  STATE_VANISHED: {gone}; unclean election may lose" in offered.stdout
+    assert "evidence orders-1  1. broker 1  in sync until snapshot 4 (" in offered.stdout
+    assert f"orders-1  isr [1,2,0]→[1]  {gone}" in named.stdout
+    state = tree.state("orders", 1)
+    assert (state.leader, state.isr, state.leader_epoch, tree.version("orders", 1)) == (1, [1], 6, 0)
+    assert (done["applied"], done["status"]) == (1, "committed")
+    events = [(row["subject"], row["before"]) for row in surveyor.lake.rows("events", ("kind", "=", "StateVanished"))]
+    assert events == [("orders-1", "leader 1, ISR [1, 2, 0], leader epoch 5")]
+    surveyor.json("snapshot")
+    assert "STATE_VANISHED" not in surveyor("plan", "reconcile").stdout
+
+
+@pytest.mark.parametrize("topic_id", ["AAAAAAAAAAAAAAAAAAAAAQ", TOPIC_ID])
+def test_topic_made_anew_is_new(surveyor: Surveyor, tree: KafkaTree, topic_id: str) -> None:
+    """Told by its id; the same topic, with the same id, is not."""
+    tree.client.delete("/brokers/topics/orders", recursive=True)
+    tree.client.delete("/config/topics/orders")
+    tree.add_topic("orders", {0: [0, 1, 2], 1: [1, 2, 0]}, topic_id)
+    for partition in (0, 1):
+        tree.client.delete(state_path("orders", partition))
+    surveyor.json("snapshot")
+
+    plan = surveyor.json("plan", "reconcile")
+
+    counts = (2, 0) if topic_id != TOPIC_ID else (0, 2)
+    assert (plan["changes"], plan["rejected"]) == counts

@@ -1,0 +1,56 @@
+"""Rows of a plan on the driver and on Spark: the same id, the same counts, the same rows stored."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import jobs.planning.plan_rows
+from jobs.adapters.delta.lake import Lake, Row
+from jobs.adapters.delta.spark_tables import Tables
+from jobs.planning.plan_rows import Beside, plan_rows
+from schemas.digest import plan_id
+from tests.jobs.support.plan_rows import creation
+
+OPERATIONS: list[Row] = [{"sequence": 0, "kind": "create_topic", "topic": "t", "data": "{}"}]
+REJECTIONS: list[Row] = [{"topic": "u", "partition": -1, "action": "elect", "code": "DRAINED", "reason": "it | is"}]
+
+
+def _changes() -> list[Row]:
+    moved = {"adding_before": [], "adding_after": [4, 5], "is_new": False}
+    return [{**creation("t", partition, [4, 5]), **moved} for partition in range(3)]
+
+
+@pytest.mark.parametrize("few", [100, 0])
+@pytest.mark.parametrize("at_most", [None, 100])
+def test_few_and_many_rows_are_the_same_plan(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int, at_most: int | None
+) -> None:
+    monkeypatch.setattr(jobs.planning.plan_rows, "FEW", few)
+    lake = Lake(str(tmp_path), "c")
+    lake.ensure_tables()
+    tables = Tables(spark, lake)
+    told = {"changes": _changes(), "rejections": REJECTIONS}
+    rows = plan_rows(tables, _frames(tables, told), Beside(OPERATIONS), at_most)
+    found = rows.summary("header")
+    rows.write(found["plan_id"])
+    assert found == {"plan_id": found["plan_id"], "changes": 3, "rejected": 1, "moves": 6}
+    stored = {name: lake.rows(name, ("plan_id", "=", found["plan_id"])) for name in told}
+    assert {name: len(rows) for name, rows in stored.items()} == {"changes": 3, "rejections": 1}
+    assert plan_id("header", {**stored, "operations": OPERATIONS}) == found["plan_id"]
+
+
+def test_writing_again_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path), "c")
+    lake.ensure_tables()
+    tables = Tables(spark, lake)
+    rows = plan_rows(tables, _frames(tables, {"changes": _changes(), "rejections": []}), Beside(), None)
+    for _ in range(2):
+        rows.write("p")
+    assert len(lake.rows("changes")) == 3
+    assert not lake.rows("rejections")
+
+
+def _frames(tables: Tables, rows: Mapping[str, list[Row]]) -> dict[str, DataFrame]:
+    return {name: tables.frame(name, [{**row, "plan_id": None} for row in found]) for name, found in rows.items()}

@@ -1,0 +1,251 @@
+"""`surveyor plan expand`, `config` and `delete` from the command line, on snapshots stored without a cluster."""
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from jobs.adapters.delta.lake import Lake
+from jobs.records.plans import read_plan, refuse_edited
+from tests.jobs.support.commands import Surveyor
+from tests.jobs.support.lake_rows import Cluster, broker, partition, topic
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+STATE: Final = {"state_version": 0, "topic_version": 3, "leader_recovery_state": 0, "understood": True}
+CONFIG: Final = {"retention.ms": "60000", "min.insync.replicas": "2"}
+
+
+def _cluster(warehouse: Path) -> Cluster:
+    """Brokers 0 to 3; topic all as AddPartitionsTest has it, and topics that cannot be added to."""
+    cluster = Cluster(Lake(str(warehouse), "default"))
+    cluster.brokers = [broker(number, 100 + number) for number in (3, 1, 0, 2)]
+    names = ("all", "some", "moving", "asked", "gap", "wide")
+    cluster.topics = [topic(name, topic_version=3, config=CONFIG) for name in names]
+    cluster.topics += [
+        topic("queued", topic_version=3, deletion_requested=True),
+        topic("opaque", topic_version=3, understood=False),
+    ]
+    cluster.partitions = {
+        ("all", 0): partition([2, 3, 0, 1], **STATE),
+        ("some", 0): partition([1, 2], **STATE),
+        ("moving", 0): partition([1, 2], **STATE | {"adding_replicas": [2]}),
+        ("asked", 0): partition([1, 2], **STATE),
+        ("gap", 0): partition([1, 2], **STATE),
+        ("gap", 2): partition([1, 2], **STATE),
+        ("wide", 0): partition([5, 6, 7, 8, 9], **STATE),
+        ("queued", 0): partition([1, 2], **STATE),
+        ("opaque", 0): partition([1, 2], **STATE),
+    }
+    asked = {"kind": "reassign", "topic": "asked", "partition": 0, "replicas": [3], "path": "/admin/x"}
+    cluster.lake.replace("requests", [{**asked, "snapshot_id": 1}])
+    return cluster
+
+
+@pytest.fixture(scope="module")
+def surveyor(tmp_path_factory: pytest.TempPathFactory) -> Surveyor:
+    warehouse = tmp_path_factory.mktemp("topics") / "warehouse"
+    _cluster(warehouse).snapshot()
+    return Surveyor("127.0.0.1:1", warehouse)
+
+
+def _planned(surveyor: Surveyor, *arguments: str) -> tuple[list[list[int]], list[tuple[str, str, Any]]]:
+    """The replicas of each change, and the operations; the same arguments plan the same."""
+    found = surveyor.json("plan", *arguments)
+    assert surveyor.json("plan", *arguments) == found
+    plan = read_plan(surveyor.lake, found["plan_id"])
+    refuse_edited(plan)
+    assert (found["changes"], found["operations"]) == (len(plan.changes), len(plan.operations))
+    assert all(
+        (c["action"], c["is_new"], c["topic_version"], c["state_version"]) == ("create", True, 3, -1)
+        for c in plan.changes
+    )
+    operations = [(op["kind"], op["topic"], json.loads(op["data"])) for op in plan.operations]
+    return [c["replicas_after"] for c in plan.changes], operations
+
+
+ADDED: Final = [
+    ("all", "7", (), [[3, 2, 0, 1], [0, 3, 1, 2], [1, 0, 2, 3], [2, 3, 0, 1], [3, 0, 1, 2], [0, 1, 2, 3]]),
+    ("some", "3", (), [[2, 0], [3, 1]]),
+    ("some", "3", ("--replica-assignment", "3:2,0:1"), [[3, 2], [0, 1]]),
+    ("some", "3", ("--replica-assignment", "1:2,3:2,0:1"), [[3, 2], [0, 1]]),
+]
+"""The first two are `AddPartitionsTest.testReplicaPlacementAllServers` and `testReplicaPlacementPartialServers`."""
+
+
+@pytest.mark.parametrize(("name", "partitions", "more", "replicas"), ADDED)
+def test_partitions_are_added_by_kafkas_rule(
+    surveyor: Surveyor, name: str, partitions: str, more: tuple[str, ...], replicas: list[list[int]]
+) -> None:
+    data = {"existing": 1, "partitions": int(partitions), "topic_id": f"{name}-id"}
+
+    planned = _planned(surveyor, "expand", "--topic", name, "--partitions", partitions, *more)
+
+    assert planned == (replicas, [("expand_topic", name, data)])
+
+
+SET: Final = [
+    (
+        ("--set", "retention.ms=1", "--delete", "min.insync.replicas"),
+        {"retention.ms": "1", "min.insync.replicas": None},
+    ),
+    (("--set", "cleanup.policy=compact,delete"), {"cleanup.policy": "compact,delete"}),
+    (("--set", "cleanup.policy=", "--set", "retention.ms=60000"), {"cleanup.policy": ""}),
+    (("--set", "retention.ms=60000"), None),
+]
+
+
+@pytest.mark.parametrize(("arguments", "after"), SET)
+def test_configs_that_differ_are_altered(
+    surveyor: Surveyor, arguments: tuple[str, ...], after: dict[str, str | None] | None
+) -> None:
+    before = {name: CONFIG.get(name) for name in after or {}}
+    data = {"topic_id": "all-id", "before": before, "after": after}
+
+    planned = _planned(surveyor, "config", "--topic", "all", *arguments)
+
+    assert planned == ([], [("alter_config", "all", data)] if after else [])
+
+
+WARNED: Final = [
+    (("--set", "unclean.leader.election.enable=True"), "elects replicas that are not in sync"),
+    (("--set", "min.insync.replicas=5"), "min.insync.replicas=5 with 4 replicas"),
+    (("--set", "compression.lz4.level=9"), "compression.lz4.level is of Kafka 3.8; older brokers ignore it"),
+    (("--set", "my.own=x", "--allow-unknown-config"), "my.own is not known, and its value was not checked"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "said"), WARNED)
+def test_configs_are_warned_of(surveyor: Surveyor, arguments: tuple[str, ...], said: str) -> None:
+    ran = surveyor("plan", "config", "--topic", "all", *arguments)
+
+    assert (ran.code, "warning: topic all: " in ran.stdout, said in ran.stdout) == (0, True, True), ran.stdout
+
+
+def test_a_key_that_is_not_set_is_not_deleted_silently(surveyor: Surveyor) -> None:
+    ran = surveyor("plan", "config", "--topic", "all", "--delete", "segment.ms", "--delete", "retention.ms")
+
+    assert (ran.code, "rejected all  NOT_SET: segment.ms is not set on this topic" in ran.stdout) == (0, True)
+    assert '"after": {"retention.ms": null}' in ran.stdout
+
+
+def test_deletions_and_what_cannot_be_deleted(surveyor: Surveyor) -> None:
+    ran = surveyor("plan", "delete", "--topics", "some,queued,nope,all,opaque", "--detailed-exitcode", "--name", "gone")
+
+    assert (ran.code, "rejected nope  UNKNOWN_TOPIC" in ran.stdout) == (10, True)
+    plan = read_plan(surveyor.lake, "gone")
+    assert [(op["sequence"], op["topic"], op["data"]) for op in plan.operations] == [
+        (0, "all", '{"topic_id": "all-id"}'),
+        (1, "some", '{"topic_id": "some-id"}'),
+    ]
+    assert {r["topic"]: (r["partition"], r["code"]) for r in plan.rejections} == {
+        "nope": (-1, "UNKNOWN_TOPIC"),
+        "queued": (-1, "DELETION_REQUESTED"),
+        "opaque": (-1, "NOT_UNDERSTOOD"),
+    }
+
+
+REFUSED: Final = [
+    (("expand", "--topic", "all", "--partitions", "1"), 23, "has 1 partitions: --partitions 1 adds none"),
+    (("expand", "--topic", "nope", "--partitions", "3"), 23, "no topic nope in snapshot 1"),
+    (("expand", "--topic", "queued", "--partitions", "3"), 23, "queued for deletion"),
+    (("expand", "--topic", "opaque", "--partitions", "3"), 23, "not understood"),
+    (("expand", "--topic", "moving", "--partitions", "3"), 23, "REASSIGNMENT_IN_PROGRESS"),
+    (("expand", "--topic", "asked", "--partitions", "3"), 23, "REASSIGNMENT_IN_PROGRESS"),
+    (("expand", "--topic", "gap", "--partitions", "3"), 23, "its partitions are [0, 2], not 0 to n - 1"),
+    (("expand", "--topic", "wide", "--partitions", "3"), 23, "only 4 brokers are alive"),
+    (("expand", "--topic", "all", "--partitions", "99999"), 23, "would take about"),
+    (("expand", "--topic", "__consumer_offsets", "--partitions", "99"), 23, "say --allow-internal"),
+    (("expand", "--topic", "__mine", "--partitions", "99"), 23, "no topic __mine"),
+    (("expand", "--topic", "__transaction_state", "--partitions", "99", "--allow-internal"), 23, "no topic __trans"),
+    (("expand", "--topic", "a/b", "--partitions", "3"), 2, "is no topic name"),
+    (("expand", "--topic", "all", "--partitions", "3", "--replica-assignment", "0:1"), 2, "give the 2 that are added"),
+    (("expand", "--topic", "some", "--partitions", "2", "--replica-assignment", "0:1,1:2"), 23, "moves partitions"),
+    (("expand", "--topic", "some", "--partitions", "2", "--replica-assignment", "0"), 23, "replication factor 1"),
+    (("expand", "--topic", "some", "--partitions", "2", "--replica-assignment", "0:7"), 23, "brokers 7 are not alive"),
+    (("config", "--topic", "nope", "--set", "preallocate=true"), 23, "no topic nope"),
+    (("config", "--topic", "queued", "--set", "preallocate=true"), 23, "queued for deletion"),
+    (("config", "--topic", "all"), 2, "say what to change"),
+    (("config", "--topic", "all", "--set", "a"), 2, "expected key=value"),
+    (("config", "--topic", "all", "--set", "a b=c"), 2, "is no name of a configuration"),
+    (("config", "--topic", "all", "--set", "a=b", "--delete", "a"), 2, "a is named twice"),
+    (
+        ("config", "--topic", "all", "--set", "retention.ms=abc"),
+        2,
+        "retention.ms='abc': expected a whole number from -1",
+    ),
+    (("config", "--topic", "all", "--set", "retention.sm=1"), 2, "did you mean retention.ms?"),
+    (("config", "--topic", "all", "--set", "retention.sm=1"), 2, "--allow-unknown-config"),
+    (("config", "--topic", "all", "--set", "segment.ms=0", "--allow-unknown-config"), 2, "segment.ms='0': expected"),
+    (
+        ("config", "--topic", "all", "--set", "max.compaction.lag.ms=5", "--set", "min.compaction.lag.ms=6"),
+        23,
+        "min.compaction.lag.ms=6 is more than max.compaction.lag.ms=5",
+    ),
+    (("delete", "--topics", "all,__transaction_state,__mine"), 23, "__mine, __transaction_state: names that begin"),
+    (("delete", "--topics", "all,all"), 2, "names a topic twice"),
+    (("delete", "--topics", "all,"), 2, "is no topic name"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "code", "said"), REFUSED)
+def test_refusals(surveyor: Surveyor, arguments: tuple[str, ...], code: int, said: str) -> None:
+    before = surveyor.rows("plans", "plan_id")
+
+    ran = surveyor("plan", *arguments)
+
+    assert (ran.code, ran.stdout, said in ran.stderr) == (code, "", True), ran.stderr
+    assert surveyor.rows("plans", "plan_id") == before
+
+
+def test_deletion_is_refused_where_it_is_switched_off(tmp_path: Path) -> None:
+    cluster = _cluster(tmp_path / "warehouse")
+    switch = {"name": "delete.topic.enable", "value": "false", "snapshot_id": 1}
+    cluster.lake.replace("broker_configs", [switch | {"broker_id": 1, "assumed": False}])
+    cluster.snapshot()
+    surveyor = Surveyor("127.0.0.1:1", tmp_path / "warehouse")
+
+    ran = surveyor("plan", "delete", "--topics", "all")
+
+    assert (ran.code, "delete.topic.enable is false on brokers 1" in ran.stderr) == (23, True)
+
+
+def _in_racks(warehouse: Path, racks: dict[int, str | None]) -> Surveyor:
+    cluster = _cluster(warehouse)
+    for row in cluster.brokers:
+        row["rack"] = racks[row["broker_id"]]
+    cluster.snapshot()
+    return Surveyor("127.0.0.1:1", warehouse)
+
+
+EXPAND: Final = ("expand", "--topic", "some", "--partitions", "4")
+
+
+def test_partitions_are_added_over_racks(tmp_path: Path) -> None:
+    """Racks take turns as 0, 2, 1, 3; Kafka 3.9.2's `AdminUtils` prints these for start 1, first partition 1."""
+    surveyor = _in_racks(tmp_path / "warehouse", {0: "a", 1: "a", 2: "b", 3: "b"})
+
+    assert _planned(surveyor, *EXPAND)[0] == [[1, 2], [3, 1], [0, 3]]
+    assert _planned(surveyor, *EXPAND, "--disable-rack-aware")[0] == [[2, 0], [3, 1], [0, 2]]
+
+
+def test_racks_are_not_ignored_silently(tmp_path: Path) -> None:
+    surveyor = _in_racks(tmp_path / "warehouse", {0: None, 1: None, 2: None, 3: "a"})
+
+    ran = surveyor("plan", *EXPAND)
+
+    assert (ran.code, "brokers are in racks (a) but 0, 1, 2 are in none" in ran.stderr) == (23, True)
+    assert _planned(surveyor, *EXPAND, "--disable-rack-aware")[0] == [[2, 0], [3, 1], [0, 2]]
+    assert _planned(surveyor, *EXPAND, "--replica-assignment", "0:1,1:2,2:3")[0] == [[0, 1], [1, 2], [2, 3]]
+
+
+def test_internal_topics_go_where_that_is_meant(tmp_path: Path) -> None:
+    cluster = _cluster(tmp_path / "warehouse")
+    cluster.topics.append(topic("__mine", topic_version=3))
+    cluster.snapshot()
+    surveyor = Surveyor("127.0.0.1:1", tmp_path / "warehouse")
+
+    planned = _planned(surveyor, "delete", "--topics", "__mine", "--allow-internal")
+
+    assert planned == ([], [("delete_topic", "__mine", {"topic_id": "__mine-id"})])

@@ -1,0 +1,279 @@
+"""Commits on real brokers: they learn what was written, their clients lose nothing, one of them is in control again."""
+
+import os
+import re
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+from kazoo.exceptions import NodeExistsError
+
+from jobs.adapters.brokers.control_requests import announce
+from jobs.adapters.delta.lake import Lake, Row
+from jobs.adapters.embedded.cluster import EmbeddedCluster
+from jobs.adapters.zookeeper.connection import commit as commit_multi
+from jobs.adapters.zookeeper.controllership import check_absent, controllership, failed
+from jobs.execution.batch.multis import FencedMultis
+from jobs.execution.batch.topic_znodes import TopicZnodes
+from jobs.records.plans import Plan
+from schemas.names import Action, PlanStatus
+from schemas.znodes import decode_assignment
+from tests.jobs.support.command_line import Surveyor
+from tests.jobs.support.kafka_tree import KafkaTree
+from tests.jobs.support.plan_rows import creation, election, store_plan, topic_creation
+from tests.jobs.support.real_cluster import Traffic, broker_in_control, eventually, id_of, kafka_tree, seen_by
+
+REPLICAS = {0: [0, 1, 2], 1: [1, 2, 0], 2: [2, 0, 1]}
+
+
+@pytest.fixture
+def kafka(cluster: EmbeddedCluster) -> Iterator[KafkaTree]:
+    with kafka_tree(cluster) as tree:
+        assert eventually(lambda: broker_in_control(tree))
+        yield tree
+
+
+@pytest.fixture
+def patient(lake: Lake) -> Surveyor:
+    """The command line as it is: it waits for a broker to take over again."""
+    return Surveyor(lake)
+
+
+def commit(surveyor: Surveyor, kafka: KafkaTree, plan: Plan, mode: str = "batch") -> None:
+    done = surveyor.run("commit", plan.plan_id, "--zookeeper", kafka.hosts, "--mode", mode, "--apply")
+    assert done.exit_code == 0, done.stderr
+    assert surveyor.status(plan.plan_id) == PlanStatus.COMMITTED
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest, kafka: KafkaTree, patient: Surveyor) -> str:
+    """A topic of the test's own, created in batch mode."""
+    name = f"{request.node.originalname}.topic"
+    create(patient, kafka, name)
+    return name
+
+
+def create(surveyor: Surveyor, kafka: KafkaTree, topic: str) -> Plan:
+    topic_id = id_of(topic)
+    changes = [creation(topic, partition, replicas, topic_id) for partition, replicas in REPLICAS.items()]
+    operation = topic_creation(topic, {"min.insync.replicas": "2"}, topic_id)
+    plan = store_plan(surveyor.lake, kafka, changes, [operation])
+    commit(surveyor, kafka, plan)
+    return plan
+
+
+def leaders(kafka: KafkaTree, topic: str) -> dict[int, int]:
+    return {partition: kafka.state(topic, partition).leader for partition in REPLICAS}
+
+
+def moves(kafka: KafkaTree, topic: str) -> list[Row]:
+    """Every partition gets its second replica as its leader."""
+    return [election(kafka, topic, partition, leader=replicas[1]) for partition, replicas in REPLICAS.items()]
+
+
+@pytest.mark.usefixtures("kafka")
+def test_created_topic_is_known_to_every_broker(cluster: EmbeddedCluster, topic: str) -> None:
+    planned = {partition: (replicas[0], replicas, replicas) for partition, replicas in REPLICAS.items()}
+
+    seen = {broker_id: seen_by(broker.address, topic) for broker_id, broker in cluster.brokers.items()}
+
+    assert seen == dict.fromkeys(REPLICAS, planned)
+
+
+def test_created_topic_takes_records_at_once(cluster: EmbeddedCluster, topic: str) -> None:
+    with Traffic(cluster.bootstrap, topic) as traffic:
+        pass
+
+    assert traffic.failed == []
+    assert traffic.stored(len(REPLICAS)) >= traffic.acknowledged
+
+
+@pytest.mark.usefixtures("topic")
+def test_all_answers_are_without_error(patient: Surveyor) -> None:
+    answers = patient.lake.rows("answers")
+
+    assert {row["error"] for row in answers} == {0}
+    told = sorted((row["broker_id"], row["topic"] is not None, row["partition"]) for row in answers if row["topic"])
+    assert told == [(broker, True, partition) for broker in range(3) for partition in range(3)]
+    assert [row["api"] for row in answers].count("UpdateMetadata") == 6
+
+
+@pytest.mark.usefixtures("topic")
+def test_broker_is_in_control_again(kafka: KafkaTree, patient: Surveyor) -> None:
+    assert broker_in_control(kafka)
+    handed_back = next(row for row in patient.lake.rows("commits") if row["action"] == "hand_back")
+    assert "is the controller; held for" in handed_back["message"]
+
+
+def test_elections_lose_no_record(cluster: EmbeddedCluster, kafka: KafkaTree, patient: Surveyor, topic: str) -> None:
+    plan = store_plan(patient.lake, kafka, moves(kafka, topic))
+
+    with Traffic(cluster.bootstrap, topic) as traffic:
+        commit(patient, kafka, plan)
+
+    assert leaders(kafka, topic) == {0: 1, 1: 2, 2: 0}
+    assert traffic.failed == []
+    assert traffic.stored(len(REPLICAS)) >= traffic.acknowledged
+
+
+def test_elections_are_known_to_every_broker(
+    cluster: EmbeddedCluster, kafka: KafkaTree, patient: Surveyor, topic: str
+) -> None:
+    commit(patient, kafka, store_plan(patient.lake, kafka, moves(kafka, topic)))
+
+    for broker in cluster.brokers.values():
+        assert {p: leader for p, (leader, _, _) in seen_by(broker.address, topic).items()} == {0: 1, 1: 2, 2: 0}
+
+
+def test_kafka_goes_on_from_what_was_written(kafka: KafkaTree, patient: Surveyor, topic: str) -> None:
+    """Its controller neither undoes it nor decides anew: the states are those that were written."""
+    commit(patient, kafka, store_plan(patient.lake, kafka, moves(kafka, topic)))
+
+    assert kafka.versions(topic) == dict.fromkeys(REPLICAS, 1)
+    assert {kafka.state(topic, partition).leader_epoch for partition in REPLICAS} == {1}
+
+
+def test_dry_run_touches_nothing(kafka: KafkaTree, patient: Surveyor, topic: str) -> None:
+    plan = store_plan(patient.lake, kafka, moves(kafka, topic))
+    before = kafka.dump()
+
+    done = patient.run("commit", plan.plan_id, "--zookeeper", kafka.hosts)
+
+    assert "dry run: nothing was written" in done.stdout
+    assert kafka.dump() == before
+
+
+def test_admin_mode_elects_preferred_leaders(kafka: KafkaTree, patient: Surveyor, topic: str) -> None:
+    commit(patient, kafka, store_plan(patient.lake, kafka, moves(kafka, topic)))
+    back = [election(kafka, topic, partition, leader=replicas[0]) for partition, replicas in REPLICAS.items()]
+
+    commit(patient, kafka, store_plan(patient.lake, kafka, back), mode="admin")
+
+    assert leaders(kafka, topic) == {0: 0, 1: 1, 2: 2}
+
+
+def test_auto_mode_asks_a_live_controller(kafka: KafkaTree, patient: Surveyor, topic: str) -> None:
+    plan = store_plan(patient.lake, kafka, moves(kafka, topic))
+
+    done = patient.run("commit", plan.plan_id, "--zookeeper", kafka.hosts)
+
+    assert "mode admin (broker" in done.stdout
+
+
+def test_admin_mode_reassigns(kafka: KafkaTree, patient: Surveyor, topic: str) -> None:
+    after = {"replicas_after": [0, 1], "removing_after": [2], "isr_after": [0, 1], "leader_epoch_after": None}
+    change = election(kafka, topic, 0, leader=0, action=Action.REASSIGN.value, **after)
+
+    commit(patient, kafka, store_plan(patient.lake, kafka, [change]), mode="admin")
+
+    assert eventually(
+        lambda: decode_assignment(kafka.client.get(f"/brokers/topics/{topic}")[0]).partitions[0] == [0, 1]
+    )
+
+
+def test_admin_mode_creates(kafka: KafkaTree, patient: Surveyor, lake: Lake) -> None:
+    changes = [creation("by.kafka", partition, replicas) for partition, replicas in REPLICAS.items()]
+    plan = store_plan(lake, kafka, changes, [topic_creation("by.kafka", {"retention.ms": "60000"})])
+
+    commit(patient, kafka, plan, mode="admin")
+
+    assert eventually(lambda: bool(kafka.client.exists("/brokers/topics/by.kafka/partitions/2/state")))
+    assert leaders(kafka, "by.kafka") == {0: 0, 1: 1, 2: 2}
+    assert b'"retention.ms":"60000"' in kafka.client.get("/config/topics/by.kafka")[0]
+
+
+def test_admin_mode_tells_what_kafka_refuses(kafka: KafkaTree, patient: Surveyor, topic: str) -> None:
+    after = {"replicas_after": [0, 77], "adding_after": [77], "leader_epoch_after": None}
+    change = election(kafka, topic, 0, leader=0, action=Action.REASSIGN.value, **after)
+    plan = store_plan(patient.lake, kafka, [change])
+
+    done = patient.run("commit", plan.plan_id, "--zookeeper", kafka.hosts, "--mode", "admin", "--apply")
+
+    assert done.exit_code == 1
+    assert "the controller refused: InvalidReplicationAssignmentError (39)" in done.stdout
+
+
+def test_dead_brokers_partition_is_elected_and_it_comes_back(
+    cluster: EmbeddedCluster, kafka: KafkaTree, patient: Surveyor, topic: str
+) -> None:
+    """Whoever is quicker: Kafka's controller, and the rows are stale, or we, and they are applied."""
+    cluster.brokers[1].kill()
+    assert eventually(lambda: not cluster.brokers[1].is_registered())
+    assert eventually(lambda: leaders(kafka, topic)[1] == 2)
+
+    plan = store_plan(patient.lake, kafka, [election(kafka, topic, 1, leader=0, requires_dead=[1])])
+    commit(patient, kafka, plan)
+    elected = kafka.state(topic, 1)
+    cluster.brokers[1].restart()
+
+    assert (elected.leader, elected.isr) == (0, [2, 0])
+    assert eventually(lambda: sorted(kafka.state(topic, 1).isr) == [0, 1, 2], seconds=40)
+
+
+def test_topic_without_states_is_taken_up_by_kafka_and_by_us(kafka: KafkaTree, patient: Surveyor, lake: Lake) -> None:
+    """A crash between a large topic and its states leaves this; Kafka's controller makes the states as planned."""
+    topic_id = id_of("without.states")
+    changes = [creation("without.states", partition, replicas, topic_id) for partition, replicas in REPLICAS.items()]
+    plan = store_plan(lake, kafka, changes, [topic_creation("without.states", topic_id=topic_id)])
+    with controllership(kafka.hosts, 2147483647) as held:
+        multis = FencedMultis(held, TopicZnodes.of(plan))
+        assert not failed(commit_multi(multis.of_topic("without.states", plan.changes)))
+    assert eventually(lambda: bool(kafka.client.exists("/brokers/topics/without.states/partitions/2/state")), 40)
+
+    commit(patient, kafka, plan)
+
+    assert leaders(kafka, "without.states") == {0: 0, 1: 1, 2: 2}
+    assert kafka.versions("without.states") == dict.fromkeys(REPLICAS, 0)
+
+
+def test_broker_registers_while_its_absence_is_proved(cluster: EmbeddedCluster, kafka: KafkaTree, topic: str) -> None:
+    """It never meets what proves it, and a controller that is told of it each time finds nothing changed."""
+    results: Sequence[object] = []
+    with Traffic(cluster.bootstrap, topic) as traffic:
+        cluster.brokers[2].kill()
+        assert eventually(lambda: not cluster.brokers[2].is_registered())
+        cluster.brokers[2].start()
+        absent = -1
+        while not failed(results):
+            absent += 1
+            multi = kafka.client.transaction()
+            check_absent(multi, 2)
+            results = commit_multi(multi)
+            time.sleep(0.01)
+        cluster.brokers[2].wait_ready()
+        assert eventually(lambda: all(len(kafka.state(topic, p).isr) == 3 for p in REPLICAS), seconds=60)
+
+    assert isinstance(results[0], NodeExistsError)
+    assert absent > 10
+    assert "Error while creating ephemeral" not in cluster.brokers[2].log_of_this_run()
+    assert traffic.failed == []
+    assert traffic.stored(len(REPLICAS)) >= traffic.acknowledged
+
+
+def test_broker_that_stops_in_the_middle_does_not_hold_the_others(
+    cluster: EmbeddedCluster, kafka: KafkaTree, patient: Surveyor, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Broker 1 gets SIGSTOP between the writing and the telling; it stays registered until its session ends."""
+    pid = cluster.brokers[1].pid
+    assert pid
+
+    def with_one_stopped(*arguments: Any) -> Any:  # noqa: ANN401 - whatever `announce` takes and returns
+        os.kill(pid, signal.SIGSTOP)
+        return announce(*arguments)
+
+    monkeypatch.setattr("jobs.execution.batch.telling.announce", with_one_stopped)
+    plan = store_plan(patient.lake, kafka, moves(kafka, topic))
+    try:
+        done = patient.run("commit", plan.plan_id, "--zookeeper", kafka.hosts, "--mode", "batch", "--apply")
+        assert eventually(lambda: not cluster.brokers[1].is_registered())
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+    seconds = re.search(r"held for ([\d.]+) s; what was written was not accepted by 1", done.stderr)
+    assert done.exit_code == 0
+    assert seconds, done.stderr
+    assert float(seconds[1]) < 20
+    assert eventually(cluster.brokers[1].is_registered)
+    assert eventually(lambda: all(sorted(kafka.state(topic, p).isr) == [0, 1, 2] for p in REPLICAS), seconds=60)

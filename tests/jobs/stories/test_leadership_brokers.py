@@ -1,0 +1,264 @@
+"""Leadership on real brokers, at the oldest and the newest way they change their ISR: who is drained, killed, elected.
+
+Producers with acks=all lose nothing, but for the unclean election, which loses at most what its plan said.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.adapters.embedded.cluster import EmbeddedCluster
+from jobs.adapters.zookeeper.connection import read
+from jobs.adapters.zookeeper.controllership import Controllership, controllership
+from schemas.znodes import decode_assignment
+from tests.jobs.support.commands import Surveyor
+from tests.jobs.support.held import commit_held
+from tests.jobs.support.kafka_tree import KafkaTree
+from tests.jobs.support.real_cluster import Traffic, broker_in_control, eventually, kafka_tree, seen_by
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+B = 1
+OLD = "2.6"
+OURS = 2147483647
+REPLICAS = {0: [0, 1, 2], 1: [1, 2, 0], 2: [2, 0, 1]}
+
+
+@pytest.fixture(scope="module", params=["default", OLD])
+def spoken(request: pytest.FixtureRequest) -> str:
+    """At 2.6 leaders change ISRs in ZooKeeper themselves, at the default they ask the controller."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def cluster(spoken: str) -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(3, overrides={"inter.broker.protocol.version": spoken} if spoken == OLD else {}) as running:
+        yield running
+
+
+@pytest.fixture
+def kafka(cluster: EmbeddedCluster) -> Iterator[KafkaTree]:
+    with kafka_tree(cluster) as tree:
+        assert eventually(lambda: broker_in_control(tree))
+        yield tree
+
+
+@pytest.fixture
+def surveyor(kafka: KafkaTree, tmp_path: Path) -> Surveyor:
+    return Surveyor(kafka.hosts, tmp_path / "warehouse")
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest, kafka: KafkaTree, surveyor: Surveyor) -> str:
+    """A topic of the test's own, created by Kafka's controller."""
+    name = f"{request.node.originalname}.topic"
+    surveyor.json("snapshot")
+    by_hand = ",".join(":".join(map(str, replicas)) for replicas in REPLICAS.values())
+    plan = surveyor.json("plan", "assign", "--topic", name, "--replica-assignment", by_hand)
+    surveyor.json("commit", plan["plan_id"], "--mode", "admin", "--apply")
+    assert eventually(lambda: in_sync(kafka, name))
+    return name
+
+
+def test_topics_have_ids_where_brokers_know_of_them(
+    cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor
+) -> None:
+    surveyor.json("snapshot")
+    by_hand = ":".join(map(str, REPLICAS[0]))
+    plan = surveyor.json("plan", "assign", "--topic", "batch.topic", "--replica-assignment", by_hand)
+
+    surveyor.json("commit", plan["plan_id"], "--mode", "batch", "--apply")
+
+    older = "inter.broker.protocol.version" in cluster.brokers[0].overrides
+    written = kafka.client.get("/brokers/topics/batch.topic")[0]
+    assert (b"topic_id" in written, b'"version":2' in written) == (not older, older)
+    told = [row["error"] for row in surveyor.lake.rows("answers", ("topic", "=", "batch.topic"))]
+    assert set(told) <= {0}
+    assert eventually(lambda: all(0 in seen_by(it.address, "batch.topic") for it in cluster.brokers.values()))
+
+
+def in_sync(kafka: KafkaTree, topic: str) -> bool:
+    paths = [f"/brokers/topics/{topic}/partitions/{partition}/state" for partition in REPLICAS]
+    if not all(kafka.client.exists(path) for path in paths):
+        return False
+    return all(sorted(kafka.state(topic, partition).isr) == [0, 1, 2] for partition in REPLICAS)
+
+
+def leaders(kafka: KafkaTree, topic: str) -> dict[int, int]:
+    return {partition: kafka.state(topic, partition).leader for partition in REPLICAS}
+
+
+def orders(kafka: KafkaTree, topic: str) -> dict[int, list[int]]:
+    return decode_assignment(kafka.client.get(f"/brokers/topics/{topic}")[0]).partitions
+
+
+def committed(surveyor: Surveyor, *plan: str, mode: str = "auto") -> Any:  # noqa: ANN401
+    """Take a snapshot, plan, see that a dry run writes nothing, and commit."""
+    surveyor.json("snapshot")
+    planned = surveyor.json("plan", *plan)
+    done = surveyor.json("commit", planned["plan_id"], "--mode", mode, "--apply", "--yes")
+    assert done["status"] == "committed", done
+    return planned
+
+
+def killed(cluster: EmbeddedCluster, client: Any, *brokers: int) -> None:  # noqa: ANN401 - kazoo is untyped
+    for broker in brokers:
+        cluster.brokers[broker].kill()
+    for broker in brokers:
+        assert eventually(lambda: read(client, f"/brokers/ids/{broker}").stat is None)  # noqa: B023 - waited for here
+
+
+def holds(condition: Callable[[], bool], seconds: float) -> bool:
+    """Whether something stays as it is for a while."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if not condition():
+            return False
+        time.sleep(0.2)
+    return True
+
+
+def test_drain_by_kafkas_controller_lasts_and_is_undone(
+    cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, topic: str
+) -> None:
+    with Traffic(cluster.bootstrap, topic) as traffic:
+        drained = committed(surveyor, "drain", "--brokers", str(B))
+        assert (leaders(kafka, topic), orders(kafka, topic)) == (
+            {0: 0, 1: 2, 2: 2},
+            {0: [0, 2, 1], 1: [2, 0, 1], 2: [2, 0, 1]},
+        )
+        cluster.brokers[B].restart()
+        assert eventually(lambda: in_sync(kafka, topic), seconds=40)
+        assert leaders(kafka, topic) == {0: 0, 1: 2, 2: 2}
+        committed(surveyor, "undrain", "--brokers", str(B))
+
+    assert (leaders(kafka, topic), orders(kafka, topic)) == ({0: 0, 1: 1, 2: 2}, REPLICAS)
+    assert surveyor.json("show", "drained")["rows"] == []
+    verified = surveyor.json("show", "plan", drained["plan_id"])
+    assert verified["status"] == "committed"
+    assert traffic.failed == []
+    assert traffic.stored(len(REPLICAS)) >= traffic.acknowledged
+
+
+def drained_under(held: Controllership, surveyor: Surveyor) -> None:
+    surveyor.json("snapshot")
+    plan = surveyor.json("plan", "drain", "--brokers", str(B), "--mode", "resident")
+    assert commit_held(surveyor, plan["plan_id"], held)["status"] == "committed"
+
+
+def told(surveyor: Surveyor, api: str, topic: str, epoch: int) -> list[tuple[int, int]]:
+    """What broker B answered to the last requests of a controller: partition and error."""
+    rows = surveyor.lake.rows("answers", ("api", "=", api), ("broker_id", "=", B))
+    return sorted((r["partition"], r["error"]) for r in rows if (r["topic"], r["controller_epoch"]) == (topic, epoch))
+
+
+def test_resident_drain_ends_with_the_controllership(
+    cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, topic: str
+) -> None:
+    """The broker leads nothing and stops what it followed; then Kafka's controller starts all its replicas again."""
+    with Traffic(cluster.bootstrap, topic) as traffic:
+        with controllership(kafka.hosts, OURS) as held:
+            drained_under(held, surveyor)
+            assert holds(lambda: all(B not in kafka.state(topic, p).isr for p in (0, 2)), seconds=3)
+            after = leaders(kafka, topic)
+        assert eventually(lambda: broker_in_control(kafka), seconds=40)
+        assert eventually(lambda: in_sync(kafka, topic), seconds=40)
+
+    assert after == {0: 0, 1: 2, 2: 2}
+    assert told(surveyor, "StopReplica", topic, held.epoch) == [(0, 0), (2, 0)]
+    assert told(surveyor, "LeaderAndIsr", topic, held.epoch) == [(1, 0)]
+    assert [row["broker_id"] for row in surveyor.json("show", "drained")["rows"]] == [B]
+    surveyor.json("snapshot")
+    assert surveyor.json("show", "drained")["rows"] == []
+    assert traffic.failed == []
+    assert traffic.stored(len(REPLICAS)) >= traffic.acknowledged
+
+
+def test_resident_drain_and_undrain_under_one_controllership(
+    cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, topic: str, spoken: str
+) -> None:
+    """The next cycle stops what the broker led before; nobody misses it when it is killed; undrain starts it again."""
+    with Traffic(cluster.bootstrap, topic) as traffic:
+        with controllership(kafka.hosts, OURS) as held:
+            drained_under(held, surveyor)
+            assert spoken != OLD or eventually(lambda: B in kafka.state(topic, 1).isr)
+            drained_under(held, surveyor)
+            assert holds(lambda: all(B not in kafka.state(topic, p).isr for p in REPLICAS), seconds=3)
+            after = leaders(kafka, topic)
+            killed(cluster, held.client, B)
+            cluster.brokers[B].restart()
+            surveyor.json("snapshot")
+            undrain = surveyor.json("plan", "undrain", "--brokers", str(B))
+            assert commit_held(surveyor, undrain["plan_id"], held)["status"] == "committed"
+            assert set(told(surveyor, "LeaderAndIsr", topic, held.epoch)) == {(p, 0) for p in REPLICAS}
+            assert spoken != OLD or eventually(lambda: in_sync(kafka, topic), seconds=40)
+        assert eventually(lambda: broker_in_control(kafka), seconds=40)
+        assert eventually(lambda: in_sync(kafka, topic), seconds=40)
+
+    assert after == {0: 0, 1: 2, 2: 2}
+    assert surveyor.json("show", "drained")["rows"] == []
+    assert traffic.failed == []
+    assert traffic.stored(len(REPLICAS)) >= traffic.acknowledged
+
+
+def test_clean_recovery_and_back_to_the_preferred(
+    cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, topic: str
+) -> None:
+    """The leader is killed while nobody but us could elect another."""
+    with Traffic(cluster.bootstrap, topic) as traffic:
+        with controllership(kafka.hosts, OURS) as held:
+            killed(cluster, held.client, B)
+            surveyor.json("snapshot")
+            plan = surveyor.json("plan", "recover")
+            assert commit_held(surveyor, plan["plan_id"], held)["status"] == "committed"
+            elected = kafka.state(topic, 1)
+        assert eventually(lambda: broker_in_control(kafka), seconds=40)
+        cluster.brokers[B].restart()
+        assert eventually(lambda: in_sync(kafka, topic), seconds=40)
+        committed(surveyor, "elect", "--preferred", "--imbalance-threshold", "0", mode="admin")
+
+    assert (elected.leader, elected.isr) == (2, [2, 0])
+    assert leaders(kafka, topic) == {0: 0, 1: 1, 2: 2}
+    assert traffic.failed == []
+    assert traffic.stored(len(REPLICAS)) >= traffic.acknowledged
+
+
+def test_unclean_recovery_loses_at_most_what_the_plan_said(
+    cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, topic: str
+) -> None:
+    """Partition 0 of [0, 1, 2]: 1 falls behind first, then 2, then the leader 0 dies; Kafka would take 1, we take 2."""
+    surveyor.json("snapshot")
+    with Traffic(cluster.bootstrap, topic) as before:
+        killed(cluster, kafka.client, 1)
+        assert eventually(lambda: kafka.state(topic, 0).isr == [0, 2])
+    surveyor.json("snapshot")
+    killed(cluster, kafka.client, 2)
+    assert eventually(lambda: kafka.state(topic, 0).isr == [0])
+    surveyor.json("snapshot")
+    with Traffic(cluster.bootstrap, topic, first=1_000_000) as at_risk:
+        pass
+    killed(cluster, kafka.client, 0)
+    for broker in (1, 2):
+        cluster.brokers[broker].start()
+    for broker in (1, 2):
+        cluster.brokers[broker].wait_ready()
+    assert eventually(lambda: broker_in_control(kafka), seconds=40)
+
+    surveyor.json("snapshot")
+    assert surveyor.json("plan", "recover")["changes"] == 0
+    plan = surveyor.json("plan", "recover", "--partition", f"{topic}-0")
+    surveyor.json("commit", plan["plan_id"], "--apply", "--yes")
+    elected = kafka.state(topic, 0)
+    cluster.brokers[0].restart()
+    assert eventually(lambda: in_sync(kafka, topic), seconds=60)
+
+    assert (elected.leader, elected.isr[0]) == (2, 2)
+    (reason,) = (row["reason"] for row in surveyor.lake.rows("changes", ("plan_id", "=", plan["plan_id"])))
+    assert "ranked: 2 (in sync until snapshot 3" in reason
+    assert "1 (in sync until snapshot 2" in reason
+    stored = before.stored(len(REPLICAS))
+    assert stored >= before.acknowledged
+    assert not stored >= at_risk.acknowledged, "what only broker 0 had is lost: the election was unclean"

@@ -1,0 +1,251 @@
+"""Reassignments on real brokers: throttled, killed between two waves and gone on with, refused, and by ZooKeeper.
+
+Three brokers and a fourth. A producer with acks=all and a consumer lose nothing.
+"""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from jobs.adapters.brokers.admin import Admin, bootstrap, connected_admin
+from jobs.adapters.delta.lake import Lake
+from jobs.adapters.embedded.cluster import EmbeddedCluster
+from jobs.adapters.zookeeper.cluster import read_cluster
+from jobs.execution.admin.rates import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
+from jobs.records.plans import Plan
+from schemas.names import PlanKind, PlanStatus
+from schemas.znodes import Assignment, decode_assignment
+from tests.jobs.support.command_line import Surveyor
+from tests.jobs.support.kafka_tree import KafkaTree
+from tests.jobs.support.move_rows import commit_process, reassignment
+from tests.jobs.support.plan_rows import creation, election, store_plan, topic_creation
+from tests.jobs.support.real_cluster import Traffic, broker_in_control, eventually, kafka_tree
+from tests.jobs.support.throttled_tree import overrides
+
+REPLICAS = {0: [0, 1], 1: [1, 2]}
+RECORDS, RECORD_BYTES = 1000, 4000
+SLOW = 150_000
+REFUSED = 23
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(3) as running:
+        running.add_broker(3)
+        yield running
+
+
+@pytest.fixture
+def kafka(cluster: EmbeddedCluster) -> Iterator[KafkaTree]:
+    with kafka_tree(cluster) as tree:
+        assert eventually(lambda: broker_in_control(tree))
+        yield tree
+
+
+@pytest.fixture
+def surveyor(lake: Lake) -> Surveyor:
+    return Surveyor(lake)
+
+
+@pytest.fixture
+def admin(kafka: KafkaTree) -> Iterator[Admin]:
+    with connected_admin(bootstrap(read_cluster(kafka.client, kafka.hosts).brokers, {}), {}) as connected:
+        yield connected
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest, cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor) -> str:
+    """A topic of the test's own with some MB in each partition, made by Kafka."""
+    name = f"{request.node.name}"
+    changes = [creation(name, partition, replicas) for partition, replicas in REPLICAS.items()]
+    made = store_plan(surveyor.lake, kafka, changes, [topic_creation(name)])
+    committed(surveyor, kafka, made)
+    assert eventually(lambda: all(kafka.client.exists(f"/brokers/topics/{name}/partitions/{p}/state") for p in (0, 1)))
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+    for number in range(RECORDS):
+        for partition in REPLICAS:
+            producer.produce(name, str(10_000_000 + number).zfill(RECORD_BYTES).encode(), partition=partition)
+            producer.poll(0)
+    assert producer.flush(60) == 0
+    return name
+
+
+def committed(surveyor: Surveyor, kafka: KafkaTree, plan: Plan, *more: str) -> str:
+    """Commit a plan that must come to its end; what was said."""
+    flags = ("--zookeeper", kafka.hosts, "--mode", "admin", "--apply")
+    done = surveyor.run("commit", plan.plan_id, *flags, *more)
+    assert done.exit_code == 0, done.stderr + done.stdout
+    assert surveyor.status(plan.plan_id) == PlanStatus.COMMITTED
+    return done.stderr
+
+
+def assignment(kafka: KafkaTree, topic: str) -> Assignment:
+    return decode_assignment(kafka.client.get(f"/brokers/topics/{topic}")[0])
+
+
+def is_moving(kafka: KafkaTree, topic: str) -> bool:
+    found = assignment(kafka, topic)
+    return bool(found.adding_replicas or found.removing_replicas)
+
+
+def two_waves(lake: Lake, kafka: KafkaTree, topic: str) -> Plan:
+    moves = [reassignment(kafka, topic, 0, [3, 1]), reassignment(kafka, topic, 1, [1, 3], wave=1)]
+    return store_plan(lake, kafka, moves, kind=PlanKind.REASSIGN.value)
+
+
+def test_killed_between_two_throttled_waves(  # noqa: PLR0913, PLR0917 - fixtures
+    cluster: EmbeddedCluster, kafka: KafkaTree, lake: Lake, surveyor: Surveyor, topic: str, admin: Admin
+) -> None:
+    """What stood before is back at the end: an operator's own rate on broker 1, nothing elsewhere."""
+    assert admin.alter_override("broker", "1", {LEADER_RATE: "900000000"}) == 0
+    before = overrides(kafka)
+    plan = two_waves(lake, kafka, topic)
+
+    with Traffic(cluster.bootstrap, topic) as traffic:
+        with commit_process(kafka.hosts, lake, plan.plan_id, "--throttle", str(SLOW)) as process:
+            assert eventually(lambda: is_moving(kafka, topic), seconds=60)
+            process.send_signal(signal.SIGKILL)
+            process.wait(20)
+        caught = assignment(kafka, topic).partitions
+        slowed = overrides(kafka)
+        sped = {LEADER_RATE: "50000000", FOLLOWER_RATE: "50000000"}
+        for broker in (0, 1, 3):
+            assert admin.alter_override("broker", str(broker), sped) == 0
+        assert eventually(lambda: not is_moving(kafka, topic), seconds=60)
+        for broker in (0, 1, 3):
+            assert admin.alter_override("broker", str(broker), dict.fromkeys(sped, str(SLOW))) == 0
+        between = assignment(kafka, topic).partitions
+        said = committed(surveyor, kafka, plan, "--throttle", "50MB/s")
+
+    assert caught == {0: [3, 1, 0], 1: [1, 2]}
+    rates = {LEADER_RATE: str(SLOW), FOLLOWER_RATE: str(SLOW)}
+    assert slowed == before | {f"brokers/{broker}": rates for broker in (0, 1, 3)} | {
+        f"topics/{topic}": {LEADER_REPLICAS: "0:0,0:1", FOLLOWER_REPLICAS: "0:3"}
+    }
+    assert between == {0: [3, 1], 1: [1, 2]}
+    assert "throttle of plan" in said
+    assert assignment(kafka, topic).partitions == {0: [3, 1], 1: [1, 3]}
+    assert (overrides(kafka), lake.rows("throttles")) == (before, [])
+    assert traffic.failed == []
+    assert traffic.stored(len(REPLICAS)) >= traffic.acknowledged
+    assert admin.alter_override("broker", "1", {LEADER_RATE: None}) == 0
+
+
+def test_rate_changed_in_mid_move_and_interrupted(kafka: KafkaTree, lake: Lake, surveyor: Surveyor, topic: str) -> None:
+    plan = two_waves(lake, kafka, topic)
+    before = overrides(kafka)
+
+    with commit_process(kafka.hosts, lake, plan.plan_id, "--throttle", str(SLOW)) as process:
+        assert eventually(lambda: is_moving(kafka, topic), seconds=60)
+        process.send_signal(signal.SIGTERM)
+        said, _ = process.communicate(timeout=60)
+    status, moving = surveyor.status(plan.plan_id), is_moving(kafka, topic)
+    committed(surveyor, kafka, plan, "--throttle", "50MB/s")
+
+    assert (process.returncode, status, moving) == (25, PlanStatus.PARTIAL, True)
+    assert "THE THROTTLE STAYS while 1 partitions" in said
+    assert f"`surveyor commit {plan.plan_id} --apply` goes on" in said
+    assert assignment(kafka, topic).partitions == {0: [3, 1], 1: [1, 3]}
+    assert (overrides(kafka), lake.rows("throttles")) == (before, [])
+
+
+def test_never_beside_somebody_elses(
+    kafka: KafkaTree, lake: Lake, surveyor: Surveyor, topic: str, admin: Admin
+) -> None:
+    """Theirs is slow: it is throttled to nearly nothing."""
+    theirs = {LEADER_REPLICAS: "1:1,1:2", FOLLOWER_REPLICAS: "1:0"}
+    slow = {LEADER_RATE: "1000", FOLLOWER_RATE: "1000"}
+    for broker in (0, 1, 2):
+        assert admin.alter_override("broker", str(broker), slow) == 0
+    assert admin.alter_override("topic", topic, theirs) == 0
+    assert admin.reassign({(topic, 1): [1, 0]}) == {(topic, 1): 0}
+    plan = store_plan(lake, kafka, [reassignment(kafka, topic, 0, [3, 1])], kind=PlanKind.REASSIGN.value)
+    before = overrides(kafka)
+
+    done = surveyor.run("commit", plan.plan_id, "--zookeeper", kafka.hosts, "--apply", "--throttle", "1MB")
+    running = admin.reassignments()
+    stood = assignment(kafka, topic).partitions
+    for broker in (0, 1, 2):
+        assert admin.alter_override("broker", str(broker), dict.fromkeys(slow)) == 0
+    assert admin.alter_override("topic", topic, dict.fromkeys(theirs)) == 0
+    assert eventually(lambda: not is_moving(kafka, topic), seconds=60)
+
+    assert done.exit_code == REFUSED
+    assert f"{topic}-1 to [1, 0]" in done.stderr
+    assert (running, stood[0]) == ({(topic, 1): [1, 0]}, [0, 1])
+    assert before["brokers/0"] == slow
+    assert (surveyor.commits(plan.plan_id), lake.rows("throttles")) == ([], [])
+    committed(surveyor, kafka, plan, "--wait")
+    assert assignment(kafka, topic).partitions == {0: [3, 1], 1: [1, 0]}
+
+
+SETS_AND_WAITS = """
+import pathlib, time
+from jobs.execution.admin import commit as commit_admin
+asking = commit_admin.ask
+def ask(*given):
+    while not pathlib.Path({gate!r}).exists():
+        time.sleep(0.1)
+    return asking(*given)
+commit_admin.ask = ask
+"""
+PATIENT = "from jobs.adapters import lease; lease.PATIENCE = 120.0"
+
+
+def test_two_commits_with_throttles_at_once(kafka: KafkaTree, lake: Lake, topic: str, tmp_path: Path) -> None:
+    """The first has set its throttle and asked for nothing yet when the second comes."""
+    first = store_plan(lake, kafka, [reassignment(kafka, topic, 0, [3, 1])], kind=PlanKind.REASSIGN.value)
+    second = store_plan(lake, kafka, [reassignment(kafka, topic, 1, [1, 3])], kind=PlanKind.REASSIGN.value)
+    before, gate = overrides(kafka), tmp_path / "gate"
+    script = SETS_AND_WAITS.format(gate=str(gate))
+
+    with commit_process(kafka.hosts, lake, first.plan_id, "--throttle", "40MB/s", script=script) as one:
+        assert eventually(lambda: f"topics/{topic}" in overrides(kafka), seconds=60)
+        throttled = overrides(kafka)
+        with commit_process(kafka.hosts, lake, second.plan_id, "--throttle", "30MB/s", script=PATIENT) as two:
+            waiting = next(line for line in two.stdout or () if "has the lease of this cluster" in line)
+            still = (overrides(kafka), is_moving(kafka, topic))
+            gate.touch()
+            said, _ = one.communicate(timeout=120)
+            told, _ = two.communicate(timeout=120)
+
+    assert f"for `surveyor commit {first.plan_id}`" in waiting
+    assert still == (throttled, False)
+    assert (one.returncode, two.returncode) == (0, 0), said + told
+    assert assignment(kafka, topic).partitions == {0: [3, 1], 1: [1, 3]}
+    assert (overrides(kafka), lake.rows("throttles")) == (before, [])
+
+
+def test_auto_mode_takes_no_controllership_for_want_of_a_password(
+    kafka: KafkaTree, lake: Lake, surveyor: Surveyor, topic: str, tmp_path: Path
+) -> None:
+    """A client that speaks what these brokers do not, on a cluster that is well."""
+    config = tmp_path / "client.properties"
+    config.write_text("security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n", encoding="utf-8")
+    plan = store_plan(lake, kafka, [election(kafka, topic, 0, leader=1)])
+    epoch = kafka.client.get("/controller_epoch")
+
+    done = surveyor.run("commit", plan.plan_id, "--zookeeper", kafka.hosts, "--apply", "--command-config", str(config))
+
+    assert done.exit_code == REFUSED, done.stderr
+    assert "--command-config" in done.stderr
+    assert (kafka.client.get("/controller_epoch"), kafka.state(topic, 0).leader) == (epoch, 0)
+
+
+def test_by_orders_in_zookeeper(kafka: KafkaTree, lake: Lake, surveyor: Surveyor, topic: str) -> None:
+    """A move, throttled, and a change of order with the election it is for."""
+    before = overrides(kafka)
+    moved = [reassignment(kafka, topic, 0, [3, 1]), reassignment(kafka, topic, 1, [2, 1])]
+    elected = election(kafka, topic, 1, leader=2, wave=1, replicas_before=[2, 1], replicas_after=[2, 1])
+    plan = store_plan(lake, kafka, [*moved, elected], kind=PlanKind.REASSIGN.value)
+
+    committed(surveyor, kafka, plan, "--via", "zookeeper", "--throttle", "20MB/s")
+
+    assert assignment(kafka, topic).partitions == {0: [3, 1], 1: [2, 1]}
+    assert kafka.state(topic, 1).leader == 2
+    assert (overrides(kafka), lake.rows("throttles")) == (before, [])
+    orders = ("/admin/reassign_partitions", "/admin/preferred_replica_election")
+    assert [kafka.client.exists(path) for path in orders] == [None, None]

@@ -1,0 +1,115 @@
+"""Sizes on real brokers: told, shown, balanced by; and a throttled move as `verify` sees it, from start to end."""
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
+
+from jobs.adapters.embedded.cluster import EmbeddedCluster
+from tests.jobs.support.commands import Surveyor
+from tests.jobs.support.real_cluster import broker_in_control, eventually, kafka_tree
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+RECORD = 20_000
+RECORDS = {"big": 200, "middle": 60, "little": 20}
+"""4 MB, 1.2 MB and 0.4 MB, all on broker 0."""
+
+SLOW, QUICK = "100000", "100000000"
+"""Bytes a second: the throttled move takes some 40 s, of which the test sees the beginning."""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    """Small fetches, so that a throttled follower gets its bytes a few at a time."""
+    with EmbeddedCluster(2, overrides={"replica.fetch.max.bytes": "32768"}) as running:
+        with kafka_tree(running) as tree:
+            assert eventually(lambda: broker_in_control(tree))
+        _fill(running)
+        yield running
+
+
+@pytest.fixture
+def surveyor(cluster: EmbeddedCluster, tmp_path: Path) -> Surveyor:
+    return Surveyor(cluster.zookeeper.connect, tmp_path / "warehouse")
+
+
+def _fill(cluster: EmbeddedCluster) -> None:
+    admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap)
+    admin.create_topics({topic: {"assignments": {0: [0]}} for topic in RECORDS})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "batch.num.messages": 1})
+    for topic, count in RECORDS.items():
+        for _ in range(count):
+            producer.produce(topic, os.urandom(RECORD))
+    assert producer.flush(30) == 0
+    admin.close()
+
+
+def _throttle(cluster: EmbeddedCluster, topic: str, rate: str) -> None:
+    """As kafka-reassign-partitions --throttle does, for all replicas of the topic."""
+    sides = ("leader", "follower")
+    rates: Mapping[str, Any] = {f"{side}.replication.throttled.rate": ("SET", rate) for side in sides}
+    replicas: Mapping[str, Any] = {f"{side}.replication.throttled.replicas": ("SET", "*") for side in sides}
+    resources = [ConfigResource(ConfigResourceType.BROKER, str(broker), dict(rates)) for broker in cluster.brokers]
+    resources.append(ConfigResource(ConfigResourceType.TOPIC, topic, dict(replicas)))
+    admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap)
+    for resource in resources:
+        admin.alter_configs([resource], incremental=True, raise_on_unknown=False)
+    admin.close()
+
+
+def _copying(surveyor: Surveyor, plan: str, measured: str) -> Any:  # noqa: ANN401 - JSON
+    return surveyor.json("verify", plan, "--measure", measured)["copying"]
+
+
+def _moving(surveyor: Surveyor, plan: str) -> Any:  # noqa: ANN401 - JSON
+    """The first look that sees bytes arrive: a throttled follower gets them by fits and starts."""
+    looks = (_copying(surveyor, plan, "4s") for _ in range(6))
+    return next(found for found in looks if found["seconds_left"])
+
+
+def test_sizes_are_told_shown_and_balanced_and_a_move_is_watched(cluster: EmbeddedCluster, surveyor: Surveyor) -> None:
+    surveyor.json("snapshot")
+    told = surveyor.json("sizes")
+    assert (told["brokers"], told["silent"], told["failed_log_dirs"]) == (2, [], [])
+    sizes = {row[0]: row[1] for row in surveyor.rows("sizes", "topic", "bytes")}
+    assert {topic: size // RECORD for topic, size in sizes.items()} == RECORDS
+    assert [row["bytes"] for row in surveyor.json("show", "sizes")["rows"]] == [sum(sizes.values())]
+    assert [row["broker_id"] for row in surveyor.json("show", "sizes", "--topic", "big")["rows"]] == [0]
+
+    plan = surveyor.json("plan", "reassign", "--rebalance", "--by-size", "--topics", "big")
+    assert (plan["moves"], plan["moves_bytes"]) == (1, sizes["big"])
+    rest = sizes["middle"] + sizes["little"]
+    assert plan["bytes_by_broker"] == {"0": [sum(sizes.values()), rest], "1": [0, sizes["big"]]}
+
+    _throttle(cluster, "big", SLOW)
+    surveyor.json("commit", plan["plan_id"], "--mode", "admin", "--apply")
+    assert eventually(lambda: 0 < _copying(surveyor, plan["plan_id"], "0s")["bytes_done"] < sizes["big"])
+    seen = _moving(surveyor, plan["plan_id"])
+    (partition,), (broker,) = seen["partitions"], seen["brokers"]
+    assert 0 < seen["bytes_done"] < seen["bytes_total"] == sizes["big"]
+    assert (partition["topic"], partition["partition"], broker["broker_id"]) == ("big", 0, 1)
+    assert 0 < partition["lag"] < RECORDS["big"]
+    assert broker["seconds_left"] == seen["seconds_left"] < 600
+    assert abs(partition["lag"] - (seen["bytes_total"] - seen["bytes_done"]) / RECORD) < 2
+    shown = surveyor("verify", plan["plan_id"], "--measure", "0s").stdout
+    assert "copying 1 replica: " in shown
+    assert " of 3.8 MiB (" in shown
+    assert "broker 1 receives 1 replica" in shown
+
+    _throttle(cluster, "big", QUICK)
+    assert eventually(
+        lambda: bool(surveyor.json("verify", plan["plan_id"], "--measure", "0s")["is_complete"]), seconds=40
+    )
+    assert _copying(surveyor, plan["plan_id"], "3s") is None
+
+    assert eventually(lambda: surveyor.json("sizes")["bytes"] == sum(sizes.values()))
+    cluster.brokers[1].kill()
+    told = surveyor.json("sizes")
+    assert (told["brokers"], told["bytes"], [row["broker_id"] for row in told["silent"]]) == (1, rest, [1])
+    kept = {(0, "middle"), (0, "little"), (1, "big")}
+    assert set(surveyor.rows("sizes", "broker_id", "topic")) == kept

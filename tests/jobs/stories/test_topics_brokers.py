@@ -1,0 +1,314 @@
+"""Topics changed on real brokers, in both modes; reassignments exchanged with Kafka's own tool."""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions
+from kafka.admin import ConfigResourceType
+from kafka.protocol.admin import DescribeConfigsRequest
+
+from jobs.adapters.brokers.polling import ask_brokers
+from jobs.adapters.delta.lake import Lake
+from jobs.adapters.embedded.cluster import EmbeddedCluster
+from jobs.adapters.java.home import find_java
+from jobs.adapters.java.jars import kafka_jars
+from jobs.adapters.java.resolvers import class_path
+from jobs.adapters.zookeeper.cluster import read_cluster
+from jobs.records.plans import Plan, read_plan
+from jobs.runtime.inputs import read_reassignment
+from jobs.views.kafka_text import kafka_json
+from schemas.names import NO_LEADER, Action, PlanStatus
+from schemas.topic_configs import TIERED, TOPIC_CONFIGS
+from schemas.znodes import decode_assignment, decode_config
+from tests.jobs.support.command_line import Surveyor
+from tests.jobs.support.kafka_tree import KafkaTree
+from tests.jobs.support.operation_rows import alteration, deletion, expansion
+from tests.jobs.support.plan_rows import creation, election, store_plan, topic_creation
+from tests.jobs.support.real_cluster import broker_in_control, eventually, kafka_tree, seen_by
+
+TOOL = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+MODES = ["admin", "batch"]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    """Three brokers in two racks, which come in another order than the brokers."""
+    with EmbeddedCluster(3, racks={0: "b", 1: "a", 2: "b"}) as running:
+        yield running
+
+
+@pytest.fixture
+def kafka(cluster: EmbeddedCluster) -> Iterator[KafkaTree]:
+    with kafka_tree(cluster) as tree:
+        assert eventually(lambda: broker_in_control(tree))
+        yield tree
+
+
+@pytest.fixture
+def surveyor(lake: Lake) -> Surveyor:
+    """The command line as it is: it waits for a broker to take over again."""
+    return Surveyor(lake)
+
+
+def commit(surveyor: Surveyor, kafka: KafkaTree, plan: Plan, mode: str) -> None:
+    done = surveyor.run("commit", plan.plan_id, "--zookeeper", kafka.hosts, "--mode", mode, "--apply")
+    assert done.exit_code == 0, done.stderr + done.stdout
+    assert surveyor.status(plan.plan_id) == PlanStatus.COMMITTED
+
+
+def planned(surveyor: Surveyor, kafka: KafkaTree, *arguments: str) -> Plan:
+    """Plan on a new snapshot."""
+    where = ("--zookeeper", kafka.hosts)
+    assert surveyor.run("snapshot", *where).exit_code == 0
+    done = surveyor.run("plan", *arguments, *where, "--json")
+    assert done.exit_code == 0, done.stderr
+    return read_plan(surveyor.lake, json.loads(done.stdout)["plan_id"])
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest, kafka: KafkaTree, surveyor: Surveyor) -> str:
+    """A topic of the test's own with two partitions, made by Kafka."""
+    name = f"{request.node.name.translate(str.maketrans('[]', '..'))}"
+    changes = [creation(name, 0, [0, 1]), creation(name, 1, [1, 2])]
+    commit(surveyor, kafka, store_plan(surveyor.lake, kafka, changes, [topic_creation(name)]), "admin")
+    assert eventually(lambda: bool(kafka.client.exists(f"/brokers/topics/{name}/partitions/1/state")))
+    return name
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_added_partitions_are_known_to_every_broker(
+    cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, topic: str, mode: str
+) -> None:
+    plan = expansion(surveyor.lake, kafka, topic, [[2, 0], [0, 2]])
+    commit(surveyor, kafka, plan, mode)
+
+    planned = {0: (0, [0, 1], [0, 1]), 1: (1, [1, 2], [1, 2]), 2: (2, [2, 0], [2, 0]), 3: (0, [0, 2], [0, 2])}
+    for broker in cluster.brokers.values():
+        assert eventually(lambda: seen_by(broker.address, topic) == planned)  # noqa: B023 - called at once
+
+
+@pytest.mark.usefixtures("spark")
+def test_partitions_are_added_over_racks_as_kafka_adds_them(
+    cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, topic: str
+) -> None:
+    """Asked without an assignment, Kafka uses its rule on a topic's twin."""
+    twin = f"{topic}.twin"
+    changes = [creation(twin, 0, [0, 1]), creation(twin, 1, [1, 2])]
+    commit(surveyor, kafka, store_plan(surveyor.lake, kafka, changes, [topic_creation(twin)]), "admin")
+
+    commit(surveyor, kafka, planned(surveyor, kafka, "expand", "--topic", topic, "--partitions", "9"), "admin")
+    kafkas = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    kafkas.create_partitions([NewPartitions(twin, 9)])[twin].result(20)
+
+    ours, theirs = (decode_assignment(kafka.client.get(f"/brokers/topics/{name}")[0]) for name in (topic, twin))
+    assert sorted(ours.partitions) == list(range(9))
+    assert ours.partitions == theirs.partitions
+
+
+@pytest.mark.usefixtures("spark")
+def test_topics_of_a_file_are_created_in_one_plan(
+    cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, tmp_path: Path
+) -> None:
+    asked = [
+        {"topic": "file-a", "partitions": 4, "replication_factor": 2, "config": {"retention.ms": "7"}},
+        {"topic": "file-b", "partitions": 3, "replication_factor": 3},
+        {"topic": "file-c", "replica_assignment": [[2, 0]]},
+    ]
+    file = tmp_path / "topics.json"
+    file.write_text(json.dumps(asked))
+
+    plan = planned(surveyor, kafka, "assign", "--topics-json-file", str(file))
+    commit(surveyor, kafka, plan, "admin")
+
+    for name in ("file-a", "file-b", "file-c"):
+        mine = [change for change in plan.changes if change["topic"] == name]
+        wanted = {c["partition"]: (c["replicas_after"][0], c["replicas_after"], c["isr_after"]) for c in mine}
+        for broker in cluster.brokers.values():
+            assert eventually(lambda: seen_by(broker.address, name) == wanted)  # noqa: B023 - called at once
+    assert decode_config(kafka.client.get("/config/topics/file-a")[0]) == {"retention.ms": "7"}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_altered_config_is_used_by_the_brokers(
+    cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, topic: str, mode: str
+) -> None:
+    commit(
+        surveyor, kafka, alteration(surveyor.lake, kafka, topic, {"retention.ms": None}, {"retention.ms": "7"}), mode
+    )
+    commit(
+        surveyor, kafka, alteration(surveyor.lake, kafka, topic, {"retention.ms": "7"}, {"retention.ms": None}), mode
+    )
+    commit(surveyor, kafka, alteration(surveyor.lake, kafka, topic, {"segment.ms": None}, {"segment.ms": "9999"}), mode)
+
+    assert decode_config(kafka.client.get(f"/config/topics/{topic}")[0]) == {"segment.ms": "9999"}
+    for broker in cluster.brokers.values():
+        assert eventually(lambda: "segment.ms -> 9999" in _processed(broker.log_of_this_run(), topic))  # noqa: B023
+
+
+def _processed(log: str, topic: str) -> str:
+    """The last thing a broker said of a change of this topic's configuration."""
+    lines = [line for line in log.splitlines() if "Processing override for entityPath" in line and topic in line]
+    return lines[-1] if lines else ""
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_deleted_topic_goes(kafka: KafkaTree, surveyor: Surveyor, topic: str, mode: str) -> None:
+    plan = deletion(surveyor.lake, kafka, topic)
+    commit(surveyor, kafka, plan, mode)
+
+    assert eventually(lambda: kafka.client.exists(f"/brokers/topics/{topic}") is None, seconds=60)
+    told = json.loads(surveyor.run("verify", plan.plan_id, "--zookeeper", kafka.hosts, "--json").stdout)
+    assert told["is_complete"]
+
+
+def test_admin_mode_tells_what_kafka_refuses(kafka: KafkaTree, surveyor: Surveyor, topic: str) -> None:
+    plan = alteration(surveyor.lake, kafka, topic, {TIERED: None}, {TIERED: "true"})
+
+    done = surveyor.run("commit", plan.plan_id, "--zookeeper", kafka.hosts, "--mode", "admin", "--apply")
+
+    assert done.exit_code == 1
+    assert "Tiered Storage functionality is disabled in the broker" in done.stdout
+
+
+def test_a_broker_lives_after_a_config_written_in_batch_mode(
+    cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, topic: str
+) -> None:
+    """One that it would die of when it starts again is refused before anything is written."""
+    values: dict[str, str | None] = {
+        "cleanup.policy": "delete, compact",
+        "min.cleanable.dirty.ratio": ".5",
+        "retention.bytes": "-7",
+        "compression.type": " gzip",
+        "preallocate": "True",
+        "message.format.version": "2.4-IV1",
+        "leader.replication.throttled.replicas": "0:1,1:2",
+        "segment.bytes": "14",
+        "segment.index.bytes": "12",
+        "flush.messages": "+1",
+    }
+    commit(surveyor, kafka, alteration(surveyor.lake, kafka, topic, dict.fromkeys(values), values), "batch")
+    assert eventually(lambda: broker_in_control(kafka))
+    before = kafka.dump()
+
+    for name, value in {"segment.ms": "abc", "segment.index.bytes": "11"}.items():
+        bad = alteration(surveyor.lake, kafka, topic, {name: values.get(name)}, {name: value})
+        refused = surveyor.run("commit", bad.plan_id, "--zookeeper", kafka.hosts, "--mode", "batch", "--apply")
+        assert (refused.exit_code, f"{name}='{value}': expected a whole number" in refused.stderr) == (23, True)
+
+    assert kafka.dump() == before
+    cluster.brokers[0].kill()
+    cluster.brokers[0].start()
+    cluster.brokers[0].wait_ready()
+    commit(surveyor, kafka, alteration(surveyor.lake, kafka, topic, values, dict.fromkeys(values)), "admin")
+    assert eventually(lambda: set(seen_by(cluster.brokers[0].address, topic)[0][2]) == {0, 1})
+
+
+TYPES = {1: "BOOLEAN", 2: "STRING", 3: "INT", 5: "LONG", 6: "DOUBLE", 7: "LIST"}
+
+
+def test_the_table_of_configs_is_the_brokers(kafka: KafkaTree, topic: str) -> None:
+    brokers = read_cluster(kafka.client, kafka.hosts).brokers[:1]
+    request = DescribeConfigsRequest(resources=[(ConfigResourceType.TOPIC, topic, None)], min_version=3)
+
+    answers, _ = ask_brokers(brokers, {}, 20.0, lambda ask, _: ask(request))
+
+    (answer,) = answers.values()
+    found = {config.name: TYPES[config.config_type] for config in answer.results[0].configs}
+    assert found == {name: known.type for name, known in TOPIC_CONFIGS.items()}
+
+
+@pytest.fixture
+def second_dir(cluster: EmbeddedCluster) -> Iterator[Path]:
+    """Another log dir of broker 1; gone again afterwards."""
+    broker = cluster.brokers[1]
+    folder = broker.folder / "second"
+
+    def restart(overrides: dict[str, str]) -> None:
+        broker.kill()
+        broker.overrides = overrides
+        broker.start()
+        broker.wait_ready()
+
+    before = dict(broker.overrides)
+    restart(before | {"log.dirs": f"{broker.folder / 'data'},{folder}"})
+    yield folder
+    restart(before)
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_failed_log_dir_does_not_lead_again_and_again(
+    cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, second_dir: Path
+) -> None:
+    """Broker 1 is alone in the ISR when its log dir fails; broker 2 is back, but only an unclean election takes it."""
+    name = "failed"
+    assert eventually(lambda: broker_in_control(kafka))
+    commit(
+        surveyor, kafka, store_plan(surveyor.lake, kafka, [creation(name, 0, [1, 2])], [topic_creation(name)]), "admin"
+    )
+    assert eventually((second_dir / f"{name}-0").is_dir)
+    cluster.brokers[2].kill()
+    assert eventually(lambda: kafka.state(name).isr == [1], seconds=60)
+    shutil.rmtree(second_dir)
+    second_dir.touch()
+    assert eventually(lambda: kafka.state(name).leader == NO_LEADER, seconds=60)
+    cluster.brokers[2].start()
+    cluster.brokers[2].wait_ready()
+
+    def due(*arguments: str) -> tuple[Plan, list[tuple[str, int]]]:
+        plan = planned(surveyor, kafka, "reconcile", *arguments)
+        mine = [change for change in plan.changes if change["topic"] == name]
+        return plan, [(change["action"], change["leader_after"]) for change in mine]
+
+    plan, elected = due()
+    assert elected == [(Action.ELECT, 1)]
+    done = surveyor.run("commit", plan.plan_id, "--zookeeper", kafka.hosts, "--mode", "batch", "--apply")
+    assert (done.exit_code, "nobody leads 1 partitions (failed-0)" in done.stderr) == (1, True)
+    assert eventually(lambda: kafka.state(name).leader == NO_LEADER)
+    plan, elected = due()
+    assert elected == []
+    assert [r["reason"].split("; ")[-1] for r in plan.rejections if r["topic"] == name] == [
+        "log dir failed, as it answered with error 56: broker 1"
+    ]
+    plan, elected = due("--allow-unclean")
+    assert elected == [(Action.ELECT, 2)]
+    commit(surveyor, kafka, plan, "batch")
+    assert eventually(lambda: seen_by(cluster.brokers[2].address, name)[0][0] == 2)
+
+
+def _tool(cluster: EmbeddedCluster, *arguments: str) -> str:
+    java = [str(find_java()), "-XX:TieredStopAtLevel=1", "-cp", class_path(kafka_jars()), TOOL]
+    command = [*java, "--bootstrap-server", cluster.bootstrap, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_kafkas_tool_reads_ours_and_we_read_kafkas(
+    cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, topic: str, tmp_path: Path
+) -> None:
+    after = {"replicas_after": [2, 0], "adding_after": [2], "removing_after": [1], "action": Action.REASSIGN.value}
+    plan = store_plan(surveyor.lake, kafka, [election(kafka, topic, 0, leader=0, **after)])
+    ours, wanted, theirs = (tmp_path / name for name in ("ours.json", "topics.json", "generated.txt"))
+    wanted.write_text(json.dumps({"topics": [{"topic": topic}], "version": 1}))
+
+    ours.write_text(surveyor.run("export", plan.plan_id, "--format", "kafka").stdout)
+    executed = _tool(cluster, "--execute", "--reassignment-json-file", str(ours))
+    moved = eventually(
+        lambda: decode_assignment(kafka.client.get(f"/brokers/topics/{topic}")[0]).partitions[0] == [2, 0], seconds=60
+    )
+    verified = surveyor.run("verify", plan.plan_id, "--zookeeper", kafka.hosts, "--format", "kafka").stdout
+    theirs_of_it = _tool(cluster, "--verify", "--reassignment-json-file", str(ours), "--preserve-throttles")
+    generate = ("--generate", "--topics-to-move-json-file", str(wanted), "--broker-list", "0,1,2")
+    theirs.write_text(_tool(cluster, *generate))
+
+    proposal = read_reassignment(theirs)
+    assert f"Successfully started partition reassignment for {topic}-0" in executed
+    assert moved
+    assert theirs_of_it.startswith(verified)
+    assert [(row["topic"], row["partition"]) for row in proposal] == [(topic, 0), (topic, 1)]
+    assert kafka_json(proposal) in theirs.read_text().splitlines()

@@ -1,0 +1,47 @@
+"""The command line as a test calls it."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from typer.testing import CliRunner, Result
+
+from jobs.adapters.delta.lake import Lake, Row
+from jobs.cli import app
+
+
+@dataclass(frozen=True)
+class Surveyor:
+    """`surveyor`, on one warehouse."""
+
+    lake: Lake
+
+    def run(self, *arguments: str) -> Result:
+        done = CliRunner().invoke(app, [*arguments, "--warehouse", self.lake.warehouse], env={"COLUMNS": "80"})
+        if done.exception and not isinstance(done.exception, SystemExit):
+            raise done.exception
+        return done
+
+    def commit(self, hosts: str, plan: str, *arguments: str) -> Result:
+        """Commit in batch mode."""
+        batch = ("--mode", "batch", *arguments)
+        return self.run("commit", plan, "--zookeeper", hosts, *batch)
+
+    def apply(self, hosts: str, plan: str, *arguments: str) -> Result:
+        return self.commit(hosts, plan, "--apply", *arguments)
+
+    def result(self, hosts: str, plan: str, *arguments: str) -> dict[str, Any]:
+        """What --json prints."""
+        found: dict[str, Any] = json.loads(self.commit(hosts, plan, "--json", *arguments).stdout)
+        return found
+
+    def commits(self, plan: str) -> list[Row]:
+        return self.lake.rows("commits", ("plan_id", "=", plan))
+
+    def status(self, plan: str) -> str:
+        return str(self.lake.rows("plans", ("plan_id", "=", plan))[0]["status"])
+
+    def outcomes(self, plan: str, attempt: int = 1) -> dict[int, str]:
+        """The last word on each partition in an attempt."""
+        mine = [row for row in self.commits(plan) if row["attempt"] == attempt and row["partition"] is not None]
+        return {row["partition"]: row["outcome"] for row in sorted(mine, key=lambda row: row["committed_at"])}

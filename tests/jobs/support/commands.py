@@ -1,0 +1,49 @@
+"""`surveyor`, run in this process: its exit code, what it printed, and its JSON."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from typer.testing import CliRunner
+
+from jobs.adapters.delta.lake import Lake
+from jobs.cli import app
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def json(self) -> Any:  # noqa: ANN401 - whatever the command said
+        return json.loads(self.stdout)
+
+
+@dataclass(frozen=True, slots=True)
+class Surveyor:
+    """The command with its ZooKeeper and warehouse given."""
+
+    hosts: str
+    warehouse: Path
+
+    @property
+    def lake(self) -> Lake:
+        return Lake(str(self.warehouse), "default")
+
+    def __call__(self, *arguments: str) -> Ran:
+        told = ["--zookeeper", self.hosts, "--warehouse", str(self.warehouse)]
+        result = CliRunner().invoke(app, [*arguments, *told])
+        return Ran(result.exit_code, result.stdout, result.stderr)
+
+    def json(self, *arguments: str) -> Any:  # noqa: ANN401
+        """Run a command that must succeed, and return its JSON object."""
+        ran = self(*arguments, "--json")
+        assert ran.code == 0, f"exit code {ran.code}: {ran.stderr}"
+        return ran.json
+
+    def rows(self, table: str, *columns: str) -> list[tuple[Any, ...]]:
+        """The table's rows, these columns, in their order."""
+        return sorted(tuple(row[column] for column in columns) for row in self.lake.rows(table))

@@ -1,0 +1,65 @@
+"""Fenced writes as tests make them: under a controllership of their own, with all that came out of it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from kazoo.client import TransactionRequest
+
+from jobs.adapters.delta.lake import Row
+from jobs.adapters.zookeeper import connection as zookeeper
+from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError
+from jobs.basics.errors import FencedError
+from jobs.execution.batch import writes as fenced_writes
+from jobs.execution.batch.writes import FencedWriter
+from jobs.records.ledger import Verdict
+from jobs.records.plans import Plan
+from schemas.names import Outcome
+
+OURS = 2147483647
+
+
+@dataclass
+class Written:
+    """What came out of a writer, and how it ended."""
+
+    verdicts: list[Verdict] = field(default_factory=list)
+    error: Exception | None = None
+
+    @property
+    def outcomes(self) -> dict[int, Outcome]:
+        assert len({v.change["partition"] for v in self.verdicts}) == len(self.verdicts)
+        return {verdict.change["partition"]: verdict.outcome for verdict in self.verdicts}
+
+    def message(self, partition: int) -> str:
+        return next(v.message for v in self.verdicts if v.change["partition"] == partition)
+
+
+def write(
+    control: Controllership, plan: Plan, changes: list[Row] | None = None, then: Callable[[], object] | None = None
+) -> Written:
+    """Write a plan, or some of it; `then` happens once the first batch is written."""
+    written = Written()
+    writer = FencedWriter(control, plan, max_hold=30)
+    try:
+        for verdicts in writer.write(plan.changes if changes is None else changes):
+            written.verdicts += verdicts
+            if then is not None:
+                then()
+                then = None
+    except (FencedError, SessionLostError) as error:
+        written.error = error
+    return written
+
+
+def before_multis(monkeypatch: pytest.MonkeyPatch, *happenings: Callable[[], object]) -> None:
+    """Let something happen right before each of the next multis, when all that is read has been read."""
+    pending = list(happenings)
+
+    def commit(multi: TransactionRequest) -> Sequence[Any]:
+        if pending:
+            pending.pop(0)()
+        return zookeeper.commit(multi)
+
+    monkeypatch.setattr(fenced_writes, "commit", commit)

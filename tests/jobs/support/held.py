@@ -1,0 +1,23 @@
+"""Commits under a controllership that the test keeps, as a resident controller makes them."""
+
+from typing import Any
+
+from jobs.adapters.delta.lake import Row
+from jobs.adapters.zookeeper.controllership import Controllership
+from jobs.assessment.limits import CommitLimits
+from jobs.commit import apply_plan, assess
+from jobs.execution.modes import Mode
+from jobs.records.plans import read_plan
+from jobs.runtime.settings import settle
+from tests.jobs.support.commands import Surveyor
+
+
+def commit_held(surveyor: Surveyor, plan_id: str, held: Controllership, patience: float = 60) -> Row:
+    """What `commit --apply` does in `patience` seconds, under a controllership that the test keeps."""
+    given: dict[str, Any] = {"conf_path": None, "command_config": None, "as_json": False, "result_file": None}
+    settings = settle(cluster="default", zookeeper=surveyor.hosts, warehouse=str(surveyor.warehouse), **given)
+    plan = read_plan(settings.lake, plan_id)
+    limits = CommitLimits(max_plan_age=3600, max_changes=1000, allow_majority_dead=False)
+    found = assess(settings, plan, Mode.BATCH, limits)
+    apply_plan(settings, plan, found, max_hold=held.held() + patience, held=held)
+    return read_plan(settings.lake, plan_id).row

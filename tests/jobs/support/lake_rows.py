@@ -1,0 +1,99 @@
+"""Snapshots without ZooKeeper and Spark: rows written as `surveyor snapshot` writes them."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from jobs.adapters.delta.lake import Lake, Row
+from schemas.tables import TABLES
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+
+Partitions = Mapping[tuple[str, int], Row]
+
+
+def broker(broker_id: int, epoch: int, **columns: Any) -> Row:  # noqa: ANN401 - columns of `brokers`
+    port = 9092 + broker_id
+    endpoint = {"listener": "INSIDE", "security_protocol": "PLAINTEXT", "host": "h", "port": port}
+    return {
+        "broker_id": broker_id,
+        "broker_epoch": epoch,
+        "host": "h",
+        "port": port,
+        "endpoints": [endpoint],
+        "rack": None,
+        "understood": True,
+        **columns,
+    }
+
+
+def topic(name: str, **columns: Any) -> Row:  # noqa: ANN401 - columns of `topics`
+    return {
+        "topic": name,
+        "topic_id": f"{name}-id",
+        "config": {},
+        "deletion_requested": False,
+        "understood": True,
+        **columns,
+    }
+
+
+def partition(replicas: Sequence[int], **columns: Any) -> Row:  # noqa: ANN401 - columns of `partitions`
+    """A partition whose first replica leads, all in sync."""
+    return {
+        "replicas": list(replicas),
+        "adding_replicas": [],
+        "removing_replicas": [],
+        "leader": replicas[0],
+        "isr": list(replicas),
+        "leader_epoch": 5,
+        "partition_state": "Online",
+        **columns,
+    }
+
+
+class Cluster:
+    """A cluster that changes between snapshots; what it has is for the test to say."""
+
+    def __init__(self, lake: Lake) -> None:
+        self.lake = lake
+        self.brokers: list[Row] = []
+        self.topics: list[Row] = []
+        self.partitions: dict[tuple[str, int], Row] = {}
+        self.quarantine: list[Row] = []
+        self.controller: Row = {"controller_id": 0, "controller_epoch": 7}
+        self._last: Partitions = {}
+        self._id = 0
+        lake.ensure_tables()
+
+    def snapshot(self, age: timedelta = timedelta(0)) -> int:
+        """Take a snapshot, `age` before NOW; return its id."""
+        self._id += 1
+        stamped = {"snapshot_id": self._id}
+        for table, rows in (("brokers", self.brokers), ("topics", self.topics), ("quarantine", self.quarantine)):
+            self.lake.replace(table, [{**row, **stamped} for row in rows])
+        self._write_partitions(self._changed())
+        event = {"kind": "LeaderChanged", "subject": f"of {self._id}"}
+        skew = {"broker_id": 0, "preferred_partitions": 1, "not_led": 0, "ratio": 0.0, "exceeds": False}
+        self.lake.replace("events", [{**event, **stamped}], f"snapshot_id = {self._id}")
+        self.lake.replace("imbalance", [{**skew, **stamped}], f"snapshot_id = {self._id}")
+        versions = {name: self.lake.version(name) for name in TABLES}
+        row = {**stamped, **self.controller, "taken_at": NOW - age, "versions": versions}
+        self.lake.replace("snapshots", [row], f"snapshot_id = {self._id}")
+        return self._id
+
+    def _changed(self) -> list[Row]:
+        changed = []
+        for topic_, number in sorted({*self.partitions, *self._last}):
+            was, is_now = self._last.get((topic_, number)), self.partitions.get((topic_, number))
+            if was != is_now:
+                row = is_now or {**(was or {}), "partition_state": "NonExistent"}
+                changed.append({**row, "topic": topic_, "partition": number, "snapshot_id": self._id})
+        self._last = dict(self.partitions)
+        return changed
+
+    def _write_partitions(self, changed: Sequence[Row]) -> None:
+        self.lake.replace("partition_history", changed, f"snapshot_id = {self._id}")
+        for row in changed:
+            where = f"topic = '{row['topic']}' AND partition = {row['partition']}"
+            self.lake.replace("partitions", [row] if row["partition_state"] == "Online" else [], where)

@@ -1,0 +1,47 @@
+"""Reassignments of a plan without Spark, and `surveyor commit` as a process that can be killed."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from jobs.adapters.delta.lake import Lake, Row
+from schemas.names import Action
+from tests.jobs.support.kafka_tree import KafkaTree
+from tests.jobs.support.plan_rows import election
+
+
+def reassignment(  # noqa: PLR0913 - what a change says
+    tree: KafkaTree, topic: str, partition: int, after: list[int], *, wave: int = 0, before: list[int] | None = None
+) -> Row:
+    """A move of one partition, from what stands in the tree or what an earlier wave leaves."""
+    row = election(tree, topic, partition, leader=after[0])
+    found = row["replicas_before"] if before is None else before
+    said: dict[str, Any] = {
+        "wave": wave,
+        "action": Action.REASSIGN.value,
+        "replicas_before": found,
+        "replicas_after": after,
+        "adding_after": [broker for broker in after if broker not in found],
+        "removing_after": [broker for broker in found if broker not in after],
+        "leader_epoch_after": None,
+    }
+    return row | said
+
+
+def commit_process(hosts: str, lake: Lake, plan_id: str, *more: str, script: str = "") -> subprocess.Popen[str]:
+    """`surveyor commit --apply`, in admin mode, as a process of its own; `script` runs in it first."""
+    flags = ("--zookeeper", hosts, "--warehouse", lake.warehouse, "--mode", "admin", "--apply", *more)
+    return subprocess.Popen(
+        [sys.executable, "-c", f"{script}\nfrom jobs import cli\ncli.main()", "commit", plan_id, *flags],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+    )
+
+
+def targets(rows: Sequence[Row]) -> dict[tuple[str, int], list[int]]:
+    return {(row["topic"], row["partition"]): row["replicas_after"] for row in rows}

@@ -1,0 +1,48 @@
+"""Plans about topics that exist, made in Python from what stands in a tree."""
+
+import json
+
+from jobs.adapters.delta.lake import Lake, Row
+from jobs.records.plans import Plan
+from schemas.names import OperationKind, PlanKind
+from schemas.znodes import decode_assignment
+from tests.jobs.support.kafka_tree import KafkaTree
+from tests.jobs.support.plan_rows import creation, store_plan
+
+
+def _topic_id(tree: KafkaTree, topic: str) -> str | None:
+    return decode_assignment(tree.client.get(f"/brokers/topics/{topic}")[0]).topic_id
+
+
+def _operation(kind: OperationKind, topic: str, data: Row, sequence: int = 0) -> Row:
+    return {"sequence": sequence, "kind": kind.value, "topic": topic, "data": json.dumps(data, sort_keys=True)}
+
+
+def alteration(
+    lake: Lake, tree: KafkaTree, topic: str, before: dict[str, str | None], after: dict[str, str | None]
+) -> Plan:
+    data = {"topic_id": _topic_id(tree, topic), "before": before, "after": after}
+    operation = _operation(OperationKind.ALTER_CONFIG, topic, data)
+    return store_plan(lake, tree, [], [operation], kind=PlanKind.CONFIG.value)
+
+
+def deletion(lake: Lake, tree: KafkaTree, *topics: str) -> Plan:
+    operations = [
+        _operation(OperationKind.DELETE_TOPIC, topic, {"topic_id": _topic_id(tree, topic)}, number)
+        for number, topic in enumerate(topics)
+    ]
+    return store_plan(lake, tree, [], operations, kind=PlanKind.DELETE.value)
+
+
+def expansion(lake: Lake, tree: KafkaTree, topic: str, added: list[list[int]]) -> Plan:
+    """Partitions added behind those there are."""
+    data, stat = tree.client.get(f"/brokers/topics/{topic}")
+    assignment = decode_assignment(data)
+    existing = len(assignment.partitions)
+    changes = [
+        creation(topic, partition, replicas, assignment.topic_id) | {"topic_version": stat.version}
+        for partition, replicas in enumerate(added, existing)
+    ]
+    total = {"existing": existing, "partitions": existing + len(added), "topic_id": assignment.topic_id}
+    operation = _operation(OperationKind.EXPAND_TOPIC, topic, total)
+    return store_plan(lake, tree, changes, [operation], kind=PlanKind.EXPAND.value)

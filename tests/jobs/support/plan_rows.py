@@ -1,0 +1,114 @@
+"""Plans without Spark: rows made in Python, stored under the id that their content has."""
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from jobs.adapters.delta.lake import Lake, Row, quoted
+from jobs.adapters.zookeeper.cluster import read_cluster
+from jobs.records.plans import Plan, read_plan
+from schemas.digest import plan_header, plan_id
+from schemas.names import NO_VERSION, Action, OperationKind, PlanKind
+from schemas.tables import CHANGES
+from schemas.znodes import decode_assignment, decode_state
+from tests.jobs.support.kafka_tree import TOPIC_ID, KafkaTree, state_path
+
+CLUSTER = "default"
+
+
+def election(tree: KafkaTree, topic: str, partition: int, leader: int, **columns: Any) -> Row:  # noqa: ANN401
+    """A change of one partition's leader, computed from what stands in the tree."""
+    data, stat = tree.client.get(f"/brokers/topics/{topic}")
+    assignment = decode_assignment(data)
+    replicas = assignment.partitions[partition]
+    state_data, state_stat = tree.client.get(state_path(topic, partition))
+    state = decode_state(state_data)
+    same: Row = {"replicas": replicas, "adding": [], "removing": [], "isr": state.isr, "leader_recovery_state": 0}
+    change = {
+        "wave": 0,
+        "topic": topic,
+        "partition": partition,
+        "action": Action.ELECT_PREFERRED.value,
+        **{f"{name}_before": value for name, value in same.items()},
+        **{f"{name}_after": value for name, value in same.items()},
+        "leader_before": state.leader,
+        "leader_after": leader,
+        "leader_epoch_before": state.leader_epoch,
+        "leader_epoch_after": state.leader_epoch + 1,
+        "controller_epoch_before": state.controller_epoch,
+        "state_version": state_stat.version,
+        "topic_version": stat.version,
+        "topic_id": assignment.topic_id,
+        "is_new": False,
+        "leader_and_isr_to": replicas,
+        "requires_live": [leader],
+        "requires_dead": [],
+        "reason": "a test",
+    }
+    return {**dict.fromkeys(CHANGES.names), **change, **columns}
+
+
+def creation(topic: str, partition: int, replicas: list[int], topic_id: str | None = TOPIC_ID) -> Row:
+    """A partition of a new topic: all replicas live, the first one leads."""
+    change = {
+        "wave": 0,
+        "topic": topic,
+        "partition": partition,
+        "action": Action.CREATE.value,
+        "replicas_after": replicas,
+        "adding_after": [],
+        "removing_after": [],
+        "leader_after": replicas[0],
+        "isr_after": replicas,
+        "leader_epoch_after": 0,
+        "leader_recovery_state_after": 0,
+        "state_version": NO_VERSION,
+        "topic_version": NO_VERSION,
+        "topic_id": topic_id,
+        "is_new": True,
+        "leader_and_isr_to": replicas,
+        "requires_live": replicas,
+        "requires_dead": [],
+        "reason": "a test",
+    }
+    return {**dict.fromkeys(CHANGES.names), **change}
+
+
+def topic_creation(topic: str, config: dict[str, str] | None = None, topic_id: str | None = TOPIC_ID) -> Row:
+    data = json.dumps({"topic_id": topic_id, "config": config or {}}, sort_keys=True)
+    return {"sequence": 0, "kind": OperationKind.CREATE_TOPIC.value, "topic": topic, "data": data}
+
+
+def store_plan(
+    lake: Lake,
+    tree: KafkaTree,
+    changes: Sequence[Row],
+    operations: Sequence[Row] = (),
+    **columns: Any,  # noqa: ANN401 - columns of `plans`
+) -> Plan:
+    """Store a plan made now from the tree as it is; `columns` override what it says of itself."""
+    lake.ensure_tables()
+    state = read_cluster(tree.client, tree.hosts)
+    plan: Row = {
+        "cluster": lake.cluster,
+        "name": None,
+        "snapshot_id": 1,
+        "kind": PlanKind.ELECT.value,
+        "parameters": "{}",
+        "created_at": datetime.now(UTC),
+        "status": "planned",
+        "changes": len(changes),
+        "rejected": 0,
+        "moves": 0,
+        "cluster_id": state.cluster_id,
+        "brokers": [{"broker_id": broker, "broker_epoch": epoch} for broker, epoch in sorted(state.live.items())],
+        **columns,
+    }
+    rows = {"changes": list(changes), "operations": list(operations), "rejections": list[Row]()}
+    plan["plan_id"] = plan_id(plan_header(plan), rows)
+    where = f"plan_id = {quoted(plan['plan_id'])}"
+    for table, its_rows in rows.items():
+        lake.replace(table, [{**row, "plan_id": plan["plan_id"]} for row in its_rows], where)
+    lake.replace("plans", [plan], where)
+    return read_plan(lake, plan["plan_id"])

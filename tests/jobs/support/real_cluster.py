@@ -1,0 +1,111 @@
+"""Real brokers as a test sees them: their topics in ZooKeeper, and what they tell their clients."""
+
+import base64
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
+from typing import Self
+from uuid import NAMESPACE_DNS, uuid5
+
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from jobs.adapters.embedded.cluster import EmbeddedCluster
+from jobs.adapters.zookeeper.cluster import read_cluster
+from jobs.adapters.zookeeper.connection import connected
+from tests.jobs.support.kafka_tree import KafkaTree
+
+Seen = dict[int, tuple[int, list[int], list[int]]]
+"""Leader, replicas and ISR by partition."""
+
+
+def eventually(condition: Callable[[], bool], seconds: float = 20) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+@contextmanager
+def kafka_tree(cluster: EmbeddedCluster) -> Iterator[KafkaTree]:
+    """The tree that real brokers keep."""
+    hosts = cluster.zookeeper.connect
+    with connected(hosts) as client:
+        yield KafkaTree(hosts, client)
+
+
+def id_of(topic: str) -> str:
+    """An id of the topic's own: Kafka's controllers resign one after another where two topics share one."""
+    return base64.urlsafe_b64encode(uuid5(NAMESPACE_DNS, topic).bytes).decode().rstrip("=")
+
+
+def broker_in_control(tree: KafkaTree) -> bool:
+    return read_cluster(tree.client, tree.hosts).controller.broker_id in (0, 1, 2)
+
+
+def seen_by(broker: str, topic: str) -> Seen:
+    """A topic as this one broker's metadata has it."""
+    found = AdminClient({"bootstrap.servers": broker}).list_topics(topic, timeout=10).topics[topic]
+    return {p.id: (p.leader, list(p.replicas), list(p.isrs)) for p in found.partitions.values()}
+
+
+class Traffic:
+    """A producer with acks=all that never stops, and which of its records were acknowledged."""
+
+    def __init__(self, bootstrap: str, topic: str, first: int = 0) -> None:
+        self.topic = topic
+        self._first = first
+        self.acknowledged: set[int] = set()
+        self.failed: list[str] = []
+        self._bootstrap = bootstrap
+        self._producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 2})
+        self._over = Event()
+        self._thread = Thread(target=self._produce)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        assert eventually(lambda: len(self.acknowledged) > 100)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        already = len(self.acknowledged)
+        assert eventually(lambda: len(self.acknowledged) > already + 100)
+        self._over.set()
+        self._thread.join()
+
+    def _produce(self) -> None:
+        number = self._first
+        while not self._over.is_set():
+            self._producer.produce(self.topic, str(number).encode(), on_delivery=self._delivered)
+            self._producer.poll(0)
+            number += 1
+            time.sleep(0.001)
+        self._producer.flush(20)
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        value = message.value()
+        assert isinstance(value, bytes)
+        if error is None:
+            self.acknowledged.add(int(value))
+        else:
+            self.failed.append(str(error))
+
+    def stored(self, partitions: int) -> set[int]:
+        """What a consumer finds in the topic, from its beginning."""
+        consumer = Consumer({"bootstrap.servers": self._bootstrap, "group.id": "g", "enable.partition.eof": True})
+        consumer.assign([TopicPartition(self.topic, partition, 0) for partition in range(partitions)])
+        found: set[int] = set()
+        ended: set[int | None] = set()
+        while len(ended) < partitions:
+            message = consumer.poll(20)
+            assert message is not None
+            error = message.error()
+            if error is None:
+                found.add(int(message.value() or b""))
+            elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its name there; any other error passes
+                ended.add(message.partition())
+        consumer.close()
+        return found

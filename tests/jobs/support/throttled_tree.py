@@ -1,0 +1,69 @@
+"""A Kafka's brokers as far as configurations go: what the Admin API is asked, done to the tree."""
+
+from collections.abc import Mapping
+
+from jobs.execution.admin.rates import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
+from jobs.runtime.settings import Settings, settle
+from schemas.znodes import decode_config, encode_config
+from tests.jobs.support.kafka_tree import KafkaTree
+
+RATES = (LEADER_RATE, FOLLOWER_RATE)
+REPLICAS = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
+
+Overrides = dict[str, dict[str, str]]
+
+
+class CrashError(Exception):
+    """The process is gone."""
+
+
+class ConfigBrokers:
+    """Brokers that take overrides; `refuses` names one that does not, `crashes` counts the requests we live for."""
+
+    def __init__(self, tree: KafkaTree) -> None:
+        self.tree = tree
+        self.asked: list[tuple[str, str]] = []
+        self.refuses: str | None = None
+        self.crashes: int | None = None
+
+    def alter_override(self, kind: str, resource: str, wanted: Mapping[str, str | None]) -> int | str:
+        if self.crashes is not None and len(self.asked) >= self.crashes:
+            raise CrashError
+        if resource == self.refuses:
+            return "not now"
+        self.asked.append((kind, resource))
+        override(self.tree, kind, resource, wanted)
+        return 0
+
+
+def override(tree: KafkaTree, kind: str, resource: str, wanted: Mapping[str, str | None]) -> None:
+    """Set overrides, or delete those that are None, as a broker does."""
+    values = {**_read(tree, f"/config/{kind}s/{resource}"), **wanted}
+    data = encode_config({name: value for name, value in values.items() if value is not None})
+    tree.write(f"/config/{kind}s/{resource}", data)
+
+
+def overrides(tree: KafkaTree) -> Overrides:
+    """What is set, of brokers and topics that have anything set."""
+    found: Overrides = {}
+    for kind in ("brokers", "topics"):
+        parent = f"/config/{kind}"
+        names = tree.client.get_children(parent) if tree.client.exists(parent) else []
+        found |= {f"{kind}/{name}": _read(tree, f"{parent}/{name}") for name in names}
+    return {name: values for name, values in found.items() if values}
+
+
+def _read(tree: KafkaTree, path: str) -> dict[str, str]:
+    return decode_config(tree.client.get(path)[0]) if tree.client.exists(path) else {}
+
+
+def settings_of(tree: KafkaTree, warehouse: str) -> Settings:
+    return settle(
+        cluster="default",
+        zookeeper=tree.hosts,
+        warehouse=warehouse,
+        conf_path=None,
+        command_config=None,
+        as_json=False,
+        result_file=None,
+    )

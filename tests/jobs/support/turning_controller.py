@@ -1,0 +1,128 @@
+"""What Kafka's controller does to ZooKeeper when the Admin API asks it for reassignments; no data is there to move.
+
+Written from KIP-455 anew, so that it shares nothing with what is tested. A reassignment that adds replicas runs until
+the test lets it `finish`; answers and the whole caller can be lost, before or after what was asked is done.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from kafka.errors import KafkaTimeoutError
+
+from schemas.names import NO_LEADER
+from schemas.znodes import Assignment, State, decode_assignment, encode_assignment, encode_state
+from tests.jobs.support.kafka_tree import KafkaTree, state_path
+
+Key = tuple[str, int]
+
+NOTHING_RUNS = 85
+INVALID = 39
+
+
+class CrashError(BaseException):
+    """The process ends here: nothing catches it."""
+
+
+class MovingController:
+    """Stands for `Admin`; `asked` is what it was asked for, call by call."""
+
+    def __init__(self, tree: KafkaTree) -> None:
+        self.tree = tree
+        self.asked: list[dict[Key, list[int] | None]] = []
+        self.refuses: set[Key] = set()
+        self.loses: dict[int, tuple[type[BaseException], bool]] = {}
+        """By number of the call, from 1: what is raised, and whether what was asked is done before."""
+
+    def reassign(self, targets: Mapping[Key, list[int] | None]) -> dict[Key, int]:
+        self.asked.append(dict(targets))
+        error, done = self.loses.pop(len(self.asked), (None, True))
+        codes = {key: self._reassign(key, wanted) for key, wanted in targets.items()} if done else {}
+        if error is not None:
+            raise error
+        return codes
+
+    def reassignments(self) -> dict[Key, list[int]]:
+        """Where each partition that moves is going."""
+        moving = {}
+        for topic in self.tree.client.get_children("/brokers/topics"):
+            found = decode_assignment(self.tree.client.get(f"/brokers/topics/{topic}")[0])
+            for partition, replicas in found.partitions.items():
+                removing = found.removing_replicas.get(partition, [])
+                if removing or found.adding_replicas.get(partition):
+                    moving[topic, partition] = [replica for replica in replicas if replica not in removing]
+        return moving
+
+    def crash_at(self, call: int, *, done: bool) -> None:
+        self.loses[call] = (CrashError, done)
+
+    def lose_answer_of(self, call: int, *, done: bool) -> None:
+        self.loses[call] = (KafkaTimeoutError, done)
+
+    def finish(self, topic: str, partition: int = 0) -> None:
+        """The copies are in sync: the reassignment is complete."""
+        replicas, _adding, removing = self.assigned(topic, partition)
+        target = [replica for replica in replicas if replica not in removing]
+        self._write(topic, partition, target, [], [])
+        leader = self.tree.state(topic, partition).leader
+        self.put_state(topic, partition, leader if leader in target else target[0], target)
+
+    def assigned(self, topic: str, partition: int = 0) -> tuple[list[int], list[int], list[int]]:
+        found = decode_assignment(self.tree.client.get(f"/brokers/topics/{topic}")[0])
+        adding, removing = (lists.get(partition, []) for lists in (found.adding_replicas, found.removing_replicas))
+        return found.partitions[partition], adding, removing
+
+    def put_state(self, topic: str, partition: int, leader: int, isr: list[int]) -> None:
+        epoch = self.tree.state(topic, partition).leader_epoch
+        state = State(controller_epoch=7, leader=leader, leader_epoch=epoch + 1, isr=isr)
+        self.tree.write(state_path(topic, partition), encode_state(state))
+
+    def _reassign(self, key: Key, wanted: list[int] | None) -> int:
+        replicas, adding, removing = self.assigned(*key)
+        if key in self.refuses:
+            return INVALID
+        if wanted is None and not adding and not removing:
+            return NOTHING_RUNS
+        origin = [replica for replica in replicas if replica not in adding]
+        target = origin if wanted is None else wanted
+        full = target + [replica for replica in origin if replica not in target]
+        more, less = sorted(set(full) - set(origin)), sorted(set(full) - set(target))
+        self._write(*key, full, more, less)
+        state = self.tree.state(*key)
+        isr = [replica for replica in state.isr if replica in full] or state.isr  # the last one is kept, whoever it is
+        leader = state.leader if state.leader in full else next((b for b in target if b in isr), NO_LEADER)
+        self.put_state(*key, leader, isr)
+        if less and not more:
+            self.finish(*key)
+        return 0
+
+    def _write(self, topic: str, partition: int, replicas: list[int], adding: list[int], removing: list[int]) -> None:
+        found = decode_assignment(self.tree.client.get(f"/brokers/topics/{topic}")[0])
+        lists: list[dict[int, list[int]]] = [found.partitions, found.adding_replicas, found.removing_replicas]
+        for its_list, brokers in zip(lists, (replicas, adding, removing), strict=True):
+            its_list.pop(partition, None)
+            if brokers:
+                its_list[partition] = brokers
+        written = Assignment(lists[0], lists[1], lists[2], found.topic_id)
+        self.tree.write(f"/brokers/topics/{topic}", encode_assignment(written))
+
+
+def installed(monkeypatch: pytest.MonkeyPatch, tree: KafkaTree) -> MovingController:
+    """Let every command ask this controller."""
+    controller = MovingController(tree)
+
+    @contextmanager
+    def admin_of(*_: Any) -> Iterator[MovingController]:  # noqa: ANN401 - as jobs.execution.modes has it
+        yield controller
+
+    for module in (
+        "jobs.execution.cancellation",
+        "jobs.commit",
+        "jobs.execution.admin.controllers",
+        "jobs.execution.modes",
+    ):
+        monkeypatch.setattr(f"{module}.admin_of", admin_of)
+    monkeypatch.setattr("jobs.execution.cancellation.PATIENCE", 0.0)
+    monkeypatch.setattr("jobs.execution.admin.requests.READ_BACK", 0.0)
+    return controller

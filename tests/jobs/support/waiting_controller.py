@@ -1,0 +1,144 @@
+"""What Kafka's controller does to the tree when it is asked to reassign: first it moves, a step later it is there."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from schemas.znodes import Assignment, State, decode_assignment, decode_partitions, encode_assignment, encode_state
+from tests.jobs.support.kafka_tree import KafkaTree, state_path
+from tests.jobs.support.throttled_tree import ConfigBrokers
+
+Key = tuple[str, int]
+REASSIGN = "/admin/reassign_partitions"
+PREFERRED = "/admin/preferred_replica_election"
+
+
+class MovingController(ConfigBrokers):
+    """The Admin API too; `events` are called, one after another, when somebody waits, before anything has moved on."""
+
+    def __init__(self, tree: KafkaTree) -> None:
+        super().__init__(tree)
+        self.waves: list[list[Key]] = []
+        self.elected: list[Key] = []
+        self.moving: dict[Key, list[int]] = {}
+        self.events: list[Callable[[], object]] = []
+        self.lagging: set[Key] = set()
+        self.stuck = False
+
+    def reassignments(self) -> dict[Key, list[int]]:
+        return dict(self.moving)
+
+    def reassign(self, targets: Mapping[Key, list[int] | None]) -> dict[Key, int]:
+        self.waves.append(sorted(targets))
+        for key, replicas in targets.items():
+            if replicas is None:
+                found = self.assignment(key[0])
+                self.cancel(
+                    key, [each for each in found.partitions[key[1]] if each not in found.adding_replicas[key[1]]]
+                )
+            else:
+                self.begin(key, replicas)
+        return dict.fromkeys(targets, 0)
+
+    def elect_preferred(self, partitions: Sequence[Key]) -> dict[Key, int]:
+        self.elected += partitions
+        for key in partitions:
+            self.set_state(key, leader=self.assignment(key[0]).partitions[key[1]][0])
+        return dict.fromkeys(partitions, 0)
+
+    def begin(self, key: Key, replicas: list[int]) -> None:
+        """U1 of KIP-455: the full set of replicas, with those that come and those that go."""
+        origin = self.assignment(key[0]).partitions[key[1]]
+        adding = [broker for broker in replicas if broker not in origin]
+        removing = [broker for broker in origin if broker not in replicas]
+        self._assign(key, [*replicas, *removing], adding, removing)
+        if adding or removing:
+            self.moving[key] = replicas
+
+    def finish(self, key: Key) -> None:
+        """The target is in sync, and alone; or not in sync again at once, where it lags."""
+        replicas = self.moving.pop(key)
+        self._assign(key, replicas, [], [])
+        self.set_state(key, isr=replicas[:1] if key in self.lagging else replicas, leader=replicas[0])
+
+    def cancel(self, key: Key, replicas: list[int]) -> None:
+        self.moving.pop(key)
+        self._assign(key, replicas, [], [])
+
+    def step(self, _seconds: float = 0) -> None:
+        """Some time passes."""
+        if self.events:
+            self.events.pop(0)()
+        elif not self.stuck:
+            self._obey()
+            self.finish_all()
+
+    def finish_all(self, topic: str | None = None) -> None:
+        for key in list(self.moving):
+            if topic in {None, key[0]}:
+                self.finish(key)
+
+    def catch_up(self) -> None:
+        for topic, partition in self.lagging:
+            self.set_state((topic, partition), isr=self.assignment(topic).partitions[partition])
+
+    def assignment(self, topic: str) -> Assignment:
+        return decode_assignment(self.tree.client.get(f"/brokers/topics/{topic}")[0])
+
+    def replicas(self, topic: str) -> dict[int, list[int]]:
+        return self.assignment(topic).partitions
+
+    def _obey(self) -> None:
+        """Orders in /admin: begun at one step, taken away at the next."""
+        client = self.tree.client
+        if client.exists(PREFERRED):
+            asked = decode_partitions(client.get(PREFERRED)[0])
+            self.elect_preferred([(each.topic, each.partition) for each in asked])
+            client.delete(PREFERRED)
+        if client.exists(REASSIGN):
+            orders = {
+                (each.topic, each.partition): each.replicas or [] for each in decode_partitions(client.get(REASSIGN)[0])
+            }
+            for key, replicas in orders.items():
+                if key not in self.moving and self.replicas(key[0])[key[1]] != replicas:
+                    self.begin(key, replicas)
+            if all(self.replicas(topic)[partition] == replicas for (topic, partition), replicas in orders.items()):
+                client.delete(REASSIGN)
+                self.waves.append(sorted(orders))
+
+    def _assign(self, key: Key, replicas: list[int], adding: list[int], removing: list[int]) -> None:
+        topic, partition = key
+        found = self.assignment(topic)
+        changed = Assignment(
+            found.partitions | {partition: replicas},
+            found.adding_replicas | {partition: adding},
+            found.removing_replicas | {partition: removing},
+            found.topic_id,
+        )
+        self.tree.client.set(f"/brokers/topics/{topic}", encode_assignment(changed))
+
+    def set_state(self, key: Key, **changes: Any) -> None:  # noqa: ANN401 - fields of a state
+        found = self.tree.state(*key)
+        fields = {"leader": found.leader, "isr": found.isr, **changes}
+        data = encode_state(State(found.controller_epoch, leader_epoch=found.leader_epoch + 1, **fields))
+        self.tree.client.set(state_path(*key), data)
+
+
+def install(controller: MovingController, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let commits find this controller, and time pass for it while they wait."""
+
+    @contextmanager
+    def admin_of(*_: object) -> Iterator[MovingController]:
+        yield controller
+
+    clock = SimpleNamespace(sleep=controller.step, monotonic=time.monotonic)
+    for module in ("assessment.waves", "adapters.zookeeper.admin_requests"):
+        monkeypatch.setattr(f"jobs.{module}.time", clock)
+    for module in ("execution.admin.controllers", "execution.commit", "execution.admin.closed_plan_throttle", "execution.cancellation"):
+        monkeypatch.setattr(f"jobs.{module}.admin_of", admin_of)
+    monkeypatch.setattr("jobs.assessment.waves.PATIENCE", 0.0)
+    monkeypatch.setattr("jobs.execution.admin.commit.PATIENCE", 0.0)

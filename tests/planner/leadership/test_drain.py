@@ -1,0 +1,299 @@
+"""Drains: who leads instead, who leaves the ISR, who would go offline; and that undoing one restores the order."""
+
+from collections import defaultdict
+from typing import Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from planner.leadership.drain import drain_changes, drain_rejections
+from planner.leadership.preferred import preferred_changes, preferred_rejections
+from planner.leadership.reconcile import reconcile_changes, reconcile_rejections
+from planner.leadership.restart import restart_changes, restart_rejections
+from planner.leadership.undrain import not_drained, undrain_changes, undrain_rejections, undrain_targets
+from planner.rows.liveness import with_drained
+from schemas.names import NO_LEADER, DrainMode
+from schemas.tables import BROKER_CONFIGS, CHANGES, DRAINED
+from tests.planner.frames import Row, World, as_rows, assert_changes, by_partition, frame, partition_row, topic_row
+from tests.planner.leadership import drains
+from tests.planner.worlds import BATCHES, BROKERS, is_sane, worlds
+
+Key = tuple[str, int]
+LIVE: Final = frozenset({1, 2, 3, 5, 7})
+
+# replicas, leader, ISR, drained -> leader, ISR, action, or the code of the rejection
+SHUTDOWNS: Final[list[tuple[list[int], int, list[int], int | None, list[int] | None, str]]] = [
+    ([2, 5, 7], 2, [2, 5, 7], 5, [5, 7], "controlled_shutdown"),
+    ([2, 5, 7], 2, [7, 2, 5], 5, [7, 5], "controlled_shutdown"),  # by the assignment, not by the ISR
+    ([2, 5, 7], 2, [2, 7], 7, [7], "controlled_shutdown"),
+    ([2, 3, 5], 2, [2, 3, 5], 5, [5], "controlled_shutdown"),  # both at once: never to the other one
+    ([5, 2, 7], 5, [5, 2, 7], 5, [5, 7], "shrink_isr"),
+    ([5, 2], 5, [5], 5, [5], "stop_replica"),
+    ([9, 2, 5], 2, [9, 2, 5], 5, [9, 5], "controlled_shutdown"),  # a dead member is reconcile's to remove
+    ([2], 2, [2], None, None, "GOES_OFFLINE"),
+    ([2, 3], 2, [2, 3], None, None, "GOES_OFFLINE"),
+    ([2, 5], 2, [2], None, None, "GOES_OFFLINE"),
+    ([2, 9], 2, [2, 9], None, None, "GOES_OFFLINE"),
+    ([9, 2], NO_LEADER, [9, 2], None, None, "GOES_OFFLINE"),
+    ([9, 5, 2], 9, [9, 5], None, None, "LEADER_NOT_ALIVE"),
+]
+
+
+def _shutdowns() -> World:
+    rows = [
+        partition_row(replicas, leader, isr, partition=number)
+        for number, (replicas, leader, isr, *_) in enumerate(SHUTDOWNS)
+    ]
+    return World(rows, live=LIVE)
+
+
+def test_controlled_shutdown(spark: SparkSession) -> None:
+    expected = [
+        {"partition": number, "leader_after": leader, "isr_after": isr, "action": what, "leader_epoch_after": 6}
+        for number, (_, _, _, leader, isr, what) in enumerate(SHUTDOWNS)
+        if isr is not None
+    ]
+    assert_changes(drain_changes(*_shutdowns().frames(spark), [2, 3], DrainMode.RESIDENT), expected)
+
+
+def test_who_is_left_as_it_is_has_a_code(spark: SparkSession) -> None:
+    found = by_partition(drain_rejections(*_shutdowns().frames(spark), [2, 3], DrainMode.RESIDENT))
+    expected = {("t", number): what for number, (_, _, _, _, isr, what) in enumerate(SHUTDOWNS) if isr is None}
+    assert {key: row["code"] for key, row in found.items()} == expected
+
+
+# replicas, leader, ISR -> the order asked for, None for the same, and the leader then, None for no election
+DEMOTIONS: Final[list[tuple[list[int], int, list[int], list[int] | None, int | None]]] = [
+    ([2, 5, 7], 2, [2, 5, 7], [5, 7, 2], 5),
+    ([2, 3, 5, 7], 3, [2, 3, 5, 7], [5, 7, 2, 3], 5),
+    ([5, 2, 7], 5, [5, 2, 7], [5, 7, 2], None),
+    ([5, 7, 2], 2, [5, 7, 2], None, 5),
+    ([5, 7, 2], 5, [5, 7, 2], None, None),
+    ([2, 5, 7], 2, [2, 7], [7, 5, 2], 7),  # 5 cannot lead now, and 2 must not
+    ([2, 9, 7], 2, [2, 9, 7], [7, 9, 2], 7),
+]
+
+
+def test_demotion(spark: SparkSession) -> None:
+    rows = [partition_row(case[0], case[1], case[2], partition=number) for number, case in enumerate(DEMOTIONS)]
+    found = drain_changes(*World(rows, live=LIVE).frames(spark), [2, 3], DrainMode.ADMIN)
+    expected = [
+        {"wave": 0, "partition": number, "action": "reassign", "replicas_after": order, "leader_after": leader}
+        for number, (_, leader, _, order, _) in enumerate(DEMOTIONS)
+        if order is not None
+    ] + [
+        {
+            "wave": 1,
+            "partition": number,
+            "action": "elect_preferred",
+            "replicas_after": order or replicas,
+            "leader_after": elected,
+        }
+        for number, (replicas, _, _, order, elected) in enumerate(DEMOTIONS)
+        if elected is not None
+    ]
+    assert_changes(found, expected)
+
+
+def test_nobody_stops_what_it_is_told_to_follow(spark: SparkSession) -> None:
+    """2 is drained; 3 was before it, and leads or is in sync again: who led is told, the others stop."""
+    rows = [
+        partition_row([2, 3, 5], 2, [2, 3, 5], partition=0),
+        partition_row([2, 3, 5], 3, [2, 3, 5], partition=1),
+        partition_row([2, 3, 5], 5, [5], partition=2),
+    ]
+    partitions, topics, brokers = World(rows, live=LIVE).frames(spark)
+    marked = with_drained(brokers, _drained(spark, [3], "resident"))
+    expected = [
+        {"partition": 0, "leader_after": 5, "leader_and_isr_to": [2, 5], "stop_replica_to": [3]},
+        {"partition": 1, "leader_after": 5, "leader_and_isr_to": [3, 5], "stop_replica_to": [2]},
+        {"partition": 2, "leader_after": 5, "leader_and_isr_to": [5], "stop_replica_to": [2, 3]},
+    ]
+    assert_changes(drain_changes(partitions, topics, marked, [2], DrainMode.RESIDENT), expected)
+
+
+# leader, ISR of [2, 5, 7], deletion requested -> who is told at the next epoch, None for nothing, or the rejection
+RESTARTS: Final[list[tuple[int | None, list[int] | None, bool, list[int] | str | None]]] = [
+    (5, [5, 7], False, [2, 5, 7]),
+    (5, [5, 7, 2], False, None),
+    (None, None, False, None),
+    (9, [9, 5], False, "LEADER_NOT_ALIVE"),
+    (NO_LEADER, [9], False, "LEADER_NOT_ALIVE"),
+    (5, [5, 7], True, "DELETION_REQUESTED"),
+]
+
+
+def test_what_was_stopped_is_started_at_the_next_epoch(spark: SparkSession) -> None:
+    rows = [
+        partition_row([2, 5, 7], leader, isr, partition=number, topic=f"{deleting}")
+        for number, (leader, isr, deleting, _) in enumerate(RESTARTS)
+    ]
+    topics = [topic_row(f"{deleting}", deletion_requested=deleting) for deleting in (False, True)]
+    frames = *World(rows, topics, live=LIVE).frames(spark), [2]
+    changes, rejections = as_rows(restart_changes(*frames)), as_rows(restart_rejections(*frames))
+    found = {row["partition"]: row["leader_and_isr_to"] for row in changes}
+    found |= {row["partition"]: row["code"] for row in rejections}
+    assert found == {number: told for number, (*_, told) in enumerate(RESTARTS) if told is not None}
+    after = {(row["leader_after"], *row["isr_after"], row["leader_epoch_after"]) for row in changes}
+    assert after == {(5, 5, 7, 6)}
+
+
+def _by_partition(rows: DataFrame) -> dict[Key, list[Row]]:
+    found: dict[Key, list[Row]] = defaultdict(list)
+    for row in sorted(as_rows(rows), key=lambda row: row["wave"]):
+        found[row["topic"], row["partition"]].append(row)
+    return found
+
+
+_down = st.sets(st.sampled_from(BROKERS), min_size=1, max_size=3).map(sorted)
+
+
+@BATCHES
+@given(worlds(), _down)
+def test_controlled_shutdown_by_hand(spark: SparkSession, world: World, down: list[int]) -> None:
+    asked = [broker for broker in down if broker in world.live] or [99]
+    frames = world.frames(spark)
+    changes = by_partition(drain_changes(*frames, asked, DrainMode.RESIDENT))
+    rejections = by_partition(drain_rejections(*frames, asked, DrainMode.RESIDENT))
+    found = {key: drains.told_shut_down(row) for key, row in changes.items()} | {
+        key: row["code"] for key, row in rejections.items()
+    }
+    by_hand = {(row["topic"], row["partition"]): drains.shut_down(row, world, asked) for row in world.partitions}
+    assert found == {key: said for key, said in by_hand.items() if said is not None}
+    assert [row for row in changes.values() if _broken(row, asked, world)] == []
+
+
+def _broken(change: Row, down: list[int], world: World) -> bool:
+    was_sane = is_sane({"leader": change["leader_before"], "isr": change["isr_before"], **_replicas(change)})
+    leader, isr = change["leader_after"], change["isr_after"]
+    moved = leader != change["leader_before"]
+    return (
+        not isr
+        or bool(set(isr) & set(down))
+        or leader in down
+        or (was_sane and leader not in isr)
+        or (moved and leader not in world.live)
+        or change["leader_epoch_after"] <= change["leader_epoch_before"]
+    )
+
+
+def _replicas(change: Row) -> Row:
+    return {"replicas": change["replicas_before"]}
+
+
+@BATCHES
+@given(worlds(), _down)
+def test_demotion_by_hand(spark: SparkSession, world: World, down: list[int]) -> None:
+    asked = [broker for broker in down if broker in world.live] or [99]
+    frames = world.frames(spark)
+    rejections = by_partition(drain_rejections(*frames, asked, DrainMode.ADMIN))
+    changes = _by_partition(drain_changes(*frames, asked, DrainMode.ADMIN))
+    found: dict[Key, list[Row] | str] = {k: [*map(drains.told_demotion, rows)] for k, rows in changes.items()}
+    found |= {key: row["code"] for key, row in rejections.items()}
+    by_hand = {(row["topic"], row["partition"]): drains.demotion(row, world, asked) for row in world.partitions}
+    assert found == {key: said for key, said in by_hand.items() if said}
+
+
+def _links(spark: SparkSession, drained: list[DataFrame]) -> DataFrame:
+    """The reorders of plans that were applied one after another."""
+    rows = [
+        row | {"wave": number}
+        for number, changes in enumerate(drained)
+        for row in as_rows(changes)
+        if row["action"] == "reassign"
+    ]
+    return frame(spark, rows, CHANGES).withColumns({"at": F.col("wave")})
+
+
+def _applied(world: World, changes: DataFrame) -> World:
+    after = {key: rows[-1] for key, rows in _by_partition(changes).items()}
+    rows = []
+    for row in world.partitions:
+        change = after.get((row["topic"], row["partition"]))
+        epoch = change and (change["leader_epoch_after"] or change["leader_epoch_before"] + 1)
+        moved = change and {"replicas": change["replicas_after"], "leader": change["leader_after"]}
+        rows.append(row | ({**moved, "leader_epoch": epoch} if moved else {}))
+    return World(rows, world.topics, world.live, world.opaque, world.configs)
+
+
+@settings(BATCHES, max_examples=4)
+@given(worlds())
+def test_undrain_of_a_drain_is_what_was(spark: SparkSession, world: World) -> None:
+    """Also of two after each other, undone in the order of the drains: what is drained still stays last."""
+    if len(world.live) < len({0, 1}):
+        return
+    one, other = sorted(world.live)[:2]
+    first = drain_changes(*world.frames(spark), [one], DrainMode.ADMIN).localCheckpoint()
+    once = _applied(world, first)
+    partitions, topics, brokers = once.frames(spark)
+    marked = with_drained(brokers, _drained(spark, [one]))
+    second = drain_changes(partitions, topics, marked, [other], DrainMode.ADMIN).localCheckpoint()
+    twice = _applied(once, second)
+    half = _undrain(spark, twice, [first, second], [one], [other])
+    made = [row for rows in _by_partition(half).values() for row in rows if row["leader_after"] != row["leader_before"]]
+    assert [row for row in made if row["leader_after"] == other] == []
+    back = _applied(twice, half)
+    whole = _undrain(spark, back, [first, second, half], [other], [])
+    found = _applied(back, whole)
+    assert [row["replicas"] for row in found.partitions] == [row["replicas"] for row in world.partitions]
+    led_first = [
+        (was["leader"], row["leader"])
+        for was, row in zip(world.partitions, found.partitions, strict=True)
+        if was["leader"] == was["replicas"][0] and was["leader"] in was["isr"]
+    ]
+    assert [pair for pair in led_first if pair[0] != pair[1]] == []
+
+
+def _undrain(spark: SparkSession, world: World, plans: list[DataFrame], ids: list[int], still: list[int]) -> DataFrame:
+    partitions, topics, brokers = world.frames(spark)
+    marked = not_drained(with_drained(brokers, _drained(spark, [*ids, *still])), ids)
+    targets = undrain_targets(_links(spark, plans), ids, still)
+    assert undrain_rejections(targets, partitions, topics, marked).isEmpty()
+    return undrain_changes(targets, partitions, topics, marked).localCheckpoint()
+
+
+def _drained(spark: SparkSession, ids: list[int], mode: str = "admin") -> DataFrame:
+    return frame(spark, [{"cluster": "test", "broker_id": broker, "mode": mode} for broker in ids], DRAINED)
+
+
+@pytest.mark.parametrize(
+    ("now", "code"),
+    [
+        ([5, 7, 9], "REASSIGNED_SINCE"),
+        ([7, 5, 2], "REORDERED_SINCE"),
+        ([2, 5, 7], "ALREADY_ASSIGNED"),
+    ],
+)
+def test_only_the_order_that_the_drain_made_is_undone(spark: SparkSession, now: list[int], code: str) -> None:
+    world = World([partition_row([2, 5, 7], 2, [2, 5, 7])], live=LIVE)
+    changes = drain_changes(*world.frames(spark), [2], DrainMode.ADMIN)
+    targets = undrain_targets(_links(spark, [changes]), [2], [])
+    later = World([partition_row(now, 5, [5, 7])], live=LIVE).frames(spark)
+    assert undrain_changes(targets, *later).isEmpty()
+    assert [row["code"] for row in as_rows(undrain_rejections(targets, *later))] == [code]
+
+
+@pytest.mark.parametrize("mode", ["admin", "resident"])
+def test_nobody_elects_the_drained(spark: SparkSession, mode: str) -> None:
+    """Neither when its leader died, nor as the preferred replica, nor though nobody else is there."""
+    rows = [
+        partition_row([2, 5, 7], 9, [9, 2, 5], partition=0),
+        partition_row([2, 5], 9, [2, 5], partition=1),
+        partition_row([2, 9], 9, [9, 2], partition=2),
+        partition_row([2, 5], 5, [5, 2], partition=3),
+        partition_row([2, 5, 7], 9, [9, 5, 7], partition=4),
+    ]
+    partitions, topics, brokers = World(rows, live=LIVE).frames(spark)
+    known = partitions, topics, with_drained(brokers, _drained(spark, [2], mode))
+    configs = frame(spark, [], BROKER_CONFIGS)
+    reconciled = by_partition(reconcile_changes(*known, configs, allow_unclean=True))
+    wanted = partitions.where("partition = 3").select("topic", "partition")
+    assert {number: row["leader_after"] for (_, number), row in reconciled.items()} == {0: 5, 1: 5, 4: 5}
+    told = {"admin": [[2, 5, 7], [2, 5], [2, 5, 7]], "resident": [[2, 5, 7], [2, 5], [5, 7]]}
+    assert [row["leader_and_isr_to"] for _, row in sorted(reconciled.items())] == told[mode]
+    assert [row["partition"] for row in as_rows(reconcile_rejections(*known, configs))] == [2]
+    assert preferred_changes(*known, wanted).isEmpty()
+    assert [row["code"] for row in as_rows(preferred_rejections(*known, wanted))] == ["DRAINED"]

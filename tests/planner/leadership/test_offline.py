@@ -1,0 +1,148 @@
+"""Elections asked for where no leader is alive: every code, an oracle, and what must hold of every plan."""
+
+from typing import Final
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+from pyspark.sql import DataFrame, SparkSession
+
+from planner.leadership.offline import changes_of, offline_verdicts, rejections_of, wanted_without_leader
+from planner.rows.requested import asked_for
+from schemas.names import NO_LEADER, Action, RejectionCode
+from schemas.tables import PARTITIONS
+from tests.planner import oracle
+from tests.planner.frames import (
+    Row,
+    World,
+    assert_changes,
+    assert_rejections,
+    by_partition,
+    frame,
+    partition_row,
+    topic_row,
+)
+from tests.planner.worlds import BATCHES, all_small_partitions, applied, worlds
+
+TOPICS: Final = [
+    topic_row("plain"),
+    topic_row("unclean", config={"unclean.leader.election.enable": "true"}),
+    topic_row("deleted", deletion_requested=True),
+    topic_row("kept"),
+]
+CODES: Final = RejectionCode
+
+# topic, replicas, leader, ISR -> leader and ISR by --offline, by --unclean; or why not
+Verdict = tuple[int, list[int]] | RejectionCode
+CASES: Final[list[tuple[str, list[int], int | None, list[int] | None, Verdict, Verdict]]] = [
+    ("plain", [7, 2, 1], 7, [1, 7, 2], (2, [1, 2]), (2, [1, 2])),
+    ("plain", [7, 2], NO_LEADER, [2], (2, [2]), (2, [2])),
+    ("plain", [7, 2], 7, [7], CODES.NO_ELIGIBLE_LEADER, (2, [2])),
+    ("unclean", [7, 2], 7, [7], (2, [2]), (2, [2])),
+    ("unclean", [7, 2, 1], 7, [7, 1], (1, [1]), (1, [1])),
+    ("plain", [7, 4, 1], 7, [7, 4], CODES.NO_ELIGIBLE_LEADER, CODES.NO_ELIGIBLE_LEADER),
+    ("plain", [7, 8], 7, [7], CODES.NO_ELIGIBLE_LEADER, CODES.NO_ELIGIBLE_LEADER),
+    ("plain", [1, 7], 1, [1, 7], CODES.ELECTION_NOT_NEEDED, CODES.ELECTION_NOT_NEEDED),
+    ("plain", [4, 1], 4, [4, 1], CODES.ELECTION_NOT_NEEDED, CODES.ELECTION_NOT_NEEDED),
+    ("plain", [1, 2], None, None, CODES.ILLEGAL_TRANSITION, CODES.ILLEGAL_TRANSITION),
+    ("deleted", [7, 1], 7, [7, 1], CODES.DELETION_REQUESTED, CODES.DELETION_REQUESTED),
+    ("kept", [7, 1], 7, [7, 1], CODES.NOT_UNDERSTOOD, CODES.NOT_UNDERSTOOD),
+]
+REASONS: Final = {
+    2: "no in-sync replica can lead: ISR 7",
+    5: "no in-sync replica can lead: ISR 7, 4; alive but not to be elected: 4",
+    6: "no replica is alive: 7, 8",
+    7: "its leader 1 is alive",
+    8: "its leader 4 is alive",
+    9: "it is New; elect leads to Online from Online, Offline only",
+    10: "its topic is queued for deletion",
+    11: "its znode is in quarantine",
+}
+
+
+def _world() -> World:
+    rows = [
+        partition_row(replicas, leader, isr, topic=topic, partition=number, understood=topic != "kept")
+        for number, (topic, replicas, leader, isr, *_) in enumerate(CASES)
+    ]
+    return World(rows, TOPICS, frozenset({1, 2}), frozenset({4}))
+
+
+def _verdicts(spark: SparkSession, world: World, wanted: DataFrame | None = None, *, unclean: bool) -> DataFrame:
+    partitions, topics, brokers, configs = world.frames_and_configs(spark)
+    asked = asked_for(partitions if wanted is None else wanted, partitions, topics, brokers)
+    return offline_verdicts(asked, configs, unclean=unclean)
+
+
+def test_each_case_by_hand(spark: SparkSession) -> None:
+    for unclean in (False, True):
+        expected = [
+            {
+                "topic": case[0],
+                "partition": number,
+                "action": Action.ELECT,
+                "leader_after": said[0],
+                "isr_after": said[1],
+                "leader_epoch_after": 6,
+                "requires_live": [said[0]],
+            }
+            for number, case in enumerate(CASES)
+            if isinstance(said := case[5 if unclean else 4], tuple)
+        ]
+        assert_changes(changes_of(_verdicts(spark, _world(), unclean=unclean)), expected)
+
+
+def test_each_reason_why_nobody_is_elected(spark: SparkSession) -> None:
+    unknown: list[Row] = [{"topic": "nowhere", "partition": 0}, {"topic": "plain", "partition": 999}]
+    world = _world()
+    wanted = frame(spark, [*world.partitions, *unknown, *unknown], PARTITIONS)
+    expected = [
+        {"topic": case[0], "partition": n, "action": Action.ELECT, "code": case[4], "reason": REASONS[n]}
+        for n, case in enumerate(CASES)
+        if isinstance(case[4], RejectionCode)
+    ]
+    nowhere = {"action": Action.ELECT, "code": CODES.UNKNOWN_PARTITION, "reason": "no such partition in the snapshot"}
+    expected += [row | nowhere for row in unknown]
+    assert_rejections(rejections_of(_verdicts(spark, world, wanted, unclean=False)), expected)
+
+
+def test_all_without_a_live_leader_are_considered(spark: SparkSession) -> None:
+    partitions, _, brokers = _world().frames(spark)
+    wanted = sorted(number for _, number in by_partition(wanted_without_leader(partitions, brokers)))
+    assert wanted == [0, 1, 2, 3, 4, 5, 6, 10, 11]
+
+
+def _expected(row: Row, world: World, *, unclean: bool) -> Row | str:
+    conditions = {
+        "DELETION_REQUESTED": row["topic"] == oracle.DELETED,
+        "NOT_UNDERSTOOD": not row["understood"],
+        "ILLEGAL_TRANSITION": row["leader"] is None,
+        "ELECTION_NOT_NEEDED": row["leader"] in world.registered,
+    }
+    for code, holds in conditions.items():
+        if holds:
+            return code
+    allowed = unclean or oracle.unclean_allowed(row, world)
+    chosen = oracle.offline_election(row, world, unclean=allowed)
+    if chosen is None:
+        return "NO_ELIGIBLE_LEADER"
+    names = ("action", "leader", "isr", "recovery", "epoch")
+    return dict(zip(names, ("elect", *chosen, row["leader_epoch"] + 1), strict=True))
+
+
+@BATCHES
+@given(worlds(), st.booleans())
+@example(world=all_small_partitions(), unclean=False)
+@example(world=all_small_partitions(), unclean=True)
+def test_against_the_oracle_and_once_is_enough(
+    spark: SparkSession,
+    world: World,
+    unclean: bool,  # noqa: FBT001 - from Hypothesis
+) -> None:
+    verdicts = _verdicts(spark, world, unclean=unclean).localCheckpoint()
+    changes, rejections = by_partition(changes_of(verdicts)), by_partition(rejections_of(verdicts))
+    found = {k: oracle.told(c) for k, c in changes.items()} | {k: r["code"] for k, r in rejections.items()}
+    expected = {(row["topic"], row["partition"]): _expected(row, world, unclean=unclean) for row in world.partitions}
+    after = changes_of(_verdicts(spark, applied(world, changes), unclean=unclean))
+    assert (found, by_partition(after)) == (expected, {})
+    assert NO_LEADER not in {change["leader_after"] for change in changes.values()}
+    assert all(world.registered.isdisjoint(change["requires_dead"]) for change in changes.values())

@@ -1,0 +1,181 @@
+"""Preferred-replica elections: each reason why not, the ISR as it was, and the seed's worked example."""
+
+from typing import Final
+
+from hypothesis import given
+from pyspark.sql import SparkSession
+
+from planner.leadership.imbalance import imbalance
+from planner.leadership.preferred import preferred_changes, preferred_rejections, wanted_by_imbalance
+from schemas.names import NO_LEADER, RECOVERING, Action, RejectionCode
+from schemas.tables import PARTITIONS
+from tests.planner.frames import (
+    TOPIC_ID,
+    World,
+    assert_changes,
+    assert_rejections,
+    by_partition,
+    frame,
+    partition_row,
+    topic_row,
+)
+from tests.planner.worlds import BATCHES, applied, worlds
+
+LIVE: Final = frozenset({0, 1, 2})
+OPAQUE: Final = frozenset({4})
+TOPICS: Final = [topic_row("plain"), topic_row("deleted", deletion_requested=True), topic_row("kept")]
+
+# topic, replicas, leader, ISR -> new leader, or why not and in which words
+Case = tuple[str, list[int], int | None, list[int] | None, int | None, RejectionCode | None, str | None]
+LED_BY_DEAD: Final = "already led by its preferred replica 9, which is not alive: reconcile"
+
+CASES: Final[list[Case]] = [
+    ("plain", [1, 2, 0], 2, [2, 1, 0], 1, None, None),
+    ("plain", [0, 2], 2, [2, 0], 0, None, None),
+    # a leader that is none, or dead, may be replaced; the ISR is not this election's business
+    ("plain", [1, 2], NO_LEADER, [9, 1], 1, None, None),
+    ("plain", [1, 9], 9, [9, 1], 1, None, None),
+    ("plain", [1, 2], 1, [1, 2], None, RejectionCode.ALREADY_PREFERRED, "already led by its preferred replica 1"),
+    ("plain", [9, 2], 9, [9, 2], None, RejectionCode.ALREADY_PREFERRED, LED_BY_DEAD),
+    ("plain", [9, 2], 2, [2, 9], None, RejectionCode.PREFERRED_NOT_ALIVE, "preferred replica 9 is not alive"),
+    ("plain", [1, 2], 2, [2], None, RejectionCode.PREFERRED_NOT_IN_ISR, "preferred replica 1 is not in the ISR"),
+    ("plain", [1, 2], None, None, None, RejectionCode.NO_STATE, "it has no state znode yet"),
+    ("deleted", [1, 2], 2, [2, 1], None, RejectionCode.DELETION_REQUESTED, "its topic is queued for deletion"),
+    ("kept", [1, 2], 2, [2, 1], None, RejectionCode.NOT_UNDERSTOOD, "its znode is in quarantine"),
+    # registered but not understood: never elected, and never elected away from
+    ("plain", [4, 2], 2, [2, 4], None, RejectionCode.PREFERRED_NOT_ALIVE, "preferred replica 4 is not alive"),
+    (
+        "plain",
+        [1, 4],
+        4,
+        [4, 1],
+        None,
+        RejectionCode.NOT_UNDERSTOOD,
+        "its leader 4 is alive, but its registration is in quarantine",
+    ),
+]
+WORLD: Final = World(
+    [
+        partition_row(replicas, leader, isr, topic=topic, partition=number, understood=topic != "kept")
+        for number, (topic, replicas, leader, isr, *_) in enumerate(CASES)
+    ],
+    TOPICS,
+    LIVE,
+    OPAQUE,
+)
+
+
+def test_the_preferred_replica_leads_where_it_can(spark: SparkSession) -> None:
+    partitions, topics, brokers = WORLD.frames(spark)
+    wanted = partitions.select("topic", "partition")
+    expected = [
+        {
+            "topic": topic,
+            "partition": number,
+            "action": Action.ELECT_PREFERRED,
+            "leader_after": elected,
+            "leader_epoch_after": 6,
+            "isr_after": isr,
+            "reason": f"preferred replica {elected} is alive and in the ISR",
+        }
+        for number, (topic, _, _, isr, elected, _, _) in enumerate(CASES)
+        if elected is not None
+    ]
+    assert_changes(preferred_changes(partitions, topics, brokers, wanted), expected)
+
+
+def test_each_reason_why_it_cannot_is_a_rejection(spark: SparkSession) -> None:
+    partitions, topics, brokers = WORLD.frames(spark)
+    unknown = [{"topic": "nowhere", "partition": 0}, {"topic": "plain", "partition": 999}]
+    wanted = partitions.select("topic", "partition").union(
+        frame(spark, unknown, PARTITIONS).select("topic", "partition"),
+    )
+    expected = [
+        {"topic": case[0], "partition": number, "action": Action.ELECT_PREFERRED, "code": case[5], "reason": case[6]}
+        for number, case in enumerate(CASES)
+        if case[5] is not None
+    ] + [
+        {
+            **partition,
+            "action": Action.ELECT_PREFERRED,
+            "code": RejectionCode.UNKNOWN_PARTITION,
+            "reason": "no such partition in the snapshot",
+        }
+        for partition in unknown
+    ]
+    assert_rejections(preferred_rejections(partitions, topics, brokers, wanted), expected)
+
+
+def test_a_partition_asked_for_twice_changes_once(spark: SparkSession) -> None:
+    """And all but the leader stays as it was: ISR, replicas, recovery, a reassignment on its way."""
+    row = partition_row([1, 2, 9], 2, [9, 2, 1], leader_recovery_state=RECOVERING, adding_replicas=[1])
+    partitions, topics, brokers = World([row], live=LIVE).frames(spark)
+    once = partitions.select("topic", "partition")
+    expected = {
+        "replicas_before": [1, 2, 9],
+        "replicas_after": [1, 2, 9],
+        "adding_before": [1],
+        "adding_after": [1],
+        "leader_before": 2,
+        "leader_after": 1,
+        "isr_before": [9, 2, 1],
+        "isr_after": [9, 2, 1],
+        "leader_epoch_before": 5,
+        "leader_epoch_after": 6,
+        "leader_recovery_state_before": RECOVERING,
+        "leader_recovery_state_after": RECOVERING,
+        "state_version": 4,
+        "topic_version": 2,
+        "topic_id": TOPIC_ID,
+        "is_new": False,
+        "leader_and_isr_to": [1, 2],
+        "requires_live": [1],
+        "requires_dead": [],
+    }
+    assert_changes(preferred_changes(partitions, topics, brokers, once.union(once)), [expected])
+
+
+def test_seed_000_partition_rebalance(spark: SparkSession) -> None:
+    """15 partitions prefer brokers 0 to 2 by turns; broker 2 leads P2 alone of its five: P5, P8, P11, P14 return."""
+    led_by_others = {5: 0, 8: 1, 11: 0, 14: 1}
+    rows = [
+        partition_row([p % 3, (p + 1) % 3, (p + 2) % 3], led_by_others.get(p, p % 3), [0, 1, 2], partition=p)
+        for p in range(15)
+    ]
+    partitions, topics, brokers = World(rows, live=LIVE).frames(spark)
+    skew = imbalance(partitions, topics, snapshot_id=1, threshold=0.1)
+    changes = preferred_changes(partitions, topics, brokers, wanted_by_imbalance(partitions, skew))
+    expected = [
+        {"partition": p, "leader_before": leader, "leader_after": 2, "isr_after": [0, 1, 2]}
+        for p, leader in led_by_others.items()
+    ]
+    assert_changes(changes, expected)
+
+
+def test_only_brokers_above_the_threshold_are_considered(spark: SparkSession) -> None:
+    """Broker 1 leads 9 of 10: at the threshold. Broker 2 leads 8 of 10: above it. New partitions are not asked."""
+    rows = [
+        *(partition_row([1, 0], 0 if p == 0 else 1, [1, 0], partition=p) for p in range(10)),
+        *(partition_row([2, 0], 0 if p < 12 else 2, [2, 0], partition=p) for p in range(10, 20)),
+        partition_row([2, 0], None, None, partition=20),
+    ]
+    partitions, topics, _ = World(rows, live=LIVE).frames(spark)
+    skew = imbalance(partitions, topics, snapshot_id=1, threshold=0.1)
+    wanted = by_partition(wanted_by_imbalance(partitions, skew))
+    assert sorted(wanted) == [("t", 10), ("t", 11)]
+
+
+@BATCHES
+@given(worlds())
+def test_the_elected_is_live_in_sync_an_epoch_later_and_once_is_enough(spark: SparkSession, world: World) -> None:
+    partitions, topics, brokers = world.frames(spark)
+    wanted = partitions.select("topic", "partition")
+    changes = by_partition(preferred_changes(partitions, topics, brokers, wanted))
+    after, _, _ = applied(world, changes).frames(spark)
+    assert by_partition(preferred_changes(after, topics, brokers, wanted)) == {}
+    assert all(
+        change["leader_after"] in world.live & set(change["isr_after"])
+        and change["isr_after"] == change["isr_before"]
+        and change["leader_epoch_after"] == change["leader_epoch_before"] + 1
+        for change in changes.values()
+    )

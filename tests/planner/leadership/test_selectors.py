@@ -1,0 +1,184 @@
+"""The leader selectors: cases by hand, the seeds' worked examples, and an oracle over every small partition."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from planner.leadership import selectors
+from planner.rows.liveness import with_live_brokers
+from schemas.names import NO_LEADER
+from tests.planner.frames import Row, World, as_rows, by_partition, partition_row
+from tests.planner.worlds import BATCHES, BROKERS, all_small_partitions, worlds
+
+LIVE: Final = frozenset({1, 2, 3, 5})
+OPAQUE: Final = frozenset({4})
+"""Registered, not understood. Brokers 7 to 9 are dead; 3 and 5 shut down; the target is [5, 9, 2]."""
+LEAVING: Final = [3, 5]
+TARGET: Final = [5, 9, 2]
+
+Choice = tuple[int, list[int]] | None
+Selector = Callable[[DataFrame], DataFrame]
+
+
+def _ids(some: list[int]) -> Column:
+    return F.array(*map(F.lit, some)).cast("array<int>")
+
+
+def _all(leaving: list[int], target: list[int]) -> dict[str, Selector]:
+    return {
+        "no_op": selectors.no_op,
+        "clean": selectors.offline_clean,
+        "unclean": selectors.offline_unclean,
+        "preferred": selectors.preferred,
+        "reassigned": lambda rows: selectors.reassigned(rows, _ids(target)),
+        "shutdown": lambda rows: selectors.controlled_shutdown(rows, _ids(leaving)),
+    }
+
+
+# selector, replicas, leader, ISR -> leader and ISR, None for nobody
+CASES: Final[list[tuple[str, list[int], int | None, list[int] | None, Choice]]] = [
+    ("no_op", [1, 2], 1, [1, 2], (1, [1, 2])),
+    ("no_op", [7, 2], 7, [7], (7, [7])),
+    ("no_op", [1, 2], None, None, None),
+    # clean: in the order of the assignment; the ISR keeps its order and its live members
+    ("clean", [7, 2, 1], 7, [1, 7, 2], (2, [1, 2])),
+    ("clean", [2, 1], NO_LEADER, [1], (1, [1])),
+    ("clean", [7, 1], 7, [7], None),
+    ("clean", [7, 4], 7, [7, 4], None),
+    ("clean", [4, 2], 7, [4, 2], (2, [4, 2])),
+    ("clean", [1, 2], None, None, None),
+    # unclean: the first that is alive, alone; nobody while an ISR member is online
+    ("unclean", [7, 2, 1], 7, [7, 8], (2, [2])),
+    ("unclean", [7, 2, 1], 7, [7, 1], None),
+    ("unclean", [7, 2], 7, [7, 4], None),
+    ("unclean", [4, 7], 7, [7], None),
+    ("unclean", [8, 7], 7, [7], None),
+    ("unclean", [1, 2], None, None, None),
+    # preferred: the first replica or nobody; the ISR stays, dead members and all
+    ("preferred", [1, 2], 2, [2, 9, 1], (1, [2, 9, 1])),
+    ("preferred", [1, 2], 2, [2], None),
+    ("preferred", [7, 2], 2, [2, 7], None),
+    ("preferred", [4, 2], 2, [2, 4], None),
+    # reassigned: in the order of the target
+    ("reassigned", [1, 2, 5], 1, [1, 2, 5], (5, [1, 2, 5])),
+    ("reassigned", [9, 1, 2], 1, [9, 1, 2], (2, [9, 1, 2])),
+    ("reassigned", [1, 3], 1, [1, 3], None),
+    # shutting down: never one that goes, and all of them leave the ISR
+    ("shutdown", [3, 5, 1, 2], 3, [5, 3, 2, 1], (1, [2, 1])),
+    ("shutdown", [3, 1], 3, [3, 7, 1], (1, [7, 1])),
+    ("shutdown", [3, 5], 3, [3, 5], None),
+    ("shutdown", [3, 1, 5], 3, [3], None),
+    ("shutdown", [3, 4], 3, [3, 4], None),
+    ("shutdown", [3, 7], 3, [3, 7], None),
+]
+
+
+def _chosen(spark: SparkSession, world: World, some: Mapping[str, Selector]) -> dict[str, dict[int, tuple[Any, ...]]]:
+    """What each selector makes of each partition; all of them in one job, for none reads what another adds."""
+    partitions, _, brokers = world.frames(spark)
+    rows = partitions.transform(with_live_brokers, brokers)
+    for name, selector in some.items():
+        rows = rows.transform(selector).withColumns({f"by_{name}": F.struct(*selectors.RESULT)})
+    found = {row["partition"]: row for row in as_rows(rows)}
+    assert len(found) == len(world.partitions)
+    return {name: {number: tuple(row[f"by_{name}"].values()) for number, row in found.items()} for name in some}
+
+
+def test_each_case_by_hand(spark: SparkSession) -> None:
+    rows = [partition_row(replicas, leader, isr, partition=n) for n, (_, replicas, leader, isr, _) in enumerate(CASES)]
+    found = _chosen(spark, World(rows, live=LIVE, opaque=OPAQUE), _all(LEAVING, TARGET))
+    expected = [
+        (None, None, None) if choice is None else (*choice, 5 if name == "no_op" else 6) for name, *_, choice in CASES
+    ]
+    assert [found[name][number] for number, (name, *_) in enumerate(CASES)] == expected
+
+
+def test_seed_000_reassignment_to_345(spark: SparkSession) -> None:
+    """Partition 0 of test moves from [1, 2, 3] to [3, 4, 5]; once all are in sync, replica 3 leads."""
+    world = World([partition_row([3, 4, 5, 1, 2], 1, [1, 2, 3, 4, 5])], live=frozenset(range(6)))
+    found = _chosen(spark, world, _all([], [3, 4, 5]))
+    assert found["reassigned"] == {0: (3, [1, 2, 3, 4, 5], 6)}
+
+
+def test_seed_000_controlled_shutdown(spark: SparkSession) -> None:
+    """The new ISR is the old one without those that shut down, and the new leader is one of it."""
+    world = World([partition_row([0, 1, 2], 0, [0, 1, 2])], live=frozenset(range(3)))
+    found = _chosen(spark, world, _all([0], []))
+    assert found["shutdown"] == {0: (1, [1, 2], 6)}
+
+
+def _by_hand(row: Row, world: World, leaving: list[int], target: list[int]) -> Mapping[str, Choice]:
+    """`Election.scala`, one partition at a time."""
+    replicas, isr = row["replicas"], row["isr"]
+    if isr is None:
+        return dict.fromkeys(_all([], []))
+    candidates = {
+        "clean": [r for r in replicas if r in isr],
+        "unclean": [] if set(isr) & world.registered else replicas,
+        "preferred": [r for r in replicas[:1] if r in isr],
+        "reassigned": [r for r in target if r in isr],
+        "shutdown": [r for r in replicas if r in isr and r not in leaving],
+    }
+    leaders = {name: next((r for r in some if r in world.live), None) for name, some in candidates.items()}
+    isrs = {
+        "clean": [r for r in isr if r in world.registered],
+        "unclean": [leaders["unclean"]],
+        "preferred": isr,
+        "reassigned": isr,
+        "shutdown": [r for r in isr if r not in leaving],
+    }
+    choices = {name: None if leader is None else (leader, isrs[name]) for name, leader in leaders.items()}
+    return {"no_op": (row["leader"], isr), **choices}
+
+
+def _compare(spark: SparkSession, world: World, leaving: list[int], target: list[int]) -> None:
+    """Each selector agrees with the oracle; what it chooses is live, in an ISR that is not empty, an epoch later."""
+    rows = {row["partition"]: row for row in world.partitions}
+    for name, choices in _chosen(spark, world, _all(leaving, target)).items():
+        expected = {number: _by_hand(row, world, leaving, target)[name] for number, row in rows.items()}
+        found = {number: None if leader is None else (leader, isr) for number, (leader, isr, _) in choices.items()}
+        assert found == expected, name
+        if name == "no_op":
+            continue
+        elected = {number: choice for number, choice in choices.items() if choice[0] is not None}
+        assert all(leader in world.live and leader in isr for leader, isr, _ in elected.values())
+        assert all(epoch == rows[number]["leader_epoch"] + 1 for number, (*_, epoch) in elected.items())
+
+
+@BATCHES
+@given(
+    worlds(),
+    st.lists(st.sampled_from(BROKERS), max_size=4, unique=True),
+    st.lists(st.sampled_from(BROKERS), min_size=1, max_size=4, unique=True),
+)
+def test_against_the_oracle(spark: SparkSession, world: World, leaving: list[int], target: list[int]) -> None:
+    _compare(spark, world, leaving, target)
+
+
+def test_against_the_oracle_with_every_small_partition(spark: SparkSession) -> None:
+    _compare(spark, all_small_partitions(), [1, 3], [2, 0])
+
+
+@BATCHES
+@given(worlds(), st.booleans())
+def test_unclean_never_passes_over_a_clean_candidate(
+    spark: SparkSession,
+    world: World,
+    allowed: bool,  # noqa: FBT001 - from Hypothesis
+) -> None:
+    partitions, _, brokers = world.frames(spark)
+    offline = partitions.transform(with_live_brokers, brokers).transform(selectors.offline, F.lit(allowed))
+    found = {number: row for (_, number), row in by_partition(offline).items()}
+    expected = {}
+    for row in world.partitions:
+        choices = _by_hand(row, world, [], [])
+        chosen = choices["clean"] or (choices["unclean"] if allowed else None)
+        expected[row["partition"]] = (chosen, choices["clean"] is None and chosen is not None)
+    assert {
+        number: (None if row["leader_after"] is None else (row["leader_after"], row["isr_after"]), row["unclean"])
+        for number, row in found.items()
+    } == expected

@@ -1,0 +1,67 @@
+"""The partition state machine: exactly Kafka's transitions, and what is not legal is skipped and named."""
+
+from itertools import product
+from typing import Final
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from planner.leadership.state_machine import VALID_PREVIOUS, WANTED, legal, with_transition
+from planner.rows.liveness import with_live_brokers
+from schemas.names import NO_LEADER, Action, PartitionState
+from tests.planner.frames import World, by_partition, partition_row
+
+NON_EXISTENT, NEW, ONLINE, OFFLINE = PartitionState
+EDGES: Final = {
+    (NON_EXISTENT, NEW),
+    (NEW, ONLINE),
+    (ONLINE, ONLINE),
+    (OFFLINE, ONLINE),
+    (NEW, OFFLINE),
+    (ONLINE, OFFLINE),
+    (OFFLINE, OFFLINE),
+    (OFFLINE, NON_EXISTENT),
+}
+"""Seed 000, figure 4-57, and `PartitionState.validPreviousStates`."""
+
+# leader, ISR, replicas -> state; what an election says of it
+STATES: Final = [
+    ([1, 2], 1, [1], ONLINE, None),
+    ([4, 2], 4, [4], ONLINE, None),
+    ([7, 2], 7, [7], OFFLINE, None),
+    ([7, 2], NO_LEADER, [7], OFFLINE, None),
+    ([1, 2], None, None, NEW, "it is New; elect leads to Online from Online, Offline only"),
+]
+
+
+def test_the_legal_transitions_are_kafkas() -> None:
+    assert {(before, after) for after, starts in VALID_PREVIOUS.items() for before in starts} == EDGES
+
+
+def test_every_action_takes_legal_transitions_only() -> None:
+    assert {(start, after) for after, starts in WANTED.values() for start in starts} <= EDGES
+
+
+@pytest.mark.parametrize("action", WANTED)
+def test_legal_for_every_state(spark: SparkSession, action: Action) -> None:
+    _, starts = WANTED[action]
+    rows = spark.createDataFrame([(state.value,) for state in PartitionState], "state string")
+    found = {row.state for row in rows.where(legal(F.col("state"), action)).collect()}
+    assert found == {start.value for start in starts}
+
+
+def test_an_election_starts_from_where_there_was_a_leader(spark: SparkSession) -> None:
+    rows = [partition_row(replicas, leader, isr, partition=n) for n, (replicas, leader, isr, *_) in enumerate(STATES)]
+    partitions, _, brokers = World(rows, live=frozenset({1, 2}), opaque=frozenset({4})).frames(spark)
+    absent = F.lit(None).cast("array<int>")
+    unknown = partitions.limit(1).withColumns({"partition": F.lit(99), "replicas": absent})
+    asked = partitions.unionByName(unknown).transform(with_live_brokers, brokers)
+    found = by_partition(with_transition(asked, Action.ELECT))
+    expected = {("t", n): (state.value, why) for n, (*_, state, why) in enumerate(STATES)}
+    expected["t", 99] = (NON_EXISTENT.value, "it is NonExistent; elect leads to Online from Online, Offline only")
+    assert {key: (row["state"], row["illegal"]) for key, row in found.items()} == expected
+
+
+def test_every_pair_is_decided() -> None:
+    assert {pair for pair in product(PartitionState, repeat=2) if pair[0] in VALID_PREVIOUS[pair[1]]} == EDGES

@@ -1,0 +1,95 @@
+"""Cancellations: where a partition stands on its way, and when it must not turn back. Oracle: sets, step by step."""
+
+from typing import Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.reassignment.cancellation import Leg, Standing, danger, standing, turned_back
+from planner.reassignment.replica_assignment import ReplicaAssignment
+from schemas.names import RejectionCode
+
+WAY: Final = [Leg([1, 2, 3], [4, 2, 3]), Leg([4, 2, 3], [4, 5, 3])]
+UP: Final = [Leg([1, 2], [1, 2, 3])]
+MIXED: Final = [Leg([1, 2, 3], [3, 4, 2])]
+
+# way, replicas, adding, removing -> standing, step
+CASES: Final[list[tuple[list[Leg], list[int], list[int], list[int], Standing, int]]] = [
+    (WAY, [1, 2, 3], [], [], Standing.NOT_STARTED, 0),
+    (WAY, [4, 2, 3, 1], [4], [1], Standing.IN_PROGRESS, 0),
+    (WAY, [4, 2, 3], [], [], Standing.NOT_STARTED, 1),
+    (WAY, [4, 5, 3, 2], [5], [2], Standing.IN_PROGRESS, 1),
+    (WAY, [4, 3, 2], [], [], Standing.OUT_OF_ORDER, 1),
+    (WAY, [2, 3, 1], [], [], Standing.OUT_OF_ORDER, 0),
+    (WAY, [4, 5, 3], [], [], Standing.COMPLETE, 1),
+    (WAY, [4, 5, 3, 1], [], [], Standing.DIVERGED, 0),
+    (WAY, [6, 2, 3, 1], [6], [1], Standing.DIVERGED, 0),  # another target
+    (WAY, [4, 2, 3, 9], [4], [9], Standing.DIVERGED, 0),  # our target from elsewhere
+    (UP, [1, 2, 3], [3], [], Standing.IN_PROGRESS, 0),
+    (UP, [1, 2, 3], [], [], Standing.COMPLETE, 0),
+    (MIXED, [3, 4, 2, 1], [4], [1], Standing.IN_PROGRESS, 0),
+    (MIXED, [3, 2, 1], [], [], Standing.OUT_OF_ORDER, 0),
+    (MIXED, [2, 1, 3], [], [], Standing.DIVERGED, 0),
+]
+
+
+@pytest.mark.parametrize(("way", "replicas", "adding", "removing", "expected", "step"), CASES)
+def test_where_a_partition_stands(  # noqa: PLR0913, PLR0917 - a table
+    way: list[Leg], replicas: list[int], adding: list[int], removing: list[int], expected: Standing, step: int
+) -> None:
+    assert standing(way, ReplicaAssignment(replicas, adding, removing)) == (expected, step)
+
+
+# replicas, adding, ISR, live -> code, words
+DANGERS: Final[list[tuple[list[int], list[int], list[int] | None, set[int], RejectionCode | None, str]]] = [
+    ([1, 2, 3], [3], [1, 2], {1, 2, 3}, None, ""),
+    ([1, 2, 3], [3], [2], {1, 2}, None, ""),  # the copy that is deleted may be dead
+    ([1, 2, 3], [3], [1, 3], {1, 3}, RejectionCode.REPLICA_NOT_ALIVE, "copies on [3] would be deleted, and it would"),
+    ([1, 2, 3], [3], [3], {1, 2, 3}, RejectionCode.NO_ELIGIBLE_LEADER, "its ISR is [3]"),
+    ([1, 2, 3], [3], [1, 3], {2, 3}, RejectionCode.NO_ELIGIBLE_LEADER, "nobody could lead it"),
+    ([1, 2, 3], [3], None, {1, 2, 3}, RejectionCode.NO_ELIGIBLE_LEADER, "its ISR is not known"),
+]
+
+
+@pytest.mark.parametrize(("replicas", "adding", "isr", "live", "code", "words"), DANGERS)
+def test_when_it_must_not_turn_back(  # noqa: PLR0913, PLR0917 - a table
+    replicas: list[int],
+    adding: list[int],
+    isr: list[int] | None,
+    live: set[int],
+    code: RejectionCode | None,
+    words: str,
+) -> None:
+    found = danger(ReplicaAssignment(replicas, adding), isr, live)
+
+    assert (None if found is None else found.code) == code
+    assert found is None or words in found.reason
+
+
+replicas = st.lists(st.integers(0, 7), min_size=1, max_size=4, unique=True)
+
+
+@given(replicas, replicas)
+def test_reassigning_against_sets(before: list[int], after: list[int]) -> None:
+    moving = ReplicaAssignment(before).towards(after)
+
+    assert set(moving.replicas) == set(before) | set(after)
+    assert (set(moving.adding), set(moving.removing)) == (set(after) - set(before), set(before) - set(after))
+    assert (moving.target, sorted(moving.origin)) == (after, sorted(before))
+
+
+@given(replicas, replicas)
+def test_what_is_cancelled_is_recognised_all_the_way(before: list[int], after: list[int]) -> None:
+    """Asked for, cancelled, put in order: each stage is told apart, but where there is nothing between them."""
+    leg = Leg(before, after)
+    moving = ReplicaAssignment(before).towards(after)
+    cancelled = moving.towards(moving.origin)
+
+    stages = [standing([leg], ReplicaAssignment(before))[0], standing([leg], moving)[0], standing([leg], cancelled)[0]]
+
+    begins = Standing.COMPLETE if before == after else Standing.NOT_STARTED
+    runs = Standing.IN_PROGRESS if moving.is_moving else Standing.COMPLETE
+    ends = runs if not moving.is_moving else begins if turned_back(leg) == before else Standing.OUT_OF_ORDER
+    assert stages == [begins, runs, ends]
+    assert (list(cancelled.replicas), cancelled.is_moving) == (turned_back(leg), False)

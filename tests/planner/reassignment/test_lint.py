@@ -1,0 +1,142 @@
+"""The lint of reassignments: each fault by itself, several at once, and what is none."""
+
+from typing import Any, Final
+
+import pytest
+from pyspark.sql import SparkSession
+
+from planner.reassignment.lint import ZNODE_LIMIT, placement_faults
+from schemas.names import LintCode
+from schemas.tables import BROKER_CONFIGS, BROKERS, PARTITIONS, TOPICS
+from schemas.znodes import Assignment, encode_assignment
+from tests.planner.frames import Row, as_rows, broker_row, config_row, frame, partition_row, topic_row
+
+RACKS: Final = {1: "a", 2: "a", 3: "b", 4: "b", 5: "c", 6: None}
+LISTS: Final = [
+    topic_row("t"),
+    topic_row("strict", config={"min.insync.replicas": "3"}),
+    topic_row("deleted", deletion_requested=True),
+]
+MOVING: Final = {"adding_replicas": [2]}
+IN_QUARANTINE: Final = {"understood": False}
+LEADERLESS: Final = (
+    "no live leader in its ISR (leader -1, ISR [3]): nobody could copy from it, and an empty replica could be elected; "
+    "`surveyor plan reconcile` finds it a leader where an ISR member is alive, else `surveyor plan recover`"
+)
+
+# topic, columns of the partition, replicas now, target, code, fault
+CASES: Final[list[tuple[str, dict[str, Any], list[int] | None, list[int] | None, str | None, str | None]]] = [
+    ("t", {}, [1, 3], [1, 4], None, None),
+    ("t", {}, [1, 3], [3, 1], None, None),
+    ("t", {}, [1, 3], [5, 4], None, None),
+    ("t", {}, [1, 2], [2, 1], None, None),
+    ("t", {}, [1, 9], [1, 9], None, None),  # nothing is asked of it
+    (
+        "t",
+        {},
+        None,
+        [1, 3],
+        LintCode.UNKNOWN_PARTITION,
+        "no such partition in the snapshot: take a new one if it is newer",
+    ),
+    ("t", IN_QUARANTINE, [1, 3], [1, 4], LintCode.NOT_UNDERSTOOD, "its znode is in quarantine"),
+    ("deleted", {}, [1, 3], [1, 4], LintCode.DELETION_REQUESTED, "its topic is queued for deletion"),
+    ("t", MOVING, [1, 3], [1, 4], LintCode.REASSIGNMENT_IN_PROGRESS, "it is being reassigned already"),
+    ("t", {}, [1, 3], [], LintCode.NO_REPLICAS, "no replicas"),
+    ("t", {}, [1, 3], None, LintCode.NO_REPLICAS, "no replicas"),
+    ("t", {}, [1, 2, 3], [1, 3, 1], LintCode.DUPLICATE_BROKER, "names a broker twice: 1, 3, 1"),
+    ("t", {}, [1, 2], [1, 9], LintCode.BROKER_NOT_ALIVE, "adds brokers not alive in the snapshot: 9"),
+    ("t", {}, [9, 1], [9, 2], None, None),  # kept, not added
+    ("t", {}, [1, 2], [1, 7], LintCode.BROKER_NOT_ALIVE, "adds brokers not alive in the snapshot: 7"),  # not understood
+    ("t", {}, [1, 3], [1, 3, 5], LintCode.REPLICATION_FACTOR_CHANGED, "replication factor 2 → 3: not asked for"),
+    ("t", {}, [1, 3], [1, 2], LintCode.RACKS_LOST, "racks 2 → 1: [a]"),
+    ("t", {}, [1, 3], [1, 6], LintCode.RACKS_LOST, "racks 2 → 1: [a]"),
+    ("strict", {}, [1, 3], [1, 4], LintCode.MIN_ISR_UNREACHABLE, "2 replicas can never reach min.insync.replicas=3"),
+    ("strict", {}, [1, 3, 5], [2, 4, 5], None, None),
+    ("t", {"leader": -1, "isr": [3]}, [1, 3], [1, 3], None, None),
+    ("t", {"leader": -1, "isr": [3]}, [1, 3], [1, 4], LintCode.NO_LIVE_LEADER, LEADERLESS),
+]
+
+
+def _faults(
+    spark: SparkSession,
+    partitions: list[Row],
+    targets: list[Row],
+    *,
+    min_isr: str = "1",
+    **waived: Any,  # noqa: ANN401 - as the lint takes it
+) -> list[Row]:
+    brokers = [*(broker_row(broker, rack=rack) for broker, rack in RACKS.items()), broker_row(7, understood=False)]
+    found = placement_faults(
+        frame(spark, targets, PARTITIONS).select("topic", "partition", "replicas"),
+        frame(spark, partitions, PARTITIONS),
+        frame(spark, LISTS, TOPICS),
+        frame(spark, brokers, BROKERS),
+        frame(spark, [config_row(1, "min.insync.replicas", min_isr)], BROKER_CONFIGS),
+        **waived,
+    )
+    return as_rows(found)
+
+
+def test_racks_that_are_given_up_may_be_lost(spark: SparkSession) -> None:
+    partitions = [partition_row([1, 3, 5], 1, [1, 3, 5], topic="t", partition=number) for number in (0, 1)]
+    targets = [
+        {"topic": "t", "partition": 0, "replicas": [1, 3, 4]},
+        {"topic": "t", "partition": 1, "replicas": [1, 2, 6]},
+    ]
+    codes = [(row["partition"], row["fault"]) for row in _faults(spark, partitions, targets, given_up=frozenset("c"))]
+    assert codes == [(1, "racks 2 → 1: [a]")]
+
+
+def test_each_fault_by_itself(spark: SparkSession) -> None:
+    partitions = [
+        partition_row(now, 1, now, topic=topic, partition=number) | columns
+        for number, (topic, columns, now, *_) in enumerate(CASES)
+        if now is not None
+    ]
+    targets = [{"topic": case[0], "partition": number, "replicas": case[3]} for number, case in enumerate(CASES)]
+    expected = [
+        {"topic": topic, "partition": number, "code": code, "fault": fault}
+        for number, (topic, _, _, _, code, fault) in enumerate(CASES)
+        if code
+    ]
+    assert _faults(spark, partitions, targets) == sorted(expected, key=lambda row: (row["topic"], row["partition"]))
+
+
+def test_all_faults_of_a_partition_are_told(spark: SparkSession) -> None:
+    partitions = [partition_row([1, 3, 5], 1, [1], topic="t")]
+    targets = [{"topic": "t", "partition": 0, "replicas": [9, 9]}] * 2
+    found = {row["code"] for row in _faults(spark, partitions, targets, min_isr="2")}
+    assert found == {
+        LintCode.NAMED_TWICE,
+        LintCode.DUPLICATE_BROKER,
+        LintCode.BROKER_NOT_ALIVE,
+        LintCode.REPLICATION_FACTOR_CHANGED,
+        LintCode.RACKS_LOST,
+        LintCode.MIN_ISR_UNREACHABLE,
+    }
+
+
+@pytest.mark.parametrize(("target", "codes"), [([1, 3, 5], []), ([1], []), ([1, 2, 3], [])])
+def test_another_replication_factor_may_be_asked_for(spark: SparkSession, target: list[int], codes: list[str]) -> None:
+    partitions = [partition_row([1, 3], 1, [1], topic="t")]
+    targets = [{"topic": "t", "partition": 0, "replicas": target}]
+    assert [row["code"] for row in _faults(spark, partitions, targets, factor_may_change=True)] == codes
+
+
+def test_a_znode_counts_with_what_is_added_and_removed(spark: SparkSession) -> None:
+    """Exactly the bytes of the codec but for the frame, which is counted generously."""
+    fitting = 21_500
+    for count, large in ((fitting, False), (fitting + 1000, True)):
+        partitions = [partition_row([1, 3], 1, [1], partition=number) for number in range(count)]
+        targets = [{"topic": "t", "partition": number, "replicas": [2, 4]} for number in range(count)]
+        written = encode_assignment(
+            Assignment(
+                partitions={number: [2, 4, 1, 3] for number in range(count)},
+                adding_replicas={number: [2, 4] for number in range(count)},
+                removing_replicas={number: [1, 3] for number in range(count)},
+                topic_id="A" * 22,
+            ),
+        )
+        codes = {row["code"] for row in _faults(spark, partitions, targets)}
+        assert (codes, len(written) > ZNODE_LIMIT) == ({LintCode.ZNODE_TOO_LARGE} if large else set(), large)

@@ -1,0 +1,188 @@
+"""Reassignments asked for: what they add and remove, what is refused, what is not due."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from planner.reassignment.pending import with_orders
+from planner.reassignment.targets import reassignment_changes, reassignment_rejections
+from schemas.names import NO_LEADER, Action, RejectionCode
+from schemas.tables import PARTITIONS, REQUESTS
+from tests.planner.frames import (
+    TOPIC_ID,
+    World,
+    assert_changes,
+    assert_rejections,
+    frame,
+    partition_row,
+    topic_row,
+)
+
+LIVE: Final = frozenset(range(1, 10))
+TOPICS: Final = [topic_row("plain"), topic_row("deleted", deletion_requested=True)]
+
+Frames = tuple[DataFrame, DataFrame, DataFrame, DataFrame]
+
+
+def _asked(spark: SparkSession, world: World, targets: Sequence[tuple[str, int, list[int] | None]]) -> Frames:
+    rows = [{"topic": topic, "partition": number, "replicas": replicas} for topic, number, replicas in targets]
+    return (frame(spark, rows, PARTITIONS).select("topic", "partition", "replicas"), *world.frames(spark))
+
+
+# replicas, leader, target -> adding, removing, leader, reason
+Case = tuple[list[int], int, list[int], list[int], list[int], int, str]
+CASES: Final[list[Case]] = [
+    ([1, 2, 3], 1, [3, 4, 5], [4, 5], [1, 2], 3, "adds [4, 5], removes [1, 2]"),
+    ([1, 2, 3], 3, [3, 4, 5], [4, 5], [1, 2], 3, "adds [4, 5], removes [1, 2]"),
+    ([1, 2, 3], 1, [4, 5, 6], [4, 5, 6], [1, 2, 3], 4, "adds [4, 5, 6], removes [1, 2, 3]"),
+    ([1, 2, 3, 4], 2, [4, 2, 5, 3], [5], [1], 2, "adds [5], removes [1]"),
+    ([1, 2, 3], 1, [3, 1, 2], [], [], 1, "order of replicas changes, no data moves"),
+    ([1, 2], 2, [2, 1, 3], [3], [], 2, "adds [3], removes []"),
+    ([1, 2, 3], 3, [2], [], [1, 3], 2, "adds [], removes [1, 3]"),
+]
+
+
+def test_what_a_reassignment_adds_and_removes(spark: SparkSession) -> None:
+    partitions = [
+        partition_row(replicas, leader, replicas, partition=number)
+        for number, (replicas, leader, *_) in enumerate(CASES)
+    ]
+    targets = [("t", number, case[2]) for number, case in enumerate(CASES)]
+    expected: list[dict[str, Any]] = [
+        {
+            "partition": number,
+            "action": Action.REASSIGN,
+            "replicas_before": replicas,
+            "replicas_after": target,
+            "adding_before": [],
+            "adding_after": adding,
+            "removing_before": [],
+            "removing_after": removing,
+            "leader_before": leader,
+            "leader_after": leader_after,
+            "isr_before": replicas,
+            "isr_after": target,
+            "leader_epoch_after": None,
+            "topic_version": 2,
+            "topic_id": TOPIC_ID,
+            "leader_and_isr_to": [],
+            "requires_live": target,
+            "requires_dead": [],
+            "reason": reason,
+        }
+        for number, (replicas, leader, target, adding, removing, leader_after, reason) in enumerate(CASES)
+    ]
+    changes = reassignment_changes(*_asked(spark, World(partitions, live=LIVE), targets))
+    assert_changes(changes, expected)
+
+
+FIRST: Final = (
+    "): nobody could copy from it, and an empty replica could be elected; `surveyor plan reconcile` finds it a leader "
+    "where an ISR member is alive, else `surveyor plan recover`"
+)
+LEADERLESS: Final = RejectionCode.NO_LIVE_LEADER
+STATELESS: Final = {"leader": None, "isr": None}
+
+NOT_DUE: Final[list[tuple[dict[str, Any], list[int], RejectionCode, str]]] = [
+    ({"topic": "deleted"}, [3, 4], RejectionCode.DELETION_REQUESTED, "its topic is queued for deletion"),
+    ({"understood": False}, [3, 4], RejectionCode.NOT_UNDERSTOOD, "its znode is in quarantine"),
+    ({"adding_replicas": [2]}, [3, 4], RejectionCode.REASSIGNMENT_IN_PROGRESS, "it is being reassigned already"),
+    ({"removing_replicas": [1]}, [1, 2], RejectionCode.REASSIGNMENT_IN_PROGRESS, "it is being reassigned already"),
+    ({}, [1, 2], RejectionCode.ALREADY_ASSIGNED, "it has these replicas already"),
+    ({"leader": NO_LEADER}, [3, 4], LEADERLESS, f"no live leader in its ISR (leader -1, ISR [1, 2]{FIRST}"),
+    ({"leader": 77, "isr": [77]}, [3, 4], LEADERLESS, f"no live leader in its ISR (leader 77, ISR [77]{FIRST}"),
+    ({"leader": 77}, [2, 1], LEADERLESS, f"no live leader in its ISR (leader 77, ISR [1, 2]{FIRST}"),
+    ({"isr": [2]}, [3, 4], LEADERLESS, f"no live leader in its ISR (leader 1, ISR [2]{FIRST}"),
+    (STATELESS, [3, 4], LEADERLESS, f"no live leader in its ISR (leader none, ISR []{FIRST}"),
+    (STATELESS, [1, 2], LEADERLESS, f"no live leader in its ISR (leader none, ISR []{FIRST}"),
+]
+
+
+def _not_due(spark: SparkSession) -> Frames:
+    topics = [{"topic": "plain"} | columns for columns, *_ in NOT_DUE]
+    rows = [partition_row([1, 2], 1, [1, 2], partition=number) | columns for number, columns in enumerate(topics)]
+    targets = [(topics[number]["topic"], number, case[1]) for number, case in enumerate(NOT_DUE)]
+    return _asked(spark, World(rows, TOPICS, LIVE), [*targets, ("plain", 99, [1])])
+
+
+def test_each_reason_why_it_is_not_due_is_a_rejection(spark: SparkSession) -> None:
+    expected = [
+        {"topic": columns.get("topic", "plain"), "partition": p, "action": Action.REASSIGN, "code": code, "reason": why}
+        for p, (columns, _, code, why) in enumerate(NOT_DUE)
+    ]
+    assert_rejections(reassignment_rejections(*_not_due(spark)), expected)
+
+
+def test_a_broker_that_is_not_understood_is_alive_and_leads(spark: SparkSession) -> None:
+    world = World([partition_row([8, 1], 8, [8])], live=LIVE - {8}, opaque=frozenset({8}))
+    assert_changes(reassignment_changes(*_asked(spark, world, [("t", 0, [8, 2])])), [{"replicas_after": [8, 2]}])
+
+
+def test_what_an_order_waits_for_is_left_alone(spark: SparkSession) -> None:
+    world = World([partition_row([1, 2], 1, [1, 2], partition=number) for number in range(2)], live=LIVE)
+    targets, partitions, *known = _asked(spark, world, [("t", 0, [3, 4]), ("t", 1, [3, 4])])
+    orders = [{"kind": "reassign", "topic": "t", "partition": 1, "replicas": replicas} for replicas in ([1, 5], None)]
+    ordered = partitions.transform(with_orders, frame(spark, orders, REQUESTS))
+    why = (
+        "an order to move it to [1, 5] waits in /admin/reassign_partitions: let it run, or delete it, and take a "
+        "new snapshot"
+    )
+    rejected = {"partition": 1, "code": RejectionCode.REASSIGNMENT_IN_PROGRESS, "reason": why}
+    assert_rejections(reassignment_rejections(targets, ordered, *known), [rejected])
+    assert_changes(reassignment_changes(targets, ordered, *known), [{"partition": 0}])
+
+
+def test_what_is_not_due_or_not_there_is_no_change(spark: SparkSession) -> None:
+    assert_changes(reassignment_changes(*_not_due(spark)), [])
+
+
+WAYS: Final = (
+    "topic string, partition int, replicas array<int>, reason string, wave int, steps int, earlier array<array<int>>"
+)
+
+# replicas, leader, lists it gets, the waves in which it gets them -> leaders after
+Way = tuple[list[int], int, list[list[int]], list[int], list[int]]
+WAYS_OF: Final[list[Way]] = [
+    ([1, 2, 3], 1, [[1, 2, 4], [1, 5, 4], [6, 5, 4]], [0, 1, 4], [1, 1, 6]),
+    ([1, 2, 3], 3, [[1, 2, 4], [5, 2, 4], [5, 2, 1]], [0, 1, 2], [1, 5, 5]),
+    ([1, 2], 2, [[1, 2, 3], [1, 2, 3, 4]], [1, 2], [2, 2]),
+    ([1, 2], 1, [[2, 1]], [4], [1]),
+]
+
+
+def test_each_wave_starts_where_the_one_before_ends(spark: SparkSession) -> None:
+    partitions = [
+        partition_row(replicas, leader, replicas, partition=number)
+        for number, (replicas, leader, *_) in enumerate(WAYS_OF)
+    ]
+    targets: list[tuple[Any, ...]] = []
+    expected: list[dict[str, Any]] = []
+    for number, (replicas, leader, lists, waves, leaders) in enumerate(WAYS_OF):
+        for nth, (becomes, wave, led) in enumerate(zip(lists, waves, leaders, strict=True)):
+            targets.append(("t", number, becomes, "because", wave, len(lists), lists[:nth]))
+            was = lists[nth - 1] if nth else replicas
+            adds, removes = ([b for b in some if b not in others] for some, others in ((becomes, was), (was, becomes)))
+            moves = f"adds {adds}, removes {removes}"
+            expected.append(
+                {
+                    "partition": number,
+                    "wave": wave,
+                    "replicas_before": was,
+                    "replicas_after": becomes,
+                    "adding_before": [],
+                    "adding_after": adds,
+                    "removing_before": [],
+                    "removing_after": removes,
+                    "leader_before": leaders[nth - 1] if nth else leader,
+                    "leader_after": led,
+                    "isr_before": was,
+                    "isr_after": becomes,
+                    "leader_epoch_before": None if nth else 5,
+                    "is_new": False,
+                    "reason": f"step {nth + 1} of {len(lists)}: {moves}; because" if len(lists) > 1 else "because",
+                },
+            )
+    world = World(partitions, live=LIVE).frames(spark)
+    assert_changes(reassignment_changes(spark.createDataFrame(targets[::-1], WAYS), *world), expected)
+    assert_rejections(reassignment_rejections(spark.createDataFrame(targets, WAYS), *world), [])

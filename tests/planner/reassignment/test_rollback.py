@@ -1,0 +1,176 @@
+"""Ways back: each step undone from where the partition is; what is left alone; and the rows Spark's rule makes."""
+
+from itertools import pairwise
+from typing import Any, Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+from planner.reassignment.rollback import Around, Back, Refusal, numbered, way_back
+from planner.reassignment.targets import reassignment_changes
+from schemas.names import Action, LintCode, RejectionCode
+from schemas.tables import BROKERS, PARTITIONS, TOPICS
+from tests.planner.frames import Row, as_rows, broker_row, frame, partition_row, topic_row
+
+RACKS: Final = {1: "a", 2: "b", 3: "a", 4: "b", 5: None}
+BROKERS_OF: Final = frozenset(range(1, 6))
+AROUND: Final = Around(eligible=BROKERS_OF, live=BROKERS_OF, drained={5}, racks=RACKS, deleting={"deleted"}, min_isr=1)
+START: Final = Back(None, "snapshot 3")
+TOPIC_ID: Final = topic_row()["topic_id"]
+
+
+def way(*stops: list[int], first_wave: int = 0) -> list[Row]:
+    """The changes that lead a partition from stop to stop, a wave each."""
+    return [
+        {
+            "wave": first_wave + number,
+            "topic": "t",
+            "partition": 0,
+            "action": Action.REASSIGN.value,
+            "replicas_before": before,
+            "replicas_after": after,
+            "topic_id": TOPIC_ID,
+        }
+        for number, (before, after) in enumerate(pairwise(stops))
+    ]
+
+
+def back(steps: list[Row], replicas: list[int], to: Back = START, **columns: Any) -> Any:  # noqa: ANN401
+    partition = partition_row(replicas, columns.pop("leader", replicas[0]), replicas, **columns)
+    return way_back(steps, partition, topic_row(), AROUND, to)
+
+
+def led(changes: Any) -> list[tuple[int, list[int], list[int]]]:  # noqa: ANN401
+    return [(row["wave"], row["replicas_before"], row["replicas_after"]) for row in numbered(changes)]
+
+
+THREE: Final = way([1, 2], [3, 2], [3, 4], [3, 4, 1], first_wave=2)
+
+# where it is, where it is to go -> waves of the way back
+STEPS: Final[list[tuple[list[int], list[int] | None, list[tuple[int, list[int], list[int]]]]]] = [
+    ([3, 4, 1], None, [(0, [3, 4, 1], [3, 4]), (1, [3, 4], [3, 2]), (2, [3, 2], [1, 2])]),
+    ([3, 4], None, [(0, [3, 4], [3, 2]), (1, [3, 2], [1, 2])]),
+    ([3, 2], None, [(0, [3, 2], [1, 2])]),
+    ([2, 1], None, [(0, [2, 1], [1, 2])]),  # cancelled, and its order not restored
+    ([3, 4, 1], [3, 4], [(0, [3, 4, 1], [3, 4])]),  # a snapshot on the way
+    ([3, 4, 1], [4, 2], [(0, [3, 4, 1], [4, 2])]),  # one from before
+]
+
+
+@pytest.mark.parametrize(("now", "wanted", "expected"), STEPS)
+def test_steps_are_undone_the_last_first(
+    now: list[int], wanted: list[int] | None, expected: list[tuple[int, list[int], list[int]]]
+) -> None:
+    assert led(back(THREE, now, Back(wanted, "snapshot 3"))) == expected
+
+
+MOVE: Final = way([1, 2], [3, 2])
+OTHER_ID: Final = {"topic_id": "BBBBBBBBBBBBBBBBBBBBBB"}
+
+# columns of the partition, of its topic, target -> code, words
+REFUSED: Final[list[tuple[Row | None, Row, list[int] | None, str, str]]] = [
+    (None, {}, None, RejectionCode.UNKNOWN_PARTITION, "the partition is gone"),
+    ({}, OTHER_ID, None, RejectionCode.UNKNOWN_TOPIC, "made anew"),
+    ({"topic": "deleted"}, {}, None, RejectionCode.DELETION_REQUESTED, "queued for deletion"),
+    ({"understood": False}, {}, None, RejectionCode.NOT_UNDERSTOOD, "not understood"),
+    ({"leader": None}, {}, None, RejectionCode.NO_STATE, "no leader and ISR"),
+    ({"replicas": [4, 2]}, {}, None, RejectionCode.REASSIGNED_SINCE, "its replicas are now [4, 2]: somebody else"),
+    ({"replicas": [1, 2]}, {}, None, RejectionCode.ALREADY_ASSIGNED, "already"),
+    (
+        {"replicas": [1, 2, 3], "adding_replicas": [1], "removing_replicas": [3]},
+        {},
+        None,
+        RejectionCode.REASSIGNMENT_IN_PROGRESS,
+        "it is on its way back already: to [1, 2]",
+    ),
+    (
+        {"replicas": [4, 2, 3], "adding_replicas": [4], "removing_replicas": [3]},
+        {},
+        None,
+        RejectionCode.REASSIGNMENT_IN_PROGRESS,
+        "being moved, and not by this plan: to [4, 2]",
+    ),
+    ({"leader": 9}, {}, None, RejectionCode.NO_LIVE_LEADER, "(leader 9, ISR [3, 2]): `surveyor plan recover` finds"),
+    ({"leader": -1}, {}, None, RejectionCode.NO_LIVE_LEADER, "(leader -1, ISR [3, 2])"),
+    ({}, {}, [9, 2], LintCode.BROKER_NOT_ALIVE, "[9, 2] adds brokers that are not alive: 9"),
+    ({}, {}, [5, 2], RejectionCode.DRAINED, "[5, 2] adds brokers that are drained: 5"),
+    ({}, {}, [2, 2], LintCode.DUPLICATE_BROKER, "twice: 2, 2"),
+    (
+        {},
+        {"config": {"min.insync.replicas": "3"}},
+        None,
+        LintCode.MIN_ISR_UNREACHABLE,
+        "2 replicas can never reach min.insync.replicas=3",
+    ),
+]
+
+
+@pytest.mark.parametrize(("columns", "of_topic", "wanted", "code", "words"), REFUSED)
+def test_what_is_left_alone_and_why(
+    columns: Row | None, of_topic: Row, wanted: list[int] | None, code: str, words: str
+) -> None:
+    partition = None if columns is None else partition_row([3, 2], 3, [3, 2]) | columns
+
+    found = way_back(MOVE, partition, topic_row(**of_topic), AROUND, Back(wanted, "snapshot 3"))
+
+    assert isinstance(found, Refusal)
+    assert (found.code, words in found.reason) == (code, True), found
+
+
+def test_dead_replica_that_stays_is_no_fault() -> None:
+    (row,) = back(way([9, 1], [9, 2]), [9, 2], leader=2)
+
+    assert (row["adding_after"], row["requires_live"]) == ([1], [1])
+
+
+def test_reason_tells_the_step_and_the_racks() -> None:
+    (row,) = back(way([1, 3], [1, 2]), [1, 2])
+
+    assert row["reason"] == "back to snapshot 3: adds [3], removes [2]; racks 2 → 1"
+    assert back(THREE, [3, 4])[0]["reason"].startswith("back to snapshot 3, undoes wave 3: adds [2], removes [4]")
+
+
+brokers = st.lists(st.integers(1, 4), min_size=1, max_size=3, unique=True)
+
+
+@given(st.lists(brokers, min_size=2, max_size=5, unique_by=tuple), st.data())
+def test_any_way_leads_back_step_by_step(stops: list[list[int]], data: st.DataObject) -> None:
+    now = data.draw(st.integers(1, len(stops) - 1))
+
+    changes = back(way(*stops), stops[now])
+
+    assert [row["replicas_before"] for row in changes] == stops[now:0:-1]
+    assert [row["replicas_after"] for row in changes] == stops[now - 1 :: -1]
+    for row in changes:
+        before, after = set(row["replicas_before"]), set(row["replicas_after"])
+        assert (set(row["adding_after"]), set(row["removing_after"])) == (after - before, before - after)
+        assert row["leader_after"] in after
+
+
+PAIRS: Final = [([1, 2], [3, 2]), ([1, 2], [2, 1]), ([1, 2], [1, 2, 3]), ([1, 2, 3], [3]), ([1, 2], [4, 3])]
+
+
+def test_a_row_is_the_one_that_reassignment_makes(spark: SparkSession) -> None:
+    """The rule on Spark is asked for the same target; only the words of the reason are another."""
+    partitions = [partition_row(after, after[-1], after, partition=n) for n, (_, after) in enumerate(PAIRS)]
+    targets = [row | {"replicas": before} for row, (before, _) in zip(partitions, PAIRS, strict=True)]
+    known = (
+        frame(spark, targets, PARTITIONS).select("topic", "partition", "replicas"),
+        frame(spark, partitions, PARTITIONS),
+        frame(spark, [topic_row()], TOPICS),
+        frame(spark, [broker_row(broker) for broker in range(1, 6)], BROKERS),
+    )
+    theirs = as_rows(reassignment_changes(*known).orderBy("partition"))
+
+    ours: list[Row] = []
+    for partition, (before, after) in zip(partitions, PAIRS, strict=True):
+        found = way_back(way(before, after), partition, topic_row(), AROUND, START)
+        assert not isinstance(found, Refusal)
+        ours += found
+
+    but = {"reason", "cluster"}
+    assert [{k: v for k, v in row.items() if k not in but} for row in numbered(ours)] == [
+        {k: v for k, v in row.items() if k not in but} for row in theirs
+    ]

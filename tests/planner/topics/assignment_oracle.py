@@ -1,0 +1,119 @@
+"""Kafka's assignment written out as its loops run, in plain Python, and frames of topics to compare it with."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from hypothesis import strategies as st
+from pyspark.sql import DataFrame, SparkSession
+
+from planner.topics.assignment import TOPICS
+from tests.planner.frames import as_rows
+
+Row = dict[str, Any]
+Placed = dict[tuple[str, int], list[int]]
+
+_COLUMNS: Final = [column.split(" ")[0] for column in TOPICS.split(", ")]
+
+
+def topics(spark: SparkSession, *rows: Mapping[str, Any]) -> DataFrame:
+    """Make a frame of TOPICS; what a row does not name is null."""
+    return spark.createDataFrame([tuple(row.get(name) for name in _COLUMNS) for row in rows], TOPICS)
+
+
+def topic(partitions: range, factor: int, start: int, shift: int | None = None, name: str = "t") -> Row:
+    """Return a row of TOPICS; Kafka's fixed start is its first shift."""
+    return {
+        "topic": name,
+        "first_partition": partitions.start,
+        "partitions": partitions.stop,
+        "replication_factor": factor,
+        "start_index": start,
+        "shift": start if shift is None else shift,
+    }
+
+
+def placed(assigned: DataFrame) -> Placed:
+    """Return the replicas of each partition, and fail where one comes twice."""
+    assert assigned.columns == ["topic", "partition", "replicas"]
+    rows = as_rows(assigned)
+    found = {(row["topic"], row["partition"]): row["replicas"] for row in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+def listed(assigned: DataFrame) -> str:
+    """Write the replicas of one topic's partitions as Kafka's vectors are written."""
+    found = placed(assigned)
+    return " ".join("".join(map(str, found[key])) for key in sorted(found))
+
+
+def alternated(racks: Mapping[int, str]) -> list[int]:
+    """Write out the loop of `getRackAlternatedBrokerList`."""
+    left = {rack: sorted(broker for broker in racks if racks[broker] == rack) for rack in racks.values()}
+    names, turn = sorted(left), 0
+    found: list[int] = []
+    while len(found) < len(racks):
+        brokers = left[names[turn]]
+        if brokers:
+            found.append(brokers.pop(0))
+        turn = (turn + 1) % len(names)
+    return found
+
+
+def kafkas(asked: Sequence[Row], brokers: Sequence[int], racks: Mapping[int, str] | None = None) -> Placed:
+    """Write out the loops of AdminUtils, for each topic."""
+    arranged = alternated(racks) if racks else brokers
+    return {
+        (row["topic"], partition): replicas
+        for row in asked
+        for partition, replicas in _loop(row, arranged, racks or {})
+    }
+
+
+def _loop(row: Row, brokers: Sequence[int], racks: Mapping[int, str]) -> list[tuple[int, list[int]]]:
+    n, shift = len(brokers), row["shift"]
+    found: list[tuple[int, list[int]]] = []
+    for p in range(row["first_partition"], row["partitions"]):
+        if p > 0 and p % n == 0:
+            shift += 1
+        first = (p + row["start_index"]) % n
+        choose = _rack_aware if racks else _rack_unaware
+        found.append((p, choose(row["replication_factor"], brokers, racks, first, shift)))
+    return found
+
+
+def _rack_unaware(factor: int, brokers: Sequence[int], _: Mapping[int, str], first: int, shift: int) -> list[int]:
+    n = len(brokers)
+    steps = [0, *(1 + (shift + j) % (n - 1) for j in range(factor - 1))]
+    return [brokers[(first + step) % n] for step in steps]
+
+
+def _rack_aware(factor: int, brokers: Sequence[int], racks: Mapping[int, str], first: int, shift: int) -> list[int]:
+    n, names, k = len(brokers), set(racks.values()), 0
+    replicas, in_racks, in_brokers = [brokers[first]], {racks[brokers[first]]}, {brokers[first]}
+    for _ in range(factor - 1):
+        done = False
+        while not done:
+            broker = brokers[(first + 1 + (shift * len(names) + k) % (n - 1)) % n]
+            if (racks[broker] not in in_racks or in_racks == names) and (
+                broker not in in_brokers or len(in_brokers) == n
+            ):
+                replicas.append(broker)
+                in_racks.add(racks[broker])
+                in_brokers.add(broker)
+                done = True
+            k += 1
+    return replicas
+
+
+@st.composite
+def some_topics(draw: st.DrawFn, brokers: int) -> list[Row]:
+    """New topics and topics to be added to, of every replication factor, start and shift."""
+    count = draw(st.integers(1, 4))
+    asked = []
+    for number in range(count):
+        existing = draw(st.just(0) | st.integers(1, 200))
+        partitions = range(existing, existing + draw(st.integers(1, 40)))
+        factor, start, shift = (draw(st.integers(low, high)) for low, high in ((1, brokers), (0, 20), (0, 2**31 - 1)))
+        asked.append(topic(partitions, factor, start, shift, name=f"t{number}"))
+    return asked

@@ -1,0 +1,91 @@
+"""Placement in racks: Kafka's own vectors, and its loop written out as a second way to the same answer."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql import DataFrame, SparkSession
+
+from planner.topics.assignment import partition_ids
+from planner.topics.rack_aware import LISTS, assign_rack_aware, lists_for, rack_alternated, rack_aware_lists
+from tests.planner.topics.assignment_oracle import Row, alternated, kafkas, listed, placed, some_topics, topic, topics
+
+T: Final = {0: "r1", 1: "r3", 2: "r3", 3: "r2", 4: "r2", 5: "r1"}
+B: Final = {0: "r1", 1: "r2", 2: "r2", 3: "r3", 4: "r3", 5: "r1"}
+C: Final = {0: "a", 1: "b", 2: "c", 3: "a", 4: "a"}
+D: Final = {0: "r1", 1: "r2", 2: "r2", 3: "r3", 4: "r3", 5: "r2"}
+E: Final = dict.fromkeys(range(6), "r1")
+
+# racks, replication factor, start and shift (Kafka's fixed start is its first shift), first partition, replicas
+KAFKA: Final[dict[str, tuple[Mapping[int, str], int, int, int, str]]] = {
+    "AdminRackAwareTest": (T, 3, 0, 0, "031 315 154 542 420 203 042"),
+    "start 1": (T, 3, 1, 0, "320 103 531 415 254 042 352"),
+    "two a rack, start 2": (B, 3, 2, 0, "320 541 203 415 032 154"),
+    "thirteen": (B, 3, 0, 0, "013 135 352 524 240 401 024 140 301 513 235 452 032"),
+    "two replicas": (B, 2, 0, 0, "01 13 35 52 24 40 02 14 30 51 23 45"),
+    "racks of one and three": (C, 4, 2, 0, "2013 3124 4213 0123 1423 2413"),
+    "more replicas than racks": (D, 5, 0, 0, "01324 13024 32014 24013 45013 50324"),
+    "one rack": (E, 3, 0, 0, "012 123 234 345 450 501"),
+    "one broker": ({7: "r1"}, 1, 3, 0, "7 7"),
+    "added where a round begins": (T, 3, 0, 6, "042 320 103 531 415 254 014"),
+    "added to one": (T, 3, 4, 1, "254 042 320 103 531"),
+    "added, two replicas": (T, 2, 2, 5, "35 13 51 45 24 02 30 10"),
+    "added, as many replicas as brokers": (T, 6, 3, 11, "135420 531420 415203 254031"),
+    "added, racks of one and three": (C, 3, 3, 4, "241 312 412 012 123 231"),
+    "added to ten": (C, 4, 1, 10, "1423 2013 3124 4213 0123"),
+}
+"""Those that are added were printed by Kafka 3.9.2's `AdminUtils`."""
+
+
+def _assigned(spark: SparkSession, racks: Mapping[int, str], *asked: Row) -> DataFrame:
+    lists = spark.createDataFrame(list(lists_for(racks, asked)), LISTS)
+    return topics(spark, *asked).transform(partition_ids).transform(assign_rack_aware, lists, racks)
+
+
+@pytest.mark.parametrize("vector", KAFKA.values(), ids=KAFKA)
+def test_kafkas_vectors(spark: SparkSession, vector: tuple[Mapping[int, str], int, int, int, str]) -> None:
+    racks, factor, start, first, expected = vector
+    asked = topic(range(first, first + len(expected.split())), factor, start)
+
+    assert listed(_assigned(spark, racks, asked)) == expected
+
+
+def test_racks_take_turns() -> None:
+    assert rack_alternated({broker: T[broker] for broker in range(5)}) == [0, 3, 1, 4, 2]
+    assert rack_alternated({broker: f"r{broker // 3}" for broker in range(9)}) == [0, 3, 6, 1, 4, 7, 2, 5, 8]
+
+
+def test_racks_are_ordered_as_java_orders_them() -> None:
+    """By UTF-16, in which an emoji comes before a full-width letter; printed by Kafka 3.9.2's `AdminUtils`."""
+    assert rack_alternated({0: "\N{GRINNING FACE}", 1: "\N{FULLWIDTH LATIN CAPITAL LETTER A}", 2: "z"}) == [2, 0, 1]
+
+
+def test_only_the_lists_that_can_occur() -> None:
+    every = {row[1:3]: row for row in rack_aware_lists(T, 3)}
+    some = list(rack_aware_lists(T, 3, shifts=(4, 5, 9)))
+    assert {row[2] for row in some} == {4 * 3 % 5, 5 * 3 % 5, 9 * 3 % 5}
+    assert some == [every[row[1:3]] for row in some]
+
+
+@st.composite
+def _placements(draw: st.DrawFn) -> tuple[Mapping[int, str], list[Row]]:
+    racks = draw(st.dictionaries(st.integers(0, 2**31 - 2), st.sampled_from("abcd"), min_size=1, max_size=9))
+    return racks, draw(some_topics(len(racks)))
+
+
+@settings(deadline=None, max_examples=30)
+@given(_placements())
+def test_many_topics_at_once_as_kafkas_loop_does(
+    spark: SparkSession, placement: tuple[Mapping[int, str], list[Row]]
+) -> None:
+    """New topics and added partitions, of every replication factor, start and shift, in one plan."""
+    racks, asked = placement
+
+    assert placed(_assigned(spark, racks, *asked)) == kafkas(asked, sorted(racks), racks)
+
+
+@given(st.dictionaries(st.integers(0, 99), st.text("ab\N{LATIN SMALL LETTER E WITH ACUTE}", max_size=2), min_size=1))
+def test_alternated_as_kafkas_loop_does(racks: dict[int, str]) -> None:
+    assert rack_alternated(racks) == alternated(racks)

@@ -1,0 +1,259 @@
+"""What the loss of brokers costs: cases by hand, and every scenario against one played by brute force."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql import DataFrame, SparkSession
+
+from planner.rows.liveness import with_drained
+from planner.whatif.losses import whatif
+from schemas.names import NO_LEADER, Lose
+from schemas.tables import BROKER_CONFIGS, BROKERS, DRAINED, PARTITIONS, TOPICS, WHATIF
+from tests.planner.frames import (
+    CLUSTER,
+    Row,
+    World,
+    as_rows,
+    assert_rows,
+    broker_row,
+    config_row,
+    frame,
+    partition_row,
+    topic_row,
+)
+from tests.planner.whatif import whatif_oracle
+from tests.planner.worlds import BATCHES, all_small_partitions, worlds
+from tests.planner.worlds import BROKERS as BROKER_IDS
+
+Racks = Mapping[int, str | None]
+
+RACKS: Final[Racks] = {0: "a", 1: "a", 2: "b"}
+
+
+def _whatif(
+    spark: SparkSession, world: World, lose: Lose, racks: Racks = RACKS, drained: Sequence[int] = ()
+) -> DataFrame:
+    registered = sorted(world.registered)
+    brokers = [broker_row(b, understood=b in world.live, rack=racks.get(b)) for b in registered]
+    return whatif(
+        frame(spark, world.partitions, PARTITIONS),
+        frame(spark, world.topics, TOPICS),
+        with_drained(
+            frame(spark, brokers, BROKERS),
+            frame(spark, [{"broker_id": broker, "mode": "admin"} for broker in drained], DRAINED),
+        ),
+        frame(spark, world.configs, BROKER_CONFIGS),
+        snapshot_id=3,
+        lose=lose,
+    )
+
+
+def _world(*partitions: Row, live: Sequence[int] = (0, 1, 2, 3), opaque: Sequence[int] = ()) -> World:
+    numbered = [{**row, "partition": number} for number, row in enumerate(partitions)]
+    topics = [topic_row("t"), topic_row("three", config={"min.insync.replicas": "3"}), topic_row("two")]
+    topics.append(topic_row("deleted", deletion_requested=True))
+    return World(numbered, topics, frozenset(live), frozenset(opaque), [config_row(0, "min.insync.replicas", "2")])
+
+
+ALL: Final = partition_row([0, 1, 2], 0, [2, 1, 0])
+LAGGING: Final = partition_row([0, 1, 2], 0, [0])
+ALONE: Final = partition_row([0], 0, [0])
+
+COUNTS: Final = ("newly_offline", "unclean_only", "no_replica", "newly_under_min_isr", "leaders_moved")
+
+# what is lost, the partition, and what comes of it: COUNTS; brokers 0 to 3 are live, 7 is not understood
+CASES: Final = [
+    ("broker 0", ALL, (0, 0, 0, 0, 1)),
+    ("broker 1", ALL, (0, 0, 0, 0, 0)),
+    ("broker 3", ALL, (0, 0, 0, 0, 0)),
+    ("brokers 0+1", ALL, (0, 0, 0, 1, 1)),
+    ("brokers 1+2", ALL, (0, 0, 0, 1, 0)),
+    ("brokers 0+3", ALL, (0, 0, 0, 0, 1)),
+    ("rack a", ALL, (0, 0, 0, 1, 1)),
+    ("rack b", ALL, (0, 0, 0, 0, 0)),
+    ("broker 3", partition_row([3, 0, 1], 3, [3, 0]), (0, 0, 0, 1, 1)),
+    ("broker 0", LAGGING, (1, 1, 0, 0, 0)),
+    ("rack a", LAGGING, (1, 1, 0, 0, 0)),
+    ("brokers 0+1", LAGGING, (1, 1, 0, 0, 0)),
+    ("broker 1", LAGGING, (0, 0, 0, 0, 0)),
+    ("broker 0", ALONE, (1, 0, 1, 0, 0)),
+    ("brokers 0+3", ALONE, (1, 0, 1, 0, 0)),
+    ("brokers 0+1", partition_row([0, 1, 2], 0, [0, 1]), (1, 1, 0, 1, 0)),
+    ("brokers 0+1", partition_row([0, 1], 0, [0, 1]), (1, 0, 1, 1, 0)),
+    ("brokers 0+1", partition_row([0, 1], 0, [0]), (1, 0, 1, 0, 0)),
+    ("broker 2", {**ALL, "topic": "three"}, (0, 0, 0, 1, 0)),  # the topic's word
+    ("broker 0", partition_row([9, 0, 1], 9, [9, 0, 1]), (0, 0, 0, 1, 1)),  # an election is due: 0 leads
+    ("broker 1", partition_row([9, 0, 1], 9, [9, 0, 1]), (0, 0, 0, 1, 0)),
+    ("broker 0", partition_row([9, 0], NO_LEADER, [9]), (0, 0, 0, 0, 0)),  # offline already
+    ("broker 0", partition_row([0, 7], 0, [0, 7]), (1, 0, 0, 1, 0)),  # who is left is not understood
+    ("broker 0", partition_row([0, 7], 0, [0]), (1, 0, 1, 0, 0)),
+    ("broker 7", partition_row([7, 0], 7, [7, 0]), (0, 0, 0, 1, 1)),  # losing it is a loss all the same
+    ("broker 1", partition_row([0, 1], None, None), (0, 0, 0, 0, 0)),  # no state, so no leader
+    ("broker 0", partition_row([0, 1], 0, [0], understood=False), (0, 0, 0, 0, 0)),
+    ("broker 0", {**ALONE, "topic": "deleted"}, (0, 0, 0, 0, 0)),
+]
+
+
+def _kind(scenario: str) -> Lose:
+    return {"brokers": Lose.PAIRS, "broker": Lose.BROKERS, "rack": Lose.RACKS}[scenario.split(maxsplit=1)[0]]
+
+
+def _moved(broker_ids: Sequence[int], block: int) -> list[int]:
+    return [broker + 10 * block for broker in broker_ids]
+
+
+def _in_block(row: Row, block: int) -> Row:
+    """Put a case's partition on brokers of its own, ten a case."""
+    leader = row["leader"] if row["leader"] in {None, NO_LEADER} else row["leader"] + 10 * block
+    isr = None if row["isr"] is None else _moved(row["isr"], block)
+    return {**row, "replicas": _moved(row["replicas"], block), "leader": leader, "isr": isr}
+
+
+@pytest.mark.parametrize("lose", Lose)
+def test_cases(spark: SparkSession, lose: Lose) -> None:
+    cases = [case for case in CASES if _kind(case[0]) is lose]
+    blocks = range(len(cases))
+    world = _world(
+        *(_in_block(partition, block) for block, (_, partition, _) in enumerate(cases)),
+        live=[broker for block in blocks for broker in _moved([0, 1, 2, 3], block)],
+        opaque=[7 + 10 * block for block in blocks],
+    )
+    racks = {broker + 10 * block: f"{rack}{block}" for block in blocks for broker, rack in RACKS.items()}
+    found = {
+        row["scenario"]: tuple(row[name] for name in COUNTS) for row in as_rows(_whatif(spark, world, lose, racks))
+    }
+    assert [found[_scenario(name, block)] for block, (name, _, _) in enumerate(cases)] == [case[2] for case in cases]
+
+
+@pytest.mark.parametrize(("lose", "scenario"), [(Lose.BROKERS, "broker 0"), (Lose.PAIRS, "brokers 0+2")])
+def test_a_drained_broker_is_no_heir(spark: SparkSession, lose: Lose, scenario: str) -> None:
+    """Of 0, 1 and 2 broker 1 is drained: 2 leads after the loss of 0, and nobody after that of both."""
+    found = {row["scenario"]: row for row in as_rows(_whatif(spark, _world(ALL), lose, drained=[1]))}[scenario]
+    counts = (found["leaders_moved"], found["most_leaders_on"], found["offline"], found["unclean_only"])
+    assert counts == ((1, 2, 0, 0) if lose is Lose.BROKERS else (0, None, 1, 0))
+
+
+def _scenario(name: str, block: int) -> str:
+    """Name a case's scenario as its block has it."""
+    what, who = name.split()
+    if what == "rack":
+        return f"{name}{block}"
+    return f"{what} {'+'.join(map(str, _moved([int(broker) for broker in who.split('+')], block)))}"
+
+
+@pytest.mark.parametrize(
+    ("lose", "leaders"),
+    [
+        (Lose.BROKERS, {"broker 0": 1, "broker 1": 0, "broker 2": 0, "broker 3": 0}),
+        (Lose.RACKS, {"rack a": 2, "rack b": 0, "broker 3": 0}),
+        (Lose.PAIRS, {"brokers 0+1": 2, "brokers 0+2": 1, "brokers 0+3": 1}),
+    ],
+)
+def test_next_in_the_assignment_leads(spark: SparkSession, lose: Lose, leaders: dict[str, int]) -> None:
+    """The order is the assignment's, not the ISR's."""
+    found = {row["scenario"]: row["most_leaders_on"] for row in as_rows(_whatif(spark, _world(ALL), lose))}
+    assert {scenario: found[scenario] for scenario in leaders} == leaders
+
+
+def test_worst_first(spark: SparkSession) -> None:
+    """Offline, then under min ISR, then skew, then the brokers' ids."""
+    world = _world(
+        partition_row([3], 3, [3]),
+        partition_row([2, 1], 2, [2, 1]),
+        partition_row([0, 1], 0, [0, 1]),
+        partition_row([2, 0], 2, [2]),
+        live=range(6),
+    )
+    rows = as_rows(_whatif(spark, world, Lose.BROKERS))
+    columns = ("scenario", "offline", "under_min_isr", "max_leaders", "most_leaders_on", "leader_skew")
+    assert [tuple(row[name] for name in columns) for row in rows] == [
+        ("broker 2", 1, 3, 1, 0, 1 / (3 / 5)),
+        ("broker 3", 1, 2, 2, 2, 2 / (3 / 5)),
+        ("broker 1", 0, 4, 2, 2, 2 / (4 / 5)),
+        ("broker 0", 0, 3, 2, 2, 2 / (4 / 5)),
+        ("broker 4", 0, 2, 2, 2, 2 / (4 / 5)),
+        ("broker 5", 0, 2, 2, 2, 2 / (4 / 5)),
+    ]
+
+
+def test_racks_and_brokers_without_one(spark: SparkSession) -> None:
+    found = as_rows(_whatif(spark, _world(ALL, opaque=[7]), Lose.RACKS))
+    assert {row["scenario"]: row["lost"] for row in found} == {
+        "rack a": [0, 1],
+        "rack b": [2],
+        "broker 3": [3],
+        "broker 7": [7],
+    }
+
+
+NOTHING: Final = {
+    "cluster": CLUSTER,
+    "snapshot_id": 3,
+    "offline": 0,
+    "newly_offline": 0,
+    "unclean_only": 0,
+    "no_replica": 0,
+    "under_min_isr": 0,
+    "newly_under_min_isr": 0,
+    "leaders_moved": 0,
+    "max_leaders": 0,
+    "not_judged": 0,
+}
+
+
+def test_cluster_without_partitions(spark: SparkSession) -> None:
+    last = {**NOTHING, "lose": "brokers=1", "scenario": "broker 4", "lost": [4]}
+    assert_rows(_whatif(spark, World([], live=frozenset({4})), Lose.BROKERS), [last], WHATIF)
+    pair = {**NOTHING, "lose": "pairs", "scenario": "brokers 4+5", "lost": [4, 5]}
+    assert_rows(_whatif(spark, World([], live=frozenset({4, 5})), Lose.PAIRS), [pair], WHATIF)
+    assert as_rows(_whatif(spark, World([], live=frozenset({4})), Lose.PAIRS)) == []
+
+
+def test_what_is_offline_or_under_min_isr_already_is_counted_alike(spark: SparkSession) -> None:
+    """All of it, and of it what the loss adds."""
+    world = _world(partition_row([9], NO_LEADER, [9]), partition_row([0, 1], 0, [0, 1]), ALONE)
+    columns = ("scenario", "offline", "newly_offline", "under_min_isr", "newly_under_min_isr")
+    found = {tuple(row[name] for name in columns) for row in as_rows(_whatif(spark, world, Lose.BROKERS))}
+    assert {("broker 0", 2, 1, 3, 1), ("broker 1", 1, 0, 3, 1), ("broker 2", 1, 0, 2, 0)} <= found
+
+
+def test_what_is_left_out_is_counted(spark: SparkSession) -> None:
+    world = _world({**ALL, "understood": False}, partition_row([0], None, None), {**ALONE, "topic": "deleted"}, ALL)
+    assert {row["not_judged"] for lose in Lose for row in as_rows(_whatif(spark, world, lose))} == {2}
+
+
+def _by_brute_force(world: World, racks: Racks, lose: Lose) -> dict[str, Row]:
+    played = whatif_oracle.scenarios(world, racks, lose)
+    return {scenario: whatif_oracle.costs(world, lost) for scenario, lost in played.items()}
+
+
+def _found(spark: SparkSession, world: World, racks: Racks, lose: Lose) -> dict[str, Row]:
+    rows = as_rows(_whatif(spark, world, lose, racks))
+    same = ("cluster", "snapshot_id", "lose", "scenario")
+    found = {row["scenario"]: {name: row[name] for name in row if name not in same} for row in rows}
+    assert len(found) == len(rows), "a scenario has two rows"
+    assert rows == sorted(rows, key=_badness)
+    return found
+
+
+def _badness(row: Row) -> tuple[int, int, float, list[int]]:
+    return -row["offline"], -row["under_min_isr"], -(row["leader_skew"] or 0), row["lost"]
+
+
+_racks: Final = st.fixed_dictionaries({broker: st.sampled_from(["a", "b", None]) for broker in BROKER_IDS})
+
+
+@pytest.mark.parametrize("lose", Lose)
+@BATCHES
+@given(worlds(), _racks)
+def test_every_scenario_played(spark: SparkSession, lose: Lose, world: World, racks: Racks) -> None:
+    assert _found(spark, world, racks, lose) == _by_brute_force(world, racks, lose)
+
+
+@pytest.mark.parametrize("lose", Lose)
+def test_every_small_partition(spark: SparkSession, lose: Lose) -> None:
+    world = all_small_partitions()
+    assert _found(spark, world, RACKS, lose) == _by_brute_force(world, RACKS, lose)
