@@ -14,10 +14,11 @@ from jobs.assessment.cancellation import Finding, Found, look, rejections
 from jobs.basics.errors import ExitCode, SurveyorError
 from jobs.execution.cancellation import refuse_unsafe, turn_back
 from jobs.records.ledger import Verdict
-from jobs.records.plans import LINES_SHOWN, Plan, read_plan, row_name
-from jobs.runtime.console import Result, finish, say, shown
+from jobs.records.plans import Plan, read_plan
+from jobs.runtime.console import LINES_SHOWN, Result, finish, say, shown
 from jobs.runtime.options import command, run_alone
 from jobs.runtime.settings import Settings
+from jobs.views.plans import row_name
 from planner.reassignment.cancellation import Standing
 from schemas.names import Outcome, PlanKind, PlanStatus, Step
 

@@ -13,16 +13,17 @@ import typer
 from jobs.assessment.limits import CommitLimits
 from jobs.assessment.rollback import refuse_no_way, settle, ways_back
 from jobs.basics.errors import ExitCode, SurveyorError
-from jobs.commit import apply_plan, assess
+from jobs.execution.commit import apply_plan, assess
 from jobs.execution.modes import Mode
 from jobs.planning.plan import RESULT
 from jobs.records.plan_names import Alias, Name, ReplaceName, names_of, plan_named, refuse_other_question
 from jobs.records.plan_store import Content, RowLists, store
-from jobs.records.plans import Plan, cut, find_plan, read_plan, row_name
-from jobs.runtime.console import Result, finish, say
+from jobs.records.plans import Plan, find_plan, read_plan
+from jobs.runtime.console import Result, cut, finish, say
 from jobs.runtime.options import DetailedExitcode, command, run_alone
 from jobs.runtime.settings import Settings
 from jobs.views.plan_review import plan_lines
+from jobs.views.plans import row_name
 from schemas.names import Outcome, PlanKind, PlanStatus
 
 

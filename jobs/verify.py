@@ -11,92 +11,19 @@ from jobs.adapters.delta.lake import Row
 from jobs.adapters.zookeeper.connection import Znode, connected, sync
 from jobs.assessment.copying import measure
 from jobs.assessment.limits import CLOSED, seconds
-from jobs.assessment.operations import TopicNow, read_tasks, verdict_on
-from jobs.assessment.premises import assigned, read_changed, understood
+from jobs.assessment.premises import assigned, read_changed
 from jobs.assessment.rollback import settle_rollback
+from jobs.assessment.verification import Progress, verify_plan
 from jobs.basics.errors import ExitCode
-from jobs.records.plans import Plan, cut, read_plan, row_name
-from jobs.runtime.console import Result, finish
+from jobs.records.plans import Plan, read_plan
+from jobs.runtime.console import Result, cut, finish
 from jobs.runtime.options import All, DetailedExitcode, command, run_alone
 from jobs.runtime.settings import Settings
 from jobs.views.copying import copying_lines, copying_result
 from jobs.views.kafka_text import status_lines
-from planner.reassignment.cancellation import Standing, standing
+from jobs.views.plans import row_name
 from planner.reassignment.replica_assignment import ReplicaAssignment
-from planner.reassignment.rollback import legs_of, ways_of
-from schemas.names import Action, OperationKind, Outcome
-from schemas.znodes import MalformedZnodeError, State
-
-
-class Progress(StrEnum):
-    """How far a change has come."""
-
-    COMPLETE = "complete"
-    IN_PROGRESS = "in_progress"
-    NOT_STARTED = "not_started"
-    DIVERGED = "diverged"
-    """The cluster is neither where the change began nor where it leads: somebody else changed it since."""
-
-
-def progress_of(change: Row, way: Sequence[Row], topic: Znode, state: State | None) -> tuple[Progress, str]:
-    """Tell how far one change has come, and what is found; `way`: its partition's reassignments, wave by wave."""
-    if change["action"] == Action.REASSIGN:
-        return _reassignment(change, way, topic, state)
-    if state is None:
-        return Progress.NOT_STARTED if change["is_new"] else Progress.DIVERGED, "no state znode"
-    found = f"leader {state.leader}, ISR {state.isr}, leader epoch {state.leader_epoch}"
-    if state.leader == change["leader_after"] and state.leader_epoch >= change["leader_epoch_after"]:
-        return Progress.COMPLETE, found
-    # before the wave before it, a later wave's partition has an even older epoch
-    if not change["is_new"] and state.leader_epoch <= change["leader_epoch_before"]:
-        return Progress.NOT_STARTED, found
-    return Progress.DIVERGED, found
-
-
-def _reassignment(change: Row, way: Sequence[Row], topic: Znode, state: State | None) -> tuple[Progress, str]:
-    try:
-        found = assigned(topic, change["partition"])
-    except MalformedZnodeError as error:
-        return Progress.DIVERGED, str(error)
-    if found is None:
-        return Progress.DIVERGED, "the partition is gone"
-    now = ReplicaAssignment(*found)
-    stands, at = standing(legs_of(way), now)
-    told = f"replicas {now.replicas}"
-    if stands is Standing.DIVERGED:
-        return Progress.DIVERGED, told
-    ahead = way.index(change) - at
-    if stands is Standing.COMPLETE or ahead < 0:
-        return Progress.COMPLETE, told
-    if stands is Standing.IN_PROGRESS and ahead == 0:
-        missing = [broker for broker in change["replicas_after"] if state is None or broker not in state.isr]
-        return Progress.IN_PROGRESS, f"{told}, not yet in sync {missing}"
-    return Progress.NOT_STARTED, told
-
-
-def progress_of_task(task: Row, now: TopicNow) -> tuple[Progress, str]:
-    """Tell how far an operation has come, and what is found."""
-    verdict = verdict_on(task, now)
-    if verdict is None:
-        return Progress.NOT_STARTED, "as it was planned from"
-    if verdict.outcome is not Outcome.APPLIED:
-        return Progress.DIVERGED, verdict.message
-    goes_on = task["action"] == OperationKind.DELETE_TOPIC and now.topic.stat is not None
-    return Progress.IN_PROGRESS if goes_on else Progress.COMPLETE, verdict.message
-
-
-def verify_plan(settings: Settings, plan: Plan) -> list[tuple[Row, Progress, str]]:
-    """Read the cluster and tell how far each change has come."""
-    with connected(settings.zookeeper) as client:
-        sync(client)
-        found = read_changed(client, plan.changes)
-        tasks = read_tasks(client, plan.tasks)
-    ways = ways_of(plan.changes)
-    changes = [
-        (change, *progress_of(change, ways.get((change["topic"], change["partition"]), ()), topic, understood(state)))
-        for change, topic, state in found
-    ]
-    return [*changes, *((task, *progress_of_task(task, now)) for task, now in tasks)]
+from planner.reassignment.rollback import ways_of
 
 
 class Text(StrEnum):

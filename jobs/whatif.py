@@ -13,7 +13,7 @@ from jobs.adapters.delta.lake import Row, quoted
 from jobs.adapters.delta.spark_tables import Tables
 from jobs.adapters.spark.session import start_session
 from jobs.basics.errors import UsageError
-from jobs.planning.plan import PlanningTables
+from jobs.planning.tables import PlanningTables
 from jobs.records.snapshots import find_snapshot
 from jobs.runtime.console import finish, progress, table
 from jobs.runtime.options import command, run_alone

@@ -17,10 +17,10 @@ from jobs.adapters.zookeeper.connection import Znode, connected
 from jobs.adapters.zookeeper.controllership import refuse_migration
 from jobs.assessment.limits import refuse_other_cluster
 from jobs.assessment.premises import assigned, other_topic, read_changed, understood
+from jobs.assessment.verification import Progress, verify_plan
 from jobs.basics.errors import RefusedError
 from jobs.records.plans import Plan, refuse_edited
 from jobs.runtime.settings import Settings
-from jobs.verify import Progress, verify_plan
 from planner.reassignment.cancellation import Danger, Standing, danger, standing
 from planner.reassignment.replica_assignment import ReplicaAssignment
 from planner.reassignment.rollback import legs_of, ways_of

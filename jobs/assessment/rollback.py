@@ -17,9 +17,9 @@ from jobs.adapters.zookeeper.topics import read_topics
 from jobs.assessment.limits import refuse_other_cluster
 from jobs.basics.errors import RefusedError, UsageError
 from jobs.records.ledger import Ledger, asked_for, close_plan
-from jobs.records.plans import LINES_SHOWN, Plan, read_plan, refuse_edited
+from jobs.records.plans import Plan, read_plan, refuse_edited
 from jobs.records.snapshots import as_of, find_snapshot, last_snapshot, table_as_of
-from jobs.runtime.console import say
+from jobs.runtime.console import LINES_SHOWN, say
 from jobs.runtime.settings import Settings
 from planner.reassignment.cancellation import Standing, standing
 from planner.reassignment.rollback import Around, Back, Refusal, assignment_in, legs_of, numbered, way_back, ways_of

@@ -1,11 +1,13 @@
 """What a command says when it cannot go on, and the exit code that goes with it.
 
 Every error names what was found, where, what was expected and what to do next; `jobs.cli` prints it as
-one message on stderr, never as a stack trace. The codes are a contract with schedulers and scripts.
+one message on stderr, never as a stack trace. The codes are a contract with schedulers and scripts. What keeps a plan
+from being made is collected as faults, so that all of it is said at once.
 """
 
+from collections.abc import Iterable
 from enum import IntEnum
-from typing import Any
+from typing import Any, Final
 
 
 class ExitCode(IntEnum):
@@ -80,3 +82,24 @@ class MissingError(SurveyorError):
     """A program or file that Surveyor needs on this machine is missing."""
 
     exit_code = ExitCode.MISSING
+
+
+Fault = tuple[type[SurveyorError], str]
+"""What is raised where there is no other, and with which words."""
+
+
+SHOWN: Final = 50
+
+
+def raise_any(found: Iterable[Fault]) -> None:
+    """Raise what was found, if anything was: UsageError where some of it cannot be meant, else RefusedError."""
+    faults = list(found)
+    if not faults:
+        return
+    kind, said = faults[0]
+    if len(faults) > 1:
+        kind = UsageError if any(kind is UsageError for kind, _ in faults) else RefusedError
+        lines = [f"{len(faults)} faults, nothing was planned:", *(text for _, text in faults[:SHOWN])]
+        lines += [f"... and {len(faults) - SHOWN} more"] if len(faults) > SHOWN else []
+        said = "\n  ".join(lines)
+    raise kind(said)

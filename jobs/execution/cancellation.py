@@ -23,9 +23,10 @@ from jobs.execution.admin.lease import HAND_OVER, UnderLease, lease_for
 from jobs.execution.admin.throttles import throttle_rows
 from jobs.execution.modes import admin_of
 from jobs.records.ledger import Ledger, Verdict, close_plan
-from jobs.records.plans import LINES_SHOWN, Plan, row_name
-from jobs.runtime.console import progress
+from jobs.records.plans import Plan
+from jobs.runtime.console import LINES_SHOWN, progress
 from jobs.runtime.settings import Settings
+from jobs.views.plans import row_name
 from planner.reassignment.cancellation import Standing
 from planner.reassignment.rollback import ways_of
 from schemas.names import Action, Outcome, PlanStatus, Step

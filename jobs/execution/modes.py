@@ -17,8 +17,8 @@ from jobs.adapters.zookeeper.cluster import ClusterState
 from jobs.assessment.premises import adds_partition
 from jobs.basics.errors import RefusedError, UsageError
 from jobs.execution.admin.requests import EXECUTABLE
+from jobs.execution.admin.running import Running, Via
 from jobs.execution.admin.via_zookeeper import ORDERABLE
-from jobs.execution.running import Running, Via
 from jobs.records.checked_configs import tiered
 from jobs.records.plans import Plan
 from jobs.runtime.settings import Settings

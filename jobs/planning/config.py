@@ -12,8 +12,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from jobs.adapters.delta.lake import Row
-from jobs.basics.errors import ExitCode, RefusedError, UsageError
-from jobs.faults import raise_any
+from jobs.basics.errors import ExitCode, RefusedError, UsageError, raise_any
 from jobs.planning.plan import Planned, SnapshotId, report_plan
 from jobs.planning.protocol import config_notes
 from jobs.planning.topics import KnownTopic, Topic, find_topic, operation, topic_name

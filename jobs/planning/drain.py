@@ -9,8 +9,8 @@ from pyspark.sql import functions as F
 
 from jobs.adapters.delta.lake import Row
 from jobs.basics.errors import ExitCode, RefusedError
-from jobs.planning.pending_reassignments import partitions_with_orders
 from jobs.planning.plan import Planned, SnapshotId, report_plan
+from jobs.planning.tables import partitions_with_orders
 from jobs.records.plan_names import Alias, Name, ReplaceName
 from jobs.records.snapshots import SnapshotTables, as_of, refuse_empty
 from jobs.runtime.inputs import parse_broker_ids

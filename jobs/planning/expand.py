@@ -8,8 +8,7 @@ import typer
 from pyspark.sql import functions as F
 
 from jobs.adapters.delta.lake import Row
-from jobs.basics.errors import ExitCode, RefusedError, UsageError
-from jobs.faults import raise_any
+from jobs.basics.errors import ExitCode, RefusedError, UsageError, raise_any
 from jobs.planning.new_partitions import assign_topics, racks_of, racks_told
 from jobs.planning.new_topics import not_alive
 from jobs.planning.plan import Planned, SnapshotId, report_plan
@@ -19,7 +18,7 @@ from jobs.records.snapshots import SnapshotTables, as_of
 from jobs.runtime.inputs import parse_replica_assignment
 from jobs.runtime.options import DetailedExitcode, command
 from jobs.runtime.settings import Settings
-from planner.topics.expansion import expansion_changes, start_of_round
+from planner.topics.creation import expansion_changes, start_of_round
 from planner.topics.topic_size import size_faults, topic_bytes
 from schemas.names import INTERNAL_TOPICS, OperationKind, PlanKind, RequestKind
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from jobs.basics.errors import RefusedError, UsageError
-from jobs.faults import Fault
+from jobs.basics.errors import Fault, RefusedError, UsageError
 from jobs.planning.topics import name_fault
 from jobs.records.checked_configs import config_faults
 from jobs.records.snapshots import SnapshotTables, table_as_of

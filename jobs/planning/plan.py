@@ -16,7 +16,7 @@ from jobs.adapters.delta.spark_tables import Tables
 from jobs.adapters.spark.session import start_session
 from jobs.basics.errors import ExitCode, RefusedError
 from jobs.planning.plan_rows import Beside, plan_rows
-from jobs.records.failed_log_dirs import failed_replicas
+from jobs.planning.tables import PlanningTables
 from jobs.records.figures import figures_in
 from jobs.records.plan_names import Alias, names_of, plan_named, refuse_older, refuse_other_question
 from jobs.records.plan_store import Content, store
@@ -25,7 +25,6 @@ from jobs.records.snapshots import SnapshotTables, as_of, find_snapshot
 from jobs.runtime.console import Result, finish, progress, say
 from jobs.runtime.settings import Settings
 from jobs.views.plan_review import plan_lines
-from planner.rows.liveness import with_drained, with_failed
 from schemas.names import PlanKind, PlanStatus
 
 SnapshotId = Annotated[int | None, typer.Option("--snapshot", help="Plan on this snapshot [default: the newest].")]
@@ -58,20 +57,6 @@ class Planned:
     """More changes and rejections there cannot be together, where that is known and they cost little to compute."""
     refused: str | None = None
     """Why it must not be committed: it is stored all the same, so that it can be looked at."""
-
-
-class PlanningTables(SnapshotTables):
-    """The tables as one snapshot left them; brokers with how they are drained now, partitions with failed log dirs."""
-
-    def __getitem__(self, table: str) -> DataFrame:
-        rows = SnapshotTables.__getitem__(self, table)
-        if table == "brokers":
-            drained = self.tables.lake.rows("drained")
-            return with_drained(rows, self.tables.frame("drained", drained)) if drained else rows
-        if table == "partitions":
-            failed = failed_replicas(self.tables.lake, self.snapshot)
-            return with_failed(rows, self.tables.frame("answers", failed)) if failed else rows
-        return rows
 
 
 Planner = Callable[[SnapshotTables], Planned]

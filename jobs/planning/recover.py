@@ -11,12 +11,13 @@ from pyspark.sql import functions as F
 from jobs.adapters.delta.lake import Row
 from jobs.basics.errors import ExitCode, UsageError
 from jobs.planning.plan import Planned, SnapshotId, report_plan
-from jobs.planning.vanished import vanished_states
+from jobs.planning.tables import vanished_states
 from jobs.records.plan_names import Alias, Name, ReplaceName
 from jobs.records.snapshots import SnapshotTables
 from jobs.runtime.options import DetailedExitcode, command
 from jobs.runtime.settings import Settings
-from planner.leadership.evidence import log_sizes, ranked_evidence
+from planner.history.evidence import log_sizes, ranked_evidence
+from planner.history.vanished import without_state
 from planner.leadership.recover import (
     offline_partitions,
     recover_changes,
@@ -25,7 +26,6 @@ from planner.leadership.recover import (
     unneeded_rejections,
     without_in_sync,
 )
-from planner.leadership.vanished import without_state
 from schemas.names import PlanKind
 
 

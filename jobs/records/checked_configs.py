@@ -13,7 +13,7 @@ import typer
 from jobs.adapters.delta.lake import Row
 from jobs.basics.errors import RefusedError
 from schemas.names import OperationKind
-from schemas.topic_configs import MIN_ISR, TIERED, UNCLEAN_ELECTION, conflicts, name_faults, parsed, value_faults
+from schemas.topic_configs import TIERED, conflicts, name_faults, value_faults
 
 AllowUnknownConfig = Annotated[
     bool,
@@ -45,27 +45,6 @@ def refuse_bad_configs(title: str, operations: Sequence[Row]) -> None:
 def tiered(operations: Sequence[Row]) -> bool:
     """Tell whether a plan sets or deletes what only a broker with tiered storage can judge."""
     return any(TIERED in _configs(operation) for operation in operations)
-
-
-def config_warnings(changes: Sequence[Row], operations: Sequence[Row]) -> Iterator[str]:
-    """What a reviewer must see of the configs that a plan sets."""
-    factors: dict[str, int] = {}
-    for change in changes:
-        factors[change["topic"]] = min(factors.get(change["topic"], 2**31), len(change["replicas_after"]))
-    for operation in operations:
-        topic, config, data = operation["topic"], set_by(operation), json.loads(operation["data"])
-        if parsed(config.get(UNCLEAN_ELECTION, "")).lower() == "true":
-            yield (
-                f"topic {topic}: with {UNCLEAN_ELECTION}=true Kafka elects replicas that are not in sync, and what "
-                "they lack is lost; where no in-sync replica is alive it does so at once"
-            )
-        factor = data.get("replication_factor", factors.get(topic))
-        if MIN_ISR in config and factor is not None and int(parsed(config[MIN_ISR])) > factor:
-            yield f"topic {topic}: {MIN_ISR}={config[MIN_ISR]} with {factor} replicas: acks=all writes will all fail"
-        for name, version in data.get("ignored_before", {}).items():
-            yield f"topic {topic}: {name} is of Kafka {version}; older brokers ignore it"
-        for name in data.get("unknown", []):
-            yield f"topic {topic}: {name} is not known, and its value was not checked"
 
 
 def set_by(operation: Row) -> dict[str, str]:

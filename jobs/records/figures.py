@@ -1,22 +1,18 @@
-"""What a plan of the optimiser comes to, in numbers: kept with its parameters, shown to people and programs.
+"""What a plan of the optimiser comes to, in numbers and in bytes: kept with its parameters, for people and programs.
 
-In: a Placement, and which of its brokers may hold replicas; or a stored plan. Out: the figures, or lines of them.
+In: a Placement, which of its brokers may hold replicas, and the weights it was made with. Out: the figures.
 """
 
 import json
-from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from jobs.adapters.delta.lake import Row
-from jobs.records.byte_figures import byte_lines
-from planner.placement.problem import Bools, Ints, Placement
+from planner.placement.problem import NOBODY, Bools, Brokers, Ints, Partitions, Placement
 from planner.placement.waves import Waves
 
 Figures = dict[str, Any]
-
-WAVES_SHOWN: Final = 20
 
 
 def figures_of(placement: Placement, allowed: set[int]) -> Figures:
@@ -69,59 +65,20 @@ def figures_in(plan: Row) -> Figures:
     return figures
 
 
-def figure_lines(plan: Row) -> Iterator[str]:
-    """Write a plan's figures as people read them.
+def byte_figures(brokers: Brokers, partitions: Partitions, placement: Placement) -> dict[str, Any]:
+    """Return the bytes that are copied, and those of each broker, before and after; nothing without weights.
 
-    >>> figures = {"lower_bound": 3, "bound": "3 replicas have to be copied", "left": 0, "held": 0,
-    ...     "replicas_per_broker": [[0, 4], [1, 3]], "leaders_per_broker": [[0, 1], [0, 1]],
-    ...     "uneven": "--max-moves 3 allows no more copies that would help",
-    ...     "leaders_given_up": {"leaders_per_broker": [1, 1], "reorders": 7},
-    ...     "replicas_per_rack": {"a": [3, 9], "b": [6, 0]}, "racks_given_up": ["b"], "fewer_racks": 4}
-    >>> for line in figure_lines({"moves": 3, "parameters": json.dumps({"figures": figures})}):
-    ...     print(line)
-    moves 3 (lower bound 3: 3 replicas have to be copied)
-    replicas per broker 0..4 → 1..3
-    leaders per broker 0..1 → 0..1
-    with --reorder-leaders 1..1: 7 more partitions would change their order
-    replicas per rack a 3 → 9, b 6 → 0
-    racks given up b: 4 partitions are in fewer racks than now
-    replicas stay uneven: --max-moves 3 allows no more copies that would help
+    `bytes_per_broker` has the least and the most of the brokers that may hold replicas, before and after.
     """
-    figures = figures_in(plan)
-    if not figures:
-        return
-    yield f"moves {plan['moves']} (lower bound {figures['lower_bound']}: {figures['bound']})"
-    for name in ("replicas_per_broker", "leaders_per_broker"):
-        before, after = (f"{low}..{high}" for low, high in figures[name])
-        yield f"{name.replace('_', ' ')} {before} → {after}"
-    if given_up := figures.get("leaders_given_up"):
-        low, high = given_up["leaders_per_broker"]
-        yield f"with --reorder-leaders {low}..{high}: {given_up['reorders']} more partitions would change their order"
-    if figures["replicas_per_rack"]:
-        racks = (f"{rack} {was} → {becomes}" for rack, (was, becomes) in figures["replicas_per_rack"].items())
-        yield f"replicas per rack {', '.join(racks)}"
-    if given_up := figures.get("racks_given_up"):
-        yield f"racks given up {', '.join(given_up)}: {figures['fewer_racks']} partitions are in fewer racks than now"
-    if figures.get("uneven"):
-        yield f"replicas stay uneven: {figures['uneven']}"
-    yield from byte_lines(figures)
-    if "waves" in figures:
-        yield from _wave_lines(figures["waves"])
-    if figures["left"]:
-        yield f"{figures['left']} moves left undone by --max-moves; plan again after this"
-    if figures["held"]:
-        yield f"{figures['held']} partitions left alone: a dead broker holds a replica; name it in --remove-brokers"
-
-
-def _wave_lines(waves: Figures) -> Iterator[str]:
-    """Write what each wave moves.
-
-    >>> figures = {"count": 2, "fewest": 2, "moves": [4, 1], "most_in": [2, 1], "most_out": [1, 1]}
-    >>> list(_wave_lines(figures))
-    ['waves 2 (at least 2)', 'replicas copied by wave 4, 1', 'most into a broker 2, 1', 'most out of one 1, 1']
-    """
-    yield f"waves {waves['count']} (at least {waves['fewest']})"
-    named = {"moves": "replicas copied by wave", "most_in": "most into a broker", "most_out": "most out of one"}
-    for name, said in named.items():
-        more = ", ..." if waves["count"] > WAVES_SHOWN else ""
-        yield f"{said} {', '.join(map(str, waves[name][:WAVES_SHOWN]))}{more}"
+    held = placement.brokers.bytes
+    if partitions.weights is None or held is None:
+        return {}
+    moves = placement.moves
+    may_hold = set(map(str, brokers.ids[brokers.target].tolist()))
+    by_broker = dict(zip(placement.brokers.names, zip(*(count.tolist() for count in held), strict=True), strict=True))
+    spans = [[counts[when] for name, counts in by_broker.items() if name in may_hold] for when in (0, 1)]
+    return {
+        "moves_bytes": int(partitions.weights[moves.row[moves.target != NOBODY]].sum()),
+        "bytes_per_broker": [[min(span), max(span)] for span in spans],
+        "bytes_by_broker": {name: list(counts) for name, counts in by_broker.items()},
+    }

@@ -1,4 +1,7 @@
-"""What people and programs see: results on stdout, tables or one JSON object; progress and errors on stderr."""
+"""What people and programs see: results on stdout, tables or one JSON object; progress and errors on stderr.
+
+Long work says every few seconds on stderr how far it is, and `Phases` keeps how long each part of it took.
+"""
 
 import json
 import sys
@@ -149,3 +152,35 @@ def shown(value: Any) -> str:  # noqa: ANN401 - whatever a column holds
         case _:
             text = str(value)
     return text
+
+
+class Phases:
+    """Seconds by phase, in the order the phases began."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def of(self, phase: str, step: str, detail: Callable[[], str] | None = None) -> Iterator[None]:
+        """Time a part of a phase; say on stderr what `step` it is when it takes long."""
+        started = time.perf_counter()
+        with progress(step, detail):
+            yield
+        self.add(phase, time.perf_counter() - started)
+
+    def add(self, phase: str, seconds: float) -> None:
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
+
+    @property
+    def rounded(self) -> dict[str, float]:
+        return {phase: round(seconds, 3) for phase, seconds in self.seconds.items()}
+
+
+LINES_SHOWN: Final = 50
+
+
+def cut(lines: Sequence[str], command: str, *, everything: bool = False) -> list[str]:
+    """Keep the first lines unless all are asked for, and say how many are left out and which command shows them."""
+    if everything or len(lines) <= LINES_SHOWN:
+        return list(lines)
+    return [*lines[:LINES_SHOWN], f"  ... and {len(lines) - LINES_SHOWN} more: `surveyor {command}` shows them"]

@@ -10,9 +10,14 @@ from msgspec import Meta, Struct
 
 from jobs.adapters.delta.lake import Row
 from jobs.basics.errors import RefusedError, UsageError
-from jobs.views.kafka_text import ANY_LOG_DIR, PROPOSED
 
 T = TypeVar("T")
+
+ANY_LOG_DIR: Final = "any"
+"""What kafka-reassign-partitions writes where it is all the same which log dir holds a replica."""
+
+PROPOSED: Final = "Proposed partition reassignment configuration"
+"""The line before the second assignment that its `--generate` prints."""
 
 _PROPOSED: Final = f"{PROPOSED}\n".encode()
 

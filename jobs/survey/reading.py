@@ -22,8 +22,7 @@ from jobs.adapters.zookeeper.cluster import ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import connected, persistently, sync
 from jobs.adapters.zookeeper.source import ZooKeeperDataSource
 from jobs.basics.errors import UnreadableError
-from jobs.runtime.console import say
-from jobs.runtime.phases import Phases
+from jobs.runtime.console import Phases, say
 from jobs.runtime.settings import Settings
 
 _UNREADABLE: Final = re.compile(rf"{UnreadableError.__name__}: (.+)")

@@ -17,7 +17,7 @@ from jobs.adapters.delta.lake import Row
 from jobs.adapters.delta.spark_tables import Tables
 from jobs.adapters.spark.session import tasks_done
 from jobs.records.snapshots import SnapshotTables, as_of
-from jobs.runtime.phases import Phases
+from jobs.runtime.console import Phases
 from jobs.runtime.settings import Settings
 from jobs.survey.reading import Reading
 from planner.history.events import (

@@ -10,13 +10,10 @@ from typing import Final
 import msgspec
 
 from jobs.adapters.delta.lake import Row
+from jobs.runtime.inputs import ANY_LOG_DIR, PROPOSED
 from planner.reassignment.replica_assignment import ReplicaAssignment
 
-ANY_LOG_DIR: Final = "any"
-
 CURRENT: Final = "Current partition replica assignment"
-PROPOSED: Final = "Proposed partition reassignment configuration"
-"""The lines before the two assignments that `--generate` prints."""
 
 STATUS: Final = "Status of partition reassignment:"
 

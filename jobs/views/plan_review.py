@@ -12,11 +12,12 @@ from rich.table import Table
 
 from jobs.adapters.delta.lake import Lake, Row
 from jobs.adapters.delta.reads import Filter
-from jobs.records.figures import figure_lines
 from jobs.records.plan_names import names_of
-from jobs.records.plans import LINES_SHOWN, Plan, change_line, evidence_line, how_much, row_name, titled, warnings
+from jobs.records.plans import Plan, titled
 from jobs.records.stored_rows import SIDES, Bools, StoredRows, concerning, summary
-from jobs.runtime.console import shown, table
+from jobs.runtime.console import LINES_SHOWN, shown, table
+from jobs.views.figures import figure_lines
+from jobs.views.plans import change_line, evidence_line, how_much, row_name, warnings
 from schemas.names import NO_LEADER, Action, PlanKind, RejectionCode
 
 GROUPS_SHOWN: Final = 20

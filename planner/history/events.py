@@ -13,8 +13,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.rows.pairs import paired
-from planner.rows.shape import shaped
+from planner.rows.shape import paired, shaped
 from schemas.names import PartitionState, RequestKind
 from schemas.tables import EVENTS
 

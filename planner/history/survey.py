@@ -12,8 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType
 
-from planner.rows.pairs import paired
-from planner.rows.shape import shaped
+from planner.rows.shape import paired, shaped
 from schemas.names import PartitionState
 from schemas.tables import KEYS, PARTITIONS
 

@@ -22,9 +22,8 @@ from planner.leadership.election import (
 )
 from planner.leadership.state_machine import with_transition
 from planner.leadership.unclean import with_unclean_allowed
-from planner.rows.changes import changed
+from planner.rows.changes import as_rejections, changed
 from planner.rows.liveness import FAILED
-from planner.rows.rejections import as_rejections
 from planner.rows.requested import KEY, NO_ELECTION, explained, unfit_code
 from schemas.names import Action, RejectionCode
 

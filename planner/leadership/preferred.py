@@ -10,9 +10,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from planner.leadership import selectors
-from planner.rows.changes import as_changes, unchanged
+from planner.rows.changes import as_changes, as_rejections, unchanged
 from planner.rows.liveness import FAILED, first
-from planner.rows.rejections import as_rejections
 from planner.rows.requested import NO_ELECTION, asked_for, explained, unfit_code
 from schemas.names import Action, RejectionCode
 

@@ -24,9 +24,8 @@ from planner.leadership.election import (
 )
 from planner.leadership.need import LOOKED_AT, in_need
 from planner.leadership.unclean import with_unclean_allowed
-from planner.rows.changes import changed
+from planner.rows.changes import as_rejections, changed
 from planner.rows.liveness import FAILED, NOBODY, in_words, with_brokers_named, with_topic, words
-from planner.rows.rejections import as_rejections
 from schemas.names import NO_LEADER, RECOVERED, Action, RejectionCode
 
 # an ISR member that is registered but not understood may well hold the data: it keeps the partition as it is

@@ -11,12 +11,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from planner.history.survey import KEY
+from planner.history.vanished import STATE, WHAT_WAS
 from planner.leadership.election import COUNTED_ON_DEAD, COUNTED_ON_FAILED, WHO_LEFT, WHOSE_LOG_DIR
 from planner.leadership.unclean import default_recovery_state
-from planner.leadership.vanished import STATE, WHAT_WAS
-from planner.rows.changes import as_changes, surroundings, unchanged
+from planner.rows.changes import as_changes, as_rejections, surroundings, unchanged
 from planner.rows.liveness import FAILED, among, first, in_words, nobody, not_among
-from planner.rows.rejections import as_rejections
 from schemas.names import Action, RejectionCode
 
 

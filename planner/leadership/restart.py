@@ -12,9 +12,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from planner.leadership.drain import broker_array
-from planner.rows.changes import changed, surroundings
+from planner.rows.changes import as_rejections, changed, surroundings
 from planner.rows.liveness import among, not_among, words
-from planner.rows.rejections import as_rejections
 from planner.rows.requested import explained
 from schemas.names import Action, RejectionCode
 

@@ -14,9 +14,8 @@ from pyspark.sql import functions as F
 from planner.leadership.drain import broker_array, demoted
 from planner.reassignment.pending import is_moving, moving_in_words, with_orders_known
 from planner.reassignment.reorder import elections_after, reorders
-from planner.rows.changes import surroundings
+from planner.rows.changes import as_rejections, surroundings
 from planner.rows.liveness import DRAIN_MODE, first, in_words
-from planner.rows.rejections import as_rejections
 from planner.rows.requested import explained
 from schemas.names import Action, RejectionCode
 

@@ -14,6 +14,8 @@ a better one. Not exact: bytes, topics, and who leaves of two drained replicas o
 Out: a Placement.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from planner.placement.evenness.byte_weights import spread_bytes
@@ -23,9 +25,9 @@ from planner.placement.evenness.leaders import even_leaders, settle
 from planner.placement.evenness.topics import even_topics
 from planner.placement.evenness.uneven import why_uneven
 from planner.placement.outcome import Found, copied, copies, lacking, placement_of
-from planner.placement.problem import NOBODY, Brokers, Ints, Partitions, Placement, Question
+from planner.placement.problem import NOBODY, Brokers, Ints, Partitions, Placement, PlacementError, Question
 from planner.placement.seed import force
-from planner.placement.world import World, world_of
+from planner.placement.world import World, indexes, world_of
 
 
 def place(brokers: Brokers, partitions: Partitions, question: Question) -> Placement:
@@ -83,3 +85,20 @@ def _cut(world: World, most: int | None) -> int:
     world.after[:, undone] = world.before[:, undone]
     world.movable &= ~undone
     return int(needed[undone].sum())
+
+
+def as_given(brokers: Brokers, partitions: Partitions, replicas: Ints) -> Placement:
+    """Account for `replicas`, (row, slot) of broker ids; raise PlacementError for a broker that nobody knows."""
+    question = Question(leaders=False, given=True)
+    world = world_of(brokers, partitions, question)
+    unknown = np.setdiff1d(replicas, [*world.ids.tolist(), NOBODY]).tolist()
+    if unknown:
+        raise PlacementError(
+            f"brokers {', '.join(map(str, unknown))} are in no list now and not registered: lint first"
+        )
+    width = max(len(world.before), replicas.shape[1])
+    world.before = np.pad(world.before, ((0, width - len(world.before)), (0, 0)), constant_values=NOBODY)
+    world.after = indexes(world.ids, replicas[world.order].T, width)
+    forced = copies(world)
+    found = placement_of(world, partitions, question, Found(forced=forced, reordered=even_leaders(world, question)))
+    return replace(found, bound=f"{forced} replicas are given to brokers that do not hold them")

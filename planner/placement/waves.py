@@ -5,12 +5,12 @@ and wave, what comes in and what goes out, apart. Partitions wait, in order of t
 with room, so the same placement gives the same waves. In: partitions and their Placement. Out: one step a row and wave.
 """
 
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 
-from planner.placement.first_fit import first_fit
 from planner.placement.leaving import in_sync_of
 from planner.placement.problem import NOBODY, Bools, Ints, Partitions, Placement, PlacementError
 from planner.placement.racks import NO_RACK
@@ -168,3 +168,30 @@ def _numbered(steps: Steps, size: int, caps: Caps) -> Ints:
         wave = first_fit(steps.nth, step[in_order], end[in_order], caps.moves_per_broker)
     reordered = ~(comes.any(axis=0) | arrivals(steps.after, steps.before).any(axis=0))
     return np.where(reordered, wave.max(initial=0), wave)
+
+
+def first_fit(nth: Ints, step: Ints, end: Ints, cap: int) -> Ints:
+    """Wave of each step; `nth` counts the steps of a row from 0, each to run after the one before.
+
+    `step` and `end` have an entry for each place a step takes up, by step ascending; an end has `cap` places a wave.
+
+    >>> first_fit(np.array([0, 0, 1, 0]), np.array([0, 1, 2, 3]), np.array([7, 7, 8, 7]), 2)
+    array([0, 0, 1, 1])
+    """
+    firsts = np.searchsorted(step, np.arange(len(nth) + 1)).tolist()
+    ends = end.tolist()
+    full: defaultdict[int, int] = defaultdict(int)
+    used: defaultdict[int, Counter[int]] = defaultdict(Counter)
+    waves: list[int] = []
+    for number, earlier in enumerate(nth.tolist()):
+        mine = ends[firsts[number] : firsts[number + 1]]
+        closed = (1 << (waves[-1] + 1)) - 1 if earlier else 0
+        for one in mine:
+            closed |= full[one]
+        wave = (~closed & (closed + 1)).bit_length() - 1
+        for one in mine:
+            used[one][wave] += 1
+            if used[one][wave] == cap:
+                full[one] |= 1 << wave
+        waves.append(wave)
+    return np.array(waves, dtype=np.int64)

@@ -12,9 +12,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from planner.reassignment.pending import is_moving, moving_in_words, with_orders_known
-from planner.rows.changes import as_changes, surroundings, unchanged
+from planner.rows.changes import as_changes, as_rejections, surroundings, unchanged
 from planner.rows.liveness import FAILED, among, first, in_words, is_led, leaderless_in_words, nobody, not_among
-from planner.rows.rejections import as_rejections
 from planner.rows.requested import explained
 from schemas.names import Action, RejectionCode
 

@@ -1,19 +1,19 @@
-"""The change row: what is, what should be, and the premise that must still hold when it is committed.
+"""Change rows: what is, what should be, and the premise that must still hold; rejection rows: why there is no change.
 
 Every rule starts from `unchanged` and overrides what it changes, so that a change always says everything. One
-change a partition and cycle. In: partitions with topic and live brokers. Out: CHANGES without a plan id.
+change a partition and cycle. In: partitions with topic and live brokers. Out: CHANGES or REJECTIONS, without a plan id.
 """
 
 from collections.abc import Mapping
 from typing import Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from planner.rows.liveness import NOBODY, with_live_brokers, with_topic
 from planner.rows.shape import shaped
-from schemas.names import NO_VERSION
-from schemas.tables import CHANGES
+from schemas.names import NO_VERSION, Action
+from schemas.tables import CHANGES, REJECTIONS
 
 _BOTH: Final = ("replicas", "leader", "isr", "leader_epoch", "leader_recovery_state")
 
@@ -63,3 +63,9 @@ def changed(partitions: DataFrame, what: Mapping[str, str]) -> DataFrame:
 def as_changes(rows: DataFrame) -> DataFrame:
     """Fix the shape and leave the plan id to `planner.rows.plan`."""
     return rows.transform(shaped, CHANGES)
+
+
+def as_rejections(partitions: DataFrame, action: Action | Column) -> DataFrame:
+    """Keep the rows that have a `code` as rejections of `action`."""
+    wanted = F.lit(action.value) if isinstance(action, Action) else action
+    return partitions.where(F.col("code").isNotNull()).withColumns({"action": wanted}).transform(shaped, REJECTIONS)

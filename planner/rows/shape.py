@@ -1,10 +1,13 @@
-"""The last line of every public transform: exactly a table's columns, in order, of its types.
+"""The shape of rows: exactly a table's columns, in order, of its types; and a table before and after, side by side.
 
-As `DataFrame.to`, which rebuilds every array by an interpreted lambda, even when nothing is to be changed: at a
-million partitions that alone took longer than the rules.
+`shaped` is the last line of every public transform. `DataFrame.to` would do, but rebuilds every array by an interpreted
+lambda, even when nothing is to be changed: at a million partitions that alone took longer than the rules.
 """
 
+from collections.abc import Sequence
+
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, NullType, StructField, StructType
 
 _UPCASTS = {("int", "bigint"), ("int", "double"), ("bigint", "double")}
@@ -39,3 +42,16 @@ def _column(found: DataType, wanted: StructField) -> str:
     if (is_now, must_be) in _UPCASTS:
         return f"CAST({wanted.name} AS {must_be}) AS {wanted.name}"
     raise TypeError(f"column {wanted.name} is {is_now}, expected {must_be}")
+
+
+def paired(before: DataFrame, after: DataFrame, key: Sequence[str], columns: Sequence[str]) -> DataFrame:
+    """Join a table before and after on its key: `b` and `a` hold the columns, null where a row was or is not.
+
+    Shapes: the rows of one cluster in, one row a key out, with `cluster`; an empty key pairs one row with one row.
+    """
+    was, is_now = (
+        rows.select("cluster", *key, F.struct(*columns).alias(name)) for rows, name in ((before, "b"), (after, "a"))
+    )
+    is_now = is_now.withColumnRenamed("cluster", "now")
+    joined = was.join(is_now, list(key), "full_outer") if key else was.crossJoin(is_now)
+    return joined.withColumns({"cluster": F.coalesce("cluster", "now")})

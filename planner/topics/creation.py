@@ -1,9 +1,12 @@
-"""First leaders of a new topic: the first live replica leads, the live replicas are the ISR.
+"""First leaders of new partitions: the first live replica leads, the live replicas are the ISR.
 
 Corresponds to `PartitionStateMachine.initializeLeaderAndIsrForPartitions`, seed 000 "TopicChangeListener" with its
 example {0:[0,1,2], 1:[1,2,0], 2:[2,1,0]}. In: assignments (topic, partition, replicas, topic_id), each with a live
-replica, and BROKERS. Out: CHANGES.
+replica, and BROKERS. Out: CHANGES. Partitions added to a topic go where Kafka's algorithm goes on from those there
+are (`AdminUtils.addPartitions`).
 """
+
+from collections.abc import Sequence
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -41,4 +44,23 @@ def creation_changes(assignments: DataFrame, brokers: DataFrame, cluster: str) -
             },
         )
         .transform(as_changes)
+    )
+
+
+def start_of_round(brokers: Sequence[int], first_replica: int) -> int:
+    """Index of the first of `brokers`, by id, that is not below `first_replica`, 0 if all are.
+
+    >>> [start_of_round([0, 1, 3], replica) for replica in (1, 2, 9)]
+    [1, 2, 0]
+    """
+    return next((index for index, broker in enumerate(brokers) if broker >= first_replica), 0)
+
+
+def expansion_changes(assignments: DataFrame, brokers: DataFrame, cluster: str, topic_version: int) -> DataFrame:
+    """One CHANGES row an added partition, to be written with its topic at `topic_version`."""
+    return creation_changes(assignments, brokers, cluster).withColumns(
+        {
+            "topic_version": F.lit(topic_version),
+            "reason": F.lit("added partition: first live replica leads, live replicas are in sync"),
+        },
     )

@@ -14,8 +14,8 @@ from pyspark.sql import functions as F
 
 from jobs.adapters.delta.lake import Lake
 from jobs.adapters.zookeeper.controllership import Controllership, controllership
-from jobs.plan import whats_due
 from jobs.planning.plan import Planned, make_plan
+from jobs.planning.reconcile import whats_due
 from jobs.records.plan_names import Alias
 from jobs.records.snapshots import SnapshotTables
 from jobs.runtime.console import progress

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from jobs.adapters.zookeeper.source import ZooKeeperDataSource
 from jobs.runtime.console import progress
 from jobs.runtime.settings import ClusterConf, Settings
-from jobs.snapshot import take_snapshot
+from jobs.survey.snapshot import take_snapshot
 from schemas.znodes import decode_state
 from tests.bench.cluster import Cluster
 from tests.bench.figures import Cost, Figure, median_of, seconds_of, timed

@@ -3,7 +3,8 @@
 This way has no compare-and-set, so what each change was computed from is read again just before asking, for each wave,
 and whether the lease of the cluster is still ours: no other commit, cancellation or change of throttles runs beside it.
 A throttle is set for what moves and is about to, and taken away once none of the plan's replicas move, however the
-commit ends; one that crashed has left its rows in `throttles`, and the next one does it.
+commit ends; one that crashed has left its rows in `throttles`, and the next one does it. Of a closed plan only
+the throttle is looked after: a cancellation lets go on what it must not turn back, and that may still move.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,14 +13,17 @@ from typing import Final
 
 from jobs.adapters.brokers.admin import LOST
 from jobs.adapters.delta.lake import Row
+from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import connected, sync
 from jobs.adapters.zookeeper.lease import Lease
+from jobs.assessment.limits import refuse_other_cluster
 from jobs.assessment.moving import key_of, moving_of, orders_in_zookeeper, reassignments_of, refuse_others
 from jobs.assessment.waves import PATIENCE, by_wave, how_to_go_on, still_due, wait_complete, waiting
 from jobs.basics.errors import RefusedError, StillRunningError, SurveyorError
 from jobs.basics.interrupts import unwinding
-from jobs.execution.admin.lease import HAND_OVER
+from jobs.execution.admin.lease import HAND_OVER, UnderLease, lease_for
 from jobs.execution.admin.requests import Controller, ask
+from jobs.execution.admin.running import Running
 from jobs.execution.admin.throttles import (
     ConfigAdmin,
     clear_left_over,
@@ -28,7 +32,7 @@ from jobs.execution.admin.throttles import (
     set_throttle,
     throttle_rows,
 )
-from jobs.execution.running import Running
+from jobs.execution.modes import admin_of
 from jobs.records.ledger import Ledger, Verdict
 from jobs.records.plans import Plan
 from jobs.runtime.console import say
@@ -200,3 +204,18 @@ def _again(plan_id: str) -> str:
 
 def _place(change: Row) -> tuple[int, str, int | None, str]:
     return change["wave"], change["topic"], change["partition"], change["action"]
+
+
+def look_after(settings: Settings, plan: Plan, rate: int | None) -> int:
+    """Set the rate, if one is given, or put back what stood before; return how many partitions still move."""
+    with connected(settings.zookeeper) as client:
+        state = read_cluster(client, settings.zookeeper)
+    refuse_other_cluster(settings, plan, state)
+    with lease_for(settings, plan.plan_id, "commit") as lease, admin_of(settings, state) as admin:
+        throttler = UnderLease(admin, lease)
+        moving = moving_of(settings, plan)
+        if moving and rate is not None:
+            set_throttle(settings, throttler, plan.plan_id, moving, rate)
+        elif throttle_rows(settings.lake, plan.plan_id):
+            end_throttle(settings, plan, throttler)
+    return len(moving)

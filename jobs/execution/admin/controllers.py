@@ -10,10 +10,10 @@ from jobs.assessment.waves import waiting
 from jobs.basics.errors import RefusedError
 from jobs.execution.admin.lease import UnderLease
 from jobs.execution.admin.requests import Controller
+from jobs.execution.admin.running import Running, Via
 from jobs.execution.admin.throttles import ConfigAdmin, throttle_rows
 from jobs.execution.admin.via_zookeeper import ZooKeeperController
 from jobs.execution.modes import admin_of
-from jobs.execution.running import Running, Via
 from jobs.records.ledger import Ledger
 from jobs.runtime.settings import Settings
 

@@ -17,7 +17,7 @@ from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONFIGS, TOPICS
 from jobs.adapters.zookeeper.connection import connected, sync
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.basics.errors import SurveyorError
-from jobs.execution.admin.rates import (
+from jobs.execution.admin.running import (
     FOLLOWER_RATE,
     LEADER_RATE,
     UNTHROTTLED,

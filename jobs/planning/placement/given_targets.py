@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from jobs.basics.errors import UsageError
-from jobs.planning.pending_reassignments import partitions_with_orders
 from jobs.planning.placement.lint import KEY, Lint, Targets
 from jobs.planning.placement.questions import Limits, stated_caps
 from jobs.planning.placement.solution import placed_as_given
 from jobs.planning.placement.to_snapshot import former
 from jobs.planning.plan import Planned, Planner
+from jobs.planning.tables import partitions_with_orders
 from jobs.records.snapshots import SnapshotTables
 from jobs.runtime.inputs import read_reassignment
 from planner.reassignment.targets import reassignment_rejections

@@ -10,13 +10,13 @@ from typing import Any, Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jobs.planning.pending_reassignments import partitions_with_orders
 from jobs.planning.plan import Planned
+from jobs.planning.tables import partitions_with_orders
 from jobs.records.snapshots import SnapshotTables
 from planner.reassignment.lint import placement_faults
 from planner.reassignment.lint_waves import way_faults
 from planner.reassignment.targets import reassignment_changes, reassignment_rejections
-from planner.rows.rejections import as_rejections
+from planner.rows.changes import as_rejections
 from schemas.names import Action, LintCode, PlanKind
 
 FAULTS_SHOWN: Final = 10

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.basics.errors import RefusedError
-from jobs.planning.pending_reassignments import orders_of
+from jobs.planning.tables import orders_of
 from jobs.records.snapshots import SnapshotTables, as_of, table_as_of
 from planner.placement.problem import NOBODY, Bools, Ints, Partitions
 from planner.placement.slots import padded, within

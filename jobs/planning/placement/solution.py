@@ -17,14 +17,12 @@ from jobs.basics.errors import RefusedError
 from jobs.planning.placement.partition_arrays import NamedPartitions, Scope, lists_of, read_partitions, rows_of
 from jobs.planning.placement.target_rows import ON_THE_WAY, TARGETS, rows_on_the_way, target_rows
 from jobs.planning.placement.weights import Weights
-from jobs.records.byte_figures import byte_figures
-from jobs.records.figures import Figures, figures_of, wave_figures
+from jobs.records.figures import Figures, byte_figures, figures_of, wave_figures
 from jobs.records.snapshots import SnapshotTables, as_of
-from planner.placement.given import as_given
 from planner.placement.problem import NOBODY, Bools, Brokers, Ints, Partitions, Placement, PlacementError, Question
-from planner.placement.solve import place
+from planner.placement.solve import as_given, place
 from planner.placement.waves import Caps, fewest_waves, waves
-from planner.rows.rejections import as_rejections
+from planner.rows.changes import as_rejections
 from schemas.names import Action, RejectionCode
 
 HELD: Final = (

@@ -12,7 +12,7 @@ from jobs.basics.errors import RefusedError
 from jobs.planning.placement.partition_arrays import Scope
 from jobs.records.snapshots import SnapshotTables, find_snapshot
 from planner.reassignment.former import former_targets
-from planner.rows.rejections import as_rejections
+from planner.rows.changes import as_rejections
 from schemas.names import Action
 
 

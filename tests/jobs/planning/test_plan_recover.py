@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from jobs.adapters.brokers.log_dirs import COLUMNS
-from jobs.sizes import store_sizes
+from jobs.survey.sizes import store_sizes
 from tests.jobs.support.commands import Surveyor
 from tests.jobs.support.kafka_tree import TOPIC_ID, KafkaTree, state_path
 from tests.jobs.support.lake_rows import NOW

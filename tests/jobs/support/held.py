@@ -5,7 +5,7 @@ from typing import Any
 from jobs.adapters.delta.lake import Row
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.assessment.limits import CommitLimits
-from jobs.commit import apply_plan, assess
+from jobs.execution.commit import apply_plan, assess
 from jobs.execution.modes import Mode
 from jobs.records.plans import read_plan
 from jobs.runtime.settings import settle

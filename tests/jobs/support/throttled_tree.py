@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from jobs.execution.admin.rates import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
+from jobs.execution.admin.running import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 from jobs.runtime.settings import Settings, settle
 from schemas.znodes import decode_config, encode_config
 from tests.jobs.support.kafka_tree import KafkaTree

@@ -138,7 +138,12 @@ def install(controller: MovingController, monkeypatch: pytest.MonkeyPatch) -> No
     clock = SimpleNamespace(sleep=controller.step, monotonic=time.monotonic)
     for module in ("assessment.waves", "adapters.zookeeper.admin_requests"):
         monkeypatch.setattr(f"jobs.{module}.time", clock)
-    for module in ("execution.admin.controllers", "execution.commit", "execution.admin.closed_plan_throttle", "execution.cancellation"):
+    for module in (
+        "execution.admin.controllers",
+        "execution.commit",
+        "execution.admin.closed_plan_throttle",
+        "execution.cancellation",
+    ):
         monkeypatch.setattr(f"jobs.{module}.admin_of", admin_of)
     monkeypatch.setattr("jobs.assessment.waves.PATIENCE", 0.0)
     monkeypatch.setattr("jobs.execution.admin.commit.PATIENCE", 0.0)

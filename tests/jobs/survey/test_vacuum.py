@@ -17,7 +17,7 @@ from jobs import vacuum as job
 from jobs.adapters.delta.files import TableFiles
 from jobs.adapters.delta.lake import Lake, Row
 from jobs.records.snapshots import as_of, find_snapshot
-from jobs.vacuum import oldest_kept, period, vacuum_lake
+from jobs.survey.retention import oldest_kept, period, vacuum_lake
 from schemas.tables import TABLES
 from tests.jobs.support.command_line import Surveyor
 from tests.jobs.support.kafka_tree import KafkaTree

@@ -11,8 +11,9 @@ import pyarrow as pa
 import pytest
 
 from jobs.adapters.delta.lake import Lake, Row, arrow_schema
-from jobs.records.plans import Plan, find_plan, warnings
+from jobs.records.plans import Plan, find_plan
 from jobs.views.plan_review import Only, Review, warned
+from jobs.views.plans import warnings
 from schemas.names import Action, PlanKind, RejectionCode
 from schemas.tables import CHANGES
 from tests.jobs.support.command_line import Surveyor

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
-from planner.leadership.evidence import log_sizes, ranked_evidence
+from planner.history.evidence import log_sizes, ranked_evidence
 from planner.leadership.recover import (
     offline_partitions,
     recover_changes,

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.placement.given import as_given
 from planner.placement.problem import NOBODY, Brokers, PlacementError
+from planner.placement.solve import as_given
 from planner.placement.waves import Caps, waves
 from tests.planner.placement.clusters import IDS, RACKS, brokers_of, padded, partitions_of
 

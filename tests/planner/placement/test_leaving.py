@@ -5,9 +5,8 @@ from typing import Final
 import numpy as np
 import pytest
 
-from planner.placement.given import as_given
 from planner.placement.problem import NOBODY, Question
-from planner.placement.solve import place
+from planner.placement.solve import as_given, place
 from planner.placement.waves import Caps, waves
 from tests.planner.placement.clusters import brokers_of, partitions_of
 

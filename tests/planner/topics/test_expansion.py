@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from planner.topics.assignment import assign_rack_unaware, partition_ids
-from planner.topics.expansion import start_of_round
+from planner.topics.creation import start_of_round
 from planner.topics.rack_aware import LISTS, assign_rack_aware, lists_for
 from tests.planner.topics.assignment_oracle import listed, topic, topics
 

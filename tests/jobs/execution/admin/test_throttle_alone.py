@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from jobs.adapters.delta.lake import Lake
-from jobs.execution.admin.rates import FOLLOWER_RATE
+from jobs.execution.admin.running import FOLLOWER_RATE
 from jobs.execution.admin.throttles import set_throttle, throttle_rows
 from jobs.records.plans import Plan
 from schemas.names import PlanKind

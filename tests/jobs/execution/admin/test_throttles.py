@@ -6,7 +6,7 @@ import pytest
 
 from jobs.adapters.delta.lake import Lake, Row
 from jobs.basics.errors import UsageError
-from jobs.execution.admin.rates import (
+from jobs.execution.admin.running import (
     FOLLOWER_RATE,
     FOLLOWER_REPLICAS,
     LEADER_RATE,

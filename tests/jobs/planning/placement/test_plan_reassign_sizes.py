@@ -12,7 +12,7 @@ from kazoo.client import KazooClient
 from jobs.adapters.brokers.log_dirs import COLUMNS
 from jobs.adapters.delta.lake import Lake, Row
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
-from jobs.sizes import store_sizes
+from jobs.survey.sizes import store_sizes
 from tests.jobs.support.commands import Surveyor
 from tests.jobs.support.kafka_tree import KafkaTree
 from tests.jobs.support.lake_rows import NOW

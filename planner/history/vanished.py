@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from planner.history.survey import KEY, has_vanished
-from planner.rows.rejections import as_rejections
+from planner.rows.changes import as_rejections
 from schemas.names import Action, RejectionCode
 
 STATE: Final = ("leader", "isr", "leader_epoch", "leader_recovery_state")

@@ -1,4 +1,4 @@
-"""What `--throttle` means, and which configurations it sets for a wave of moves.
+"""How reassignments are run: whom to ask, how long to wait, how fast to copy, and which configurations that sets.
 
 Corresponds to `calculateLeaderThrottles`, `calculateFollowerThrottles` and `modifyReassignmentThrottle` of
 `ReassignPartitionsCommand`; partitions to which no replica comes copy nothing and are left out.
@@ -7,6 +7,7 @@ Corresponds to `calculateLeaderThrottles`, `calculateFollowerThrottles` and `mod
 import re
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -56,11 +57,6 @@ def bytes_per_second(text: str) -> int:
     return rate
 
 
-def moves_replicas(change: Row) -> bool:
-    """Tell whether a reassignment changes who holds the partition: one that only reorders is done at once."""
-    return set(change["replicas_after"]) != set(change["replicas_before"])
-
-
 def throttle_configs(moves: Iterable[Row], rate: int) -> Configs:
     """Say what to set for these reassignments: rates of the brokers concerned, throttled replicas of the topics.
 
@@ -90,3 +86,30 @@ def throttle_configs(moves: Iterable[Row], rate: int) -> Configs:
             FOLLOWER_REPLICAS: ",".join(sorted(followers[topic])),
         }
     return configs
+
+
+class Via(StrEnum):
+    """How Kafka's controller is asked."""
+
+    ADMIN = "admin"
+    """By the Admin API."""
+    ZOOKEEPER = "zookeeper"
+    """By /admin/reassign_partitions and /admin/preferred_replica_election, as before Kafka 2.4."""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """What the command line says of it."""
+
+    via: Via = Via.ADMIN
+    throttle: int | None = None
+    """Bytes a second; None: as it is."""
+    wait: bool = False
+    """Also for the last wave."""
+    max_wait: float | None = None
+    """Seconds; None: as long as it takes."""
+
+    @property
+    def watches(self) -> bool:
+        """Whether a plan that is committed already is still to be looked after."""
+        return self.wait or self.throttle is not None

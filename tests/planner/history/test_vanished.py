@@ -6,9 +6,9 @@ from typing import Any, Final
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from planner.leadership.evidence import ranked_evidence
+from planner.history.evidence import ranked_evidence
+from planner.history.vanished import last_known, of_the_same_topic, vanished_rejections, without_state
 from planner.leadership.recover import recover_changes, recover_rejections, stateless_partitions, without_in_sync
-from planner.leadership.vanished import last_known, of_the_same_topic, vanished_rejections, without_state
 from schemas.tables import BROKER_CONFIGS, PARTITION_HISTORY, SNAPSHOTS
 from tests.planner.frames import TOPIC_ID, Row, World, as_rows, by_partition, frame, partition_row, topic_row
 

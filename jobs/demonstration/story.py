@@ -1,0 +1,220 @@
+"""The main job on embedded, real servers, told as a story, with a producer writing all through it.
+
+Every step runs the command a person would type, which is shown before its output.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from signal import SIGTERM
+from typing import Final
+
+from kazoo.client import KazooClient
+
+from jobs.adapters.delta.lake import Row
+from jobs.adapters.embedded.cluster import EmbeddedCluster
+from jobs.adapters.zookeeper.cluster import BROKER_IDS
+from jobs.adapters.zookeeper.connection import connected, read
+from jobs.adapters.zookeeper.controllership import Controllership, controllership, who_controls
+from jobs.adapters.zookeeper.multi_read import read_many
+from jobs.assessment.limits import CommitLimits
+from jobs.assessment.premises import state_path, understood
+from jobs.basics.errors import ExitCode, SurveyorError
+from jobs.demonstration.traffic import Traffic, read_everything
+from jobs.execution.commit import apply_plan, assess
+from jobs.execution.modes import Mode
+from jobs.records.plans import read_plan
+from jobs.records.snapshots import as_of, find_snapshot
+from jobs.runtime.console import progress, stdout
+from jobs.runtime.settings import Settings, settle
+from schemas.names import NO_CONTROLLER, Outcome
+
+ORDERS: Final = "orders"
+
+
+SEEDS: Final = "test"
+
+
+TOPICS: Final = (ORDERS, SEEDS)
+
+
+VICTIM: Final = 1
+
+
+NEWCOMER: Final = 3
+
+
+PATIENCE: Final = 90.0
+
+
+Run = Callable[[list[str]], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """The steps, in order."""
+
+    run: Run
+    cluster: EmbeddedCluster
+    name: str
+    warehouse: str
+
+    @property
+    def zookeeper(self) -> str:
+        return str(self.cluster.zookeeper.connect)
+
+    def tell(self) -> tuple[set[bytes], set[bytes]]:
+        """Run every step; return the records acknowledged and the records read back."""
+        stdout().print(f"Every command below was also given --zookeeper {self.zookeeper} --warehouse {self.warehouse}")
+        self.chapter("1. A snapshot of the empty cluster")
+        self.surveyor("snapshot")
+        self.create_topics()
+        self.chapter("3. A producer starts: acks=all, idempotent; it writes until the end")
+        traffic = Traffic(self.cluster.bootstrap, TOPICS)
+        with progress("waiting for the first acknowledged record"):
+            traffic.start()
+        self.survive_a_broker()
+        self.balance()
+        self.grow()
+        self.look_back()
+        self.chapter("8. The reckoning: everything acknowledged is read back")
+        traffic.stop()
+        with progress("reading every record"):
+            return traffic.acked, read_everything(self.cluster.bootstrap, TOPICS)
+
+    def create_topics(self) -> None:
+        self.chapter("2. Two topics: one by the algorithm, one by hand; written under the fence")
+        config = ["--config", "min.insync.replicas=2"]
+        size = ["--partitions", "12", "--replication-factor", "3"]
+        self.surveyor("plan", "assign", "--topic", ORDERS, *size, *config, "--name", "create-orders")
+        by_hand = ["--replica-assignment", "0:1:2,1:2:0,2:1:0"]
+        self.surveyor("plan", "assign", "--topic", SEEDS, *by_hand, "--name", "create-test")
+        for name in ("create-orders", "create-test"):
+            self.surveyor("commit", name, "--mode", "batch", "--apply", "--yes")
+
+    def survive_a_broker(self) -> None:
+        self.chapter(f"4. Broker {VICTIM} is killed while no controller is there that could repair anything")
+        say = stdout().print
+        with controllership(self.zookeeper, self.settings.conf.controller_id) as held:
+            say(f"the demo holds the controllership: epoch {held.epoch}; kill -9 broker {VICTIM}")
+            self.cluster.brokers[VICTIM].kill()
+            with progress(f"waiting until ZooKeeper has forgotten broker {VICTIM}"):
+                self.wait_until(lambda: read(held.client, f"{BROKER_IDS}/{VICTIM}").stat is None)
+            self.surveyor("snapshot")
+            self.surveyor("plan", "reconcile", "--name", "repair")
+            self.commit_held("repair", held)
+        with progress("waiting for a broker to become the controller"):
+            self.wait_until(self.has_controller)
+
+    def commit_held(self, name: str, held: Controllership) -> None:
+        """What `commit --apply` does, under the controllership that the demo holds already."""
+        stdout().print(f"$ surveyor commit {name} --apply   # under the controllership held here")
+        plan = read_plan(self.settings.lake, name)
+        limits = CommitLimits(max_plan_age=3600, max_changes=1000, allow_majority_dead=False)
+        found = assess(self.settings, plan, Mode.AUTO, limits)
+        ledger = apply_plan(self.settings, plan, found, max_hold=PATIENCE, held=held)
+        applied = len(ledger.of(Outcome.APPLIED))
+        stdout().print(f"{applied} of {len(plan.changes)} applied, every one proved ours by its controller epoch")
+        if applied < len(plan.changes) or not applied:
+            raise SurveyorError(f"the repair applied {applied} of {len(plan.changes)} changes: {ledger.counts()}")
+
+    def balance(self) -> None:
+        self.chapter(f"5. Broker {VICTIM} comes back; leadership goes back to the preferred replicas")
+        self.cluster.brokers[VICTIM].start()
+        with progress(f"waiting for broker {VICTIM} to rejoin every ISR"):
+            self.cluster.brokers[VICTIM].wait_ready()
+            self.wait_until(self.all_in_sync)
+        self.surveyor("snapshot")
+        self.surveyor("show", "imbalance")
+        self.surveyor("plan", "elect", "--preferred", "--name", "balance")
+        self.surveyor("commit", "balance", "--apply", "--yes")
+        self.surveyor("snapshot")
+        self.surveyor("show", "imbalance")
+        if any(row["not_led"] for row in self.rows("imbalance")):
+            raise SurveyorError("leadership is still off the preferred replicas")
+
+    def grow(self) -> None:
+        self.chapter(f"6. Broker {NEWCOMER} joins and takes replicas over; Kafka's own controller executes it")
+        with progress(f"starting broker {NEWCOMER}"):
+            self.cluster.add_broker(NEWCOMER)
+        self.surveyor("snapshot")
+        file = Path(self.warehouse) / "reassignment.json"
+        file.write_text(json.dumps({"version": 1, "partitions": self.targets()}), encoding="utf-8")
+        self.surveyor("plan", "reassign", "--reassignment-json-file", str(file), "--name", "grow")
+        self.surveyor("commit", "grow", "--apply", "--yes")
+        self.wait_until(lambda: self.surveyor("verify", "grow", "--detailed-exitcode") == ExitCode.DONE)
+
+    def targets(self) -> list[Row]:
+        """The first half of the partitions give their last replica to the new broker."""
+        chosen = sorted(self.rows("partitions"), key=lambda row: (row["topic"], row["partition"]))[:8]
+        return [
+            {"topic": row["topic"], "partition": row["partition"], "replicas": [*row["replicas"][:-1], NEWCOMER]}
+            for row in chosen
+        ]
+
+    def look_back(self) -> None:
+        self.chapter("7. History: who led when, and the cluster before and after")
+        self.surveyor("snapshot")
+        self.surveyor("show", "history", "--topic", ORDERS, "--partition", str(self.a_partition_that_moved()))
+        self.surveyor("show", "partitions", "--topic", ORDERS, "--as-of", "2")
+        self.surveyor("show", "partitions", "--topic", ORDERS)
+
+    def a_partition_that_moved(self) -> int:
+        moved = [row for row in self.settings.lake.rows("partition_history") if row["leader"] != row["replicas"][0]]
+        return min((row["partition"] for row in moved if row["topic"] == ORDERS), default=0)
+
+    @property
+    def settings(self) -> Settings:
+        """The settings the commands get by their flags."""
+        return settle(
+            cluster=self.name,
+            zookeeper=self.zookeeper,
+            warehouse=self.warehouse,
+            conf_path=None,
+            command_config=None,
+            as_json=False,
+            result_file=None,
+        )
+
+    def rows(self, table: str) -> list[Row]:
+        """Rows of the newest snapshot."""
+        snapshot = find_snapshot(self.settings.lake)
+        mine = (("snapshot_id", "=", snapshot["snapshot_id"]),) if table == "imbalance" else ()
+        return as_of(self.settings.lake, snapshot, table, *mine)
+
+    def chapter(self, title: str) -> None:
+        stdout().print(f"\n[bold]{title}[/bold]")
+
+    def surveyor(self, *arguments: str) -> int:
+        """Show a command, run it, and return its exit code; stop the story if it fails."""
+        stdout().print(f"\n$ surveyor {' '.join(arguments)}", markup=False)
+        told = ["--cluster", self.name, "--zookeeper", self.zookeeper, "--warehouse", self.warehouse]
+        code = self.run([*arguments, *told])
+        if code in (ExitCode.INTERRUPTED, 128 + SIGTERM):
+            raise KeyboardInterrupt
+        if code not in (ExitCode.DONE, ExitCode.CHANGES):
+            raise SurveyorError(f"`surveyor {' '.join(arguments)}` ended with exit code {code}")
+        return code
+
+    def wait_until(self, happened: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not happened():
+            if time.monotonic() > deadline:
+                raise SurveyorError(f"it did not happen within {PATIENCE:g} s; broker logs: {self.cluster.folder}")
+            time.sleep(0.2)
+
+    def has_controller(self) -> bool:
+        return who_controls(self.zookeeper) != NO_CONTROLLER
+
+    def all_in_sync(self) -> bool:
+        partitions = self.rows("partitions")
+        with connected(self.zookeeper) as client:
+            return all(self.in_sync(client, partitions))
+
+    def in_sync(self, client: KazooClient, partitions: list[Row]) -> Iterator[bool]:
+        znodes = read_many(client, [state_path(row) for row in partitions])
+        for row, znode in zip(partitions, znodes, strict=True):
+            state = understood(znode)
+            yield state is not None and set(state.isr) == set(row["replicas"])

@@ -1,0 +1,68 @@
+"""The tables of a snapshot as plans read them: who is drained, which log dirs failed, what waits, what has vanished.
+
+Beside the snapshot itself a plan reads, as they are now, the drained brokers and the replicas whose log dir failed.
+"""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from jobs.adapters.delta.lake import Row
+from jobs.basics.errors import UnreadableError
+from jobs.records.failed_log_dirs import failed_replicas
+from jobs.records.snapshots import SnapshotTables, as_of
+from planner.history.vanished import last_known, of_the_same_topic
+from planner.reassignment.pending import with_orders
+from planner.rows.liveness import with_drained, with_failed
+from schemas.names import RequestKind
+
+
+class PlanningTables(SnapshotTables):
+    """The tables as one snapshot left them; brokers with how they are drained now, partitions with failed log dirs."""
+
+    def __getitem__(self, table: str) -> DataFrame:
+        rows = SnapshotTables.__getitem__(self, table)
+        if table == "brokers":
+            drained = self.tables.lake.rows("drained")
+            return with_drained(rows, self.tables.frame("drained", drained)) if drained else rows
+        if table == "partitions":
+            failed = failed_replicas(self.tables.lake, self.snapshot)
+            return with_failed(rows, self.tables.frame("answers", failed)) if failed else rows
+        return rows
+
+
+def vanished_states(at: SnapshotTables, stateless: DataFrame) -> DataFrame:
+    """What was last known of those of these partitions that had a state before, under the same topic."""
+    until = F.col("snapshot_id") <= at.snapshot["snapshot_id"]
+    known = last_known(stateless, at.tables.read("partition_history").where(until)).localCheckpoint()
+    turns = sorted(row["gone"] for row in known.select("gone").distinct().collect() if row["gone"] is not None)
+    rows = [row for turn in turns for row in _ids_before(at, turn)]
+    ids = at.tables.spark.createDataFrame(
+        [(row["topic"], row["gone"], row["topic_id"]) for row in rows], "topic string, gone bigint, id_then string"
+    )
+    return of_the_same_topic(known, ids).localCheckpoint()
+
+
+def _ids_before(at: SnapshotTables, turn: int) -> list[Row]:
+    """The ids of topics in the last snapshot before that one, as far as it is still there."""
+    lake = at.tables.lake
+    before = lake.read("snapshots", ("snapshot_id", "<", turn), columns=["snapshot_id"])["snapshot_id"].to_pylist()
+    if not before:
+        return []
+    (snapshot,) = lake.rows("snapshots", ("snapshot_id", "=", max(before)))
+    try:
+        topics = as_of(lake, snapshot, "topics")
+    except UnreadableError:
+        return []
+    return [{"topic": row["topic"], "topic_id": row["topic_id"], "gone": turn} for row in topics]
+
+
+def orders_of(at: SnapshotTables) -> list[Row]:
+    """Return the orders of a snapshot, rows of REQUESTS."""
+    return as_of(at.tables.lake, at.snapshot, "requests", ("kind", "=", RequestKind.REASSIGN.value))
+
+
+def partitions_with_orders(at: SnapshotTables) -> DataFrame:
+    """Return the partitions of a snapshot with what is ordered for each."""
+    orders = orders_of(at)
+    found = at["partitions"]
+    return found.transform(with_orders, at.tables.frame("requests", orders)) if orders else found

@@ -1,0 +1,91 @@
+"""How many bytes each broker holds of each partition, by log dir, asked of the brokers and stored.
+
+What a broker says takes the place of its rows in the table `sizes`; of those that do not answer the last rows stay,
+each with the time at which it held.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.adapters.brokers.log_dirs import Told, read_log_dirs
+from jobs.adapters.delta.lake import Lake
+from jobs.adapters.zookeeper.cluster import read_cluster
+from jobs.adapters.zookeeper.connection import connected
+from jobs.basics.errors import UnreadableError
+from jobs.runtime.console import Result, progress
+from jobs.runtime.settings import Settings
+from schemas.tables import TABLES
+
+NAMED: Final = 20
+"""Brokers and log dirs that are named on stderr; --json names all."""
+
+
+def take_sizes(settings: Settings) -> Result:
+    """Ask the live brokers and store what they say; return counts, who was silent, and which log dirs failed.
+
+    Raise UnreadableError if none answered; then nothing is stored.
+    """
+    with connected(settings.zookeeper) as client:
+        brokers = read_cluster(client, settings.zookeeper).brokers
+    seen: Counter[str] = Counter()
+
+    def detail() -> str:
+        return f": {seen['brokers']} of {len(brokers)} have answered, {seen['replicas']} replicas"
+
+    def count(told: Told) -> None:
+        seen.update(brokers=1, replicas=told.logs.num_rows)
+
+    with progress("asking brokers for their log dirs", detail):
+        told, silent = read_log_dirs(brokers, settings.conf.command_config, count)
+    if not told:
+        raise UnreadableError(_nobody(silent))
+    logs = pa.concat_tables([told[broker].logs for broker in sorted(told)])
+    with progress("writing sizes"):
+        store_sizes(settings.lake, told, logs)
+    return _result(told, silent, logs)
+
+
+def store_sizes(lake: Lake, brokers: Collection[int], logs: pa.Table) -> None:
+    """Replace the rows of these brokers by their `logs`, rows of SIZES without a cluster; twice is as good as once."""
+    lake.ensure_tables()
+    rows = logs.append_column("cluster", pa.repeat(pa.scalar(lake.cluster), logs.num_rows))
+    named = ", ".join(map(str, sorted(brokers)))
+    lake.replace_by("sizes", rows.select(TABLES["sizes"].names), f"broker_id IN ({named})")
+
+
+def _nobody(silent: Mapping[int, str]) -> str:
+    if not silent:
+        return "no broker is registered in /brokers/ids: nobody can be asked; start brokers, or check the chroot"
+    return (
+        f"none of {len(silent)} brokers told its log dirs:\n  {listed(silent_lines(silent))}\n"
+        "nothing was stored; check --command-config, and that brokers can be reached from here"
+    )
+
+
+def _result(told: Mapping[int, Told], silent: Mapping[int, str], logs: pa.Table) -> Result:
+    return {
+        "brokers": len(told),
+        "topics": pc.count_distinct(logs["topic"]).as_py(),
+        "replicas": logs.num_rows,
+        "future": pc.sum(logs["is_future"]).as_py() or 0,
+        "bytes": pc.sum(logs["bytes"]).as_py() or 0,
+        "silent": [{"broker_id": broker, "reason": why} for broker, why in silent.items()],
+        "failed_log_dirs": [
+            {"broker_id": broker, "log_dir": log_dir, "error": error}
+            for broker in sorted(told)
+            for log_dir, error in told[broker].failed.items()
+        ],
+    }
+
+
+def silent_lines(silent: Mapping[int, str]) -> list[str]:
+    return [f"broker {broker}: {why}" for broker, why in silent.items()]
+
+
+def listed(lines: Collection[str]) -> str:
+    more = [f"and {len(lines) - NAMED} more"] if len(lines) > NAMED else []
+    return "\n  ".join([*list(lines)[:NAMED], *more])

@@ -1,0 +1,102 @@
+"""The figures of a plan of the optimiser, as people read them."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from jobs.adapters.delta.lake import Row
+from jobs.basics.units import shown_bytes
+from jobs.records.figures import Figures, figures_in
+
+WAVES_SHOWN: Final = 20
+
+
+def figure_lines(plan: Row) -> Iterator[str]:
+    """Write a plan's figures as people read them.
+
+    >>> figures = {"lower_bound": 3, "bound": "3 replicas have to be copied", "left": 0, "held": 0,
+    ...     "replicas_per_broker": [[0, 4], [1, 3]], "leaders_per_broker": [[0, 1], [0, 1]],
+    ...     "uneven": "--max-moves 3 allows no more copies that would help",
+    ...     "leaders_given_up": {"leaders_per_broker": [1, 1], "reorders": 7},
+    ...     "replicas_per_rack": {"a": [3, 9], "b": [6, 0]}, "racks_given_up": ["b"], "fewer_racks": 4}
+    >>> for line in figure_lines({"moves": 3, "parameters": json.dumps({"figures": figures})}):
+    ...     print(line)
+    moves 3 (lower bound 3: 3 replicas have to be copied)
+    replicas per broker 0..4 → 1..3
+    leaders per broker 0..1 → 0..1
+    with --reorder-leaders 1..1: 7 more partitions would change their order
+    replicas per rack a 3 → 9, b 6 → 0
+    racks given up b: 4 partitions are in fewer racks than now
+    replicas stay uneven: --max-moves 3 allows no more copies that would help
+    """
+    figures = figures_in(plan)
+    if not figures:
+        return
+    yield f"moves {plan['moves']} (lower bound {figures['lower_bound']}: {figures['bound']})"
+    for name in ("replicas_per_broker", "leaders_per_broker"):
+        before, after = (f"{low}..{high}" for low, high in figures[name])
+        yield f"{name.replace('_', ' ')} {before} → {after}"
+    if given_up := figures.get("leaders_given_up"):
+        low, high = given_up["leaders_per_broker"]
+        yield f"with --reorder-leaders {low}..{high}: {given_up['reorders']} more partitions would change their order"
+    if figures["replicas_per_rack"]:
+        racks = (f"{rack} {was} → {becomes}" for rack, (was, becomes) in figures["replicas_per_rack"].items())
+        yield f"replicas per rack {', '.join(racks)}"
+    if given_up := figures.get("racks_given_up"):
+        yield f"racks given up {', '.join(given_up)}: {figures['fewer_racks']} partitions are in fewer racks than now"
+    if figures.get("uneven"):
+        yield f"replicas stay uneven: {figures['uneven']}"
+    yield from byte_lines(figures)
+    if "waves" in figures:
+        yield from _wave_lines(figures["waves"])
+    if figures["left"]:
+        yield f"{figures['left']} moves left undone by --max-moves; plan again after this"
+    if figures["held"]:
+        yield f"{figures['held']} partitions left alone: a dead broker holds a replica; name it in --remove-brokers"
+
+
+def _wave_lines(waves: Figures) -> Iterator[str]:
+    """Write what each wave moves.
+
+    >>> figures = {"count": 2, "fewest": 2, "moves": [4, 1], "most_in": [2, 1], "most_out": [1, 1]}
+    >>> list(_wave_lines(figures))
+    ['waves 2 (at least 2)', 'replicas copied by wave 4, 1', 'most into a broker 2, 1', 'most out of one 1, 1']
+    """
+    yield f"waves {waves['count']} (at least {waves['fewest']})"
+    named = {"moves": "replicas copied by wave", "most_in": "most into a broker", "most_out": "most out of one"}
+    for name, said in named.items():
+        more = ", ..." if waves["count"] > WAVES_SHOWN else ""
+        yield f"{said} {', '.join(map(str, waves[name][:WAVES_SHOWN]))}{more}"
+
+
+BROKERS_SHOWN: Final = 20
+
+
+def byte_lines(figures: Mapping[str, Any]) -> Iterator[str]:
+    """Write these figures as people read them.
+
+    >>> figures = {"moves_bytes": 2048, "bytes_per_broker": [[0, 4096], [2048, 2048]],
+    ...     "bytes_by_broker": {"0": [4096, 2048], "1": [0, 2048]},
+    ...     "sizes": {"source": "table", "digest": "9f", "known": 3, "assumed": 1}}
+    >>> for line in byte_lines(figures):
+    ...     print(line)
+    moves 2.0 KiB
+    bytes per broker 0 B..4.0 KiB → 2.0 KiB..2.0 KiB
+    bytes by broker 0: 4.0 KiB → 2.0 KiB, 1: 0 B → 2.0 KiB
+    sizes from the table, digest 9f; 1 of 4 partitions have none and count as the mean of their topic, or of all
+    """
+    if "moves_bytes" not in figures:
+        return
+    yield f"moves {shown_bytes(figures['moves_bytes'])}"
+    before, after = (f"{shown_bytes(low)}..{shown_bytes(high)}" for low, high in figures["bytes_per_broker"])
+    yield f"bytes per broker {before} → {after}"
+    changed = {name: span for name, span in figures["bytes_by_broker"].items() if span[0] != span[1]}
+    if changed:
+        told = [f"{name}: {' → '.join(map(shown_bytes, span))}" for name, span in list(changed.items())[:BROKERS_SHOWN]]
+        more = [f"and {len(changed) - BROKERS_SHOWN} more"] if len(changed) > BROKERS_SHOWN else []
+        yield f"bytes by broker {', '.join([*told, *more])}"
+    sizes = figures["sizes"]
+    said = f"sizes from the {sizes['source']}, digest {sizes['digest']}"
+    if sizes["assumed"]:
+        whole = sizes["known"] + sizes["assumed"]
+        said += f"; {sizes['assumed']} of {whole} partitions have none and count as the mean of their topic, or of all"
+    yield said

@@ -1,0 +1,133 @@
+"""Plans as people read them: how much one does, its changes line by line, and what a reviewer must see last."""
+
+import json
+from collections.abc import Iterator, Sequence
+from datetime import datetime  # noqa: F401 - the doctest's
+from typing import Final
+
+from jobs.adapters.delta.lake import Row
+from jobs.records.checked_configs import set_by
+from jobs.records.plans import Plan
+from jobs.runtime.console import LINES_SHOWN, shown
+from schemas.names import NO_LEADER, WHOLE_TOPIC, Action, PlanKind, RejectionCode
+from schemas.topic_configs import MIN_ISR, UNCLEAN_ELECTION, parsed
+
+
+def how_much(changes: int, operations: int) -> str:
+    """Say how much a plan does; an operation is no change, and not nothing.
+
+    >>> how_much(0, 1), how_much(3, 1), how_much(1, 0)
+    ('1 operation', '3 changes, 1 operation', '1 changes')
+    """
+    done = f"{operations} operation{'s' * (operations != 1)}"
+    return f"{changes} changes" if not operations else f"{changes} changes, {done}" if changes else done
+
+
+def how_much_is_due(plan: Plan, due: Sequence[Row]) -> str:
+    """Say how many of a plan's changes and operations are due."""
+    tasks = sum(row["partition"] is None for row in due)
+    parts = [f"{len(due) - tasks} of {len(plan.changes)} changes"] if plan.changes or not plan.tasks else []
+    parts += [f"{tasks} of {len(plan.tasks)} operations"] if plan.tasks else []
+    return f"{' and '.join(parts)} are due"
+
+
+def change_line(change: Row) -> str:
+    """Write one change as people read it: what was -> what will be, and why.
+
+    >>> change_line({"topic": "orders", "partition": 7, "action": "elect", "replicas_before": [2, 5],
+    ...     "replicas_after": [2, 5], "leader_before": 2, "leader_after": 5, "isr_before": [2, 5],
+    ...     "isr_after": [5], "reason": "broker 2 is gone"})
+    'orders-7  leader 2→5  isr [2,5]→[5]  broker 2 is gone'
+    """
+    if change["partition"] is None:
+        return f"{change['topic']}  {change['action']} {change['data']}"
+    names = ("replicas", "leader", "isr")
+    moved = [_moved(name, change[f"{name}_before"], change[f"{name}_after"]) for name in names]
+    return "  ".join([_name(change), *filter(None, moved), change["reason"]])
+
+
+def evidence_line(evidence: Row) -> str:
+    """Write what history says of one candidate.
+
+    >>> evidence_line({"topic": "orders", "partition": 7, "rank": 1, "broker_id": 5, "last_in_isr_snapshot": 4,
+    ...     "last_in_isr_at": datetime(2026, 11, 21, 12), "epochs_since": 2, "log_size": None, "kafkas_choice": False})
+    'orders-7  1. broker 5  in sync until snapshot 4 (2026-11-21 12:00:00)  leader epochs since 2  log size unknown'
+    """
+    seen, size = evidence["last_in_isr_snapshot"], evidence["log_size"]
+    told = "never seen in sync"
+    if seen is not None:
+        at = shown(evidence["last_in_isr_at"])
+        told = f"in sync until snapshot {seen} ({at})  leader epochs since {evidence['epochs_since']}"
+    parts = [_name(evidence), f"{evidence['rank']}. broker {evidence['broker_id']}", told]
+    parts.append("log size unknown" if size is None else f"log of {size} bytes")
+    return "  ".join(parts + ["Kafka's choice"] * evidence["kafkas_choice"])
+
+
+def warnings(plan: Plan, *, everything: bool = False) -> Iterator[str]:
+    """What a reviewer must see last; `plan_review.warned` tells which changes of many it may speak of."""
+    offline = [_name(c) for c in plan.changes if c["leader_after"] == NO_LEADER]
+    doomed = [_name(r) for r in plan.rejections if r["code"] == RejectionCode.GOES_OFFLINE]
+    unclean = [
+        _name(c)
+        for c in plan.changes
+        if c["action"] == Action.ELECT and not set(c["isr_after"]) <= set(c["isr_before"])
+    ]
+    last = {_name(c): c for c in plan.changes if plan.row["kind"] == PlanKind.REASSIGN}
+    dead = [name for name, change in last.items() if _keeps_dead(change)]
+    warned = (
+        ("keep a replica on a broker that is not alive", dead),
+        ("go offline", offline),
+        ("go offline when the drained brokers stop", sorted(doomed)),
+        ("may lose data by an unclean election", unclean),
+    )
+    for what, names in warned:
+        if names:
+            shown_names = names if everything else names[:LINES_SHOWN]
+            more = f" and {len(names) - LINES_SHOWN} more" if len(names) > len(shown_names) else ""
+            yield f"{len(names)} partitions {what}: {', '.join(shown_names)}{more}"
+    yield from config_warnings(plan.changes, plan.operations)
+
+
+def _keeps_dead(change: Row) -> bool:
+    return change["action"] == Action.REASSIGN and not set(change["replicas_after"]) <= set(change["requires_live"])
+
+
+def row_name(row: Row) -> str:
+    """Name what a row is about: a partition, or a topic as a whole.
+
+    >>> row_name({"topic": "orders", "partition": 7}), row_name({"topic": "orders", "partition": None})
+    ('orders-7', 'orders')
+    """
+    if row["partition"] in {None, WHOLE_TOPIC}:
+        return str(row["topic"])
+    return f"{row['topic']}-{row['partition']}"
+
+
+_name: Final = row_name
+
+
+def _moved(name: str, before: object, after: object) -> str | None:
+    if before == after:
+        return None
+    return f"{name} {shown(after)}" if before is None else f"{name} {shown(before)}→{shown(after)}"
+
+
+def config_warnings(changes: Sequence[Row], operations: Sequence[Row]) -> Iterator[str]:
+    """What a reviewer must see of the configs that a plan sets."""
+    factors: dict[str, int] = {}
+    for change in changes:
+        factors[change["topic"]] = min(factors.get(change["topic"], 2**31), len(change["replicas_after"]))
+    for operation in operations:
+        topic, config, data = operation["topic"], set_by(operation), json.loads(operation["data"])
+        if parsed(config.get(UNCLEAN_ELECTION, "")).lower() == "true":
+            yield (
+                f"topic {topic}: with {UNCLEAN_ELECTION}=true Kafka elects replicas that are not in sync, and what "
+                "they lack is lost; where no in-sync replica is alive it does so at once"
+            )
+        factor = data.get("replication_factor", factors.get(topic))
+        if MIN_ISR in config and factor is not None and int(parsed(config[MIN_ISR])) > factor:
+            yield f"topic {topic}: {MIN_ISR}={config[MIN_ISR]} with {factor} replicas: acks=all writes will all fail"
+        for name, version in data.get("ignored_before", {}).items():
+            yield f"topic {topic}: {name} is of Kafka {version}; older brokers ignore it"
+        for name in data.get("unknown", []):
+            yield f"topic {topic}: {name} is not known, and its value was not checked"

@@ -1,0 +1,50 @@
+"""The house rules that no linter knows: how full a room may be, and how small or large a file."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).parents[1]
+MOST_FILES: Final = 16
+LEAST_LINES, MOST_LINES = 39, 400
+
+FEW_LINES: Final = {
+    "jobs/adapters/brokers/kio_alone.py": "a trick that has to come before three modules import kio",
+    "jobs/adapters/embedded/tether.py": "run as a program of its own, by a Python that has no path",
+}
+"""Files that are smaller, and why."""
+
+
+def _rooms() -> Iterator[Path]:
+    for top in ("jobs", "planner", "schemas"):
+        yield ROOT / top
+        yield from (folder for folder in (ROOT / top).rglob("*") if folder.is_dir() and folder.name != "__pycache__")
+
+
+ROOMS: Final = list(_rooms())
+
+
+def modules(room: Path) -> list[Path]:
+    return [path for path in room.glob("*.py") if path.name != "__init__.py"]
+
+
+@pytest.mark.parametrize("room", ROOMS, ids=lambda room: str(room.relative_to(ROOT)))
+def test_a_room_is_not_crowded(room: Path) -> None:
+    assert len(modules(room)) <= MOST_FILES
+
+
+@pytest.mark.parametrize("room", ROOMS, ids=lambda room: str(room.relative_to(ROOT)))
+def test_a_file_is_a_subject(room: Path) -> None:
+    lines = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in modules(room)}
+    is_command = room == ROOT / "jobs"
+    least = 1 if is_command else LEAST_LINES
+    odd = {path: count for path, count in lines.items() if not least <= count <= MOST_LINES and path not in FEW_LINES}
+
+    assert odd == {}
+
+
+@pytest.mark.parametrize("room", ROOMS, ids=lambda room: str(room.relative_to(ROOT)))
+def test_a_room_says_what_it_holds(room: Path) -> None:
+    assert not modules(room) or (room / "__init__.py").read_text().startswith('"""')
