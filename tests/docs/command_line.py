@@ -62,10 +62,13 @@ def root() -> Any:  # noqa: ANN401 - a command of whichever click typer brings
 
 
 def subcommands(group: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - as above
-    """Yield the commands of a group by name, in its order."""
+    """Yield the commands of a group by name, in its order.
+
+    One that stands for a command until it is called has that command in its context.
+    """
     context = typer.Context(group, info_name=NAME)
     for name in group.list_commands(context):
-        yield name, group.get_command(context, name)
+        yield name, group.get_command(context, name).make_context(name, [], resilient_parsing=True).command
 
 
 def is_group(command: Any) -> bool:  # noqa: ANN401 - as above

@@ -6,8 +6,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from jobs.errors import ExitCode
-from jobs.settings import ClusterConf, Conf, Limits
+from jobs.basics.errors import ExitCode
+from jobs.runtime.settings import ClusterConf, Conf, Limits
 from schemas.names import LintCode, RejectionCode
 from tests.docs.generated import path_of
 
