@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
 from rich.table import Table
 
 from jobs.adapters.delta.lake import Lake, Row
@@ -19,6 +20,7 @@ from jobs.runtime.console import LINES_SHOWN, shown, table
 from jobs.views.figures import figure_lines
 from jobs.views.plans import change_line, evidence_line, how_much, row_name, warnings
 from schemas.names import NO_LEADER, Action, PlanKind, RejectionCode
+from schemas.rows import Change, Operation
 
 GROUPS_SHOWN: Final = 20
 """Topics, brokers and reasons of the summary that people get."""
@@ -112,14 +114,15 @@ class Review:
 
     def warnings(self, changes: StoredRows) -> Iterator[str]:
         """Look at the few rows that may be warned of."""
-        operations = list(self.operations())
+        operations = msgspec.convert(list(self.operations()), list[Operation])
         few = warned(changes, self.row["kind"])
         if operations and few.size:  # whose settings are held against their topics' replication factors
             few |= changes.each_length("replicas_after", "topic")
         rejections = self.rejections()
         doomed = rejections.where(rejections.equal("code", RejectionCode.GOES_OFFLINE.value))
         return warnings(
-            Plan(self.row, list(changes.where(few)), operations, list(doomed)), everything=self.only.everything
+            Plan(self.row, msgspec.convert(list(changes.where(few)), list[Change]), operations, list(doomed)),
+            everything=self.only.everything,
         )
 
     def lines(self) -> Iterator[Table | str]:
@@ -154,7 +157,7 @@ class Review:
             if len(sizes) > 1 and change["wave"] != wave:
                 wave = change["wave"]
                 yield f"  wave {wave}: {sizes[wave]} changes"
-            yield f"  {change_line(change)}"
+            yield f"  {change_line(msgspec.convert(change, Change))}"
         yield from self._more(changes, "changes")
 
     def _cut(self, rows: StoredRows, what: str, line: Any) -> Iterator[str]:  # noqa: ANN401 - a callable of a row
