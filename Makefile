@@ -41,6 +41,10 @@ test: check ## Everything CI runs: setup, check, and all tests, by WORKERS proce
 demo: .venv/.runtime ## Embedded ZooKeeper and real brokers: the whole story
 	$(BIN)/surveyor demo
 
+.PHONY: docs
+docs: setup ## Write anew what docs/ generates from the command line and the tables
+	$(BIN)/python -m tests.docs
+
 .PHONY: bench
 bench: setup ## Measure; options go into BENCH_ARGS
 	$(BIN)/python -m tests.bench $(BENCH_ARGS)

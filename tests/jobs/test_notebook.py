@@ -1,4 +1,4 @@
-"""What the README shows for notebooks, as a script: it reads the tables, and the interpreter ends as it should."""
+"""What docs/tables.md shows for notebooks, as a script: it reads the tables, and the interpreter ends as it should."""
 
 import re
 import subprocess
@@ -16,7 +16,7 @@ TIMES: Final = 25
 
 
 def _script(warehouse: str) -> str:
-    section = (ROOT / "README.md").read_text().split("### In a notebook")[1]
+    section = (ROOT / "docs" / "tables.md").read_text().split("## In a notebook")[1]
     (block, *_) = re.findall(r"(?:^    .*\n)+", section, re.MULTILINE)
     *lines, shown = re.sub("^    ", "", block, flags=re.MULTILINE).strip().splitlines()
     return "\n".join([*lines, f"print(len({shown}))"]).replace("/data/surveyor", warehouse)
@@ -27,7 +27,7 @@ def _ended(script: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-def test_the_readmes_reader_ends_as_it_should(lake: Lake) -> None:
+def test_the_reader_shown_ends_as_it_should(lake: Lake) -> None:
     lake.ensure_tables()
     for number in range(8):
         rows = [{**partition([0, 1, 2]), "topic": f"t{number}", "partition": p, "snapshot_id": 1} for p in range(1000)]

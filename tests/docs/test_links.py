@@ -1,0 +1,39 @@
+"""Links between the pages lead somewhere: the file is there, and so is the heading."""
+
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+from tests.docs.markdown import ROOT, anchors, links, pages
+
+
+def _broken(page: Path, link: str) -> str | None:
+    """Say what a link lacks, None where it leads somewhere; pages of others are not asked."""
+    if "://" in link:
+        return None
+    file, _, anchor = unquote(link).partition("#")
+    target = page if not file else page.parent / file
+    if not target.exists():
+        return f"{link}: there is no {file}"
+    if anchor and anchor not in anchors(target.read_text(encoding="utf-8")):
+        return f"{link}: no heading of {target.name} has that anchor"
+    return None
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    broken = (_broken(page, link) for link in links(page.read_text(encoding="utf-8")))
+    assert [why for why in broken if why is not None] == []
+
+
+def test_the_readme_leads_to_every_page() -> None:
+    linked = set(links((ROOT / "README.md").read_text(encoding="utf-8")))
+    assert {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")} - linked == set()
+
+
+def test_a_link_that_leads_nowhere_is_noticed() -> None:
+    page = ROOT / "docs" / "commands.md"
+    assert _broken(page, "nosuch.md") == "nosuch.md: there is no nosuch.md"
+    assert _broken(page, "#nosuch") == "#nosuch: no heading of commands.md has that anchor"
+    assert _broken(page, "../README.md") is None

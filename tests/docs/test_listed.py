@@ -1,0 +1,37 @@
+"""What the pages list by hand is all there is: exit codes, keys of the conf, codes of rejections."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import BaseModel
+
+from jobs.basics.errors import ExitCode
+from jobs.runtime.settings import ClusterConf, Conf, Limits
+from schemas.names import LintCode, RejectionCode
+from tests.docs.generated import path_of
+
+
+def _rows(page: str, row: str) -> list[Any]:
+    """The first columns of the rows of a page that look so; one column is a string, several are tuples."""
+    return re.findall(row, path_of(page).read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def test_every_exit_code_has_its_row() -> None:
+    rows = _rows("exit-codes.md", r"^\| (\d+) \| (\w+) \|")
+    assert rows == [(str(code.value), code.name) for code in ExitCode]
+
+
+def _keys(model: type[BaseModel], within: str, *but: str) -> Iterator[str]:
+    return (f"{within}{name}" for name in model.model_fields if name not in but)
+
+
+def test_every_key_of_the_conf_has_its_row() -> None:
+    cluster = "clusters.NAME."
+    known = [*_keys(Conf, "", "clusters"), *_keys(ClusterConf, cluster, "limits"), *_keys(Limits, f"{cluster}limits.")]
+    assert sorted(_rows("configuration.md", r"^\| `([a-zN][\w.]+)` \|")) == sorted(known)
+
+
+def test_every_code_of_a_rejection_has_its_row() -> None:
+    codes = _rows("planning.md", r"^\| ([A-Z_]+) \|")
+    assert codes == [*sorted(RejectionCode), *sorted(LintCode)]
