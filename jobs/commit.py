@@ -4,7 +4,7 @@ Dry unless --apply.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import typer
@@ -155,10 +155,14 @@ def _dry(
         *cut(lines, again, everything=everything),
         *cut(_stale_lines(found.settled), again, everything=everything),
         *throttle_lines(settings.lake, plan, changes_among(found.due), running.throttle),
-        *(f"  warning: {warning}" for warning in (warnings(plan, everything=everything) if found.due else ())),
+        *(f"  warning: {warning}" for warning in (_warnings(plan, everything=everything) if found.due else ())),
         "dry run: nothing was written; --apply writes",
     )
     return ExitCode.CHANGES if detailed and found.due else ExitCode.DONE
+
+
+def _warnings(plan: Plan, *, everything: bool) -> Iterator[str]:
+    return warnings(plan.row["kind"], plan.changes, plan.operations, plan.rejections, everything=everything)
 
 
 def _agreed(plan: Plan, found: Assessment) -> bool:

@@ -18,23 +18,35 @@ Place = tuple[int, str, int | None, str]
 """Wave, topic, partition and action."""
 
 
-class Change(Struct, frozen=True, kw_only=True, gc=False):
-    """One row of CHANGES: what is, what should be, and the premise that must still hold."""
+class Outline(Struct, frozen=True, kw_only=True, gc=False):
+    """What a reviewer sees of a change: what is, what should be, and why."""
 
+    wave: int = 0
     topic: str
     partition: int
     action: str
-    replicas_after: Brokers
-    leader_after: int
-    isr_after: Brokers
-    wave: int = 0
     replicas_before: Brokers | None = None
+    replicas_after: Brokers
+    leader_before: int | None = None
+    leader_after: int
+    isr_before: Brokers | None = None
+    isr_after: Brokers
+    requires_live: Brokers
+    reason: str
+
+    @property
+    def name(self) -> str:
+        """As people read it: orders-7."""
+        return f"{self.topic}-{self.partition}"
+
+
+class Change(Outline, frozen=True, kw_only=True, gc=False):
+    """One row of CHANGES: all that is written, told and checked."""
+
     adding_before: Brokers | None = None
     adding_after: Brokers
     removing_before: Brokers | None = None
     removing_after: Brokers
-    leader_before: int | None = None
-    isr_before: Brokers | None = None
     leader_epoch_before: int | None = None
     leader_epoch_after: int | None = None
     controller_epoch_before: int | None = None
@@ -46,9 +58,7 @@ class Change(Struct, frozen=True, kw_only=True, gc=False):
     is_new: bool
     leader_and_isr_to: Brokers
     stop_replica_to: Brokers | None = None
-    requires_live: Brokers
     requires_dead: Brokers
-    reason: str
     cluster: str = ""
     plan_id: str = ""
 
@@ -61,11 +71,6 @@ class Change(Struct, frozen=True, kw_only=True, gc=False):
     def place(self) -> Place:
         """What tells it from the plan's other changes."""
         return self.wave, self.topic, self.partition, self.action
-
-    @property
-    def name(self) -> str:
-        """As people read it: orders-7."""
-        return f"{self.topic}-{self.partition}"
 
     def state_after(self, controller_epoch: int) -> State:
         """The state that this change makes, written by the controller of that epoch; for batch mode alone.

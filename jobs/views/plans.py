@@ -9,7 +9,7 @@ from jobs.records.checked_configs import set_by
 from jobs.records.plans import Plan
 from jobs.runtime.console import LINES_SHOWN, shown
 from schemas.names import NO_LEADER, WHOLE_TOPIC, Action, PlanKind, RejectionCode
-from schemas.rows import Change, Operation, PlanRow, operations_among
+from schemas.rows import Operation, Outline, PlanRow, operations_among
 from schemas.topic_configs import MIN_ISR, UNCLEAN_ELECTION, parsed
 
 
@@ -31,7 +31,7 @@ def how_much_is_due(plan: Plan, due: Sequence[PlanRow]) -> str:
     return f"{' and '.join(parts)} are due"
 
 
-def change_line(change: PlanRow) -> str:
+def change_line(change: Outline | Operation) -> str:
     """Write a change as people read it, what was -> what will be, and why; or an operation."""
     if isinstance(change, Operation):
         return f"{change.topic}  {change.action} {change.data}"
@@ -60,14 +60,19 @@ def evidence_line(evidence: Row) -> str:
     return "  ".join(parts + ["Kafka's choice"] * evidence["kafkas_choice"])
 
 
-def warnings(plan: Plan, *, everything: bool = False) -> Iterator[str]:
+def warnings(
+    kind: str,
+    changes: Sequence[Outline],
+    operations: Sequence[Operation],
+    rejections: Sequence[Row],
+    *,
+    everything: bool = False,
+) -> Iterator[str]:
     """What a reviewer must see last; `plan_review.warned` tells which changes of many it may speak of."""
-    offline = [c.name for c in plan.changes if c.leader_after == NO_LEADER]
-    doomed = [row_name(r) for r in plan.rejections if r["code"] == RejectionCode.GOES_OFFLINE]
-    unclean = [
-        c.name for c in plan.changes if c.action == Action.ELECT and not set(c.isr_after) <= set(c.isr_before or ())
-    ]
-    last = {c.name: c for c in plan.changes if plan.row["kind"] == PlanKind.REASSIGN}
+    offline = [c.name for c in changes if c.leader_after == NO_LEADER]
+    doomed = [row_name(r) for r in rejections if r["code"] == RejectionCode.GOES_OFFLINE]
+    unclean = [c.name for c in changes if c.action == Action.ELECT and not set(c.isr_after) <= set(c.isr_before or ())]
+    last = {c.name: c for c in changes if kind == PlanKind.REASSIGN}
     dead = [name for name, change in last.items() if _keeps_dead(change)]
     warned = (
         ("keep a replica on a broker that is not alive", dead),
@@ -80,10 +85,10 @@ def warnings(plan: Plan, *, everything: bool = False) -> Iterator[str]:
             shown_names = names if everything else names[:LINES_SHOWN]
             more = f" and {len(names) - LINES_SHOWN} more" if len(names) > len(shown_names) else ""
             yield f"{len(names)} partitions {what}: {', '.join(shown_names)}{more}"
-    yield from config_warnings(plan.changes, plan.operations)
+    yield from config_warnings(changes, operations)
 
 
-def _keeps_dead(change: Change) -> bool:
+def _keeps_dead(change: Outline) -> bool:
     return change.action == Action.REASSIGN and not set(change.replicas_after) <= set(change.requires_live)
 
 
@@ -104,7 +109,7 @@ def _moved(name: str, before: object, after: object) -> str | None:
     return f"{name} {shown(after)}" if before is None else f"{name} {shown(before)}→{shown(after)}"
 
 
-def config_warnings(changes: Sequence[Change], operations: Sequence[Operation]) -> Iterator[str]:
+def config_warnings(changes: Sequence[Outline], operations: Sequence[Operation]) -> Iterator[str]:
     """What a reviewer must see of the configs that a plan sets."""
     factors: dict[str, int] = {}
     for change in changes:

@@ -140,8 +140,8 @@ def install(controller: MovingController, monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setattr(f"jobs.{module}.time", clock)
     for module in (
         "execution.admin.controllers",
-        "execution.commit",
-        "execution.admin.closed_plan_throttle",
+        "commit",
+        "execution.admin.commit",
         "execution.cancellation",
     ):
         monkeypatch.setattr(f"jobs.{module}.admin_of", admin_of)

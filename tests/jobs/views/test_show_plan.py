@@ -12,11 +12,11 @@ import pyarrow as pa
 import pytest
 
 from jobs.adapters.delta.lake import Lake, Row, arrow_schema
-from jobs.records.plans import Plan, find_plan
+from jobs.records.plans import find_plan
 from jobs.views.plan_review import Only, Review, warned
 from jobs.views.plans import change_line, warnings
 from schemas.names import Action, PlanKind, RejectionCode
-from schemas.rows import Change
+from schemas.rows import Outline
 from schemas.tables import CHANGES
 from tests.jobs.support.command_line import Surveyor
 from tests.typed_rows import typed
@@ -206,7 +206,7 @@ def test_no_warning_is_lost_among_many(planned: Callable[..., Surveyor], kind: P
     row = find_plan(surveyor.lake, ID)
     review = Review(surveyor.lake, row, Only())
     changes = review.changes(whole=False)
-    every = list(warnings(Plan(row, msgspec.convert(list(changes), list[Change]), [], [])))
+    every = list(warnings(row["kind"], msgspec.convert(list(changes), list[Outline]), [], []))
     assert list(review.warnings(changes)) == every
     assert len(every) == (3 if kind is PlanKind.REASSIGN else 2)
     assert warned(changes, kind)[[0, 4]].tolist() == [kind is PlanKind.REASSIGN, False]
