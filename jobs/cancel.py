@@ -18,9 +18,9 @@ from jobs.records.plans import Plan, read_plan
 from jobs.runtime.console import LINES_SHOWN, Result, finish, say, shown
 from jobs.runtime.options import command, run_alone
 from jobs.runtime.settings import Settings
-from jobs.views.plans import row_name
 from planner.reassignment.cancellation import Standing
 from schemas.names import Outcome, PlanKind, PlanStatus, Step
+from schemas.rows import Change
 
 _LEFT: Final = {
     Standing.COMPLETE: "complete, not undone",
@@ -87,7 +87,7 @@ def _report(settings: Settings, plan: Plan, verdicts: Sequence[Verdict]) -> Exit
     found = look(settings, now)
     result = _result(now, found, verdicts)
     failed = [v for v in verdicts if v.outcome in {Outcome.FAILED, Outcome.UNKNOWN}]
-    wrong = [f"  {v.outcome}: {row_name(v.change)}: {v.message}" for v in verdicts if v.outcome is not Outcome.APPLIED]
+    wrong = [f"  {v.outcome}: {v.change.name}: {v.message}" for v in verdicts if v.outcome is not Outcome.APPLIED]
     title = f"plan {now.title}: {now.row['status']}; {result['cancelled_now']} cancelled now, {_told(found)}"
     again = ["run it again"] if failed or found.safe else []
     finish(settings, result, title, *wrong[:LINES_SHOWN], *_lines(now, found), *again)
@@ -95,7 +95,7 @@ def _report(settings: Settings, plan: Plan, verdicts: Sequence[Verdict]) -> Exit
 
 
 def _result(plan: Plan, found: Found, verdicts: Sequence[Verdict] = ()) -> Result:
-    done = [(verdict.change["action"], verdict.outcome) for verdict in verdicts]
+    done = [(verdict.change.action, verdict.outcome) for verdict in verdicts]
     outcomes = [outcome for _, outcome in done]
     return {
         "plan_id": plan.plan_id,
@@ -127,7 +127,8 @@ def _lines(plan: Plan, found: Found) -> Iterator[str]:
 
 
 def _line(finding: Finding) -> str | None:
-    name, before = row_name(finding.change), finding.change.get("replicas_before")
+    name = finding.change.name
+    before = finding.change.replicas_before if isinstance(finding.change, Change) else None
     if finding.danger is not None:
         return f"  {name}  goes on: {finding.danger.code}: {finding.danger.reason}"
     if finding.standing is Standing.IN_PROGRESS:

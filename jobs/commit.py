@@ -4,7 +4,7 @@ Dry unless --apply.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import typer
@@ -27,8 +27,9 @@ from jobs.records.plans import Plan, read_plan
 from jobs.runtime.console import Result, cut, finish, say
 from jobs.runtime.options import All, DetailedExitcode, command, run_alone
 from jobs.runtime.settings import Settings
-from jobs.views.plans import change_line, how_much_is_due, row_name, warnings
+from jobs.views.plans import change_line, how_much_is_due, warnings
 from schemas.names import Outcome, PlanStatus
+from schemas.rows import changes_among
 
 
 @command
@@ -153,11 +154,15 @@ def _dry(
         f"plan {plan.title}: mode {found.mode} ({found.why}); {how_much_is_due(plan, found.due)}",
         *cut(lines, again, everything=everything),
         *cut(_stale_lines(found.settled), again, everything=everything),
-        *throttle_lines(settings.lake, plan, found.due, running.throttle),
-        *(f"  warning: {warning}" for warning in (warnings(plan, everything=everything) if found.due else ())),
+        *throttle_lines(settings.lake, plan, changes_among(found.due), running.throttle),
+        *(f"  warning: {warning}" for warning in (_warnings(plan, everything=everything) if found.due else ())),
         "dry run: nothing was written; --apply writes",
     )
     return ExitCode.CHANGES if detailed and found.due else ExitCode.DONE
+
+
+def _warnings(plan: Plan, *, everything: bool) -> Iterator[str]:
+    return warnings(plan.row["kind"], plan.changes, plan.operations, plan.rejections, everything=everything)
 
 
 def _agreed(plan: Plan, found: Assessment) -> bool:
@@ -192,7 +197,7 @@ def _counts(verdicts: Sequence[Verdict]) -> dict[str, int]:
 
 def _stale_lines(verdicts: Sequence[Verdict]) -> list[str]:
     return [
-        f"  {verdict.outcome}: {row_name(verdict.change)}: {verdict.message}"
+        f"  {verdict.outcome}: {verdict.change.name}: {verdict.message}"
         for verdict in verdicts
         if verdict.outcome is not Outcome.APPLIED
     ]

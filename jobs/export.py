@@ -32,16 +32,16 @@ def targets_of(plan: Plan, wave: int | None = None, *, inverse: bool = False) ->
 
     Of several waves the last one says where a partition ends, and the first where it began.
     """
-    moves = [
-        change for change in plan.changes if change["action"] == Action.REASSIGN and wave in {None, change["wave"]}
-    ]
-    side, ordered = ("replicas_before", reversed(moves)) if inverse else ("replicas_after", iter(moves))
-    last = {(change["topic"], change["partition"]): change[side] for change in ordered}
+    moves = [change for change in plan.changes if change.action == Action.REASSIGN and wave in {None, change.wave}]
+    if inverse:
+        last = {change.key: change.replicas_before for change in reversed(moves)}
+    else:
+        last = {change.key: change.replicas_after for change in moves}
     return [{"topic": topic, "partition": number, "replicas": replicas} for (topic, number), replicas in last.items()]
 
 
 def _refuse_no_wave(plan: Plan, wave: int | None) -> None:
-    known = sorted({change["wave"] for change in plan.changes})
+    known = sorted({change.wave for change in plan.changes})
     if wave is not None and wave not in known:
         found = ", ".join(map(str, known)) or "none"
         raise UsageError(f"plan {plan.title} has no wave {wave}; its waves are {found}")

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from jobs.adapters.delta.lake import Row
 from jobs.adapters.zookeeper.connection import Znode, connected, sync
 from jobs.assessment.copying import measure
 from jobs.assessment.limits import CLOSED, seconds
@@ -21,9 +20,9 @@ from jobs.runtime.options import All, DetailedExitcode, command, run_alone
 from jobs.runtime.settings import Settings
 from jobs.views.copying import copying_lines, copying_result
 from jobs.views.kafka_text import status_lines
-from jobs.views.plans import row_name
 from planner.reassignment.replica_assignment import ReplicaAssignment
 from planner.reassignment.rollback import ways_of
+from schemas.rows import PlanRow, changes_among
 
 
 class Text(StrEnum):
@@ -38,8 +37,11 @@ def _as_kafka_says(settings: Settings, plan: Plan) -> Iterator[str]:
     last = [way[-1] for way in ways_of(plan.changes).values()]
     with connected(settings.zookeeper) as client:
         sync(client)
-        found = [(change, _assignment(topic, change["partition"])) for change, topic, _ in read_changed(client, last)]
-    return status_lines(({**change, "replicas": change["replicas_after"]}, now) for change, now in found)
+        found = [(change, _assignment(topic, change.partition)) for change, topic, _ in read_changed(client, last)]
+    return status_lines(
+        ({"topic": change.topic, "partition": change.partition, "replicas": change.replicas_after}, now)
+        for change, now in found
+    )
 
 
 def _assignment(topic: Znode, partition: int) -> ReplicaAssignment | None:
@@ -73,7 +75,7 @@ def verify(
     known = {"plan_id": whole.plan_id, "status": whole.row["status"], "is_complete": complete}
     result: Result = {**known, **{p.value: counts[p] for p in Progress}}
     going = [row for row, progress, _ in found if progress is Progress.IN_PROGRESS and format is not Text.KAFKA]
-    copying = measure(settings, going, apart)
+    copying = measure(settings, changes_among(going), apart)
     result["copying"] = None if copying is None else copying_result(copying)
     told = ", ".join(f"{counts[progress]} {progress.replace('_', ' ')}" for progress in Progress if counts[progress])
     closed = f", {whole.row['status']}" if whole.row["status"] in CLOSED else ""
@@ -89,10 +91,10 @@ def verify(
     return ExitCode.CHANGES if detailed_exitcode and not complete else ExitCode.DONE
 
 
-def _lines(found: Sequence[tuple[Row, Progress, str]]) -> Iterator[str]:
+def _lines(found: Sequence[tuple[PlanRow, Progress, str]]) -> Iterator[str]:
     for change, progress, what in found:
         if progress is not Progress.COMPLETE:
-            yield f"  {row_name(change)}  {progress.replace('_', ' ')}: {what}"
+            yield f"  {change.name}  {progress.replace('_', ' ')}: {what}"
 
 
 if __name__ == "__main__":

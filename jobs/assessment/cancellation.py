@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from kazoo.client import KazooClient
 
-from jobs.adapters.delta.lake import Row
 from jobs.adapters.zookeeper.cluster import ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import Znode, connected
 from jobs.adapters.zookeeper.controllership import refuse_migration
@@ -25,9 +24,8 @@ from planner.reassignment.cancellation import Danger, Standing, danger, standing
 from planner.reassignment.replica_assignment import ReplicaAssignment
 from planner.reassignment.rollback import legs_of, ways_of
 from schemas.names import Action, PlanStatus, RequestKind
+from schemas.rows import Change, Key, PlanRow
 from schemas.znodes import MalformedZnodeError
-
-Key = tuple[str, int]
 
 _PROGRESS: Final = {
     Progress.COMPLETE: Standing.COMPLETE,
@@ -42,7 +40,7 @@ _PROGRESS: Final = {
 class Finding:
     """One partition, or one election or operation: the step of the plan that it is at."""
 
-    change: Row
+    change: PlanRow
     standing: Standing
     told: str
     danger: Danger | None = None
@@ -52,7 +50,7 @@ class Finding:
 
     @property
     def key(self) -> Key:
-        return self.change["topic"], self.change["partition"]
+        return self.change.key
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +86,7 @@ def look(settings: Settings, plan: Plan) -> Found:
         refuse_migration(state)
         refuse_other_cluster(settings, plan, state)
         moves = partitions_of(client, state, ways_of(plan.changes))
-    others = [change for change in plan.changes if change["action"] != Action.REASSIGN]
+    others = [change for change in plan.changes if change.action != Action.REASSIGN]
     rest = verify_plan(settings, dataclasses.replace(plan, changes=others)) if others or plan.tasks else []
     return Found(state, [*moves, *(Finding(row, _PROGRESS[progress], told) for row, progress, told in rest)])
 
@@ -99,22 +97,19 @@ def _refuse(plan: Plan) -> None:
         raise RefusedError(f"plan {plan.title} is {status}: there is nothing of it to cancel")
 
 
-def partitions_of(client: KazooClient, state: ClusterState, ways: Mapping[Key, Sequence[Row]]) -> list[Finding]:
+def partitions_of(client: KazooClient, state: ClusterState, ways: Mapping[Key, Sequence[Change]]) -> list[Finding]:
     """Read partitions and tell where each stands; the caller has let the server catch up."""
     deleting = {row["topic"] for row in state.requests if row["kind"] == RequestKind.DELETE_TOPIC}
     read = read_changed(client, [way[0] for way in ways.values()])
-    return [
-        _finding(ways[change["topic"], change["partition"]], topic, znode, state.live, deleting)
-        for change, topic, znode in read
-    ]
+    return [_finding(ways[change.key], topic, znode, state.live, deleting) for change, topic, znode in read]
 
 
 def _finding(
-    way: Sequence[Row], topic: Znode, state: Znode, live: Collection[int], deleting: Collection[str]
+    way: Sequence[Change], topic: Znode, state: Znode, live: Collection[int], deleting: Collection[str]
 ) -> Finding:
     first = way[0]
     now, why = assignment_of(first, topic)
-    if first["topic"] in deleting:
+    if first.topic in deleting:
         why = "its topic is queued for deletion"
     if now is None or why is not None:
         return Finding(first, Standing.DIVERGED, why or "")
@@ -129,10 +124,10 @@ def _finding(
     return Finding(way[number], found, told, danger(now, None if known is None else known.isr, live))
 
 
-def assignment_of(change: Row, topic: Znode) -> tuple[ReplicaAssignment | None, str | None]:
+def assignment_of(change: Change, topic: Znode) -> tuple[ReplicaAssignment | None, str | None]:
     """The assignment of the partition that a change is about, else why there is none."""
     try:
-        found = assigned(topic, change["partition"])
+        found = assigned(topic, change.partition)
     except MalformedZnodeError as error:
         return None, f"{topic.path}: {error}"
     if found is None:

@@ -20,6 +20,7 @@ from jobs.runtime.console import progress, say
 from jobs.runtime.settings import Settings
 from planner.reassignment.estimate import Copy, Key, Reading
 from schemas.names import NO_LEADER, Action
+from schemas.rows import Change
 from schemas.znodes import State
 
 PATIENCE: Final = 10.0
@@ -47,12 +48,12 @@ class _Receiving:
 _Receivers = Mapping[Key, _Receiving]
 
 
-def measure(settings: Settings, changes: Sequence[Row], apart: float) -> Copying | None:
+def measure(settings: Settings, changes: Sequence[Change], apart: float) -> Copying | None:
     """Read what the receiving replicas of `changes`, reassignments in progress, hold; None if there are none.
 
     A second reading is made `apart` seconds after the first if something is left to be copied; 0 makes none.
     """
-    moving = [change for change in changes if change["action"] == Action.REASSIGN]
+    moving = [change for change in changes if change.action == Action.REASSIGN]
     if not moving:
         return None
     try:
@@ -73,24 +74,24 @@ def measure(settings: Settings, changes: Sequence[Row], apart: float) -> Copying
         return None
 
 
-def _added(changes: Sequence[Row]) -> set[Key]:
+def _added(changes: Sequence[Change]) -> set[Key]:
     return {
-        (change["topic"], change["partition"], broker)
+        (change.topic, change.partition, broker)
         for change in changes
-        for broker in set(change["replicas_after"]) - set(change["replicas_before"] or ())
+        for broker in set(change.replicas_after) - set(change.replicas_before or ())
     }
 
 
-def _replicas(settings: Settings, changes: Sequence[Row]) -> tuple[list[Row], _Receivers]:
+def _replicas(settings: Settings, changes: Sequence[Change]) -> tuple[list[Row], _Receivers]:
     """The live brokers, and every replica that the changes lead to."""
     with connected(settings.zookeeper) as client:
         sync(client)
         brokers = read_cluster(client, settings.zookeeper).brokers
         states = [(change, understood(state)) for change, _, state in read_changed(client, changes)]
     return brokers, {
-        (change["topic"], change["partition"], broker): _where(broker, state)
+        (change.topic, change.partition, broker): _where(broker, state)
         for change, state in states
-        for broker in change["replicas_after"]
+        for broker in change.replicas_after
     }
 
 

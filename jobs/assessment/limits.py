@@ -89,7 +89,7 @@ def _refuse_old(limits: CommitLimits, plan: Plan, now: datetime) -> None:
 
 def _refuse_majority_dead(plan: Plan, state: ClusterState) -> None:
     """If most brokers seem dead, what is broken is more likely between us and ZooKeeper than all of them."""
-    dead = {broker for change in plan.changes for broker in change["requires_dead"]}
+    dead = {broker for change in plan.changes for broker in change.requires_dead}
     known = dead | set(state.live)
     if len(known) >= _FEWEST and 2 * len(dead) > len(known):
         raise RefusedError(

@@ -10,7 +10,6 @@ from typing import Final
 
 from kazoo.client import KazooClient
 
-from jobs.adapters.delta.lake import Row
 from jobs.adapters.zookeeper.cluster import REASSIGN, TOPICS, reassign_orders
 from jobs.adapters.zookeeper.connection import Znode, children, connected, sync
 from jobs.adapters.zookeeper.multi_read import read_many
@@ -20,9 +19,9 @@ from jobs.records.plans import Plan, moves_replicas
 from jobs.runtime.settings import Settings
 from planner.reassignment.replica_assignment import target
 from schemas.names import Action, PlanKind
+from schemas.rows import Change, Key
 from schemas.znodes import MalformedZnodeError, State, decode_assignment
 
-Key = tuple[str, int]
 Targets = Mapping[Key, list[int]]
 """Where partitions are going, by topic and partition."""
 
@@ -40,27 +39,23 @@ class Standing(StrEnum):
     """The partition is not on its way there any more: somebody cancelled it, or moves it elsewhere."""
 
 
-def reassignments_of(plan: Plan) -> list[Row]:
+def reassignments_of(plan: Plan) -> list[Change]:
     """The changes of a plan that reassign, wave by wave."""
-    return [change for change in plan.changes if change["action"] == Action.REASSIGN]
+    return [change for change in plan.changes if change.action == Action.REASSIGN]
 
 
-def key_of(change: Row) -> Key:
-    return change["topic"], change["partition"]
-
-
-def standings(client: KazooClient, changes: Sequence[Row], plan: Plan) -> Iterator[tuple[Row, Standing, str]]:
+def standings(client: KazooClient, changes: Sequence[Change], plan: Plan) -> Iterator[tuple[Change, Standing, str]]:
     """Tell how far reassignments of a plan have come, and what was found."""
     orders = reassign_orders(client) or {}
-    later: dict[Key, list[Row]] = {}
+    later: dict[Key, list[Change]] = {}
     for change in reassignments_of(plan):
-        later.setdefault(key_of(change), []).append(change)
+        later.setdefault(change.key, []).append(change)
     for change, topic, state in read_changed(client, changes):
-        then = [row["replicas_after"] for row in later.get(key_of(change), ()) if row["wave"] > change["wave"]]
+        then = [row.replicas_after for row in later.get(change.key, ()) if row.wave > change.wave]
         yield change, *_standing(change, topic, understood(state), orders, then)
 
 
-def moving_of(settings: Settings, plan: Plan) -> list[Row]:
+def moving_of(settings: Settings, plan: Plan) -> list[Change]:
     """Read the cluster: the changes of a plan whose partitions are on their way now."""
     moves = reassignments_of(plan)
     if not moves:
@@ -95,7 +90,7 @@ def refuse_others(plan: Plan, moving: Targets) -> None:
         return
     mine: dict[Key, list[list[int]]] = {}
     for change in reassignments_of(plan):
-        mine.setdefault(key_of(change), []).append(change["replicas_after"])
+        mine.setdefault(change.key, []).append(change.replicas_after)
     others = [f"{key[0]}-{key[1]} to {goal}" for key, goal in sorted(moving.items()) if goal not in mine.get(key, [])]
     if others:
         shown = ", ".join(others[:_SHOWN]) + (f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else "")
@@ -107,16 +102,16 @@ def refuse_others(plan: Plan, moving: Targets) -> None:
 
 
 def _standing(
-    change: Row, topic: Znode, state: State | None, orders: Targets, then: Sequence[list[int]]
+    change: Change, topic: Znode, state: State | None, orders: Targets, then: Sequence[list[int]]
 ) -> tuple[Standing, str]:
-    wanted = change["replicas_after"]
+    wanted = change.replicas_after
     try:
-        found = assigned(topic, change["partition"])
+        found = assigned(topic, change.partition)
     except MalformedZnodeError as error:
         return Standing.ELSEWHERE, str(error)
     if found is None:
         return Standing.ELSEWHERE, "the partition is gone"
-    if orders.get(key_of(change)) == wanted:
+    if orders.get(change.key) == wanted:
         return Standing.MOVING, "ordered"
     replicas, adding, removing = found
     now = target(replicas, removing)

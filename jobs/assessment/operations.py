@@ -12,12 +12,12 @@ from typing import Any, Final
 
 from kazoo.client import KazooClient
 
-from jobs.adapters.delta.lake import Row
 from jobs.adapters.zookeeper.cluster import CONFIGS, DELETE_TOPICS, TOPICS
 from jobs.adapters.zookeeper.connection import Znode
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.records.ledger import Verdict
 from schemas.names import OperationKind, Outcome
+from schemas.rows import Operation
 from schemas.topic_configs import conflicts
 from schemas.znodes import MalformedZnodeError, decode_assignment, decode_config
 
@@ -42,24 +42,24 @@ def read_topics(client: KazooClient, names: Sequence[str]) -> dict[str, TopicNow
     return {name: TopicNow(next(znodes), next(znodes), next(znodes)) for name in names}
 
 
-def judge_tasks(client: KazooClient, tasks: Sequence[Row]) -> tuple[list[Row], list[Verdict]]:
+def judge_tasks(client: KazooClient, tasks: Sequence[Operation]) -> tuple[list[Operation], list[Verdict]]:
     """Return the operations that are due, and the verdicts on the others."""
     judged = [(task, verdict_on(task, now)) for task, now in read_tasks(client, tasks)]
     return [task for task, verdict in judged if verdict is None], [verdict for _, verdict in judged if verdict]
 
 
-def read_tasks(client: KazooClient, tasks: Sequence[Row]) -> Iterator[tuple[Row, TopicNow]]:
+def read_tasks(client: KazooClient, tasks: Sequence[Operation]) -> Iterator[tuple[Operation, TopicNow]]:
     """Read the topic of each operation."""
-    found = read_topics(client, list(dict.fromkeys(task["topic"] for task in tasks)))
-    return ((task, found[task["topic"]]) for task in tasks)
+    found = read_topics(client, list(dict.fromkeys(task.topic for task in tasks)))
+    return ((task, found[task.topic]) for task in tasks)
 
 
-def verdict_on(task: Row, now: TopicNow) -> Verdict | None:
+def verdict_on(task: Operation, now: TopicNow) -> Verdict | None:
     """Judge one operation; None: it is due."""
     try:
-        judged = _JUDGES[OperationKind(task["action"])](json.loads(task["data"]), now)
+        judged = _JUDGES[OperationKind(task.action)](json.loads(task.data), now)
     except MalformedZnodeError as error:
-        judged = Outcome.STALE, f"topic {task['topic']} is not understood: {error}"
+        judged = Outcome.STALE, f"topic {task.topic} is not understood: {error}"
     return None if judged is None else Verdict(task, *judged)
 
 

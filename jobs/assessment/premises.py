@@ -11,7 +11,6 @@ from typing import Final
 
 from kazoo.client import KazooClient
 
-from jobs.adapters.delta.lake import Row
 from jobs.adapters.zookeeper.cluster import (
     BROKER_IDS,
     TOPICS,
@@ -26,6 +25,7 @@ from jobs.records.ledger import Verdict
 from jobs.records.plans import Plan
 from planner.reassignment.replica_assignment import target
 from schemas.names import NO_VERSION, Action, Outcome, RequestKind
+from schemas.rows import Change
 from schemas.znodes import Assignment, MalformedZnodeError, State, decode_assignment, decode_state
 
 FOUND_IN_PROGRESS: Final = "found in progress"
@@ -34,15 +34,15 @@ Assigned = tuple[list[int], list[int], list[int]]
 """Replicas, adding and removing replicas."""
 
 
-def topic_path(change: Row) -> str:
-    return f"{TOPICS}/{change['topic']}"
+def topic_path(change: Change) -> str:
+    return f"{TOPICS}/{change.topic}"
 
 
-def state_path(change: Row) -> str:
-    return f"{topic_path(change)}/partitions/{change['partition']}/state"
+def state_path(change: Change) -> str:
+    return f"{topic_path(change)}/partitions/{change.partition}/state"
 
 
-def read_changed(client: KazooClient, changes: Sequence[Row]) -> Iterator[tuple[Row, Znode, Znode]]:
+def read_changed(client: KazooClient, changes: Sequence[Change]) -> Iterator[tuple[Change, Znode, Znode]]:
     """Read the topic's znode and the state of each change, all at once."""
     topics = sorted({topic_path(change) for change in changes})
     znodes = {znode.path: znode for znode in read_many(client, [*topics, *map(state_path, changes)])}
@@ -51,10 +51,10 @@ def read_changed(client: KazooClient, changes: Sequence[Row]) -> Iterator[tuple[
 
 def _sort_out(
     client: KazooClient,
-    changes: Sequence[Row],
-    judge: Callable[[Row, Znode, Znode], Verdict | None],
-) -> tuple[list[Row], list[Verdict]]:
-    due: list[Row] = []
+    changes: Sequence[Change],
+    judge: Callable[[Change, Znode, Znode], Verdict | None],
+) -> tuple[list[Change], list[Verdict]]:
+    due: list[Change] = []
     verdicts: list[Verdict] = []
     for change, topic, state in read_changed(client, changes):
         verdict = judge(change, topic, state)
@@ -83,17 +83,17 @@ class Premises:
         """The same, read in a few requests: between two writes."""
         return cls(broker_epochs(client), _known(plan), frozenset(topics_to_delete(client)))
 
-    def still_hold(self, changes: Sequence[Row]) -> tuple[list[Row], list[Verdict]]:
+    def still_hold(self, changes: Sequence[Change]) -> tuple[list[Change], list[Verdict]]:
         """Judge by brokers and deletions alone: for changes whose znodes the write itself checks."""
         why = [(change, self._deleted(change) or self._brokers_moved(change)) for change in changes]
         stale = [Verdict(change, Outcome.STALE, reason) for change, reason in why if reason is not None]
         return [change for change, reason in why if reason is None], stale
 
-    def judge(self, client: KazooClient, changes: Sequence[Row]) -> tuple[list[Row], list[Verdict]]:
+    def judge(self, client: KazooClient, changes: Sequence[Change]) -> tuple[list[Change], list[Verdict]]:
         """Read the changes' znodes at once; return those that are due, and the verdicts on the others."""
         return _sort_out(client, changes, self._judge)
 
-    def _judge(self, change: Row, topic: Znode, state: Znode) -> Verdict | None:
+    def _judge(self, change: Change, topic: Znode, state: Znode) -> Verdict | None:
         if is_applied(change, state) and not _is_another(change, topic):
             return Verdict(change, Outcome.APPLIED, "found applied", state.version)
         why = (
@@ -104,16 +104,16 @@ class Premises:
         )
         return None if why is None else Verdict(change, Outcome.STALE, why)
 
-    def _deleted(self, change: Row) -> str | None:
-        return f"topic {change['topic']} is queued for deletion" if change["topic"] in self.deleting else None
+    def _deleted(self, change: Change) -> str | None:
+        return f"topic {change.topic} is queued for deletion" if change.topic in self.deleting else None
 
-    def _brokers_moved(self, change: Row) -> str | None:
-        for broker in change["requires_live"]:
+    def _brokers_moved(self, change: Change) -> str | None:
+        for broker in change.requires_live:
             if broker not in self.live:
                 return f"broker {broker} is no longer alive"
             if self.live[broker] != self.known.get(broker):
                 return f"broker {broker} registered anew since the snapshot"
-        back = [broker for broker in change["requires_dead"] if broker in self.live]
+        back = [broker for broker in change.requires_dead if broker in self.live]
         return f"broker {back[0]} came back" if back else None
 
 
@@ -121,12 +121,12 @@ def _known(plan: Plan) -> dict[int, int]:
     return {broker["broker_id"]: broker["broker_epoch"] for broker in plan.row["brokers"]}
 
 
-def is_applied(change: Row, znode: Znode) -> bool:
+def is_applied(change: Change, znode: Znode) -> bool:
     """Tell whether a state is the one this change makes, at the version its write makes."""
     state = understood(znode)
-    if state is None or znode.version != change["state_version"] + 1:
+    if state is None or znode.version != change.state_version + 1:
         return False
-    after = (change["leader_after"], change["isr_after"], change["leader_epoch_after"])
+    after = (change.leader_after, change.isr_after, change.leader_epoch_after)
     return bool((state.leader, state.isr, state.leader_epoch) == after)
 
 
@@ -144,84 +144,84 @@ def _decoded(data: bytes | None) -> Assignment:
     return decode_assignment(data)
 
 
-def other_topic(change: Row, topic: Znode) -> bool:
+def other_topic(change: Change, topic: Znode) -> bool:
     """Tell whether a topic of this name is not the one the change is about: one made anew starts its versions anew."""
     if topic.stat is None:
         return False
     try:
-        return bool(_decoded(topic.data).topic_id != change["topic_id"])
+        return bool(_decoded(topic.data).topic_id != change.topic_id)
     except MalformedZnodeError:
         return True
 
 
-def _is_another(change: Row, topic: Znode) -> bool:
+def _is_another(change: Change, topic: Znode) -> bool:
     """The same, by its replicas where a topic is created without an id: a controller that gives ids adds it later."""
-    if change["topic_version"] != NO_VERSION or change["topic_id"] is not None or topic.stat is None:
+    if change.topic_version != NO_VERSION or change.topic_id is not None or topic.stat is None:
         return other_topic(change, topic)
     try:
-        found = assigned(topic, change["partition"])
+        found = assigned(topic, change.partition)
     except MalformedZnodeError:
         return True
-    return found is None or found[0] != change["replicas_after"]
+    return found is None or found[0] != change.replicas_after
 
 
-def adds_partition(change: Row) -> bool:
+def adds_partition(change: Change) -> bool:
     """Tell whether a change is about a partition that its topic does not assign yet, though there is the topic."""
-    new = change["action"] == Action.CREATE and change["topic_version"] != NO_VERSION
-    return bool(new and change["replicas_before"] is None)
+    new = change.action == Action.CREATE and change.topic_version != NO_VERSION
+    return bool(new and change.replicas_before is None)
 
 
-def _is_added(change: Row, topic: Znode) -> bool:
+def _is_added(change: Change, topic: Znode) -> bool:
     """Tell whether the topic assigns a partition as planned already, be it by a commit that did not come to its end."""
     if not adds_partition(change) or other_topic(change, topic):
         return False
-    found = assigned(topic, change["partition"])
-    return found is not None and found[0] == change["replicas_after"]
+    found = assigned(topic, change.partition)
+    return found is not None and found[0] == change.replicas_after
 
 
-def _topic_moved(change: Row, topic: Znode) -> str | None:
-    if change["topic_version"] == NO_VERSION:
-        return f"topic {change['topic']} exists and is not the one planned" if _is_another(change, topic) else None
+def _topic_moved(change: Change, topic: Znode) -> str | None:
+    if change.topic_version == NO_VERSION:
+        return f"topic {change.topic} exists and is not the one planned" if _is_another(change, topic) else None
     if topic.stat is None:
-        return f"topic {change['topic']} is gone"
+        return f"topic {change.topic} is gone"
     if _is_added(change, topic):
         return None
-    if topic.version != change["topic_version"]:
-        return f"{topic.path} is at version {topic.version}, planned at {change['topic_version']}"
-    return f"topic {change['topic']} was deleted and made anew" if other_topic(change, topic) else None
+    if topic.version != change.topic_version:
+        return f"{topic.path} is at version {topic.version}, planned at {change.topic_version}"
+    return f"topic {change.topic} was deleted and made anew" if other_topic(change, topic) else None
 
 
-def _state_moved(change: Row, znode: Znode) -> str | None:
+def _state_moved(change: Change, znode: Znode) -> str | None:
     found = NO_VERSION if znode.version is None else znode.version
     state = understood(znode)
-    if found == change["state_version"] and (found == NO_VERSION or _is_before(change, state)):
+    if found == change.state_version and (found == NO_VERSION or _is_before(change, state)):
         return None
     now = "" if state is None else f": leader {state.leader}, ISR {state.isr}, leader epoch {state.leader_epoch}"
-    return f"{znode.path} is at version {found}, planned at {change['state_version']}{now}"
+    return f"{znode.path} is at version {found}, planned at {change.state_version}{now}"
 
 
-def _is_before(change: Row, state: State | None) -> bool:
+def _is_before(change: Change, state: State | None) -> bool:
     """Tell whether a state is the one planned from: that of a topic made anew has the same version again."""
-    before = (change["leader_before"], change["isr_before"], change["leader_epoch_before"])
+    before = (change.leader_before, change.isr_before, change.leader_epoch_before)
     return state is not None and bool((state.leader, state.isr, state.leader_epoch) == before)
 
 
-def judge_for_admin(client: KazooClient, changes: Sequence[Row]) -> tuple[list[Row], list[Verdict]]:
+def judge_for_admin(client: KazooClient, changes: Sequence[Change]) -> tuple[list[Change], list[Verdict]]:
     """The same for changes that Kafka's controller is asked for, which decides on ISR and epochs itself.
 
     Due is what still has the assignment, and for an election the leader, that the plan was computed from; a move also
     needs a live leader in the ISR.
     """
-    moving = any(change["action"] == Action.REASSIGN for change in changes)
+    moving = any(change.action == Action.REASSIGN for change in changes)
     orders = (reassign_orders(client) if moving else None) or {}
     registered = set(children(client, BROKER_IDS) or ()) if moving else set[str]()
 
-    def judge(change: Row, topic: Znode, state: Znode) -> Verdict | None:
-        ordered = orders.get((change["topic"], change["partition"]))
-        if change["action"] == Action.REASSIGN and ordered == change["replicas_after"]:
+    def judge(change: Change, topic: Znode, state: Znode) -> Verdict | None:
+        ordered = orders.get((change.topic, change.partition))
+        if change.action == Action.REASSIGN and ordered == change.replicas_after:
             return Verdict(change, Outcome.APPLIED, FOUND_IN_PROGRESS)
         judged = _judge_for_admin(change, topic, state)
-        if judged is not None or change["action"] != Action.REASSIGN:
+        if judged is not None or change.action != Action.REASSIGN:
             return judged
         why = _leaderless(understood(state), registered)
         return None if why is None else Verdict(change, Outcome.STALE, why)
@@ -243,59 +243,59 @@ def _leaderless(state: State | None, registered: Collection[str]) -> str | None:
     )
 
 
-def _judge_for_admin(change: Row, topic: Znode, state: Znode) -> Verdict | None:
-    if change["topic_version"] == NO_VERSION:
+def _judge_for_admin(change: Change, topic: Znode, state: Znode) -> Verdict | None:
+    if change.topic_version == NO_VERSION:
         return _creation_for_admin(change, topic)
     if adds_partition(change):
         return _expansion_for_admin(change, topic)
     try:
-        found = assigned(topic, change["partition"])
+        found = assigned(topic, change.partition)
     except MalformedZnodeError as error:
         return Verdict(change, Outcome.STALE, f"{topic.path}: {error}")
     if found is None:
-        return Verdict(change, Outcome.STALE, f"{change['topic']}-{change['partition']} is gone")
-    judged = _reassigned(change, found) if change["action"] == Action.REASSIGN else _elected(change, understood(state))
+        return Verdict(change, Outcome.STALE, f"{change.topic}-{change.partition} is gone")
+    judged = _reassigned(change, found) if change.action == Action.REASSIGN else _elected(change, understood(state))
     why = _assignment_moved(change, topic, found)
     return Verdict(change, Outcome.STALE, why) if judged is None and why is not None else judged
 
 
-def _assignment_moved(change: Row, topic: Znode, found: Assigned) -> str | None:
-    if found != (change["replicas_before"], change["adding_before"], change["removing_before"]):
+def _assignment_moved(change: Change, topic: Znode, found: Assigned) -> str | None:
+    if found != (change.replicas_before, change.adding_before, change.removing_before):
         return f"its replicas are now {found[0]}"
     # a topic of before 2.8 may get its id from an upgraded controller, and is the same then
-    anew = change["topic_id"] is not None and other_topic(change, topic)
-    return f"topic {change['topic']} was deleted and made anew" if anew else None
+    anew = change.topic_id is not None and other_topic(change, topic)
+    return f"topic {change.topic} was deleted and made anew" if anew else None
 
 
-def _reassigned(change: Row, found: Assigned) -> Verdict | None:
+def _reassigned(change: Change, found: Assigned) -> Verdict | None:
     replicas, adding, removing = found
-    if target(replicas, removing) != change["replicas_after"]:
+    if target(replicas, removing) != change.replicas_after:
         return None
     return Verdict(change, Outcome.APPLIED, FOUND_IN_PROGRESS if adding or removing else "found applied")
 
 
-def _elected(change: Row, state: State | None) -> Verdict | None:
-    if state is not None and state.leader == change["leader_after"]:
+def _elected(change: Change, state: State | None) -> Verdict | None:
+    if state is not None and state.leader == change.leader_after:
         return Verdict(change, Outcome.APPLIED, "found applied")
-    if state is None or state.leader != change["leader_before"]:
-        return Verdict(change, Outcome.STALE, f"the leader is no longer {change['leader_before']}")
+    if state is None or state.leader != change.leader_before:
+        return Verdict(change, Outcome.STALE, f"the leader is no longer {change.leader_before}")
     return None
 
 
-def _creation_for_admin(change: Row, topic: Znode) -> Verdict | None:
+def _creation_for_admin(change: Change, topic: Znode) -> Verdict | None:
     """A topic that exists has an id of Kafka's own: it counts as created where its replicas are those planned."""
     if topic.stat is None:
         return None
     try:
-        found = assigned(topic, change["partition"])
+        found = assigned(topic, change.partition)
     except MalformedZnodeError as error:
         return Verdict(change, Outcome.STALE, f"{topic.path}: {error}")
-    if found is not None and found[0] == change["replicas_after"]:
+    if found is not None and found[0] == change.replicas_after:
         return Verdict(change, Outcome.APPLIED, "found applied")
-    return Verdict(change, Outcome.STALE, f"topic {change['topic']} exists and is not the one planned")
+    return Verdict(change, Outcome.STALE, f"topic {change.topic} exists and is not the one planned")
 
 
-def _expansion_for_admin(change: Row, topic: Znode) -> Verdict | None:
+def _expansion_for_admin(change: Change, topic: Znode) -> Verdict | None:
     if _is_added(change, topic):
         return Verdict(change, Outcome.APPLIED, "found applied")
     moved = _topic_moved(change, topic)

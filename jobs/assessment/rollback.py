@@ -25,9 +25,8 @@ from planner.reassignment.cancellation import Standing, standing
 from planner.reassignment.rollback import Around, Back, Refusal, assignment_in, legs_of, numbered, way_back, ways_of
 from planner.rows.derived import DEFAULT_MIN_ISR
 from schemas.names import Action, LintCode, Outcome, PlanKind, PlanStatus, RejectionCode, RequestKind, Step
+from schemas.rows import Change, Key
 from schemas.topic_configs import MIN_ISR
-
-Key = tuple[str, int]
 
 THEN: Final = ("topic", "partition", "replicas", "adding_replicas", "removing_replicas")
 
@@ -165,13 +164,13 @@ def _back_to(lake: Lake, plan: Plan, to_snapshot: int | None, topics: list[str])
     these = ("topic", "in", topics)
     rows = as_rows(table_as_of(lake, snapshot, "partitions", these, columns=THEN))
     ids_then = {row["topic"]: row["topic_id"] for row in as_of(lake, snapshot, "topics", these)}
-    ids = {change["topic"]: change["topic_id"] for change in plan.changes}
+    ids = {change.topic: change.topic_id for change in plan.changes}
     anew = Refusal(RejectionCode.UNKNOWN_TOPIC, f"its topic was deleted and made anew after {name}")
     others = {topic: anew for topic, then in ids_then.items() if then != ids[topic]}
     return _BackTo(name, {(row["topic"], row["partition"]): row for row in rows}, others)
 
 
-def _refuse_running(plan: Plan, ways: Mapping[Key, list[Row]], partitions: Mapping[Key, Row]) -> None:
+def _refuse_running(plan: Plan, ways: Mapping[Key, list[Change]], partitions: Mapping[Key, Row]) -> None:
     running = [
         f"{topic}-{partition}"
         for (topic, partition), row in partitions.items()

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from enum import StrEnum
 
-from jobs.adapters.delta.lake import Row
 from jobs.adapters.zookeeper.connection import Znode, connected, sync
 from jobs.assessment.operations import TopicNow, read_tasks, verdict_on
 from jobs.assessment.premises import assigned, read_changed, understood
@@ -13,6 +12,7 @@ from planner.reassignment.cancellation import Standing, standing
 from planner.reassignment.replica_assignment import ReplicaAssignment
 from planner.reassignment.rollback import legs_of, ways_of
 from schemas.names import Action, OperationKind, Outcome
+from schemas.rows import Change, Operation, PlanRow
 from schemas.znodes import MalformedZnodeError, State
 
 
@@ -26,24 +26,25 @@ class Progress(StrEnum):
     """The cluster is neither where the change began nor where it leads: somebody else changed it since."""
 
 
-def progress_of(change: Row, way: Sequence[Row], topic: Znode, state: State | None) -> tuple[Progress, str]:
+def progress_of(change: Change, way: Sequence[Change], topic: Znode, state: State | None) -> tuple[Progress, str]:
     """Tell how far one change has come, and what is found; `way`: its partition's reassignments, wave by wave."""
-    if change["action"] == Action.REASSIGN:
+    if change.action == Action.REASSIGN:
         return _reassignment(change, way, topic, state)
     if state is None:
-        return Progress.NOT_STARTED if change["is_new"] else Progress.DIVERGED, "no state znode"
+        return Progress.NOT_STARTED if change.is_new else Progress.DIVERGED, "no state znode"
     found = f"leader {state.leader}, ISR {state.isr}, leader epoch {state.leader_epoch}"
-    if state.leader == change["leader_after"] and state.leader_epoch >= change["leader_epoch_after"]:
+    before, after = change.leader_epoch_before, change.leader_epoch_after
+    if state.leader == change.leader_after and after is not None and state.leader_epoch >= after:
         return Progress.COMPLETE, found
     # before the wave before it, a later wave's partition has an even older epoch
-    if not change["is_new"] and state.leader_epoch <= change["leader_epoch_before"]:
+    if not change.is_new and before is not None and state.leader_epoch <= before:
         return Progress.NOT_STARTED, found
     return Progress.DIVERGED, found
 
 
-def _reassignment(change: Row, way: Sequence[Row], topic: Znode, state: State | None) -> tuple[Progress, str]:
+def _reassignment(change: Change, way: Sequence[Change], topic: Znode, state: State | None) -> tuple[Progress, str]:
     try:
-        found = assigned(topic, change["partition"])
+        found = assigned(topic, change.partition)
     except MalformedZnodeError as error:
         return Progress.DIVERGED, str(error)
     if found is None:
@@ -57,23 +58,23 @@ def _reassignment(change: Row, way: Sequence[Row], topic: Znode, state: State | 
     if stands is Standing.COMPLETE or ahead < 0:
         return Progress.COMPLETE, told
     if stands is Standing.IN_PROGRESS and ahead == 0:
-        missing = [broker for broker in change["replicas_after"] if state is None or broker not in state.isr]
+        missing = [broker for broker in change.replicas_after if state is None or broker not in state.isr]
         return Progress.IN_PROGRESS, f"{told}, not yet in sync {missing}"
     return Progress.NOT_STARTED, told
 
 
-def progress_of_task(task: Row, now: TopicNow) -> tuple[Progress, str]:
+def progress_of_task(task: Operation, now: TopicNow) -> tuple[Progress, str]:
     """Tell how far an operation has come, and what is found."""
     verdict = verdict_on(task, now)
     if verdict is None:
         return Progress.NOT_STARTED, "as it was planned from"
     if verdict.outcome is not Outcome.APPLIED:
         return Progress.DIVERGED, verdict.message
-    goes_on = task["action"] == OperationKind.DELETE_TOPIC and now.topic.stat is not None
+    goes_on = task.action == OperationKind.DELETE_TOPIC and now.topic.stat is not None
     return Progress.IN_PROGRESS if goes_on else Progress.COMPLETE, verdict.message
 
 
-def verify_plan(settings: Settings, plan: Plan) -> list[tuple[Row, Progress, str]]:
+def verify_plan(settings: Settings, plan: Plan) -> list[tuple[PlanRow, Progress, str]]:
     """Read the cluster and tell how far each change has come."""
     with connected(settings.zookeeper) as client:
         sync(client)
@@ -81,7 +82,7 @@ def verify_plan(settings: Settings, plan: Plan) -> list[tuple[Row, Progress, str
         tasks = read_tasks(client, plan.tasks)
     ways = ways_of(plan.changes)
     changes = [
-        (change, *progress_of(change, ways.get((change["topic"], change["partition"]), ()), topic, understood(state)))
+        (change, *progress_of(change, ways.get((change.topic, change.partition), ()), topic, understood(state)))
         for change, topic, state in found
     ]
     return [*changes, *((task, *progress_of_task(task, now)) for task, now in tasks)]

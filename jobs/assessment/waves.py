@@ -5,17 +5,16 @@ one wave. Moves have come about when nothing is added or removed any more and th
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
-from operator import itemgetter
-from typing import Final
+from operator import attrgetter
+from typing import Final, TypeVar
 
 from kazoo.client import KazooClient
 
-from jobs.adapters.delta.lake import Row
 from jobs.adapters.zookeeper.connection import connected, persistently, sync
 from jobs.adapters.zookeeper.lease import Lease
-from jobs.assessment.moving import Standing, key_of, standings
+from jobs.assessment.moving import Standing, standings
 from jobs.assessment.operations import judge_tasks
 from jobs.assessment.premises import FOUND_IN_PROGRESS, judge_for_admin
 from jobs.basics.errors import StillRunningError
@@ -23,6 +22,9 @@ from jobs.records.ledger import Ledger, Verdict
 from jobs.runtime.console import progress
 from jobs.runtime.settings import Settings
 from schemas.names import Outcome
+from schemas.rows import Change, Key, PlanRow, changes_among, operations_among
+
+R = TypeVar("R", bound=PlanRow)
 
 PATIENCE: Final = 15.0
 """Seconds for the wave before to be seen in ZooKeeper: Kafka's controller answers once it has written an order."""
@@ -32,52 +34,51 @@ _LONGEST: Final = 2.0
 """Seconds between two looks at what moves."""
 
 
-def by_wave(changes: Sequence[Row]) -> Iterator[list[Row]]:
-    """The changes of each wave, in order."""
-    for _, wave in groupby(sorted(changes, key=itemgetter("wave")), key=itemgetter("wave")):
+def by_wave(rows: Iterable[R]) -> Iterator[list[R]]:
+    """The changes or operations of each wave, in order."""
+    for _, wave in groupby(sorted(rows, key=attrgetter("wave")), key=attrgetter("wave")):
         yield list(wave)
 
 
-def judge_waves(client: KazooClient, changes: Sequence[Row]) -> tuple[list[Row], list[Verdict]]:
+def judge_waves(client: KazooClient, changes: Sequence[Change]) -> tuple[list[Change], list[Verdict]]:
     """Tell what is due; a change whose partition has one due or running in an earlier wave is due after it, unjudged.
 
     A partition that has gone on to a later wave has its earlier ones behind it.
     """
-    due: list[Row] = []
+    due: list[Change] = []
     verdicts: list[Verdict] = []
-    begun: dict[tuple[str, int], int] = {}
-    ahead: set[tuple[str, int]] = set()
+    begun: dict[Key, int] = {}
+    ahead: set[Key] = set()
     for wave in by_wave(changes):
-        found, judged = judge_for_admin(client, [change for change in wave if key_of(change) not in ahead])
-        due += found + [change for change in wave if key_of(change) in ahead]
+        found, judged = judge_for_admin(client, [change for change in wave if change.key not in ahead])
+        due += found + [change for change in wave if change.key in ahead]
         verdicts += judged
         reached = [*found, *(verdict.change for verdict in judged if verdict.outcome is Outcome.APPLIED)]
-        begun |= {key_of(change): change["wave"] for change in reached}
+        begun |= {change.key: change.wave for change in reached}
         running = (verdict.change for verdict in judged if verdict.message == FOUND_IN_PROGRESS)
-        ahead |= {key_of(change) for change in (*found, *running)}
-    return due, [_gone_on(verdict, begun.get(key_of(verdict.change), -1)) for verdict in verdicts]
+        ahead |= {change.key for change in (*found, *running)}
+    return due, [_gone_on(verdict, begun.get(verdict.change.key, -1)) for verdict in verdicts]
 
 
 def _gone_on(verdict: Verdict, reached: int) -> Verdict:
-    if verdict.outcome is not Outcome.STALE or verdict.change["wave"] >= reached:
+    if verdict.outcome is not Outcome.STALE or verdict.change.wave >= reached:
         return verdict
     return Verdict(verdict.change, Outcome.APPLIED, f"found applied: its partition has gone on to wave {reached}")
 
 
-def still_due(settings: Settings, ledger: Ledger, wave: Sequence[Row], patience: float = PATIENCE) -> list[Row]:
+def still_due(settings: Settings, ledger: Ledger, wave: Sequence[PlanRow], patience: float = PATIENCE) -> list[PlanRow]:
     """Read again just before asking, and return what of a wave is due; the ledger is told of the rest.
 
     What the waves before did not bring about is waited for, `patience` seconds.
     """
-    refused = {key_of(v.change) for v in ledger.verdicts if v.outcome is not Outcome.APPLIED}
+    refused = {v.change.key for v in ledger.verdicts if v.outcome is not Outcome.APPLIED}
     ledger.judge(
-        Verdict(change, Outcome.SKIPPED, f"its change before wave {change['wave']} was not applied")
+        Verdict(change, Outcome.SKIPPED, f"its change before wave {change.wave} was not applied")
         for change in wave
-        if key_of(change) in refused
+        if change.key in refused
     )
-    mine = [change for change in wave if key_of(change) not in refused]
-    tasks = [row for row in mine if row["partition"] is None]
-    changes = [row for row in mine if row["partition"] is not None]
+    mine = [change for change in wave if change.key not in refused]
+    tasks, changes = operations_among(mine), changes_among(mine)
     deadline = time.monotonic() + patience
     with connected(settings.zookeeper) as client:
         while True:
@@ -91,16 +92,18 @@ def still_due(settings: Settings, ledger: Ledger, wave: Sequence[Row], patience:
             time.sleep(0.2)
 
 
-def wait_complete(settings: Settings, ledger: Ledger, moves: Sequence[Row], between_looks: Callable[[], None]) -> int:
+def wait_complete(
+    settings: Settings, ledger: Ledger, moves: Sequence[Change], between_looks: Callable[[], None]
+) -> int:
     """Wait until these reassignments are complete, and tell how many are.
 
     Who is led elsewhere meanwhile has failed, and the ledger knows. `between_looks` may raise, as when the time to wait
     is over.
     """
-    failed = {key_of(v.change) for v in ledger.verdicts if v.outcome is not Outcome.APPLIED}
-    left = [move for move in moves if key_of(move) not in failed]
+    failed = {v.change.key for v in ledger.verdicts if v.outcome is not Outcome.APPLIED}
+    left = [move for move in moves if move.key not in failed]
     total, complete, pause = len(left), len(left), _SHORTEST
-    names = sorted({move["wave"] for move in left})
+    names = sorted({move.wave for move in left})
     step = f"replicas move, wave {', '.join(map(str, names))}"
     with connected(settings.zookeeper) as client, progress(step, lambda: f": {total - len(left)} of {total} complete"):
         while left:
@@ -120,7 +123,7 @@ def wait_complete(settings: Settings, ledger: Ledger, moves: Sequence[Row], betw
     return complete
 
 
-def _look(client: KazooClient, ledger: Ledger, moves: Sequence[Row]) -> list[tuple[Row, Standing, str]]:
+def _look(client: KazooClient, ledger: Ledger, moves: Sequence[Change]) -> list[tuple[Change, Standing, str]]:
     sync(client)
     return list(standings(client, moves, ledger.plan))
 

@@ -20,7 +20,7 @@ from jobs.adapters.zookeeper.connection import connected, read
 from jobs.adapters.zookeeper.controllership import Controllership, controllership, who_controls
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.assessment.limits import CommitLimits
-from jobs.assessment.premises import state_path, understood
+from jobs.assessment.premises import understood
 from jobs.basics.errors import ExitCode, SurveyorError
 from jobs.demonstration.traffic import Traffic, read_everything
 from jobs.execution.commit import apply_plan, assess
@@ -214,7 +214,9 @@ class Story:
             return all(self.in_sync(client, partitions))
 
     def in_sync(self, client: KazooClient, partitions: list[Row]) -> Iterator[bool]:
-        znodes = read_many(client, [state_path(row) for row in partitions])
+        znodes = read_many(
+            client, [f"/brokers/topics/{row['topic']}/partitions/{row['partition']}/state" for row in partitions]
+        )
         for row, znode in zip(partitions, znodes, strict=True):
             state = understood(znode)
             yield state is not None and set(state.isr) == set(row["replicas"])

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from kazoo.client import KazooClient
+from msgspec.structs import replace
 
 from jobs.adapters.brokers.admin import LOST, NO_REASSIGNMENT_IN_PROGRESS, NONE, Admin, error_name, named
 from jobs.adapters.delta.lake import Lake
 from jobs.adapters.zookeeper.connection import connected, sync
 from jobs.adapters.zookeeper.lease import Lease, holder_now
-from jobs.assessment.cancellation import Finding, Found, Key, look, partitions_of
+from jobs.assessment.cancellation import Finding, Found, look, partitions_of
 from jobs.basics.errors import RefusedError
 from jobs.execution.admin.commit import end_throttle
 from jobs.execution.admin.lease import HAND_OVER, UnderLease, lease_for
@@ -26,10 +27,10 @@ from jobs.records.ledger import Ledger, Verdict, close_plan
 from jobs.records.plans import Plan
 from jobs.runtime.console import LINES_SHOWN, progress
 from jobs.runtime.settings import Settings
-from jobs.views.plans import row_name
 from planner.reassignment.cancellation import Standing
 from planner.reassignment.rollback import ways_of
 from schemas.names import Action, Outcome, PlanStatus, Step
+from schemas.rows import Brokers, Change, Key, PlanRow
 
 PATIENCE: Final = 15.0
 """Seconds for a cancellation to be seen in ZooKeeper: Kafka's controller answers once it has written it."""
@@ -39,7 +40,7 @@ _DONE: Final = {NONE, NO_REASSIGNMENT_IN_PROGRESS}
 
 def refuse_unsafe(plan: Plan, found: Found) -> None:
     """Raise RefusedError if a cancellation would lose data or replicas; it names what, partition by partition."""
-    unsafe = [f"{row_name(f.change)}: {f.danger.code}: {f.danger.reason}" for f in found.unsafe if f.danger is not None]
+    unsafe = [f"{f.change.name}: {f.danger.code}: {f.danger.reason}" for f in found.unsafe if f.danger is not None]
     if unsafe:
         more = f"\n  and {len(unsafe) - LINES_SHOWN} more" if len(unsafe) > LINES_SHOWN else ""
         listed = "\n  ".join(unsafe[:LINES_SHOWN])
@@ -137,7 +138,7 @@ class _Work:
         """Ask for the order before where only the order differs."""
         turned = [finding for finding in found.values() if finding.standing is Standing.OUT_OF_ORDER]
         self._intend(Step.RESTORE_ORDER, turned)
-        return self._ask(Step.RESTORE_ORDER, turned, lambda f: f.change["replicas_before"], Standing.OUT_OF_ORDER)
+        return self._ask(Step.RESTORE_ORDER, turned, _replicas_before, Standing.OUT_OF_ORDER)
 
     def _intend(self, step: Step, findings: Sequence[Finding]) -> None:
         self.ledger.note(Verdict(_row(finding, step), Outcome.PENDING, "") for finding in findings)
@@ -177,8 +178,13 @@ class _Work:
             time.sleep(0.2)
 
 
-def _row(finding: Finding, step: Step) -> dict[str, object]:
-    return finding.change | {"action": step.value}
+def _replicas_before(finding: Finding) -> Brokers | None:
+    return finding.change.replicas_before if isinstance(finding.change, Change) else None
+
+
+def _row(finding: Finding, step: Step) -> PlanRow:
+    """The row of the ledger that says what was done with a partition."""
+    return replace(finding.change, action=step.value)
 
 
 def _verdict(  # noqa: PLR0917 - what was asked, and all that tells what became of it
@@ -191,7 +197,7 @@ def _verdict(  # noqa: PLR0917 - what was asked, and all that tells what became 
         if code in _DONE:
             return Verdict(row, Outcome.UNKNOWN, f"accepted, and not seen in ZooKeeper yet: {seen.told}")
         return Verdict(row, Outcome.FAILED, f"the controller refused: {error_name(code)}")
-    back = seen.standing in {Standing.NOT_STARTED, Standing.OUT_OF_ORDER} and seen.change["wave"] == row["wave"]
+    back = seen.standing in {Standing.NOT_STARTED, Standing.OUT_OF_ORDER} and seen.change.wave == row.wave
     if back and seen.stranded:
         lost = "its copies in sync stopped being replicas while it was called back, nobody can lead it"
         return Verdict(row, Outcome.FAILED, f"{lost}: {seen.told}; start its brokers, or recover it")

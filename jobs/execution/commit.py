@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from typing import Final
 
 from jobs.adapters.brokers.channel import refuse_silent
-from jobs.adapters.delta.lake import Row
 from jobs.adapters.zookeeper.cluster import ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.controllership import Controllership, refuse_take_over
@@ -35,6 +34,7 @@ from jobs.runtime.console import say
 from jobs.runtime.settings import Settings
 from jobs.views.plans import how_much_is_due
 from schemas.names import Action
+from schemas.rows import PlanRow
 
 _AS_EVER: Final = Running()
 
@@ -46,7 +46,7 @@ class Assessment:
     state: ClusterState
     mode: Mode
     why: str
-    due: list[Row]
+    due: list[PlanRow]
     settled: list[Verdict]
     silent: frozenset[int] = frozenset()
     """Brokers that need not answer."""
@@ -65,7 +65,7 @@ def assess(settings: Settings, plan: Plan, mode: Mode, limits: CommitLimits, run
             refuse_too_large(client, plan, due)
         else:
             due, verdicts = judge_waves(client, plan.changes)
-            if any(change["action"] == Action.REASSIGN for change in due):
+            if any(change.action == Action.REASSIGN for change in due):
                 refuse_others(plan, moving_in_zookeeper(client))
         tasks, settled = judge_tasks(client, plan.tasks)
     if chosen is Mode.BATCH and (due or tasks):

@@ -61,7 +61,7 @@ def choose_mode(
 def _by_orders(asked: Mode, plan: Plan, state: ClusterState) -> tuple[Mode, str]:
     if asked is Mode.BATCH:
         raise UsageError("--via zookeeper asks Kafka's controller, --mode batch is the controller: give one of the two")
-    kinds = {change["action"] for change in plan.changes} | {task["action"] for task in plan.tasks}
+    kinds = {change.action for change in plan.changes} | {task.action for task in plan.tasks}
     others = sorted(kinds - ORDERABLE)
     if others:
         raise RefusedError(
@@ -74,11 +74,11 @@ def _by_orders(asked: Mode, plan: Plan, state: ClusterState) -> tuple[Mode, str]
 
 
 def _not_for_admin(plan: Plan) -> str | None:
-    actions = {Action(change["action"]) for change in plan.changes}
+    actions = {Action(change.action) for change in plan.changes}
     others = sorted(actions - EXECUTABLE)
     if others:
         return f"the Admin API offers no repair of leaders and ISRs: {', '.join(others)}"
-    first_leaders = (c for c in plan.changes if c["action"] == Action.CREATE and c["topic_version"] != NO_VERSION)
+    first_leaders = (c for c in plan.changes if c.action == Action.CREATE and c.topic_version != NO_VERSION)
     states_only = [change for change in first_leaders if not adds_partition(change)]
     return "the Admin API makes no first leaders of partitions that exist" if states_only else None
 
@@ -86,7 +86,7 @@ def _not_for_admin(plan: Plan) -> str | None:
 def _not_for_batch(plan: Plan) -> str | None:
     if tiered(plan.operations):
         return f"only a broker knows whether {TIERED} goes with its settings, and dies of it where it does not"
-    moving = any(change["action"] == Action.REASSIGN for change in plan.changes)
+    moving = any(change.action == Action.REASSIGN for change in plan.changes)
     return "a reassignment takes longer than the controllership may be held" if moving else None
 
 

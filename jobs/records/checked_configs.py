@@ -10,9 +10,9 @@ from typing import Annotated
 
 import typer
 
-from jobs.adapters.delta.lake import Row
 from jobs.basics.errors import RefusedError
 from schemas.names import OperationKind
+from schemas.rows import Operation
 from schemas.topic_configs import TIERED, conflicts, name_faults, value_faults
 
 AllowUnknownConfig = Annotated[
@@ -28,33 +28,32 @@ def config_faults(config: Mapping[str, str], *, unknown_allowed: bool) -> Iterat
     yield from value_faults(config)
 
 
-def refuse_bad_configs(title: str, operations: Sequence[Row]) -> None:
+def refuse_bad_configs(title: str, operations: Sequence[Operation]) -> None:
     """Raise RefusedError where a plan, whoever made it, sets what Kafka would not take."""
     for operation in operations:
-        data = json.loads(operation["data"])
+        data = json.loads(operation.data)
         config = set_by(operation)
         unchecked = set(data.get("unknown", []))
         named = {name: value for name, value in config.items() if name not in unchecked}
         fault = next(config_faults(named, unknown_allowed=False), None)
-        if fault is None and operation["kind"] == OperationKind.CREATE_TOPIC:
+        if fault is None and operation.kind == OperationKind.CREATE_TOPIC:
             fault = next(conflicts(config), None)
         if fault is not None:
-            raise RefusedError(f"plan {title}, topic {operation['topic']}: {fault}; nothing was written, plan again")
+            raise RefusedError(f"plan {title}, topic {operation.topic}: {fault}; nothing was written, plan again")
 
 
-def tiered(operations: Sequence[Row]) -> bool:
+def tiered(operations: Sequence[Operation]) -> bool:
     """Tell whether a plan sets or deletes what only a broker with tiered storage can judge."""
     return any(TIERED in _configs(operation) for operation in operations)
 
 
-def set_by(operation: Row) -> dict[str, str]:
+def set_by(operation: Operation) -> dict[str, str]:
     """The values that an operation sets."""
     return {name: value for name, value in _configs(operation).items() if value is not None}
 
 
-def _configs(operation: Row) -> dict[str, str | None]:
-    data = json.loads(operation["data"])
-    configs: dict[str, str | None] = data.get(
-        {OperationKind.CREATE_TOPIC: "config", OperationKind.ALTER_CONFIG: "after"}.get(operation["kind"], ""), {}
-    )
+def _configs(operation: Operation) -> dict[str, str | None]:
+    data = json.loads(operation.data)
+    where = {OperationKind.CREATE_TOPIC.value: "config", OperationKind.ALTER_CONFIG.value: "after"}
+    configs: dict[str, str | None] = data.get(where.get(operation.kind, ""), {})
     return configs

@@ -19,6 +19,7 @@ from jobs.basics.errors import RefusedError
 from jobs.records.drained import mark, strike_out
 from jobs.records.plans import Plan
 from schemas.names import Outcome, PlanStatus, Step
+from schemas.rows import PlanRow
 from schemas.tables import COMMITS
 
 _NAMED: Final = ("wave", "topic", "partition", "action")
@@ -32,15 +33,10 @@ CLOSED: Final = (PlanStatus.CANCELLED, PlanStatus.ROLLED_BACK)
 class Verdict:
     """What became of one change."""
 
-    change: Row
+    change: PlanRow
     outcome: Outcome
     message: str
     state_version_after: int | None = None
-
-
-def _change_key(change: Row) -> tuple[int, str, int | None, str]:
-    wave, topic, partition, action = (change[name] for name in _NAMED)
-    return wave, topic, partition, action
 
 
 @dataclass(slots=True)
@@ -65,7 +61,7 @@ class Ledger:
         attempts = lake.read("commits", ("plan_id", "=", plan.plan_id))["attempt"].to_pylist()
         return cls(lake, plan, max(attempts, default=0) + 1, f"{getpass.getuser()}@{socket.gethostname()}")
 
-    def intend(self, changes: Sequence[Row]) -> None:
+    def intend(self, changes: Sequence[PlanRow]) -> None:
         """Record what is about to be written, and that the plan is being committed; refused if it was closed."""
         self.refuse_closed()
         self.begun = True
@@ -101,8 +97,8 @@ class Ledger:
 
     def revise(self, verdicts: Iterable[Verdict]) -> None:
         """Take back what was said of the same changes: what was accepted has come to nothing."""
-        newer = {_change_key(verdict.change): verdict for verdict in verdicts}
-        self.verdicts = [newer.get(_change_key(verdict.change), verdict) for verdict in self.verdicts]
+        newer = {verdict.change.place: verdict for verdict in verdicts}
+        self.verdicts = [newer.get(verdict.change.place, verdict) for verdict in self.verdicts]
 
     def close(self) -> None:
         """Record the outcomes, and what the plan now is; an attempt refused before it began leaves no trace."""
@@ -127,8 +123,8 @@ class Ledger:
     def of(self, outcome: Outcome) -> list[Verdict]:
         return [verdict for verdict in self.verdicts if verdict.outcome is outcome]
 
-    def _row(self, change: Row, outcome: Outcome, message: str, version: int | None = None) -> Row:
-        named = {name: change[name] for name in _NAMED}
+    def _row(self, change: PlanRow, outcome: Outcome, message: str, version: int | None = None) -> Row:
+        named = {name: getattr(change, name) for name in _NAMED}
         return self._common(outcome, message) | named | {"state_version_after": version}
 
     def _common(self, outcome: Outcome, message: str) -> Row:
@@ -141,11 +137,11 @@ class Ledger:
             "message": message,
         }
 
-    def _pending(self, changes: Sequence[Row]) -> pa.Table:
+    def _pending(self, changes: Sequence[PlanRow]) -> pa.Table:
         """Make the rows of intents by columns: the controllership is held meanwhile."""
         schema = arrow_schema(COMMITS)
         alike = self._common(Outcome.PENDING, "") | {"cluster": self.lake.cluster, "state_version_after": None}
-        named = {name: [change[name] for change in changes] for name in _NAMED}
+        named = {name: [getattr(change, name) for change in changes] for name in _NAMED}
         columns = {name: named[name] if name in named else [alike[name]] * len(changes) for name in schema.names}
         return pa.table(columns, schema=schema)
 

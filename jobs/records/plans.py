@@ -1,12 +1,19 @@
 """Stored plans: found by id or alias, read whole, and checked against their id."""
 
 from dataclasses import dataclass
+from operator import attrgetter
+from typing import Final
+
+import msgspec
+from msgspec.structs import asdict
 
 from jobs.adapters.delta.lake import Lake, Row
 from jobs.basics.errors import RefusedError, UnreadableError, UsageError
 from jobs.records.plan_names import names_of, plan_named
 from schemas.digest import plan_header, plan_id
-from schemas.names import STANDALONE
+from schemas.rows import Change, Operation
+
+_EDITED: Final = "somebody edited or lost rows of it; plan again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,8 +21,8 @@ class Plan:
     """A plan and its rows, in the order they are committed."""
 
     row: Row
-    changes: list[Row]
-    operations: list[Row]
+    changes: list[Change]
+    operations: list[Operation]
     rejections: list[Row]
 
     @property
@@ -27,13 +34,9 @@ class Plan:
         return titled(self.row)
 
     @property
-    def tasks(self) -> list[Row]:
-        """The operations that no change carries, as rows that are judged and recorded as changes are."""
-        return [
-            {"wave": 0, "topic": op["topic"], "partition": None, "action": op["kind"], "data": op["data"]}
-            for op in self.operations
-            if op["kind"] in STANDALONE
-        ]
+    def tasks(self) -> list[Operation]:
+        """The operations that no change carries: they are judged and recorded as changes are."""
+        return [operation for operation in self.operations if operation.is_standalone]
 
     @property
     def size(self) -> int:
@@ -68,22 +71,28 @@ def read_plan(lake: Lake, id_or_name: str) -> Plan:
     """Return a plan whole."""
     row = find_plan(lake, id_or_name)
     mine = ("plan_id", "=", row["plan_id"])
-    changes = sorted(lake.rows("changes", mine), key=lambda c: (c["wave"], c["topic"], c["partition"]))
-    operations = sorted(lake.rows("operations", mine), key=lambda o: o["sequence"])
+    try:
+        changes = msgspec.convert(lake.rows("changes", mine), list[Change])
+        operations = msgspec.convert(lake.rows("operations", mine), list[Operation])
+    except msgspec.ValidationError as error:
+        raise RefusedError(f"plan {titled(row)} is not what was planned: {error}; {_EDITED}") from None
+    changes.sort(key=attrgetter("wave", "topic", "partition"))
+    operations.sort(key=attrgetter("sequence"))
     return Plan(row, changes, operations, lake.rows("rejections", mine))
 
 
 def refuse_edited(plan: Plan) -> None:
     """Raise RefusedError unless the rows are those the plan's id was made of."""
-    rows = {"changes": plan.changes, "operations": plan.operations, "rejections": plan.rejections}
+    rows = {
+        "changes": map(asdict, plan.changes),
+        "operations": map(asdict, plan.operations),
+        "rejections": plan.rejections,
+    }
     found = plan_id(plan_header(plan.row), rows)
     if found != plan.plan_id:
-        raise RefusedError(
-            f"plan {plan.title} is not what was planned: its rows hash to {found}; "
-            "somebody edited or lost rows of it; plan again",
-        )
+        raise RefusedError(f"plan {plan.title} is not what was planned: its rows hash to {found}; {_EDITED}")
 
 
-def moves_replicas(change: Row) -> bool:
+def moves_replicas(change: Change) -> bool:
     """Tell whether a reassignment changes who holds the partition: one that only reorders is done at once."""
-    return set(change["replicas_after"]) != set(change["replicas_before"])
+    return set(change.replicas_after) != set(change.replicas_before or ())

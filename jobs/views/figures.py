@@ -1,5 +1,6 @@
 """The figures of a plan of the optimiser, as people read them."""
 
+import json  # noqa: F401 - the doctest's
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 

@@ -8,35 +8,24 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
 from rich.table import Table
 
 from jobs.adapters.delta.lake import Lake, Row
 from jobs.adapters.delta.reads import Filter
 from jobs.records.plan_names import names_of
-from jobs.records.plans import Plan, titled
+from jobs.records.plans import titled
 from jobs.records.stored_rows import SIDES, Bools, StoredRows, concerning, summary
 from jobs.runtime.console import LINES_SHOWN, shown, table
 from jobs.views.figures import figure_lines
 from jobs.views.plans import change_line, evidence_line, how_much, row_name, warnings
 from schemas.names import NO_LEADER, Action, PlanKind, RejectionCode
+from schemas.rows import Operation, Outline
 
 GROUPS_SHOWN: Final = 20
 """Topics, brokers and reasons of the summary that people get."""
 
-READ: Final = (
-    "wave",
-    "topic",
-    "partition",
-    "action",
-    "replicas_before",
-    "replicas_after",
-    "leader_before",
-    "leader_after",
-    "isr_before",
-    "isr_after",
-    "requires_live",
-    "reason",
-)
+READ: Final = list(Outline.__struct_fields__)
 """Columns of `changes` that lines, summary and warnings are made of."""
 
 
@@ -112,14 +101,18 @@ class Review:
 
     def warnings(self, changes: StoredRows) -> Iterator[str]:
         """Look at the few rows that may be warned of."""
-        operations = list(self.operations())
+        operations = msgspec.convert(list(self.operations()), list[Operation])
         few = warned(changes, self.row["kind"])
         if operations and few.size:  # whose settings are held against their topics' replication factors
             few |= changes.each_length("replicas_after", "topic")
         rejections = self.rejections()
         doomed = rejections.where(rejections.equal("code", RejectionCode.GOES_OFFLINE.value))
         return warnings(
-            Plan(self.row, list(changes.where(few)), operations, list(doomed)), everything=self.only.everything
+            self.row["kind"],
+            msgspec.convert(list(changes.where(few)), list[Outline]),
+            operations,
+            list(doomed),
+            everything=self.only.everything,
         )
 
     def lines(self) -> Iterator[Table | str]:
@@ -154,7 +147,7 @@ class Review:
             if len(sizes) > 1 and change["wave"] != wave:
                 wave = change["wave"]
                 yield f"  wave {wave}: {sizes[wave]} changes"
-            yield f"  {change_line(change)}"
+            yield f"  {change_line(msgspec.convert(change, Outline))}"
         yield from self._more(changes, "changes")
 
     def _cut(self, rows: StoredRows, what: str, line: Any) -> Iterator[str]:  # noqa: ANN401 - a callable of a row

@@ -10,12 +10,13 @@ why there are none.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from operator import itemgetter
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from planner.reassignment.cancellation import Leg, Standing, standing
 from planner.reassignment.replica_assignment import ReplicaAssignment
 from schemas.names import Action, LintCode, RejectionCode
+from schemas.rows import Change, Key
 from schemas.tables import CHANGES
 
 Row = dict[str, Any]
@@ -52,18 +53,18 @@ class Back:
     name: str
 
 
-def ways_of(changes: Iterable[Row]) -> dict[tuple[str, int], list[Row]]:
+def ways_of(changes: Iterable[Change]) -> dict[Key, list[Change]]:
     """Return the reassignments of each partition, in the order of their waves."""
-    ways: dict[tuple[str, int], list[Row]] = {}
-    for change in sorted(changes, key=itemgetter("wave")):
-        if change["action"] == Action.REASSIGN:
-            ways.setdefault((change["topic"], change["partition"]), []).append(change)
+    ways: dict[Key, list[Change]] = {}
+    for change in sorted(changes, key=attrgetter("wave")):
+        if change.action == Action.REASSIGN:
+            ways.setdefault(change.key, []).append(change)
     return ways
 
 
-def legs_of(way: Sequence[Row]) -> list[Leg]:
+def legs_of(way: Sequence[Change]) -> list[Leg]:
     """Return the steps of a partition, in the order of their waves."""
-    return [Leg(change["replicas_before"], change["replicas_after"]) for change in way]
+    return [Leg(change.replicas_before or (), change.replicas_after) for change in way]
 
 
 def assignment_in(partition: Row) -> ReplicaAssignment:
@@ -72,7 +73,7 @@ def assignment_in(partition: Row) -> ReplicaAssignment:
 
 
 def way_back(
-    way: Sequence[Row], partition: Row | None, topic: Row | None, around: Around, back: Back
+    way: Sequence[Change], partition: Row | None, topic: Row | None, around: Around, back: Back
 ) -> list[dict[str, Any]] | Refusal:
     """Return the changes that lead a partition back; `wave` counts down from 0, the last step undone first."""
     if partition is None or topic is None:
@@ -87,8 +88,8 @@ def way_back(
     return refusal or _changes(way, partition, topic, around, stops, back)
 
 
-def _unfit(planned: Row, partition: Row, topic: Row, around: Around) -> Refusal | None:
-    if topic["topic_id"] != planned["topic_id"]:
+def _unfit(planned: Change, partition: Row, topic: Row, around: Around) -> Refusal | None:
+    if topic["topic_id"] != planned.topic_id:
         return Refusal(RejectionCode.UNKNOWN_TOPIC, "its topic was deleted and made anew")
     if partition["topic"] in around.deleting:
         return Refusal(RejectionCode.DELETION_REQUESTED, "its topic is queued for deletion")
@@ -99,10 +100,10 @@ def _unfit(planned: Row, partition: Row, topic: Row, around: Around) -> Refusal 
     return None
 
 
-def _astray(way: Sequence[Row], partition: Row, back: Back) -> Refusal | None:
+def _astray(way: Sequence[Change], partition: Row, back: Back) -> Refusal | None:
     """Say why a partition is not where the plan may have led it."""
     now = assignment_in(partition)
-    wanted = list(way[0]["replicas_before"] if back.replicas is None else back.replicas)
+    wanted = list(legs_of(way)[0].before if back.replicas is None else back.replicas)
     if now.is_moving:
         returns = now.target == wanted or now.target in [list(leg.before) for leg in legs_of(way)]
         whose = "on its way back already" if returns else "being moved, and not by this plan"
@@ -114,7 +115,7 @@ def _astray(way: Sequence[Row], partition: Row, back: Back) -> Refusal | None:
     return None
 
 
-def _stops(way: Sequence[Row], partition: Row, back: Back) -> list[tuple[int, list[int]]]:
+def _stops(way: Sequence[Change], partition: Row, back: Back) -> list[tuple[int, list[int]]]:
     """Return the waves to be undone, and the replicas after each: none if the partition is back."""
     now = list(partition["replicas"])
     legs = legs_of(way)
@@ -123,11 +124,11 @@ def _stops(way: Sequence[Row], partition: Row, back: Back) -> list[tuple[int, li
         return []
     found, number = standing(legs, assignment_in(partition))
     done = len(legs) if found is Standing.COMPLETE else number
-    stops = [(way[step]["wave"], list(legs[step].before)) for step in reversed(range(done))]
+    stops = [(way[step].wave, list(legs[step].before)) for step in reversed(range(done))]
     ends = [replicas for _, replicas in stops]
     if wanted in ends:
         return stops[: ends.index(wanted) + 1]
-    return [(way[max(done - 1, 0)]["wave"], wanted)]
+    return [(way[max(done - 1, 0)].wave, wanted)]
 
 
 def _leaderless(partition: Row, around: Around) -> Refusal | None:
@@ -163,7 +164,7 @@ def _min_isr(topic: Row, around: Around) -> int:
 
 
 def _changes(  # noqa: PLR0913, PLR0917 - all that a change says comes from one of them
-    way: Sequence[Row],
+    way: Sequence[Change],
     partition: Row,
     topic: Row,
     around: Around,

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, Final
 
+import msgspec
+
 from jobs.adapters.delta.lake import Row
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.controllership import controllership
@@ -18,6 +20,7 @@ from jobs.records.plans import Plan
 from jobs.runtime.console import progress
 from jobs.runtime.settings import ClusterConf, Settings
 from schemas.names import Action, PlanKind, PlanStatus
+from schemas.rows import Change
 from schemas.tables import CHANGES
 from tests.bench.cluster import BROKER_COUNT, TOPIC_SIZE, Cluster, cluster, replicas
 from tests.bench.figures import Figure
@@ -86,7 +89,7 @@ def _plan(settings: Settings, synthetic: Cluster) -> Plan:
     }
     settings.lake.replace("plans", [row])
     (stored,) = settings.lake.rows("plans")
-    return Plan(stored, [_change(number) for number in range(synthetic.partitions)], [], [])
+    return Plan(stored, [msgspec.convert(_change(number), Change) for number in range(synthetic.partitions)], [], [])
 
 
 def _change(number: int) -> Row:

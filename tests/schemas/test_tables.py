@@ -2,10 +2,12 @@
 
 from typing import Final
 
+import msgspec
 import pytest
 from pyspark.sql.types import StructType
 
 from schemas.digest import HASHED
+from schemas.rows import Change, Operation
 from schemas.tables import CHECKS, KEYS, TABLES
 
 IDS: Final = "array<int>"
@@ -253,3 +255,13 @@ def test_a_plans_id_covers_all_but_itself() -> None:
     expected = {name: tuple(sorted(set(TABLES[name].names) - {"cluster", "plan_id"})) for name in HASHED}
     assert expected.keys() == {"changes", "operations", "rejections"}
     assert expected == HASHED
+
+
+@pytest.mark.parametrize(("row", "table"), [(Change, "changes"), (Operation, "operations")])
+def test_typed_rows_have_the_columns_of_their_table(row: type[Change | Operation], table: str) -> None:
+    typed = {field.name: field.type for field in msgspec.structs.fields(row)}
+    simple = {"int": int, "string": str, "boolean": bool, IDS: list[int]}
+    columns = {field.name: simple[field.dataType.simpleString()] for field in TABLES[table].fields}
+
+    assert typed.keys() == columns.keys()
+    assert all(typed[name] in {column, column | None} for name, column in columns.items())

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from jobs.adapters.brokers.admin import LOST
-from jobs.adapters.delta.lake import Row
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import connected, sync
 from jobs.adapters.zookeeper.lease import Lease
 from jobs.assessment.limits import refuse_other_cluster
-from jobs.assessment.moving import key_of, moving_of, orders_in_zookeeper, reassignments_of, refuse_others
+from jobs.assessment.moving import moving_of, orders_in_zookeeper, reassignments_of, refuse_others
 from jobs.assessment.waves import PATIENCE, by_wave, how_to_go_on, still_due, wait_complete, waiting
 from jobs.basics.errors import RefusedError, StillRunningError, SurveyorError
 from jobs.basics.interrupts import unwinding
@@ -38,6 +37,7 @@ from jobs.records.plans import Plan
 from jobs.runtime.console import say
 from jobs.runtime.settings import Settings
 from schemas.names import Action, Outcome
+from schemas.rows import Change, PlanRow, changes_among
 
 _AS_EVER: Final = Running()
 
@@ -46,7 +46,7 @@ def commit_admin(
     settings: Settings,
     ledger: Ledger,
     controller: Controller,
-    due: Sequence[Row],
+    due: Sequence[PlanRow],
     lease: Lease,
     *,
     running: Running = _AS_EVER,
@@ -92,27 +92,27 @@ class _Run:
     rate: int | None
     """Bytes a second that the plan's replicas are to be copied with, None where nobody asked."""
 
-    def all_waves(self, due: Sequence[Row]) -> None:
+    def all_waves(self, due: Sequence[PlanRow]) -> None:
         self._throttle()
         waves = list(by_wave(due))
         for index, wave in enumerate(waves):
-            before = [move for move in self._moves if move["wave"] < wave[0]["wave"]]
+            before = [move for move in self._moves if move.wave < wave[0].wave]
             if before:
                 self._wait(before)
             self._ask(wave, [change for later in waves[index + 1 :] for change in later], first=index == 0)
         if self.running.wait or throttle_rows(self.settings.lake, self.ledger.plan.plan_id):
             self._wait(self._moves)
 
-    def set_aside(self, due: Sequence[Row]) -> None:
+    def set_aside(self, due: Sequence[PlanRow]) -> None:
         """Note what was not asked for any more; the plan is not done, though all may have been asked for."""
         self.ledger.unfinished = True
         if self.ledger.begun:
-            judged = {_place(verdict.change) for verdict in self.ledger.verdicts}
-            moving = {_place(move) for move in self.moving()}
+            judged = {verdict.change.place for verdict in self.ledger.verdicts}
+            moving = {move.place for move in self.moving()}
             for change in due:
-                if _place(change) in judged:
+                if change.place in judged:
                     continue
-                if _place(change) in moving:
+                if change.place in moving:
                     self.ledger.judge([Verdict(change, Outcome.APPLIED, "asked for, and under way")])
                 else:
                     self.ledger.judge([Verdict(change, Outcome.SKIPPED, "the commit stopped before it")])
@@ -130,7 +130,7 @@ class _Run:
         except (SurveyorError, *LOST) as error:
             say(f"surveyor: the throttle of plan {plan_id} may still be set ({error}); {_again(plan_id)}")
 
-    def moving(self) -> list[Row]:
+    def moving(self) -> list[Change]:
         """What of the plan moves now, as far as anybody can see."""
         try:
             return moving_of(self.settings, self.ledger.plan)
@@ -138,32 +138,32 @@ class _Run:
             return []
 
     @property
-    def _moves(self) -> list[Row]:
+    def _moves(self) -> list[Change]:
         return reassignments_of(self.ledger.plan)
 
-    def _wait(self, moves: Sequence[Row]) -> None:
+    def _wait(self, moves: Sequence[Change]) -> None:
         complete = wait_complete(self.settings, self.ledger, moves, self.between_looks)
-        waves = ", ".join(map(str, sorted({move["wave"] for move in moves})))
+        waves = ", ".join(map(str, sorted({move.wave for move in moves})))
         say(f"  complete: {complete} of {len(moves)} reassignments of wave {waves}")
 
-    def _ask(self, wave: Sequence[Row], later: Sequence[Row], *, first: bool) -> None:
+    def _ask(self, wave: Sequence[PlanRow], later: Sequence[PlanRow], *, first: bool) -> None:
         self.ledger.refuse_closed()
-        if any(change["action"] == Action.REASSIGN for change in wave):
-            self._refuse_others(wave[0]["wave"])
+        if any(change.action == Action.REASSIGN for change in wave):
+            self._refuse_others(wave[0].wave)
         due = still_due(self.settings, self.ledger, wave, 0.0 if first else PATIENCE)
         if not due:
             return
         if not self.ledger.begun:
             self.ledger.intend([*due, *later])
-        moves = [change for change in due if change["action"] == Action.REASSIGN]
+        moves = [change for change in changes_among(due) if change.action == Action.REASSIGN]
         self._throttle(moves)
         due = still_due(self.settings, self.ledger, due, 0.0)  # brokers took their time to take the throttle
         self.ledger.refuse_closed()
         self.lease.refuse_lost()
         ask(self.settings, self.ledger, self.controller, due)
-        say(f"  wave {wave[0]['wave']}: {len(due)} changes asked for")
+        say(f"  wave {wave[0].wave}: {len(due)} changes asked for")
 
-    def _throttle(self, coming: Sequence[Row] = ()) -> None:
+    def _throttle(self, coming: Sequence[Change] = ()) -> None:
         """Throttle what moves now and what is about to."""
         if self.rate is None or self.throttler is None:
             return
@@ -190,7 +190,7 @@ def end_throttle(settings: Settings, plan: Plan, throttler: ConfigAdmin | None) 
     plan_id = plan.plan_id
     moving = moving_of(settings, plan)
     if moving:
-        partitions = len({key_of(move) for move in moving})
+        partitions = len({move.key for move in moving})
         say(f"surveyor: THE THROTTLE STAYS while {partitions} partitions of plan {plan_id} move; {_again(plan_id)}")
     elif throttler is None:
         say(f"surveyor: the throttle of plan {plan_id} is still set, the Admin API does not answer; {_again(plan_id)}")
@@ -200,10 +200,6 @@ def end_throttle(settings: Settings, plan: Plan, throttler: ConfigAdmin | None) 
 
 def _again(plan_id: str) -> str:
     return f"`surveyor commit {plan_id} --apply` takes it away once they are there"
-
-
-def _place(change: Row) -> tuple[int, str, int | None, str]:
-    return change["wave"], change["topic"], change["partition"], change["action"]
 
 
 def look_after(settings: Settings, plan: Plan, rate: int | None) -> int:

@@ -7,9 +7,9 @@ from functools import partial
 from typing import Final
 
 from jobs.adapters.brokers.admin import Admin, Creation
-from jobs.adapters.delta.lake import Row
 from jobs.records.ledger import Ledger
 from schemas.names import OperationKind
+from schemas.rows import Change
 
 CREATED_AT_ONCE: Final = 1000
 """Partitions of new topics in one request: a second or two for the controller, which is given 20; a larger topic goes
@@ -20,20 +20,20 @@ Answered = Mapping[tuple[str, int], int]
 
 
 def creations(
-    ledger: Ledger, admin: Admin, changes: Sequence[Row]
-) -> Iterator[tuple[list[Row], Callable[[], Answered]]]:
+    ledger: Ledger, admin: Admin, changes: Sequence[Change]
+) -> Iterator[tuple[list[Change], Callable[[], Answered]]]:
     """Cut new topics and partitions into requests: the changes of each, and how it is asked."""
-    mine: dict[str, dict[int, Row]] = defaultdict(dict)
+    mine: dict[str, dict[int, Change]] = defaultdict(dict)
     for change in changes:
-        mine[change["topic"]][change["partition"]] = change
+        mine[change.topic][change.partition] = change
     wanted: dict[str, Creation] = {}
     for operation in ledger.plan.operations:
-        topic, data = operation["topic"], json.loads(operation["data"])
+        topic, data = operation.topic, json.loads(operation.data)
         rows = mine.get(topic)
-        if rows and operation["kind"] == OperationKind.CREATE_TOPIC:
-            wanted[topic] = ({number: row["replicas_after"] for number, row in rows.items()}, data["config"])
-        elif rows and operation["kind"] == OperationKind.EXPAND_TOPIC:
-            added = [rows[number]["replicas_after"] for number in sorted(rows)]
+        if rows and operation.kind == OperationKind.CREATE_TOPIC:
+            wanted[topic] = ({number: row.replicas_after for number, row in rows.items()}, data["config"])
+        elif rows and operation.kind == OperationKind.EXPAND_TOPIC:
+            added = [rows[number].replicas_after for number in sorted(rows)]
             yield [*rows.values()], partial(_expanded, admin, topic, data["partitions"], added, [*rows])
     for request in creation_requests(wanted):
         yield [row for topic in request for row in mine[topic].values()], partial(_created, admin, request)

@@ -8,19 +8,19 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, Protocol, cast
+from typing import Final, Protocol, cast
 
 from jobs.adapters.brokers.admin import ELECTION_NOT_NEEDED, LOST, NONE, Admin, Key, error_name, named
-from jobs.adapters.delta.lake import Row
 from jobs.adapters.zookeeper.connection import connected, sync
-from jobs.assessment.moving import Standing, key_of, standings
+from jobs.assessment.moving import Standing, standings
 from jobs.assessment.operations import judge_tasks
 from jobs.assessment.premises import judge_for_admin
 from jobs.execution.admin.creation import creations
 from jobs.records.ledger import Ledger, Verdict
 from jobs.runtime.console import progress
 from jobs.runtime.settings import Settings
-from schemas.names import Action, OperationKind, Outcome
+from schemas.names import WHOLE_TOPIC, Action, OperationKind, Outcome
+from schemas.rows import Change, Operation, PlanRow, changes_among, operations_among
 
 EXECUTABLE: Final = frozenset({Action.CREATE, Action.ELECT_PREFERRED, Action.REASSIGN})
 """What the Admin API can do of what plans contain; first leaders only with their topic."""
@@ -28,7 +28,7 @@ EXECUTABLE: Final = frozenset({Action.CREATE, Action.ELECT_PREFERRED, Action.REA
 READ_BACK: Final = 15.0
 """Seconds within which an order whose answer was lost shows in ZooKeeper, if it was heard."""
 
-Codes = Mapping[tuple[str, Any], int | str | Verdict]
+Codes = Mapping[Key, int | str | Verdict]
 """What the controller answered, by topic and partition: an error code or, where there is more to say, its message; a
 verdict where it was not asked."""
 
@@ -51,28 +51,38 @@ class Controller(Protocol):
         """Ask for replicas; a partition that the answer does not name may have been heard or not."""
 
 
-Requests = Iterable[tuple[Sequence[Row], Callable[[], Codes]]]
+Requests = Iterable[tuple[Sequence[PlanRow], Callable[[], Codes]]]
 """The changes that each request is for, and how it is asked."""
 
 
-def ask(settings: Settings, ledger: Ledger, controller: Controller, due: Sequence[Row]) -> None:
+def ask(settings: Settings, ledger: Ledger, controller: Controller, due: Sequence[PlanRow]) -> None:
     """Ask for what is due, kind by kind, and judge by the answers."""
-    admin = cast(
-        "Admin", controller
-    )  # `jobs.execution.modes` lets only the Admin API have the kinds that it alone knows
-    kinds: dict[Action | OperationKind, Callable[[Sequence[Row]], Requests]] = {
-        Action.CREATE: partial(creations, ledger, admin),
-        Action.ELECT_PREFERRED: lambda rows: [(rows, lambda: controller.elect_preferred([*map(key_of, rows)]))],
-        Action.REASSIGN: lambda rows: [(rows, lambda: _reassign(settings, ledger, controller, rows))],
-        OperationKind.ALTER_CONFIG: lambda tasks: [([task], partial(_alter_config, admin, task)) for task in tasks],
-        OperationKind.DELETE_TOPIC: lambda tasks: [(tasks, lambda: _delete_topics(admin, tasks))],
-    }
-    for action, cut in kinds.items():
-        changes = [change for change in due if change["action"] == action]
-        if changes:
-            with progress(f"asking Kafka's controller: {action}"):
-                for verdicts in _asked(settings, cut(changes)):
+    for kind, requests in _requests(settings, ledger, controller, due):
+        if any(row.action == kind for row in due):
+            with progress(f"asking Kafka's controller: {kind}"):
+                for verdicts in _asked(settings, requests):
                     ledger.judge(verdicts)
+
+
+def _requests(
+    settings: Settings, ledger: Ledger, controller: Controller, due: Sequence[PlanRow]
+) -> Iterator[tuple[Action | OperationKind, Requests]]:
+    """Cut what is due into requests, kind by kind."""
+    # `jobs.execution.modes` lets only the Admin API have the kinds that it alone knows.
+    admin = cast("Admin", controller)
+    created, elected, moved = (
+        [change for change in changes_among(due) if change.action == action]
+        for action in (Action.CREATE, Action.ELECT_PREFERRED, Action.REASSIGN)
+    )
+    altered, deleted = (
+        [operation for operation in operations_among(due) if operation.kind == kind]
+        for kind in (OperationKind.ALTER_CONFIG, OperationKind.DELETE_TOPIC)
+    )
+    yield Action.CREATE, creations(ledger, admin, created)
+    yield Action.ELECT_PREFERRED, [(elected, lambda: controller.elect_preferred([change.key for change in elected]))]
+    yield Action.REASSIGN, [(moved, lambda: _reassign(settings, ledger, controller, moved))]
+    yield OperationKind.ALTER_CONFIG, [([task], partial(_alter_config, admin, task)) for task in altered]
+    yield OperationKind.DELETE_TOPIC, [(deleted, lambda: _delete_topics(admin, deleted))]
 
 
 def _asked(settings: Settings, requests: Requests) -> Iterator[list[Verdict]]:
@@ -91,23 +101,22 @@ def _asked(settings: Settings, requests: Requests) -> Iterator[list[Verdict]]:
         yield [_verdict(change, codes, unnamed) for change in changes]
 
 
-def _found_applied(settings: Settings, changes: Sequence[Row]) -> Codes:
+def _found_applied(settings: Settings, changes: Sequence[PlanRow]) -> Codes:
     """Tell by the cluster what was heard, where the answer was lost."""
     deadline = time.monotonic() + READ_BACK
-    tasks = [row for row in changes if row["partition"] is None]
-    rest = [row for row in changes if row["partition"] is not None]
+    tasks, rest = operations_among(changes), changes_among(changes)
     with connected(settings.zookeeper) as client:
         while True:
             sync(client)
             verdicts = [*judge_for_admin(client, rest)[1], *judge_tasks(client, tasks)[1]]
             heard = [verdict for verdict in verdicts if verdict.outcome is Outcome.APPLIED]
             if len(heard) == len(changes) or time.monotonic() > deadline:
-                return {key_of(verdict.change): NONE for verdict in heard}
+                return {verdict.change.key: NONE for verdict in heard}
             time.sleep(0.2)
 
 
-def _verdict(change: Row, codes: Codes, unnamed: str) -> Verdict:
-    code = codes.get((change["topic"], change["partition"]))
+def _verdict(change: PlanRow, codes: Codes, unnamed: str) -> Verdict:
+    code = codes.get(change.key)
     if code is None:
         return Verdict(change, Outcome.UNKNOWN, unnamed)
     if isinstance(code, Verdict):
@@ -118,17 +127,17 @@ def _verdict(change: Row, codes: Codes, unnamed: str) -> Verdict:
     return Verdict(change, Outcome.FAILED, f"the controller refused: {why}")
 
 
-def _reassign(settings: Settings, ledger: Ledger, controller: Controller, changes: Sequence[Row]) -> Codes:
-    codes: dict[tuple[str, Any], int | str | Verdict] = {}
+def _reassign(settings: Settings, ledger: Ledger, controller: Controller, changes: Sequence[Change]) -> Codes:
+    codes: dict[Key, int | str | Verdict] = {}
     with suppress(*LOST):
-        codes.update(controller.reassign({key_of(change): change["replicas_after"] for change in changes}))
-    unheard = [change for change in changes if key_of(change) not in codes]
+        codes.update(controller.reassign({change.key: change.replicas_after for change in changes}))
+    unheard = [change for change in changes if change.key not in codes]
     if unheard:
         codes.update(_read_back(settings, ledger, unheard))
     return codes
 
 
-def _read_back(settings: Settings, ledger: Ledger, changes: Sequence[Row]) -> Codes:
+def _read_back(settings: Settings, ledger: Ledger, changes: Sequence[Change]) -> Codes:
     """Tell by the cluster which orders were heard, where the answer was lost."""
     deadline = time.monotonic() + READ_BACK
     with connected(settings.zookeeper) as client:
@@ -137,14 +146,14 @@ def _read_back(settings: Settings, ledger: Ledger, changes: Sequence[Row]) -> Co
             found = standings(client, changes, ledger.plan)
             heard = [change for change, standing, _ in found if standing is not Standing.ELSEWHERE]
             if len(heard) == len(changes) or time.monotonic() > deadline:
-                return dict.fromkeys(map(key_of, heard), NONE)
+                return dict.fromkeys((change.key for change in heard), NONE)
             time.sleep(0.2)
 
 
-def _alter_config(admin: Admin, task: Row) -> Codes:
-    return {(task["topic"], None): admin.alter_config(task["topic"], json.loads(task["data"])["after"])}
+def _alter_config(admin: Admin, task: Operation) -> Codes:
+    return {task.key: admin.alter_config(task.topic, json.loads(task.data)["after"])}
 
 
-def _delete_topics(admin: Admin, tasks: Sequence[Row]) -> Codes:
-    codes = admin.delete_topics({task["topic"]: json.loads(task["data"])["topic_id"] for task in tasks})
-    return {(topic, None): code for topic, code in codes.items()}
+def _delete_topics(admin: Admin, tasks: Sequence[Operation]) -> Codes:
+    codes = admin.delete_topics({task.topic: json.loads(task.data)["topic_id"] for task in tasks})
+    return {(topic, WHOLE_TOPIC): code for topic, code in codes.items()}

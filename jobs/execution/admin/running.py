@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from jobs.adapters.delta.lake import Row
 from jobs.basics.errors import UsageError
+from schemas.rows import Change
 
 LEADER_RATE: Final = "leader.replication.throttled.rate"
 FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
@@ -57,27 +57,18 @@ def bytes_per_second(text: str) -> int:
     return rate
 
 
-def throttle_configs(moves: Iterable[Row], rate: int) -> Configs:
-    """Say what to set for these reassignments: rates of the brokers concerned, throttled replicas of the topics.
-
-    >>> move = {"topic": "t", "partition": 3, "replicas_before": [1, 2], "adding_before": [], "replicas_after": [2, 4]}
-    >>> for (kind, name), values in throttle_configs([move], 1000).items():
-    ...     print(kind, name, *sorted(values.values()))
-    broker 1 1000 1000
-    broker 2 1000 1000
-    broker 4 1000 1000
-    topic t 3:1,3:2 3:4
-    """
+def throttle_configs(moves: Iterable[Change], rate: int) -> Configs:
+    """Say what to set for these reassignments: rates of the brokers concerned, throttled replicas of the topics."""
     brokers: set[int] = set()
     leaders: dict[str, set[str]] = defaultdict(set)
     followers: dict[str, set[str]] = defaultdict(set)
     for move in moves:
-        sources = [replica for replica in move["replicas_before"] if replica not in (move["adding_before"] or ())]
-        coming = [replica for replica in move["replicas_after"] if replica not in sources]
+        sources = [replica for replica in move.replicas_before or () if replica not in (move.adding_before or ())]
+        coming = [replica for replica in move.replicas_after if replica not in sources]
         if coming:
             brokers.update(sources, coming)
-            leaders[move["topic"]].update(f"{move['partition']}:{replica}" for replica in sources)
-            followers[move["topic"]].update(f"{move['partition']}:{replica}" for replica in coming)
+            leaders[move.topic].update(f"{move.partition}:{replica}" for replica in sources)
+            followers[move.topic].update(f"{move.partition}:{replica}" for replica in coming)
     rates = dict.fromkeys((LEADER_RATE, FOLLOWER_RATE), str(rate))
     configs: Configs = {(ResourceKind.BROKER, str(broker)): dict(rates) for broker in sorted(brokers)}
     for topic in sorted(leaders):

@@ -30,6 +30,7 @@ from jobs.records.plans import Plan
 from jobs.runtime.console import say
 from jobs.runtime.settings import Settings
 from schemas.names import Action
+from schemas.rows import Change
 from schemas.znodes import MalformedZnodeError, decode_config
 
 _TABLE: Final = "throttles"
@@ -63,7 +64,7 @@ def rate_of(rows: Iterable[Row]) -> int | None:
     return max(rates, default=None)
 
 
-def set_throttle(settings: Settings, admin: ConfigAdmin, plan_id: str, moves: Sequence[Row], rate: int) -> None:
+def set_throttle(settings: Settings, admin: ConfigAdmin, plan_id: str, moves: Sequence[Change], rate: int) -> None:
     """Throttle these moves (changes that reassign) of a plan, and no others of it any more; `rate` in bytes a second.
 
     Brokers that are not alive are left out: they cannot be asked, and copy nothing. Raise ThrottleError where another
@@ -124,9 +125,9 @@ def clear_left_over(settings: Settings, admin: ConfigAdmin, plan_id: str) -> Non
         clear_throttle(settings, admin, other)
 
 
-def throttle_lines(lake: Lake, plan: Plan, due: Sequence[Row], rate: int | None) -> Iterator[str]:
+def throttle_lines(lake: Lake, plan: Plan, due: Sequence[Change], rate: int | None) -> Iterator[str]:
     """Say what a commit of these changes would throttle, and what earlier ones have left behind."""
-    moves = [change for change in due if change["action"] == Action.REASSIGN]
+    moves = [change for change in due if change.action == Action.REASSIGN]
     rate = rate_of(throttle_rows(lake, plan.plan_id)) if rate is None else rate
     resources = throttle_configs(moves, rate) if rate else {}
     if resources:

@@ -9,19 +9,19 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from jobs.adapters.brokers.admin import NONE, Key
-from jobs.adapters.delta.lake import Row
 from jobs.adapters.zookeeper.admin_requests import Orders
 from jobs.adapters.zookeeper.cluster import TOPICS
 from jobs.adapters.zookeeper.connection import connected, sync
 from jobs.adapters.zookeeper.lease import Lease
 from jobs.adapters.zookeeper.multi_read import read_many
-from jobs.assessment.moving import Standing, key_of, moving_in_zookeeper, reassignments_of, standings
+from jobs.assessment.moving import Standing, moving_in_zookeeper, reassignments_of, standings
 from jobs.assessment.premises import assigned, judge_for_admin, understood
 from jobs.execution.admin.requests import Codes
 from jobs.records.ledger import Ledger, Verdict
 from jobs.runtime.console import progress
 from jobs.runtime.settings import Settings
 from schemas.names import Action
+from schemas.rows import Change
 from schemas.znodes import TopicPartition
 
 ORDERABLE: Final = frozenset({Action.ELECT_PREFERRED, Action.REASSIGN})
@@ -53,8 +53,8 @@ class ZooKeeperController:
 
     def reassign(self, targets: dict[Key, list[int]]) -> Codes:
         plan = reassignments_of(self.ledger.plan)
-        earlier = [TopicPartition(*key_of(move), move["replicas_after"]) for move in plan]
-        moves = {key_of(move): move for move in plan if targets.get(key_of(move)) == move["replicas_after"]}
+        earlier = [TopicPartition(*move.key, move.replicas_after) for move in plan]
+        moves = {move.key: move for move in plan if targets.get(move.key) == move.replicas_after}
         settled: dict[Key, Verdict] = {}
 
         def judge(chunk: Sequence[TopicPartition]) -> list[TopicPartition]:
@@ -69,26 +69,24 @@ class ZooKeeperController:
         ordered = [move for key, move in moves.items() if key not in settled]
         return {**_settled(lambda: self._reassigned(ordered), len(ordered)), **settled}
 
-    def _judged(self, moves: Sequence[Row]) -> dict[Key, Verdict]:
+    def _judged(self, moves: Sequence[Change]) -> dict[Key, Verdict]:
         """What must not be ordered any more, or need not."""
         with connected(self.settings.zookeeper) as client:
             sync(client)
             _, verdicts = judge_for_admin(client, moves)
-        return {key_of(verdict.change): verdict for verdict in verdicts}
+        return {verdict.change.key: verdict for verdict in verdicts}
 
     def elect_preferred(self, partitions: Sequence[Key]) -> Codes:
         with progress("elections by order in /admin/preferred_replica_election"):
             self.orders.elect_preferred(partitions)
         return _settled(lambda: self._elected(partitions), len(partitions))
 
-    def _reassigned(self, moves: Sequence[Row]) -> dict[tuple[str, Any], int | str]:
+    def _reassigned(self, moves: Sequence[Change]) -> dict[tuple[str, Any], int | str]:
         with connected(self.settings.zookeeper) as client:
             sync(client)
             found = list(standings(client, moves, self.ledger.plan))
         refused = "it took the order away, and "
-        return {
-            key_of(move): refused + told if standing is Standing.ELSEWHERE else NONE for move, standing, told in found
-        }
+        return {move.key: refused + told if standing is Standing.ELSEWHERE else NONE for move, standing, told in found}
 
     def _elected(self, partitions: Sequence[Key]) -> dict[tuple[str, Any], int | str]:
         topics = sorted({topic for topic, _ in partitions})

@@ -13,18 +13,18 @@ from typing import Final
 from jobs.adapters.brokers.admin import error_name
 from jobs.adapters.brokers.answers import Answers
 from jobs.adapters.brokers.control_messages import plaintext_address
-from jobs.adapters.delta.lake import Row
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, ClusterState, read_cluster
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError, controllership, who_controls
 from jobs.basics.errors import FencedError, RefusedError, UnreadableError
 from jobs.execution.batch.operations import write_tasks
-from jobs.execution.batch.telling import Hold, Told, prove, tell
+from jobs.execution.batch.telling import Hold, Told, Written, prove, tell
 from jobs.execution.batch.writes import FencedWriter
 from jobs.records.drained import refuse_resident_drain
 from jobs.records.ledger import Ledger, Verdict
 from jobs.runtime.console import progress, say
 from jobs.runtime.settings import Settings
 from schemas.names import NO_CONTROLLER, Outcome, Step
+from schemas.rows import Change, PlanRow, changes_among, operations_among
 
 HAND_BACK_PATIENCE: Final = 20.0
 """Seconds within which a broker should have become the controller again."""
@@ -53,7 +53,7 @@ def refuse_unreachable(state: ClusterState) -> None:
 def commit_batch(
     settings: Settings,
     ledger: Ledger,
-    due: Sequence[Row],
+    due: Sequence[PlanRow],
     max_hold: float,
     held: Controllership | None = None,
     *,
@@ -86,7 +86,7 @@ def _what_was_written_said(ledger: Ledger) -> Iterator[None]:
         raise SessionLostError(f"{error}\n  rows of the plan so far: {told}; {WAITS}") from error
 
 
-def _commit_between(settings: Settings, ledger: Ledger, due: Sequence[Row], hold: Hold) -> None:
+def _commit_between(settings: Settings, ledger: Ledger, due: Sequence[PlanRow], hold: Hold) -> None:
     with controllership(settings.zookeeper, settings.conf.controller_id, lambda line: say(f"  {line}")) as control:
         ledger.step(Step.TAKE_OVER, Outcome.APPLIED, f"controller epoch {control.epoch}")
         say(f"  controllership taken over: epoch {control.epoch}, id {control.controller_id}")
@@ -96,32 +96,41 @@ def _commit_between(settings: Settings, ledger: Ledger, due: Sequence[Row], hold
     _record(settings, ledger, told, answers, _hand_back(settings, ledger, seconds, told.summary(answers)))
 
 
-def _commit_held(settings: Settings, ledger: Ledger, control: Controllership, due: Sequence[Row], hold: Hold) -> Told:
+def _commit_held(
+    settings: Settings, ledger: Ledger, control: Controllership, due: Sequence[PlanRow], hold: Hold
+) -> Told:
     ledger.intend(due)
     state = read_cluster(control.client, settings.zookeeper)
     refuse_unreachable(state)
-    tasks = [row for row in due if row["partition"] is None]
-    changes = [row for row in due if row["partition"] is not None]
+    tasks, changes = operations_among(due), changes_among(due)
     # not judged once more as a whole: every multi checks its premises, and whom one is refused is judged then
     writer = FencedWriter(control, ledger.plan, hold.max_hold)
-    written: list[Verdict] = []
+    written: list[Written] = []
     try:
         with progress("writing to ZooKeeper"):
             for judged in write_tasks(control, tasks, hold.max_hold):
                 ledger.judge(judged)
             for judged in writer.write(changes):
                 ledger.judge(judged)
-                written += [verdict for verdict in judged if verdict.outcome is Outcome.APPLIED]
+                written += _written(judged)
     except (FencedError, SessionLostError):
         _set_aside_the_rest(ledger, [*tasks, *changes])
         raise
     if not written:
         return Told(control.epoch)
-    topics = sorted({verdict.change["topic"] for verdict in written} & set(writer.topics.creations))
+    topics = sorted({each.change.topic for each in written} & set(writer.topics.creations))
     created = f"topic and config znodes of {', '.join(topics)}, " if topics else ""
     say(f"  written under the fence: {created}{len(written)} state znodes")
     with progress("telling the brokers"):
         return tell(control, state.brokers, written, hold)
+
+
+def _written(verdicts: Sequence[Verdict]) -> Iterator[Written]:
+    """What of it stands in ZooKeeper as planned: a state that was found so has its version too."""
+    for verdict in verdicts:
+        change, version = verdict.change, verdict.state_version_after
+        if verdict.outcome is Outcome.APPLIED and isinstance(change, Change) and version is not None:
+            yield Written(change, version)
 
 
 def _record(settings: Settings, ledger: Ledger, told: Told, answers: Answers, controller: int) -> None:
@@ -162,9 +171,9 @@ written stands in ZooKeeper, so take a new snapshot and plan again
     )
 
 
-def _set_aside_the_rest(ledger: Ledger, due: Sequence[Row]) -> None:
-    judged = {(v.change["topic"], v.change["partition"]) for v in ledger.verdicts}
-    left = (change for change in due if (change["topic"], change["partition"]) not in judged)
+def _set_aside_the_rest(ledger: Ledger, due: Sequence[PlanRow]) -> None:
+    judged = {v.change.key for v in ledger.verdicts}
+    left = (change for change in due if change.key not in judged)
     ledger.judge(Verdict(change, Outcome.SKIPPED, "the commit stopped before it") for change in left)
 
 

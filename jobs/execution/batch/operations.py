@@ -12,7 +12,6 @@ from typing import Any, Final
 from kazoo.client import TransactionRequest
 from kazoo.exceptions import KazooException
 
-from jobs.adapters.delta.lake import Row
 from jobs.adapters.zookeeper.cluster import CONFIG_CHANGES, CONFIGS, DELETE_TOPICS, TOPICS
 from jobs.adapters.zookeeper.connection import commit, create_null, read
 from jobs.adapters.zookeeper.controllership import (
@@ -28,12 +27,13 @@ from jobs.assessment.operations import TopicNow, judge_tasks, read_topics
 from jobs.basics.errors import UnreadableError
 from jobs.records.ledger import Verdict
 from schemas.names import OperationKind, Outcome
+from schemas.rows import Operation
 from schemas.znodes import encode_config, encode_config_change
 
 _TRIES: Final = 3
 
 
-def write_tasks(control: Controllership, tasks: Sequence[Row], max_hold: float) -> Iterator[list[Verdict]]:
+def write_tasks(control: Controllership, tasks: Sequence[Operation], max_hold: float) -> Iterator[list[Verdict]]:
     """Write operations one by one; yield the verdict on each, also before FencedError and SessionLostError."""
     for task in tasks:
         if why := control.why_over(max_hold):
@@ -52,7 +52,7 @@ def write_tasks(control: Controllership, tasks: Sequence[Row], max_hold: float) 
             raise fenced(control.epoch)
 
 
-def _write(control: Controllership, task: Row) -> Verdict:
+def _write(control: Controllership, task: Operation) -> Verdict:
     """Judge by what is there, write at its versions; whoever came in between is seen by judging again."""
     refused: Refusal | None = None
     for _ in range(_TRIES):
@@ -75,27 +75,27 @@ def _write(control: Controllership, task: Row) -> Verdict:
     return Verdict(task, Outcome.FAILED, f"the connection was lost {_TRIES} times" if refused is None else str(refused))
 
 
-def _multi(control: Controllership, task: Row) -> TransactionRequest:
-    name = task["topic"]
+def _multi(control: Controllership, task: Operation) -> TransactionRequest:
+    name = task.topic
     now = read_topics(control.client, [name])[name]
     multi = control.transaction()
     multi.check(f"{TOPICS}/{name}", -1 if now.topic.version is None else now.topic.version)
-    if task["action"] == OperationKind.DELETE_TOPIC:
+    if task.action == OperationKind.DELETE_TOPIC:
         create_null(multi, f"{DELETE_TOPICS}/{name}")
     else:
         _add_alteration(control, multi, task, now)
     return multi
 
 
-def _add_alteration(control: Controllership, multi: TransactionRequest, task: Row, now: TopicNow) -> None:
-    after = now.overrides | json.loads(task["data"])["after"]
+def _add_alteration(control: Controllership, multi: TransactionRequest, task: Operation, now: TopicNow) -> None:
+    after = now.overrides | json.loads(task.data)["after"]
     config = encode_config({key: value for key, value in after.items() if value is not None})
-    path = f"{CONFIGS}/{task['topic']}"
+    path = f"{CONFIGS}/{task.topic}"
     if now.config.version is None:
         multi.create(path, config)
     else:
         multi.set_data(path, config, now.config.version)
     if read(control.client, CONFIG_CHANGES).stat is None:
         create_null(multi, CONFIG_CHANGES)
-    change = encode_config_change(f"topics/{task['topic']}")
+    change = encode_config_change(f"topics/{task.topic}")
     multi.create(f"{CONFIG_CHANGES}/config_change_", change, sequence=True)

@@ -23,8 +23,8 @@ from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.assessment.premises import state_path, understood
 from jobs.basics.errors import FencedError, SurveyorError
 from jobs.basics.interrupts import interrupted
-from jobs.records.ledger import Verdict
 from jobs.runtime.console import say
+from schemas.rows import Change
 
 LEAST: Final = 1.0
 """Seconds that a caller who keeps the controllership tells for at least: no fail-over follows that would."""
@@ -46,11 +46,19 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True)
+class Written:
+    """A change that was written, and the version that its state has since."""
+
+    change: Change
+    state_version: int
+
+
+@dataclass(frozen=True, slots=True)
 class Told:
     """What was written, and what brokers answered to it; `late`: there was no time to tell anybody."""
 
     epoch: int
-    written: Sequence[Verdict] = ()
+    written: Sequence[Written] = ()
     answers: Sequence[Answer] = ()
     late: bool = False
     named: frozenset[int] = field(default_factory=frozenset)
@@ -89,12 +97,12 @@ class Told:
         return lines + [f"surveyor: {line}" for line in answers.lines()]
 
 
-def tell(control: Controllership, brokers: Sequence[Row], written: Sequence[Verdict], hold: Hold) -> Told:
+def tell(control: Controllership, brokers: Sequence[Row], written: Sequence[Written], hold: Hold) -> Told:
     """Tell the brokers of what was written, if the hold allows; who does not answer is left to Kafka's controller."""
     left = hold.left(control)
     if left <= 0:
         return Told(control.epoch, written, late=True)
-    states = [_told(verdict) for verdict in written]
+    states = [_told(each) for each in written]
     named = {broker for state in states for broker in (*state["to"], *state["stop"])}
     announcement = Announcement(control.controller_id, control.epoch, brokers, states)
     answers = announce(announcement, time.monotonic() + left, _registered(control.client, brokers), hold.silent)
@@ -125,23 +133,23 @@ def _registered(client: KazooClient, brokers: Sequence[Row]) -> Callable[[], Seq
     return read
 
 
-def _told(verdict: Verdict) -> Row:
-    change = verdict.change
+def _told(written: Written) -> Row:
+    change = written.change
     return {
-        "topic": change["topic"],
-        "topic_id": change["topic_id"],
-        "partition": change["partition"],
-        "leader": change["leader_after"],
-        "leader_epoch": change["leader_epoch_after"],
-        "isr": change["isr_after"],
-        "replicas": change["replicas_after"],
-        "adding": change["adding_after"],
-        "removing": change["removing_after"],
-        "is_new": change["is_new"],
-        "leader_recovery_state": change["leader_recovery_state_after"],
-        "state_version": verdict.state_version_after,
-        "to": change["leader_and_isr_to"],
-        "stop": change["stop_replica_to"] or [],
+        "topic": change.topic,
+        "topic_id": change.topic_id,
+        "partition": change.partition,
+        "leader": change.leader_after,
+        "leader_epoch": change.leader_epoch_after,
+        "isr": change.isr_after,
+        "replicas": change.replicas_after,
+        "adding": change.adding_after,
+        "removing": change.removing_after,
+        "is_new": change.is_new,
+        "leader_recovery_state": change.leader_recovery_state_after,
+        "state_version": written.state_version,
+        "to": change.leader_and_isr_to,
+        "stop": change.stop_replica_to or [],
     }
 
 
@@ -152,9 +160,9 @@ def prove(hosts: str, told: Told) -> None:
     a later one, at our version or a later one. A state that is gone belongs to a topic deleted since.
     """
     with connected(hosts) as client:
-        znodes = read_many(client, [state_path(verdict.change) for verdict in told.written])
+        znodes = read_many(client, [state_path(each.change) for each in told.written])
     pairs = zip(told.written, znodes, strict=True)
-    others = [znode.path for verdict, znode in pairs if not _goes_on(verdict, znode, told.epoch)]
+    others = [znode.path for each, znode in pairs if not _goes_on(each, znode, told.epoch)]
     count = len(told.written)
     if others:
         raise SurveyorError(
@@ -164,9 +172,8 @@ def prove(hosts: str, told: Told) -> None:
     say(f"  {count} of {count} changed state znodes carry our controller epoch {told.epoch}, or a later one")
 
 
-def _goes_on(verdict: Verdict, znode: Znode, epoch: int) -> bool:
+def _goes_on(written: Written, znode: Znode, epoch: int) -> bool:
     if znode.version is None:
         return True
     state = understood(znode)
-    version = verdict.state_version_after
-    return state is not None and state.controller_epoch >= epoch and (version is None or znode.version >= version)
+    return state is not None and state.controller_epoch >= epoch and znode.version >= written.state_version

@@ -12,13 +12,13 @@ from typing import Final
 
 from kazoo.client import KazooClient
 
-from jobs.adapters.delta.lake import Row
 from jobs.adapters.zookeeper.connection import Znode
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.assessment.premises import adds_partition, topic_path
 from jobs.basics.errors import RefusedError
 from jobs.records.plans import Plan
 from schemas.names import OperationKind
+from schemas.rows import Change, Operation
 from schemas.znodes import (
     WITH_IDS,
     WITHOUT_IDS,
@@ -37,23 +37,23 @@ LIMIT: Final = 1_000_000
 class TopicZnodes:
     """The topics that a plan creates, and those to which it adds partitions."""
 
-    creations: dict[str, Row]
+    creations: dict[str, Operation]
     planned: dict[str, dict[int, list[int]]]
     """Replicas of all the plan's partitions, by topic."""
     _encoded: dict[str, tuple[bytes, bytes]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, plan: Plan) -> "TopicZnodes":
-        created = (op for op in plan.operations if op["kind"] == OperationKind.CREATE_TOPIC)
+        created = (op for op in plan.operations if op.kind == OperationKind.CREATE_TOPIC)
         planned: dict[str, dict[int, list[int]]] = defaultdict(dict)
         for change in plan.changes:
-            planned[change["topic"]][change["partition"]] = change["replicas_after"]
-        return cls({operation["topic"]: operation for operation in created}, planned)
+            planned[change.topic][change.partition] = change.replicas_after
+        return cls({operation.topic: operation for operation in created}, planned)
 
     def created(self, topic: str) -> tuple[bytes, bytes]:
         """Return what a new topic's znode and its configuration hold."""
         if topic not in self._encoded:
-            data = json.loads(self.creations[topic]["data"])
+            data = json.loads(self.creations[topic].data)
             assignment = Assignment(self.planned[topic], {}, {}, data["topic_id"])
             version = WITHOUT_IDS if data["topic_id"] is None else WITH_IDS
             self._encoded[topic] = encode_assignment(assignment, version), encode_config(data["config"])
@@ -69,10 +69,10 @@ class TopicZnodes:
         return encode_assignment(whole)
 
 
-def refuse_too_large(client: KazooClient, plan: Plan, due: Iterable[Row]) -> None:
+def refuse_too_large(client: KazooClient, plan: Plan, due: Iterable[Change]) -> None:
     """Raise RefusedError, before anything is written, where a topic due could not be written at all."""
     topics = TopicZnodes.of(plan)
-    for name, size in _sizes(client, topics, [change for change in due if change["partition"] is not None]):
+    for name, size in _sizes(client, topics, [change for change in due if change.partition is not None]):
         if size > LIMIT:
             raise RefusedError(
                 f"/brokers/topics/{name} and its configuration would take {size:,} bytes, more than {LIMIT:,}: "
@@ -81,8 +81,8 @@ def refuse_too_large(client: KazooClient, plan: Plan, due: Iterable[Row]) -> Non
             )
 
 
-def _sizes(client: KazooClient, topics: TopicZnodes, due: Sequence[Row]) -> Iterator[tuple[str, int]]:
-    for name in dict.fromkeys(change["topic"] for change in due if change["topic"] in topics.creations):
+def _sizes(client: KazooClient, topics: TopicZnodes, due: Sequence[Change]) -> Iterator[tuple[str, int]]:
+    for name in dict.fromkeys(change.topic for change in due if change.topic in topics.creations):
         yield name, sum(map(len, topics.created(name)))
     for znode in read_many(client, list(dict.fromkeys(topic_path(c) for c in due if adds_partition(c)))):
         name = znode.path.rsplit("/", 1)[1]

@@ -14,7 +14,6 @@ from typing import Final, TypeVar
 from kazoo.client import TransactionRequest
 from kazoo.exceptions import KazooException
 
-from jobs.adapters.delta.lake import Row
 from jobs.adapters.zookeeper.cluster import TOPICS
 from jobs.adapters.zookeeper.connection import commit
 from jobs.adapters.zookeeper.controllership import (
@@ -33,6 +32,7 @@ from jobs.execution.batch.topic_znodes import TopicZnodes
 from jobs.records.ledger import Verdict
 from jobs.records.plans import Plan
 from schemas.names import Outcome
+from schemas.rows import Change
 from schemas.znodes import MalformedZnodeError
 
 BATCH: Final = 1000
@@ -56,7 +56,7 @@ class FencedWriter:
     max_hold: float
     topics: TopicZnodes = field(init=False)
     multis: FencedMultis = field(init=False)
-    _left: Sequence[Row] = ()
+    _left: Sequence[Change] = ()
     """What of the batch in hand is not judged."""
     _blamed: int = 0
 
@@ -64,7 +64,7 @@ class FencedWriter:
         self.topics = TopicZnodes.of(self.plan)
         self.multis = FencedMultis(self.control, self.topics)
 
-    def write(self, changes: Sequence[Row]) -> Iterator[list[Verdict]]:
+    def write(self, changes: Sequence[Change]) -> Iterator[list[Verdict]]:
         """Write changes batch by batch; yield the verdicts of each batch as they are known.
 
         Raises FencedError once another controller has taken over, and SessionLostError; the verdicts on the batch
@@ -101,18 +101,18 @@ class FencedWriter:
             self._left = [change for change in self._left if id(change) not in judged]
             yield verdicts
 
-    def _attempt(self, due: Sequence[Row]) -> tuple[list[Verdict], Refusal | None]:
+    def _attempt(self, due: Sequence[Change]) -> tuple[list[Verdict], Refusal | None]:
         """Write what is due, or say whose premise does not hold; where neither, what ZooKeeper refused."""
         due, stale = self._read(lambda: Premises.now(self.plan, self.control.client).still_hold(due))
         if stale:
             return stale, None
         refused = self._commit(due)
         if refused is None:
-            return [Verdict(change, Outcome.APPLIED, "written", change["state_version"] + 1) for change in due], None
+            return [Verdict(change, Outcome.APPLIED, "written", change.state_version + 1) for change in due], None
         _, verdicts = self._read(lambda: Premises.now(self.plan, self.control.client).judge(self.control.client, due))
         return verdicts, refused
 
-    def _blame(self, due: Sequence[Row], refused: Refusal) -> list[Verdict]:
+    def _blame(self, due: Sequence[Change], refused: Refusal) -> list[Verdict]:
         """Set aside those whose operation was refused, that the others can be written."""
         self._blamed += 1
         concerned = [change for change in due if refused.path in touched(change)]
@@ -120,7 +120,7 @@ class FencedWriter:
             concerned = list(due)
         return [Verdict(change, Outcome.FAILED, str(refused)) for change in concerned]
 
-    def _commit(self, due: Sequence[Row]) -> Refusal | None:
+    def _commit(self, due: Sequence[Change]) -> Refusal | None:
         """Write what is due; what was refused on the way, if anything was."""
         try:
             for topic in self._read(lambda: self.multis.missing(due)):

@@ -2,12 +2,14 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from jobs.adapters.delta.lake import Lake, Row
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.assessment.premises import Premises, judge_for_admin
 from schemas.names import Action, Outcome
+from schemas.rows import Change
 from schemas.znodes import Assignment, State, encode_assignment, encode_state
 from tests.jobs.support.kafka_tree import KafkaTree, state_path
 from tests.jobs.support.plan_rows import creation, election, store_plan
@@ -148,7 +150,7 @@ def test_new_topic_that_is_there_is_applied(tree: KafkaTree, lake: Lake) -> None
 def judged_for_admin(tree: KafkaTree, change: Row, then: Any = None) -> tuple[Outcome | None, str]:  # noqa: ANN401
     if then is not None:
         then()
-    due, verdicts = judge_for_admin(tree.client, [change])
+    due, verdicts = judge_for_admin(tree.client, [msgspec.convert(change | {"cluster": "", "plan_id": ""}, Change)])
     assert len(due) + len(verdicts) == 1
     return (verdicts[0].outcome, verdicts[0].message) if verdicts else DUE
 

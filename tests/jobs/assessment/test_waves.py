@@ -97,7 +97,7 @@ def test_order_first_then_leaders(tree: KafkaTree, lake: Lake, plan: Plan) -> No
 def test_no_leader_where_the_order_was_refused(tree: KafkaTree, lake: Lake, plan: Plan) -> None:
     ledger = _commit(tree, lake, plan, KafkaController(tree, refuses=1))
 
-    found = {(v.change["partition"], v.change["wave"]): v.outcome for v in ledger.verdicts}
+    found = {(v.change.partition, v.change.wave): v.outcome for v in ledger.verdicts}
     expected = {(0, 0): Outcome.APPLIED, (0, 1): Outcome.APPLIED, (1, 0): Outcome.FAILED, (1, 1): Outcome.SKIPPED}
     assert found == expected
     assert tree.state(T, 1).leader == 0

@@ -152,7 +152,7 @@ def test_what_another_plan_moved_stays(
     changes = [move(tree, number, AFTER[number]) for number in (0, 2)]
     stored = store_plan(lake, tree, changes, kind="reassign", name="moves")
     ledger = Ledger.open(lake, stored)
-    ledger.intend([change for change in stored.changes if change["partition"] == 2])
+    ledger.intend([change for change in stored.changes if change.partition == 2])
     ledger.judge(Verdict(change, Outcome.APPLIED, "found applied or asked for") for change in stored.changes)
     ledger.close()
     carry_out(controller, {0: AFTER[0], 2: AFTER[2]})

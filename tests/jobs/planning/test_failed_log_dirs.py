@@ -75,7 +75,7 @@ def cycle(surveyor: Surveyor, *arguments: str) -> tuple[list[tuple[str, int]], A
     """Snapshot and plan: what is due, and the plan."""
     surveyor.json("snapshot")
     plan = read_plan(surveyor.lake, surveyor.json("plan", "reconcile", *arguments)["plan_id"])
-    return [(change["action"], change["leader_after"]) for change in plan.changes], plan
+    return [(change.action, change.leader_after) for change in plan.changes], plan
 
 
 @pytest.mark.usefixtures("spark")
@@ -101,4 +101,4 @@ def test_no_replica_is_elected_twice_whose_log_dir_failed(
     assert (elected, due) == ([("elect", 1), ("elect", 0)], [("take_offline", NO_LEADER)])
     assert plan.rejections[0]["reason"].endswith("log dir failed, as it answered with error 56: broker 0, 1")
     unclean = read_plan(surveyor.lake, surveyor.json("plan", "reconcile", "--allow-unclean")["plan_id"])
-    assert [(change["leader_after"], change["isr_after"]) for change in unclean.changes] == [(2, [2])]
+    assert [(change.leader_after, change.isr_after) for change in unclean.changes] == [(2, [2])]

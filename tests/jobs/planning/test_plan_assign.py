@@ -48,7 +48,7 @@ def _placed(surveyor: Surveyor, *arguments: str) -> dict[str, list[list[int]]]:
     refuse_edited(plan)
     found: dict[str, list[list[int]]] = {}
     for change in plan.changes:
-        found.setdefault(change["topic"], []).append(change["replicas_after"])
+        found.setdefault(change.topic, []).append(change.replicas_after)
     return found
 
 
@@ -62,8 +62,8 @@ def test_many_topics_in_one_plan(surveyor: Surveyor, tmp_path: Path) -> None:
 
     assert placed == {"a": [[0, 1], [1, 2]], "b": [[2, 3], [3, 0], [0, 1]], "c": [[3, 0], [0, 1]]}
     plan = read_plan(surveyor.lake, "many")
-    operations = [(op["sequence"], op["kind"], op["topic"], json.loads(op["data"])) for op in plan.operations]
-    ids = {change["topic"]: change["topic_id"] for change in plan.changes}
+    operations = [(op.sequence, op.kind, op.topic, json.loads(op.data)) for op in plan.operations]
+    ids = {change.topic: change.topic_id for change in plan.changes}
     assert len(set(ids.values())) == len(ids)
     assert operations == [
         (0, "create_topic", "a", {"topic_id": ids["a"], "config": {}}),
@@ -135,7 +135,7 @@ def test_topics_get_ids_where_brokers_know_of_them(tmp_path: Path, spoken: list[
     planned = surveyor.json("plan", "assign", "--topic", "t", "--partitions", "1", "--replication-factor", "1")
 
     plan = read_plan(surveyor.lake, planned["plan_id"])
-    ids = {plan.changes[0]["topic_id"], json.loads(plan.operations[0]["data"])["topic_id"]}
+    ids = {plan.changes[0].topic_id, json.loads(plan.operations[0].data)["topic_id"]}
     assert (len(ids), ids != {None}) == (1, known)
 
 

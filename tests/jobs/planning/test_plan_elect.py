@@ -58,7 +58,7 @@ def _plan(surveyor: Surveyor, *arguments: str) -> tuple[dict[str, list[Any]], di
     plan = read_plan(surveyor.lake, found["plan_id"])
     refuse_edited(plan)
     return (
-        {f"{c['topic']}-{c['partition']}": [c["leader_after"], *c["isr_after"]] for c in plan.changes},
+        {c.name: [c.leader_after, *c.isr_after] for c in plan.changes},
         {f"{r['topic']}-{r['partition']}": r["code"] for r in plan.rejections},
     )
 

@@ -57,12 +57,9 @@ def _planned(surveyor: Surveyor, *arguments: str) -> tuple[list[list[int]], list
     plan = read_plan(surveyor.lake, found["plan_id"])
     refuse_edited(plan)
     assert (found["changes"], found["operations"]) == (len(plan.changes), len(plan.operations))
-    assert all(
-        (c["action"], c["is_new"], c["topic_version"], c["state_version"]) == ("create", True, 3, -1)
-        for c in plan.changes
-    )
-    operations = [(op["kind"], op["topic"], json.loads(op["data"])) for op in plan.operations]
-    return [c["replicas_after"] for c in plan.changes], operations
+    assert all((c.action, c.is_new, c.topic_version, c.state_version) == ("create", True, 3, -1) for c in plan.changes)
+    operations = [(op.kind, op.topic, json.loads(op.data)) for op in plan.operations]
+    return [c.replicas_after for c in plan.changes], operations
 
 
 ADDED: Final = [
@@ -135,7 +132,7 @@ def test_deletions_and_what_cannot_be_deleted(surveyor: Surveyor) -> None:
 
     assert (ran.code, "rejected nope  UNKNOWN_TOPIC" in ran.stdout) == (10, True)
     plan = read_plan(surveyor.lake, "gone")
-    assert [(op["sequence"], op["topic"], op["data"]) for op in plan.operations] == [
+    assert [(op.sequence, op.topic, op.data) for op in plan.operations] == [
         (0, "all", '{"topic_id": "all-id"}'),
         (1, "some", '{"topic_id": "some-id"}'),
     ]

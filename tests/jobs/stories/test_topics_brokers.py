@@ -126,8 +126,8 @@ def test_topics_of_a_file_are_created_in_one_plan(
     commit(surveyor, kafka, plan, "admin")
 
     for name in ("file-a", "file-b", "file-c"):
-        mine = [change for change in plan.changes if change["topic"] == name]
-        wanted = {c["partition"]: (c["replicas_after"][0], c["replicas_after"], c["isr_after"]) for c in mine}
+        mine = [change for change in plan.changes if change.topic == name]
+        wanted = {c.partition: (c.replicas_after[0], c.replicas_after, c.isr_after) for c in mine}
         for broker in cluster.brokers.values():
             assert eventually(lambda: seen_by(broker.address, name) == wanted)  # noqa: B023 - called at once
     assert decode_config(kafka.client.get("/config/topics/file-a")[0]) == {"retention.ms": "7"}
@@ -261,8 +261,8 @@ def test_a_failed_log_dir_does_not_lead_again_and_again(
 
     def due(*arguments: str) -> tuple[Plan, list[tuple[str, int]]]:
         plan = planned(surveyor, kafka, "reconcile", *arguments)
-        mine = [change for change in plan.changes if change["topic"] == name]
-        return plan, [(change["action"], change["leader_after"]) for change in mine]
+        mine = [change for change in plan.changes if change.topic == name]
+        return plan, [(change.action, change.leader_after) for change in mine]
 
     plan, elected = due()
     assert elected == [(Action.ELECT, 1)]

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from kazoo.client import TransactionRequest
 
-from jobs.adapters.delta.lake import Row
 from jobs.adapters.zookeeper import connection as zookeeper
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError
 from jobs.basics.errors import FencedError
@@ -16,6 +15,7 @@ from jobs.execution.batch.writes import FencedWriter
 from jobs.records.ledger import Verdict
 from jobs.records.plans import Plan
 from schemas.names import Outcome
+from schemas.rows import Change
 
 OURS = 2147483647
 
@@ -29,15 +29,15 @@ class Written:
 
     @property
     def outcomes(self) -> dict[int, Outcome]:
-        assert len({v.change["partition"] for v in self.verdicts}) == len(self.verdicts)
-        return {verdict.change["partition"]: verdict.outcome for verdict in self.verdicts}
+        assert len({v.change.partition for v in self.verdicts}) == len(self.verdicts)
+        return {verdict.change.key[1]: verdict.outcome for verdict in self.verdicts}
 
     def message(self, partition: int) -> str:
-        return next(v.message for v in self.verdicts if v.change["partition"] == partition)
+        return next(v.message for v in self.verdicts if v.change.partition == partition)
 
 
 def write(
-    control: Controllership, plan: Plan, changes: list[Row] | None = None, then: Callable[[], object] | None = None
+    control: Controllership, plan: Plan, changes: list[Change] | None = None, then: Callable[[], object] | None = None
 ) -> Written:
     """Write a plan, or some of it; `then` happens once the first batch is written."""
     written = Written()

@@ -5,11 +5,14 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from msgspec.structs import asdict
+
 from jobs.adapters.delta.lake import Lake, Row, quoted
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.records.plans import Plan, read_plan
 from schemas.digest import plan_header, plan_id
 from schemas.names import NO_VERSION, Action, OperationKind, PlanKind
+from schemas.rows import Change, Operation
 from schemas.tables import CHANGES
 from schemas.znodes import decode_assignment, decode_state
 from tests.jobs.support.kafka_tree import TOPIC_ID, KafkaTree, state_path
@@ -80,11 +83,15 @@ def topic_creation(topic: str, config: dict[str, str] | None = None, topic_id: s
     return {"sequence": 0, "kind": OperationKind.CREATE_TOPIC.value, "topic": topic, "data": data}
 
 
+def _as_row(row: Row | Change | Operation) -> Row:
+    return row if isinstance(row, dict) else asdict(row)
+
+
 def store_plan(
     lake: Lake,
     tree: KafkaTree,
-    changes: Sequence[Row],
-    operations: Sequence[Row] = (),
+    changes: Sequence[Row | Change],
+    operations: Sequence[Row | Operation] = (),
     **columns: Any,  # noqa: ANN401 - columns of `plans`
 ) -> Plan:
     """Store a plan made now from the tree as it is; `columns` override what it says of itself."""
@@ -105,7 +112,7 @@ def store_plan(
         "brokers": [{"broker_id": broker, "broker_epoch": epoch} for broker, epoch in sorted(state.live.items())],
         **columns,
     }
-    rows = {"changes": list(changes), "operations": list(operations), "rejections": list[Row]()}
+    rows = {"changes": [*map(_as_row, changes)], "operations": [*map(_as_row, operations)], "rejections": list[Row]()}
     plan["plan_id"] = plan_id(plan_header(plan), rows)
     where = f"plan_id = {quoted(plan['plan_id'])}"
     for table, its_rows in rows.items():

@@ -7,16 +7,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import pyarrow as pa
 import pytest
 
 from jobs.adapters.delta.lake import Lake, Row, arrow_schema
-from jobs.records.plans import Plan, find_plan
+from jobs.records.plans import find_plan
 from jobs.views.plan_review import Only, Review, warned
-from jobs.views.plans import warnings
+from jobs.views.plans import change_line, warnings
 from schemas.names import Action, PlanKind, RejectionCode
+from schemas.rows import Outline
 from schemas.tables import CHANGES
 from tests.jobs.support.command_line import Surveyor
+from tests.typed_rows import typed
 
 MANY: Final = 120
 ID: Final = "5f5f5f5f5f5f5f5f"
@@ -203,7 +206,7 @@ def test_no_warning_is_lost_among_many(planned: Callable[..., Surveyor], kind: P
     row = find_plan(surveyor.lake, ID)
     review = Review(surveyor.lake, row, Only())
     changes = review.changes(whole=False)
-    every = list(warnings(Plan(row, list(changes), [], [])))
+    every = list(warnings(row["kind"], msgspec.convert(list(changes), list[Outline]), [], []))
     assert list(review.warnings(changes)) == every
     assert len(every) == (3 if kind is PlanKind.REASSIGN else 2)
     assert warned(changes, kind)[[0, 4]].tolist() == [kind is PlanKind.REASSIGN, False]
@@ -232,3 +235,20 @@ def test_many_changes_are_shown_without_an_object_for_each(planned: Callable[...
     assert done.returncode == 0, done.stderr
     assert "and 99950 more changes" in done.stdout
     assert int(done.stderr.splitlines()[-1]) < 450
+
+
+def test_a_change_in_a_line() -> None:
+    change = typed(
+        topic="orders",
+        partition=7,
+        action=Action.ELECT.value,
+        replicas_before=[2, 5],
+        replicas_after=[2, 5],
+        leader_before=2,
+        leader_after=5,
+        isr_before=[2, 5],
+        isr_after=[5],
+        reason="broker 2 is gone",
+    )
+
+    assert change_line(change) == "orders-7  leader 2→5  isr [2,5]→[5]  broker 2 is gone"

@@ -10,9 +10,11 @@ from pyspark.sql import SparkSession
 
 from planner.reassignment.rollback import Around, Back, Refusal, numbered, way_back
 from planner.reassignment.targets import reassignment_changes
-from schemas.names import Action, LintCode, RejectionCode
+from schemas.names import LintCode, RejectionCode
+from schemas.rows import Change
 from schemas.tables import BROKERS, PARTITIONS, TOPICS
 from tests.planner.frames import Row, as_rows, broker_row, frame, partition_row, topic_row
+from tests.typed_rows import typed
 
 RACKS: Final = {1: "a", 2: "b", 3: "a", 4: "b", 5: None}
 BROKERS_OF: Final = frozenset(range(1, 6))
@@ -21,23 +23,15 @@ START: Final = Back(None, "snapshot 3")
 TOPIC_ID: Final = topic_row()["topic_id"]
 
 
-def way(*stops: list[int], first_wave: int = 0) -> list[Row]:
+def way(*stops: list[int], first_wave: int = 0) -> list[Change]:
     """The changes that lead a partition from stop to stop, a wave each."""
     return [
-        {
-            "wave": first_wave + number,
-            "topic": "t",
-            "partition": 0,
-            "action": Action.REASSIGN.value,
-            "replicas_before": before,
-            "replicas_after": after,
-            "topic_id": TOPIC_ID,
-        }
+        typed(wave=first_wave + number, replicas_before=before, replicas_after=after, topic_id=TOPIC_ID)
         for number, (before, after) in enumerate(pairwise(stops))
     ]
 
 
-def back(steps: list[Row], replicas: list[int], to: Back = START, **columns: Any) -> Any:  # noqa: ANN401
+def back(steps: list[Change], replicas: list[int], to: Back = START, **columns: Any) -> Any:  # noqa: ANN401
     partition = partition_row(replicas, columns.pop("leader", replicas[0]), replicas, **columns)
     return way_back(steps, partition, topic_row(), AROUND, to)
 

@@ -15,6 +15,7 @@ from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.ports import free_port
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.controllership import Controllership, controllership
+from jobs.execution.batch.commit import _written
 from jobs.execution.batch.telling import _told
 from jobs.execution.batch.writes import FencedWriter
 from jobs.records.ledger import Verdict
@@ -50,7 +51,7 @@ def create(kafka: KafkaTree, control: Controllership, lake: Lake, topic: str, re
 
 def announcement(kafka: KafkaTree, control: Controllership, written: list[Verdict]) -> Announcement:
     brokers = read_cluster(kafka.client, kafka.hosts).brokers
-    return Announcement(control.controller_id, control.epoch, brokers, [_told(verdict) for verdict in written])
+    return Announcement(control.controller_id, control.epoch, brokers, [_told(each) for each in _written(written)])
 
 
 def tell(told: Announcement, seconds: float = 20) -> list[Row]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import asdict
 
 from jobs.adapters.delta.lake import Lake
 from jobs.adapters.zookeeper.lease import LEASE, holder_now
@@ -142,7 +143,7 @@ def test_whoever_lost_it_asks_for_nothing_more(
 
 def cancelling(kafka: KafkaTree, controller: MovingController, plan: Plan) -> tuple[str, ...]:
     del kafka
-    controller.begin((T, plan.changes[0]["partition"]), plan.changes[0]["replicas_after"])
+    controller.begin((T, plan.changes[0].partition), plan.changes[0].replicas_after)
     return ("cancel",)
 
 
@@ -154,7 +155,7 @@ def throttling(kafka: KafkaTree, controller: MovingController, plan: Plan) -> tu
 def rolling_back(kafka: KafkaTree, controller: MovingController, plan: Plan) -> tuple[str, ...]:
     del kafka
     for change in plan.changes:
-        controller.begin((T, change["partition"]), change["replicas_after"])
+        controller.begin((T, change.partition), change.replicas_after)
     controller.finish_all()
     return ("rollback",)
 
@@ -174,7 +175,9 @@ def test_nor_is_anything_else_done_beside_a_commit(  # noqa: PLR0913, PLR0917 - 
 ) -> None:
     command, *more = prepare(kafka, controller, plan)
     asked = [
-        {**change, "attempt": 1, "outcome": outcome} for change in plan.changes for outcome in ("pending", "applied")
+        {**asdict(change), "attempt": 1, "outcome": outcome}
+        for change in plan.changes
+        for outcome in ("pending", "applied")
     ]
     surveyor.lake.append("commits", [{key: row[key] for key in COMMITTED} for row in asked])
     surveyor.lake.update("plans", "true", status=f"'{status}'")
@@ -205,7 +208,7 @@ def test_a_commit_that_waits_lets_the_cancellation_of_its_plan_in(
     done = run(surveyor, kafka, plan, "--throttle", "1000")
     thread.join(60)
 
-    assert [(verdict.outcome, verdict.change["partition"]) for verdict in turned] == [(Outcome.APPLIED, 0)] * 2
+    assert [(verdict.outcome, verdict.change.partition) for verdict in turned] == [(Outcome.APPLIED, 0)] * 2
     assert done.exit_code == REFUSED
     assert "is cancelled meanwhile" in done.stderr
     assert (controller.replicas(T), controller.waves) == (BEFORE, [[(T, 0)]] * 3), "asked, cancelled, put in order"

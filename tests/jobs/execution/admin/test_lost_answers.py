@@ -1,12 +1,13 @@
 """Kafka's controller was asked and its answer was lost: the cluster says what it heard, else it is unknown."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from kafka.errors import KafkaTimeoutError
+from msgspec.structs import replace
 
-from jobs.adapters.delta.lake import Lake, Row
+from jobs.adapters.delta.lake import Lake
 from jobs.records.plans import Plan
 from schemas.names import PlanStatus
 from tests.jobs.support.command_line import Surveyor
@@ -15,6 +16,9 @@ from tests.jobs.support.operation_rows import alteration, deletion, expansion
 from tests.jobs.support.plan_rows import creation, election, store_plan, topic_creation
 from tests.jobs.support.throttled_tree import override
 from tests.jobs.support.waiting_controller import MovingController, install
+
+if TYPE_CHECKING:
+    from schemas.rows import Operation
 
 T, U = "t", "u"
 DONE, ERROR = 0, 1
@@ -115,10 +119,10 @@ def test_what_comes_after_is_not_asked_for(
 ) -> None:
     """Each would wait as long again."""
     tree.add_topic(U, {0: [0, 1]})
-    both: list[Row] = []
+    both: list[Operation] = []
     for topic in (T, U):
         both += alteration(lake, tree, topic, {"retention.ms": None}, {"retention.ms": "7"}).operations
-    plan = store_plan(lake, tree, [], [{**row, "sequence": at} for at, row in enumerate(both)], kind="config")
+    plan = store_plan(lake, tree, [], [replace(row, sequence=at) for at, row in enumerate(both)], kind="config")
     controller.hears = False
 
     done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply")

@@ -113,7 +113,7 @@ def test_what_an_earlier_try_ordered_is_waited_for(
 ) -> None:
     """Killed after the first of two orders, which the controller has not even begun; and after it has."""
     kafka.write(REASSIGN, order({0: AFTER[0]}))
-    if plan.changes[0]["partition"] == 0:
+    if plan.changes[0].partition == 0:
         controller.begin((T, 0), AFTER[0])
 
     done = run(surveyor, kafka.hosts, plan, "--wait")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from jobs.adapters.delta.lake import Lake, Row
+from jobs.adapters.delta.lake import Lake
 from jobs.basics.errors import UsageError
 from jobs.execution.admin.running import (
     FOLLOWER_RATE,
@@ -17,6 +17,7 @@ from jobs.execution.admin.running import (
 )
 from jobs.execution.admin.throttles import ThrottleError, clear_throttle, rate_of, set_throttle, throttle_rows
 from jobs.runtime.settings import Settings
+from schemas.rows import Change
 from tests.jobs.support.kafka_tree import KafkaTree
 from tests.jobs.support.throttled_tree import (
     RATES,
@@ -27,14 +28,14 @@ from tests.jobs.support.throttled_tree import (
     overrides,
     settings_of,
 )
+from tests.typed_rows import typed
 
 PLAN, OTHER = "p1", "p2"
 REQUESTS = 6  # brokers 0, 1, 2, 3 and topics t, u
 
 
-def move(topic: str, partition: int, before: list[int], after: list[int]) -> Row:
-    named = {"topic": topic, "partition": partition, "adding_before": []}
-    return {**named, "replicas_before": before, "replicas_after": after}
+def move(topic: str, partition: int, before: list[int], after: list[int]) -> Change:
+    return typed(topic=topic, partition=partition, adding_before=[], replicas_before=before, replicas_after=after)
 
 
 FIRST = [move("t", 0, [0, 1], [1, 3]), move("t", 10, [0, 2], [2, 0]), move("u", 2, [1, 2], [1, 2, 0])]
@@ -79,6 +80,17 @@ def test_rates_and_replicas_as_kafkas_tool_sets_them(
     }
     assert [kind for kind, _ in brokers.asked] == ["broker"] * 4 + ["topic"] * 2
     assert rate_of(throttle_rows(settings.lake, PLAN)) == 1000
+
+
+def test_one_replica_that_comes_throttles_all_it_is_copied_from() -> None:
+    configs = throttle_configs([move("t", 3, [1, 2], [2, 4])], 1000)
+
+    assert {name: sorted(values.values()) for (_, name), values in configs.items()} == {
+        "1": ["1000", "1000"],
+        "2": ["1000", "1000"],
+        "4": ["1000", "1000"],
+        "t": ["3:1,3:2", "3:4"],
+    }
 
 
 def test_kafkas_own_vector() -> None:

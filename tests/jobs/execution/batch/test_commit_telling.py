@@ -9,10 +9,9 @@ from jobs.adapters.brokers import channel as broker_channel
 from jobs.adapters.delta.lake import Lake
 from jobs.basics.errors import SurveyorError
 from jobs.execution.batch import commit as commit_batch
-from jobs.execution.batch.telling import Hold, Told, prove
-from jobs.records.ledger import Verdict
+from jobs.execution.batch.telling import Hold, Told, Written, prove
 from jobs.records.plans import Plan
-from schemas.names import Outcome, PlanStatus
+from schemas.names import PlanStatus
 from schemas.znodes import State, encode_state
 from tests.jobs.support.command_line import Surveyor
 from tests.jobs.support.fake_brokers import FakeBrokers
@@ -193,7 +192,7 @@ def test_who_goes_on_from_what_was_written_is_no_alarm(
     """Since the hand-back a leader may have changed its ISR, or Kafka's controller the leader."""
     for _ in range(version):
         tree.write(state_path(T, 0), encode_state(State(controller_epoch=epoch, leader=1, leader_epoch=6, isr=[1])))
-    told = Told(epoch=8, written=[Verdict(plan.changes[0], Outcome.APPLIED, "", 1)])
+    told = Told(epoch=8, written=[Written(plan.changes[0], 1)])
 
     if ours:
         prove(tree.hosts, told)

@@ -6,13 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from kazoo.client import KazooClient
+from msgspec.structs import replace
 
 from jobs.adapters.delta.lake import Row
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from jobs.assessment.premises import judge_for_admin
 from jobs.assessment.waves import by_wave, judge_waves
+from schemas.rows import Change
 from schemas.znodes import Assignment, State, decode_assignment, encode_assignment, encode_state
 from tests.jobs.support.commands import Surveyor
 from tests.jobs.support.kafka_tree import KafkaTree, registration, state_path
@@ -71,27 +74,27 @@ def _two_each(tmp_path: Path) -> str:
     return _file(tmp_path, *(("orders", partition, replicas) for partition, replicas in TWO_EACH.items()))
 
 
-def _reassigned(tree: KafkaTree, wave: list[Row]) -> None:
+def _reassigned(tree: KafkaTree, wave: list[Change]) -> None:
     """Let the topic be as its partitions are once a wave is done."""
     path = "/brokers/topics/orders"
     found = decode_assignment(tree.client.get(path)[0])
-    replicas = found.partitions | {row["partition"]: row["replicas_after"] for row in wave}
+    replicas = found.partitions | {row.partition: row.replicas_after for row in wave}
     tree.write(path, encode_assignment(Assignment(replicas, {}, {}, found.topic_id)))
 
 
 def test_each_wave_is_due_when_the_one_before_is_done(surveyor: Surveyor, tree: KafkaTree, tmp_path: Path) -> None:
     plan = surveyor.json("plan", "reassign", FILE, _two_each(tmp_path), *WAVES)
-    changes = _of_plan(surveyor, "changes", plan)
+    changes = msgspec.convert(_of_plan(surveyor, "changes", plan), list[Change])
     due, verdicts = judge_waves(tree.client, changes)
     assert (len(due), verdicts) == (len(changes), [])
     for wave in by_wave(changes):
-        came = Counter(broker for row in wave for broker in row["adding_after"])
-        went = Counter(broker for row in wave for broker in row["removing_after"])
+        came = Counter(broker for row in wave for broker in row.adding_after)
+        went = Counter(broker for row in wave for broker in row.removing_after)
         assert max([*came.values(), *went.values(), 0]) <= 1
         assert judge_for_admin(tree.client, wave) == (wave, [])
         _reassigned(tree, wave)
-    assert {row["partition"]: row["replicas_after"] for row in changes} == TWO_EACH
-    back = [row | {"replicas_after": row["replicas_before"]} for row in changes]
+    assert {row.partition: row.replicas_after for row in changes} == TWO_EACH
+    back = [replace(row, replicas_after=row.replicas_before) for row in changes]
     for wave in reversed(list(by_wave(back))):
         _reassigned(tree, wave)
     assert decode_assignment(tree.client.get("/brokers/topics/orders")[0]).partitions == ORDERS

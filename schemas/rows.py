@@ -1,0 +1,148 @@
+"""Rows of a plan as Python holds them: a change, and an operation that no change carries.
+
+The columns and their meaning are those of `schemas.tables`; a test holds the two equal. A row that does not fit, as
+one in which somebody set a column to null, is refused when it is read.
+"""
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from schemas.names import STANDALONE, WHOLE_TOPIC
+from schemas.znodes import State
+
+Brokers = list[int]
+Key = tuple[str, int]
+"""Topic and partition; a topic as a whole has WHOLE_TOPIC in its place."""
+Place = tuple[int, str, int | None, str]
+"""Wave, topic, partition and action."""
+
+
+class Outline(Struct, frozen=True, kw_only=True, gc=False):
+    """What a reviewer sees of a change: what is, what should be, and why."""
+
+    wave: int = 0
+    topic: str
+    partition: int
+    action: str
+    replicas_before: Brokers | None = None
+    replicas_after: Brokers
+    leader_before: int | None = None
+    leader_after: int
+    isr_before: Brokers | None = None
+    isr_after: Brokers
+    requires_live: Brokers
+    reason: str
+
+    @property
+    def name(self) -> str:
+        """As people read it: orders-7."""
+        return f"{self.topic}-{self.partition}"
+
+
+class Change(Outline, frozen=True, kw_only=True, gc=False):
+    """One row of CHANGES: all that is written, told and checked."""
+
+    adding_before: Brokers | None = None
+    adding_after: Brokers
+    removing_before: Brokers | None = None
+    removing_after: Brokers
+    leader_epoch_before: int | None = None
+    leader_epoch_after: int | None = None
+    controller_epoch_before: int | None = None
+    leader_recovery_state_before: int | None = None
+    leader_recovery_state_after: int | None = None
+    state_version: int
+    topic_version: int
+    topic_id: str | None = None
+    is_new: bool
+    leader_and_isr_to: Brokers
+    stop_replica_to: Brokers | None = None
+    requires_dead: Brokers
+    cluster: str = ""
+    plan_id: str = ""
+
+    @property
+    def key(self) -> Key:
+        """Topic and partition."""
+        return self.topic, self.partition
+
+    @property
+    def place(self) -> Place:
+        """What tells it from the plan's other changes."""
+        return self.wave, self.topic, self.partition, self.action
+
+    def state_after(self, controller_epoch: int) -> State:
+        """The state that this change makes, written by the controller of that epoch; for batch mode alone.
+
+        Raises ValueError where the change leaves epochs to Kafka's controller, which reassignments do.
+        """
+        if self.leader_epoch_after is None or self.leader_recovery_state_after is None:
+            raise ValueError(f"{self.name}: {self.action} leaves its epochs to Kafka's controller")
+        return State(
+            controller_epoch=controller_epoch,
+            leader=self.leader_after,
+            leader_epoch=self.leader_epoch_after,
+            isr=self.isr_after,
+            leader_recovery_state=self.leader_recovery_state_after,
+        )
+
+
+class Operation(Struct, frozen=True, kw_only=True):
+    """One row of OPERATIONS: work on a topic as a whole. `data` is JSON.
+
+    A commit records rows of both kinds, so an operation has the wave and the action of a change, and no partition.
+    """
+
+    sequence: int
+    kind: str
+    topic: str
+    data: str
+    cluster: str = ""
+    plan_id: str = ""
+
+    @property
+    def wave(self) -> int:
+        return 0
+
+    @property
+    def partition(self) -> None:
+        return None
+
+    @property
+    def action(self) -> str:
+        return self.kind
+
+    @property
+    def key(self) -> Key:
+        """Its topic, which it is about as a whole."""
+        return self.topic, WHOLE_TOPIC
+
+    @property
+    def place(self) -> Place:
+        """What tells it from the plan's other operations, and from changes."""
+        return self.wave, self.topic, self.partition, self.action
+
+    @property
+    def name(self) -> str:
+        """As people read it: orders."""
+        return self.topic
+
+    @property
+    def is_standalone(self) -> bool:
+        """Whether no change carries it."""
+        return self.kind in STANDALONE
+
+
+PlanRow = Change | Operation
+"""What a commit has to do: each is judged, written or asked for, and recorded."""
+
+
+def changes_among(rows: Iterable[PlanRow]) -> list[Change]:
+    """Those that are about a partition."""
+    return [row for row in rows if isinstance(row, Change)]
+
+
+def operations_among(rows: Iterable[PlanRow]) -> list[Operation]:
+    """Those that are about a topic as a whole."""
+    return [row for row in rows if isinstance(row, Operation)]

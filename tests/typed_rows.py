@@ -1,0 +1,18 @@
+"""Changes of which a test names some columns, and nobody looks at the others."""
+
+from typing import Any
+
+import msgspec
+
+from schemas.names import Action
+from schemas.rows import Change
+
+
+def typed(**columns: Any) -> Change:  # noqa: ANN401 - columns of CHANGES
+    """A change that nobody looks at but for these columns."""
+    lists = ("replicas_after", "adding_after", "removing_after", "isr_after")
+    brokers = ("leader_and_isr_to", "requires_live", "requires_dead")
+    nothing: dict[str, Any] = {name: [] for name in (*lists, *brokers)}
+    named = {"topic": "t", "partition": 0, "action": Action.REASSIGN.value, "leader_after": 0, "reason": "a test"}
+    versions = {"state_version": 0, "topic_version": 0, "is_new": False}
+    return msgspec.convert({**nothing, **named, **versions, **columns}, Change)
