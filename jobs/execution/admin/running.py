@@ -13,6 +13,7 @@ from typing import Final
 
 from jobs.adapters.delta.lake import Row
 from jobs.basics.errors import UsageError
+from jobs.runtime.choices import Via
 
 LEADER_RATE: Final = "leader.replication.throttled.rate"
 FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
@@ -86,15 +87,6 @@ def throttle_configs(moves: Iterable[Row], rate: int) -> Configs:
             FOLLOWER_REPLICAS: ",".join(sorted(followers[topic])),
         }
     return configs
-
-
-class Via(StrEnum):
-    """How Kafka's controller is asked."""
-
-    ADMIN = "admin"
-    """By the Admin API."""
-    ZOOKEEPER = "zookeeper"
-    """By /admin/reassign_partitions and /admin/preferred_replica_election, as before Kafka 2.4."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,7 +141,7 @@ def install(controller: MovingController, monkeypatch: pytest.MonkeyPatch) -> No
     for module in (
         "execution.admin.controllers",
         "execution.commit",
-        "execution.admin.closed_plan_throttle",
+        "execution.admin.commit",
         "execution.cancellation",
     ):
         monkeypatch.setattr(f"jobs.{module}.admin_of", admin_of)
