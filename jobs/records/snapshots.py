@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 from jobs.adapters.delta.lake import Lake, Row, as_rows
 from jobs.adapters.delta.reads import Filter
 from jobs.basics.errors import RefusedError, UnreadableError, UsageError
+from schemas.columns import KEYS
 from schemas.names import PartitionState
-from schemas.tables import KEYS
 
 PARTITION: Final = KEYS["partitions"]
 """The key of a partition."""

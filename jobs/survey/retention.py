@@ -21,7 +21,7 @@ from jobs.basics.errors import UsageError
 from jobs.records.snapshots import find_snapshot, rows_of_use
 from jobs.runtime.console import Result, finish, progress, table
 from jobs.runtime.settings import PERIOD, Settings
-from schemas.tables import TABLES
+from schemas.columns import TABLES
 
 GRACE_HOURS: Final = 1
 """Files replaced or written within this time stay: a snapshot under way may be about to name them."""

@@ -19,7 +19,7 @@ from jobs.basics.errors import UnreadableError
 from jobs.basics.units import shown_bytes
 from jobs.runtime.console import Result, finish, progress, say
 from jobs.runtime.settings import Settings
-from schemas.tables import TABLES
+from schemas.columns import TABLES
 
 NAMED: Final = 20
 """Brokers and log dirs that are named on stderr; --json names all."""

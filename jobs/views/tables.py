@@ -17,7 +17,7 @@ from jobs.records.stored_rows import StoredRows
 from jobs.runtime.console import finish, show, stream, table
 from jobs.runtime.settings import Settings
 from jobs.survey.diff import COLUMNS, differences
-from schemas.tables import EVIDENCE
+from schemas.columns import EVIDENCE
 
 ROWS_SHOWN: Final = 200
 

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 from planner.reassignment.cancellation import Leg, Standing, standing
 from planner.reassignment.replica_assignment import ReplicaAssignment
+from schemas.columns import CHANGES
 from schemas.names import Action, LintCode, RejectionCode
-from schemas.tables import CHANGES
 
 Row = dict[str, Any]
 
