@@ -1,12 +1,13 @@
 """The command `surveyor`: every job under one name."""
 
+import sys
 from typing import Final
 
 import typer
 from typer.main import get_command
 
 from jobs.basics.interrupts import guard
-from jobs.runtime.lazy_commands import add_lazily
+from jobs.runtime.lazy_commands import add_lazily, spare_pandas
 
 COMMANDS: Final = {
     "jobs.snapshot:snapshot": "Read the cluster from ZooKeeper into the Delta tables.",
@@ -25,6 +26,9 @@ COMMANDS: Final = {
     "jobs.plan:app": "Compute a plan from a snapshot; nothing is written to the cluster.",
 }
 """Where each command is, and its docstring again, which is shown before its module is imported."""
+
+WITHOUT_SPARK: Final = frozenset({"cancel", "commit", "export", "rollback", "show", "sizes", "vacuum", "verify"})
+"""Commands that never import Spark, which a contract of import-linter's says of each of their modules."""
 
 app = typer.Typer(
     name="surveyor",
@@ -45,6 +49,8 @@ def run(arguments: list[str]) -> int:
 def main() -> None:
     """Run the command line."""
     guard()
+    if WITHOUT_SPARK.intersection(sys.argv[1:2]):
+        spare_pandas()
     app()
 
 

@@ -5,6 +5,7 @@ completion of names and a misspelt name need none of it. A command's own module 
 it works with once they are parsed; so its own `--help` is quick, too.
 """
 
+import sys
 from importlib import import_module
 from typing import Any
 
@@ -37,3 +38,20 @@ def _loaded(function: Any, name: str) -> Any:  # noqa: ANN401 - as above
     alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     alone.command(name)(function)
     return get_command(alone)
+
+
+class _NoPandas:
+    """A finder of modules that finds no pandas."""
+
+    def find_spec(self, name: str, *_: object) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError(f"no {name} where nobody needs it", name=name)
+
+
+def spare_pandas() -> None:
+    """Keep pyarrow from importing pandas in this process, where Spark, which needs it, will never be.
+
+    pyarrow looks for it as soon as it makes a value, which it does while it is imported itself. Of the 1.2 s of
+    processor time that `show plans` took on an empty warehouse this saves 0.45 (pyarrow 26, pandas 2.3).
+    """
+    sys.meta_path.insert(0, _NoPandas())
