@@ -1,20 +1,34 @@
 """The command `surveyor`: every job under one name."""
 
+import sys
+from typing import Final
+
 import typer
 from typer.main import get_command
 
-from jobs import plan, show
 from jobs.basics.interrupts import guard
-from jobs.cancel import cancel
-from jobs.commit import commit
-from jobs.demo import demo_command
-from jobs.export import export
-from jobs.rollback import rollback
-from jobs.sizes import sizes
-from jobs.snapshot import snapshot
-from jobs.vacuum import vacuum
-from jobs.verify import verify
-from jobs.whatif import whatif
+from jobs.runtime.lazy_commands import add_lazily, spare_pandas
+
+COMMANDS: Final = {
+    "jobs.snapshot:snapshot": "Read the cluster from ZooKeeper into the Delta tables.",
+    "jobs.commit:commit": "Apply a plan under the fence, or show what that would do.",
+    "jobs.verify:verify": "Show how far a committed plan has come, and how far its replicas have been copied.",
+    "jobs.cancel:cancel": "Cancel what runs of a plan, and let nothing more of it be asked for.",
+    "jobs.rollback:rollback": "Plan the way back of what a plan moved, to be committed as every plan, or at once.",
+    "jobs.export:export": "Write a plan's target assignment for another tool.",
+    "jobs.whatif:whatif": (
+        "Show what losing brokers would cost: partitions offline, under min ISR, leaders piled up; worst first."
+    ),
+    "jobs.sizes:sizes": "Ask every live broker how many bytes it holds of which partition, into the table `sizes`.",
+    "jobs.vacuum:vacuum": "Drop snapshots older than --keep, and the files that only they needed.",
+    "jobs.demo:demo": "Run the whole story on embedded ZooKeeper and real Kafka 3.9 brokers.",
+    "jobs.show:app": "Show the tables, now or as of a snapshot.",
+    "jobs.plan:app": "Compute a plan from a snapshot; nothing is written to the cluster.",
+}
+"""Where each command is, and its docstring again, which is shown before its module is imported."""
+
+WITHOUT_SPARK: Final = frozenset({"cancel", "commit", "export", "rollback", "show", "sizes", "vacuum", "verify"})
+"""Commands that never import Spark, which a contract of import-linter's says of each of their modules."""
 
 app = typer.Typer(
     name="surveyor",
@@ -23,6 +37,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Batch controller and planner for Kafka clusters that keep their metadata in ZooKeeper.",
 )
+for place, line in COMMANDS.items():
+    add_lazily(app, place, line)
 
 
 def run(arguments: list[str]) -> int:
@@ -30,23 +46,11 @@ def run(arguments: list[str]) -> int:
     return int(get_command(app).main(arguments, standalone_mode=False) or 0)
 
 
-app.command()(snapshot)
-app.add_typer(show.app, name="show")
-app.add_typer(plan.app, name="plan")
-app.command()(commit)
-app.command()(verify)
-app.command()(cancel)
-app.command()(rollback)
-app.command()(export)
-app.command()(whatif)
-app.command()(sizes)
-app.command()(vacuum)
-app.command()(demo_command(run))
-
-
 def main() -> None:
     """Run the command line."""
     guard()
+    if WITHOUT_SPARK.intersection(sys.argv[1:2]):
+        spare_pandas()
     app()
 
 

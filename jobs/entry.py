@@ -1,12 +1,18 @@
 """Where the command `surveyor` begins: signals are handled before anything that takes time is imported."""
 
-from jobs.basics.interrupts import guard
+import os
 
 
 def main() -> None:
     """Run the command line."""
-    guard()
-    from jobs.cli import main as run_command_line  # noqa: PLC0415 - a second or two, in which Ctrl-C is heard already
+    try:
+        from jobs.basics.interrupts import guard  # noqa: PLC0415 - takes 50 ms, in which Ctrl-C is Python's still
+
+        guard()
+    except KeyboardInterrupt:
+        os.write(2, b"surveyor: interrupted; nothing was written to the cluster\n")
+        os._exit(130)
+    from jobs.cli import main as run_command_line  # noqa: PLC0415 - takes longer, and Ctrl-C is handled already
 
     run_command_line()
 

@@ -1,16 +1,299 @@
 """`surveyor plan`: compute a plan on Spark from a snapshot and store it for review; no cluster is written to."""
 
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final
+
 import typer
 
-from jobs.planning.assign import assign
-from jobs.planning.config import config
-from jobs.planning.delete import delete
-from jobs.planning.drain import drain, undrain
-from jobs.planning.elect import elect
-from jobs.planning.expand import expand
-from jobs.planning.placement.reassign import reassign
-from jobs.planning.reconcile import reconcile
-from jobs.planning.recover import recover
+from jobs.basics.errors import ExitCode, UsageError
+from jobs.plan_topics import assign, config, delete, expand
+from jobs.runtime.options import DetailedExitcode, Name, ReplaceName, SnapshotId, command
+from jobs.runtime.settings import Settings
+from schemas.names import DrainMode
+
+Brokers = Annotated[str, typer.Option(help="Broker ids, by comma; several are one decision.")]
+
+BY_TOPICS: Final = "--topics-to-move-json-file"
+
+
+@command
+def reconcile(
+    settings: Settings,
+    *,
+    snapshot: SnapshotId = None,
+    name: Name = None,
+    replace_name: ReplaceName = False,
+    allow_unclean: Annotated[
+        bool,
+        typer.Option("--allow-unclean", help="Allow unclean elections, which lose data, where nothing else can lead."),
+    ] = False,
+    detailed_exitcode: DetailedExitcode = False,
+) -> ExitCode:
+    """Plan what is due after failures: dead leaders replaced, dead followers out of the ISR, first leaders."""
+    from jobs.planning.plan import report_plan
+    from jobs.planning.reconcile import whats_due
+    from jobs.records.plan_names import Alias
+
+    return report_plan(
+        settings,
+        snapshot,
+        Alias(name, replace_name),
+        lambda at: whats_due(at, allow_unclean=allow_unclean),
+        detailed=detailed_exitcode,
+    )
+
+
+@command
+def elect(
+    settings: Settings,
+    *,
+    preferred: Annotated[bool, typer.Option("--preferred", help="Give leadership back to preferred replicas.")] = False,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Replace leaders that are not alive, as reconcile would.")
+    ] = False,
+    unclean: Annotated[
+        bool,
+        typer.Option("--unclean", help="The same; where no ISR member is alive, by an election that may lose data."),
+    ] = False,
+    path_to_json_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="Only these partitions, as kafka-leader-election reads them "
+            "[default: those of brokers above the threshold; those without a live leader].",
+        ),
+    ] = None,
+    imbalance_threshold: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="Preferred: for brokers whose ratio is strictly above [default: 0.1]."),
+    ] = None,
+    max_elections: Annotated[
+        int | None,
+        typer.Option(min=1, help="Preferred: plan so many at most, those for the worst brokers first."),
+    ] = None,
+    stable_for: Annotated[
+        int | None,
+        typer.Option(min=1, help="Preferred: only where the replica has been in the ISR in the last K snapshots."),
+    ] = None,
+    settle: Annotated[
+        str | None,
+        typer.Option(help="Preferred: not onto brokers that joined less than this before the snapshot: 10m, 2h."),
+    ] = None,
+    snapshot: SnapshotId = None,
+    name: Name = None,
+    replace_name: ReplaceName = False,
+    detailed_exitcode: DetailedExitcode = False,
+) -> ExitCode:
+    """Plan elections that find a leader; the others are rejections."""
+    from jobs.assessment.limits import seconds
+    from jobs.planning.elect import OfflineRequest, PreferredRequest
+    from jobs.planning.plan import report_plan
+    from jobs.records.plan_names import Alias
+    from jobs.runtime.inputs import read_election
+
+    _refuse_unclear({"--preferred": preferred, "--offline": offline, "--unclean": unclean})
+    limits = {"--max-elections": max_elections, "--stable-for": stable_for, "--settle": settle}
+    if not preferred:
+        _refuse_for_others({"--imbalance-threshold": imbalance_threshold, **limits})
+    partitions = None if path_to_json_file is None else read_election(path_to_json_file)
+    asked: PreferredRequest | OfflineRequest
+    if preferred:
+        asked = PreferredRequest(
+            partitions=partitions,
+            threshold=settings.conf.imbalance_threshold if imbalance_threshold is None else imbalance_threshold,
+            max_elections=max_elections,
+            stable_for=stable_for,
+            settle_seconds=None if settle is None else seconds(settle),
+        )
+    else:
+        asked = OfflineRequest(partitions=partitions, unclean=unclean)
+    return report_plan(settings, snapshot, Alias(name, replace_name), asked.plan, detailed=detailed_exitcode)
+
+
+def _refuse_unclear(elections: dict[str, bool]) -> None:
+    said = [flag for flag, given in elections.items() if given]
+    if len(said) != 1:
+        found = f", not {' and '.join(said)}" if said else ""
+        raise UsageError(f"say which election, exactly one of {', '.join(elections)}{found}")
+
+
+def _refuse_for_others(flags: dict[str, object]) -> None:
+    said = [flag for flag, value in flags.items() if value is not None]
+    if said:
+        raise UsageError(f"{', '.join(said)}: only with --preferred; leave out what the other elections do not ask")
+
+
+@command
+def drain(
+    settings: Settings,
+    *,
+    brokers: Brokers,
+    mode: Annotated[
+        DrainMode,
+        typer.Option(
+            help="admin: Kafka's controller lives; the brokers come last in the order of replicas, no data moves, "
+            "preferred elections follow, and it lasts until undrain. resident: for a Surveyor that stays the "
+            "controller; controlled shutdown: leaders move, the brokers leave the ISRs and stop the replicas that "
+            "follow; it ends when another controller takes over, and a commit that hands back refuses it.",
+        ),
+    ] = DrainMode.ADMIN,
+    allow_offline: Annotated[
+        bool,
+        typer.Option("--allow-offline", help="Plan although partitions go offline when the brokers stop."),
+    ] = False,
+    snapshot: SnapshotId = None,
+    name: Name = None,
+    replace_name: ReplaceName = False,
+    detailed_exitcode: DetailedExitcode = False,
+) -> ExitCode:
+    """Plan that brokers lead nothing, as before they are shut down; refused where partitions would go offline."""
+    from jobs.planning.drain import drain_planner
+    from jobs.planning.plan import report_plan
+    from jobs.records.plan_names import Alias
+    from jobs.runtime.inputs import parse_broker_ids
+
+    planner = drain_planner(settings, sorted(parse_broker_ids(brokers)), mode, allow_offline=allow_offline)
+    return report_plan(settings, snapshot, Alias(name, replace_name), planner, detailed=detailed_exitcode)
+
+
+@command
+def undrain(
+    settings: Settings,
+    *,
+    brokers: Brokers,
+    snapshot: SnapshotId = None,
+    name: Name = None,
+    replace_name: ReplaceName = False,
+    detailed_exitcode: DetailedExitcode = False,
+) -> ExitCode:
+    """Plan that drained brokers lead again: the order of replicas, or the replicas running, as before the drain."""
+    from jobs.planning.drain import undrain_planner
+    from jobs.planning.plan import report_plan
+    from jobs.records.plan_names import Alias
+    from jobs.runtime.inputs import parse_broker_ids
+
+    planner = undrain_planner(settings, sorted(parse_broker_ids(brokers)))
+    return report_plan(settings, snapshot, Alias(name, replace_name), planner, detailed=detailed_exitcode)
+
+
+@command
+def recover(
+    settings: Settings,
+    *,
+    allow_unclean: Annotated[
+        bool,
+        typer.Option("--allow-unclean", help="Allow unclean elections, which lose data, for all offline partitions."),
+    ] = False,
+    partition: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TOPIC-N", help="Allow an unclean election for this one; may be repeated."),
+    ] = None,
+    snapshot: SnapshotId = None,
+    name: Name = None,
+    replace_name: ReplaceName = False,
+    detailed_exitcode: DetailedExitcode = False,
+) -> ExitCode:
+    """Plan leaders for offline partitions; of unclean candidates the one that may lose least, only where allowed."""
+    from jobs.planning.plan import report_plan
+    from jobs.planning.recover import parse_partitions, recover_planner
+    from jobs.records.plan_names import Alias
+
+    planner = recover_planner(parse_partitions(partition or []), allow_unclean=allow_unclean)
+    return report_plan(settings, snapshot, Alias(name, replace_name), planner, detailed=detailed_exitcode)
+
+
+@command
+def reassign(
+    settings: Settings,
+    *,
+    reassignment_json_file: Annotated[
+        Path | None,
+        typer.Option(help="Targets, as kafka-reassign-partitions reads them; taken as they are."),
+    ] = None,
+    topics_to_move_json_file: Annotated[
+        Path | None,
+        typer.Option(help="Topics to spread evenly over --broker-list, as kafka-reassign-partitions reads them."),
+    ] = None,
+    broker_list: Annotated[str | None, typer.Option(help="Broker ids, by comma: all that may hold them.")] = None,
+    add_brokers: Annotated[
+        str | None, typer.Option(help="New brokers, by comma, to get their even share; others only give.")
+    ] = None,
+    remove_brokers: Annotated[str | None, typer.Option(help="Brokers, by comma, dead ones too, to empty.")] = None,
+    replace: Annotated[str | None, typer.Option(help="7=107[,...]: what 7 holds goes to 107 where it can.")] = None,
+    replication_factor: Annotated[int | None, typer.Option(min=1, help="Replicas of each partition.")] = None,
+    rebalance: Annotated[bool, typer.Option("--rebalance", help="Make replicas and leaders even.")] = False,
+    fix_racks: Annotated[
+        bool, typer.Option("--fix-racks", help="Spread replicas over as many racks as can be.")
+    ] = False,
+    to_snapshot: Annotated[int | None, typer.Option(help="Back to the replicas that this snapshot shows.")] = None,
+    topics: Annotated[str | None, typer.Option(help="Only topics whose whole name matches this regex.")] = None,
+    exclude: Annotated[str | None, typer.Option(help="But not those whose whole name matches this one.")] = None,
+    max_moves: Annotated[int | None, typer.Option(min=0, help="Copy at most this many replicas.")] = None,
+    reorder_leaders: Annotated[
+        bool,
+        typer.Option("--reorder-leaders", help="Even out leaders also where no replica moves; --rebalance does."),
+    ] = False,
+    disable_rack_aware: Annotated[bool, typer.Option("--disable-rack-aware", help="Ignore racks.")] = False,
+    sizes: Annotated[
+        Path | None,
+        typer.Option(help="Balance bytes: CSV or JSON of topic, partition, bytes of one replica."),
+    ] = None,
+    by_size: Annotated[bool, typer.Option("--by-size", help="Balance bytes, as `surveyor sizes` found them.")] = False,
+    max_moves_per_broker: Annotated[
+        int | None,
+        typer.Option(min=1, help="Waves: copy at most this many replicas to, and take as many from, a broker at once."),
+    ] = None,
+    one_replica_at_a_time: Annotated[
+        bool, typer.Option("--one-replica-at-a-time", help="Waves: replace one replica of a partition at once.")
+    ] = False,
+    snapshot: SnapshotId = None,
+    name: Name = None,
+    replace_name: ReplaceName = False,
+    detailed_exitcode: DetailedExitcode = False,
+) -> ExitCode:
+    """Plan where replicas live, by exactly one question: a file, brokers, a replication factor, evenness, racks, ..."""
+    from jobs.planning.placement.given_targets import BACK, BY_FILE
+    from jobs.planning.placement.questions import Limits
+    from jobs.planning.placement.reassign import reassign_planner
+    from jobs.planning.plan import report_plan
+    from jobs.records.plan_names import Alias
+    from planner.placement.waves import Caps
+
+    option, value = _only_one(
+        {
+            BY_FILE: reassignment_json_file,
+            BY_TOPICS: topics_to_move_json_file,
+            "--add-brokers": add_brokers,
+            "--remove-brokers": remove_brokers,
+            "--replace": replace,
+            "--replication-factor": replication_factor,
+            "--rebalance": rebalance or None,
+            "--fix-racks": fix_racks or None,
+            BACK: to_snapshot,
+        },
+    )
+    if (option == BY_TOPICS) != (broker_list is not None):
+        raise UsageError(f"{BY_TOPICS} and --broker-list go together")
+    limits = Limits(
+        topics=topics,
+        exclude=exclude,
+        max_moves=max_moves,
+        rack_aware=not disable_rack_aware,
+        reorder=reorder_leaders,
+        brokers=broker_list,
+        caps=Caps(moves_per_broker=max_moves_per_broker, one_at_a_time=one_replica_at_a_time),
+    )
+    planner = reassign_planner(option, value, limits, sizes, by_size=by_size)
+    return report_plan(settings, snapshot, Alias(name, replace_name), planner, detailed=detailed_exitcode)
+
+
+def _only_one(asked: Mapping[str, Any]) -> tuple[str, Any]:
+    given = {option: value for option, value in asked.items() if value is not None}
+    if len(given) != 1:
+        found = f"not {' and '.join(given)}" if given else "none was given"
+        raise UsageError(f"say exactly one of {', '.join(asked)}: {found}")
+    return next(iter(given.items()))
+
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -4,27 +4,14 @@ It is reviewed and committed as every plan; with --apply that is done at once. T
 reversed, computed from the cluster as it is now.
 """
 
-import sys
-from collections.abc import Iterator, Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from jobs.assessment.limits import CommitLimits
-from jobs.assessment.rollback import refuse_no_way, settle, ways_back
-from jobs.basics.errors import ExitCode, SurveyorError
-from jobs.execution.commit import apply_plan, assess
-from jobs.execution.modes import Mode
-from jobs.planning.plan import RESULT
-from jobs.records.plan_names import Alias, Name, ReplaceName, names_of, plan_named, refuse_other_question
-from jobs.records.plan_store import Content, RowLists, store
-from jobs.records.plans import Plan, find_plan, read_plan
-from jobs.runtime.console import Result, cut, finish, say
-from jobs.runtime.options import DetailedExitcode, command, run_alone
+from jobs.basics.errors import ExitCode
+from jobs.runtime.choices import Mode
+from jobs.runtime.options import DetailedExitcode, Name, ReplaceName, command, run_alone
 from jobs.runtime.settings import Settings
-from jobs.views.plan_review import plan_lines
-from jobs.views.plans import row_name
-from schemas.names import Outcome, PlanKind, PlanStatus
 
 
 @command
@@ -47,98 +34,20 @@ def rollback(
     detailed_exitcode: DetailedExitcode = False,
 ) -> ExitCode:
     """Plan the way back of what a plan moved, to be committed as every plan, or at once."""
-    undone = read_plan(settings.lake, plan)
-    refuse_no_way(undone)
-    if to_snapshot == undone.row["snapshot_id"]:
-        to_snapshot = None  # the plan's own rows say what that showed, also when it was dropped since
-    planned = _plan(settings, undone, to_snapshot, Alias(name, replace_name))
-    if not apply:
-        finish(settings, _result(planned, undone), *_shown(settings, planned))
-        return ExitCode.CHANGES if detailed_exitcode and planned.changes else ExitCode.DONE
-    limits = settings.conf.limits
-    ledger = _commit(
+    from jobs.execution.rollback import roll_back
+    from jobs.records.plan_names import Alias
+
+    return roll_back(
         settings,
-        planned,
+        plan,
+        to_snapshot,
+        Alias(name, replace_name),
         mode,
-        CommitLimits(
-            max_plan_age=limits.max_plan_age_hours * 3600,
-            max_changes=limits.max_changes if max_changes is None else max_changes,
-            allow_majority_dead=False,
-        ),
+        max_changes=max_changes,
+        apply=apply,
         yes=yes,
+        detailed=detailed_exitcode,
     )
-    back = settle(settings, undone, to_snapshot)
-    return _report(settings, read_plan(settings.lake, planned.plan_id), undone, ledger, back=back)
-
-
-def _plan(settings: Settings, undone: Plan, to_snapshot: int | None, alias: Alias) -> Plan:
-    """Make the plan and store it, or find the one that has the name."""
-    lake = settings.lake
-    asked = {
-        "rollback_of": undone.plan_id,
-        "to_snapshot": undone.row["snapshot_id"] if to_snapshot is None else to_snapshot,
-    }
-    named = None if alias.moves else plan_named(lake, alias.name)
-    if named and alias.name:
-        refuse_other_question(named, alias.name, PlanKind.REASSIGN, asked, None)
-        say(f"surveyor: {alias.name} is this plan already; nothing was planned anew")
-        return read_plan(lake, named["plan_id"])
-    found = ways_back(settings, undone, to_snapshot)
-    content = Content(
-        kind=PlanKind.REASSIGN,
-        parameters=asked,
-        snapshot_id=found.snapshot_id,
-        cluster_id=found.state.cluster_id,
-        broker_epochs=found.state.live,
-    )
-    lake.ensure_tables()
-    rows = RowLists(lake=lake, changes=found.changes, rejections=found.rejections)
-    return read_plan(lake, store(lake, alias, content, rows)["plan_id"])
-
-
-def _commit(settings: Settings, plan: Plan, mode: Mode, limits: CommitLimits, *, yes: bool) -> dict[str, int]:
-    """Commit as `surveyor commit` does; return the counts by outcome."""
-    if not plan.changes or plan.row["status"] == PlanStatus.COMMITTED:
-        return {}
-    found = assess(settings, plan, mode, limits)
-    if not yes and sys.stdin.isatty():
-        say(f"plan {plan.title}: {len(found.due)} changes, mode {found.mode} ({found.why})")
-        if not typer.confirm("write them to the cluster?", err=True):
-            raise SurveyorError(f"not applied: the question was not answered with yes; plan {plan.title} is stored")
-    return apply_plan(settings, plan, found, settings.conf.limits.max_hold_seconds).counts()
-
-
-def _result(plan: Plan, undone: Plan) -> Result:
-    asked = {"rollback_of": undone.plan_id, "rollback_of_status": undone.row["status"]}
-    return {column: plan.row[column] for column in RESULT} | {"names": names_of(plan.row)} | asked
-
-
-def _shown(settings: Settings, plan: Plan) -> Iterator[Any]:
-    yield from plan_lines(settings.lake, find_plan(settings.lake, plan.plan_id))
-    if plan.changes:
-        yield f"nothing was written to the cluster; `surveyor commit {plan.plan_id} --apply` does it"
-
-
-def _report(settings: Settings, plan: Plan, undone: Plan, counts: dict[str, int], *, back: bool) -> ExitCode:
-    undone = read_plan(settings.lake, undone.plan_id)
-    result = _result(plan, undone) | {"rolled_back": back, **counts}
-    told = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
-    finish(
-        settings,
-        result,
-        f"plan {plan.title}: {plan.row['status']}; {told or 'nothing is due'}",
-        *_left(plan),
-        f"plan {undone.title} is {undone.row['status']}"
-        + ("" if back else f"; once `surveyor verify {plan.plan_id}` finds all of it back, it is rolled_back"),
-    )
-    failed = any(counts.get(outcome.value) for outcome in (Outcome.FAILED, Outcome.UNKNOWN, Outcome.SKIPPED))
-    stale = counts.get(Outcome.STALE.value) and not counts.get(Outcome.APPLIED.value)
-    return ExitCode.ERROR if failed else ExitCode.STALE if stale else ExitCode.DONE
-
-
-def _left(plan: Plan) -> Sequence[str]:
-    lines = [f"  rejected {row_name(row)}  {row['code']}: {row['reason']}" for row in plan.rejections]
-    return cut(lines, f"show rejections {plan.plan_id} --all")
 
 
 if __name__ == "__main__":

@@ -4,12 +4,9 @@ from typing import Annotated
 
 import typer
 
-from jobs.basics.errors import ExitCode, SurveyorError, UsageError
-from jobs.runtime.console import Result, finish, say
-from jobs.runtime.options import command, run_alone, unexpected
+from jobs.basics.errors import ExitCode
+from jobs.runtime.options import command, run_alone
 from jobs.runtime.settings import Settings
-from jobs.survey.snapshot import take_snapshot
-from schemas.names import NO_CONTROLLER
 
 
 @command
@@ -21,47 +18,9 @@ def snapshot(
     ] = False,
 ) -> ExitCode:
     """Read the cluster from ZooKeeper into the Delta tables."""
-    if fleet:
-        return _snapshot_fleet(settings)
-    result = take_snapshot(settings)
-    finish(settings, result, summary(settings.cluster, result))
-    return ExitCode.DONE
+    from jobs.survey.snapshot import snapshot_fleet, snapshot_one
 
-
-def _snapshot_fleet(settings: Settings) -> ExitCode:
-    """Take each cluster's snapshot; one that fails is reported and spoils no other."""
-    if not settings.fleet:
-        raise UsageError("--all takes the clusters of the --conf file; give one with [clusters.NAME] sections")
-    results = {cluster.cluster: _take_or_report(cluster) for cluster in settings.fleet}
-    failed = [result for result in results.values() if "error" in result]
-    said = (summary(name, result) for name, result in results.items() if "error" not in result)
-    finish(settings, {"clusters": results, "failed": len(failed)}, *said)
-    if len(failed) == len(results):
-        return ExitCode(failed[0]["exit_code"])
-    return ExitCode.ERROR if failed else ExitCode.DONE
-
-
-def _take_or_report(settings: Settings) -> Result:
-    """Take one cluster's snapshot; whatever goes wrong with it is said and spoils no other."""
-    try:
-        return take_snapshot(settings)
-    except Exception as error:  # noqa: BLE001 - the other clusters must have their turn
-        said = str(error) if isinstance(error, SurveyorError) else unexpected(error)
-        say(f"surveyor: {settings.cluster}: {said}")
-        return {"error": said, "exit_code": int(getattr(error, "exit_code", ExitCode.ERROR))}
-
-
-def summary(cluster: str, result: Result) -> str:
-    """Say in a line what was found."""
-    counts = ", ".join(f"{result[name]} {name}" for name in ("brokers", "topics", "partitions", "quarantined"))
-    controller = result["controller_id"]
-    known = {NO_CONTROLLER: "no controller", None: "a controller not understood"}
-    who = known.get(controller, f"controller {controller}")
-    phases = ", ".join(f"{phase} {seconds:.1f}" for phase, seconds in result["seconds_by_phase"].items())
-    return (
-        f"snapshot {result['snapshot_id']} of {cluster}: {counts}; "
-        f"{who}, epoch {result['controller_epoch']}; {result['seconds']:.1f} s ({phases})"
-    )
+    return snapshot_fleet(settings) if fleet else snapshot_one(settings)
 
 
 if __name__ == "__main__":

@@ -1,52 +1,13 @@
 """`surveyor verify`: how far a committed plan has come, change by change, as the cluster shows it now. No JVM."""
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from enum import StrEnum
 from typing import Annotated
 
 import typer
 
-from jobs.adapters.zookeeper.connection import Znode, connected, sync
-from jobs.assessment.copying import measure
-from jobs.assessment.limits import CLOSED, seconds
-from jobs.assessment.premises import assigned, read_changed
-from jobs.assessment.rollback import settle_rollback
-from jobs.assessment.verification import Progress, verify_plan
 from jobs.basics.errors import ExitCode
-from jobs.records.plans import Plan, read_plan
-from jobs.runtime.console import Result, cut, finish
+from jobs.runtime.choices import Text
 from jobs.runtime.options import All, DetailedExitcode, command, run_alone
 from jobs.runtime.settings import Settings
-from jobs.views.copying import copying_lines, copying_result
-from jobs.views.kafka_text import status_lines
-from planner.reassignment.replica_assignment import ReplicaAssignment
-from planner.reassignment.rollback import ways_of
-from schemas.rows import PlanRow, changes_among
-
-
-class Text(StrEnum):
-    """How what was found is written."""
-
-    SURVEYOR = "surveyor"
-    KAFKA = "kafka"
-
-
-def _as_kafka_says(settings: Settings, plan: Plan) -> Iterator[str]:
-    """What `kafka-reassign-partitions --verify` would print of the plan's targets."""
-    last = [way[-1] for way in ways_of(plan.changes).values()]
-    with connected(settings.zookeeper) as client:
-        sync(client)
-        found = [(change, _assignment(topic, change.partition)) for change, topic, _ in read_changed(client, last)]
-    return status_lines(
-        ({"topic": change.topic, "partition": change.partition, "replicas": change.replicas_after}, now)
-        for change, now in found
-    )
-
-
-def _assignment(topic: Znode, partition: int) -> ReplicaAssignment | None:
-    found = assigned(topic, partition)
-    return None if found is None else ReplicaAssignment(*found)
 
 
 @command
@@ -65,36 +26,11 @@ def verify(
     detailed_exitcode: DetailedExitcode = False,
 ) -> ExitCode:
     """Show how far a committed plan has come, and how far its replicas have been copied."""
+    from jobs.assessment.limits import seconds
+    from jobs.execution.verification import report_progress
+
     apart = seconds(measure_for)
-    whole = read_plan(settings.lake, plan)
-    found = verify_plan(settings, whole)
-    counts = Counter(progress for _, progress, _ in found)
-    complete = counts[Progress.COMPLETE] == len(found)
-    if complete:
-        settle_rollback(settings, whole)
-    known = {"plan_id": whole.plan_id, "status": whole.row["status"], "is_complete": complete}
-    result: Result = {**known, **{p.value: counts[p] for p in Progress}}
-    going = [row for row, progress, _ in found if progress is Progress.IN_PROGRESS and format is not Text.KAFKA]
-    copying = measure(settings, changes_among(going), apart)
-    result["copying"] = None if copying is None else copying_result(copying)
-    told = ", ".join(f"{counts[progress]} {progress.replace('_', ' ')}" for progress in Progress if counts[progress])
-    closed = f", {whole.row['status']}" if whole.row["status"] in CLOSED else ""
-    title = f"plan {whole.title}{closed}: {told or 'no changes'}"
-    lines = [
-        *cut(list(_lines(found)), f"verify {whole.plan_id} --all", everything=everything),
-        *(copying_lines(result["copying"]) if copying else ()),
-    ]
-    if format is Text.KAFKA:
-        finish(settings, result, *_as_kafka_says(settings, whole))
-    else:
-        finish(settings, result, title + ("; the plan is complete" if complete else ""), *lines)
-    return ExitCode.CHANGES if detailed_exitcode and not complete else ExitCode.DONE
-
-
-def _lines(found: Sequence[tuple[PlanRow, Progress, str]]) -> Iterator[str]:
-    for change, progress, what in found:
-        if progress is not Progress.COMPLETE:
-            yield f"  {change.name}  {progress.replace('_', ' ')}: {what}"
+    return report_progress(settings, plan, apart, format, everything=everything, detailed=detailed_exitcode)
 
 
 if __name__ == "__main__":

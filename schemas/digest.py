@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from schemas.tables import CHANGES, OPERATIONS, REJECTIONS
+from schemas.columns import CHANGES, OPERATIONS, REJECTIONS
 
 NULL: Final = "null"
 SEPARATOR: Final = "|"

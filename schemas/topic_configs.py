@@ -18,6 +18,7 @@ INT: Final = 2**31 - 1
 LONG: Final = 2**63 - 1
 
 MIN_ISR: Final = "min.insync.replicas"
+DEFAULT_MIN_ISR: Final = 1
 UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
 
 TIERED: Final = "remote.storage.enable"

@@ -23,10 +23,9 @@ from jobs.runtime.console import LINES_SHOWN, say
 from jobs.runtime.settings import Settings
 from planner.reassignment.cancellation import Standing, standing
 from planner.reassignment.rollback import Around, Back, Refusal, assignment_in, legs_of, numbered, way_back, ways_of
-from planner.rows.derived import DEFAULT_MIN_ISR
 from schemas.names import Action, LintCode, Outcome, PlanKind, PlanStatus, RejectionCode, RequestKind, Step
 from schemas.rows import Change, Key
-from schemas.topic_configs import MIN_ISR
+from schemas.topic_configs import DEFAULT_MIN_ISR, MIN_ISR
 
 THEN: Final = ("topic", "partition", "replicas", "adding_replicas", "removing_replicas")
 

@@ -4,8 +4,10 @@ Every step runs the command a person would type, which is shown before its outpu
 """
 
 import json
+import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from signal import SIGTERM
@@ -15,6 +17,7 @@ from kazoo.client import KazooClient
 
 from jobs.adapters.delta.lake import Row
 from jobs.adapters.embedded.cluster import EmbeddedCluster
+from jobs.adapters.spark.session import stop_session
 from jobs.adapters.zookeeper.cluster import BROKER_IDS
 from jobs.adapters.zookeeper.connection import connected, read
 from jobs.adapters.zookeeper.controllership import Controllership, controllership, who_controls
@@ -22,13 +25,14 @@ from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.assessment.limits import CommitLimits
 from jobs.assessment.premises import understood
 from jobs.basics.errors import ExitCode, SurveyorError
+from jobs.basics.interrupts import unwinding
 from jobs.demonstration.traffic import Traffic, read_everything
 from jobs.execution.commit import apply_plan, assess
-from jobs.execution.modes import Mode
 from jobs.records.plans import read_plan
 from jobs.records.snapshots import as_of, find_snapshot
-from jobs.runtime.console import progress, stdout
-from jobs.runtime.settings import Settings, settle
+from jobs.runtime.choices import Mode
+from jobs.runtime.console import finish, progress, stdout
+from jobs.runtime.settings import DEFAULT_WAREHOUSE, Settings, settle
 from schemas.names import NO_CONTROLLER, Outcome
 
 ORDERS: Final = "orders"
@@ -220,3 +224,27 @@ class Story:
         for row, znode in zip(partitions, znodes, strict=True):
             state = understood(znode)
             yield state is not None and set(state.isr) == set(row["replicas"])
+
+
+def tell(settings: Settings, run: Run) -> ExitCode:
+    """Tell the story; `run` runs a Surveyor command line in this process. It fails unless every record comes back."""
+    with unwinding(), _warehouse(settings) as warehouse, EmbeddedCluster(3) as cluster:
+        story = Story(run, cluster, settings.cluster, warehouse)
+        acked, read_back = story.tell()
+    lost = acked - read_back
+    result = {"acked": len(acked), "read": len(acked & read_back), "lost": len(lost)}
+    finish(settings, result, "records " + " ".join(f"{name}={count}" for name, count in result.items()))
+    return ExitCode.ERROR if lost or not acked else ExitCode.DONE
+
+
+@contextmanager
+def _warehouse(settings: Settings) -> Iterator[str]:
+    """The warehouse asked for, else one that goes with the demo."""
+    if settings.warehouse != DEFAULT_WAREHOUSE:
+        yield settings.warehouse
+        return
+    with tempfile.TemporaryDirectory(prefix="surveyor-demo-", ignore_cleanup_errors=True) as folder:
+        try:
+            yield folder
+        finally:
+            stop_session()

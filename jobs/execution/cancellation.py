@@ -5,11 +5,14 @@ leaves the replicas in the order of the target; where that differs, the order be
 A crash anywhere leaves a closed plan whose partitions tell how far they are: cancelling again does the rest.
 """
 
+import json
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import typer
 from kazoo.client import KazooClient
 from msgspec.structs import replace
 
@@ -17,25 +20,30 @@ from jobs.adapters.brokers.admin import LOST, NO_REASSIGNMENT_IN_PROGRESS, NONE,
 from jobs.adapters.delta.lake import Lake
 from jobs.adapters.zookeeper.connection import connected, sync
 from jobs.adapters.zookeeper.lease import Lease, holder_now
-from jobs.assessment.cancellation import Finding, Found, look, partitions_of
-from jobs.basics.errors import RefusedError
+from jobs.assessment.cancellation import Finding, Found, look, partitions_of, rejections
+from jobs.basics.errors import ExitCode, RefusedError, SurveyorError
 from jobs.execution.admin.commit import end_throttle
 from jobs.execution.admin.lease import HAND_OVER, UnderLease, lease_for
 from jobs.execution.admin.throttles import throttle_rows
 from jobs.execution.modes import admin_of
 from jobs.records.ledger import Ledger, Verdict, close_plan
-from jobs.records.plans import Plan
-from jobs.runtime.console import LINES_SHOWN, progress
+from jobs.records.plans import Plan, read_plan
+from jobs.runtime.console import LINES_SHOWN, Result, finish, progress, say, shown
 from jobs.runtime.settings import Settings
 from planner.reassignment.cancellation import Standing
 from planner.reassignment.rollback import ways_of
-from schemas.names import Action, Outcome, PlanStatus, Step
+from schemas.names import Action, Outcome, PlanKind, PlanStatus, Step
 from schemas.rows import Brokers, Change, Key, PlanRow
 
 PATIENCE: Final = 15.0
 """Seconds for a cancellation to be seen in ZooKeeper: Kafka's controller answers once it has written it."""
 
 _DONE: Final = {NONE, NO_REASSIGNMENT_IN_PROGRESS}
+
+_LEFT: Final = {
+    Standing.COMPLETE: "complete, not undone",
+    Standing.DIVERGED: "left alone, somebody else changed it",
+}
 
 
 def refuse_unsafe(plan: Plan, found: Found) -> None:
@@ -206,3 +214,101 @@ def _verdict(  # noqa: PLR0917 - what was asked, and all that tells what became 
     gone_on = seen.standing in {Standing.COMPLETE, Standing.NOT_STARTED}
     why = "it was complete before it could be cancelled; roll it back" if gone_on else "somebody else changed it"
     return Verdict(row, Outcome.STALE, f"{why}: {seen.told}")
+
+
+def cancel_plan(settings: Settings, plan: str, *, apply: bool, yes: bool, skip_unsafe: bool) -> ExitCode:
+    """Call a plan back, or show what that would do."""
+    whole = read_plan(settings.lake, plan)
+    found = look(settings, whole)
+    if not skip_unsafe:
+        _refuse(whole, found)
+    if not _closes(whole, found):
+        finish(settings, _result(whole, found), f"plan {whole.title}: nothing is left to cancel", *_lines(whole, found))
+        return ExitCode.DONE
+    if not apply:
+        dry = _result(whole, found) | {"dry_run": True}
+        said = "dry run: nothing was written; --apply writes"
+        finish(settings, dry, f"plan {whole.title}: {_told(found)}", *_lines(whole, found), said)
+        return ExitCode.DONE
+    if not yes and not _agreed(whole, found):
+        raise SurveyorError("not cancelled: the question was not answered with yes")
+    verdicts = turn_back(settings, whole, skip_unsafe=skip_unsafe)
+    return _report(settings, whole, verdicts)
+
+
+def _refuse(plan: Plan, found: Found) -> None:
+    try:
+        refuse_unsafe(plan, found)
+    except SurveyorError as error:
+        error.result = _result(plan, found)
+        raise
+
+
+def _closes(plan: Plan, found: Found) -> bool:
+    """Tell whether there is anything to cancel: a plan that was committed and is done stays committed."""
+    ahead = (Standing.IN_PROGRESS, Standing.NOT_STARTED, Standing.OUT_OF_ORDER)
+    return plan.row["status"] != PlanStatus.COMMITTED or any(found.of(standing) for standing in ahead)
+
+
+def _agreed(plan: Plan, found: Found) -> bool:
+    if not sys.stdin.isatty():
+        return True
+    say(f"plan {plan.title}: {_told(found)}")
+    return typer.confirm("cancel it?", err=True)
+
+
+def _report(settings: Settings, plan: Plan, verdicts: Sequence[Verdict]) -> ExitCode:
+    now = read_plan(settings.lake, plan.plan_id)
+    found = look(settings, now)
+    result = _result(now, found, verdicts)
+    failed = [v for v in verdicts if v.outcome in {Outcome.FAILED, Outcome.UNKNOWN}]
+    wrong = [f"  {v.outcome}: {v.change.name}: {v.message}" for v in verdicts if v.outcome is not Outcome.APPLIED]
+    title = f"plan {now.title}: {now.row['status']}; {result['cancelled_now']} cancelled now, {_told(found)}"
+    again = ["run it again"] if failed or found.safe else []
+    finish(settings, result, title, *wrong[:LINES_SHOWN], *_lines(now, found), *again)
+    return ExitCode.ERROR if again else ExitCode.DONE
+
+
+def _result(plan: Plan, found: Found, verdicts: Sequence[Verdict] = ()) -> Result:
+    done = [(verdict.change.action, verdict.outcome) for verdict in verdicts]
+    outcomes = [outcome for _, outcome in done]
+    return {
+        "plan_id": plan.plan_id,
+        "status": plan.row["status"],
+        "cancelled_now": done.count((Step.CANCEL, Outcome.APPLIED)),
+        "reordered_now": done.count((Step.RESTORE_ORDER, Outcome.APPLIED)),
+        "failed": outcomes.count(Outcome.FAILED),
+        "unknown": outcomes.count(Outcome.UNKNOWN),
+        **found.counts,
+        "rejections": rejections(found),
+    }
+
+
+def _told(found: Found) -> str:
+    counts = {name.replace("_", " "): count for name, count in found.counts.items() if count}
+    return ", ".join(f"{count} {name}" for name, count in counts.items()) or "no changes"
+
+
+def _lines(plan: Plan, found: Found) -> Iterator[str]:
+    lines = [line for finding in found.findings if (line := _line(finding))]
+    yield from lines[:LINES_SHOWN]
+    if len(lines) > LINES_SHOWN:
+        yield f"  ... and {len(lines) - LINES_SHOWN} more"
+    if found.of(Standing.COMPLETE) and plan.row["kind"] == PlanKind.REASSIGN:
+        yield f"  what is complete goes back by `surveyor rollback {plan.plan_id}`"
+    if plan.row["kind"] in {PlanKind.DRAIN, PlanKind.UNDRAIN} and plan.row["status"] != PlanStatus.PLANNED:
+        brokers = shown(json.loads(plan.row["parameters"])["brokers"])
+        yield f"  brokers {brokers} may still count as drained: see `surveyor show drained`, end it by a plan undrain"
+
+
+def _line(finding: Finding) -> str | None:
+    name, before = finding.change.name, _replicas_before(finding)
+    if finding.danger is not None:
+        return f"  {name}  goes on: {finding.danger.code}: {finding.danger.reason}"
+    if finding.standing is Standing.IN_PROGRESS:
+        return f"  {name}  to be cancelled: {finding.told} → {shown(before)}"
+    if finding.standing is Standing.OUT_OF_ORDER:
+        return f"  {name}  cancelled, order to be restored: {finding.told} → {shown(before)}"
+    if finding.standing in _LEFT:
+        return f"  {name}  {_LEFT[finding.standing]}: {finding.told}"
+    return None

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from typing import Final
 
 from jobs.adapters.brokers.admin import (
@@ -17,21 +16,16 @@ from jobs.adapters.zookeeper.cluster import ClusterState
 from jobs.assessment.premises import adds_partition
 from jobs.basics.errors import RefusedError, UsageError
 from jobs.execution.admin.requests import EXECUTABLE
-from jobs.execution.admin.running import Running, Via
+from jobs.execution.admin.running import Running
 from jobs.execution.admin.via_zookeeper import ORDERABLE
 from jobs.records.checked_configs import tiered
 from jobs.records.plans import Plan
+from jobs.runtime.choices import Mode, Via
 from jobs.runtime.settings import Settings
 from schemas.names import NO_VERSION, Action
 from schemas.topic_configs import TIERED
 
 _AS_EVER: Final = Running()
-
-
-class Mode(StrEnum):
-    AUTO = "auto"
-    ADMIN = "admin"
-    BATCH = "batch"
 
 
 def choose_mode(

@@ -1,4 +1,4 @@
-"""`surveyor plan config`: a topic's config overrides set or deleted (seed 001: /config/topics/T).
+"""A topic's config overrides set or deleted (seed 001: /config/topics/T).
 
 What is set is checked against what Kafka takes (`schemas.topic_configs`); whatever is set may be deleted.
 """
@@ -7,20 +7,14 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
-
-import typer
+from typing import Any, Final
 
 from jobs.adapters.delta.lake import Row
-from jobs.basics.errors import ExitCode, RefusedError, UsageError, raise_any
-from jobs.planning.plan import Planned, SnapshotId, report_plan
+from jobs.basics.errors import RefusedError, UsageError
+from jobs.planning.plan import Planned
 from jobs.planning.protocol import config_notes
-from jobs.planning.topics import KnownTopic, Topic, find_topic, operation, topic_name
-from jobs.records.checked_configs import AllowUnknownConfig, config_faults
-from jobs.records.plan_names import Alias, Name, ReplaceName
-from jobs.records.snapshots import SnapshotTables
-from jobs.runtime.options import DetailedExitcode, command
-from jobs.runtime.settings import Settings
+from jobs.planning.topics import KnownTopic, find_topic, operation
+from jobs.records.snapshot_tables import SnapshotTables
 from schemas.names import WHOLE_TOPIC, OperationKind, PlanKind, RejectionCode
 from schemas.topic_configs import MIN_ISR, conflicts
 
@@ -82,27 +76,6 @@ class ConfigRequest:
             "code": RejectionCode.NOT_SET.value,
             "reason": f"{name} is not set on this topic: there is nothing to delete",
         }
-
-
-@command
-def config(
-    settings: Settings,
-    *,
-    topic: Topic,
-    set_: Annotated[list[str] | None, typer.Option("--set", help="key=value, may be repeated")] = None,
-    delete: Annotated[list[str] | None, typer.Option(help="A key to delete, may be repeated.")] = None,
-    allow_unknown_config: AllowUnknownConfig = False,
-    snapshot: SnapshotId = None,
-    name: Name = None,
-    replace_name: ReplaceName = False,
-    detailed_exitcode: DetailedExitcode = False,
-) -> ExitCode:
-    """Plan changes of a topic's configuration."""
-    wanted = parse_wanted(set_ or [], delete or [])
-    values = {key: value for key, value in wanted.items() if value is not None}
-    raise_any((UsageError, f"--set {said}") for said in config_faults(values, unknown_allowed=allow_unknown_config))
-    asked = ConfigRequest(topic_name(topic), wanted)
-    return report_plan(settings, snapshot, Alias(name, replace_name), asked.plan, detailed=detailed_exitcode)
 
 
 def parse_wanted(pairs: Sequence[str], deleted: Sequence[str]) -> Wanted:

@@ -1,19 +1,15 @@
-"""`surveyor plan delete`: topics to be deleted with all they hold; their names in /admin/delete_topics ask for it."""
+"""Topics to be deleted with all they hold; their names in /admin/delete_topics ask for it."""
 
 import json
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
-
-import typer
+from typing import Any, Final
 
 from jobs.adapters.delta.lake import Row
-from jobs.basics.errors import ExitCode, RefusedError, UsageError
-from jobs.planning.plan import Planned, SnapshotId, report_plan
-from jobs.planning.topics import AllowInternal, operation, topic_name
-from jobs.records.plan_names import Alias, Name, ReplaceName
-from jobs.records.snapshots import SnapshotTables, as_of
-from jobs.runtime.options import DetailedExitcode, command
-from jobs.runtime.settings import Settings
+from jobs.basics.errors import RefusedError
+from jobs.planning.plan import Planned
+from jobs.planning.topics import operation
+from jobs.records.snapshot_tables import SnapshotTables
+from jobs.records.snapshots import as_of
 from schemas.names import INTERNAL_PREFIX, WHOLE_TOPIC, OperationKind, PlanKind, RejectionCode
 
 SWITCH: Final = "delete.topic.enable"
@@ -77,22 +73,3 @@ def _refuse_disabled(settings: list[Row]) -> None:
             f"{SWITCH} is false on brokers {', '.join(map(str, sorted(forbidding)))}: Kafka would drop the request "
             "and delete nothing; set it to true and snapshot again",
         )
-
-
-@command
-def delete(
-    settings: Settings,
-    *,
-    topics: Annotated[str, typer.Option(help="Topics by comma: T1,T2")],
-    allow_internal: AllowInternal = False,
-    snapshot: SnapshotId = None,
-    name: Name = None,
-    replace_name: ReplaceName = False,
-    detailed_exitcode: DetailedExitcode = False,
-) -> ExitCode:
-    """Plan the deletion of topics, with all their records; it cannot be undone."""
-    asked = DeleteRequest(sorted(topic_name(topic, "--topics") for topic in topics.split(",")), allow_internal)
-    if len(set(asked.topics)) < len(asked.topics):
-        raise UsageError(f"--topics {topics!r} names a topic twice")
-    asked.check()
-    return report_plan(settings, snapshot, Alias(name, replace_name), asked.plan, detailed=detailed_exitcode)

@@ -1,20 +1,17 @@
-"""`surveyor plan drain` and `surveyor plan undrain`: brokers that are to lead nothing, and to lead again."""
+"""Brokers that are to lead nothing, as before they are shut down, and that are to lead again."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Final
+from typing import Final
 
-import typer
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs.adapters.delta.lake import Row
-from jobs.basics.errors import ExitCode, RefusedError
-from jobs.planning.plan import Planned, SnapshotId, report_plan
+from jobs.basics.errors import RefusedError
+from jobs.planning.plan import Planned, Planner
 from jobs.planning.tables import partitions_with_orders
-from jobs.records.plan_names import Alias, Name, ReplaceName
-from jobs.records.snapshots import SnapshotTables, as_of, refuse_empty
-from jobs.runtime.inputs import parse_broker_ids
-from jobs.runtime.options import DetailedExitcode, command
+from jobs.records.snapshot_tables import SnapshotTables
+from jobs.records.snapshots import as_of, refuse_empty
 from jobs.runtime.settings import Settings
 from planner.leadership.drain import drain_changes, drain_rejections
 from planner.leadership.restart import restart_changes, restart_rejections
@@ -24,34 +21,9 @@ from schemas.names import Action, DrainMode, Outcome, PlanKind, RejectionCode
 NAMED: Final = 10
 """Partitions named in a refusal; the stored plan has them all."""
 
-Brokers = Annotated[str, typer.Option(help="Broker ids, by comma; several are one decision.")]
 
-
-@command
-def drain(
-    settings: Settings,
-    *,
-    brokers: Brokers,
-    mode: Annotated[
-        DrainMode,
-        typer.Option(
-            help="admin: Kafka's controller lives; the brokers come last in the order of replicas, no data moves, "
-            "preferred elections follow, and it lasts until undrain. resident: for a Surveyor that stays the "
-            "controller; controlled shutdown: leaders move, the brokers leave the ISRs and stop the replicas that "
-            "follow; it ends when another controller takes over, and a commit that hands back refuses it.",
-        ),
-    ] = DrainMode.ADMIN,
-    allow_offline: Annotated[
-        bool,
-        typer.Option("--allow-offline", help="Plan although partitions go offline when the brokers stop."),
-    ] = False,
-    snapshot: SnapshotId = None,
-    name: Name = None,
-    replace_name: ReplaceName = False,
-    detailed_exitcode: DetailedExitcode = False,
-) -> ExitCode:
-    """Plan that brokers lead nothing, as before they are shut down; refused where partitions would go offline."""
-    ids = sorted(parse_broker_ids(brokers))
+def drain_planner(settings: Settings, ids: list[int], mode: DrainMode, *, allow_offline: bool) -> Planner:
+    """Plan that brokers lead nothing; refused where partitions would go offline, unless they may."""
 
     def planner(at: SnapshotTables) -> Planned:
         refuse_empty(at.snapshot)
@@ -66,21 +38,11 @@ def drain(
             refused=None if allow_offline else _offline(rejections),
         )
 
-    return report_plan(settings, snapshot, Alias(name, replace_name), planner, detailed=detailed_exitcode)
+    return planner
 
 
-@command
-def undrain(
-    settings: Settings,
-    *,
-    brokers: Brokers,
-    snapshot: SnapshotId = None,
-    name: Name = None,
-    replace_name: ReplaceName = False,
-    detailed_exitcode: DetailedExitcode = False,
-) -> ExitCode:
-    """Plan that drained brokers lead again: the order of replicas, or the replicas running, as before the drain."""
-    ids = sorted(parse_broker_ids(brokers))
+def undrain_planner(settings: Settings, ids: list[int]) -> Planner:
+    """Plan that drained brokers lead again."""
 
     def planner(at: SnapshotTables) -> Planned:
         drained = {row["broker_id"]: row for row in settings.lake.rows("drained")}
@@ -93,7 +55,7 @@ def undrain(
             changes, rejections = undrain_changes(targets, *known), undrain_rejections(targets, *known)
         return Planned(PlanKind.UNDRAIN, {"brokers": ids}, changes, rejections)
 
-    return report_plan(settings, snapshot, Alias(name, replace_name), planner, detailed=detailed_exitcode)
+    return planner
 
 
 def _refuse_unknown(ids: Sequence[int], brokers: Sequence[Row], snapshot_id: int) -> None:

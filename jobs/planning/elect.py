@@ -1,25 +1,16 @@
-"""`surveyor plan elect`: elections asked for, of preferred replicas or where no leader is alive.
+"""Elections asked for, of preferred replicas or where no leader is alive.
 
 Only elections that find a leader are planned; whatever finds none is a rejection that says why.
 """
 
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Annotated
 
-import typer
 from pyspark.sql import DataFrame
 
 from jobs.adapters.delta.lake import Row
 from jobs.adapters.delta.spark_tables import counted
-from jobs.assessment.limits import seconds
-from jobs.basics.errors import ExitCode, UsageError
-from jobs.planning.plan import Planned, SnapshotId, report_plan
-from jobs.records.plan_names import Alias, Name, ReplaceName
-from jobs.records.snapshots import SnapshotTables
-from jobs.runtime.inputs import read_election
-from jobs.runtime.options import DetailedExitcode, command
-from jobs.runtime.settings import Settings
+from jobs.planning.plan import Planned
+from jobs.records.snapshot_tables import SnapshotTables
 from planner.leadership import offline, preferred
 from planner.leadership.careful import broker_ages, with_cap, with_settled_brokers, with_stability
 from planner.leadership.imbalance import imbalance
@@ -98,76 +89,3 @@ def _first_of(at: SnapshotTables, count: int) -> int | None:
     until = ("snapshot_id", "<=", at.snapshot["snapshot_id"])
     ids = sorted(at.tables.lake.read("snapshots", until, columns=["snapshot_id"])["snapshot_id"].to_pylist())
     return ids[-count] if len(ids) >= count else None
-
-
-@command
-def elect(
-    settings: Settings,
-    *,
-    preferred: Annotated[bool, typer.Option("--preferred", help="Give leadership back to preferred replicas.")] = False,
-    offline: Annotated[
-        bool, typer.Option("--offline", help="Replace leaders that are not alive, as reconcile would.")
-    ] = False,
-    unclean: Annotated[
-        bool,
-        typer.Option("--unclean", help="The same; where no ISR member is alive, by an election that may lose data."),
-    ] = False,
-    path_to_json_file: Annotated[
-        Path | None,
-        typer.Option(
-            help="Only these partitions, as kafka-leader-election reads them "
-            "[default: those of brokers above the threshold; those without a live leader].",
-        ),
-    ] = None,
-    imbalance_threshold: Annotated[
-        float | None,
-        typer.Option(min=0, max=1, help="Preferred: for brokers whose ratio is strictly above [default: 0.1]."),
-    ] = None,
-    max_elections: Annotated[
-        int | None,
-        typer.Option(min=1, help="Preferred: plan so many at most, those for the worst brokers first."),
-    ] = None,
-    stable_for: Annotated[
-        int | None,
-        typer.Option(min=1, help="Preferred: only where the replica has been in the ISR in the last K snapshots."),
-    ] = None,
-    settle: Annotated[
-        str | None,
-        typer.Option(help="Preferred: not onto brokers that joined less than this before the snapshot: 10m, 2h."),
-    ] = None,
-    snapshot: SnapshotId = None,
-    name: Name = None,
-    replace_name: ReplaceName = False,
-    detailed_exitcode: DetailedExitcode = False,
-) -> ExitCode:
-    """Plan elections that find a leader; the others are rejections."""
-    _refuse_unclear({"--preferred": preferred, "--offline": offline, "--unclean": unclean})
-    limits = {"--max-elections": max_elections, "--stable-for": stable_for, "--settle": settle}
-    if not preferred:
-        _refuse_for_others({"--imbalance-threshold": imbalance_threshold, **limits})
-    partitions = None if path_to_json_file is None else read_election(path_to_json_file)
-    asked: PreferredRequest | OfflineRequest
-    if preferred:
-        asked = PreferredRequest(
-            partitions=partitions,
-            threshold=settings.conf.imbalance_threshold if imbalance_threshold is None else imbalance_threshold,
-            max_elections=max_elections,
-            stable_for=stable_for,
-            settle_seconds=None if settle is None else seconds(settle),
-        )
-    else:
-        asked = OfflineRequest(partitions=partitions, unclean=unclean)
-    return report_plan(settings, snapshot, Alias(name, replace_name), asked.plan, detailed=detailed_exitcode)
-
-
-def _refuse_unclear(elections: dict[str, bool]) -> None:
-    said = [flag for flag, given in elections.items() if given]
-    if len(said) != 1:
-        found = f", not {' and '.join(said)}" if said else ""
-        raise UsageError(f"say which election, exactly one of {', '.join(elections)}{found}")
-
-
-def _refuse_for_others(flags: dict[str, object]) -> None:
-    said = [flag for flag, value in flags.items() if value is not None]
-    if said:
-        raise UsageError(f"{', '.join(said)}: only with --preferred; leave out what the other elections do not ask")

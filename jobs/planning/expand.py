@@ -1,23 +1,19 @@
-"""`surveyor plan expand`: partitions added to a topic, by Kafka's rule or by hand."""
+"""Partitions added to a topic, by Kafka's rule or by hand."""
 
 import json
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from pyspark.sql import functions as F
 
 from jobs.adapters.delta.lake import Row
-from jobs.basics.errors import ExitCode, RefusedError, UsageError, raise_any
+from jobs.basics.errors import RefusedError, UsageError, raise_any
 from jobs.planning.new_partitions import assign_topics, racks_of, racks_told
 from jobs.planning.new_topics import not_alive
-from jobs.planning.plan import Planned, SnapshotId, report_plan
-from jobs.planning.topics import AllowInternal, KnownTopic, Topic, find_topic, operation, topic_name
-from jobs.records.plan_names import Alias, Name, ReplaceName
-from jobs.records.snapshots import SnapshotTables, as_of
-from jobs.runtime.inputs import parse_replica_assignment
-from jobs.runtime.options import DetailedExitcode, command
-from jobs.runtime.settings import Settings
+from jobs.planning.plan import Planned
+from jobs.planning.topics import KnownTopic, find_topic, operation
+from jobs.records.snapshot_tables import SnapshotTables
+from jobs.records.snapshots import as_of
 from planner.topics.creation import expansion_changes, start_of_round
 from planner.topics.topic_size import size_faults, topic_bytes
 from schemas.names import INTERNAL_TOPICS, OperationKind, PlanKind, RequestKind
@@ -125,32 +121,3 @@ def _refuse_unsettled(at: SnapshotTables, topic: KnownTopic) -> None:
     if opaque or not numbers or numbers != list(range(len(numbers))):
         what = f"partitions {opaque} are not understood" if opaque else f"its partitions are {numbers}, not 0 to n - 1"
         raise RefusedError(f"topic {topic.name} cannot be added to: {what}; mend it first")
-
-
-@command
-def expand(
-    settings: Settings,
-    *,
-    topic: Topic,
-    partitions: Annotated[int, typer.Option(min=1, help="How many it is to have, with those there are.")],
-    replica_assignment: Annotated[
-        str | None,
-        typer.Option(help="Replicas by hand, 1:2,2:0: of the added partitions, or of all as kafka-topics takes them."),
-    ] = None,
-    disable_rack_aware: Annotated[bool, typer.Option("--disable-rack-aware", help="Ignore racks.")] = False,
-    allow_internal: AllowInternal = False,
-    snapshot: SnapshotId = None,
-    name: Name = None,
-    replace_name: ReplaceName = False,
-    detailed_exitcode: DetailedExitcode = False,
-) -> ExitCode:
-    """Plan more partitions for a topic; records of a key may land in another one afterwards."""
-    asked = ExpandRequest(
-        topic=topic_name(topic),
-        partitions=partitions,
-        by_hand=None if replica_assignment is None else parse_replica_assignment(replica_assignment),
-        rack_aware=not disable_rack_aware,
-        allow_internal=allow_internal,
-    )
-    asked.check()
-    return report_plan(settings, snapshot, Alias(name, replace_name), asked.plan, detailed=detailed_exitcode)

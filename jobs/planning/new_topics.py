@@ -9,7 +9,8 @@ from pathlib import Path
 from jobs.basics.errors import Fault, RefusedError, UsageError
 from jobs.planning.topics import name_fault
 from jobs.records.checked_configs import config_faults
-from jobs.records.snapshots import SnapshotTables, table_as_of
+from jobs.records.snapshot_tables import SnapshotTables
+from jobs.records.snapshots import table_as_of
 from jobs.runtime.inputs import assignment_faults, read_new_topics
 from planner.topics.topic_size import size_faults, topic_bytes
 from schemas.names import METADATA_TOPIC

@@ -6,9 +6,8 @@ crash leaves no half plan, and planning again writes the same plan or finds it.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-import typer
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs.adapters.delta.lake import Row
@@ -19,15 +18,14 @@ from jobs.planning.plan_rows import Beside, plan_rows
 from jobs.planning.tables import PlanningTables
 from jobs.records.figures import figures_in
 from jobs.records.plan_names import Alias, names_of, plan_named, refuse_older, refuse_other_question
-from jobs.records.plan_store import Content, store
+from jobs.records.plan_store import RESULT, Content, store
 from jobs.records.plans import find_plan
-from jobs.records.snapshots import SnapshotTables, as_of, find_snapshot
+from jobs.records.snapshot_tables import SnapshotTables
+from jobs.records.snapshots import as_of, find_snapshot
 from jobs.runtime.console import Result, finish, progress, say
 from jobs.runtime.settings import Settings
 from jobs.views.plan_review import plan_lines
 from schemas.names import PlanKind, PlanStatus
-
-SnapshotId = Annotated[int | None, typer.Option("--snapshot", help="Plan on this snapshot [default: the newest].")]
 
 QUICK: Final = {
     "spark.sql.adaptive.enabled": "false",
@@ -39,8 +37,6 @@ QUICK: Final = {
 And rules make methods that are too long for the JVM to compile: it would interpret them. Split by operator, they would
 read every column of a row before they know whether they need the row.
 """
-
-RESULT: Final = ("plan_id", "name", "snapshot_id", "status", "changes", "rejected", "moves")
 
 
 @dataclass(frozen=True, slots=True)

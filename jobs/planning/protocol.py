@@ -6,7 +6,8 @@ Corresponds to `inter.broker.protocol.version` (`MetadataVersion`): no broker is
 import re
 from typing import Any, Final
 
-from jobs.records.snapshots import SnapshotTables, as_of, table_as_of
+from jobs.records.snapshot_tables import SnapshotTables
+from jobs.records.snapshots import as_of, table_as_of
 from planner.leadership.unclean import IBP
 from schemas.topic_configs import TOPIC_CONFIGS
 

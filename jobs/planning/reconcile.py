@@ -1,20 +1,18 @@
-"""`surveyor plan reconcile`: what one cycle finds due after failures, as a plan."""
+"""What one cycle finds due after failures, as a plan.
 
-from typing import Annotated, Final
+`planner.leadership.reconcile` decides; what it takes for new is looked up in history, which may know better.
+"""
 
-import typer
+from typing import Final
+
 from pyspark.sql import functions as F
 
 from jobs.adapters.delta.spark_tables import tallied
-from jobs.basics.errors import ExitCode
-from jobs.planning.plan import Planned, SnapshotId, report_plan
+from jobs.planning.plan import Planned
 from jobs.planning.tables import vanished_states
 from jobs.records.failed_log_dirs import event_lines
-from jobs.records.plan_names import Alias, Name, ReplaceName
-from jobs.records.snapshots import SnapshotTables
+from jobs.records.snapshot_tables import SnapshotTables
 from jobs.runtime.console import say
-from jobs.runtime.options import DetailedExitcode, command
-from jobs.runtime.settings import Settings
 from planner.history.survey import KEY
 from planner.history.vanished import vanished_rejections
 from planner.leadership.reconcile import changes_of, reconcile_verdicts, rejections_of
@@ -39,27 +37,4 @@ def whats_due(at: SnapshotTables, *, allow_unclean: bool = False) -> Planned:
         rejections = rejections_of(verdicts).unionByName(vanished_rejections(vanished))
     return Planned(
         PlanKind.RECONCILE, {"allow_unclean": allow_unclean}, changes_of(verdicts), rejections, at_most=at_most
-    )
-
-
-@command
-def reconcile(
-    settings: Settings,
-    *,
-    snapshot: SnapshotId = None,
-    name: Name = None,
-    replace_name: ReplaceName = False,
-    allow_unclean: Annotated[
-        bool,
-        typer.Option("--allow-unclean", help="Allow unclean elections, which lose data, where nothing else can lead."),
-    ] = False,
-    detailed_exitcode: DetailedExitcode = False,
-) -> ExitCode:
-    """Plan what is due after failures: dead leaders replaced, dead followers out of the ISR, first leaders."""
-    return report_plan(
-        settings,
-        snapshot,
-        Alias(name, replace_name),
-        lambda at: whats_due(at, allow_unclean=allow_unclean),
-        detailed=detailed_exitcode,
     )

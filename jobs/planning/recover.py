@@ -1,21 +1,16 @@
-"""`surveyor plan recover`: leaders for offline partitions, clean where possible, else by the evidence of history."""
+"""Leaders for offline partitions, clean where possible, else by the evidence of history."""
 
 import re
 from collections.abc import Sequence
-from typing import Annotated
 
-import typer
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs.adapters.delta.lake import Row
-from jobs.basics.errors import ExitCode, UsageError
-from jobs.planning.plan import Planned, SnapshotId, report_plan
+from jobs.basics.errors import UsageError
+from jobs.planning.plan import Planned, Planner
 from jobs.planning.tables import vanished_states
-from jobs.records.plan_names import Alias, Name, ReplaceName
-from jobs.records.snapshots import SnapshotTables
-from jobs.runtime.options import DetailedExitcode, command
-from jobs.runtime.settings import Settings
+from jobs.records.snapshot_tables import SnapshotTables
 from planner.history.evidence import log_sizes, ranked_evidence
 from planner.history.vanished import without_state
 from planner.leadership.recover import (
@@ -29,25 +24,8 @@ from planner.leadership.recover import (
 from schemas.names import PlanKind
 
 
-@command
-def recover(
-    settings: Settings,
-    *,
-    allow_unclean: Annotated[
-        bool,
-        typer.Option("--allow-unclean", help="Allow unclean elections, which lose data, for all offline partitions."),
-    ] = False,
-    partition: Annotated[
-        list[str] | None,
-        typer.Option(metavar="TOPIC-N", help="Allow an unclean election for this one; may be repeated."),
-    ] = None,
-    snapshot: SnapshotId = None,
-    name: Name = None,
-    replace_name: ReplaceName = False,
-    detailed_exitcode: DetailedExitcode = False,
-) -> ExitCode:
-    """Plan leaders for offline partitions; of unclean candidates the one that may lose least, only where allowed."""
-    named = parse_partitions(partition or [])
+def recover_planner(named: list[Row], *, allow_unclean: bool) -> Planner:
+    """Plan leaders; unclean ones for the partitions named, or for all."""
 
     def planner(at: SnapshotTables) -> Planned:
         offline = _without_leader(at).localCheckpoint()
@@ -65,7 +43,7 @@ def recover(
         parameters = {"allow_unclean": allow_unclean, "partitions": named}
         return Planned(PlanKind.RECOVER, parameters, recover_changes(*considered), rejections, evidence=evidence)
 
-    return report_plan(settings, snapshot, Alias(name, replace_name), planner, detailed=detailed_exitcode)
+    return planner
 
 
 def _without_leader(at: SnapshotTables) -> DataFrame:

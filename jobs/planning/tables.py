@@ -9,7 +9,8 @@ from pyspark.sql import functions as F
 from jobs.adapters.delta.lake import Row
 from jobs.basics.errors import UnreadableError
 from jobs.records.failed_log_dirs import failed_replicas
-from jobs.records.snapshots import SnapshotTables, as_of
+from jobs.records.snapshot_tables import SnapshotTables
+from jobs.records.snapshots import as_of
 from planner.history.vanished import last_known, of_the_same_topic
 from planner.reassignment.pending import with_orders
 from planner.rows.liveness import with_drained, with_failed

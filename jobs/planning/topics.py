@@ -1,21 +1,13 @@
 """What the plans for topics that exist share: a topic as its snapshot has it, and why it must be left alone."""
 
 from dataclasses import dataclass
-from typing import Annotated
-
-import typer
 
 from jobs.adapters.delta.lake import Row
 from jobs.basics.errors import RefusedError, UsageError
-from jobs.records.snapshots import SnapshotTables, as_of
+from jobs.records.snapshot_tables import SnapshotTables
+from jobs.records.snapshots import as_of
 from schemas.names import OperationKind
 from schemas.znodes import MalformedZnodeError, check_topic_name
-
-Topic = Annotated[str, typer.Option(help="A topic that exists.")]
-AllowInternal = Annotated[
-    bool,
-    typer.Option("--allow-internal", help="Plan it for topics that belong to Kafka or the tools around it, too."),
-]
 
 
 @dataclass(frozen=True, slots=True)

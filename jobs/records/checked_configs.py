@@ -6,19 +6,11 @@ refuse it, so it is refused early in admin mode too. In: the configs asked for, 
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated
-
-import typer
 
 from jobs.basics.errors import RefusedError
 from schemas.names import OperationKind
 from schemas.rows import Operation
 from schemas.topic_configs import TIERED, conflicts, name_faults, value_faults
-
-AllowUnknownConfig = Annotated[
-    bool,
-    typer.Option("--allow-unknown-config", help="Names that no Kafka from 2.4 to 3.9 knows are taken, unchecked."),
-]
 
 
 def config_faults(config: Mapping[str, str], *, unknown_allowed: bool) -> Iterator[str]:

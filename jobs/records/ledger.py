@@ -18,9 +18,9 @@ from jobs.adapters.delta.lake import Lake, Row, arrow_schema, quoted
 from jobs.basics.errors import RefusedError
 from jobs.records.drained import mark, strike_out
 from jobs.records.plans import Plan
+from schemas.columns import COMMITS
 from schemas.names import Outcome, PlanStatus, Step
 from schemas.rows import PlanRow
-from schemas.tables import COMMITS
 
 _NAMED: Final = ("wave", "topic", "partition", "action")
 """The columns of `commits` that name a change."""
@@ -139,7 +139,7 @@ class Ledger:
 
     def _pending(self, changes: Sequence[PlanRow]) -> pa.Table:
         """Make the rows of intents by columns: the controllership is held meanwhile."""
-        schema = arrow_schema(COMMITS)
+        schema = arrow_schema(COMMITS.json)
         alike = self._common(Outcome.PENDING, "") | {"cluster": self.lake.cluster, "state_version_after": None}
         named = {name: [getattr(change, name) for change in changes] for name in _NAMED}
         columns = {name: named[name] if name in named else [alike[name]] * len(changes) for name in schema.names}

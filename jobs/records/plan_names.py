@@ -6,20 +6,13 @@ incident of today would be answered by the plan of yesterday. `name` in `plans` 
 
 import json
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
-import typer
 
 from jobs.adapters.delta.lake import Lake, Row, as_rows
 from jobs.basics.errors import RefusedError
 from schemas.names import PlanKind
-
-Name = Annotated[str | None, typer.Option(help="An alias for the plan; planning again under it gives the same plan.")]
-ReplaceName = Annotated[
-    bool,
-    typer.Option("--replace-name", help="Plan anew, and take --name from the plan that has it."),
-]
 
 _EVERY_PLAN: Final = ("snapshot_id", ">=", 0)
 

@@ -8,12 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from operator import itemgetter
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from jobs.adapters.delta.lake import Lake, Row, quoted
 from jobs.records.plan_names import Alias, give_name, names_of, written
 from schemas.digest import plan_header, plan_id
 from schemas.names import PlanKind, PlanStatus
+
+RESULT: Final = ("plan_id", "name", "snapshot_id", "status", "changes", "rejected", "moves")
+"""Columns of `plans` that programs are told of a plan just made."""
 
 
 class PlanRows(Protocol):

@@ -1,23 +1,17 @@
-"""Which snapshot a command works on, and the tables as that snapshot left them."""
+"""Which snapshot a command works on, and the tables as that snapshot left them. No JVM."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
 
 from jobs.adapters.delta.lake import Lake, Row, as_rows
 from jobs.adapters.delta.reads import Filter
-from jobs.adapters.delta.spark_tables import Tables
 from jobs.basics.errors import RefusedError, UnreadableError, UsageError
+from schemas.columns import KEYS
 from schemas.names import PartitionState
-from schemas.tables import KEYS, TABLES
-
-SMALL: Final = frozenset({"brokers", "broker_configs"})
-"""Tables that grow with the brokers only."""
 
 PARTITION: Final = KEYS["partitions"]
 """The key of a partition."""
@@ -68,31 +62,6 @@ def refuse_empty(snapshot: Row, *, topics: bool = False) -> None:
             f"snapshot {snapshot['snapshot_id']} shows no {missing}: there is nothing to plan; if there are any now, "
             "take a new `surveyor snapshot`",
         )
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotTables:
-    """The tables as one snapshot left them, for Spark."""
-
-    tables: Tables
-    snapshot: Row
-
-    def __getitem__(self, table: str) -> DataFrame:
-        if table in SMALL:
-            rows = self._small(table)
-            found = rows if rows.num_rows else rows.schema.empty_table()  # Spark sees no types where no chunks are
-            # what is in one part needs no exchange to be summed up
-            return self.tables.spark.createDataFrame(found, TABLES[table]).coalesce(1)
-        return self.tables.read(table, self.snapshot["versions"][table])
-
-    def _small(self, table: str) -> pa.Table:
-        """Read by the driver: for Spark to find a version of a Delta table takes longer than to read a small one."""
-        rows = self.tables.lake.read(table, version=self.snapshot["versions"][table])
-        return rows.select(TABLES[table].names)
-
-    def targets(self, rows: Sequence[Row]) -> DataFrame:
-        """Make a frame of partitions asked for: topic, partition and, where said, replicas."""
-        return self.tables.frame("partitions", rows).select("topic", "partition", "replicas")
 
 
 def as_of(lake: Lake, snapshot: Row, table: str, *filters: Filter) -> list[dict[str, Any]]:

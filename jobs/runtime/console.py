@@ -11,13 +11,13 @@ from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
 
-from jobs.runtime.settings import Settings
+    from jobs.runtime.settings import Settings
 
 LONG: Final = 2.0
 """Seconds after which a step says that it is still at work."""
@@ -32,7 +32,9 @@ WIDTH: Final = 2000
 """Columns where stdout is no terminal: a log or a file wraps nothing, and nothing is cut off."""
 
 
-def stdout() -> Console:
+def stdout() -> "Console":
+    from rich.console import Console  # noqa: PLC0415 - programs, and people who are told a line, do not need it
+
     console = Console(highlight=False, emoji=False)
     return console if console.is_terminal else Console(highlight=False, emoji=False, width=WIDTH)
 
@@ -66,7 +68,7 @@ def _tick(step: str, detail: Callable[[], str] | None, done: Event) -> None:
         pause = AGAIN
 
 
-def finish(settings: Settings, result: Result, *people: Table | str) -> None:
+def finish(settings: "Settings", result: Result, *people: "Table | str") -> None:
     """Give the result: one JSON object under --json and to --result-file, else tables and lines for people."""
     give(result, settings.as_json, settings.result_file)
     if not settings.as_json:
@@ -74,7 +76,7 @@ def finish(settings: Settings, result: Result, *people: Table | str) -> None:
             show(part)
 
 
-def show(part: Table | str) -> None:
+def show(part: "Table | str") -> None:
     """Print what people read; a line as it is."""
     if isinstance(part, str):
         print(part)  # noqa: T201 - a rich console takes a hundred times as long
@@ -94,7 +96,7 @@ def give(result: Result, as_json: bool, result_file: Path | None) -> None:  # no
             say(f"surveyor: --result-file {result_file} could not be written: {error.strerror}")
 
 
-def stream(settings: Settings, result: Result, lists: Mapping[str, Iterable[Mapping[str, Any]]]) -> None:
+def stream(settings: "Settings", result: Result, lists: Mapping[str, Iterable[Mapping[str, Any]]]) -> None:
     """Give programs `result` and lists of rows as one JSON object, row by row: never are all of them text at once."""
     with ExitStack() as files:
         sinks: list[TextIO] = [sys.stdout] if settings.as_json else []
@@ -119,8 +121,11 @@ def _texts(result: Result, lists: Mapping[str, Iterable[Mapping[str, Any]]]) -> 
     yield "}\n"
 
 
-def table(title: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Table:
+def table(title: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> "Table":
     """Lay out rows for people: numbers to the right, lists as [2,0], nothing for null."""
+    from rich.table import Table  # noqa: PLC0415 - as above
+    from rich.text import Text  # noqa: PLC0415 - as above
+
     drawn = Table(title=title, title_justify="left", header_style="bold", show_edge=False, pad_edge=False)
     for column in columns:
         numeric = all(isinstance(row[column], int | float | None) for row in rows)

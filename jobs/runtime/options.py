@@ -35,6 +35,12 @@ DetailedExitcode = Annotated[
     typer.Option("--detailed-exitcode", help="Exit with 10 if changes are present, with 21 if any row was stale."),
 ]
 All = Annotated[bool, typer.Option("--all", help="List everything, not only the first lines.")]
+SnapshotId = Annotated[int | None, typer.Option("--snapshot", help="Plan on this snapshot [default: the newest].")]
+Name = Annotated[str | None, typer.Option(help="An alias for the plan; planning again under it gives the same plan.")]
+ReplaceName = Annotated[
+    bool,
+    typer.Option("--replace-name", help="Plan anew, and take --name from the plan that has it."),
+]
 
 _COMMON: Final[dict[str, tuple[Any, Any]]] = {
     "cluster": (Cluster, "default"),

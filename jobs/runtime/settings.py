@@ -6,13 +6,15 @@
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from jobs.adapters.delta.folders import refuse_impossible, refuse_odd_name
-from jobs.adapters.delta.lake import Lake
 from jobs.basics.errors import UsageError
+
+if TYPE_CHECKING:
+    from jobs.adapters.delta.lake import Lake
 
 CONTROLLER_ID: Final = 2147483647
 """The id Surveyor takes the controllership with: the largest there is, which no broker can be given by accident."""
@@ -68,7 +70,9 @@ class Settings:
     """Every cluster of the file, under --all."""
 
     @property
-    def lake(self) -> Lake:
+    def lake(self) -> "Lake":
+        from jobs.adapters.delta.lake import Lake  # noqa: PLC0415 - a second of Arrow, which --help does not need
+
         return Lake(self.warehouse, self.cluster)
 
     @property

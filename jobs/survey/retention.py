@@ -9,7 +9,7 @@ The tables are a fleet's: only this cluster's rows go, and the versions that any
 """
 
 import re
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import pyarrow as pa
@@ -18,10 +18,10 @@ import pyarrow.compute as pc
 from jobs.adapters.delta.files import TableFiles
 from jobs.adapters.delta.lake import Lake
 from jobs.basics.errors import UsageError
-from jobs.records.snapshots import rows_of_use
-from jobs.runtime.console import Result, progress
-from jobs.runtime.settings import PERIOD
-from schemas.tables import TABLES
+from jobs.records.snapshots import find_snapshot, rows_of_use
+from jobs.runtime.console import Result, finish, progress, table
+from jobs.runtime.settings import PERIOD, Settings
+from schemas.columns import TABLES
 
 GRACE_HOURS: Final = 1
 """Files replaced or written within this time stay: a snapshot under way may be about to name them."""
@@ -122,3 +122,24 @@ def _remove_files(
         files.clean_log(named[name])
         after[name] = files.data()
     return after
+
+
+def drop_old(settings: Settings, keep: str | None, *, dry_run: bool) -> None:
+    """Drop what is older than `keep`, or else than the conf's retention, and say what went."""
+    kept = settings.conf.retention if keep is None else keep
+    wanted = period(kept)
+    find_snapshot(settings.lake)
+    settings.lake.ensure_tables()
+    result = vacuum_lake(settings.lake, datetime.now(UTC), wanted, dry_run=dry_run)
+    finish(settings, {"keep": kept, "dry_run": dry_run, **result}, *_for_people(settings, result, dry_run=dry_run))
+
+
+def _for_people(settings: Settings, result: Result, *, dry_run: bool) -> list[Any]:
+    rows = [row for row in result["tables"] if row["files_before"]]
+    would = "would be " if dry_run else ""
+    summary = (
+        f"{result['snapshots_dropped']} snapshots {would}dropped, the oldest is then {result['oldest_snapshot']}; "
+        f"{result['bytes_before']:,} bytes before, {result['bytes_after']:,} after"
+    )
+    waiting = f"files replaced less than {GRACE_HOURS} h ago stay until a later vacuum"
+    return [table(f"vacuum of {settings.cluster}", list(rows[0]), rows), summary, waiting]

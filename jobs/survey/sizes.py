@@ -5,7 +5,7 @@ each with the time at which it held.
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 import pyarrow as pa
@@ -16,9 +16,10 @@ from jobs.adapters.delta.lake import Lake
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import connected
 from jobs.basics.errors import UnreadableError
-from jobs.runtime.console import Result, progress
+from jobs.basics.units import shown_bytes
+from jobs.runtime.console import Result, finish, progress, say
 from jobs.runtime.settings import Settings
-from schemas.tables import TABLES
+from schemas.columns import TABLES
 
 NAMED: Final = 20
 """Brokers and log dirs that are named on stderr; --json names all."""
@@ -61,7 +62,7 @@ def _nobody(silent: Mapping[int, str]) -> str:
     if not silent:
         return "no broker is registered in /brokers/ids: nobody can be asked; start brokers, or check the chroot"
     return (
-        f"none of {len(silent)} brokers told its log dirs:\n  {listed(silent_lines(silent))}\n"
+        f"none of {len(silent)} brokers told its log dirs:\n  {_listed(_silent_lines(silent))}\n"
         "nothing was stored; check --command-config, and that brokers can be reached from here"
     )
 
@@ -82,10 +83,29 @@ def _result(told: Mapping[int, Told], silent: Mapping[int, str], logs: pa.Table)
     }
 
 
-def silent_lines(silent: Mapping[int, str]) -> list[str]:
+def _silent_lines(silent: Mapping[int, str]) -> list[str]:
     return [f"broker {broker}: {why}" for broker, why in silent.items()]
 
 
-def listed(lines: Collection[str]) -> str:
+def _listed(lines: Collection[str]) -> str:
     more = [f"and {len(lines) - NAMED} more"] if len(lines) > NAMED else []
     return "\n  ".join([*list(lines)[:NAMED], *more])
+
+
+def report_sizes(settings: Settings) -> None:
+    """Ask for sizes, and say what they come to and what is amiss."""
+    result = take_sizes(settings)
+    for warning in _warnings(result):
+        say(f"surveyor: {warning}")
+    future = f", {result['future']} of them on their way to another log dir" if result["future"] else ""
+    counts = f"{result['replicas']} replicas of {result['topics']} topics on {result['brokers']} brokers{future}"
+    finish(settings, result, f"sizes of {settings.cluster}: {shown_bytes(result['bytes'])} in {counts}")
+
+
+def _warnings(result: Result) -> Iterator[str]:
+    if result["silent"]:
+        lines = _silent_lines({row["broker_id"]: row["reason"] for row in result["silent"]})
+        yield f"{len(lines)} brokers did not answer, their last sizes are kept:\n  {_listed(lines)}"
+    if result["failed_log_dirs"]:
+        lines = [f"broker {row['broker_id']}: {row['log_dir']}: {row['error']}" for row in result["failed_log_dirs"]]
+        yield f"{len(lines)} log dirs could not be read by their brokers:\n  {_listed(lines)}"

@@ -10,12 +10,15 @@ from datetime import UTC, datetime
 from jobs.adapters.delta.spark_tables import Tables
 from jobs.adapters.spark.session import start_session
 from jobs.adapters.zookeeper.cluster import ClusterState
+from jobs.basics.errors import ExitCode, SurveyorError, UsageError
 from jobs.records.drained import strike_out_ended
 from jobs.records.snapshots import last_snapshot
-from jobs.runtime.console import Phases, Result, say
+from jobs.runtime.console import Phases, Result, finish, say
+from jobs.runtime.options import unexpected
 from jobs.runtime.settings import Settings
 from jobs.survey.reading import read_all, read_small
 from jobs.survey.writing import Writer
+from schemas.names import NO_CONTROLLER
 from schemas.tables import TABLES
 
 SHOWN = ("snapshot_id", "controller_id", "controller_epoch", "zxid_before", "zxid_after", "seconds")
@@ -68,3 +71,46 @@ def _warn(state: ClusterState, counts: dict[str, int]) -> None:
         say(f"surveyor: a migration to KRaft is in sight ({state.migration}): plans and commits will be refused")
     if counts["quarantined"]:
         say(f"surveyor: {counts['quarantined']} znodes were not understood: `surveyor show quarantine`")
+
+
+def snapshot_one(settings: Settings) -> ExitCode:
+    """Take one cluster's snapshot and show it."""
+    result = take_snapshot(settings)
+    finish(settings, result, summary(settings.cluster, result))
+    return ExitCode.DONE
+
+
+def snapshot_fleet(settings: Settings) -> ExitCode:
+    """Take each cluster's snapshot; one that fails is reported and spoils no other."""
+    if not settings.fleet:
+        raise UsageError("--all takes the clusters of the --conf file; give one with [clusters.NAME] sections")
+    results = {cluster.cluster: _take_or_report(cluster) for cluster in settings.fleet}
+    failed = [result for result in results.values() if "error" in result]
+    said = (summary(name, result) for name, result in results.items() if "error" not in result)
+    finish(settings, {"clusters": results, "failed": len(failed)}, *said)
+    if len(failed) == len(results):
+        return ExitCode(failed[0]["exit_code"])
+    return ExitCode.ERROR if failed else ExitCode.DONE
+
+
+def _take_or_report(settings: Settings) -> Result:
+    """Take one cluster's snapshot; whatever goes wrong with it is said and spoils no other."""
+    try:
+        return take_snapshot(settings)
+    except Exception as error:  # noqa: BLE001 - the other clusters must have their turn
+        said = str(error) if isinstance(error, SurveyorError) else unexpected(error)
+        say(f"surveyor: {settings.cluster}: {said}")
+        return {"error": said, "exit_code": int(getattr(error, "exit_code", ExitCode.ERROR))}
+
+
+def summary(cluster: str, result: Result) -> str:
+    """Say in a line what was found."""
+    counts = ", ".join(f"{result[name]} {name}" for name in ("brokers", "topics", "partitions", "quarantined"))
+    controller = result["controller_id"]
+    known = {NO_CONTROLLER: "no controller", None: "a controller not understood"}
+    who = known.get(controller, f"controller {controller}")
+    phases = ", ".join(f"{phase} {seconds:.1f}" for phase, seconds in result["seconds_by_phase"].items())
+    return (
+        f"snapshot {result['snapshot_id']} of {cluster}: {counts}; "
+        f"{who}, epoch {result['controller_epoch']}; {result['seconds']:.1f} s ({phases})"
+    )

@@ -16,7 +16,8 @@ from pyspark.sql import functions as F
 from jobs.adapters.delta.lake import Row
 from jobs.adapters.delta.spark_tables import Tables
 from jobs.adapters.spark.session import tasks_done
-from jobs.records.snapshots import SnapshotTables, as_of
+from jobs.records.snapshot_tables import SnapshotTables
+from jobs.records.snapshots import as_of
 from jobs.runtime.console import Phases
 from jobs.runtime.settings import Settings
 from jobs.survey.reading import Reading

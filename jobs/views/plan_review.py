@@ -14,9 +14,10 @@ from rich.table import Table
 from jobs.adapters.delta.lake import Lake, Row
 from jobs.adapters.delta.reads import Filter
 from jobs.records.plan_names import names_of
-from jobs.records.plans import titled
+from jobs.records.plans import find_plan, titled
 from jobs.records.stored_rows import SIDES, Bools, StoredRows, concerning, summary
-from jobs.runtime.console import LINES_SHOWN, shown, table
+from jobs.runtime.console import LINES_SHOWN, show, shown, stream, table
+from jobs.runtime.settings import Settings
 from jobs.views.figures import figure_lines
 from jobs.views.plans import change_line, evidence_line, how_much, row_name, warnings
 from schemas.names import NO_LEADER, Action, PlanKind, RejectionCode
@@ -203,3 +204,13 @@ def _grouped(said: str, counts: Iterable[Row], column: str) -> str:
 
 def _rejection_line(row: Row) -> str:
     return f"rejected {row_name(row)}  {row['code']}: {row['reason']}"
+
+
+def show_review(settings: Settings, plan: str, only: Only) -> None:
+    """Show a plan, or the rows of it that are asked for."""
+    review = Review(settings.lake, find_plan(settings.lake, plan), only)
+    if settings.as_json or settings.result_file:
+        changes = review.changes(whole=True)
+        stream(settings, review.result(changes), review.rows(changes))
+    for part in () if settings.as_json else review.lines():
+        show(part)

@@ -1,18 +1,16 @@
 """`surveyor show sizes`: what `surveyor sizes` found, by broker, or one topic's by partition and broker. No JVM."""
 
 from operator import itemgetter
-from typing import Annotated, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import typer
 
 from jobs.adapters.delta.lake import Lake, Row, as_rows
 from jobs.adapters.delta.reads import Filter
 from jobs.basics.errors import UnreadableError, UsageError
 from jobs.basics.units import shown_bytes
 from jobs.runtime.console import finish, table
-from jobs.runtime.options import command
 from jobs.runtime.settings import Settings
 
 BROKER_COLUMNS: Final = ("broker_id", "log_dirs", "replicas", "future", "bytes", "largest", "taken_at")
@@ -43,13 +41,8 @@ def by_broker(logs: pa.Table) -> list[Row]:
     return sorted(({**row, "replicas": row["replicas"] - row["future"]} for row in rows), key=itemgetter("broker_id"))
 
 
-@command
-def sizes(
-    settings: Settings,
-    *,
-    topic: Annotated[str | None, typer.Option(help="Only this topic, by partition and broker.")] = None,
-) -> None:
-    """Bytes by broker, or of a topic by partition and broker, as `surveyor sizes` last found them."""
+def show_sizes(settings: Settings, topic: str | None) -> None:
+    """Show bytes by broker, or of a topic by partition and broker, as `surveyor sizes` last found them."""
     columns: tuple[str, ...] = BROKER_COLUMNS
     if topic is None:
         rows = by_broker(_read(settings.lake))

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 from planner.reassignment.cancellation import Leg, Standing, standing
 from planner.reassignment.replica_assignment import ReplicaAssignment
+from schemas.columns import CHANGES
 from schemas.names import Action, LintCode, RejectionCode
 from schemas.rows import Change, Key
-from schemas.tables import CHANGES
 
 Row = dict[str, Any]
 

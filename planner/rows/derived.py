@@ -4,8 +4,6 @@ Corresponds to the initial states of `PartitionStateMachine`, the metrics `Under
 `LogConfig`'s fall-back to what brokers say. In: partitions as read, topics, brokers, broker_configs. Out: PARTITIONS.
 """
 
-from typing import Final
-
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -13,9 +11,7 @@ from planner.rows.liveness import among, nobody, not_among
 from planner.rows.shape import shaped
 from schemas.names import PartitionState
 from schemas.tables import PARTITIONS
-from schemas.topic_configs import MIN_ISR, UNCLEAN_ELECTION
-
-DEFAULT_MIN_ISR: Final = 1
+from schemas.topic_configs import DEFAULT_MIN_ISR, MIN_ISR, UNCLEAN_ELECTION
 
 
 def absent_brokers(partitions: DataFrame, brokers: DataFrame) -> DataFrame:

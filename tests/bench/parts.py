@@ -17,7 +17,7 @@ from jobs.adapters.zookeeper.controllership import Controllership, controllershi
 from jobs.planning.plan import Planned, make_plan
 from jobs.planning.reconcile import whats_due
 from jobs.records.plan_names import Alias
-from jobs.records.snapshots import SnapshotTables
+from jobs.records.snapshot_tables import SnapshotTables
 from jobs.runtime.console import progress
 from jobs.runtime.settings import ClusterConf, Settings
 from planner.leadership.imbalance import imbalance

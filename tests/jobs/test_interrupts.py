@@ -34,6 +34,19 @@ with {way}():
 """
 
 
+WHILE_IMPORTING = """\
+import os, signal, sys
+class Interrupting:
+    def find_spec(self, name, *_):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+from jobs.entry import main
+sys.meta_path.insert(0, Interrupting())
+sys.argv = ["surveyor", "show", "brokers", "--warehouse", {warehouse!r}]
+main()
+"""
+
+
 class Running:
     """A process with a session of its own, as a shell gives each job a group."""
 
@@ -91,6 +104,16 @@ def test_while_modules_are_imported(tmp_path: Path, seconds: float) -> None:
     code, lines = running.stop(signal.SIGINT)
     done = code == 22 and "no warehouse at" in lines[0]  # a quick machine is through by then
     assert done or (code, lines) == (130, [ENDED])
+
+
+@pytest.mark.parametrize(
+    "module", ["jobs.basics.interrupts", "jobs.basics.errors", "typer", "jobs.show", "pyarrow", "deltalake"]
+)
+def test_at_any_import(tmp_path: Path, module: str) -> None:
+    """From the first on, before any signal is handled, to those of a command's own."""
+    program = WHILE_IMPORTING.format(module=module, warehouse=str(tmp_path / "none"))
+    running = Running(tmp_path, sys.executable, "-c", program)
+    assert (running.process.wait(20), running.lines()) == (130, [ENDED])
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from jobs.adapters.brokers.channel import Response
 from jobs.adapters.brokers.control_messages import LEADER_AND_ISR, UPDATE_METADATA, Row, as_uuid
 from jobs.adapters.brokers.kio_alone import SerialError
 from jobs.adapters.delta.lake import arrow_schema
-from schemas.tables import ANSWERS
+from schemas.columns import ANSWERS
 
 NOT_TOLD: Final = -1
 """`error` of a broker that gave no answer (Kafka's UNKNOWN_SERVER_ERROR)."""
@@ -128,7 +128,7 @@ class Answers:
 
     def table(self, cluster: str) -> pa.Table:
         """Rows of `answers`, by columns: there may be millions."""
-        schema = arrow_schema(ANSWERS)
+        schema = arrow_schema(ANSWERS.json)
         counts = [len(errors) for errors in self.errors]
         by_answer: dict[str, Sequence[Any]] = {
             "cluster": [cluster] * len(counts),

@@ -19,12 +19,12 @@ from deltalake import DeltaTable, Schema, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction
 from pyarrow.dataset import field as dataset_field
-from pyspark.sql.types import StructType
 
 from jobs.adapters.delta.folders import make_all, refuse_unwritable
 from jobs.adapters.delta.reads import Filter, native_files, read_where
 from jobs.basics.errors import UnreadableError
-from schemas.tables import CHECKS, KEYS, TABLES
+from schemas.column_types import Columns
+from schemas.columns import CHECKS, KEYS, TABLES
 
 RETRIES: Final = 5
 """Attempts at a write that another writer came in between of."""
@@ -119,7 +119,7 @@ class Lake:
 
     def replace_by(self, table: str, rows: pa.Table, where: str = "true") -> None:
         """The same with rows that have the table's columns, `cluster` too, already."""
-        data = rows.cast(arrow_schema(TABLES[table]))
+        data = rows.cast(arrow_schema(TABLES[table].json))
         predicate = f"cluster = {quoted(self.cluster)} AND ({where})"
         if data.num_rows:
             _retried(lambda: write_deltalake(self.path(table), data, mode="overwrite", predicate=predicate))
@@ -235,7 +235,7 @@ class Lake:
 
     def _arrow(self, table: str, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
         filled = [{**row, "cluster": self.cluster} for row in rows]
-        return pa.Table.from_pylist(filled, schema=arrow_schema(TABLES[table]))
+        return pa.Table.from_pylist(filled, schema=arrow_schema(TABLES[table].json))
 
 
 def _joined(rows: pa.Table | pa.RecordBatch, key: Sequence[str]) -> pa.Array:
@@ -269,12 +269,12 @@ def as_rows(rows: pa.Table) -> list[Row]:
     return found
 
 
-def arrow_schema(schema: StructType) -> pa.Schema:
-    """Translate a table's schema for pyarrow, through Delta's own.
+def arrow_schema(schema: Mapping[str, Any]) -> pa.Schema:
+    """Translate a schema, as a Delta log writes it, for pyarrow.
 
     Comments are left out: rows that bring others than a table of an older version has would be refused.
     """
-    return pa.schema(Schema.from_json(json.dumps(_uncommented(schema.jsonValue()))).to_arrow())
+    return pa.schema(Schema.from_json(json.dumps(_uncommented(schema))).to_arrow())
 
 
 def _uncommented(part: Any) -> Any:  # noqa: ANN401 - JSON
@@ -299,12 +299,12 @@ def _create_all(pool: ThreadPoolExecutor, paths: Sequence[str]) -> None:
 def _create(path: str) -> None:
     name = path.rpartition("/")[2]
     required = {"cluster", *KEYS[name]}
-    columns = StructType.fromJson(TABLES[name].jsonValue())
-    for field in columns:
-        field.nullable = field.name not in required
+    columns = TABLES[name].json
+    for field in columns["fields"]:
+        field["nullable"] = field["name"] not in required
     table = DeltaTable.create(
         path,
-        schema=Schema.from_json(columns.json()),
+        schema=Schema.from_json(json.dumps(columns)),
         mode="ignore",
         partition_by=["cluster"],
         configuration=_PROPERTIES,
@@ -313,9 +313,9 @@ def _create(path: str) -> None:
         table.alter.add_constraint({constraint: expression})
 
 
-def _add_columns(table: DeltaTable, schema: StructType) -> None:
+def _add_columns(table: DeltaTable, schema: Columns) -> None:
     known = {field.name for field in table.schema().fields}
-    missing = [field for field in Schema.from_json(schema.json()).fields if field.name not in known]
+    missing = [field for field in Schema.from_json(json.dumps(schema.json)).fields if field.name not in known]
     if missing:
         table.alter.add_columns(missing)
 

@@ -70,7 +70,7 @@ class Tables:
 
     def few(self, table: str, rows: DataFrame) -> pa.Table:
         """Bring rows of a table's columns to the driver, where they fit."""
-        return rows.select(*TABLES[table].names).toArrow().cast(arrow_schema(TABLES[table]))
+        return rows.select(*TABLES[table].names).toArrow().cast(arrow_schema(TABLES[table].jsonValue()))
 
     def copy(self, source: str, target: str) -> None:
         """Make the cluster's rows of `target` those of `source`, file by file: quicker than to encode rows again."""

@@ -217,7 +217,7 @@ def _znode(znode: Znode) -> Row:
 
 def _batch(rows: Sequence[Mapping[str, Any]], filled: set[str], schema: StructType, **same: str) -> pa.RecordBatch:
     """Columns of the rows' values, of one value for all, and of nulls."""
-    arrow = arrow_schema(schema)
+    arrow = arrow_schema(schema.jsonValue())
     columns = []
     for field in arrow:
         if field.name in same:

@@ -10,11 +10,12 @@ from jobs.assessment.waves import waiting
 from jobs.basics.errors import RefusedError
 from jobs.execution.admin.lease import UnderLease
 from jobs.execution.admin.requests import Controller
-from jobs.execution.admin.running import Running, Via
+from jobs.execution.admin.running import Running
 from jobs.execution.admin.throttles import ConfigAdmin, throttle_rows
 from jobs.execution.admin.via_zookeeper import ZooKeeperController
 from jobs.execution.modes import admin_of
 from jobs.records.ledger import Ledger
+from jobs.runtime.choices import Via
 from jobs.runtime.settings import Settings
 
 

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 from jobs.basics.errors import UsageError
+from jobs.runtime.choices import Via
 from schemas.rows import Change
 
 LEADER_RATE: Final = "leader.replication.throttled.rate"
@@ -77,15 +78,6 @@ def throttle_configs(moves: Iterable[Change], rate: int) -> Configs:
             FOLLOWER_REPLICAS: ",".join(sorted(followers[topic])),
         }
     return configs
-
-
-class Via(StrEnum):
-    """How Kafka's controller is asked."""
-
-    ADMIN = "admin"
-    """By the Admin API."""
-    ZOOKEEPER = "zookeeper"
-    """By /admin/reassign_partitions and /admin/preferred_replica_election, as before Kafka 2.4."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from jobs.planning.placement.solution import placed_as_given
 from jobs.planning.placement.to_snapshot import former
 from jobs.planning.plan import Planned, Planner
 from jobs.planning.tables import partitions_with_orders
-from jobs.records.snapshots import SnapshotTables
+from jobs.records.snapshot_tables import SnapshotTables
 from jobs.runtime.inputs import read_reassignment
 from planner.reassignment.targets import reassignment_rejections
 

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from jobs.planning.plan import Planned
 from jobs.planning.tables import partitions_with_orders
-from jobs.records.snapshots import SnapshotTables
+from jobs.records.snapshot_tables import SnapshotTables
 from planner.reassignment.lint import placement_faults
 from planner.reassignment.lint_waves import way_faults
 from planner.reassignment.targets import reassignment_changes, reassignment_rejections

@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 
 from jobs.basics.errors import RefusedError
 from jobs.planning.tables import orders_of
-from jobs.records.snapshots import SnapshotTables, as_of, table_as_of
+from jobs.records.snapshot_tables import SnapshotTables
+from jobs.records.snapshots import as_of, table_as_of
 from planner.placement.problem import NOBODY, Bools, Ints, Partitions
 from planner.placement.slots import padded, within
 from schemas.names import NO_LEADER

@@ -12,7 +12,8 @@ from typing import Any, Final
 from jobs.basics.errors import RefusedError, UsageError
 from jobs.planning.placement.partition_arrays import Scope
 from jobs.planning.placement.solution import Wanted, drained_brokers
-from jobs.records.snapshots import SnapshotTables, as_of, refuse_empty
+from jobs.records.snapshot_tables import SnapshotTables
+from jobs.records.snapshots import as_of, refuse_empty
 from jobs.runtime.inputs import parse_broker_ids, parse_replacements, read_topics_to_move
 from planner.placement.problem import Question
 from planner.placement.waves import Caps

@@ -18,7 +18,8 @@ from jobs.planning.placement.partition_arrays import NamedPartitions, Scope, lis
 from jobs.planning.placement.target_rows import ON_THE_WAY, TARGETS, rows_on_the_way, target_rows
 from jobs.planning.placement.weights import Weights
 from jobs.records.figures import Figures, byte_figures, figures_of, wave_figures
-from jobs.records.snapshots import SnapshotTables, as_of
+from jobs.records.snapshot_tables import SnapshotTables
+from jobs.records.snapshots import as_of
 from planner.placement.problem import NOBODY, Bools, Brokers, Ints, Partitions, Placement, PlacementError, Question
 from planner.placement.solve import as_given, place
 from planner.placement.waves import Caps, fewest_waves, waves

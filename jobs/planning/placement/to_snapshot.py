@@ -10,7 +10,8 @@ from pyspark.sql import functions as F
 
 from jobs.basics.errors import RefusedError
 from jobs.planning.placement.partition_arrays import Scope
-from jobs.records.snapshots import SnapshotTables, find_snapshot
+from jobs.records.snapshot_tables import SnapshotTables
+from jobs.records.snapshots import find_snapshot
 from planner.reassignment.former import former_targets
 from planner.rows.changes import as_rejections
 from schemas.names import Action

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from jobs.adapters.delta.lake import Lake
 from jobs.basics.errors import RefusedError
 from jobs.planning.placement.partition_arrays import NamedPartitions, rows_of
-from jobs.records.snapshots import SnapshotTables
+from jobs.records.snapshot_tables import SnapshotTables
 from jobs.runtime.console import say
 from planner.placement.problem import NOBODY, Ints, Partitions
 

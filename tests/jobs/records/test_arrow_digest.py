@@ -13,7 +13,7 @@ from schemas.digest import by_topic, lines
 from schemas.tables import TABLES
 from tests.planner.rows.test_plan import TABLES as ROWS
 
-CHANGES = arrow_schema(TABLES["changes"])
+CHANGES = arrow_schema(TABLES["changes"].jsonValue())
 LISTS = st.none() | st.lists(st.integers(0, 5), max_size=4)
 
 
@@ -21,7 +21,7 @@ LISTS = st.none() | st.lists(st.integers(0, 5), max_size=4)
 def test_rows_have_the_same_text_as_objects_and_in_arrow(tables: dict[str, list[dict[str, Any]]]) -> None:
     for table, given_rows in tables.items():
         rows = [dict.fromkeys(TABLES[table].names) | row for row in given_rows]
-        found = arrow_digest.by_topic(table, pa.Table.from_pylist(rows, schema=arrow_schema(TABLES[table])))
+        found = arrow_digest.by_topic(table, pa.Table.from_pylist(rows, schema=arrow_schema(TABLES[table].jsonValue())))
         assert dict(found) == dict(by_topic(lines(table, rows)))
         assert len(found) == len(dict(found))
 
@@ -43,4 +43,4 @@ def test_copied_is_what_existing_partitions_add_anew(rows: list[tuple[bool | Non
 
 @pytest.mark.parametrize("table", ["changes", "rejections"])
 def test_no_rows_have_no_text(table: str) -> None:
-    assert arrow_digest.by_topic(table, pa.Table.from_pylist([], arrow_schema(TABLES[table]))) == []
+    assert arrow_digest.by_topic(table, pa.Table.from_pylist([], arrow_schema(TABLES[table].jsonValue()))) == []

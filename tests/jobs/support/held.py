@@ -6,8 +6,8 @@ from jobs.adapters.delta.lake import Row
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.assessment.limits import CommitLimits
 from jobs.execution.commit import apply_plan, assess
-from jobs.execution.modes import Mode
 from jobs.records.plans import read_plan
+from jobs.runtime.choices import Mode
 from jobs.runtime.settings import settle
 from tests.jobs.support.commands import Surveyor
 

@@ -118,7 +118,7 @@ def installed(monkeypatch: pytest.MonkeyPatch, tree: KafkaTree) -> MovingControl
 
     for module in (
         "jobs.execution.cancellation",
-        "jobs.commit",
+        "jobs.execution.commit",
         "jobs.execution.admin.controllers",
         "jobs.execution.modes",
     ):

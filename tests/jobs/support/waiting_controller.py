@@ -140,7 +140,7 @@ def install(controller: MovingController, monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setattr(f"jobs.{module}.time", clock)
     for module in (
         "execution.admin.controllers",
-        "commit",
+        "execution.commit",
         "execution.admin.commit",
         "execution.cancellation",
     ):

@@ -11,11 +11,11 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from jobs import snapshot
 from jobs.adapters.embedded.ports import free_port
 from jobs.cli import app
 from jobs.runtime.settings import Settings, settle
 from jobs.survey import reading as snapshot_read
+from jobs.survey import snapshot
 from jobs.survey import writing as snapshot_write
 from jobs.survey.snapshot import take_snapshot
 from jobs.survey.writing import Writer

@@ -13,10 +13,10 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from jobs import vacuum as job
 from jobs.adapters.delta.files import TableFiles
 from jobs.adapters.delta.lake import Lake, Row
 from jobs.records.snapshots import as_of, find_snapshot
+from jobs.survey import retention as job
 from jobs.survey.retention import oldest_kept, period, vacuum_lake
 from schemas.tables import TABLES
 from tests.jobs.support.command_line import Surveyor

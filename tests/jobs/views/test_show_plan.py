@@ -228,7 +228,7 @@ def test_many_changes_are_shown_without_an_object_for_each(planned: Callable[...
     """As Python objects 100,000 of them would be half a gigabyte more than the program itself."""
     surveyor = planned([], [], [], names=["many"])
     rows = [{**row, "plan_id": ID, "cluster": "default"} for row in _many()[:100]]
-    block = pa.Table.from_pylist(rows, schema=arrow_schema(CHANGES))
+    block = pa.Table.from_pylist(rows, schema=arrow_schema(CHANGES.jsonValue()))
     surveyor.lake.replace_by("changes", pa.concat_tables([block] * 1_000).combine_chunks())
     command = [sys.executable, "-c", MEASURED, surveyor.lake.warehouse]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

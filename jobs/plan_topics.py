@@ -1,0 +1,185 @@
+"""The commands of `surveyor plan` about topics themselves: new ones, more partitions, configs, deletion."""
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from jobs.basics.errors import ExitCode, UsageError, raise_any
+from jobs.runtime.options import DetailedExitcode, Name, ReplaceName, SnapshotId, command
+from jobs.runtime.settings import Settings
+
+Topic = Annotated[str, typer.Option(help="A topic that exists.")]
+AllowInternal = Annotated[
+    bool,
+    typer.Option("--allow-internal", help="Plan it for topics that belong to Kafka or the tools around it, too."),
+]
+AllowUnknownConfig = Annotated[
+    bool,
+    typer.Option("--allow-unknown-config", help="Names that no Kafka from 2.4 to 3.9 knows are taken, unchecked."),
+]
+
+_MOST: Final = 2**31 - 1
+
+
+@command
+def assign(
+    settings: Settings,
+    *,
+    topic: Annotated[str | None, typer.Option(help="The new topic.")] = None,
+    partitions: Annotated[int | None, typer.Option(min=1, max=_MOST)] = None,
+    replication_factor: Annotated[int | None, typer.Option(min=1, max=_MOST)] = None,
+    replica_assignment: Annotated[str | None, typer.Option(help="Replicas by hand: 0:1:2,1:2:0")] = None,
+    config: Annotated[list[str] | None, typer.Option(help="key=value, may be repeated")] = None,
+    allow_unknown_config: AllowUnknownConfig = False,
+    topics_json_file: Annotated[
+        Path | None,
+        typer.Option(help="Many new topics, each with its name, sizes or replicas, and config, instead of --topic."),
+    ] = None,
+    brokers: Annotated[str | None, typer.Option(help="Brokers to use, in this order: 0,1,2 [default: all].")] = None,
+    start_index: Annotated[
+        int | None, typer.Option(min=0, max=_MOST, help="Where partition 0 leads [default: by name].")
+    ] = None,
+    shift: Annotated[
+        int | None, typer.Option(min=0, max=_MOST, help="First shift of the followers [default: by name].")
+    ] = None,
+    strategy: Annotated[str, typer.Option(help="kafka or simple")] = "kafka",
+    disable_rack_aware: Annotated[bool, typer.Option("--disable-rack-aware", help="Ignore racks.")] = False,
+    snapshot: SnapshotId = None,
+    name: Name = None,
+    replace_name: ReplaceName = False,
+    detailed_exitcode: DetailedExitcode = False,
+) -> ExitCode:
+    """Plan new topics: where their replicas go and who leads first."""
+    from jobs.planning.assign import AssignRequest
+    from jobs.planning.new_topics import NewTopic, topics_in
+    from jobs.planning.plan import report_plan
+    from jobs.planning.topics import topic_name
+    from jobs.records.plan_names import Alias
+    from jobs.runtime.inputs import parse_broker_ids, parse_configs, parse_replica_assignment
+
+    its_own = {
+        "--topic": topic,
+        "--partitions": partitions,
+        "--replication-factor": replication_factor,
+        "--replica-assignment": replica_assignment,
+        "--config": config or None,
+    }
+    if topics_json_file is not None:
+        _refuse_beside_file([option for option, value in its_own.items() if value is not None])
+        topics = topics_in(topics_json_file)
+    elif topic is None:
+        raise UsageError("say which topic: --topic, or --topics-json-file for many")
+    else:
+        by_hand = None if replica_assignment is None else parse_replica_assignment(replica_assignment)
+        asked_for = NewTopic(
+            name=topic_name(topic),
+            partitions=partitions,
+            replication_factor=replication_factor,
+            by_hand=by_hand,
+            configs=parse_configs(config or []),
+        )
+        topics = [asked_for]
+    asked = AssignRequest(
+        topics=topics,
+        from_file=topics_json_file is not None,
+        brokers=None if brokers is None else parse_broker_ids(brokers),
+        start_index=start_index,
+        shift=shift,
+        strategy=strategy,
+        rack_aware=not disable_rack_aware,
+        unknown_config_allowed=allow_unknown_config,
+    )
+    asked.check()
+    return report_plan(settings, snapshot, Alias(name, replace_name), asked.plan, detailed=detailed_exitcode)
+
+
+def _refuse_beside_file(options: list[str]) -> None:
+    if options:
+        raise UsageError(f"--topics-json-file says it all for each topic: leave out {', '.join(options)}")
+
+
+@command
+def expand(
+    settings: Settings,
+    *,
+    topic: Topic,
+    partitions: Annotated[int, typer.Option(min=1, help="How many it is to have, with those there are.")],
+    replica_assignment: Annotated[
+        str | None,
+        typer.Option(help="Replicas by hand, 1:2,2:0: of the added partitions, or of all as kafka-topics takes them."),
+    ] = None,
+    disable_rack_aware: Annotated[bool, typer.Option("--disable-rack-aware", help="Ignore racks.")] = False,
+    allow_internal: AllowInternal = False,
+    snapshot: SnapshotId = None,
+    name: Name = None,
+    replace_name: ReplaceName = False,
+    detailed_exitcode: DetailedExitcode = False,
+) -> ExitCode:
+    """Plan more partitions for a topic; records of a key may land in another one afterwards."""
+    from jobs.planning.expand import ExpandRequest
+    from jobs.planning.plan import report_plan
+    from jobs.planning.topics import topic_name
+    from jobs.records.plan_names import Alias
+    from jobs.runtime.inputs import parse_replica_assignment
+
+    asked = ExpandRequest(
+        topic=topic_name(topic),
+        partitions=partitions,
+        by_hand=None if replica_assignment is None else parse_replica_assignment(replica_assignment),
+        rack_aware=not disable_rack_aware,
+        allow_internal=allow_internal,
+    )
+    asked.check()
+    return report_plan(settings, snapshot, Alias(name, replace_name), asked.plan, detailed=detailed_exitcode)
+
+
+@command
+def config(
+    settings: Settings,
+    *,
+    topic: Topic,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="key=value, may be repeated")] = None,
+    delete: Annotated[list[str] | None, typer.Option(help="A key to delete, may be repeated.")] = None,
+    allow_unknown_config: AllowUnknownConfig = False,
+    snapshot: SnapshotId = None,
+    name: Name = None,
+    replace_name: ReplaceName = False,
+    detailed_exitcode: DetailedExitcode = False,
+) -> ExitCode:
+    """Plan changes of a topic's configuration."""
+    from jobs.planning.config import ConfigRequest, parse_wanted
+    from jobs.planning.plan import report_plan
+    from jobs.planning.topics import topic_name
+    from jobs.records.checked_configs import config_faults
+    from jobs.records.plan_names import Alias
+
+    wanted = parse_wanted(set_ or [], delete or [])
+    values = {key: value for key, value in wanted.items() if value is not None}
+    raise_any((UsageError, f"--set {said}") for said in config_faults(values, unknown_allowed=allow_unknown_config))
+    asked = ConfigRequest(topic_name(topic), wanted)
+    return report_plan(settings, snapshot, Alias(name, replace_name), asked.plan, detailed=detailed_exitcode)
+
+
+@command
+def delete(
+    settings: Settings,
+    *,
+    topics: Annotated[str, typer.Option(help="Topics by comma: T1,T2")],
+    allow_internal: AllowInternal = False,
+    snapshot: SnapshotId = None,
+    name: Name = None,
+    replace_name: ReplaceName = False,
+    detailed_exitcode: DetailedExitcode = False,
+) -> ExitCode:
+    """Plan the deletion of topics, with all their records; it cannot be undone."""
+    from jobs.planning.delete import DeleteRequest
+    from jobs.planning.plan import report_plan
+    from jobs.planning.topics import topic_name
+    from jobs.records.plan_names import Alias
+
+    asked = DeleteRequest(sorted(topic_name(topic, "--topics") for topic in topics.split(",")), allow_internal)
+    if len(set(asked.topics)) < len(asked.topics):
+        raise UsageError(f"--topics {topics!r} names a topic twice")
+    asked.check()
+    return report_plan(settings, snapshot, Alias(name, replace_name), asked.plan, detailed=detailed_exitcode)

@@ -1,0 +1,89 @@
+"""What the loss of every broker, rack or pair of brokers would cost, worked out on a stored snapshot.
+
+The result is shown worst first, and kept in the table `whatif` for dashboards, in place of what it held for the same
+snapshot and loss.
+"""
+
+from typing import Final
+
+from rich.table import Table
+
+from jobs.adapters.delta.lake import Row, quoted
+from jobs.adapters.delta.spark_tables import Tables
+from jobs.adapters.spark.session import start_session
+from jobs.basics.errors import UsageError
+from jobs.planning.tables import PlanningTables
+from jobs.records.snapshots import find_snapshot
+from jobs.runtime.console import finish, progress, table
+from jobs.runtime.settings import Settings
+from planner.whatif.losses import whatif as costs_of_losing
+from schemas.names import Lose
+
+COLUMNS: Final = (
+    "scenario",
+    "offline",
+    "newly_offline",
+    "unclean_only",
+    "no_replica",
+    "under_min_isr",
+    "newly_under_min_isr",
+    "leaders_moved",
+    "max_leaders",
+    "most_leaders_on",
+    "leader_skew",
+)
+
+
+def parse_lose(text: str) -> Lose:
+    """Read what is to be lost; raise UsageError for anything else.
+
+    >>> parse_lose("racks=1").value, parse_lose("brokers=2").value
+    ('racks=1', 'pairs')
+    """
+    taken = {lose.value: lose for lose in Lose} | {"brokers=2": Lose.PAIRS}
+    if text not in taken:
+        raise UsageError(f"--lose {text!r}: expected brokers=1, racks=1 or pairs (the same as brokers=2)")
+    return taken[text]
+
+
+def report_losses(settings: Settings, lose: str, snapshot: int | None, limit: int) -> None:
+    """Show what the losses cost, the worst first."""
+    asked = parse_lose(lose)
+    found = find_snapshot(settings.lake, snapshot)
+    rows = _costs(settings, found, asked)
+    offline = sum(row["newly_offline"] > 0 for row in rows)
+    result = {
+        "snapshot_id": found["snapshot_id"],
+        "lose": asked.value,
+        "scenarios": len(rows),
+        "scenarios_offline": offline,
+        "rows": rows,
+    }
+    finish(settings, result, *_for_people(settings, result, limit))
+
+
+def _costs(settings: Settings, snapshot: Row, lose: Lose) -> list[Row]:
+    """Work out the costs and store them."""
+    lake, snapshot_id = settings.lake, snapshot["snapshot_id"]
+    lake.ensure_tables()
+    with progress("starting Spark"):
+        at = PlanningTables(Tables(start_session("surveyor whatif"), lake), snapshot)
+    with progress("losing " + lose.value):
+        known = at["partitions"], at["topics"], at["brokers"], at["broker_configs"]
+        rows = [row.asDict() for row in costs_of_losing(*known, snapshot_id=snapshot_id, lose=lose).collect()]
+    lake.replace("whatif", rows, f"snapshot_id = {snapshot_id} AND lose = {quoted(lose.value)}")
+    return rows
+
+
+def _for_people(settings: Settings, result: Row, limit: int) -> list[Table | str]:
+    rows: list[Row] = result["rows"]
+    title = f"{settings.cluster}, snapshot {result['snapshot_id']}, losing {result['lose']}"
+    told: list[Table | str] = [
+        table(title, COLUMNS, rows[:limit]),
+        f"{result['scenarios_offline']} of {len(rows)} scenarios take partitions offline",
+    ]
+    if len(rows) > limit:
+        told.insert(1, f"... and {len(rows) - limit} more; --limit shows more, --json gives all")
+    if rows and rows[0]["not_judged"]:
+        told.append(f"warning: {rows[0]['not_judged']} partitions not judged: not understood, or without a state")
+    return told

@@ -1,0 +1,40 @@
+"""The tables as one snapshot left them, for Spark."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from jobs.adapters.delta.lake import Row
+from jobs.adapters.delta.spark_tables import Tables
+from schemas.tables import TABLES
+
+SMALL: Final = frozenset({"brokers", "broker_configs"})
+"""Tables that grow with the brokers only."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotTables:
+    """The tables as one snapshot left them, for Spark."""
+
+    tables: Tables
+    snapshot: Row
+
+    def __getitem__(self, table: str) -> DataFrame:
+        if table in SMALL:
+            rows = self._small(table)
+            found = rows if rows.num_rows else rows.schema.empty_table()  # Spark sees no types where no chunks are
+            # what is in one part needs no exchange to be summed up
+            return self.tables.spark.createDataFrame(found, TABLES[table]).coalesce(1)
+        return self.tables.read(table, self.snapshot["versions"][table])
+
+    def _small(self, table: str) -> pa.Table:
+        """Read by the driver: for Spark to find a version of a Delta table takes longer than to read a small one."""
+        rows = self.tables.lake.read(table, version=self.snapshot["versions"][table])
+        return rows.select(TABLES[table].names)
+
+    def targets(self, rows: Sequence[Row]) -> DataFrame:
+        """Make a frame of partitions asked for: topic, partition and, where said, replicas."""
+        return self.tables.frame("partitions", rows).select("topic", "partition", "replicas")

@@ -1,0 +1,181 @@
+"""The tables as people and programs are shown them, now or as of a snapshot. No JVM."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+from typing import Any, Final
+
+from rich.table import Table
+
+from jobs.adapters.delta.lake import Lake, Row
+from jobs.adapters.delta.reads import Filter
+from jobs.basics.errors import UnreadableError, UsageError
+from jobs.records.plan_names import names_of
+from jobs.records.plans import find_plan
+from jobs.records.snapshots import as_of, find_snapshot
+from jobs.records.stored_rows import StoredRows
+from jobs.runtime.console import finish, show, stream, table
+from jobs.runtime.settings import Settings
+from jobs.survey.diff import COLUMNS, differences
+from schemas.columns import EVIDENCE
+
+ROWS_SHOWN: Final = 200
+
+
+def _give(settings: Settings, title: str, columns: Sequence[str], rows: Sequence[Row], **said: Any) -> None:  # noqa: ANN401
+    finish(settings, {**said, "rows": list(rows)}, *_laid_out(title, columns, rows))
+
+
+def _laid_out(title: str, columns: Sequence[str], rows: Sequence[Row]) -> list[Table | str]:
+    more = [f"... and {len(rows) - ROWS_SHOWN} more; --json gives all"] if len(rows) > ROWS_SHOWN else []
+    return [table(title, columns, rows[:ROWS_SHOWN]), *more]
+
+
+def show_as_of(
+    settings: Settings,
+    snapshot_id: int | None,
+    name: str,
+    columns: Sequence[str],
+    key: Sequence[str],
+    *filters: Filter,
+) -> None:
+    """Show a table as a snapshot left it."""
+    snapshot = find_snapshot(settings.lake, snapshot_id)
+    rows = sorted(as_of(settings.lake, snapshot, name, *filters), key=itemgetter(*key))
+    found = snapshot["snapshot_id"]
+    _give(settings, f"{name} of {settings.cluster}, snapshot {found}", columns, rows, snapshot_id=found)
+
+
+def show_partitions(settings: Settings, topic: str | None, snapshot_id: int | None) -> None:
+    """Show the partitions of one topic, or of all."""
+    columns = ("topic", "partition", "replicas", "leader", "isr", "leader_epoch", "partition_state", "offline_replicas")
+    _known_topic(settings, topic, snapshot_id)
+    filters = [] if topic is None else [("topic", "=", topic)]
+    show_as_of(settings, snapshot_id, "partitions", columns, ["topic", "partition"], *filters)
+
+
+def show_imbalance(settings: Settings, snapshot_id: int | None) -> None:
+    """Show how far leadership is from the preferred replicas."""
+    columns = ("broker_id", "preferred_partitions", "not_led", "ratio", "exceeds")
+    snapshot = find_snapshot(settings.lake, snapshot_id)["snapshot_id"]
+    rows = settings.lake.rows("imbalance", ("snapshot_id", "=", snapshot))
+    rows.sort(key=itemgetter("broker_id"))
+    _give(settings, f"imbalance of {settings.cluster}, snapshot {snapshot}", columns, rows, snapshot_id=snapshot)
+
+
+def show_events(settings: Settings, snapshot_id: int | None) -> None:
+    """Show what happened up to a snapshot."""
+    snapshot = find_snapshot(settings.lake, snapshot_id)["snapshot_id"]
+    rows = settings.lake.rows("events", ("snapshot_id", "<=", snapshot))
+    rows.sort(key=itemgetter("snapshot_id", "subject", "kind"))
+    columns = ("snapshot_id", "kind", "subject", "before", "after")
+    _give(settings, f"events of {settings.cluster}, up to snapshot {snapshot}", columns, rows, snapshot_id=snapshot)
+
+
+def show_history(settings: Settings, topic: str, partition: int | None) -> None:
+    """Show each snapshot in which a partition changed."""
+    _known_topic(settings, topic, None, ever=True)
+    filters: list[Filter] = [("topic", "=", topic)]
+    if partition is not None:
+        filters.append(("partition", "=", partition))
+    taken = {row["snapshot_id"]: row["taken_at"] for row in settings.lake.rows("snapshots")}
+    filters.append(("snapshot_id", "<=", max(taken)))  # a snapshot that crashed may have written more
+    rows = [
+        {**row, "taken_at": taken.get(row["snapshot_id"])}  # none: vacuum dropped the snapshot, its row still holds
+        for row in settings.lake.rows("partition_history", *filters)
+    ]
+    if not rows:
+        raise UsageError(f"no snapshot has seen {topic if partition is None else f'{topic}-{partition}'}")
+    rows.sort(key=itemgetter("partition", "snapshot_id"))
+    columns = ("snapshot_id", "taken_at", "partition", "leader", "isr", "leader_epoch", "replicas", "partition_state")
+    _give(settings, f"history of {topic}", columns, rows)
+
+
+def show_differences(settings: Settings, before: int, after: int) -> None:
+    """Show what differs between two snapshots."""
+    rows = differences(settings.lake, find_snapshot(settings.lake, before), find_snapshot(settings.lake, after))
+    if rows or settings.as_json:
+        _give(settings, f"{settings.cluster}, snapshot {before} to {after}", COLUMNS, rows, before=before, after=after)
+    else:
+        finish(
+            settings, {"before": before, "after": after, "rows": []}, f"snapshots {before} and {after} do not differ"
+        )
+
+
+def _known_topic(settings: Settings, topic: str | None, snapshot_id: int | None, *, ever: bool = False) -> None:
+    if topic is None:
+        return
+    snapshot = find_snapshot(settings.lake, snapshot_id)
+    wanted = ("topic", "=", topic)
+    if as_of(settings.lake, snapshot, "topics", wanted) or (ever and settings.lake.rows("partition_history", wanted)):
+        return
+    raise UsageError(
+        f"no topic {topic!r} in snapshot {snapshot['snapshot_id']} of {settings.cluster}; "
+        "`surveyor show topics` lists them",
+    )
+
+
+def show_snapshots(settings: Settings) -> None:
+    """Show the snapshots taken."""
+    find_snapshot(settings.lake)
+    rows = sorted(settings.lake.rows("snapshots"), key=itemgetter("snapshot_id"))
+    columns = (
+        "snapshot_id",
+        "taken_at",
+        "controller_id",
+        "controller_epoch",
+        "brokers",
+        "topics",
+        "partitions",
+        "quarantined",
+        "seconds",
+    )
+    _give(settings, f"snapshots of {settings.cluster}", columns, rows)
+
+
+def show_plans(settings: Settings) -> None:
+    """Show the plans made, the newest last."""
+    find_snapshot(settings.lake)
+    operations = Counter(settings.lake.read("operations", columns=["plan_id"])["plan_id"].to_pylist())
+    rows = [
+        {**row, "names": names_of(row), "operations": operations[row["plan_id"]]} for row in settings.lake.rows("plans")
+    ]
+    rows.sort(key=itemgetter("created_at"))
+    lines = [{**row, "names": ", ".join(row["names"])} for row in rows]
+    counts = ("changes", "operations", "rejected", "moves")
+    columns = ("plan_id", "names", "snapshot_id", "kind", "status", *counts, "created_at")
+    finish(settings, {"rows": rows}, *_laid_out(f"plans of {settings.cluster}", columns, lines))
+
+
+def show_of_plan(
+    settings: Settings, plan: str, name: str, columns: Sequence[str], order: Sequence[str], *, everything: bool
+) -> None:
+    row = find_plan(settings.lake, plan)
+    rows = StoredRows.read(settings.lake, name, order, ("plan_id", "=", row["plan_id"]))
+    stream(settings, {"plan_id": row["plan_id"]}, {"rows": rows})
+    if not settings.as_json:
+        listed = list(rows) if everything else rows.first(ROWS_SHOWN)
+        show(table(f"{name} of plan {plan}", columns, listed))
+        if len(listed) < len(rows):
+            show(f"... and {len(rows) - ROWS_SHOWN} more: `surveyor show {name} {plan} --all` shows them")
+
+
+def show_evidence(settings: Settings, plan: str, *, everything: bool) -> None:
+    """Show what history says of the candidates of a plan."""
+    columns = ("topic", "partition", "rank", "broker_id", *EVIDENCE.names[6:])
+    show_of_plan(settings, plan, "evidence", columns, ("topic", "partition", "rank"), everything=everything)
+
+
+def show_drained(settings: Settings) -> None:
+    """Show the brokers that are drained."""
+    find_snapshot(settings.lake)
+    rows = sorted(settings.lake.rows("drained"), key=itemgetter("broker_id"))
+    _give(settings, f"drained brokers of {settings.cluster}", ("broker_id", "mode", "plan_id", "since"), rows)
+
+
+def show_throttles(settings: Settings, throttle_rows: Callable[[Lake], list[Row]]) -> None:
+    """Show the throttles that commits have set."""
+    if not settings.lake.exists():
+        raise UnreadableError(f"no warehouse at {settings.warehouse}; check --warehouse")
+    columns = ("plan_id", "kind", "resource", "name", "before", "set_to", "set_at")
+    _give(settings, f"throttles of {settings.cluster}", columns, throttle_rows(settings.lake))

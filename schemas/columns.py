@@ -1,0 +1,381 @@
+"""The columns of each Delta table, documented one by one, without Spark: `schemas.tables` has them as Spark does.
+
+Names and types are a contract: dashboards, schedulers and notebooks read these tables. `cluster` is the first
+column and the partition column everywhere, so one warehouse serves a fleet. The types are nullable, because a
+transform's last line is `.to(SCHEMA)`; `KEYS` says which columns Delta must never find null.
+"""
+
+from typing import Final
+
+from schemas.column_types import (
+    BOOLEAN,
+    BROKER_IDS,
+    DOUBLE,
+    INT,
+    LONG,
+    STRING,
+    TIMESTAMP,
+    Column,
+    Columns,
+    array,
+    string_map,
+)
+
+
+def _table(*columns: Column) -> Columns:
+    return Columns((Column("cluster", STRING, "name of the cluster, as in --cluster"), *columns))
+
+
+_SNAPSHOT_ID: Final = Column("snapshot_id", LONG, "snapshot that wrote this row")
+_TOPIC: Final = Column("topic", STRING, "topic name")
+_PARTITION: Final = Column("partition", INT, "partition number within the topic")
+_PLAN_ID: Final = Column("plan_id", STRING, "hash of the plan's snapshot, kind, parameters and rows")
+
+ENDPOINTS: Final = array(
+    Columns(
+        (
+            Column("listener", STRING, "listener name"),
+            Column("security_protocol", STRING, "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL"),
+            Column("host", STRING, "advertised host"),
+            Column("port", INT, "advertised port"),
+        ),
+    ).json,
+)
+
+BROKER_EPOCHS: Final = array(
+    Columns((Column("broker_id", INT, "broker"), Column("broker_epoch", LONG, "czxid of its registration"))).json,
+)
+
+SNAPSHOTS: Final = _table(
+    Column("snapshot_id", LONG, "counts up from 1 within a cluster"),
+    Column("taken_at", TIMESTAMP, "when reading began, UTC"),
+    Column("controller_id", INT, "broker id in /controller, -1 if there is none, null if it is not understood"),
+    Column("controller_epoch", INT, "number in /controller_epoch, null if it is not understood"),
+    Column("controller_epoch_version", INT, "znode version of /controller_epoch"),
+    Column("zxid_before", LONG, "last zxid the server had seen when reading began"),
+    Column("zxid_after", LONG, "the same when reading ended"),
+    Column("brokers", INT, "registered brokers"),
+    Column("topics", INT, "topics"),
+    Column("partitions", LONG, "partitions"),
+    Column("quarantined", LONG, "znodes that could not be understood"),
+    Column("seconds", DOUBLE, "how long the snapshot took"),
+    Column("versions", string_map(LONG), "table name to the Delta version that belongs to this snapshot"),
+    Column("cluster_id", STRING, "id in /cluster/id"),
+    Column("migration", STRING, "the sign of a KRaft migration that was found, null if none"),
+)
+
+BROKERS: Final = _table(
+    _SNAPSHOT_ID,
+    Column("broker_id", INT, "child of /brokers/ids"),
+    Column("broker_epoch", LONG, "czxid of the registration: grows when the broker re-registers"),
+    Column("state_version", INT, "znode version of the registration"),
+    Column("host", STRING, "host of the first PLAINTEXT endpoint, null if there is none"),
+    Column("port", INT, "port of the first PLAINTEXT endpoint, -1 if there is none"),
+    Column("endpoints", ENDPOINTS, "all endpoints, in the order registered"),
+    Column("rack", STRING, "broker.rack, null if unset"),
+    Column("understood", BOOLEAN, "false: registered, so alive, but its znode could not be decoded"),
+)
+
+TOPICS: Final = _table(
+    _SNAPSHOT_ID,
+    _TOPIC,
+    Column("topic_id", STRING, "22 characters of base64url, null before Kafka 2.8"),
+    Column("topic_version", INT, "znode version of /brokers/topics/T"),
+    Column("config", string_map(STRING), "overrides in /config/topics/T"),
+    Column("deletion_requested", BOOLEAN, "/admin/delete_topics/T exists"),
+    Column("understood", BOOLEAN, "false: /brokers/topics/T or its config could not be decoded"),
+)
+
+PARTITIONS: Final = _table(
+    Column("snapshot_id", LONG, "snapshot that last changed this row"),
+    _TOPIC,
+    _PARTITION,
+    Column("replicas", BROKER_IDS, "assignment, preferred replica first"),
+    Column("adding_replicas", BROKER_IDS, "replicas a running reassignment adds"),
+    Column("removing_replicas", BROKER_IDS, "replicas a running reassignment removes"),
+    Column("leader", INT, "leading broker, -1 none, null without a state znode"),
+    Column("isr", BROKER_IDS, "in-sync replicas, null without a state znode"),
+    Column("leader_epoch", INT, "leader epoch, null without a state znode"),
+    Column("controller_epoch", INT, "controller epoch of the last leadership decision"),
+    Column("state_version", INT, "znode version of the state (Kafka's partition epoch)"),
+    Column("topic_version", INT, "znode version of /brokers/topics/T"),
+    Column("leader_recovery_state", INT, "1 while recovering from an unclean election, else 0"),
+    Column(
+        "partition_state",
+        STRING,
+        "New (no state znode), Online, Offline, or NonExistent: vanished, or no longer led as its topic is deleted",
+    ),
+    Column("offline_replicas", BROKER_IDS, "assigned brokers that are not registered"),
+    Column("under_replicated", BOOLEAN, "some assigned replica is not in the ISR"),
+    Column("under_min_isr", BOOLEAN, "the ISR is smaller than min.insync.replicas"),
+    Column("understood", BOOLEAN, "false: a znode of this partition could not be decoded; the last good row is kept"),
+    Column("vanished", BOOLEAN, "true: it was gone by then, and this is what it was last; in partition_history alone"),
+)
+
+PARTITION_HISTORY: Final = PARTITIONS
+
+REQUESTS: Final = _table(
+    _SNAPSHOT_ID,
+    Column("kind", STRING, "reassign, preferred_election, delete_topic, isr_change or log_dir"),
+    _TOPIC,
+    _PARTITION,
+    Column("replicas", BROKER_IDS, "reassign: the target"),
+    Column("broker_id", INT, "log_dir: the broker that reports"),
+    Column("path", STRING, "znode that asks"),
+)
+
+BROKER_CONFIGS: Final = _table(
+    _SNAPSHOT_ID,
+    Column("broker_id", INT, "broker"),
+    Column("name", STRING, "configuration name, or api.<NAME> for the highest version spoken"),
+    Column("value", STRING, "its value; never a secret"),
+    Column("assumed", BOOLEAN, "the broker did not answer: this is Kafka's default"),
+)
+
+QUARANTINE: Final = _table(
+    _SNAPSHOT_ID,
+    Column("path", STRING, "znode that could not be understood"),
+    Column("data", STRING, "its data as read, cut; bytes that are no text as \\xNN"),
+    Column("reason", STRING, "what was found and what was expected"),
+)
+
+EVENTS: Final = _table(
+    _SNAPSHOT_ID,
+    Column("kind", STRING, "BrokerJoined, LeaderChanged, IsrShrunk, ..."),
+    Column("subject", STRING, "broker, topic or topic-partition"),
+    Column("before", STRING, "in the snapshot before"),
+    Column("after", STRING, "in this snapshot"),
+)
+
+IMBALANCE: Final = _table(
+    _SNAPSHOT_ID,
+    Column("broker_id", INT, "preferred replica of the partitions counted"),
+    Column("preferred_partitions", LONG, "partitions whose preferred replica this broker is"),
+    Column("not_led", LONG, "of these, the ones it does not lead"),
+    Column("ratio", DOUBLE, "not_led / preferred_partitions"),
+    Column("exceeds", BOOLEAN, "ratio is strictly above the threshold"),
+    Column("threshold", DOUBLE, "the threshold it was compared with"),
+)
+
+WHATIF: Final = _table(
+    _SNAPSHOT_ID,
+    Column("lose", STRING, "what every scenario loses: brokers=1, racks=1 or pairs"),
+    Column("scenario", STRING, "who is lost, as people read it: broker 3, rack a, brokers 3+7"),
+    Column("lost", BROKER_IDS, "the brokers lost, ascending"),
+    Column("offline", LONG, "partitions without a leader, after clean elections; those that are so already, too"),
+    Column(
+        "unclean_only",
+        LONG,
+        "of newly_offline, those that an unclean election could lead: live replicas, none in sync",
+    ),
+    Column("no_replica", LONG, "of newly_offline, those without a live replica that could lead"),
+    Column("under_min_isr", LONG, "partitions with fewer live ISR members than min.insync.replicas, offline ones too"),
+    Column("newly_under_min_isr", LONG, "of these, those with enough of them before the loss"),
+    Column("leaders_moved", LONG, "partitions that another broker leads after the loss"),
+    Column("max_leaders", LONG, "partitions led by the surviving broker that leads most"),
+    Column("most_leaders_on", INT, "that broker, the lowest id of several; null if nobody leads"),
+    Column("mean_leaders", DOUBLE, "partitions led, over surviving brokers; null if none survives"),
+    Column("leader_skew", DOUBLE, "max_leaders / mean_leaders: 1 is even; null if nobody leads"),
+    Column("not_judged", LONG, "partitions left out: not understood, or without a state znode"),
+    Column(
+        "newly_offline", LONG, "of offline, those that have a leader before the loss, once the elections due are held"
+    ),
+)
+
+PLANS: Final = _table(
+    _PLAN_ID,
+    Column("name", STRING, "the first of its names, null if it has none"),
+    Column("snapshot_id", LONG, "snapshot the plan was computed from"),
+    Column("kind", STRING, "assign, expand, config, delete, elect, reassign, reconcile, drain, undrain or recover"),
+    Column("parameters", STRING, "JSON object of what was asked"),
+    Column("created_at", TIMESTAMP, "when it was planned, UTC"),
+    Column("status", STRING, "planned, refused, committing, committed, partial, cancelled or rolled_back"),
+    Column("changes", LONG, "rows in changes"),
+    Column("rejected", LONG, "rows in rejections"),
+    Column("moves", LONG, "replicas that are copied to another broker"),
+    Column("cluster_id", STRING, "id of the cluster that was snapshotted"),
+    Column("brokers", BROKER_EPOCHS, "brokers alive in the snapshot"),
+    Column("names", array(STRING), "all its names, each unique within the cluster; null as no name"),
+)
+
+CHANGES: Final = _table(
+    _PLAN_ID,
+    Column("wave", INT, "changes of one wave are committed together, those of the next after them"),
+    _TOPIC,
+    _PARTITION,
+    Column("action", STRING, "create, elect, take_offline, shrink_isr, elect_preferred, reassign, ..."),
+    Column("replicas_before", BROKER_IDS, "assignment found"),
+    Column("replicas_after", BROKER_IDS, "assignment wanted: the target"),
+    Column("adding_before", BROKER_IDS, "adding replicas found"),
+    Column("adding_after", BROKER_IDS, "replicas to add"),
+    Column("removing_before", BROKER_IDS, "removing replicas found"),
+    Column("removing_after", BROKER_IDS, "replicas to remove"),
+    Column("leader_before", INT, "leader found, -1 none, null without a state znode"),
+    Column("leader_after", INT, "leader wanted, -1 none"),
+    Column("isr_before", BROKER_IDS, "ISR found"),
+    Column("isr_after", BROKER_IDS, "ISR wanted"),
+    Column("leader_epoch_before", INT, "leader epoch found; null where an earlier wave moves it"),
+    Column("leader_epoch_after", INT, "leader epoch wanted; null where Kafka's controller decides"),
+    Column("controller_epoch_before", INT, "controller epoch found in the state"),
+    Column("leader_recovery_state_before", INT, "recovery state found"),
+    Column("leader_recovery_state_after", INT, "recovery state wanted"),
+    Column("state_version", INT, "state znode version the change was computed from, -1 if there was none"),
+    Column("topic_version", INT, "topic znode version the change was computed from, -1 if there was none"),
+    Column("topic_id", STRING, "topic id"),
+    Column("is_new", BOOLEAN, "the replicas do not exist yet"),
+    Column("leader_and_isr_to", BROKER_IDS, "brokers to be told by LeaderAndIsr"),
+    Column("stop_replica_to", BROKER_IDS, "brokers to be told by StopReplica, without deletion; null for none"),
+    Column("requires_live", BROKER_IDS, "premise: brokers that must still be alive, unbounced, at commit"),
+    Column("requires_dead", BROKER_IDS, "premise: brokers that must still be gone at commit"),
+    Column("reason", STRING, "why"),
+)
+
+OPERATIONS: Final = _table(
+    _PLAN_ID,
+    Column("sequence", INT, "order within the plan"),
+    Column("kind", STRING, "create_topic, expand_topic, alter_config or delete_topic"),
+    _TOPIC,
+    Column("data", STRING, "JSON object of what the operation needs"),
+)
+
+REJECTIONS: Final = _table(
+    _PLAN_ID,
+    _TOPIC,
+    Column("partition", INT, "partition number within the topic, -1 for the whole topic"),
+    Column("action", STRING, "what was wanted"),
+    Column("code", STRING, "NO_ELIGIBLE_LEADER, ALREADY_PREFERRED, ..."),
+    Column("reason", STRING, "why not"),
+)
+
+EVIDENCE: Final = _table(
+    _PLAN_ID,
+    _TOPIC,
+    _PARTITION,
+    Column("broker_id", INT, "live replica that could lead a partition without a live ISR member"),
+    Column("rank", INT, "1 is the one that may lose least"),
+    Column("chosen", BOOLEAN, "ranked first: the plan elects it if unclean is allowed"),
+    Column("kafkas_choice", BOOLEAN, "Kafka would elect it: the first live replica"),
+    Column("last_in_isr_snapshot", LONG, "last snapshot that saw it in the ISR, null if none did"),
+    Column("last_in_isr_at", TIMESTAMP, "when that snapshot was taken, UTC: what was acknowledged before is there"),
+    Column("epochs_since", INT, "leader epochs since then"),
+    Column("log_size", LONG, "bytes of its log, null if unknown"),
+)
+
+SIZES: Final = _table(
+    Column("broker_id", INT, "broker that holds the log"),
+    _TOPIC,
+    _PARTITION,
+    Column("log_dir", STRING, "folder of the log on that broker"),
+    Column("bytes", LONG, "bytes of its segments"),
+    Column(
+        "offset_lag",
+        LONG,
+        "as the broker says: offsets behind the high watermark it knows, most often 0, also for a replica that is "
+        "still being copied; of a future log, offsets behind the current one; -1 unknown",
+    ),
+    Column("is_future", BOOLEAN, "a copy in another log dir that is to take the place of the current one"),
+    Column("taken_at", TIMESTAMP, "when the broker said so, UTC"),
+)
+
+DRAINED: Final = _table(
+    Column("broker_id", INT, "broker that is never to be elected leader"),
+    Column("mode", STRING, "admin: last in the order of replicas; resident: also out of the ISRs, and stopped"),
+    Column("controller_epoch", INT, "resident: controller epoch of the commit; it ends when another takes over"),
+    _PLAN_ID,
+    Column("since", TIMESTAMP, "when the commit of that plan began, UTC"),
+)
+
+THROTTLES: Final = _table(
+    _PLAN_ID,
+    Column("kind", STRING, "broker (rates) or topic (throttled replicas)"),
+    Column("resource", STRING, "broker id or topic"),
+    Column("name", STRING, "configuration that the plan's commit sets while its replicas move"),
+    Column("before", STRING, "override that stood there before and is put back, null for none"),
+    Column("set_to", array(STRING), "values this plan set or was about to, the newest last"),
+    Column("set_at", TIMESTAMP, "when it was first set, UTC"),
+)
+
+COMMITS: Final = _table(
+    _PLAN_ID,
+    Column("attempt", INT, "counts up from 1 with each commit of the plan"),
+    Column("wave", INT, "wave of the change, null for a step"),
+    _TOPIC,
+    _PARTITION,
+    Column("action", STRING, "action of the change, kind of the operation, or take_over, hand_back, cancel, ..."),
+    Column("outcome", STRING, "pending (written before), applied, stale, fenced, failed, unknown or skipped"),
+    Column("state_version_after", INT, "state znode version that our write made"),
+    Column("committed_at", TIMESTAMP, "when this row was recorded, UTC"),
+    Column("who", STRING, "user and host that committed"),
+    Column("message", STRING, "what happened"),
+)
+
+ANSWERS: Final = _table(
+    Column("broker_id", INT, "broker that answered"),
+    Column("api", STRING, "UpdateMetadata, LeaderAndIsr or StopReplica"),
+    _TOPIC,
+    _PARTITION,
+    Column("broker_epoch", LONG, "broker epoch the request named"),
+    Column("controller_epoch", INT, "controller epoch the request named"),
+    Column("leader_epoch", INT, "leader epoch told"),
+    Column("error", INT, "Kafka error code answered, 0 none"),
+    Column("at", TIMESTAMP, "when the answer came, UTC"),
+)
+
+TABLES: Final[dict[str, Columns]] = {
+    "snapshots": SNAPSHOTS,
+    "brokers": BROKERS,
+    "topics": TOPICS,
+    "partitions": PARTITIONS,
+    "partition_history": PARTITION_HISTORY,
+    "requests": REQUESTS,
+    "broker_configs": BROKER_CONFIGS,
+    "quarantine": QUARANTINE,
+    "events": EVENTS,
+    "imbalance": IMBALANCE,
+    "whatif": WHATIF,
+    "plans": PLANS,
+    "changes": CHANGES,
+    "operations": OPERATIONS,
+    "rejections": REJECTIONS,
+    "evidence": EVIDENCE,
+    "sizes": SIZES,
+    "drained": DRAINED,
+    "throttles": THROTTLES,
+    "commits": COMMITS,
+    "answers": ANSWERS,
+}
+
+KEYS: Final[dict[str, tuple[str, ...]]] = {
+    "snapshots": ("snapshot_id",),
+    "brokers": ("broker_id",),
+    "topics": ("topic",),
+    "partitions": ("topic", "partition"),
+    "partition_history": ("topic", "partition", "snapshot_id"),
+    "requests": ("kind", "path"),
+    "broker_configs": ("broker_id", "name"),
+    "quarantine": ("path", "reason"),
+    "events": ("snapshot_id", "kind", "subject"),
+    "imbalance": ("snapshot_id", "broker_id"),
+    "whatif": ("snapshot_id", "lose", "scenario"),
+    "plans": ("plan_id",),
+    "changes": ("plan_id", "wave", "topic", "partition"),
+    "operations": ("plan_id", "sequence"),
+    "rejections": ("plan_id", "topic", "partition", "code"),
+    "evidence": ("plan_id", "topic", "partition", "broker_id"),
+    "sizes": ("broker_id", "topic", "partition", "log_dir"),
+    "drained": ("broker_id",),
+    "throttles": ("plan_id", "kind", "resource", "name"),
+    "commits": ("plan_id", "attempt", "action", "outcome"),
+    "answers": ("broker_id", "api"),
+}
+"""Columns that are never null, besides `cluster`."""
+
+CHECKS: Final[dict[str, dict[str, str]]] = {
+    "partitions": {
+        "partition_not_negative": "partition >= 0",
+        "isr_never_empty": "isr IS NULL OR cardinality(isr) > 0",
+    },
+    "changes": {"isr_never_empty": "isr_after IS NULL OR cardinality(isr_after) > 0"},
+    "sizes": {"bytes_not_negative": "bytes >= 0"},
+}
+"""Delta CHECK constraints: what must not enter a table, whoever writes it."""

@@ -1,0 +1,113 @@
+"""The command line before its commands: what is listed is what is there, and nobody waits for what is not needed."""
+
+import os
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from jobs.adapters.delta.lake import Lake
+from jobs.cli import COMMANDS, WITHOUT_SPARK, app
+from schemas.columns import TABLES
+
+SPARK: Final = ("pyspark", "py4j", "delta")
+HEAVY: Final = (*SPARK, "pyarrow", "pandas", "numpy", "deltalake", "kafka", "confluent_kafka", "kazoo", "kio", "rich")
+
+HELPS: Final = """\
+import sys
+from jobs.cli import run
+for line in ["", "commit", "snapshot", "demo", "show", "show plans", "plan", "plan elect", "plan reassign"]:
+    assert run([*line.split(), "--help"]) == 0
+print("heavy:", *(name for name in {heavy!r} if name in sys.modules))
+"""
+
+REFUSED: Final = """\
+import sys
+from jobs.cli import WITHOUT_SPARK, run
+lines = {{
+    "show": ["plans"], "vacuum": ["--dry-run"], "sizes": [],
+    **dict.fromkeys(["cancel", "commit", "export", "rollback", "verify"], ["nosuchplan"]),
+}}
+assert lines.keys() == WITHOUT_SPARK
+for name, rest in lines.items():
+    print(name, run([name, *rest, "--warehouse", {warehouse!r}]))
+print("heavy:", *(name for name in {heavy!r} if name in sys.modules))
+"""
+
+SHOWN: Final = """\
+import atexit, sys
+from jobs.entry import main
+atexit.register(lambda: print("heavy:", *(name for name in {heavy!r} if sys.modules.get(name))))
+sys.argv = ["surveyor", "show", "plans", "--warehouse", {warehouse!r}]
+main()
+"""
+
+
+def run(program: str, **environment: str) -> list[str]:
+    """Run a program in an interpreter of its own; return the lines of its stdout."""
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=os.environ | environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> str:
+    """One with a snapshot of nothing."""
+    lake = Lake(str(tmp_path / "warehouse"), "default")
+    lake.ensure_tables()
+    versions = {name: lake.version(name) for name in TABLES}
+    lake.append("snapshots", [{"snapshot_id": 1, "versions": versions}])
+    return lake.warehouse
+
+
+@pytest.mark.parametrize("place", COMMANDS)
+def test_what_is_listed_is_what_the_command_says_of_itself(place: str) -> None:
+    module, _, name = place.partition(":")
+    function = getattr(import_module(module), name)
+    text = function.info.help if isinstance(function, typer.Typer) else function.__doc__
+    assert text == COMMANDS[place]
+
+
+def test_help_imports_nothing_that_takes_long() -> None:
+    assert run(HELPS.format(heavy=HEAVY))[-1] == "heavy:"
+
+
+def test_commands_without_spark_import_none_of_it(warehouse: str) -> None:
+    """What import-linter says of their modules, said of a process; they come as far as plan and ZooKeeper."""
+    lines = run(REFUSED.format(heavy=SPARK, warehouse=warehouse))
+    assert lines[-1] == "heavy:"
+    ended = [line for line in lines if line.partition(" ")[0] in WITHOUT_SPARK and line[-2:] in {" 0", " 2"}]
+    assert len(ended) == len(WITHOUT_SPARK)
+
+
+def test_a_table_is_shown_without_pandas(warehouse: str) -> None:
+    assert run(SHOWN.format(heavy=(*SPARK, "pandas"), warehouse=warehouse))[-1] == "heavy:"
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"), [("comit", "'commit'"), ("shw", "'show'"), ("plan assgn", "'assign', 'reassign'")]
+)
+def test_a_misspelt_name_is_a_usage_error_with_a_suggestion(line: str, meant: str) -> None:
+    done = CliRunner().invoke(app, line.split())
+    assert (done.exit_code, f"Did you mean {meant}?" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        ("surveyor pl", ["plan"]),
+        ("surveyor plan re", ["reassign", "reconcile", "recover"]),
+        ("surveyor commit --mo", ["--mode"]),
+        ("surveyor plan drain --mode ", ["admin", "resident"]),
+    ],
+)
+def test_names_and_options_are_completed(words: str, completed: list[str]) -> None:
+    asked = {"_SURVEYOR_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    assert sorted(run("from jobs.cli import app; app(prog_name='surveyor')", **asked)) == completed
