@@ -125,6 +125,7 @@ class Story:
         with controllership(self.zookeeper, self.settings.conf.controller_id) as held:
             say(f"the demo holds the controllership: epoch {held.epoch}; kill -9 broker {VICTIM}")
             self.cluster.brokers[VICTIM].kill()
+            self.cluster.brokers[VICTIM].expire()  # nobody need watch its session time out
             with progress(f"waiting until ZooKeeper has forgotten broker {VICTIM}"):
                 self.wait_until(lambda: read(held.client, f"{BROKER_IDS}/{VICTIM}").stat is None)
             self.surveyor("snapshot")

@@ -1,0 +1,27 @@
+"""Archives of loaded classes (AppCDS), so that an embedded server starts in half of the processor time.
+
+An archive lies beside the jars it was made of and is named for them, for the Java and for the server: another Java or
+another jar has another archive. A missing one costs nothing but time, and so does one that the JVM does not accept.
+`python -m jobs.adapters.record_archives` makes them.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from jobs.adapters.jars import cache_folder
+from jobs.adapters.java import find_java
+
+
+def archive_of(server: str, jars: Sequence[Path]) -> Path:
+    """Where the archive of a server with this class path is, or belongs."""
+    parts = [find_java().resolve(), *jars]
+    made_of = "\n".join(f"{part} {part.stat().st_size} {part.stat().st_mtime_ns}" for part in parts)
+    digest = hashlib.sha256(made_of.encode()).hexdigest()[:16]
+    return cache_folder().absolute() / "archives" / f"{server}-{digest}.jsa"
+
+
+def shared_classes(server: str, jars: Sequence[Path]) -> list[str]:
+    """The option that makes Java use the archive; none where there is no archive."""
+    archive = archive_of(server, jars)
+    return [f"-XX:SharedArchiveFile={archive}"] if archive.is_file() else []
