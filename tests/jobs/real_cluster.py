@@ -67,14 +67,19 @@ class Traffic:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        assert eventually(lambda: len(self.acknowledged) > 100)
+        if not eventually(lambda: len(self.acknowledged) > 100):
+            self._over.set()
+        assert not self._over.is_set(), self.failed
         return self
 
     def __exit__(self, *_: object) -> None:
+        """Wait for a few records more; the thread ends in any case, or the whole run would wait for it."""
         already = len(self.acknowledged)
-        assert eventually(lambda: len(self.acknowledged) > already + 100)
-        self._over.set()
-        self._thread.join()
+        try:
+            assert eventually(lambda: len(self.acknowledged) > already + 100)
+        finally:
+            self._over.set()
+            self._thread.join()
 
     def _produce(self) -> None:
         number = self._first
