@@ -38,6 +38,10 @@ check: setup ## Lint, format, types, and the borders between the packages
 test: check ## Everything CI runs: setup, check, and all tests, by WORKERS processes
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
+.PHONY: quick
+quick: setup ## The tests that start nothing, neither a server nor Spark
+	$(BIN)/pytest -n $(WORKERS) -m unit
+
 .PHONY: demo
 demo: .venv/.runtime ## Embedded ZooKeeper and real brokers: the whole story
 	$(BIN)/surveyor demo

@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from jobs.adapters.processes import Server
 from jobs.adapters.spark import start_session
 
 QUICK = {
@@ -26,10 +27,51 @@ QUICK = {
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
+FIXTURES = {
+    "brokers": {"cluster"},
+    "zookeeper": {"zookeeper_server", "ensemble"},
+    "spark": {"spark"},
+    "torture": {"proxy", "ensemble"},
+}
+"""The marker that a test gets for a fixture it uses, itself or by way of others."""
+
+SERVERS = {"brokers": {"EmbeddedCluster", "EmbeddedKafka"}, "zookeeper": {"EmbeddedZooKeeper"}}
+"""The marker that a module's tests get for a server class which the module names."""
+
+UNIT = "unit"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark a test by what it uses, so that nobody forgets; one that uses nothing that has to be started is a unit."""
+    found = {marker for marker in (*FIXTURES, *SERVERS) if item.get_closest_marker(marker)} | _used_by(item)
+    for marker in sorted(found) or [UNIT]:
+        item.add_marker(marker)
+
+
+def _used_by(item: pytest.Item) -> set[str]:
+    if isinstance(item, pytest.DoctestItem):
+        return {"spark"} if item.name.startswith("planner") else set()
+    fixtures, names = set(getattr(item, "fixturenames", ())), vars(getattr(item, "module", item)).keys()
+    by_fixture = {marker for marker, some in FIXTURES.items() if some & fixtures}
+    return by_fixture | {marker for marker, some in SERVERS.items() if some & names}
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Stories on real brokers take longest: whoever else is left to run fills the time beside them."""
     items.sort(key=lambda item: not item.path.stem.endswith("_brokers"))
+
+
+@pytest.fixture(autouse=True)
+def _starts_no_server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A unit that starts a server lacks a marker, and `make quick` would run it."""
+    if request.node.get_closest_marker(UNIT):
+        monkeypatch.setattr(Server, "start", _refuse)
+
+
+def _refuse(server: Server) -> None:
+    raise AssertionError(f"{server.name} started by a test without the marker `brokers` or `zookeeper`")
 
 
 @pytest.fixture(scope="session")

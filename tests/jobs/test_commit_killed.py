@@ -155,6 +155,8 @@ def test_two_commits_at_once(topic: KafkaTree, lake: Lake, surveyor: Surveyor, t
 INTERRUPTED = """\
 import os, signal
 from jobs import cli, commit_batch, fenced_writes
+
+pytestmark = pytest.mark.torture
 fenced_writes.BATCH = 10
 commit_batch.HAND_BACK_PATIENCE = 0.0
 send, sent = fenced_writes.FencedWriter._send, []

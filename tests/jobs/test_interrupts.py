@@ -22,6 +22,8 @@ ENDED = "surveyor: interrupted; nothing was written to the cluster"
 ASLEEP = """\
 import time
 from jobs.interrupts import deferred, guard, interrupted, unwinding
+
+pytestmark = [pytest.mark.spark, pytest.mark.torture]
 guard()
 with {way}():
     try:

@@ -12,6 +12,8 @@ import pytest
 
 from tests.jobs.kafka_tree import KafkaTree
 
+pytestmark = pytest.mark.spark
+
 ROOT: Final = Path(__file__).parents[2]
 
 
