@@ -25,6 +25,7 @@ setup: .venv/.setup ## Make .venv and fetch what is needed to work on it; quick 
 .venv/.setup: .venv/.runtime
 	$(BIN)/python -m pip install -q --group dev
 	@$(BIN)/python -m jobs.adapters.record_archives
+	-@$(BIN)/python -m tests.spark_archive
 	@touch $@
 
 .PHONY: check

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from jobs.adapters.processes import Server
 from jobs.adapters.spark import start_session
+from tests.spark_archive import environment
 
 QUICK = {
     "spark.master": "local[2]",
@@ -22,10 +23,8 @@ QUICK = {
 }
 """Tables of a few rows: no time for shuffles that nobody needs, nor for compiling what runs once."""
 
-# the JVM's second compiler takes half of the processor time of tests, which are over before it pays; also in commands
-# that a test starts. Four tests of one file: 126 s of the JVM's processor time without, 64 s with.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-
+for name, value in environment().items():
+    os.environ.setdefault(name, value)
 
 FIXTURES = {
     "brokers": {"cluster"},

@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from jobs.adapters.class_archives import archive_of
+from jobs.adapters.class_archives import archive_of, retire_others
 from jobs.adapters.embedded import BROKER, ZOOKEEPER, EmbeddedKafka, EmbeddedZooKeeper, zookeeper_class_path
 from jobs.adapters.jars import kafka_jars
 from jobs.errors import SurveyorError
@@ -30,6 +30,7 @@ def record() -> None:
         _run_servers(Path(workshop), written)
         for name, archive in archives.items():
             if written[name].is_file():
+                retire_others(archive)
                 written[name].replace(archive)
 
 
