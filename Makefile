@@ -24,6 +24,8 @@ setup: .venv/.setup ## Make .venv and fetch what is needed to work on it; quick 
 
 .venv/.setup: .venv/.runtime
 	$(BIN)/python -m pip install -q --group dev
+	@$(BIN)/python -m jobs.adapters.embedded.record_archives
+	-@$(BIN)/python -m tests.spark_archive
 	@touch $@
 
 .PHONY: check
@@ -36,6 +38,10 @@ check: setup ## Lint, format, types, and the borders between the packages
 .PHONY: test
 test: check ## Everything CI runs: setup, check, and all tests, by WORKERS processes
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+.PHONY: quick
+quick: setup ## The tests that start nothing, neither a server nor Spark
+	$(BIN)/pytest -n $(WORKERS) -m unit
 
 .PHONY: demo
 demo: .venv/.runtime ## Embedded ZooKeeper and real brokers: the whole story

@@ -8,7 +8,9 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from jobs.adapters.embedded.processes import Server
 from jobs.adapters.spark.session import start_session
+from tests.spark_archive import environment
 
 QUICK = {
     "spark.master": "local[2]",
@@ -21,15 +23,54 @@ QUICK = {
 }
 """Tables of a few rows: no time for shuffles that nobody needs, nor for compiling what runs once."""
 
-# the JVM's second compiler takes half of the processor time of tests, which are over before it pays; also in commands
-# that a test starts. Four tests of one file: 126 s of the JVM's processor time without, 64 s with.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+for name, value in environment().items():
+    os.environ.setdefault(name, value)
+
+FIXTURES = {
+    "brokers": {"cluster"},
+    "zookeeper": {"zookeeper_server", "ensemble"},
+    "spark": {"spark"},
+    "torture": {"proxy", "ensemble"},
+}
+"""The marker that a test gets for a fixture it uses, itself or by way of others."""
+
+SERVERS = {"brokers": {"EmbeddedCluster", "EmbeddedKafka"}, "zookeeper": {"EmbeddedZooKeeper"}}
+"""The marker that a module's tests get for a server class which the module names."""
+
+UNIT = "unit"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark a test by what it uses, so that nobody forgets; one that uses nothing that has to be started is a unit."""
+    found = {marker for marker in (*FIXTURES, *SERVERS) if item.get_closest_marker(marker)} | _used_by(item)
+    for marker in sorted(found) or [UNIT]:
+        item.add_marker(marker)
+
+
+def _used_by(item: pytest.Item) -> set[str]:
+    if isinstance(item, pytest.DoctestItem):
+        return {"spark"} if item.name.startswith("planner") else set()
+    fixtures, names = set(getattr(item, "fixturenames", ())), vars(getattr(item, "module", item)).keys()
+    by_fixture = {marker for marker, some in FIXTURES.items() if some & fixtures}
+    return by_fixture | {marker for marker, some in SERVERS.items() if some & names}
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Stories on real brokers take longest: whoever else is left to run fills the time beside them."""
     items.sort(key=lambda item: not item.path.stem.endswith("_brokers"))
+
+
+@pytest.fixture(autouse=True)
+def _starts_no_server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A unit that starts a server lacks a marker, and `make quick` would run it."""
+    if request.node.get_closest_marker(UNIT):
+        monkeypatch.setattr(Server, "start", _refuse)
+
+
+def _refuse(server: Server) -> None:
+    raise AssertionError(f"{server.name} started by a test without the marker `brokers` or `zookeeper`")
 
 
 @pytest.fixture(scope="session")

@@ -103,7 +103,9 @@ class Story:
         say = stdout().print
         with controllership(self.zookeeper, self.settings.conf.controller_id) as held:
             say(f"the demo holds the controllership: epoch {held.epoch}; kill -9 broker {VICTIM}")
+            say("its ZooKeeper session is ended with it: by itself it would last until its timeout")
             self.cluster.brokers[VICTIM].kill()
+            self.cluster.brokers[VICTIM].expire()
             with progress(f"waiting until ZooKeeper has forgotten broker {VICTIM}"):
                 self.wait_until(lambda: read(held.client, f"{BROKER_IDS}/{VICTIM}").stat is None)
             self.surveyor("snapshot")

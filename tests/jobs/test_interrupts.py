@@ -16,6 +16,8 @@ from tests.jobs.support.kafka_tree import KafkaTree
 from tests.jobs.support.real_cluster import eventually
 
 PROGRESS = re.compile(r"  \.\.\. .*|WARNING: Using incubator modules: .*")
+pytestmark = [pytest.mark.spark, pytest.mark.torture]
+
 SURVEYOR = [sys.executable, "-m", "jobs.entry"]
 ENDED = "surveyor: interrupted; nothing was written to the cluster"
 

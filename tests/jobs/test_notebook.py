@@ -7,8 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 from jobs.adapters.delta.lake import Lake
 from tests.jobs.support.lake_rows import partition
+
+pytestmark = pytest.mark.torture
 
 ROOT: Final = Path(__file__).parents[2]
 TIMES: Final = 25

@@ -13,6 +13,8 @@ import pytest
 
 from tests.jobs.support.kafka_tree import KafkaTree
 
+pytestmark = pytest.mark.spark
+
 ROOT: Final = Path(__file__).parents[2]
 
 

@@ -1,11 +1,14 @@
 """`surveyor whatif` on stored snapshots: what is shown, kept and refused; the cluster stays as it is."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from kazoo.client import KazooClient
 
 from jobs.adapters.delta.lake import Lake
+from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from tests.jobs.support.commands import Surveyor
 from tests.jobs.support.kafka_tree import KafkaTree, registration
 
@@ -14,21 +17,43 @@ pytestmark = pytest.mark.usefixtures("spark")
 RACKS = {0: "a", 1: "a", 2: "b", 3: None}
 
 
-@pytest.fixture
-def surveyor(bare_tree: KafkaTree, tmp_path: Path) -> Surveyor:
-    """Broker 3 alone has orders-3; the others share the rest."""
-    bare_tree.lay_out(brokers=())
-    for broker, rack in RACKS.items():
-        bare_tree.register(broker, registration(rack=rack))
-    bare_tree.elect(0, epoch=7)
-    bare_tree.add_topic("orders", {0: [0, 1], 1: [1, 0], 2: [2, 1], 3: [3]})
-    ready = Surveyor(bare_tree.hosts, tmp_path / "warehouse")
+@pytest.fixture(scope="module")
+def untouched(zookeeper_server: EmbeddedZooKeeper) -> Iterator[KafkaTree]:
+    """Broker 3 alone has orders-3; the others share the rest. No test changes anything here."""
+    client = KazooClient(zookeeper_server.connect)
+    client.start()
+    client.create("/whatif")
+    client.chroot = "/whatif"
+    tree = KafkaTree(f"{zookeeper_server.connect}/whatif", client)
+    _fill(tree)
+    yield tree
+    client.stop()
+    client.close()
+
+
+@pytest.fixture(scope="module")
+def first(untouched: KafkaTree, tmp_path_factory: pytest.TempPathFactory) -> Surveyor:
+    ready = Surveyor(untouched.hosts, tmp_path_factory.mktemp("whatif") / "warehouse")
     ready.json("snapshot")
     return ready
 
 
-def test_each_kind_of_loss(surveyor: Surveyor, bare_tree: KafkaTree) -> None:
-    before = bare_tree.dump()
+@pytest.fixture
+def surveyor(first: Surveyor, tmp_path: Path) -> Surveyor:
+    """A copy of its warehouse."""
+    return first.copied_to(tmp_path / "warehouse")
+
+
+def _fill(tree: KafkaTree) -> None:
+    tree.lay_out(brokers=())
+    for broker, rack in RACKS.items():
+        tree.register(broker, registration(rack=rack))
+    tree.elect(0, epoch=7)
+    tree.add_topic("orders", {0: [0, 1], 1: [1, 0], 2: [2, 1], 3: [3]})
+
+
+def test_each_kind_of_loss(surveyor: Surveyor, untouched: KafkaTree) -> None:
+    before = untouched.dump()
     found = {}
     for lose in ("brokers=1", "racks=1", "brokers=2"):
         result = surveyor.json("whatif", "--lose", lose)
@@ -46,7 +71,7 @@ def test_each_kind_of_loss(surveyor: Surveyor, bare_tree: KafkaTree) -> None:
             ("brokers 0+2", 0, 2),
         ],
     }
-    assert bare_tree.dump() == before
+    assert untouched.dump() == before
 
 
 def test_drained_brokers_are_no_heirs(surveyor: Surveyor) -> None:
@@ -93,7 +118,10 @@ def test_a_snapshot_is_needed(surveyor: Surveyor, tmp_path: Path) -> None:
     assert (unknown.code, "no snapshot 9" in unknown.stderr) == (2, True)
 
 
-def test_what_is_not_judged_is_said(surveyor: Surveyor, bare_tree: KafkaTree) -> None:
+def test_what_is_not_judged_is_said(bare_tree: KafkaTree, tmp_path: Path) -> None:
+    _fill(bare_tree)
+    surveyor = Surveyor(bare_tree.hosts, tmp_path / "warehouse")
+    surveyor.json("snapshot")
     bare_tree.write("/brokers/topics/orders/partitions/3/state", b"?")
     surveyor.json("snapshot")
     shown = surveyor("whatif", "--lose", "brokers=1")

@@ -20,6 +20,8 @@ WITHOUT = """\
 import sys
 sys.modules.update(dict.fromkeys({missing!r}))
 from jobs.entry import main
+
+pytestmark = pytest.mark.spark
 sys.argv = ["surveyor", *{arguments!r}]
 try:
     main()

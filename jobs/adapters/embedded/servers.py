@@ -4,18 +4,22 @@ Everything listens on 127.0.0.1 only. ZooKeeper comes out of pyspark's jars and 
 ZooKeeper and slf4j differ, so each has a class path of its own. `jobs.adapters.embedded.cluster` puts them together.
 """
 
+import json
 import logging
 import time
 from collections.abc import Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
 from jobs.adapters.embedded.ports import LOOPBACK, accepts, ask
 from jobs.adapters.embedded.processes import Server
+from jobs.adapters.embedded.sessions import end_session
+from jobs.adapters.java.class_archives import shared_classes
 from jobs.adapters.java.home import find_java
 from jobs.adapters.java.jars import kafka_jars, zookeeper_jars
 from jobs.adapters.java.resolvers import class_path
@@ -24,8 +28,28 @@ from jobs.basics.errors import SurveyorError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SESSION_TIMEOUT_MS = 6_000
+SESSION_TIMEOUT_MS = 18_000
+"""Kafka's own default. With 6 s, brokers that were starting on a machine that stalled lost their session and exited."""
+
+ZOOKEEPER, BROKER = "zookeeper", "broker"
 CONNECT_SECONDS = 15.0
+
+_SERVER_JARS = (
+    "audience-annotations-",
+    "commons-cli-",
+    "commons-io-",
+    "jackson-annotations-",
+    "jackson-core-",
+    "jackson-databind-",
+    "log4j-api-",
+    "log4j-core-",
+    "log4j-slf4j2-impl-",
+    "metrics-core-",
+    "netty-",
+    "slf4j-api-",
+    "snappy-java-",
+    "zookeeper-",
+)
 
 # Else kazoo warns of connections that we ourselves close.
 _QUIET = logging.getLogger("kazoo.embedded")
@@ -69,9 +93,10 @@ class EmbeddedZooKeeper(Server):
     def __init__(
         self, folder: Path, *, port: int | None = None, max_buffer: int | None = None, heap: str = "256m"
     ) -> None:
-        super().__init__("zookeeper", folder, port)
+        super().__init__(ZOOKEEPER, folder, port)
         self.max_buffer = max_buffer
         self.heap = heap
+        self.class_options = shared_classes(ZOOKEEPER, zookeeper_class_path())
 
     @property
     def connect(self) -> str:
@@ -83,11 +108,13 @@ class EmbeddedZooKeeper(Server):
     def command(self) -> list[str]:
         config = _write(self.folder / "zoo.cfg", self.config())
         logging = _write(self.folder / "log4j2.properties", _LOG4J2)
+        # The first compiler only: a server that starts and ends with a test never pays the second one back.
+        quick = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *self.class_options]
         options = [f"-Xmx{self.heap}", f"-Dlog4j2.configurationFile={logging}"]
         if self.max_buffer is not None:
             options.append(f"-Djute.maxbuffer={self.max_buffer}")
         main = ["org.apache.zookeeper.server.quorum.QuorumPeerMain", str(config)]
-        return [str(find_java()), "-XX:+UseSerialGC", *options, "-cp", class_path(zookeeper_jars()), *main]
+        return [str(find_java()), *quick, *options, "-cp", class_path(zookeeper_class_path()), *main]
 
     def is_ready(self) -> bool:
         # `ruok` is answered before requests are served.
@@ -112,6 +139,7 @@ class EmbeddedKafka(Server):
         self.broker_id = broker_id
         self.rack = rack
         self.overrides = dict(overrides or {})
+        self.class_options = shared_classes(BROKER, kafka_jars())
 
     @property
     def address(self) -> str:
@@ -136,13 +164,27 @@ class EmbeddedKafka(Server):
         logging = _write(self.folder / "log4j.properties", _LOG4J)
         # The first compiler only: on few cores several brokers start in half the time.
         options = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Dlog4j.configuration=file:{logging}"]
+        options += self.class_options
         return [str(find_java()), *options, "-cp", class_path(kafka_jars()), "kafka.Kafka", str(config)]
 
     def start(self) -> None:
         """Start once ZooKeeper has forgotten an earlier run: a broker whose id is registered refuses to start."""
         if not self.is_running():
+            if self._process is not None:
+                self.expire()
             self._await_expiry()
         super().start()
+
+    def expire(self) -> None:
+        """End the broker's session, as ZooKeeper does when it has not heard of it for the session timeout.
+
+        After `kill` this is what waiting would bring about: the registration, and all else that is ephemeral, goes at
+        once. A registration on another port is another process's, and stays.
+        """
+        with _session(self.zookeeper_connect) as client, suppress(NoNodeError):
+            data, stat = client.get(f"/brokers/ids/{self.broker_id}")
+            if json.loads(data)["port"] == self.port:
+                end_session(self.zookeeper_connect, stat.ephemeralOwner)
 
     def is_ready(self) -> bool:
         # Brokers register before they listen, so the other two alone could mean another process on our port.
@@ -154,7 +196,7 @@ class EmbeddedKafka(Server):
             return client.exists(f"/brokers/ids/{self.broker_id}") is not None
 
     def _await_expiry(self) -> None:
-        deadline = time.monotonic() + 2 * SESSION_TIMEOUT_MS / 1000
+        deadline = time.monotonic() + 1.25 * SESSION_TIMEOUT_MS / 1000
         while self.is_registered():
             if time.monotonic() > deadline:
                 raise SurveyorError(
@@ -162,6 +204,11 @@ class EmbeddedKafka(Server):
                     f"(/brokers/ids/{self.broker_id}): stop that one, or choose another id."
                 )
             time.sleep(0.1)
+
+
+def zookeeper_class_path() -> list[Path]:
+    """Of pyspark's jars those that a ZooKeeper server uses: the JVM looks through all that it is given."""
+    return [jar for jar in zookeeper_jars() if jar.name.startswith(_SERVER_JARS)]
 
 
 @contextmanager

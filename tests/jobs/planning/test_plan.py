@@ -21,7 +21,12 @@ BY_HAND = ("plan", "assign", "--topic", "test", "--replica-assignment", "0:1:2,1
 
 
 @pytest.fixture
-def surveyor(tree: KafkaTree, tmp_path: Path) -> Surveyor:
+def surveyor(request: pytest.FixtureRequest, tmp_path: Path) -> Surveyor:
+    """One snapshot; a copy of what one cluster has for all tests, unless a test does something to a tree of its own."""
+    if "tree" not in request.fixturenames:
+        untouched: Surveyor = request.getfixturevalue("untouched")
+        return untouched.copied_to(tmp_path / "warehouse")
+    tree: KafkaTree = request.getfixturevalue("tree")
     tree.add_topic("orders", ORDERS)
     ready = Surveyor(tree.hosts, tmp_path / "warehouse")
     ready.json("snapshot")

@@ -200,6 +200,7 @@ def test_dead_brokers_partition_is_elected_and_it_comes_back(
 ) -> None:
     """Whoever is quicker: Kafka's controller, and the rows are stale, or we, and they are applied."""
     cluster.brokers[1].kill()
+    cluster.brokers[1].expire()
     assert eventually(lambda: not cluster.brokers[1].is_registered())
     assert eventually(lambda: leaders(kafka, topic)[1] == 2)
 
@@ -233,6 +234,7 @@ def test_broker_registers_while_its_absence_is_proved(cluster: EmbeddedCluster, 
     results: Sequence[object] = []
     with Traffic(cluster.bootstrap, topic) as traffic:
         cluster.brokers[2].kill()
+        cluster.brokers[2].expire()
         assert eventually(lambda: not cluster.brokers[2].is_registered())
         cluster.brokers[2].start()
         absent = -1
@@ -267,6 +269,7 @@ def test_broker_that_stops_in_the_middle_does_not_hold_the_others(
     plan = store_plan(patient.lake, kafka, moves(kafka, topic))
     try:
         done = patient.run("commit", plan.plan_id, "--zookeeper", kafka.hosts, "--mode", "batch", "--apply")
+        cluster.brokers[1].expire()
         assert eventually(lambda: not cluster.brokers[1].is_registered())
     finally:
         os.kill(pid, signal.SIGCONT)

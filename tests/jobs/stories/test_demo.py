@@ -6,6 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = [pytest.mark.brokers, pytest.mark.spark]
+
 
 def test_demo_loses_nothing_and_leaves_nothing(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "from jobs.cli import main; main()", "demo"]

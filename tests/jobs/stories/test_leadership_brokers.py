@@ -107,6 +107,7 @@ def committed(surveyor: Surveyor, *plan: str, mode: str = "auto") -> Any:  # noq
 def killed(cluster: EmbeddedCluster, client: Any, *brokers: int) -> None:  # noqa: ANN401 - kazoo is untyped
     for broker in brokers:
         cluster.brokers[broker].kill()
+        cluster.brokers[broker].expire()
     for broker in brokers:
         assert eventually(lambda: read(client, f"/brokers/ids/{broker}").stat is None)  # noqa: B023 - waited for here
 

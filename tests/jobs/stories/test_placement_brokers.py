@@ -152,6 +152,7 @@ def test_what_a_dead_broker_alone_has_is_not_moved_away(
     cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, tmp_path: Path
 ) -> None:
     cluster.brokers[DEAD].kill()
+    cluster.brokers[DEAD].expire()
     assert eventually(lambda: kafka.state(LOST).leader == NO_LEADER and kafka.state(KEPT).isr == [1], seconds=40)
     surveyor.json("snapshot")
     emptied = surveyor.json("plan", "reassign", "--remove-brokers", f"{DEAD}", "--topics", f"{LOST}|{KEPT}")

@@ -252,6 +252,7 @@ def test_a_failed_log_dir_does_not_lead_again_and_again(
     )
     assert eventually((second_dir / f"{name}-0").is_dir)
     cluster.brokers[2].kill()
+    cluster.brokers[2].expire()
     assert eventually(lambda: kafka.state(name).isr == [1], seconds=60)
     shutil.rmtree(second_dir)
     second_dir.touch()

@@ -1,6 +1,7 @@
 """`surveyor`, run in this process: its exit code, what it printed, and its JSON."""
 
 import json
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,10 @@ class Surveyor:
     @property
     def lake(self) -> Lake:
         return Lake(str(self.warehouse), "default")
+
+    def copied_to(self, folder: Path) -> "Surveyor":
+        """The same with a warehouse of its own, which has all that this one has."""
+        return Surveyor(self.hosts, Path(shutil.copytree(self.warehouse, folder)))
 
     def __call__(self, *arguments: str) -> Ran:
         told = ["--zookeeper", self.hosts, "--warehouse", str(self.warehouse)]

@@ -16,6 +16,9 @@ from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import connected
 from tests.jobs.support.kafka_tree import KafkaTree
 
+PAUSE = 0.01
+"""Seconds between two records: at a thousand a second three brokers on two cores do nothing else."""
+
 Seen = dict[int, tuple[int, list[int], list[int]]]
 """Leader, replicas and ISR by partition."""
 
@@ -67,14 +70,19 @@ class Traffic:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        assert eventually(lambda: len(self.acknowledged) > 100)
+        if not eventually(lambda: len(self.acknowledged) > 100):
+            self._over.set()
+        assert not self._over.is_set(), self.failed
         return self
 
     def __exit__(self, *_: object) -> None:
+        """Wait for a few records more; the thread ends in any case, or the whole run would wait for it."""
         already = len(self.acknowledged)
-        assert eventually(lambda: len(self.acknowledged) > already + 100)
-        self._over.set()
-        self._thread.join()
+        try:
+            assert eventually(lambda: len(self.acknowledged) > already + 100)
+        finally:
+            self._over.set()
+            self._thread.join()
 
     def _produce(self) -> None:
         number = self._first
@@ -82,7 +90,7 @@ class Traffic:
             self._producer.produce(self.topic, str(number).encode(), on_delivery=self._delivered)
             self._producer.poll(0)
             number += 1
-            time.sleep(0.001)
+            time.sleep(PAUSE)
         self._producer.flush(20)
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:

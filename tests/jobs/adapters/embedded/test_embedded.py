@@ -105,6 +105,20 @@ def test_killed_broker_restarts_as_the_same(cluster: EmbeddedCluster) -> None:
     assert (broker.port, broker.is_ready(), broker.pid == pid) == (port, True, False)
 
 
+def test_killed_broker_is_forgotten_when_its_session_is_ended(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    """Only its own: a twin that has the id, but another port, leaves the registration where it is."""
+    broker = cluster.brokers[1]
+    broker.kill()
+    EmbeddedKafka(cluster.zookeeper.connect, 1, tmp_path).expire()
+    before = broker.is_registered()
+    broker.expire()
+    after = broker.is_registered()
+    broker.expire()
+    broker.restart()
+
+    assert (before, after, broker.is_ready()) == (True, False, True)
+
+
 def test_stopped_broker_leaves_zookeeper_at_once(cluster: EmbeddedCluster) -> None:
     broker = cluster.brokers[2]
 

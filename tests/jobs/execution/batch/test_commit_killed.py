@@ -19,6 +19,8 @@ from tests.jobs.support.kafka_tree import KafkaTree
 from tests.jobs.support.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper_proxy import MULTI, Loss, ZooKeeperProxy
 
+pytestmark = pytest.mark.torture
+
 T = "t"
 PARTITIONS = range(300)
 ROUNDS = 4

@@ -1,0 +1,101 @@
+"""An archive of Spark's classes for the JVMs that tests start.
+
+A start, a first plan and a first table take 23 s of processor time with it, 38 s without.
+`python -m tests.spark_archive` records it, once for each set of jars; without it everything works, only slower. Java
+takes an archive only where no folder on the class path has files. The settings of `conf` are therefore given to Spark
+by name, and an empty folder stands where `conf` would be on the class path.
+"""
+
+import os
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from jobs.adapters.java.class_archives import archive_of, retire_others
+from jobs.adapters.java.jars import cache_folder, zookeeper_jars
+
+JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""The JVM's second compiler takes half of the processor time of tests, which are over before it pays; also in commands
+that a test starts. Four tests of one file: 126 s of the JVM's processor time without, 64 s with.
+"""
+
+_CONF: Final = Path(__file__).parents[1] / "conf"
+_EXIT_SECONDS: Final = 180.0
+
+
+def spark_archive() -> Path:
+    """Where the archive for pyspark's jars is, or belongs: a server's class path is made of the same jars."""
+    return archive_of("spark", zookeeper_jars())
+
+
+def environment() -> dict[str, str]:
+    """The variables of Spark with which its JVM starts quickly; nothing is said of an archive that does not fit."""
+    archive = spark_archive()
+    if not archive.is_file():
+        return {"SPARK_SUBMIT_OPTS": JVM}
+    return _environment(f"-XX:SharedArchiveFile={archive} -Xlog:disable")
+
+
+def _environment(option: str) -> dict[str, str]:
+    empty = cache_folder().absolute() / "archives" / "no-conf"
+    empty.mkdir(parents=True, exist_ok=True)
+    logging = f"-Dlog4j2.configurationFile=file:{_CONF / 'log4j2.properties'}"
+    return {
+        "SPARK_SUBMIT_OPTS": f"{JVM} {logging} {option}",
+        "SPARK_CONF_DIR": str(empty),
+        "PYSPARK_SUBMIT_ARGS": f"--properties-file {_CONF / 'spark-defaults.conf'} pyspark-shell",
+    }
+
+
+def record() -> None:
+    """Let a JVM do what most tests do, and wait until it has written what it loaded."""
+    archive = spark_archive()
+    if archive.is_file():
+        return
+    sys.stderr.write("recording the classes of Spark, once, for quicker tests: a minute or two\n")
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".recording-", dir=archive.parent) as workshop:
+        written = Path(workshop, "spark.jsa")
+        _run(Path(workshop), _environment(f"-XX:ArchiveClassesAtExit={written} -Xlog:disable"))
+        if written.is_file():
+            retire_others(archive)
+            written.replace(archive)
+
+
+def _run(folder: Path, variables: Mapping[str, str]) -> None:
+    os.environ |= variables
+    from kazoo.client import KazooClient  # noqa: PLC0415 - Spark reads the variables when it is imported
+
+    from conftest import QUICK  # noqa: PLC0415
+    from jobs.adapters.embedded.servers import EmbeddedZooKeeper  # noqa: PLC0415
+    from jobs.adapters.spark.session import start_session  # noqa: PLC0415
+    from tests.jobs.support.commands import Surveyor  # noqa: PLC0415
+    from tests.jobs.support.kafka_tree import KafkaTree  # noqa: PLC0415
+
+    with EmbeddedZooKeeper(folder / "zookeeper") as server:
+        client = KazooClient(server.connect)
+        client.start()
+        tree = KafkaTree(server.connect, client)
+        tree.lay_out()
+        tree.elect(0, epoch=7)
+        tree.add_topic("orders", {number: [0, 1, 2] for number in range(6)})
+        session = start_session("recording", QUICK)
+        surveyor = Surveyor(server.connect, folder / "warehouse")
+        surveyor.json("snapshot")
+        tree.unregister(2)
+        surveyor.json("snapshot")
+        for question in (("reconcile",), ("elect", "--preferred"), ("reassign", "--rebalance")):
+            surveyor.json("plan", *question)
+        surveyor.json("whatif", "--lose", "brokers=1")
+        client.stop()
+        client.close()
+        jvm = session.sparkContext._gateway.proc  # type: ignore[union-attr] # noqa: SLF001 - nobody else waits for it
+        session.stop()
+        jvm.stdin.close()
+        jvm.wait(_EXIT_SECONDS)
+
+
+if __name__ == "__main__":
+    record()
