@@ -1,4 +1,4 @@
-"""Make the archives of `jobs.adapters.java.class_archives`: start a ZooKeeper and a broker once and let them end in order.
+"""Make the archives of `jobs.adapters.java.class_archives`: start a ZooKeeper and a broker once, and end them in order.
 
 A JVM writes its archive when it exits, which takes some ten seconds of processor time. A server start saves two, so
 that this pays for tests, which start some seventy, and not for one demo. Archives that are there are left alone.
