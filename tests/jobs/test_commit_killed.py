@@ -19,6 +19,8 @@ from tests.jobs.kafka_tree import KafkaTree
 from tests.jobs.plan_rows import election, store_plan
 from tests.jobs.zookeeper_proxy import MULTI, Loss, ZooKeeperProxy
 
+pytestmark = pytest.mark.torture
+
 T = "t"
 PARTITIONS = range(300)
 ROUNDS = 4
@@ -155,8 +157,6 @@ def test_two_commits_at_once(topic: KafkaTree, lake: Lake, surveyor: Surveyor, t
 INTERRUPTED = """\
 import os, signal
 from jobs import cli, commit_batch, fenced_writes
-
-pytestmark = pytest.mark.torture
 fenced_writes.BATCH = 10
 commit_batch.HAND_BACK_PATIENCE = 0.0
 send, sent = fenced_writes.FencedWriter._send, []

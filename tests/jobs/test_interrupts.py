@@ -15,6 +15,8 @@ import pytest
 from tests.jobs.kafka_tree import KafkaTree
 from tests.jobs.real_cluster import eventually
 
+pytestmark = [pytest.mark.spark, pytest.mark.torture]
+
 PROGRESS = re.compile(r"  \.\.\. .*|WARNING: Using incubator modules: .*")
 SURVEYOR = [sys.executable, "-m", "jobs.entry"]
 ENDED = "surveyor: interrupted; nothing was written to the cluster"
@@ -22,8 +24,6 @@ ENDED = "surveyor: interrupted; nothing was written to the cluster"
 ASLEEP = """\
 import time
 from jobs.interrupts import deferred, guard, interrupted, unwinding
-
-pytestmark = [pytest.mark.spark, pytest.mark.torture]
 guard()
 with {way}():
     try:
