@@ -12,6 +12,8 @@ from jobs.adapters.delta.lake import Lake
 from tests.jobs.support.kafka_tree import KafkaTree
 from tests.jobs.support.plan_rows import election, store_plan
 
+pytestmark = pytest.mark.spark
+
 PROJECT = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))
 IMPORTED_AS = {"import-linter": "importlinter", "pytest-randomly": "pytest_randomly", "pytest-xdist": "xdist"}
 TOOLS = [re.split(r"[<>=]", tool)[0] for tool in PROJECT["dependency-groups"]["dev"]]
@@ -20,8 +22,6 @@ WITHOUT = """\
 import sys
 sys.modules.update(dict.fromkeys({missing!r}))
 from jobs.entry import main
-
-pytestmark = pytest.mark.spark
 sys.argv = ["surveyor", *{arguments!r}]
 try:
     main()
