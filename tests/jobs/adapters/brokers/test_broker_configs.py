@@ -26,7 +26,12 @@ from tests.jobs.support.real_cluster import eventually
 SECRET: Final = "correct-horse"  # noqa: S105 - nobody's
 NAMES: Final = {*KAFKA_DEFAULTS, *(f"api.{api.name}" for api in APIS)}
 UNCLEAN, MIN_ISR = "unclean.leader.election.enable", "min.insync.replicas"
-STATIC: Final = {"num.partitions": "7", "password.encoder.secret": SECRET, "ssl.keystore.password": SECRET}
+STATIC: Final = {
+    "num.partitions": "7",
+    "zookeeper.session.timeout.ms": "6000",
+    "password.encoder.secret": SECRET,
+    "ssl.keystore.password": SECRET,
+}
 PATIENT: Final = 60.0
 JAAS: Final = (
     "org.apache.kafka.common.security.plain.PlainLoginModule required "
