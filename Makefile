@@ -24,7 +24,7 @@ setup: .venv/.setup ## Make .venv and fetch what is needed to work on it; quick 
 
 .venv/.setup: .venv/.runtime
 	$(BIN)/python -m pip install -q --group dev
-	@$(BIN)/python -m jobs.adapters.embedded.record_archives
+	-@$(BIN)/python -m jobs.adapters.embedded.record_archives
 	-@$(BIN)/python -m tests.spark_archive
 	@touch $@
 
