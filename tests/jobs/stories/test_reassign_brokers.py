@@ -192,7 +192,7 @@ def ask(*given):
     return asking(*given)
 commit_admin.ask = ask
 """
-PATIENT = "from jobs.adapters import lease; lease.PATIENCE = 120.0"
+PATIENT = "from jobs.adapters.zookeeper import lease; lease.PATIENCE = 120.0"
 
 
 def test_two_commits_with_throttles_at_once(kafka: KafkaTree, lake: Lake, topic: str, tmp_path: Path) -> None:

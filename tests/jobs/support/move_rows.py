@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from types import TracebackType
 from typing import Any
 
 from jobs.adapters.delta.lake import Lake, Row
@@ -30,10 +31,21 @@ def reassignment(  # noqa: PLR0913 - what a change says
     return row | said
 
 
-def commit_process(hosts: str, lake: Lake, plan_id: str, *more: str, script: str = "") -> subprocess.Popen[str]:
+class CommitProcess(subprocess.Popen[str]):
+    """Killed where its `with` block fails: what it waits for will never come, and the run would wait with it."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self.kill()
+        super().__exit__(kind, value, traceback)
+
+
+def commit_process(hosts: str, lake: Lake, plan_id: str, *more: str, script: str = "") -> CommitProcess:
     """`surveyor commit --apply`, in admin mode, as a process of its own; `script` runs in it first."""
     flags = ("--zookeeper", hosts, "--warehouse", lake.warehouse, "--mode", "admin", "--apply", *more)
-    return subprocess.Popen(
+    return CommitProcess(
         [sys.executable, "-c", f"{script}\nfrom jobs import cli\ncli.main()", "commit", plan_id, *flags],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

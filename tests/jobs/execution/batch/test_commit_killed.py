@@ -21,8 +21,6 @@ from tests.jobs.support.zookeeper_proxy import MULTI, Loss, ZooKeeperProxy
 
 pytestmark = pytest.mark.torture
 
-pytestmark = pytest.mark.torture
-
 T = "t"
 PARTITIONS = range(300)
 ROUNDS = 4
@@ -160,13 +158,9 @@ def test_two_commits_at_once(topic: KafkaTree, lake: Lake, surveyor: Surveyor, t
 
 INTERRUPTED = """\
 import os, signal
-<<<<<<< HEAD:tests/jobs/execution/batch/test_commit_killed.py
 from jobs import cli
 from jobs.execution.batch import commit as commit_batch
 from jobs.execution.batch import writes as fenced_writes
-=======
-from jobs import cli, commit_batch, fenced_writes
->>>>>>> quicktests:tests/jobs/test_commit_killed.py
 fenced_writes.BATCH = 10
 commit_batch.HAND_BACK_PATIENCE = 0.0
 send, sent = fenced_writes.FencedWriter._send, []
