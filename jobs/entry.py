@@ -1,14 +1,17 @@
 """Where the command `surveyor` begins: signals are handled before anything that takes time is imported."""
 
+import atexit
 import os
 
 
 def main() -> None:
     """Run the command line."""
     try:
-        from jobs.basics.interrupts import guard  # noqa: PLC0415 - takes 50 ms, in which Ctrl-C is Python's still
+        from jobs.basics.interrupts import guard, ignore  # noqa: PLC0415 - takes 50 ms, in which Ctrl-C is Python's still
 
         guard()
+        # registered first, so called last: Python then takes every handler away, and a signal would hide the exit code
+        atexit.register(ignore)
     except KeyboardInterrupt:
         os.write(2, b"surveyor: interrupted; nothing was written to the cluster\n")
         os._exit(130)

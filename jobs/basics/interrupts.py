@@ -66,6 +66,13 @@ def take_back() -> None:
                 signal.signal(number, _handle)
 
 
+def ignore() -> None:
+    """Heed neither signal any more: the command's result is settled, and said."""
+    for number in SIGNALS:
+        with suppress(ValueError):  # in another thread handlers stay as they are
+            signal.signal(number, signal.SIG_IGN)
+
+
 def answer_json(*, as_json: bool) -> None:
     """Give programs their JSON object on stdout when the command is interrupted, too."""
     _state.as_json = as_json
@@ -132,9 +139,7 @@ def _handle(number: int, _frame: FrameType | None) -> None:
 
 def end(code: int, line: str) -> NoReturn:
     """End this process and its children now, with one line: no handler, `finally` or library has another word."""
-    for number in SIGNALS:
-        with suppress(ValueError):  # in another thread handlers stay as they are
-            signal.signal(number, signal.SIG_IGN)
+    ignore()
     # to the descriptors themselves: what a library was just printing holds the locks of sys.stdout and sys.stderr
     _write(2, f"surveyor: {line}\n")
     if _state.as_json:

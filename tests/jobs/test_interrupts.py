@@ -48,6 +48,17 @@ sys.argv = ["surveyor", "show", "brokers", "--warehouse", {warehouse!r}]
 main()
 """
 
+LEAVING = """\
+import os, signal, sys
+from jobs.entry import main
+class Leaving:
+    def __del__(self, kill=os.kill, pid=os.getpid(), number=signal.SIGINT):
+        kill(pid, number)
+leaving = Leaving()
+sys.argv = ["surveyor", "show", "brokers", "--warehouse", {warehouse!r}]
+main()
+"""
+
 
 class Running:
     """A process with a session of its own, as a shell gives each job a group."""
@@ -106,6 +117,14 @@ def test_while_modules_are_imported(tmp_path: Path, seconds: float) -> None:
     code, lines = running.stop(signal.SIGINT)
     done = code == 22 and "no warehouse at" in lines[0]  # a quick machine is through by then
     assert done or (code, lines) == (130, [ENDED])
+
+
+def test_while_python_puts_itself_away(tmp_path: Path) -> None:
+    """Everything is said by then, and the exit code stands."""
+    program = LEAVING.format(warehouse=str(tmp_path / "none"))
+    running = Running(tmp_path, sys.executable, "-c", program)
+    assert running.process.wait(20) == 22
+    assert "no warehouse at" in running.lines()[0]
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def move_all(tree: KafkaTree, lake: Lake, leader: int) -> Plan:
 
 
 def start_commit(hosts: str, lake: Lake, plan: Plan, *more: str, program: str = COMMAND) -> subprocess.Popen[str]:
-    flags = ("--zookeeper", hosts, "--warehouse", lake.warehouse, "--mode", "batch", "--max-hold", "2s", "--apply")
+    flags = ("--zookeeper", hosts, "--warehouse", lake.warehouse, "--mode", "batch", "--max-hold", "30s", "--apply")
     return subprocess.Popen(
         [sys.executable, "-c", program, "commit", plan.plan_id, *flags, *more],
         stdin=subprocess.DEVNULL,
