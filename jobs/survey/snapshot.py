@@ -7,8 +7,10 @@ the last complete snapshot what it was.
 import time
 from datetime import UTC, datetime
 
+from pyspark.sql import SparkSession
+
 from jobs.adapters.delta.spark_tables import Tables
-from jobs.adapters.spark.session import start_session
+from jobs.adapters.spark.session import INTERPRETED, start_session, with_settings
 from jobs.adapters.zookeeper.cluster import ClusterState
 from jobs.records.drained import strike_out_ended
 from jobs.records.snapshots import last_snapshot
@@ -21,15 +23,18 @@ from schemas.tables import TABLES
 SHOWN = ("snapshot_id", "controller_id", "controller_epoch", "zxid_before", "zxid_after", "seconds")
 
 
-def take_snapshot(settings: Settings) -> Result:
-    """Take one snapshot of the cluster; return its id, its counts, and the seconds it took by phase."""
+def take_snapshot(settings: Settings, *, alone: bool = True) -> Result:
+    """Take one snapshot of the cluster; return its id, its counts, and the seconds it took by phase.
+
+    `alone`: no other cluster, which may be larger, comes after it in this process.
+    """
     started, taken_at = time.monotonic(), datetime.now(UTC)
     phases = Phases()
     with phases.of("read", "reading brokers and the controller"):
         small = read_small(settings)
     with phases.of("start", "starting Spark"):
         settings.lake.ensure_tables()
-        tables = Tables(start_session("surveyor snapshot"), settings.lake)
+        tables = Tables(_session(tiny=small.tiny, alone=alone), settings.lake)
     reading = read_all(settings, tables, small, phases)
     last = last_snapshot(settings.lake)
     snapshot_id = 1 if last is None else last["snapshot_id"] + 1
@@ -52,6 +57,11 @@ def take_snapshot(settings: Settings) -> Result:
     settings.lake.replace("snapshots", [row], f"snapshot_id = {snapshot_id}")
     _warn(state, counts)
     return {name: row[name] for name in SHOWN} | counts | {"seconds_by_phase": phases.rounded}
+
+
+def _session(*, tiny: bool, alone: bool) -> SparkSession:
+    session = start_session("surveyor snapshot", short_lived=tiny and alone)
+    return with_settings(session, INTERPRETED) if tiny else session
 
 
 def _end_drains(settings: Settings, state: ClusterState) -> None:
