@@ -9,7 +9,7 @@ from jobs.runtime.console import Result, finish, say
 from jobs.runtime.options import command, run_alone, unexpected
 from jobs.runtime.settings import Settings
 from jobs.survey.snapshot import take_snapshot
-from schemas.names import NO_CONTROLLER
+from jobs.views.snapshots import snapshot_line
 
 
 @command
@@ -24,7 +24,7 @@ def snapshot(
     if fleet:
         return _snapshot_fleet(settings)
     result = take_snapshot(settings)
-    finish(settings, result, summary(settings.cluster, result))
+    finish(settings, result, snapshot_line(settings.cluster, result))
     return ExitCode.DONE
 
 
@@ -34,7 +34,7 @@ def _snapshot_fleet(settings: Settings) -> ExitCode:
         raise UsageError("--all takes the clusters of the --conf file; give one with [clusters.NAME] sections")
     results = {cluster.cluster: _take_or_report(cluster) for cluster in settings.fleet}
     failed = [result for result in results.values() if "error" in result]
-    said = (summary(name, result) for name, result in results.items() if "error" not in result)
+    said = (snapshot_line(name, result) for name, result in results.items() if "error" not in result)
     finish(settings, {"clusters": results, "failed": len(failed)}, *said)
     if len(failed) == len(results):
         return ExitCode(failed[0]["exit_code"])
@@ -44,24 +44,11 @@ def _snapshot_fleet(settings: Settings) -> ExitCode:
 def _take_or_report(settings: Settings) -> Result:
     """Take one cluster's snapshot; whatever goes wrong with it is said and spoils no other."""
     try:
-        return take_snapshot(settings)
+        return take_snapshot(settings, alone=False)
     except Exception as error:  # noqa: BLE001 - the other clusters must have their turn
         said = str(error) if isinstance(error, SurveyorError) else unexpected(error)
         say(f"surveyor: {settings.cluster}: {said}")
         return {"error": said, "exit_code": int(getattr(error, "exit_code", ExitCode.ERROR))}
-
-
-def summary(cluster: str, result: Result) -> str:
-    """Say in a line what was found."""
-    counts = ", ".join(f"{result[name]} {name}" for name in ("brokers", "topics", "partitions", "quarantined"))
-    controller = result["controller_id"]
-    known = {NO_CONTROLLER: "no controller", None: "a controller not understood"}
-    who = known.get(controller, f"controller {controller}")
-    phases = ", ".join(f"{phase} {seconds:.1f}" for phase, seconds in result["seconds_by_phase"].items())
-    return (
-        f"snapshot {result['snapshot_id']} of {cluster}: {counts}; "
-        f"{who}, epoch {result['controller_epoch']}; {result['seconds']:.1f} s ({phases})"
-    )
 
 
 if __name__ == "__main__":

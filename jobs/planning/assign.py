@@ -17,14 +17,12 @@ from jobs.adapters.delta.lake import Row
 from jobs.basics.errors import ExitCode, Fault, RefusedError, UsageError, raise_any
 from jobs.planning.new_partitions import KAFKA, STRATEGIES, assign_topics, racks_of, racks_told
 from jobs.planning.new_topics import NewTopic, name_faults, not_alive, topics_in
-from jobs.planning.plan import Planned, SnapshotId, report_plan
+from jobs.planning.plan import Planned, Planning, question, report_plan
 from jobs.planning.protocol import config_notes, have_topic_ids
 from jobs.planning.topics import operation, topic_name
 from jobs.records.checked_configs import AllowUnknownConfig
-from jobs.records.plan_names import Alias, Name, ReplaceName
 from jobs.records.snapshots import SnapshotTables, as_of
 from jobs.runtime.inputs import parse_broker_ids, parse_configs, parse_replica_assignment
-from jobs.runtime.options import DetailedExitcode, command
 from jobs.runtime.settings import Settings
 from planner.topics.creation import creation_changes
 from schemas.names import OperationKind, PlanKind
@@ -32,7 +30,7 @@ from schemas.names import OperationKind, PlanKind
 _MOST = 2**31 - 1
 
 
-@command
+@question
 def assign(
     settings: Settings,
     *,
@@ -55,10 +53,7 @@ def assign(
     ] = None,
     strategy: Annotated[str, typer.Option(help="kafka or simple")] = "kafka",
     disable_rack_aware: Annotated[bool, typer.Option("--disable-rack-aware", help="Ignore racks.")] = False,
-    snapshot: SnapshotId = None,
-    name: Name = None,
-    replace_name: ReplaceName = False,
-    detailed_exitcode: DetailedExitcode = False,
+    planning: Planning,
 ) -> ExitCode:
     """Plan new topics: where their replicas go and who leads first."""
     its_own = {
@@ -94,7 +89,7 @@ def assign(
         unknown_config_allowed=allow_unknown_config,
     )
     asked.check()
-    return report_plan(settings, snapshot, Alias(name, replace_name), asked.plan, detailed=detailed_exitcode)
+    return report_plan(settings, planning, asked.plan)
 
 
 def _refuse_beside_file(options: list[str]) -> None:

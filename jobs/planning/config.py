@@ -13,13 +13,11 @@ import typer
 
 from jobs.adapters.delta.lake import Row
 from jobs.basics.errors import ExitCode, RefusedError, UsageError, raise_any
-from jobs.planning.plan import Planned, SnapshotId, report_plan
+from jobs.planning.plan import Planned, Planning, question, report_plan
 from jobs.planning.protocol import config_notes
 from jobs.planning.topics import KnownTopic, Topic, find_topic, operation, topic_name
 from jobs.records.checked_configs import AllowUnknownConfig, config_faults
-from jobs.records.plan_names import Alias, Name, ReplaceName
 from jobs.records.snapshots import SnapshotTables
-from jobs.runtime.options import DetailedExitcode, command
 from jobs.runtime.settings import Settings
 from schemas.names import WHOLE_TOPIC, OperationKind, PlanKind, RejectionCode
 from schemas.topic_configs import MIN_ISR, conflicts
@@ -84,7 +82,7 @@ class ConfigRequest:
         }
 
 
-@command
+@question
 def config(
     settings: Settings,
     *,
@@ -92,17 +90,14 @@ def config(
     set_: Annotated[list[str] | None, typer.Option("--set", help="key=value, may be repeated")] = None,
     delete: Annotated[list[str] | None, typer.Option(help="A key to delete, may be repeated.")] = None,
     allow_unknown_config: AllowUnknownConfig = False,
-    snapshot: SnapshotId = None,
-    name: Name = None,
-    replace_name: ReplaceName = False,
-    detailed_exitcode: DetailedExitcode = False,
+    planning: Planning,
 ) -> ExitCode:
     """Plan changes of a topic's configuration."""
     wanted = parse_wanted(set_ or [], delete or [])
     values = {key: value for key, value in wanted.items() if value is not None}
     raise_any((UsageError, f"--set {said}") for said in config_faults(values, unknown_allowed=allow_unknown_config))
     asked = ConfigRequest(topic_name(topic), wanted)
-    return report_plan(settings, snapshot, Alias(name, replace_name), asked.plan, detailed=detailed_exitcode)
+    return report_plan(settings, planning, asked.plan)
 
 
 def parse_wanted(pairs: Sequence[str], deleted: Sequence[str]) -> Wanted:

@@ -8,11 +8,9 @@ import typer
 
 from jobs.adapters.delta.lake import Row
 from jobs.basics.errors import ExitCode, RefusedError, UsageError
-from jobs.planning.plan import Planned, SnapshotId, report_plan
+from jobs.planning.plan import Planned, Planning, question, report_plan
 from jobs.planning.topics import AllowInternal, operation, topic_name
-from jobs.records.plan_names import Alias, Name, ReplaceName
 from jobs.records.snapshots import SnapshotTables, as_of
-from jobs.runtime.options import DetailedExitcode, command
 from jobs.runtime.settings import Settings
 from schemas.names import INTERNAL_PREFIX, WHOLE_TOPIC, OperationKind, PlanKind, RejectionCode
 
@@ -79,20 +77,17 @@ def _refuse_disabled(settings: list[Row]) -> None:
         )
 
 
-@command
+@question
 def delete(
     settings: Settings,
     *,
     topics: Annotated[str, typer.Option(help="Topics by comma: T1,T2")],
     allow_internal: AllowInternal = False,
-    snapshot: SnapshotId = None,
-    name: Name = None,
-    replace_name: ReplaceName = False,
-    detailed_exitcode: DetailedExitcode = False,
+    planning: Planning,
 ) -> ExitCode:
     """Plan the deletion of topics, with all their records; it cannot be undone."""
     asked = DeleteRequest(sorted(topic_name(topic, "--topics") for topic in topics.split(",")), allow_internal)
     if len(set(asked.topics)) < len(asked.topics):
         raise UsageError(f"--topics {topics!r} names a topic twice")
     asked.check()
-    return report_plan(settings, snapshot, Alias(name, replace_name), asked.plan, detailed=detailed_exitcode)
+    return report_plan(settings, planning, asked.plan)

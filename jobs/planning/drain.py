@@ -9,12 +9,10 @@ from pyspark.sql import functions as F
 
 from jobs.adapters.delta.lake import Row
 from jobs.basics.errors import ExitCode, RefusedError
-from jobs.planning.plan import Planned, SnapshotId, report_plan
+from jobs.planning.plan import Planned, Planning, question, report_plan
 from jobs.planning.tables import partitions_with_orders
-from jobs.records.plan_names import Alias, Name, ReplaceName
 from jobs.records.snapshots import SnapshotTables, as_of, refuse_empty
 from jobs.runtime.inputs import parse_broker_ids
-from jobs.runtime.options import DetailedExitcode, command
 from jobs.runtime.settings import Settings
 from planner.leadership.drain import drain_changes, drain_rejections
 from planner.leadership.restart import restart_changes, restart_rejections
@@ -27,7 +25,7 @@ NAMED: Final = 10
 Brokers = Annotated[str, typer.Option(help="Broker ids, by comma; several are one decision.")]
 
 
-@command
+@question
 def drain(
     settings: Settings,
     *,
@@ -45,10 +43,7 @@ def drain(
         bool,
         typer.Option("--allow-offline", help="Plan although partitions go offline when the brokers stop."),
     ] = False,
-    snapshot: SnapshotId = None,
-    name: Name = None,
-    replace_name: ReplaceName = False,
-    detailed_exitcode: DetailedExitcode = False,
+    planning: Planning,
 ) -> ExitCode:
     """Plan that brokers lead nothing, as before they are shut down; refused where partitions would go offline."""
     ids = sorted(parse_broker_ids(brokers))
@@ -66,18 +61,15 @@ def drain(
             refused=None if allow_offline else _offline(rejections),
         )
 
-    return report_plan(settings, snapshot, Alias(name, replace_name), planner, detailed=detailed_exitcode)
+    return report_plan(settings, planning, planner)
 
 
-@command
+@question
 def undrain(
     settings: Settings,
     *,
     brokers: Brokers,
-    snapshot: SnapshotId = None,
-    name: Name = None,
-    replace_name: ReplaceName = False,
-    detailed_exitcode: DetailedExitcode = False,
+    planning: Planning,
 ) -> ExitCode:
     """Plan that drained brokers lead again: the order of replicas, or the replicas running, as before the drain."""
     ids = sorted(parse_broker_ids(brokers))
@@ -93,7 +85,7 @@ def undrain(
             changes, rejections = undrain_changes(targets, *known), undrain_rejections(targets, *known)
         return Planned(PlanKind.UNDRAIN, {"brokers": ids}, changes, rejections)
 
-    return report_plan(settings, snapshot, Alias(name, replace_name), planner, detailed=detailed_exitcode)
+    return report_plan(settings, planning, planner)
 
 
 def _refuse_unknown(ids: Sequence[int], brokers: Sequence[Row], snapshot_id: int) -> None:

@@ -14,11 +14,9 @@ from jobs.adapters.delta.lake import Row
 from jobs.adapters.delta.spark_tables import counted
 from jobs.assessment.limits import seconds
 from jobs.basics.errors import ExitCode, UsageError
-from jobs.planning.plan import Planned, SnapshotId, report_plan
-from jobs.records.plan_names import Alias, Name, ReplaceName
+from jobs.planning.plan import Planned, Planning, question, report_plan
 from jobs.records.snapshots import SnapshotTables
 from jobs.runtime.inputs import read_election
-from jobs.runtime.options import DetailedExitcode, command
 from jobs.runtime.settings import Settings
 from planner.leadership import offline, preferred
 from planner.leadership.careful import broker_ages, with_cap, with_settled_brokers, with_stability
@@ -100,7 +98,7 @@ def _first_of(at: SnapshotTables, count: int) -> int | None:
     return ids[-count] if len(ids) >= count else None
 
 
-@command
+@question
 def elect(
     settings: Settings,
     *,
@@ -135,10 +133,7 @@ def elect(
         str | None,
         typer.Option(help="Preferred: not onto brokers that joined less than this before the snapshot: 10m, 2h."),
     ] = None,
-    snapshot: SnapshotId = None,
-    name: Name = None,
-    replace_name: ReplaceName = False,
-    detailed_exitcode: DetailedExitcode = False,
+    planning: Planning,
 ) -> ExitCode:
     """Plan elections that find a leader; the others are rejections."""
     _refuse_unclear({"--preferred": preferred, "--offline": offline, "--unclean": unclean})
@@ -157,7 +152,7 @@ def elect(
         )
     else:
         asked = OfflineRequest(partitions=partitions, unclean=unclean)
-    return report_plan(settings, snapshot, Alias(name, replace_name), asked.plan, detailed=detailed_exitcode)
+    return report_plan(settings, planning, asked.plan)
 
 
 def _refuse_unclear(elections: dict[str, bool]) -> None:

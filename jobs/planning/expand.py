@@ -11,12 +11,10 @@ from jobs.adapters.delta.lake import Row
 from jobs.basics.errors import ExitCode, RefusedError, UsageError, raise_any
 from jobs.planning.new_partitions import assign_topics, racks_of, racks_told
 from jobs.planning.new_topics import not_alive
-from jobs.planning.plan import Planned, SnapshotId, report_plan
+from jobs.planning.plan import Planned, Planning, question, report_plan
 from jobs.planning.topics import AllowInternal, KnownTopic, Topic, find_topic, operation, topic_name
-from jobs.records.plan_names import Alias, Name, ReplaceName
 from jobs.records.snapshots import SnapshotTables, as_of
 from jobs.runtime.inputs import parse_replica_assignment
-from jobs.runtime.options import DetailedExitcode, command
 from jobs.runtime.settings import Settings
 from planner.topics.creation import expansion_changes, start_of_round
 from planner.topics.topic_size import size_faults, topic_bytes
@@ -127,7 +125,7 @@ def _refuse_unsettled(at: SnapshotTables, topic: KnownTopic) -> None:
         raise RefusedError(f"topic {topic.name} cannot be added to: {what}; mend it first")
 
 
-@command
+@question
 def expand(
     settings: Settings,
     *,
@@ -139,10 +137,7 @@ def expand(
     ] = None,
     disable_rack_aware: Annotated[bool, typer.Option("--disable-rack-aware", help="Ignore racks.")] = False,
     allow_internal: AllowInternal = False,
-    snapshot: SnapshotId = None,
-    name: Name = None,
-    replace_name: ReplaceName = False,
-    detailed_exitcode: DetailedExitcode = False,
+    planning: Planning,
 ) -> ExitCode:
     """Plan more partitions for a topic; records of a key may land in another one afterwards."""
     asked = ExpandRequest(
@@ -153,4 +148,4 @@ def expand(
         allow_internal=allow_internal,
     )
     asked.check()
-    return report_plan(settings, snapshot, Alias(name, replace_name), asked.plan, detailed=detailed_exitcode)
+    return report_plan(settings, planning, asked.plan)

@@ -1,9 +1,12 @@
 """What all plans share: the snapshot they are computed from, and how a plan is stored.
 
 A plan's rows are written first and its row in `plans` last; both under its id, which is a hash of its content. So a
-crash leaves no half plan, and planning again writes the same plan or finds it.
+crash leaves no half plan, and planning again writes the same plan or finds it. With --refresh the snapshot is taken
+first, in the same process and Spark session.
 """
 
+import functools
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final
@@ -13,21 +16,25 @@ from pyspark.sql import DataFrame, SparkSession
 
 from jobs.adapters.delta.lake import Row
 from jobs.adapters.delta.spark_tables import Tables
-from jobs.adapters.spark.session import start_session
-from jobs.basics.errors import ExitCode, RefusedError
+from jobs.adapters.spark.session import INTERPRETED, TINY, start_session, with_settings
+from jobs.basics.errors import ExitCode, RefusedError, UsageError
 from jobs.planning.plan_rows import Beside, plan_rows
 from jobs.planning.tables import PlanningTables
 from jobs.records.figures import figures_in
-from jobs.records.plan_names import Alias, names_of, plan_named, refuse_older, refuse_other_question
+from jobs.records.plan_names import Alias, Name, ReplaceName, names_of, plan_named, refuse_older, refuse_other_question
 from jobs.records.plan_store import Content, store
 from jobs.records.plans import find_plan
 from jobs.records.snapshots import SnapshotTables, as_of, find_snapshot
 from jobs.runtime.console import Result, finish, progress, say
+from jobs.runtime.options import Command, DetailedExitcode, command
 from jobs.runtime.settings import Settings
+from jobs.survey.snapshot import take_snapshot
 from jobs.views.plan_review import plan_lines
+from jobs.views.snapshots import snapshot_line
 from schemas.names import PlanKind, PlanStatus
 
 SnapshotId = Annotated[int | None, typer.Option("--snapshot", help="Plan on this snapshot [default: the newest].")]
+Refresh = Annotated[bool, typer.Option("--refresh", help="Take a snapshot first, and plan on it.")]
 
 QUICK: Final = {
     "spark.sql.adaptive.enabled": "false",
@@ -62,34 +69,68 @@ class Planned:
 Planner = Callable[[SnapshotTables], Planned]
 
 
-def report_plan(
-    settings: Settings,
-    snapshot: int | None,
-    alias: Alias,
-    planner: Planner,
-    *,
-    detailed: bool,
-) -> ExitCode:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planning:
+    """What every question says beside itself: on which snapshot, under which name, with which exit code."""
+
+    snapshot_id: int | None = None
+    """None for the newest."""
+    refresh: bool = False
+    """Take a snapshot first, and plan on it."""
+    alias: Alias = field(default_factory=Alias)
+    detailed: bool = False
+
+
+def question(ask: Callable[..., ExitCode]) -> Command:
+    """Make a command of `ask(settings, ..., planning=Planning(...))`: with the options that every question has."""
+
+    def asked(
+        settings: Settings,
+        *,
+        snapshot: SnapshotId = None,
+        refresh: Refresh = False,
+        name: Name = None,
+        replace_name: ReplaceName = False,
+        detailed_exitcode: DetailedExitcode = False,
+        **own: Any,  # noqa: ANN401 - what this question asks
+    ) -> ExitCode:
+        if refresh and snapshot is not None:
+            raise UsageError(
+                f"--refresh plans on a snapshot that it takes, --snapshot {snapshot} on one that is there: give one of "
+                "the two"
+            )
+        alias = Alias(name, replace_name)
+        planning = Planning(snapshot_id=snapshot, refresh=refresh, alias=alias, detailed=detailed_exitcode)
+        return ask(settings, planning=planning, **own)
+
+    _, *shared, _ = inspect.signature(asked).parameters.values()  # before a wrapper takes over the annotations of `ask`
+    own = [each for each in inspect.signature(ask).parameters.values() if each.name != "planning"]
+    functools.update_wrapper(asked, ask)
+    asked.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
+    return command(asked)
+
+
+def report_plan(settings: Settings, planning: Planning, planner: Planner) -> ExitCode:
     """Make a plan and show it; CHANGES only where the detailed exit code was asked for."""
-    result = make_plan(settings, snapshot, alias, planner)
+    result = make_plan(settings, planning, planner)
     lake = settings.lake
     result["operations"] = len(lake.rows("operations", ("plan_id", "=", result["plan_id"])))
     # programs get their counts without the plan's rows being read again
     finish(settings, result, *([] if settings.as_json else plan_lines(lake, find_plan(lake, result["plan_id"]))))
-    return ExitCode.CHANGES if detailed and (result["changes"] or result["operations"]) else ExitCode.DONE
+    return ExitCode.CHANGES if planning.detailed and (result["changes"] or result["operations"]) else ExitCode.DONE
 
 
-def make_plan(settings: Settings, snapshot_id: int | None, alias: Alias, planner: Planner) -> Result:
+def make_plan(settings: Settings, planning: Planning, planner: Planner) -> Result:
     """Plan on a snapshot and store the plan; under a name that is taken, return the plan that has it, or refuse."""
-    lake = settings.lake
-    snapshot = find_snapshot(lake, snapshot_id)
+    lake, alias, snapshot_id = settings.lake, planning.alias, planning.snapshot_id
+    snapshot = find_snapshot(lake, _refreshed(settings) if planning.refresh else snapshot_id)
     named = None if alias.moves else plan_named(lake, alias.name)
     if named and alias.name and snapshot_id is None:
         refuse_older(named, alias.name, snapshot["snapshot_id"])
     _refuse_migration(snapshot)
     lake.ensure_tables()
     with progress("starting Spark"):
-        tables = Tables(_session(), lake)
+        tables = Tables(_session(snapshot["partitions"]), lake)
     with progress("planning"):
         planned = planner(PlanningTables(tables, snapshot))
         if named and alias.name:
@@ -104,11 +145,20 @@ def make_plan(settings: Settings, snapshot_id: int | None, alias: Alias, planner
     return result
 
 
-def _session() -> SparkSession:
-    session = start_session("surveyor plan", QUICK)
+def _refreshed(settings: Settings) -> int:
+    """Take a snapshot and return its id; whatever keeps it from being taken also keeps the plan from being made."""
+    taken = take_snapshot(settings)
+    say(f"surveyor: {snapshot_line(settings.cluster, taken)}")
+    return int(taken["snapshot_id"])
+
+
+def _session(partitions: int | None) -> SparkSession:
+    """A session with the settings for plans on so many partitions, or on an unknown number; for this plan alone."""
+    tiny = partitions is not None and partitions <= TINY
+    session = start_session("surveyor plan", short_lived=tiny)
     # tasks make their code themselves where a rule's is too long for a stage: no more of them than run at once
-    session.conf.set("spark.sql.shuffle.partitions", str(session.sparkContext.defaultParallelism))
-    return session
+    tasks = {"spark.sql.shuffle.partitions": str(session.sparkContext.defaultParallelism)}
+    return with_settings(session, QUICK | (INTERPRETED if tiny else tasks))
 
 
 def _refuse_migration(snapshot: Row) -> None:

@@ -7,18 +7,21 @@ from pyspark.sql import functions as F
 
 from jobs.adapters.delta.spark_tables import tallied
 from jobs.basics.errors import ExitCode
-from jobs.planning.plan import Planned, SnapshotId, report_plan
+from jobs.planning.plan import Planned, Planning, question, report_plan
 from jobs.planning.tables import vanished_states
 from jobs.records.failed_log_dirs import event_lines
-from jobs.records.plan_names import Alias, Name, ReplaceName
 from jobs.records.snapshots import SnapshotTables
 from jobs.runtime.console import say
-from jobs.runtime.options import DetailedExitcode, command
 from jobs.runtime.settings import Settings
 from planner.history.survey import KEY
 from planner.history.vanished import vanished_rejections
 from planner.leadership.reconcile import changes_of, reconcile_verdicts, rejections_of
 from schemas.names import PlanKind
+
+AllowUnclean = Annotated[
+    bool,
+    typer.Option("--allow-unclean", help="Allow unclean elections, which lose data, where nothing else can lead."),
+]
 
 NEW: Final = "leader IS NULL AND understood AND (action IS NOT NULL OR code IS NOT NULL)"
 """Verdicts on partitions without a state znode: new, unless history knows better."""
@@ -42,24 +45,12 @@ def whats_due(at: SnapshotTables, *, allow_unclean: bool = False) -> Planned:
     )
 
 
-@command
+@question
 def reconcile(
     settings: Settings,
     *,
-    snapshot: SnapshotId = None,
-    name: Name = None,
-    replace_name: ReplaceName = False,
-    allow_unclean: Annotated[
-        bool,
-        typer.Option("--allow-unclean", help="Allow unclean elections, which lose data, where nothing else can lead."),
-    ] = False,
-    detailed_exitcode: DetailedExitcode = False,
+    allow_unclean: AllowUnclean = False,
+    planning: Planning,
 ) -> ExitCode:
     """Plan what is due after failures: dead leaders replaced, dead followers out of the ISR, first leaders."""
-    return report_plan(
-        settings,
-        snapshot,
-        Alias(name, replace_name),
-        lambda at: whats_due(at, allow_unclean=allow_unclean),
-        detailed=detailed_exitcode,
-    )
+    return report_plan(settings, planning, lambda at: whats_due(at, allow_unclean=allow_unclean))

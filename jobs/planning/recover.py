@@ -10,11 +10,9 @@ from pyspark.sql import functions as F
 
 from jobs.adapters.delta.lake import Row
 from jobs.basics.errors import ExitCode, UsageError
-from jobs.planning.plan import Planned, SnapshotId, report_plan
+from jobs.planning.plan import Planned, Planning, question, report_plan
 from jobs.planning.tables import vanished_states
-from jobs.records.plan_names import Alias, Name, ReplaceName
 from jobs.records.snapshots import SnapshotTables
-from jobs.runtime.options import DetailedExitcode, command
 from jobs.runtime.settings import Settings
 from planner.history.evidence import log_sizes, ranked_evidence
 from planner.history.vanished import without_state
@@ -29,7 +27,7 @@ from planner.leadership.recover import (
 from schemas.names import PlanKind
 
 
-@command
+@question
 def recover(
     settings: Settings,
     *,
@@ -41,10 +39,7 @@ def recover(
         list[str] | None,
         typer.Option(metavar="TOPIC-N", help="Allow an unclean election for this one; may be repeated."),
     ] = None,
-    snapshot: SnapshotId = None,
-    name: Name = None,
-    replace_name: ReplaceName = False,
-    detailed_exitcode: DetailedExitcode = False,
+    planning: Planning,
 ) -> ExitCode:
     """Plan leaders for offline partitions; of unclean candidates the one that may lose least, only where allowed."""
     named = parse_partitions(partition or [])
@@ -65,7 +60,7 @@ def recover(
         parameters = {"allow_unclean": allow_unclean, "partitions": named}
         return Planned(PlanKind.RECOVER, parameters, recover_changes(*considered), rejections, evidence=evidence)
 
-    return report_plan(settings, snapshot, Alias(name, replace_name), planner, detailed=detailed_exitcode)
+    return report_plan(settings, planning, planner)
 
 
 def _without_leader(at: SnapshotTables) -> DataFrame:

@@ -14,9 +14,8 @@ from pyspark.sql import functions as F
 
 from jobs.adapters.delta.lake import Lake
 from jobs.adapters.zookeeper.controllership import Controllership, controllership
-from jobs.planning.plan import Planned, make_plan
+from jobs.planning.plan import Planned, Planning, make_plan
 from jobs.planning.reconcile import whats_due
-from jobs.records.plan_names import Alias
 from jobs.records.snapshots import SnapshotTables
 from jobs.runtime.console import progress
 from jobs.runtime.settings import ClusterConf, Settings
@@ -101,7 +100,7 @@ def _stored_plan(settings: Settings, number: int) -> None:
         due = whats_due(at)
         return replace(due, parameters={**due.parameters, "round": number})
 
-    made = make_plan(settings, None, Alias(), planner)
+    made = make_plan(settings, Planning(), planner)
     assert made["changes"], "a dead broker, and nothing to do"
 
 

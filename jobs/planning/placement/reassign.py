@@ -19,10 +19,8 @@ from jobs.planning.placement.questions import Asked, Limits, ask
 from jobs.planning.placement.size_file import read_size_file
 from jobs.planning.placement.solution import placed
 from jobs.planning.placement.weights import Weights
-from jobs.planning.plan import Planned, Planner, SnapshotId, report_plan
-from jobs.records.plan_names import Alias, Name, ReplaceName
+from jobs.planning.plan import Planned, Planner, Planning, question, report_plan
 from jobs.records.snapshots import SnapshotTables
-from jobs.runtime.options import DetailedExitcode, command
 from jobs.runtime.settings import Settings
 from planner.placement.waves import Caps
 
@@ -32,7 +30,7 @@ _GIVEN: Final[Mapping[str, Callable[[Any, Limits], Planner]]] = {BY_FILE: from_f
 BY_TOPICS: Final = "--topics-to-move-json-file"
 
 
-@command
+@question
 def reassign(
     settings: Settings,
     *,
@@ -76,10 +74,7 @@ def reassign(
     one_replica_at_a_time: Annotated[
         bool, typer.Option("--one-replica-at-a-time", help="Waves: replace one replica of a partition at once.")
     ] = False,
-    snapshot: SnapshotId = None,
-    name: Name = None,
-    replace_name: ReplaceName = False,
-    detailed_exitcode: DetailedExitcode = False,
+    planning: Planning,
 ) -> ExitCode:
     """Plan where replicas live, by exactly one question: a file, brokers, a replication factor, evenness, racks, ..."""
     option, value = _only_one(
@@ -108,7 +103,7 @@ def reassign(
     )
     weights = _weights(option, sizes, by_size=by_size)
     planner = _GIVEN[option](value, limits) if option in _GIVEN else _optimised(ask(option, value, limits), weights)
-    return report_plan(settings, snapshot, Alias(name, replace_name), planner, detailed=detailed_exitcode)
+    return report_plan(settings, planning, planner)
 
 
 def _only_one(asked: Mapping[str, Any]) -> tuple[str, Any]:
