@@ -9,6 +9,7 @@ from jobs.cancel import cancel
 from jobs.commit import commit
 from jobs.demo import demo_command
 from jobs.export import export
+from jobs.reconcile import reconcile
 from jobs.rollback import rollback
 from jobs.sizes import sizes
 from jobs.snapshot import snapshot
@@ -34,6 +35,7 @@ app.command()(snapshot)
 app.add_typer(show.app, name="show")
 app.add_typer(plan.app, name="plan")
 app.command()(commit)
+app.command()(reconcile)
 app.command()(verify)
 app.command()(cancel)
 app.command()(rollback)

@@ -5,7 +5,7 @@ reversed, computed from the cluster as it is now.
 """
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
@@ -19,11 +19,11 @@ from jobs.planning.plan import RESULT
 from jobs.records.plan_names import Alias, Name, ReplaceName, names_of, plan_named, refuse_other_question
 from jobs.records.plan_store import Content, RowLists, store
 from jobs.records.plans import Plan, find_plan, read_plan
-from jobs.runtime.console import Result, cut, finish, say
+from jobs.runtime.console import Result, finish, say
 from jobs.runtime.options import DetailedExitcode, command, run_alone
 from jobs.runtime.settings import Settings
 from jobs.views.plan_review import plan_lines
-from jobs.views.plans import row_name
+from jobs.views.plans import rejection_lines
 from schemas.names import Outcome, PlanKind, PlanStatus
 
 
@@ -127,18 +127,13 @@ def _report(settings: Settings, plan: Plan, undone: Plan, counts: dict[str, int]
         settings,
         result,
         f"plan {plan.title}: {plan.row['status']}; {told or 'nothing is due'}",
-        *_left(plan),
+        *rejection_lines(plan),
         f"plan {undone.title} is {undone.row['status']}"
         + ("" if back else f"; once `surveyor verify {plan.plan_id}` finds all of it back, it is rolled_back"),
     )
     failed = any(counts.get(outcome.value) for outcome in (Outcome.FAILED, Outcome.UNKNOWN, Outcome.SKIPPED))
     stale = counts.get(Outcome.STALE.value) and not counts.get(Outcome.APPLIED.value)
     return ExitCode.ERROR if failed else ExitCode.STALE if stale else ExitCode.DONE
-
-
-def _left(plan: Plan) -> Sequence[str]:
-    lines = [f"  rejected {row_name(row)}  {row['code']}: {row['reason']}" for row in plan.rejections]
-    return cut(lines, f"show rejections {plan.plan_id} --all")
 
 
 if __name__ == "__main__":

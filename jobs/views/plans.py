@@ -8,7 +8,7 @@ from typing import Final
 from jobs.adapters.delta.lake import Row
 from jobs.records.checked_configs import set_by
 from jobs.records.plans import Plan
-from jobs.runtime.console import LINES_SHOWN, shown
+from jobs.runtime.console import LINES_SHOWN, cut, shown
 from schemas.names import NO_LEADER, WHOLE_TOPIC, Action, PlanKind, RejectionCode
 from schemas.topic_configs import MIN_ISR, UNCLEAN_ELECTION, parsed
 
@@ -104,6 +104,12 @@ def row_name(row: Row) -> str:
 
 
 _name: Final = row_name
+
+
+def rejection_lines(plan: Plan) -> list[str]:
+    """Say what a plan leaves as it is, and why: the first of many."""
+    lines = [f"  rejected {row_name(row)}  {row['code']}: {row['reason']}" for row in plan.rejections]
+    return cut(lines, f"show rejections {plan.plan_id} --all")
 
 
 def _moved(name: str, before: object, after: object) -> str | None:
