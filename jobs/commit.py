@@ -9,7 +9,18 @@ import typer
 
 from jobs.basics.errors import ExitCode
 from jobs.runtime.choices import Mode, Via
-from jobs.runtime.options import All, DetailedExitcode, command, run_alone
+from jobs.runtime.options import (
+    All,
+    AllowMajorityDead,
+    AllowSilent,
+    Apply,
+    DetailedExitcode,
+    MaxChanges,
+    MaxHold,
+    Yes,
+    command,
+    run_alone,
+)
 from jobs.runtime.settings import Settings
 
 
@@ -19,21 +30,13 @@ def commit(
     *,
     plan: Annotated[str, typer.Argument(help="Id or alias of the plan.")],
     mode: Annotated[Mode, typer.Option(help="auto asks Kafka's controller where it can execute the plan.")] = Mode.AUTO,
-    apply: Annotated[
-        bool, typer.Option("--apply", help="Write to the cluster; without it nothing is written.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask on a terminal.")] = False,
+    apply: Apply = False,
+    yes: Yes = False,
     max_plan_age: Annotated[str | None, typer.Option(help="Refuse older plans [default: 24h].")] = None,
-    max_changes: Annotated[int | None, typer.Option(min=0, help="Refuse more changes [default: 100000].")] = None,
-    max_hold: Annotated[str | None, typer.Option(help="Hold the controllership no longer [default: 30s].")] = None,
-    allow_majority_dead: Annotated[
-        bool,
-        typer.Option("--allow-majority-dead", help="Believe it when most brokers seem dead."),
-    ] = False,
-    allow_silent: Annotated[
-        str | None,
-        typer.Option(metavar="BROKERS", help="Brokers, as 2,5, that need not answer before batch mode writes."),
-    ] = None,
+    max_changes: MaxChanges = None,
+    max_hold: MaxHold = None,
+    allow_majority_dead: AllowMajorityDead = False,
+    allow_silent: AllowSilent = None,
     via: Annotated[Via, typer.Option(help="How Kafka's controller is asked; zookeeper: before 2.4.")] = Via.ADMIN,
     throttle: Annotated[
         str | None, typer.Option(help="Bytes a second to copy replicas with, as 50MB/s; none takes it away.")
@@ -44,18 +47,14 @@ def commit(
     detailed_exitcode: DetailedExitcode = False,
 ) -> ExitCode:
     """Apply a plan under the fence, or show what that would do."""
-    from jobs.assessment.limits import CommitLimits, broker_ids, seconds
+    from jobs.assessment.limits import CommitLimits, hold_seconds, seconds
     from jobs.execution.admin.running import Running, bytes_per_second
     from jobs.execution.commit import commit_plan
 
-    defaults = settings.conf.limits
-    limits = CommitLimits(
-        max_plan_age=defaults.max_plan_age_hours * 3600 if max_plan_age is None else seconds(max_plan_age),
-        max_changes=defaults.max_changes if max_changes is None else max_changes,
-        allow_majority_dead=allow_majority_dead,
-        allow_silent=frozenset() if allow_silent is None else broker_ids(allow_silent),
+    limits = CommitLimits.of(
+        settings, max_plan_age, max_changes, allow_majority_dead=allow_majority_dead, allow_silent=allow_silent
     )
-    hold = defaults.max_hold_seconds if max_hold is None else seconds(max_hold)
+    hold = hold_seconds(settings, max_hold)
     rate = None if throttle is None else bytes_per_second(throttle)
     running = Running(via, rate, wait, None if max_wait is None else seconds(max_wait))
     return commit_plan(

@@ -8,7 +8,8 @@ import typer
 
 from jobs.basics.errors import ExitCode, UsageError
 from jobs.plan_topics import assign, config, delete, expand
-from jobs.runtime.options import DetailedExitcode, Name, ReplaceName, SnapshotId, command
+from jobs.runtime.options import AllowUnclean
+from jobs.runtime.questions import Planning, question
 from jobs.runtime.settings import Settings
 from schemas.names import DrainMode
 
@@ -17,34 +18,21 @@ Brokers = Annotated[str, typer.Option(help="Broker ids, by comma; several are on
 BY_TOPICS: Final = "--topics-to-move-json-file"
 
 
-@command
+@question
 def reconcile(
     settings: Settings,
     *,
-    snapshot: SnapshotId = None,
-    name: Name = None,
-    replace_name: ReplaceName = False,
-    allow_unclean: Annotated[
-        bool,
-        typer.Option("--allow-unclean", help="Allow unclean elections, which lose data, where nothing else can lead."),
-    ] = False,
-    detailed_exitcode: DetailedExitcode = False,
+    allow_unclean: AllowUnclean = False,
+    planning: Planning,
 ) -> ExitCode:
     """Plan what is due after failures: dead leaders replaced, dead followers out of the ISR, first leaders."""
     from jobs.planning.plan import report_plan
     from jobs.planning.reconcile import whats_due
-    from jobs.records.plan_names import Alias
 
-    return report_plan(
-        settings,
-        snapshot,
-        Alias(name, replace_name),
-        lambda at: whats_due(at, allow_unclean=allow_unclean),
-        detailed=detailed_exitcode,
-    )
+    return report_plan(settings, planning, lambda at: whats_due(at, allow_unclean=allow_unclean))
 
 
-@command
+@question
 def elect(
     settings: Settings,
     *,
@@ -79,16 +67,12 @@ def elect(
         str | None,
         typer.Option(help="Preferred: not onto brokers that joined less than this before the snapshot: 10m, 2h."),
     ] = None,
-    snapshot: SnapshotId = None,
-    name: Name = None,
-    replace_name: ReplaceName = False,
-    detailed_exitcode: DetailedExitcode = False,
+    planning: Planning,
 ) -> ExitCode:
     """Plan elections that find a leader; the others are rejections."""
     from jobs.assessment.limits import seconds
     from jobs.planning.elect import OfflineRequest, PreferredRequest
     from jobs.planning.plan import report_plan
-    from jobs.records.plan_names import Alias
     from jobs.runtime.inputs import read_election
 
     _refuse_unclear({"--preferred": preferred, "--offline": offline, "--unclean": unclean})
@@ -107,7 +91,7 @@ def elect(
         )
     else:
         asked = OfflineRequest(partitions=partitions, unclean=unclean)
-    return report_plan(settings, snapshot, Alias(name, replace_name), asked.plan, detailed=detailed_exitcode)
+    return report_plan(settings, planning, asked.plan)
 
 
 def _refuse_unclear(elections: dict[str, bool]) -> None:
@@ -123,7 +107,7 @@ def _refuse_for_others(flags: dict[str, object]) -> None:
         raise UsageError(f"{', '.join(said)}: only with --preferred; leave out what the other elections do not ask")
 
 
-@command
+@question
 def drain(
     settings: Settings,
     *,
@@ -141,42 +125,34 @@ def drain(
         bool,
         typer.Option("--allow-offline", help="Plan although partitions go offline when the brokers stop."),
     ] = False,
-    snapshot: SnapshotId = None,
-    name: Name = None,
-    replace_name: ReplaceName = False,
-    detailed_exitcode: DetailedExitcode = False,
+    planning: Planning,
 ) -> ExitCode:
     """Plan that brokers lead nothing, as before they are shut down; refused where partitions would go offline."""
     from jobs.planning.drain import drain_planner
     from jobs.planning.plan import report_plan
-    from jobs.records.plan_names import Alias
     from jobs.runtime.inputs import parse_broker_ids
 
     planner = drain_planner(settings, sorted(parse_broker_ids(brokers)), mode, allow_offline=allow_offline)
-    return report_plan(settings, snapshot, Alias(name, replace_name), planner, detailed=detailed_exitcode)
+    return report_plan(settings, planning, planner)
 
 
-@command
+@question
 def undrain(
     settings: Settings,
     *,
     brokers: Brokers,
-    snapshot: SnapshotId = None,
-    name: Name = None,
-    replace_name: ReplaceName = False,
-    detailed_exitcode: DetailedExitcode = False,
+    planning: Planning,
 ) -> ExitCode:
     """Plan that drained brokers lead again: the order of replicas, or the replicas running, as before the drain."""
     from jobs.planning.drain import undrain_planner
     from jobs.planning.plan import report_plan
-    from jobs.records.plan_names import Alias
     from jobs.runtime.inputs import parse_broker_ids
 
     planner = undrain_planner(settings, sorted(parse_broker_ids(brokers)))
-    return report_plan(settings, snapshot, Alias(name, replace_name), planner, detailed=detailed_exitcode)
+    return report_plan(settings, planning, planner)
 
 
-@command
+@question
 def recover(
     settings: Settings,
     *,
@@ -188,21 +164,17 @@ def recover(
         list[str] | None,
         typer.Option(metavar="TOPIC-N", help="Allow an unclean election for this one; may be repeated."),
     ] = None,
-    snapshot: SnapshotId = None,
-    name: Name = None,
-    replace_name: ReplaceName = False,
-    detailed_exitcode: DetailedExitcode = False,
+    planning: Planning,
 ) -> ExitCode:
     """Plan leaders for offline partitions; of unclean candidates the one that may lose least, only where allowed."""
     from jobs.planning.plan import report_plan
     from jobs.planning.recover import parse_partitions, recover_planner
-    from jobs.records.plan_names import Alias
 
     planner = recover_planner(parse_partitions(partition or []), allow_unclean=allow_unclean)
-    return report_plan(settings, snapshot, Alias(name, replace_name), planner, detailed=detailed_exitcode)
+    return report_plan(settings, planning, planner)
 
 
-@command
+@question
 def reassign(
     settings: Settings,
     *,
@@ -246,17 +218,13 @@ def reassign(
     one_replica_at_a_time: Annotated[
         bool, typer.Option("--one-replica-at-a-time", help="Waves: replace one replica of a partition at once.")
     ] = False,
-    snapshot: SnapshotId = None,
-    name: Name = None,
-    replace_name: ReplaceName = False,
-    detailed_exitcode: DetailedExitcode = False,
+    planning: Planning,
 ) -> ExitCode:
     """Plan where replicas live, by exactly one question: a file, brokers, a replication factor, evenness, racks, ..."""
     from jobs.planning.placement.given_targets import BACK, BY_FILE
     from jobs.planning.placement.questions import Limits
     from jobs.planning.placement.reassign import reassign_planner
     from jobs.planning.plan import report_plan
-    from jobs.records.plan_names import Alias
     from planner.placement.waves import Caps
 
     option, value = _only_one(
@@ -284,7 +252,7 @@ def reassign(
         caps=Caps(moves_per_broker=max_moves_per_broker, one_at_a_time=one_replica_at_a_time),
     )
     planner = reassign_planner(option, value, limits, sizes, by_size=by_size)
-    return report_plan(settings, snapshot, Alias(name, replace_name), planner, detailed=detailed_exitcode)
+    return report_plan(settings, planning, planner)
 
 
 def _only_one(asked: Mapping[str, Any]) -> tuple[str, Any]:

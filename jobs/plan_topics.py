@@ -6,7 +6,7 @@ from typing import Annotated, Final
 import typer
 
 from jobs.basics.errors import ExitCode, UsageError, raise_any
-from jobs.runtime.options import DetailedExitcode, Name, ReplaceName, SnapshotId, command
+from jobs.runtime.questions import Planning, question
 from jobs.runtime.settings import Settings
 
 Topic = Annotated[str, typer.Option(help="A topic that exists.")]
@@ -22,7 +22,7 @@ AllowUnknownConfig = Annotated[
 _MOST: Final = 2**31 - 1
 
 
-@command
+@question
 def assign(
     settings: Settings,
     *,
@@ -45,17 +45,13 @@ def assign(
     ] = None,
     strategy: Annotated[str, typer.Option(help="kafka or simple")] = "kafka",
     disable_rack_aware: Annotated[bool, typer.Option("--disable-rack-aware", help="Ignore racks.")] = False,
-    snapshot: SnapshotId = None,
-    name: Name = None,
-    replace_name: ReplaceName = False,
-    detailed_exitcode: DetailedExitcode = False,
+    planning: Planning,
 ) -> ExitCode:
     """Plan new topics: where their replicas go and who leads first."""
     from jobs.planning.assign import AssignRequest
     from jobs.planning.new_topics import NewTopic, topics_in
     from jobs.planning.plan import report_plan
     from jobs.planning.topics import topic_name
-    from jobs.records.plan_names import Alias
     from jobs.runtime.inputs import parse_broker_ids, parse_configs, parse_replica_assignment
 
     its_own = {
@@ -91,7 +87,7 @@ def assign(
         unknown_config_allowed=allow_unknown_config,
     )
     asked.check()
-    return report_plan(settings, snapshot, Alias(name, replace_name), asked.plan, detailed=detailed_exitcode)
+    return report_plan(settings, planning, asked.plan)
 
 
 def _refuse_beside_file(options: list[str]) -> None:
@@ -99,7 +95,7 @@ def _refuse_beside_file(options: list[str]) -> None:
         raise UsageError(f"--topics-json-file says it all for each topic: leave out {', '.join(options)}")
 
 
-@command
+@question
 def expand(
     settings: Settings,
     *,
@@ -111,16 +107,12 @@ def expand(
     ] = None,
     disable_rack_aware: Annotated[bool, typer.Option("--disable-rack-aware", help="Ignore racks.")] = False,
     allow_internal: AllowInternal = False,
-    snapshot: SnapshotId = None,
-    name: Name = None,
-    replace_name: ReplaceName = False,
-    detailed_exitcode: DetailedExitcode = False,
+    planning: Planning,
 ) -> ExitCode:
     """Plan more partitions for a topic; records of a key may land in another one afterwards."""
     from jobs.planning.expand import ExpandRequest
     from jobs.planning.plan import report_plan
     from jobs.planning.topics import topic_name
-    from jobs.records.plan_names import Alias
     from jobs.runtime.inputs import parse_replica_assignment
 
     asked = ExpandRequest(
@@ -131,10 +123,10 @@ def expand(
         allow_internal=allow_internal,
     )
     asked.check()
-    return report_plan(settings, snapshot, Alias(name, replace_name), asked.plan, detailed=detailed_exitcode)
+    return report_plan(settings, planning, asked.plan)
 
 
-@command
+@question
 def config(
     settings: Settings,
     *,
@@ -142,44 +134,36 @@ def config(
     set_: Annotated[list[str] | None, typer.Option("--set", help="key=value, may be repeated")] = None,
     delete: Annotated[list[str] | None, typer.Option(help="A key to delete, may be repeated.")] = None,
     allow_unknown_config: AllowUnknownConfig = False,
-    snapshot: SnapshotId = None,
-    name: Name = None,
-    replace_name: ReplaceName = False,
-    detailed_exitcode: DetailedExitcode = False,
+    planning: Planning,
 ) -> ExitCode:
     """Plan changes of a topic's configuration."""
     from jobs.planning.config import ConfigRequest, parse_wanted
     from jobs.planning.plan import report_plan
     from jobs.planning.topics import topic_name
     from jobs.records.checked_configs import config_faults
-    from jobs.records.plan_names import Alias
 
     wanted = parse_wanted(set_ or [], delete or [])
     values = {key: value for key, value in wanted.items() if value is not None}
     raise_any((UsageError, f"--set {said}") for said in config_faults(values, unknown_allowed=allow_unknown_config))
     asked = ConfigRequest(topic_name(topic), wanted)
-    return report_plan(settings, snapshot, Alias(name, replace_name), asked.plan, detailed=detailed_exitcode)
+    return report_plan(settings, planning, asked.plan)
 
 
-@command
+@question
 def delete(
     settings: Settings,
     *,
     topics: Annotated[str, typer.Option(help="Topics by comma: T1,T2")],
     allow_internal: AllowInternal = False,
-    snapshot: SnapshotId = None,
-    name: Name = None,
-    replace_name: ReplaceName = False,
-    detailed_exitcode: DetailedExitcode = False,
+    planning: Planning,
 ) -> ExitCode:
     """Plan the deletion of topics, with all their records; it cannot be undone."""
     from jobs.planning.delete import DeleteRequest
     from jobs.planning.plan import report_plan
     from jobs.planning.topics import topic_name
-    from jobs.records.plan_names import Alias
 
     asked = DeleteRequest(sorted(topic_name(topic, "--topics") for topic in topics.split(",")), allow_internal)
     if len(set(asked.topics)) < len(asked.topics):
         raise UsageError(f"--topics {topics!r} names a topic twice")
     asked.check()
-    return report_plan(settings, snapshot, Alias(name, replace_name), asked.plan, detailed=detailed_exitcode)
+    return report_plan(settings, planning, asked.plan)

@@ -10,7 +10,7 @@ import typer
 
 from jobs.basics.errors import ExitCode
 from jobs.runtime.choices import Mode
-from jobs.runtime.options import DetailedExitcode, Name, ReplaceName, command, run_alone
+from jobs.runtime.options import DetailedExitcode, MaxChanges, Name, ReplaceName, Yes, command, run_alone
 from jobs.runtime.settings import Settings
 
 
@@ -28,9 +28,9 @@ def rollback(
     apply: Annotated[
         bool, typer.Option("--apply", help="Commit the new plan at once; without it, it is only stored.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask on a terminal.")] = False,
+    yes: Yes = False,
     mode: Annotated[Mode, typer.Option(help="As commit takes it.")] = Mode.AUTO,
-    max_changes: Annotated[int | None, typer.Option(min=0, help="Refuse more changes [default: 100000].")] = None,
+    max_changes: MaxChanges = None,
     detailed_exitcode: DetailedExitcode = False,
 ) -> ExitCode:
     """Plan the way back of what a plan moved, to be committed as every plan, or at once."""

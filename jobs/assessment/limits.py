@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, Self
 
 from jobs.adapters.zookeeper.cluster import ClusterState
 from jobs.adapters.zookeeper.controllership import refuse_migration
@@ -27,6 +27,30 @@ class CommitLimits:
     allow_majority_dead: bool
     allow_silent: frozenset[int] = frozenset()
     """Brokers that need not answer before batch mode writes."""
+
+    @classmethod
+    def of(
+        cls,
+        settings: Settings,
+        max_plan_age: str | None,
+        max_changes: int | None,
+        *,
+        allow_majority_dead: bool,
+        allow_silent: str | None,
+    ) -> Self:
+        """Read the options of a command; what none was given for is as the settings have it."""
+        defaults = settings.conf.limits
+        return cls(
+            max_plan_age=defaults.max_plan_age_hours * 3600 if max_plan_age is None else seconds(max_plan_age),
+            max_changes=defaults.max_changes if max_changes is None else max_changes,
+            allow_majority_dead=allow_majority_dead,
+            allow_silent=frozenset() if allow_silent is None else broker_ids(allow_silent),
+        )
+
+
+def hold_seconds(settings: Settings, max_hold: str | None) -> float:
+    """Read --max-hold; without it the settings say how long the controllership may be held."""
+    return settings.conf.limits.max_hold_seconds if max_hold is None else seconds(max_hold)
 
 
 def broker_ids(text: str) -> frozenset[int]:

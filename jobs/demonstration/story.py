@@ -27,7 +27,8 @@ from jobs.assessment.premises import understood
 from jobs.basics.errors import ExitCode, SurveyorError
 from jobs.basics.interrupts import unwinding
 from jobs.demonstration.traffic import Traffic, read_everything
-from jobs.execution.commit import apply_plan, assess
+from jobs.execution.commit import apply_plan
+from jobs.execution.due import assess
 from jobs.records.plans import read_plan
 from jobs.records.snapshots import as_of, find_snapshot
 from jobs.runtime.choices import Mode

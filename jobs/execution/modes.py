@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
 
 from jobs.adapters.brokers.admin import (
     Admin,
@@ -16,7 +15,7 @@ from jobs.adapters.zookeeper.cluster import ClusterState
 from jobs.assessment.premises import adds_partition
 from jobs.basics.errors import RefusedError, UsageError
 from jobs.execution.admin.requests import EXECUTABLE
-from jobs.execution.admin.running import Running
+from jobs.execution.admin.running import AS_EVER, Running
 from jobs.execution.admin.via_zookeeper import ORDERABLE
 from jobs.records.checked_configs import tiered
 from jobs.records.plans import Plan
@@ -25,11 +24,9 @@ from jobs.runtime.settings import Settings
 from schemas.names import NO_VERSION, Action
 from schemas.topic_configs import TIERED
 
-_AS_EVER: Final = Running()
-
 
 def choose_mode(
-    asked: Mode, settings: Settings, plan: Plan, state: ClusterState, running: Running = _AS_EVER
+    asked: Mode, settings: Settings, plan: Plan, state: ClusterState, running: Running = AS_EVER
 ) -> tuple[Mode, str]:
     """Return admin or batch, and why."""
     if running.via is Via.ZOOKEEPER:

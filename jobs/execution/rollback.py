@@ -1,23 +1,22 @@
 """The way back of a plan: planned, stored as a plan of its own, and committed at once where that is asked for."""
 
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
-
-import typer
 
 from jobs.assessment.limits import CommitLimits
 from jobs.assessment.rollback import refuse_no_way, settle, ways_back
-from jobs.basics.errors import ExitCode, SurveyorError
-from jobs.execution.commit import apply_plan, assess
+from jobs.basics.errors import ExitCode
+from jobs.execution.commit import apply_plan
+from jobs.execution.due import assess
+from jobs.execution.report import refuse_unless_agreed
 from jobs.records.plan_names import Alias, names_of, plan_named, refuse_other_question
 from jobs.records.plan_store import RESULT, Content, RowLists, store
 from jobs.records.plans import Plan, find_plan, read_plan
 from jobs.runtime.choices import Mode
-from jobs.runtime.console import Result, cut, finish, say
+from jobs.runtime.console import Result, finish, say
 from jobs.runtime.settings import Settings
 from jobs.views.plan_review import plan_lines
-from jobs.views.plans import row_name
+from jobs.views.plans import rejection_lines
 from schemas.names import Outcome, PlanKind, PlanStatus
 
 
@@ -42,18 +41,8 @@ def roll_back(
     if not apply:
         finish(settings, _result(planned, undone), *_shown(settings, planned))
         return ExitCode.CHANGES if detailed and planned.changes else ExitCode.DONE
-    limits = settings.conf.limits
-    ledger = _commit(
-        settings,
-        planned,
-        mode,
-        CommitLimits(
-            max_plan_age=limits.max_plan_age_hours * 3600,
-            max_changes=limits.max_changes if max_changes is None else max_changes,
-            allow_majority_dead=False,
-        ),
-        yes=yes,
-    )
+    limits = CommitLimits.of(settings, None, max_changes, allow_majority_dead=False, allow_silent=None)
+    ledger = _commit(settings, planned, mode, limits, yes=yes)
     back = settle(settings, undone, to_snapshot)
     return _report(settings, read_plan(settings.lake, planned.plan_id), undone, ledger, back=back)
 
@@ -88,10 +77,8 @@ def _commit(settings: Settings, plan: Plan, mode: Mode, limits: CommitLimits, *,
     if not plan.changes or plan.row["status"] == PlanStatus.COMMITTED:
         return {}
     found = assess(settings, plan, mode, limits)
-    if not yes and sys.stdin.isatty():
-        say(f"plan {plan.title}: {len(found.due)} changes, mode {found.mode} ({found.why})")
-        if not typer.confirm("write them to the cluster?", err=True):
-            raise SurveyorError(f"not applied: the question was not answered with yes; plan {plan.title} is stored")
+    if not yes:
+        refuse_unless_agreed(plan, found)
     return apply_plan(settings, plan, found, settings.conf.limits.max_hold_seconds).counts()
 
 
@@ -114,15 +101,10 @@ def _report(settings: Settings, plan: Plan, undone: Plan, counts: dict[str, int]
         settings,
         result,
         f"plan {plan.title}: {plan.row['status']}; {told or 'nothing is due'}",
-        *_left(plan),
+        *rejection_lines(plan),
         f"plan {undone.title} is {undone.row['status']}"
         + ("" if back else f"; once `surveyor verify {plan.plan_id}` finds all of it back, it is rolled_back"),
     )
     failed = any(counts.get(outcome.value) for outcome in (Outcome.FAILED, Outcome.UNKNOWN, Outcome.SKIPPED))
     stale = counts.get(Outcome.STALE.value) and not counts.get(Outcome.APPLIED.value)
     return ExitCode.ERROR if failed else ExitCode.STALE if stale else ExitCode.DONE
-
-
-def _left(plan: Plan) -> Sequence[str]:
-    lines = [f"  rejected {row_name(row)}  {row['code']}: {row['reason']}" for row in plan.rejections]
-    return cut(lines, f"show rejections {plan.plan_id} --all")

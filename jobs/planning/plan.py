@@ -1,7 +1,8 @@
 """What all plans share: the snapshot they are computed from, and how a plan is stored.
 
 A plan's rows are written first and its row in `plans` last; both under its id, which is a hash of its content. So a
-crash leaves no half plan, and planning again writes the same plan or finds it.
+crash leaves no half plan, and planning again writes the same plan or finds it. With --refresh the snapshot is taken
+first, in the same process and Spark session.
 """
 
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from jobs.adapters.delta.lake import Row
 from jobs.adapters.delta.spark_tables import Tables
-from jobs.adapters.spark.session import start_session
+from jobs.adapters.spark.session import INTERPRETED, TINY, start_session, with_settings
 from jobs.basics.errors import ExitCode, RefusedError
 from jobs.planning.plan_rows import Beside, plan_rows
 from jobs.planning.tables import PlanningTables
@@ -23,7 +24,9 @@ from jobs.records.plans import find_plan
 from jobs.records.snapshot_tables import SnapshotTables
 from jobs.records.snapshots import as_of, find_snapshot
 from jobs.runtime.console import Result, finish, progress, say
+from jobs.runtime.questions import Planning
 from jobs.runtime.settings import Settings
+from jobs.survey.snapshot import snapshot_line, take_snapshot
 from jobs.views.plan_review import plan_lines
 from schemas.names import PlanKind, PlanStatus
 
@@ -58,34 +61,27 @@ class Planned:
 Planner = Callable[[SnapshotTables], Planned]
 
 
-def report_plan(
-    settings: Settings,
-    snapshot: int | None,
-    alias: Alias,
-    planner: Planner,
-    *,
-    detailed: bool,
-) -> ExitCode:
+def report_plan(settings: Settings, planning: Planning, planner: Planner) -> ExitCode:
     """Make a plan and show it; CHANGES only where the detailed exit code was asked for."""
-    result = make_plan(settings, snapshot, alias, planner)
+    result = make_plan(settings, planning, planner)
     lake = settings.lake
     result["operations"] = len(lake.rows("operations", ("plan_id", "=", result["plan_id"])))
     # programs get their counts without the plan's rows being read again
     finish(settings, result, *([] if settings.as_json else plan_lines(lake, find_plan(lake, result["plan_id"]))))
-    return ExitCode.CHANGES if detailed and (result["changes"] or result["operations"]) else ExitCode.DONE
+    return ExitCode.CHANGES if planning.detailed and (result["changes"] or result["operations"]) else ExitCode.DONE
 
 
-def make_plan(settings: Settings, snapshot_id: int | None, alias: Alias, planner: Planner) -> Result:
+def make_plan(settings: Settings, planning: Planning, planner: Planner) -> Result:
     """Plan on a snapshot and store the plan; under a name that is taken, return the plan that has it, or refuse."""
-    lake = settings.lake
-    snapshot = find_snapshot(lake, snapshot_id)
+    lake, alias, snapshot_id = settings.lake, Alias(planning.name, planning.replace_name), planning.snapshot_id
+    snapshot = find_snapshot(lake, _refreshed(settings) if planning.refresh else snapshot_id)
     named = None if alias.moves else plan_named(lake, alias.name)
     if named and alias.name and snapshot_id is None:
         refuse_older(named, alias.name, snapshot["snapshot_id"])
     _refuse_migration(snapshot)
     lake.ensure_tables()
     with progress("starting Spark"):
-        tables = Tables(_session(), lake)
+        tables = Tables(_session(snapshot["partitions"]), lake)
     with progress("planning"):
         planned = planner(PlanningTables(tables, snapshot))
         if named and alias.name:
@@ -100,11 +96,20 @@ def make_plan(settings: Settings, snapshot_id: int | None, alias: Alias, planner
     return result
 
 
-def _session() -> SparkSession:
-    session = start_session("surveyor plan", QUICK)
+def _refreshed(settings: Settings) -> int:
+    """Take a snapshot and return its id; whatever keeps it from being taken also keeps the plan from being made."""
+    taken = take_snapshot(settings)
+    say(f"surveyor: {snapshot_line(settings.cluster, taken)}")
+    return int(taken["snapshot_id"])
+
+
+def _session(partitions: int | None) -> SparkSession:
+    """A session with the settings for plans on so many partitions, or on an unknown number; for this plan alone."""
+    tiny = partitions is not None and partitions <= TINY
+    session = start_session("surveyor plan", short_lived=tiny)
     # tasks make their code themselves where a rule's is too long for a stage: no more of them than run at once
-    session.conf.set("spark.sql.shuffle.partitions", str(session.sparkContext.defaultParallelism))
-    return session
+    tasks = {"spark.sql.shuffle.partitions": str(session.sparkContext.defaultParallelism)}
+    return with_settings(session, QUICK | (INTERPRETED if tiny else tasks))
 
 
 def _refuse_migration(snapshot: Row) -> None:

@@ -34,6 +34,21 @@ DetailedExitcode = Annotated[
     bool,
     typer.Option("--detailed-exitcode", help="Exit with 10 if changes are present, with 21 if any row was stale."),
 ]
+Apply = Annotated[bool, typer.Option("--apply", help="Write to the cluster; without it nothing is written.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask on a terminal.")]
+MaxChanges = Annotated[int | None, typer.Option(min=0, help="Refuse more changes [default: 100000].")]
+MaxHold = Annotated[str | None, typer.Option(help="Hold the controllership no longer [default: 30s].")]
+AllowMajorityDead = Annotated[
+    bool, typer.Option("--allow-majority-dead", help="Believe it when most brokers seem dead.")
+]
+AllowSilent = Annotated[
+    str | None,
+    typer.Option(metavar="BROKERS", help="Brokers, as 2,5, that need not answer before batch mode writes."),
+]
+AllowUnclean = Annotated[
+    bool,
+    typer.Option("--allow-unclean", help="Allow unclean elections, which lose data, where nothing else can lead."),
+]
 All = Annotated[bool, typer.Option("--all", help="List everything, not only the first lines.")]
 SnapshotId = Annotated[int | None, typer.Option("--snapshot", help="Plan on this snapshot [default: the newest].")]
 Name = Annotated[str | None, typer.Option(help="An alias for the plan; planning again under it gives the same plan.")]

@@ -1,26 +1,32 @@
 """The reading half of a snapshot: the small state by the driver, topics and partitions by Spark, configs by brokers.
 
-The executors' reading is staged once: a second one would see another moment.
+The executors' reading is staged once: a second one would see another moment. The topics of a tiny cluster are read by
+the driver, too. The brokers are asked in the background from the first moment on, so that one that does not answer
+costs no time while Spark starts.
 """
 
 import re
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
+from threading import Thread
 from typing import Final
 
+from kazoo.client import KazooClient
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jobs.adapters.brokers.configs import read_broker_configs, read_overrides
+from jobs.adapters.brokers.configs import Overrides, read_broker_configs, read_overrides
 from jobs.adapters.delta.lake import Row
 from jobs.adapters.delta.spark_tables import Tables
-from jobs.adapters.spark.session import tasks_done
-from jobs.adapters.zookeeper.cluster import ClusterState, read_cluster
-from jobs.adapters.zookeeper.connection import connected, persistently, sync
-from jobs.adapters.zookeeper.source import ZooKeeperDataSource
+from jobs.adapters.spark.session import TINY, tasks_done
+from jobs.adapters.zookeeper.cluster import TOPICS, ClusterState, read_cluster
+from jobs.adapters.zookeeper.connection import children, connected, persistently, sync
+from jobs.adapters.zookeeper.multi_read import children_of
+from jobs.adapters.zookeeper.source import READ, ZooKeeperDataSource, read_here
 from jobs.basics.errors import UnreadableError
 from jobs.runtime.console import Phases, say
 from jobs.runtime.settings import Settings
@@ -31,8 +37,11 @@ _UNREADABLE: Final = re.compile(rf"{UnreadableError.__name__}: (.+)")
 TASKS_A_CORE: Final = 8
 """Enough for cores to end at about the same time; what each task costs comes again with every later pass."""
 
+TALLY: Final = ("kind", "rows", "read", "decoded")
+"""What is counted of each kind of row."""
+
 BROKERS_PATIENCE: Final = 10.0
-"""Seconds that brokers have to tell their settings, all of them together; they are asked while Spark reads."""
+"""Seconds that brokers have to tell their settings, all together; they are asked while Spark starts and reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +49,10 @@ class Small:
     """What the driver reads before Spark starts, so that an unreadable cluster is said at once."""
 
     state: ClusterState
-    overrides: dict[int | None, dict[str, str]]
+    tiny: bool
+    """Whether partitions are so few that Spark's own ways of doing much at once are not worth their beginning."""
+    configs: Future[list[Row]]
+    """The brokers' settings, which they are still being asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,23 +73,45 @@ class Reading:
 
 
 def read_small(settings: Settings) -> Small:
-    """Read brokers, controller, requests and dynamic broker configs."""
+    """Read brokers, controller, requests and dynamic broker configs, and begin to ask the brokers."""
     with connected(settings.zookeeper) as client:
         state = persistently(lambda: read_cluster(client, settings.zookeeper))
         overrides, quarantine = persistently(lambda: read_overrides(client))
+        tiny = persistently(lambda: _is_tiny(client))
     state.quarantine += quarantine
-    return Small(state, overrides)
+    return Small(state, tiny, _asked(settings, state.brokers, overrides))
+
+
+def _is_tiny(client: KazooClient) -> bool:
+    """Count partitions by their znodes, without reading them; nobody counts where the topics alone are too many."""
+    topics = children(client, TOPICS) or []
+    if len(topics) > TINY:
+        return False
+    return sum(map(len, children_of(client, [f"{TOPICS}/{topic}/partitions" for topic in topics]))) <= TINY
+
+
+def _asked(settings: Settings, brokers: Sequence[Row], overrides: Overrides) -> Future[list[Row]]:
+    """Ask the brokers for their settings in a thread that keeps nobody from ending."""
+    answer: Future[list[Row]] = Future()
+
+    def ask() -> None:
+        try:
+            found = read_broker_configs(brokers, settings.conf.command_config, overrides, BROKERS_PATIENCE)
+        except BaseException as error:  # noqa: BLE001 - raised where the answer is looked at
+            answer.set_exception(error)
+        else:
+            answer.set_result(found)
+
+    Thread(target=ask, daemon=True, name="ask-settings").start()
+    return answer
 
 
 def read_all(settings: Settings, tables: Tables, small: Small, phases: Phases) -> Reading:
-    """Stage topics and partitions, and ask the brokers meanwhile."""
-    brokers, command_config = small.state.brokers, settings.conf.command_config
-    tasks = partial(tasks_done, tables.spark)
-    with ThreadPoolExecutor(1) as pool, phases.of("read", "reading topics and partitions", tasks):
-        asked = pool.submit(read_broker_configs, brokers, command_config, small.overrides, BROKERS_PATIENCE)
-        staged = _stage(settings, tables)
-        configs = asked.result()
-    counts = _tally(phases, staged)
+    """Stage topics and partitions; by then the brokers have told their settings, or had the time to."""
+    with phases.of("read", "reading topics and partitions", partial(tasks_done, tables.spark)):
+        staged, tallies = (_stage_here if small.tiny else _stage)(settings, tables)
+        configs = small.configs.result()
+    counts = _counts(phases, tallies)
     _warn_of_silent_brokers(configs)
     quarantine = _quarantine(staged) if "quarantine" in counts else []
     with connected(settings.zookeeper) as client:
@@ -91,23 +125,32 @@ def _quarantine(staged: DataFrame) -> list[Row]:
     return [row.asDict() for row in found.collect()]
 
 
-def _stage(settings: Settings, tables: Tables) -> DataFrame:
+def _stage_here(settings: Settings, tables: Tables) -> tuple[DataFrame, list[Row]]:
+    """Read by the driver, and tally there; on Spark the rows are part of the query and need no job of their own."""
+    rows = read_here(settings.zookeeper)
+    spent = [("read_seconds", "sum"), ("decode_seconds", "sum")]
+    tallies = rows.group_by("kind").aggregate([("kind", "count"), *spent])
+    return tables.arrow(rows, READ), tallies.rename_columns(TALLY).to_pylist()
+
+
+def _stage(settings: Settings, tables: Tables) -> tuple[DataFrame, list[Row]]:
     tables.spark.dataSource.register(ZooKeeperDataSource)
     source = tables.spark.read.format("zookeeper").option("zookeeper", settings.zookeeper)
     source = source.option("tasks", str(TASKS_A_CORE * tables.spark.sparkContext.defaultParallelism))
     try:
-        return source.load().localCheckpoint()
+        staged = source.load().localCheckpoint()
     except (PySparkException, Py4JError) as error:
         said = _UNREADABLE.search(str(error))
         if said is None:
             raise
         raise UnreadableError(said[1]) from None
-
-
-def _tally(phases: Phases, staged: DataFrame) -> dict[str, int]:
-    """Count the rows of each kind; the executors' share of the reading that was decoding becomes a phase of its own."""
     spent = F.sum("read_seconds").alias("read"), F.sum("decode_seconds").alias("decoded")
-    kinds = {row["kind"]: row for row in staged.groupBy("kind").agg(F.count("*").alias("rows"), *spent).collect()}
+    return staged, [row.asDict() for row in staged.groupBy("kind").agg(F.count("*").alias("rows"), *spent).collect()]
+
+
+def _counts(phases: Phases, tallies: Sequence[Row]) -> dict[str, int]:
+    """Take the rows of each kind; the readers' share of the reading that was decoding becomes a phase of its own."""
+    kinds = {row["kind"]: row for row in tallies}
     if "task" in kinds:
         read, decoded = kinds["task"]["read"], kinds["task"]["decoded"]
         decoding = phases.seconds["read"] * decoded / (read + decoded)

@@ -6,9 +6,12 @@ the last complete snapshot what it was.
 
 import time
 from datetime import UTC, datetime
+from typing import Final
+
+from pyspark.sql import SparkSession
 
 from jobs.adapters.delta.spark_tables import Tables
-from jobs.adapters.spark.session import start_session
+from jobs.adapters.spark.session import INTERPRETED, start_session, with_settings
 from jobs.adapters.zookeeper.cluster import ClusterState
 from jobs.basics.errors import ExitCode, SurveyorError, UsageError
 from jobs.records.drained import strike_out_ended
@@ -23,16 +26,24 @@ from schemas.tables import TABLES
 
 SHOWN = ("snapshot_id", "controller_id", "controller_epoch", "zxid_before", "zxid_after", "seconds")
 
+COUNTED: Final = ("brokers", "topics", "partitions", "quarantined")
 
-def take_snapshot(settings: Settings) -> Result:
-    """Take one snapshot of the cluster; return its id, its counts, and the seconds it took by phase."""
+UNCLEAR: Final = {NO_CONTROLLER: "no controller", None: "a controller not understood"}
+"""What stands in place of a controller's id."""
+
+
+def take_snapshot(settings: Settings, *, alone: bool = True) -> Result:
+    """Take one snapshot of the cluster; return its id, its counts, and the seconds it took by phase.
+
+    `alone`: no other cluster, which may be larger, comes after it in this process.
+    """
     started, taken_at = time.monotonic(), datetime.now(UTC)
     phases = Phases()
     with phases.of("read", "reading brokers and the controller"):
         small = read_small(settings)
     with phases.of("start", "starting Spark"):
         settings.lake.ensure_tables()
-        tables = Tables(start_session("surveyor snapshot"), settings.lake)
+        tables = Tables(_session(tiny=small.tiny, alone=alone), settings.lake)
     reading = read_all(settings, tables, small, phases)
     last = last_snapshot(settings.lake)
     snapshot_id = 1 if last is None else last["snapshot_id"] + 1
@@ -57,6 +68,11 @@ def take_snapshot(settings: Settings) -> Result:
     return {name: row[name] for name in SHOWN} | counts | {"seconds_by_phase": phases.rounded}
 
 
+def _session(*, tiny: bool, alone: bool) -> SparkSession:
+    session = start_session("surveyor snapshot", short_lived=tiny and alone)
+    return with_settings(session, INTERPRETED) if tiny else session
+
+
 def _end_drains(settings: Settings, state: ClusterState) -> None:
     ended = strike_out_ended(settings.lake, state.control["controller_epoch"])
     if ended:
@@ -76,7 +92,7 @@ def _warn(state: ClusterState, counts: dict[str, int]) -> None:
 def snapshot_one(settings: Settings) -> ExitCode:
     """Take one cluster's snapshot and show it."""
     result = take_snapshot(settings)
-    finish(settings, result, summary(settings.cluster, result))
+    finish(settings, result, snapshot_line(settings.cluster, result))
     return ExitCode.DONE
 
 
@@ -86,7 +102,7 @@ def snapshot_fleet(settings: Settings) -> ExitCode:
         raise UsageError("--all takes the clusters of the --conf file; give one with [clusters.NAME] sections")
     results = {cluster.cluster: _take_or_report(cluster) for cluster in settings.fleet}
     failed = [result for result in results.values() if "error" in result]
-    said = (summary(name, result) for name, result in results.items() if "error" not in result)
+    said = (snapshot_line(name, result) for name, result in results.items() if "error" not in result)
     finish(settings, {"clusters": results, "failed": len(failed)}, *said)
     if len(failed) == len(results):
         return ExitCode(failed[0]["exit_code"])
@@ -96,21 +112,36 @@ def snapshot_fleet(settings: Settings) -> ExitCode:
 def _take_or_report(settings: Settings) -> Result:
     """Take one cluster's snapshot; whatever goes wrong with it is said and spoils no other."""
     try:
-        return take_snapshot(settings)
+        return take_snapshot(settings, alone=False)
     except Exception as error:  # noqa: BLE001 - the other clusters must have their turn
         said = str(error) if isinstance(error, SurveyorError) else unexpected(error)
         say(f"surveyor: {settings.cluster}: {said}")
         return {"error": said, "exit_code": int(getattr(error, "exit_code", ExitCode.ERROR))}
 
 
-def summary(cluster: str, result: Result) -> str:
-    """Say in a line what was found."""
-    counts = ", ".join(f"{result[name]} {name}" for name in ("brokers", "topics", "partitions", "quarantined"))
-    controller = result["controller_id"]
-    known = {NO_CONTROLLER: "no controller", None: "a controller not understood"}
-    who = known.get(controller, f"controller {controller}")
+def snapshot_line(cluster: str, result: Result) -> str:
+    """Say in a line what was found.
+
+    >>> counts = {"brokers": 3, "topics": 2, "partitions": 60, "quarantined": 0}
+    >>> control = {"controller_id": -1, "controller_epoch": 7}
+    >>> took = {"seconds": 5.04, "seconds_by_phase": {"read": 0.71, "write": 1.23}}
+    >>> snapshot_line("east", {"snapshot_id": 4, **counts, **control, **took})
+    'snapshot 4 of east: 3 brokers, 2 topics, 60 partitions, 0 quarantined; no controller, epoch 7; 5.0 s (read 0.7, \
+write 1.2)'
+    """
+    counts = ", ".join(f"{result[name]} {name}" for name in COUNTED)
     phases = ", ".join(f"{phase} {seconds:.1f}" for phase, seconds in result["seconds_by_phase"].items())
     return (
         f"snapshot {result['snapshot_id']} of {cluster}: {counts}; "
-        f"{who}, epoch {result['controller_epoch']}; {result['seconds']:.1f} s ({phases})"
+        f"{_controller(result['controller_id'])}, epoch {result['controller_epoch']}; "
+        f"{result['seconds']:.1f} s ({phases})"
     )
+
+
+def _controller(controller_id: int | None) -> str:
+    """Name who is in control.
+
+    >>> _controller(2), _controller(None)
+    ('controller 2', 'a controller not understood')
+    """
+    return UNCLEAR.get(controller_id, f"controller {controller_id}")

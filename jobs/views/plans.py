@@ -7,7 +7,7 @@ from datetime import datetime  # noqa: F401 - the doctest's
 from jobs.adapters.delta.lake import Row
 from jobs.records.checked_configs import set_by
 from jobs.records.plans import Plan
-from jobs.runtime.console import LINES_SHOWN, shown
+from jobs.runtime.console import LINES_SHOWN, cut, shown
 from schemas.names import NO_LEADER, WHOLE_TOPIC, Action, PlanKind, RejectionCode
 from schemas.rows import Operation, Outline, PlanRow, operations_among
 from schemas.topic_configs import MIN_ISR, UNCLEAN_ELECTION, parsed
@@ -101,6 +101,12 @@ def row_name(row: Row) -> str:
     if row["partition"] in {None, WHOLE_TOPIC}:
         return str(row["topic"])
     return f"{row['topic']}-{row['partition']}"
+
+
+def rejection_lines(plan: Plan) -> list[str]:
+    """Say what a plan leaves as it is, and why: the first of many."""
+    lines = [f"  rejected {row_name(row)}  {row['code']}: {row['reason']}" for row in plan.rejections]
+    return cut(lines, f"show rejections {plan.plan_id} --all")
 
 
 def _moved(name: str, before: object, after: object) -> str | None:

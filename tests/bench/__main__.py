@@ -14,6 +14,7 @@ from jobs.adapters.embedded.processes import exit_on_sigterm
 from jobs.adapters.spark.session import start_session
 from jobs.runtime.console import say
 from tests.bench.cluster import TOPIC_SIZE, cluster
+from tests.bench.cold import bench_cold
 from tests.bench.machine import Driver, describe
 from tests.bench.parts import bench_planning, bench_writing
 from tests.bench.placement import bench_placement
@@ -46,6 +47,7 @@ def main(arguments: Sequence[str]) -> None:
 
 def run(options: argparse.Namespace) -> Report:
     """Measure everything, the small first; a server is stopped before the next one starts."""
+    cold = list(bench_cold(REPEATS))  # before a session of ours takes memory and processors
     spark = start_session("surveyor bench", {"spark.driver.memory": options.driver_memory})
     driver = Driver(spark)
     with cluster(WARM_UP) as small:
@@ -59,7 +61,7 @@ def run(options: argparse.Namespace) -> Report:
     telling = bench_telling(options.told)
     planning = [*bench_planning(spark, options.planned, TURNS), *bench_placement(REPEATS)]
     costs = [sample.cost for sample in samples if sample.cost]
-    return Report(machine, [*(sample.figure for sample in samples), writing, telling, *planning], costs)
+    return Report(machine, [*cold, *(sample.figure for sample in samples), writing, telling, *planning], costs)
 
 
 def fill_in(file: Path, figures: str) -> None:

@@ -62,6 +62,9 @@ APIS: Final = (
 DYNAMIC_CONFIGS: Final = "/config/brokers"
 DEFAULT_ENTITY: Final = "<default>"
 
+EACH: Final = 2.0
+"""Seconds that one broker has to tell its settings: one that answers takes a hundredth of it."""
+
 _DEFAULTS: Final[Answer] = {**KAFKA_DEFAULTS, **{f"api.{api.name}": None for api in APIS}}
 """Every name there is a row for, with what is assumed."""
 
@@ -74,11 +77,12 @@ def read_broker_configs(
 ) -> list[Row]:
     """Ask every broker for its settings and versions, in parallel; return rows of BROKER_CONFIGS, unstamped.
 
-    Shapes: rows of BROKERS in, one row a broker and name out, in order. `patience` is in seconds and bounds the whole.
-    Where a broker says nothing of a name, its dynamic override in ZooKeeper holds, else Kafka's default, assumed.
+    Shapes: rows of BROKERS in, one row a broker and name out, in order. `patience` is in seconds and bounds the whole,
+    EACH one broker. Where a broker says nothing of a name, its dynamic override in ZooKeeper holds, else Kafka's
+    default, assumed.
     Raises UsageError for a client.properties that is not understood, and nothing for a broker that fails.
     """
-    answers, _ = ask_brokers(brokers, read_properties(command_config), patience, _ask)
+    answers, _ = ask_brokers(brokers, read_properties(command_config), patience, _ask, EACH)
     ids = sorted({broker["broker_id"] for broker in brokers})
     return [row for broker_id in ids for row in _rows(broker_id, answers.get(broker_id, {}), overrides)]
 

@@ -42,14 +42,17 @@ def ask_brokers(
     settings: dict[str, str],
     patience: float,
     question: Question[T],
+    each: float | None = None,
 ) -> tuple[dict[int, T], dict[int, str]]:
     """Ask every broker that is understood; return answers, and why there are none of the others, by broker id.
 
-    `settings` are those of `read_properties`; `patience` is in seconds and bounds the whole.
+    `settings` are those of `read_properties`; `patience` is in seconds and bounds the whole, `each` one broker.
     """
     deadline = time.monotonic() + patience
     due = deque(broker for broker in brokers if broker["understood"])
     turns = -(-len(due) // WORKERS)
+    share = SHARE * patience / max(1, turns)
+    share = share if each is None else min(each, share)
     answers: dict[int, T] = {}
     reasons = {broker["broker_id"]: IN_TIME if broker["understood"] else NOT_UNDERSTOOD for broker in brokers}
 
@@ -58,7 +61,7 @@ def ask_brokers(
             while time.monotonic() < deadline:
                 broker = due.popleft()
                 try:
-                    answers[broker["broker_id"]] = _ask(broker, settings, SHARE * patience / turns, question)
+                    answers[broker["broker_id"]] = _ask(broker, settings, share, question)
                 except Exception as error:  # noqa: BLE001 - whatever one broker does or lacks, it costs only itself
                     reasons[broker["broker_id"]] = _why(error)
 

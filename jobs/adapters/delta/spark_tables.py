@@ -43,7 +43,7 @@ class Tables:
         schema = TABLES[table]
         paths = self.lake.paths(table, version)
         if not paths:
-            return self.spark.createDataFrame([], schema)
+            return self.arrow(arrow_schema(schema.jsonValue()).empty_table(), schema)
         stored = StructType([field for field in schema if field.name != PARTITIONED_BY])
         rows = self.spark.read.schema(stored).parquet(*map(_as_glob, paths))
         cluster = f"{_literal(self.lake.cluster)} AS {PARTITIONED_BY}"
@@ -51,9 +51,14 @@ class Tables:
 
     def frame(self, table: str, rows: Sequence[Row]) -> DataFrame:
         """Make a DataFrame of a table's shape from rows of the driver; absent columns are null."""
-        schema = TABLES[table]
-        filled = [tuple({**row, "cluster": self.lake.cluster}.get(name) for name in schema.names) for row in rows]
-        return self.spark.createDataFrame(filled, schema)
+        schema = arrow_schema(TABLES[table].jsonValue())
+        filled = [{**row, "cluster": self.lake.cluster} for row in rows]
+        return self.arrow(pa.Table.from_pylist(filled, schema=schema), TABLES[table])
+
+    def arrow(self, rows: pa.Table, schema: StructType) -> DataFrame:
+        """Make a DataFrame of Arrow's rows: they become part of the query, where lists would start a Python worker."""
+        whole = rows if rows.num_rows else rows.schema.empty_table()  # Spark sees no types where no chunks are
+        return self.spark.createDataFrame(whole, schema)
 
     def replace(self, table: str, rows: DataFrame, where: str = "true") -> None:
         """Replace the cluster's rows that satisfy `where`; running it again changes nothing."""

@@ -28,17 +28,38 @@ OWN_JVM: Final = {
 }
 
 
+TINY: Final = 10_000
+"""Partitions of a cluster up to which a job is over before it pays to compile for it."""
+
+INTERPRETED: Final = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+}
+"""For a few thousand rows: what is written as Java and compiled for each query runs once, a thousandth of a second."""
+
+SHORT_LIVED: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For a JVM that lives some seconds: its second compiler takes half of the processor time and is never paid back."""
+
+JVM_OPTIONS: Final = "SPARK_SUBMIT_OPTS"
+"""Environment variable by which Spark's launcher is given options for the JVM; who has set it knows better."""
+
+
 def conf_dir() -> Path:
     """Return the folder of `spark-defaults.conf`: beside the packages in a checkout, inside `jobs` in a wheel."""
     checkout = Path(__file__).parents[3] / "conf"
     return checkout if checkout.is_dir() else Path(__file__).parents[2] / "conf"
 
 
-def start_session(name: str, settings: Mapping[str, str] | None = None) -> SparkSession:
+def start_session(name: str, settings: Mapping[str, str] | None = None, *, short_lived: bool = False) -> SparkSession:
     """Return the running session, or start one; `settings` win over the defaults.
 
-    Under spark-submit, master, memory and jars are spark-submit's business.
+    Under spark-submit, master, memory and jars are spark-submit's business. `short_lived`: where a JVM is started,
+    it is one for little work.
     """
+    if short_lived:
+        os.environ.setdefault(JVM_OPTIONS, SHORT_LIVED)
     options = {**ALWAYS, **({} if is_submitted() else _own_jvm()), **(settings or {})}
     builder = SparkSession.builder.appName(name)
     for key, value in options.items():
@@ -47,6 +68,17 @@ def start_session(name: str, settings: Mapping[str, str] | None = None) -> Spark
     take_back()  # PySpark has put in a handler for Ctrl-C that raises in the midst of its own work
     _check_delta(session)
     return session
+
+
+def with_settings(session: SparkSession, settings: Mapping[str, str]) -> SparkSession:
+    """Return a session beside this one with these SQL settings: set on this one, later jobs would have them, too.
+
+    It is a copy and no `newSession`, so that what a notebook has set on its session holds here as well.
+    """
+    own = SparkSession(session.sparkContext, session._jsparkSession.cloneSession())  # noqa: SLF001 - PySpark has no other
+    for key, value in settings.items():
+        own.conf.set(key, value)
+    return own
 
 
 def tasks_done(session: SparkSession) -> str:

@@ -9,7 +9,6 @@ the throttle is looked after: a cancellation lets go on what it must not turn ba
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from jobs.adapters.brokers.admin import LOST
 from jobs.adapters.zookeeper.cluster import read_cluster
@@ -22,7 +21,7 @@ from jobs.basics.errors import RefusedError, StillRunningError, SurveyorError
 from jobs.basics.interrupts import unwinding
 from jobs.execution.admin.lease import HAND_OVER, UnderLease, lease_for
 from jobs.execution.admin.requests import Controller, ask
-from jobs.execution.admin.running import Running
+from jobs.execution.admin.running import AS_EVER, Running
 from jobs.execution.admin.throttles import (
     ConfigAdmin,
     clear_left_over,
@@ -39,8 +38,6 @@ from jobs.runtime.settings import Settings
 from schemas.names import Action, Outcome
 from schemas.rows import Change, PlanRow, changes_among
 
-_AS_EVER: Final = Running()
-
 
 def commit_admin(
     settings: Settings,
@@ -49,7 +46,7 @@ def commit_admin(
     due: Sequence[PlanRow],
     lease: Lease,
     *,
-    running: Running = _AS_EVER,
+    running: Running = AS_EVER,
     throttler: ConfigAdmin | None = None,
 ) -> None:
     """Ask for what is due, in the ledger's name, and wait where the next wave or a throttle needs it.

@@ -96,3 +96,7 @@ class Running:
     def watches(self) -> bool:
         """Whether a plan that is committed already is still to be looked after."""
         return self.wait or self.throttle is not None
+
+
+AS_EVER: Final = Running()
+"""Where nothing is said: asked over Kafka's protocol, not throttled, not waited for."""

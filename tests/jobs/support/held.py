@@ -5,7 +5,8 @@ from typing import Any
 from jobs.adapters.delta.lake import Row
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.assessment.limits import CommitLimits
-from jobs.execution.commit import apply_plan, assess
+from jobs.execution.commit import apply_plan
+from jobs.execution.due import assess
 from jobs.records.plans import read_plan
 from jobs.runtime.choices import Mode
 from jobs.runtime.settings import settle

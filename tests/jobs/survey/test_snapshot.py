@@ -35,6 +35,14 @@ def surveyor(tree: KafkaTree, tmp_path: Path) -> Surveyor:
     return Surveyor(tree.hosts, tmp_path / "warehouse")
 
 
+@pytest.fixture(params=["by the driver", "by executors"])
+def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tiny clusters are read by the driver, larger ones by executors: to the same end."""
+    if request.param == "by executors":
+        monkeypatch.setattr(snapshot_read, "TINY", -1)
+
+
+@pytest.mark.usefixtures("both_ways")
 def test_everything_is_read(surveyor: Surveyor, tree: KafkaTree) -> None:
     tree.write("/config/topics/orders", b'{"version":1,"config":{"min.insync.replicas":"2"}}')
     tree.write("/admin/delete_topics/orders", b"")
@@ -146,6 +154,7 @@ def test_partitions_of_a_topic_being_deleted_are_not_offline(surveyor: Surveyor,
     assert surveyor.json("show", "partitions", "--as-of", "3")["rows"] != []
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_bad_states_keep_their_last_rows_and_spoil_nothing_else(surveyor: Surveyor, tree: KafkaTree) -> None:
     garbage = [b"", b"{", b"null", b"\xff", NOISE, b'{"leader":1}', b'{"isr":[]}']
     tree.add_topic("bad", {partition: [1, 2] for partition in range(len(garbage))})
@@ -160,6 +169,7 @@ def test_bad_states_keep_their_last_rows_and_spoil_nothing_else(surveyor: Survey
     assert surveyor.rows("quarantine", "path") == paths
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_a_bad_topic_keeps_its_partitions(surveyor: Surveyor, tree: KafkaTree) -> None:
     surveyor.json("snapshot")
     tree.client.set("/brokers/topics/orders", b"not json")
@@ -328,12 +338,14 @@ def test_a_controller_that_is_not_understood_makes_no_event(surveyor: Surveyor, 
     assert surveyor.rows("snapshots", "snapshot_id", "controller_id", "controller_epoch")[1] == (2, None, None)
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_seconds_are_told_by_phase(surveyor: Surveyor) -> None:
     seconds = surveyor.json("snapshot")["seconds_by_phase"]
     assert set(seconds) == {"read", "start", "decode", "difference", "write"}
     assert min(seconds.values()) > 0
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_a_reading_that_fails_half_way_is_one_message(surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) -> None:
     def small(settings: Settings) -> snapshot_read.Small:
         found = read_small(settings)

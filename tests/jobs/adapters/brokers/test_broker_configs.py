@@ -1,6 +1,7 @@
 """What brokers say of themselves: real ones, one with SASL and an authorizer, and all that do not answer."""
 
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -209,6 +210,16 @@ def test_many_silent_brokers_leave_time_for_others(kafka: EmbeddedCluster) -> No
 
     assert found.pop(0)["num.partitions"] == ("7", False)
     assert found == dict.fromkeys(ids, ASSUMED)
+
+
+def test_one_silent_broker_does_not_take_all_the_time_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jobs.adapters.brokers.configs.EACH", 0.3)
+    started = time.monotonic()
+    with socket.create_server((LOOPBACK, 0), backlog=100) as silent:
+        found = ask([broker(1, silent.getsockname()[1])], patience=PATIENT)
+
+    assert found == {1: ASSUMED}
+    assert time.monotonic() - started < PATIENT / 2
 
 
 def test_a_name_that_does_not_resolve_in_time_holds_nobody(monkeypatch: pytest.MonkeyPatch) -> None:

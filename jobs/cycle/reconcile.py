@@ -1,0 +1,70 @@
+"""One cycle of a controller in one process: a snapshot, a plan of what is due, the question, and the commit.
+
+Dry unless applied: then the snapshot is taken and the plan is stored, and what a commit would write is shown. Killed at
+any moment, the same cycle goes on: a new snapshot shows what is still due, and only that is planned.
+"""
+
+from jobs.assessment.limits import CommitLimits
+from jobs.basics.errors import ExitCode, SurveyorError
+from jobs.execution.admin.running import AS_EVER
+from jobs.execution.commit import apply_plan
+from jobs.execution.due import assess
+from jobs.execution.report import Beside, counts, refuse_unless_agreed, report_applied, report_dry
+from jobs.planning.plan import make_plan
+from jobs.planning.reconcile import whats_due
+from jobs.records.plans import Plan, read_plan
+from jobs.runtime.choices import Mode
+from jobs.runtime.console import finish, say
+from jobs.runtime.questions import Planning
+from jobs.runtime.settings import Settings
+from jobs.views.plans import rejection_lines
+
+
+def reconcile_once(
+    settings: Settings,
+    mode: Mode,
+    limits: CommitLimits,
+    *,
+    hold: float,
+    apply: bool,
+    yes: bool,
+    allow_unclean: bool,
+    everything: bool,
+    detailed: bool,
+) -> ExitCode:
+    """Take a snapshot, plan what is due after failures, and commit it, or show what that would do."""
+    plan = _plan(settings, allow_unclean=allow_unclean)
+    known = {"snapshot_id": plan.row["snapshot_id"], "plan_id": plan.plan_id, "rejected": len(plan.rejections)}
+    beside = Beside(known, rejection_lines(plan))
+    if not plan.size:
+        return _nothing_due(settings, plan, beside, apply=apply)
+    try:
+        assessed = assess(settings, plan, mode, limits)
+        if not apply:
+            return report_dry(settings, plan, assessed, AS_EVER, beside, detailed=detailed, everything=everything)
+        if not yes:
+            refuse_unless_agreed(plan, assessed)
+        ledger = apply_plan(settings, plan, assessed, hold)
+    except SurveyorError as error:
+        error.result = known | {"status": _status(settings, plan)} | error.result
+        raise
+    return report_applied(settings, plan, assessed, ledger, beside, detailed=detailed)
+
+
+def _plan(settings: Settings, *, allow_unclean: bool) -> Plan:
+    """Take a snapshot and plan on it."""
+    made = make_plan(settings, Planning(refresh=True), lambda at: whats_due(at, allow_unclean=allow_unclean))
+    say(f"surveyor: plan {made['plan_id']} on snapshot {made['snapshot_id']}: {made['changes']} changes")
+    return read_plan(settings.lake, made["plan_id"])
+
+
+def _nothing_due(settings: Settings, plan: Plan, beside: Beside, *, apply: bool) -> ExitCode:
+    """Say so; no broker is asked for anything then, and a dry run says no more."""
+    result = beside.result | {"status": plan.row["status"], "dry_run": not apply, "due": 0, "applied_now": 0}
+    title = f"nothing is due on snapshot {plan.row['snapshot_id']}: nothing was written"
+    finish(settings, result | counts([]), title, *beside.lines)
+    return ExitCode.DONE
+
+
+def _status(settings: Settings, plan: Plan) -> str:
+    return str(read_plan(settings.lake, plan.plan_id).row["status"])

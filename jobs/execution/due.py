@@ -1,0 +1,62 @@
+"""What a commit finds due before it writes anything: the same for a dry run and a real one.
+
+The plan is checked against the limits, the cluster is read, and each row is judged: due, applied already, or stale.
+No Spark and no JVM.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from jobs.adapters.brokers.channel import refuse_silent
+from jobs.adapters.zookeeper.cluster import ClusterState, read_cluster
+from jobs.adapters.zookeeper.connection import connected
+from jobs.adapters.zookeeper.controllership import refuse_take_over
+from jobs.assessment.limits import CommitLimits, refuse_beyond
+from jobs.assessment.moving import moving_in_zookeeper, refuse_others
+from jobs.assessment.operations import judge_tasks
+from jobs.assessment.premises import Premises
+from jobs.assessment.waves import judge_waves
+from jobs.execution.admin.running import AS_EVER, Running
+from jobs.execution.batch.commit import refuse_unreachable
+from jobs.execution.batch.topic_znodes import refuse_too_large
+from jobs.execution.modes import choose_mode
+from jobs.records.ledger import Verdict
+from jobs.records.plans import Plan
+from jobs.runtime.choices import Mode
+from jobs.runtime.settings import Settings
+from schemas.names import Action
+from schemas.rows import PlanRow
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """What a commit finds before it writes anything."""
+
+    state: ClusterState
+    mode: Mode
+    why: str
+    due: list[PlanRow]
+    settled: list[Verdict]
+    silent: frozenset[int] = frozenset()
+    """Brokers that need not answer."""
+
+
+def assess(settings: Settings, plan: Plan, mode: Mode, limits: CommitLimits, running: Running = AS_EVER) -> Assessment:
+    """Read the cluster, refuse what must be refused, and tell what is due; the same for a dry run and a real one."""
+    with connected(settings.zookeeper) as client:
+        state = read_cluster(client, settings.zookeeper)
+        refuse_beyond(limits, settings, plan, state, datetime.now(UTC))
+        chosen, why = choose_mode(mode, settings, plan, state, running)
+        if chosen is Mode.BATCH:
+            refuse_take_over(state, settings.conf.controller_id)
+            refuse_unreachable(state)
+            due, verdicts = Premises.of(plan, state).judge(client, plan.changes)
+            refuse_too_large(client, plan, due)
+        else:
+            due, verdicts = judge_waves(client, plan.changes)
+            if any(change.action == Action.REASSIGN for change in due):
+                refuse_others(plan, moving_in_zookeeper(client))
+        tasks, settled = judge_tasks(client, plan.tasks)
+    if chosen is Mode.BATCH and (due or tasks):
+        refuse_silent(state.brokers, settings.conf.controller_id, limits.allow_silent)
+    return Assessment(state, chosen, why, [*due, *tasks], [*verdicts, *settled], limits.allow_silent)

@@ -1,0 +1,125 @@
+"""What a commit shows and how it exits: what it would write, the question on a terminal, and what came of it.
+
+For every command that commits. `beside` is what such a command says besides: fields of its JSON result, and lines.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import typer
+
+from jobs.basics.errors import ExitCode, SurveyorError
+from jobs.basics.interrupts import exit_code, interrupted
+from jobs.execution.admin.running import Running
+from jobs.execution.admin.throttles import throttle_lines
+from jobs.execution.due import Assessment
+from jobs.records.ledger import Ledger, Verdict
+from jobs.records.plans import Plan, read_plan
+from jobs.runtime.console import Result, cut, finish, say
+from jobs.runtime.settings import Settings
+from jobs.views.plans import change_line, how_much_is_due, warnings
+from schemas.names import Outcome
+from schemas.rows import changes_among
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What a command adds to the report of a commit."""
+
+    result: Result = field(default_factory=dict)
+    lines: Sequence[str] = ()
+
+
+def report_dry(
+    settings: Settings,
+    plan: Plan,
+    found: Assessment,
+    running: Running,
+    beside: Beside,
+    *,
+    detailed: bool,
+    everything: bool,
+) -> ExitCode:
+    """Show what would be written; CHANGES only where the detailed exit code was asked for."""
+    result: Result = {
+        **beside.result,
+        "plan_id": plan.plan_id,
+        "status": plan.row["status"],
+        "dry_run": True,
+        "mode": found.mode.value,
+        "due": len(found.due),
+        "applied_now": 0,
+        **counts(found.settled),
+    }
+    again = f"commit {plan.plan_id} --all"
+    lines = [f"  would be written: {change_line(change)}" for change in found.due]
+    finish(
+        settings,
+        result,
+        f"plan {plan.title}: mode {found.mode} ({found.why}); {how_much_is_due(plan, found.due)}",
+        *cut(lines, again, everything=everything),
+        *cut(_stale_lines(found.settled), again, everything=everything),
+        *throttle_lines(settings.lake, plan, changes_among(found.due), running.throttle),
+        *(f"  warning: {warning}" for warning in (_warnings(plan, everything=everything) if found.due else ())),
+        *beside.lines,
+        "dry run: nothing was written; --apply writes",
+    )
+    return ExitCode.CHANGES if detailed and found.due else ExitCode.DONE
+
+
+def _warnings(plan: Plan, *, everything: bool) -> Iterator[str]:
+    return warnings(plan.row["kind"], plan.changes, plan.operations, plan.rejections, everything=everything)
+
+
+def refuse_unless_agreed(plan: Plan, found: Assessment) -> None:
+    """Ask on a terminal, and raise SurveyorError unless the answer is yes; a program that says --apply means it."""
+    if not is_terminal() or not found.due:
+        return
+    say(f"plan {plan.title}: {how_much_is_due(plan, found.due)}, mode {found.mode} ({found.why})")
+    if not typer.confirm("write them to the cluster?", err=True):
+        raise SurveyorError(f"not applied: the question was not answered with yes; plan {plan.title} is stored")
+
+
+def is_terminal() -> bool:
+    """Tell whether somebody is there to be asked."""
+    return sys.stdin.isatty()
+
+
+def report_applied(
+    settings: Settings, plan: Plan, found: Assessment, ledger: Ledger, beside: Beside, *, detailed: bool
+) -> ExitCode:
+    """Show what came of it; whatever was not written as planned is told by the exit code."""
+    status = read_plan(settings.lake, plan.plan_id).row["status"]
+    now = len(ledger.of(Outcome.APPLIED)) - sum(verdict.outcome is Outcome.APPLIED for verdict in found.settled)
+    applied: Result = {"plan_id": plan.plan_id, "status": status, "applied_now": now, **ledger.counts()}
+    told = ", ".join(f"{count} {outcome}" for outcome, count in ledger.counts().items() if count)
+    told += f" ({now} of them now)" if now < len(ledger.of(Outcome.APPLIED)) else ""
+    stale = cut(_stale_lines(ledger.verdicts), f"show commits {plan.plan_id} --all")
+    title = f"plan {plan.title}: {status}; {told or 'no changes'}"
+    finish(settings, beside.result | applied, title, *stale, *beside.lines)
+    if interrupted():
+        say(f"surveyor: interrupted: {now} written, {len(ledger.of(Outcome.SKIPPED))} left; commit again to go on")
+        return exit_code()
+    return _code(ledger, detailed=detailed)
+
+
+def _code(ledger: Ledger, *, detailed: bool) -> ExitCode:
+    if ledger.unheard or any(ledger.of(outcome) for outcome in (Outcome.FAILED, Outcome.UNKNOWN, Outcome.SKIPPED)):
+        return ExitCode.ERROR
+    nothing_applied = not ledger.of(Outcome.APPLIED)
+    return ExitCode.STALE if (detailed or nothing_applied) and ledger.of(Outcome.STALE) else ExitCode.DONE
+
+
+def counts(verdicts: Sequence[Verdict]) -> dict[str, int]:
+    """Count the outcomes, those that nothing came to included."""
+    outcomes = [verdict.outcome for verdict in verdicts]
+    return {outcome.value: outcomes.count(outcome) for outcome in Outcome if outcome is not Outcome.PENDING}
+
+
+def _stale_lines(verdicts: Sequence[Verdict]) -> list[str]:
+    return [
+        f"  {verdict.outcome}: {verdict.change.name}: {verdict.message}"
+        for verdict in verdicts
+        if verdict.outcome is not Outcome.APPLIED
+    ]

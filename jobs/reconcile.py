@@ -1,0 +1,65 @@
+"""`surveyor reconcile`: one cycle of a controller in one process: snapshot, plan of what is due, question, commit.
+
+Dry unless --apply: then the snapshot is taken and the plan is stored, and what a commit would write is shown. Killed at
+any moment, the same command goes on: a new snapshot shows what is still due, and only that is planned.
+"""
+
+from typing import Annotated
+
+import typer
+
+from jobs.basics.errors import ExitCode
+from jobs.runtime.choices import Mode
+from jobs.runtime.options import (
+    All,
+    AllowMajorityDead,
+    AllowSilent,
+    AllowUnclean,
+    Apply,
+    DetailedExitcode,
+    MaxChanges,
+    MaxHold,
+    Yes,
+    command,
+    run_alone,
+)
+from jobs.runtime.settings import Settings
+
+
+@command
+def reconcile(
+    settings: Settings,
+    *,
+    mode: Annotated[Mode, typer.Option(help="As commit takes it.")] = Mode.AUTO,
+    apply: Apply = False,
+    yes: Yes = False,
+    allow_unclean: AllowUnclean = False,
+    max_changes: MaxChanges = None,
+    max_hold: MaxHold = None,
+    allow_majority_dead: AllowMajorityDead = False,
+    allow_silent: AllowSilent = None,
+    everything: All = False,
+    detailed_exitcode: DetailedExitcode = False,
+) -> ExitCode:
+    """Take a snapshot, plan what is due after failures, and commit it, or show what that would do."""
+    from jobs.assessment.limits import CommitLimits, hold_seconds
+    from jobs.cycle.reconcile import reconcile_once
+
+    limits = CommitLimits.of(
+        settings, None, max_changes, allow_majority_dead=allow_majority_dead, allow_silent=allow_silent
+    )
+    return reconcile_once(
+        settings,
+        mode,
+        limits,
+        hold=hold_seconds(settings, max_hold),
+        apply=apply,
+        yes=yes,
+        allow_unclean=allow_unclean,
+        everything=everything,
+        detailed=detailed_exitcode,
+    )
+
+
+if __name__ == "__main__":
+    run_alone(reconcile)

@@ -1,0 +1,63 @@
+"""The options that every question of `surveyor plan` has beside its own, and what they come to."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from jobs.basics.errors import ExitCode, UsageError
+from jobs.runtime.options import Command, DetailedExitcode, Name, ReplaceName, SnapshotId, command
+from jobs.runtime.settings import Settings
+
+Refresh = Annotated[bool, typer.Option("--refresh", help="Take a snapshot first, and plan on it.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planning:
+    """What every question says beside itself: on which snapshot, under which name, with which exit code."""
+
+    snapshot_id: int | None = None
+    """None for the newest."""
+    refresh: bool = False
+    """Take a snapshot first, and plan on it."""
+    name: str | None = None
+    replace_name: bool = False
+    """Another plan that has the name loses it."""
+    detailed: bool = False
+
+
+def question(ask: Callable[..., ExitCode]) -> Command:
+    """Make a command of `ask(settings, ..., planning=Planning(...))`: with the options that every question has."""
+
+    def asked(
+        settings: Settings,
+        *,
+        snapshot: SnapshotId = None,
+        refresh: Refresh = False,
+        name: Name = None,
+        replace_name: ReplaceName = False,
+        detailed_exitcode: DetailedExitcode = False,
+        **own: Any,  # noqa: ANN401 - what this question asks
+    ) -> ExitCode:
+        if refresh and snapshot is not None:
+            raise UsageError(
+                f"--refresh plans on a snapshot that it takes, --snapshot {snapshot} on one that is there: give one of "
+                "the two"
+            )
+        planning = Planning(
+            snapshot_id=snapshot,
+            refresh=refresh,
+            name=name,
+            replace_name=replace_name,
+            detailed=detailed_exitcode,
+        )
+        return ask(settings, planning=planning, **own)
+
+    _, *shared, _ = inspect.signature(asked).parameters.values()  # before a wrapper takes over the annotations of `ask`
+    own = [each for each in inspect.signature(ask).parameters.values() if each.name != "planning"]
+    functools.update_wrapper(asked, ask)
+    asked.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
+    return command(asked)

@@ -1,0 +1,63 @@
+"""What an operator in an outage waits for: whole processes on a tiny cluster, against Spark's own start.
+
+Each is a process of its own, from the shell's first byte to its exit; they are run by turns, for the speed of a machine
+drifts. Spark's own start is Python, PySpark and a JVM with the session's settings, and no work.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
+from typing import Final
+
+from jobs.adapters.spark.session import JVM_OPTIONS
+from jobs.runtime.console import progress
+from tests.bench.cluster import Cluster, cluster
+from tests.bench.figures import Figure, median_of, seconds_of
+
+COLD: Final = 1_000
+"""Partitions of the tiny cluster."""
+
+START: Final = "Spark's own start, a whole process"
+
+SPARK: Final = 'from jobs.adapters.spark.session import start_session; start_session("surveyor bench")'
+
+TARGETS: Final = {"snapshot": 2.5, "plan reconcile --refresh": 3.5}
+"""What a process may take at most, in starts of Spark: together 12 s over a start of 4.8 s."""
+
+
+def bench_cold(rounds: int) -> Iterator[Figure]:
+    """Measure a cold snapshot, and a cold snapshot with a plan on it; of each the round with the median ratio."""
+    with cluster(COLD) as tiny, tempfile.TemporaryDirectory(prefix="surveyor-bench-") as warehouse:
+        _lose_a_broker(tiny)
+        where = ("--zookeeper", tiny.hosts, "--warehouse", warehouse)
+        _run("jobs.entry", "snapshot", *where)  # the tables are made, and files are in memory
+        turns = [_turn(where) for _ in range(rounds)]
+    for command, target in TARGETS.items():
+        measured = f"surveyor {command}, {COLD:,} partitions, a whole process"
+        figures = [Figure(measured, turn[command], START, turn[START], target) for turn in turns]
+        yield median_of(figures, attrgetter("ratio"))
+
+
+def _turn(where: Sequence[str]) -> dict[str, float]:
+    started = seconds_of(lambda: _python("-c", SPARK))
+    work = {command: seconds_of(lambda: _run("jobs.entry", *command.split(), *where)) for command in TARGETS}  # noqa: B023
+    return {START: started, **work}
+
+
+def _lose_a_broker(tiny: Cluster) -> None:
+    """Something is due then."""
+    tiny.client.delete("/brokers/ids/0")
+
+
+def _run(module: str, *arguments: str) -> None:
+    with progress(f"surveyor {arguments[0]}, cold"):
+        _python("-m", module, *arguments)
+
+
+def _python(*arguments: str) -> None:
+    """Run Python as a shell does, without what a benchmark or a test has set for the JVM."""
+    env = {name: value for name, value in os.environ.items() if name != JVM_OPTIONS}
+    subprocess.run([sys.executable, *arguments], check=True, capture_output=True, stdin=subprocess.DEVNULL, env=env)

@@ -1,0 +1,255 @@
+"""`surveyor reconcile`: snapshot, plan and commit in one process; dry unless told, and once killed it goes on."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from jobs.execution.due import assess
+from jobs.records.plans import read_plan
+from tests.jobs.support.commands import Ran, Surveyor
+from tests.jobs.support.kafka_tree import KafkaTree, state_path
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+DONE, ERROR, CHANGES, STALE, UNREADABLE, REFUSED = 0, 1, 10, 21, 22, 23
+REPLICAS = {0: [0, 1, 2], 1: [1, 2, 0], 2: [2, 0, 1]}
+BATCH = ("--mode", "batch")
+
+STOPPED = """\
+import os, signal
+from jobs import cli
+from jobs.execution.batch import commit as commit_batch
+from jobs.execution.batch import writes as fenced_writes
+fenced_writes.BATCH = 1
+commit_batch.HAND_BACK_PATIENCE = 0.0
+send, sent = fenced_writes.FencedWriter._send, []
+def stopped(writer, multi):
+    sent.append(multi)
+    if len(sent) == 2:
+        os.kill(os.getpid(), signal.{signal})
+    return send(writer, multi)
+fenced_writes.FencedWriter._send = stopped
+cli.main()
+"""
+
+
+@pytest.fixture
+def surveyor(tree: KafkaTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Surveyor:
+    """It does not wait for brokers, which the tree has not, to take over again."""
+    monkeypatch.setattr("jobs.execution.batch.commit.HAND_BACK_PATIENCE", 0.0)
+    tree.add_topic("orders", REPLICAS)
+    return Surveyor(tree.hosts, tmp_path / "warehouse")
+
+
+@pytest.fixture
+def incident(tree: KafkaTree) -> None:
+    """Broker 2 dies: it led one partition and is in the ISR of all three."""
+    tree.unregister(2)
+
+
+def reconcile(surveyor: Surveyor, *arguments: str) -> Ran:
+    return surveyor("reconcile", *BATCH, *arguments)
+
+
+def repaired(tree: KafkaTree) -> bool:
+    return all(2 not in tree.state("orders", partition).isr for partition in REPLICAS)
+
+
+@pytest.mark.usefixtures("incident")
+@pytest.mark.parametrize("flags", [(), ("--yes",), ("--detailed-exitcode",), ("--allow-majority-dead",)])
+def test_dry_run_touches_nothing(surveyor: Surveyor, tree: KafkaTree, flags: tuple[str, ...]) -> None:
+    before = tree.dump()
+
+    ran = reconcile(surveyor, *flags)
+
+    assert ran.code == (CHANGES if "--detailed-exitcode" in flags else DONE)
+    assert "dry run: nothing was written" in ran.stdout
+    assert "would be written: orders-2  leader 2→0" in ran.stdout
+    assert tree.dump() == before
+    assert surveyor.rows("commits", "plan_id") == []
+
+
+@pytest.mark.usefixtures("incident")
+def test_apply_writes_what_is_due(surveyor: Surveyor, tree: KafkaTree) -> None:
+    before = tree.dump()
+
+    ran = reconcile(surveyor, "--apply")
+
+    after = tree.dump()
+    changed = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
+    assert (ran.code, repaired(tree), tree.state("orders", 2).leader) == (DONE, True, 0)
+    # a multi makes sure that a broker is dead by creating its znode and deleting it again
+    others = {"/", "/controller", "/controller_epoch", "/brokers/ids"}
+    assert changed - others == {state_path("orders", partition) for partition in REPLICAS}
+    assert "committed; 3 applied" in ran.stdout
+
+
+@pytest.mark.usefixtures("incident")
+def test_json_of_both(surveyor: Surveyor) -> None:
+    dry = reconcile(surveyor, "--json").json
+    applied = reconcile(surveyor, "--apply", "--json").json
+
+    assert {name: dry[name] for name in ("snapshot_id", "status", "dry_run", "due", "applied", "rejected")} == {
+        "snapshot_id": 1,
+        "status": "planned",
+        "dry_run": True,
+        "due": 3,
+        "applied": 0,
+        "rejected": 0,
+    }
+    counts = {"applied": 3, "stale": 0, "fenced": 0, "failed": 0, "unknown": 0, "skipped": 0}
+    assert applied == {
+        "snapshot_id": 2,
+        "plan_id": applied["plan_id"],
+        "rejected": 0,
+        "status": "committed",
+        "applied_now": 3,
+        **counts,
+    }
+    assert applied["plan_id"] != dry["plan_id"]
+
+
+@pytest.mark.parametrize("flags", [(), ("--apply",), ("--apply", "--detailed-exitcode")])
+def test_nothing_due(surveyor: Surveyor, tree: KafkaTree, flags: tuple[str, ...]) -> None:
+    before = tree.dump()
+
+    ran = reconcile(surveyor, *flags, "--json")
+
+    assert (ran.code, ran.json["due"], ran.json["applied"], ran.json["snapshot_id"]) == (DONE, 0, 0, 1)
+    assert tree.dump() == before
+
+
+@pytest.mark.usefixtures("incident")
+def test_what_cannot_be_repaired_is_said(surveyor: Surveyor, tree: KafkaTree) -> None:
+    tree.add_topic("lonely", {0: [2]})
+
+    ran = reconcile(surveyor, "--apply")
+
+    assert ran.code == DONE
+    assert "rejected lonely-0" in ran.stdout
+
+
+@pytest.mark.usefixtures("incident")
+def test_limits_refuse_the_plan_that_was_made(surveyor: Surveyor, tree: KafkaTree) -> None:
+    before = tree.dump()
+
+    ran = reconcile(surveyor, "--apply", "--max-changes", "2", "--json")
+
+    assert (ran.code, ran.json["snapshot_id"], ran.json["status"]) == (REFUSED, 1, "planned")
+    assert "has 3 changes, more than --max-changes 2" in ran.stderr
+    assert surveyor.rows("plans", "plan_id") == [(ran.json["plan_id"],)]
+    assert tree.dump() == before
+
+
+def test_dead_majority_is_believed_only_where_it_is_allowed(surveyor: Surveyor, tree: KafkaTree) -> None:
+    tree.unregister(1)
+    tree.unregister(2)
+
+    refused = reconcile(surveyor, "--apply")
+    assert (refused.code, "takes 2 of 3 brokers for dead: 1, 2" in refused.stderr) == (REFUSED, True)
+
+    assert reconcile(surveyor, "--apply", "--allow-majority-dead").code == DONE
+    assert {tree.state("orders", partition).leader for partition in REPLICAS} == {0}
+
+
+@pytest.mark.usefixtures("incident")
+def test_without_a_snapshot_nothing_is_planned(surveyor: Surveyor) -> None:
+    ran = Surveyor(f"{surveyor.hosts}/nowhere", surveyor.warehouse)("reconcile", "--apply")
+
+    assert (ran.code, "check the chroot" in ran.stderr) == (UNREADABLE, True)
+
+
+@pytest.mark.usefixtures("incident")
+def test_a_no_on_the_terminal_leaves_all_as_it_is(
+    surveyor: Surveyor, tree: KafkaTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = tree.dump()
+    monkeypatch.setattr("jobs.execution.report.is_terminal", lambda: True)
+    monkeypatch.setattr("typer.confirm", lambda *_, **__: False)
+
+    ran = reconcile(surveyor, "--apply")
+
+    assert (ran.code, "was not answered with yes; plan" in ran.stderr) == (ERROR, True)
+    assert tree.dump() == before
+
+
+@pytest.mark.usefixtures("incident")
+def test_killed_before_the_commit_it_is_run_again(
+    surveyor: Surveyor, tree: KafkaTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr("jobs.reconcile.apply_plan", _killed)
+        with pytest.raises(_Kill):
+            reconcile(surveyor, "--apply")
+    assert not repaired(tree)
+
+    assert reconcile(surveyor, "--apply").code == DONE
+    assert repaired(tree)
+    assert surveyor.rows("plans", "snapshot_id", "status") == [(1, "planned"), (2, "committed")]
+
+
+@pytest.mark.usefixtures("incident")
+@pytest.mark.parametrize(("signal_name", "code", "written"), [("SIGKILL", -9, 1), ("SIGINT", 130, 2)])
+def test_stopped_half_way_it_plans_only_what_is_left(  # noqa: PLR0913, PLR0917 - fixtures
+    surveyor: Surveyor, tree: KafkaTree, tmp_path: Path, signal_name: str, code: int, written: int
+) -> None:
+    """Each batch has one change; the signal comes before the second is sent, and Ctrl-C lets that one through."""
+    where = ("--zookeeper", surveyor.hosts, "--warehouse", str(surveyor.warehouse))
+    stopped = subprocess.run(
+        [sys.executable, "-c", STOPPED.format(signal=signal_name), "reconcile", *BATCH, "--apply", *where],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert (stopped.returncode, "Traceback" in stopped.stderr) == (code, False), stopped.stderr
+    assert sum(2 not in tree.state("orders", partition).isr for partition in REPLICAS) == written
+
+    # under another id: the session of who was killed lasts a few seconds more
+    conf = tmp_path / "surveyor.toml"
+    conf.write_text("[clusters.default]\ncontroller_id = 2147483646\n")
+    again = reconcile(surveyor, "--apply", "--json", "--conf", str(conf))
+
+    assert (again.code, again.json["applied"], repaired(tree)) == (DONE, len(REPLICAS) - written, True)
+
+
+@pytest.mark.usefixtures("incident")
+def test_what_moved_between_plan_and_commit_is_stale(
+    surveyor: Surveyor, tree: KafkaTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def late(*arguments: object) -> object:
+        for partition in REPLICAS:
+            tree.touch(state_path("orders", partition))
+        return assess(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("jobs.reconcile.assess", late)
+
+    ran = reconcile(surveyor, "--apply", "--json")
+
+    assert (ran.code, ran.json["stale"], ran.json["snapshot_id"]) == (STALE, 3, 1)
+
+
+@pytest.mark.usefixtures("incident")
+def test_a_plan_that_lost_rows_is_refused(surveyor: Surveyor, tree: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = tree.dump()
+
+    def robbed(*arguments: object) -> object:
+        DeltaTable(surveyor.lake.path("changes")).delete("partition = 0")
+        return read_plan(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("jobs.reconcile.read_plan", robbed)
+
+    assert reconcile(surveyor, "--apply").code == REFUSED
+    assert tree.dump() == before
+
+
+class _Kill(BaseException):
+    """The process ends here, as far as the command is concerned."""
+
+
+def _killed(*_: object, **__: object) -> None:
+    raise _Kill
