@@ -37,6 +37,9 @@ _UNREADABLE: Final = re.compile(rf"{UnreadableError.__name__}: (.+)")
 TASKS_A_CORE: Final = 8
 """Enough for cores to end at about the same time; what each task costs comes again with every later pass."""
 
+TOPICS_AT_ONCE: Final = 1000
+"""Topics whose partitions are counted before it is looked whether they are too many already."""
+
 TALLY: Final = ("kind", "rows", "read", "decoded")
 """What is counted of each kind of row."""
 
@@ -83,11 +86,14 @@ def read_small(settings: Settings) -> Small:
 
 
 def _is_tiny(client: KazooClient) -> bool:
-    """Count partitions by their znodes, without reading them; nobody counts where the topics alone are too many."""
-    topics = children(client, TOPICS) or []
-    if len(topics) > TINY:
-        return False
-    return sum(map(len, children_of(client, [f"{TOPICS}/{topic}/partitions" for topic in topics]))) <= TINY
+    """Count partitions by their znodes, without reading them, until they are too many."""
+    paths = [f"{TOPICS}/{topic}/partitions" for topic in children(client, TOPICS) or []]
+    counted = 0
+    for start in range(0, len(paths), TOPICS_AT_ONCE):
+        counted += sum(map(len, children_of(client, paths[start : start + TOPICS_AT_ONCE])))
+        if counted > TINY:
+            return False
+    return True
 
 
 def _asked(settings: Settings, brokers: Sequence[Row], overrides: Overrides) -> Future[list[Row]]:

@@ -2,7 +2,7 @@
 
 import tempfile
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,6 +50,14 @@ class Cluster:
         for topic in range(self.topics):
             for partition in range(TOPIC_SIZE):
                 yield state_path(topic, partition)
+
+    def listen(self, ports: Sequence[int]) -> None:
+        """Register the first brokers at these ports, the others stay where they are."""
+        for broker, port in enumerate(ports):
+            path = f"/brokers/ids/{broker}"
+            data, _ = self.client.get(path)
+            address = data.replace(b'"port":1,', b'"port":%d,' % port)
+            self.client.set(path, address.replace(b'127.0.0.1:1"', b'127.0.0.1:%d"' % port))
 
     def change(self, count: int, turn: int) -> None:
         """Shrink the ISR of so many partitions, the same number in each topic; another `turn` changes them again."""

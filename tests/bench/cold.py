@@ -1,10 +1,12 @@
-"""What an operator in an outage waits for: whole processes on a tiny cluster, against Spark's own start.
+"""What an operator waits for at a shell: whole processes, on a tiny cluster and on a large one.
 
 Each is a process of its own, from the shell's first byte to its exit; they are run by turns, for the speed of a machine
 drifts. Spark's own start is Python, PySpark and a JVM with the session's settings, and no work.
 """
 
+import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -14,8 +16,10 @@ from typing import Final
 
 from jobs.adapters.spark.session import JVM_OPTIONS
 from jobs.runtime.console import progress
-from tests.bench.cluster import Cluster, cluster
-from tests.bench.figures import Figure, median_of, seconds_of
+from tests.bench.cluster import BROKER_COUNT, Cluster, cluster
+from tests.bench.figures import Figure, median_of, seconds_of, timed
+from tests.bench.snapshots import MILLION
+from tests.bench.telling import instant_brokers
 
 COLD: Final = 1_000
 """Partitions of the tiny cluster."""
@@ -26,6 +30,10 @@ SPARK: Final = 'from jobs.adapters.spark.session import start_session; start_ses
 
 TARGETS: Final = {"snapshot": 2.5, "plan reconcile --refresh": 3.5}
 """What a process may take at most, in starts of Spark: together 12 s over a start of 4.8 s."""
+
+
+SLOWER: Final = 1.3
+"""What a snapshot from the shell may take over one in a warm session, beside Spark's start."""
 
 
 def bench_cold(rounds: int) -> Iterator[Figure]:
@@ -41,6 +49,31 @@ def bench_cold(rounds: int) -> Iterator[Figure]:
         yield median_of(figures, attrgetter("ratio"))
 
 
+def bench_shell(synthetic: Cluster, warm: float) -> Figure:
+    """Measure an unchanged snapshot as a whole process, against what it takes in a warm session, and Spark's start.
+
+    Of its brokers a third answer, a third refuse the connection, and a third take it and say nothing.
+    """
+    with (
+        instant_brokers(BROKER_COUNT // 3) as ports,
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        tempfile.TemporaryDirectory(prefix="surveyor-bench-") as warehouse,
+    ):
+        synthetic.listen([*ports, *[silent.getsockname()[1]] * len(ports)])
+        where = ("--zookeeper", synthetic.hosts, "--warehouse", warehouse, "--json")
+        _run("jobs.entry", "snapshot", *where)
+        start = seconds_of(lambda: _python("-c", SPARK))
+        seconds, said = timed(lambda: _run("jobs.entry", "snapshot", *where))
+    assert json.loads(said)["partitions"] == synthetic.partitions
+    return Figure(
+        measured=f"surveyor snapshot, {synthetic.partitions:,} partitions unchanged, a whole process",
+        seconds=seconds,
+        baseline=f"{SLOWER} of it in a warm session, and {START}",
+        baseline_seconds=SLOWER * warm + start,
+        target=1.0 if synthetic.partitions >= MILLION else None,
+    )
+
+
 def _turn(where: Sequence[str]) -> dict[str, float]:
     started = seconds_of(lambda: _python("-c", SPARK))
     work = {command: seconds_of(lambda: _run("jobs.entry", *command.split(), *where)) for command in TARGETS}  # noqa: B023
@@ -52,12 +85,14 @@ def _lose_a_broker(tiny: Cluster) -> None:
     tiny.client.delete("/brokers/ids/0")
 
 
-def _run(module: str, *arguments: str) -> None:
+def _run(module: str, *arguments: str) -> str:
     with progress(f"surveyor {arguments[0]}, cold"):
-        _python("-m", module, *arguments)
+        return _python("-m", module, *arguments)
 
 
-def _python(*arguments: str) -> None:
+def _python(*arguments: str) -> str:
     """Run Python as a shell does, without what a benchmark or a test has set for the JVM."""
     env = {name: value for name, value in os.environ.items() if name != JVM_OPTIONS}
-    subprocess.run([sys.executable, *arguments], check=True, capture_output=True, stdin=subprocess.DEVNULL, env=env)
+    command = [sys.executable, *arguments]
+    ran = subprocess.run(command, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL, env=env)
+    return ran.stdout

@@ -34,7 +34,9 @@ HELD_AT_MOST: Final = 15.0
 def bench_telling(changes: int = CHANGES_TOLD) -> Figure:
     """Commit a leader for every partition, each told to three of thirty brokers, and its metadata to all."""
     with cluster(changes) as synthetic, instant_brokers(BROKERS_TOLD) as ports, tempfile.TemporaryDirectory() as folder:
-        _register(synthetic, ports)
+        synthetic.listen(ports)
+        for broker in range(len(ports), BROKER_COUNT):
+            synthetic.client.delete(f"/brokers/ids/{broker}")
         settings = Settings("bench", folder, ClusterConf(zookeeper=synthetic.hosts))
         plan = _plan(settings, synthetic)
         with progress(f"committing {changes:,} changes"), controllership(synthetic.hosts, 2147483647) as control:
@@ -60,17 +62,6 @@ def instant_brokers(count: int) -> Iterator[list[int]]:
         assert process.stdin
         yield [int(process.stdout.readline()) for _ in range(count)]
         process.stdin.close()
-
-
-def _register(synthetic: Cluster, ports: list[int]) -> None:
-    for broker in range(BROKER_COUNT):
-        path = f"/brokers/ids/{broker}"
-        if broker < len(ports):
-            data, _ = synthetic.client.get(path)
-            address = data.replace(b'"port":1,', b'"port":%d,' % ports[broker])
-            synthetic.client.set(path, address.replace(b'127.0.0.1:1"', b'127.0.0.1:%d"' % ports[broker]))
-        else:
-            synthetic.client.delete(path)
 
 
 def _plan(settings: Settings, synthetic: Cluster) -> Plan:
