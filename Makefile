@@ -37,7 +37,7 @@ check: setup ## Lint, format, types, and the borders between the packages
 
 .PHONY: test
 test: check ## Everything CI runs: setup, check, and all tests, by WORKERS processes
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest -n $(WORKERS) --no-loadscope-reorder
 
 .PHONY: quick
 quick: setup ## The tests that start nothing, neither a server nor Spark

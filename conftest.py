@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from xdist.scheduler.loadfile import LoadFileScheduling
 
 from jobs.adapters.embedded.processes import Server
 from jobs.adapters.spark.session import start_session
@@ -20,6 +21,7 @@ QUICK = {
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.ui.explainMode": "simple",
 }
 """Tables of a few rows: no time for shuffles that nobody needs, nor for compiling what runs once."""
 
@@ -38,6 +40,9 @@ SERVERS = {"brokers": {"EmbeddedCluster", "EmbeddedKafka"}, "zookeeper": {"Embed
 """The marker that a module's tests get for a server class which the module names."""
 
 UNIT = "unit"
+
+TWO_VERSIONS = "test_leadership_brokers.py"
+"""The longest file: each of its tests runs on clusters of two protocol versions, and nothing else is shared."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -60,6 +65,19 @@ def _used_by(item: pytest.Item) -> set[str]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Stories on real brokers take longest: whoever else is left to run fills the time beside them."""
     items.sort(key=lambda item: not item.path.stem.endswith("_brokers"))
+
+
+class ByFileAndCluster(LoadFileScheduling):
+    """Gives a worker a whole file, as its tests share servers; a file with clusters of two versions goes to two."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file, _, test = nodeid.partition("::")
+        return f"{file}[{test.partition('[')[2]}" if file.endswith(TWO_VERSIONS) else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling:  # noqa: ANN401 - xdist's
+    return ByFileAndCluster(config, log)
 
 
 @pytest.fixture(autouse=True)

@@ -59,6 +59,13 @@ sys.argv = ["surveyor", "show", "brokers", "--warehouse", {warehouse!r}]
 main()
 """
 
+READ_BY_EXECUTORS = """\
+from jobs.survey import reading
+reading.TINY = 0
+from jobs.entry import main
+main()
+"""
+
 
 class Running:
     """A process with a session of its own, as a shell gives each job a group."""
@@ -155,7 +162,8 @@ def test_snapshot(
     bare_tree.lay_out(brokers=())  # brokers that do not listen are waited for
     bare_tree.add_topic("t", {partition: [0] for partition in range(20)})
     arguments = ("--zookeeper", bare_tree.hosts, "--warehouse", str(tmp_path / "warehouse"), "--json")
-    running = Running(tmp_path, *SURVEYOR, "snapshot", *arguments)
+    command = SURVEYOR if moment is None else [sys.executable, "-c", READ_BY_EXECUTORS]
+    running = Running(tmp_path, *command, "snapshot", *arguments)
     assert eventually(running.has_child if moment is None else running.says(moment), 120), running.lines()
     time.sleep(seconds)
     number, alone = how
