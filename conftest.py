@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import settings
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from xdist.scheduler.loadfile import LoadFileScheduling
@@ -27,6 +28,9 @@ QUICK = {
 
 for name, value in environment().items():
     os.environ.setdefault(name, value)
+
+settings.register_profile("any machine", deadline=None)
+settings.load_profile("any machine")
 
 FIXTURES = {
     "brokers": {"cluster"},

@@ -31,7 +31,6 @@ NAMES: Final = [topic["topic"] for topic in TOPICS] + ["unlisted"]
 UNCLEAN_BROKERS: Final = [config_row(broker, "unclean.leader.election.enable", "true") for broker in (0, 1)]
 
 BATCHES: Final = settings(
-    deadline=None,
     max_examples=8,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),  # shrinking takes minutes; the diff names the partition
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],

@@ -56,7 +56,7 @@ def misunderstandings(data: bytes) -> list[tuple[str, object, object]]:
 
 
 def inputs(count: int) -> settings:
-    return settings(max_examples=count, deadline=None)
+    return settings(max_examples=count)
 
 
 @inputs(8_000)

@@ -135,7 +135,7 @@ PLACES = st.dictionaries(
 
 
 @given(st.lists(PLACES, min_size=2, max_size=3))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_partitions_differ_as_a_loop_over_all_would_find(
     tmp_path_factory: pytest.TempPathFactory,
     worlds: list[dict[tuple[str, int], Row]],

@@ -17,7 +17,7 @@ from planner.placement.solve import place
 from tests.planner.placement.clusters import QUESTIONS, Case, brokers_of, cases, partitions_of
 from tests.planner.placement.exact import choices, loads, optimum, squares, takers
 
-MANY: Final = settings(deadline=None, max_examples=60)
+MANY: Final = settings(max_examples=60)
 EVEN: Final = tuple(question for question in QUESTIONS if question.even)
 ONTO: Final = tuple(Question(even=True, onto=frozenset(ids)) for ids in ({4}, {1, 4}, {3, 15}, {3}))
 BUDGETS: Final = st.one_of(st.none(), st.integers(0, 5))

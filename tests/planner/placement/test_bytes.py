@@ -13,7 +13,7 @@ from planner.placement.problem import Placement, PlacementError, Question
 from planner.placement.solve import place
 from tests.planner.placement.clusters import Case, brokers_of, cases, partitions_of
 
-MANY: Final = settings(deadline=None, max_examples=80)
+MANY: Final = settings(max_examples=80)
 EVEN: Final = Question(even=True)
 
 

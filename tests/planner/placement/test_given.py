@@ -12,7 +12,7 @@ from planner.placement.solve import as_given
 from planner.placement.waves import Caps, waves
 from tests.planner.placement.clusters import IDS, RACKS, brokers_of, padded, partitions_of
 
-MANY: Final = settings(deadline=None, max_examples=100)
+MANY: Final = settings(max_examples=100)
 FOUR: Final = (None,) * 4
 REPLICAS: Final = st.lists(st.sampled_from(IDS), min_size=1, max_size=4, unique=True)
 ASKED: Final = st.lists(st.tuples(REPLICAS, REPLICAS), min_size=1, max_size=8)

@@ -12,7 +12,7 @@ from planner.placement.solve import place
 from tests.planner.placement.clusters import QUESTIONS, Case, cases
 from tests.planner.placement.exact import choices, cost, is_held, loads, optimum, spread, squares, takers
 
-MANY: Final = settings(deadline=None, max_examples=60)
+MANY: Final = settings(max_examples=60)
 FORCED: Final = tuple(question for question in QUESTIONS if not question.even and not question.replacements)
 EVEN: Final = tuple(question for question in QUESTIONS if question.even)
 

@@ -14,7 +14,7 @@ from planner.placement.solve import place
 from tests.planner.placement.clusters import IDS, Case, brokers_of, cases, partitions_of
 from tests.planner.placement.exact import in_sync, is_held
 
-MANY: Final = settings(deadline=None, max_examples=80)
+MANY: Final = settings(max_examples=80)
 FOUR: Final = (None,) * 4
 """Brokers 3, 1, 4 and 15, without racks."""
 

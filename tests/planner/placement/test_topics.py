@@ -22,7 +22,7 @@ def _unevenness(world: World) -> int:
     return int((load**2).sum())
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(cases(EMPTYING))
 def test_no_topic_pays_and_nothing_else_changes(case: Case) -> None:
     try:

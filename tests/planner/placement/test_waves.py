@@ -18,7 +18,7 @@ from tests.planner.placement.clusters import Case, brokers_of, cases, padded, pa
 Lists = list[list[int]]
 Step = tuple[int, int, list[int], list[int]]
 CAPS: Final = st.builds(Caps, moves_per_broker=st.sampled_from([None, 1, 2]), one_at_a_time=st.booleans())
-MANY: Final = settings(deadline=None, max_examples=100)
+MANY: Final = settings(max_examples=100)
 
 
 def _list(replicas: list[int]) -> list[int]:

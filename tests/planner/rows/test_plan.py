@@ -45,7 +45,7 @@ def _summary(spark: SparkSession, header: str, tables: dict[str, list[Row]]) -> 
     return as_rows(plan_summary(header, frames))[0]
 
 
-@settings(deadline=None, max_examples=8, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(TEXTS, TABLES)
 @example(header="", tables=NOTHING | {"rejections": [{"topic": "t", "partition": 1}] * 2})
 def test_spark_and_python_agree_on_the_id(spark: SparkSession, header: str, tables: dict[str, list[Row]]) -> None:

@@ -62,7 +62,7 @@ def _placements(draw: st.DrawFn) -> tuple[list[int], list[Row]]:
     return brokers, draw(some_topics(len(brokers)))
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(_placements())
 def test_many_topics_at_once_as_kafkas_loop_does(spark: SparkSession, placement: tuple[list[int], list[Row]]) -> None:
     brokers, asked = placement
@@ -72,7 +72,7 @@ def test_many_topics_at_once_as_kafkas_loop_does(spark: SparkSession, placement:
     assert found == kafkas(asked, brokers)
 
 
-@settings(deadline=None, max_examples=10)
+@settings(max_examples=10)
 @given(_placements())
 def test_no_broker_twice_and_leaders_by_turns(spark: SparkSession, placement: tuple[list[int], list[Row]]) -> None:
     brokers, asked = placement

@@ -75,7 +75,7 @@ def _placements(draw: st.DrawFn) -> tuple[Mapping[int, str], list[Row]]:
     return racks, draw(some_topics(len(racks)))
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(_placements())
 def test_many_topics_at_once_as_kafkas_loop_does(
     spark: SparkSession, placement: tuple[Mapping[int, str], list[Row]]

@@ -86,7 +86,7 @@ states = st.lists(
 
 
 @given(brokers, states, I32, st.integers(0, 2**31 - 1))
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 def test_every_request_is_what_kio_makes(live: list[Row], told: list[Row], epoch: int, controller: int) -> None:
     announcement = Announcement(controller, epoch, live, told)
     messages = Messages(announcement, NEVER)
@@ -97,7 +97,6 @@ def test_every_request_is_what_kio_makes(live: list[Row], told: list[Row], epoch
                 assert ours == written(kio(request.api, version, announcement, broker, request.states)), request.api
 
 
-@settings(deadline=None)
 @given(st.sampled_from([(api, version) for api, known in VERSIONS.items() for version in known]), I32, st.text())
 def test_header_is_what_kio_makes(request: tuple[str, int], correlation: int, client_id: str) -> None:
     api, version = request

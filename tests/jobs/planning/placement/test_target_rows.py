@@ -20,7 +20,7 @@ def _named(case: Case) -> NamedPartitions:
     return NamedPartitions(names=names, partitions=case.partitions, barred=~case.partitions.movable)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(cases())
 def test_each_row_says_what_came_before_and_where_it_ends(case: Case) -> None:
     try:
