@@ -9,7 +9,7 @@ longer registered is not asked any more, who registers anew is told everything a
 
 import socket
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from threading import Event, Thread
@@ -17,7 +17,14 @@ from typing import Final
 
 from jobs.adapters.brokers.answers import Answer
 from jobs.adapters.brokers.channel import LOST, PAUSE, CannotTellError, Channel
-from jobs.adapters.brokers.control_messages import Announcement, Messages, Row, TooLateError, plaintext_address
+from jobs.adapters.brokers.control_messages import (
+    Announcement,
+    Messages,
+    Request,
+    Row,
+    TooLateError,
+    plaintext_address,
+)
 from jobs.basics.interrupts import interrupted
 
 STOPPING: Final = 3.0
@@ -27,13 +34,13 @@ SILENCE: Final = 5.0
 """Seconds without a sign of life after which nobody waits for a broker any more."""
 
 GRACE: Final = 1.0
-"""Seconds that brokers which are told metadata only are waited for, once those named in `to` and `stop` are told."""
+"""Seconds that brokers which are told metadata only are waited for, once those that are told more have answered."""
 
 LOOK: Final = 1.0
 """Seconds between two looks at who is registered."""
 
-Registered = Callable[[], Sequence[Row]]
-"""Reads the rows of the brokers that are registered now."""
+Renew = Callable[[], Announcement]
+"""Reads which brokers are registered now, and what is due to be told to them."""
 
 
 @dataclass(slots=True)
@@ -89,10 +96,10 @@ class _Telling:
         """An answer for each request, also for those that there is none to."""
         answered = list(self.answers)
         left = self.messages.requests(self.broker_id)[len(answered) :]
-        return [*answered, *(self._answer(request.api, request.states) for request in left)]
+        return [*answered, *map(self._answer, left)]
 
-    def _answer(self, api: str, states: Sequence[Row]) -> Answer:
-        return Answer(self.broker, self.messages.announcement.controller_epoch, api, states, None)
+    def _answer(self, request: Request) -> Answer:
+        return Answer(self.broker, self.messages.announcement.controller_epoch, request.api, request.notices, None)
 
     def _hear(self) -> None:
         self.heard = time.monotonic()
@@ -125,7 +132,7 @@ class _Telling:
                     return
                 channel.send(request.api, version, body, self.over, self.deadline)
                 data = channel.answer(self.over, self.deadline)
-                self.answers.append(replace(self._answer(request.api, request.states), version=version, data=data))
+                self.answers.append(replace(self._answer(request), version=version, data=data))
 
 
 @dataclass(slots=True)
@@ -134,14 +141,17 @@ class _Round:
 
     announcement: Announcement
     deadline: float
-    registered: Registered
+    renew: Renew
     silent: Collection[int]
     wake: Event = field(default_factory=Event)
     tellings: dict[int, _Telling] = field(default_factory=dict)
+    named: set[int] = field(default_factory=set)
+    """Those that somebody waits for until the deadline; one that registers meanwhile may be among them."""
     _looked: float = field(default_factory=time.monotonic)
 
     def prepare(self, brokers: Sequence[Row]) -> None:
         messages = Messages(self.announcement, self.deadline)
+        self.named = self.announcement.named
         for broker in brokers:
             self.tellings[broker["broker_id"]] = _Telling(messages, broker, self.wake)
 
@@ -149,16 +159,11 @@ class _Round:
         for broker in brokers:
             self.tellings[broker].start(silent=broker in self.silent)
 
-    @property
-    def named(self) -> set[int]:
-        states = self.announcement.states
-        return {broker for state in states for broker in (*state["to"], *state["stop"])}
-
-    def wait(self, brokers: Collection[int], until: float) -> None:
+    def wait(self, brokers: Callable[[], Iterable[int]], until: float) -> None:
         """Wait until these are told, or cannot be waited for, and look now and then who is registered."""
         while time.monotonic() < min(until, self.deadline) and not interrupted():
             self.look()
-            if not any(self.tellings[broker].is_waited_for for broker in brokers if broker in self.tellings):
+            if not any(self.tellings[broker].is_waited_for for broker in brokers() if broker in self.tellings):
                 return
             self.wake.wait(PAUSE)
             self.wake.clear()
@@ -169,7 +174,8 @@ class _Round:
         if time.monotonic() - self._looked < (PAUSE if stale else LOOK):
             return
         self._looked = time.monotonic()
-        now = {row["broker_id"]: row for row in self.registered() if plaintext_address(row) is not None}
+        renewed = self.renew()
+        now = {row["broker_id"]: row for row in renewed.brokers if plaintext_address(row) is not None}
         for broker in self.tellings.keys() - now.keys():
             self.tellings[broker].stop()
         known = {broker: telling.broker["broker_epoch"] for broker, telling in self.tellings.items()}
@@ -177,7 +183,7 @@ class _Round:
         if anew:
             for broker in anew.keys() & known.keys():
                 self.tellings[broker].stop()
-            self.announcement = replace(self.announcement, brokers=[*now.values()])
+            self.announcement = replace(renewed, brokers=[*now.values()])
             self.prepare([*anew.values()])
             self.start(anew)
 
@@ -185,23 +191,24 @@ class _Round:
 def announce(
     announcement: Announcement,
     deadline: float,
-    registered: Registered | None = None,
+    renew: Renew | None = None,
     silent: Collection[int] = (),
 ) -> list[Answer]:
     """Tell every live broker, in parallel, until the deadline (of time.monotonic); return an answer for each request.
 
-    Returns as soon as those named in `to` and `stop` have answered, or are not waited for any more. Those that stop
-    replicas come first; the others wait for them, `STOPPING` seconds at most. `silent`: known not to answer.
+    Returns as soon as those that are told more than metadata have answered, or are not waited for any more. Those that
+    stop replicas come first; the others wait for them, `STOPPING` seconds at most. `silent`: known not to answer.
     """
-    this = _Round(announcement, deadline, registered or (lambda: announcement.brokers), silent)
+    this = _Round(announcement, deadline, renew or (lambda: announcement), silent)
     this.prepare(announcement.brokers)
     try:
-        stopping = {broker for state in announcement.states for broker in state["stop"]} & this.tellings.keys()
+        stopping = announcement.stopping & this.tellings.keys()
         this.start(stopping)
-        this.wait(stopping, time.monotonic() + STOPPING)
+        this.wait(lambda: stopping, time.monotonic() + STOPPING)
         this.start(this.tellings)
-        this.wait(this.named, deadline)
-        this.wait(list(this.tellings), time.monotonic() + GRACE)
+        this.wait(lambda: this.named, deadline)
+        everybody = list(this.tellings)
+        this.wait(lambda: everybody, time.monotonic() + GRACE)
     finally:
         for telling in this.tellings.values():
             telling.stop()

@@ -8,6 +8,8 @@ write leaves nobody uninformed for long.
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from jobs.adapters.brokers.admin import error_name
@@ -23,6 +25,7 @@ from jobs.records.drained import refuse_resident_drain
 from jobs.records.ledger import Ledger, Verdict
 from jobs.runtime.console import progress, say
 from jobs.runtime.settings import Settings
+from planner.telling.without_spark import due as due_of
 from schemas.names import NO_CONTROLLER, Outcome, Step
 from schemas.rows import Change, PlanRow, changes_among, operations_among
 
@@ -122,7 +125,8 @@ def _commit_held(
     created = f"topic and config znodes of {', '.join(topics)}, " if topics else ""
     say(f"  written under the fence: {created}{len(written)} state znodes")
     with progress("telling the brokers"):
-        return tell(control, state.brokers, written, hold)
+        told = tell(control, state.brokers, partial(due_of, [each.change for each in written]), hold)
+    return replace(told, written=written)
 
 
 def _written(verdicts: Sequence[Verdict]) -> Iterator[Written]:
