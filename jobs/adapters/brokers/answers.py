@@ -14,17 +14,12 @@ from jobs.adapters.brokers.channel import Response
 from jobs.adapters.brokers.control_messages import Row, as_uuid
 from jobs.adapters.brokers.kio_alone import SerialError
 from jobs.adapters.delta.lake import arrow_schema
+from schemas.answers import NOT_TOLD, Meaning, meaning
 from schemas.columns import ANSWERS
 from schemas.notices import LEADER_AND_ISR, UPDATE_METADATA, Notice
 
-NOT_TOLD: Final = -1
-"""`error` of a broker that gave no answer (Kafka's UNKNOWN_SERVER_ERROR)."""
-
-STALE_CONTROLLER_EPOCH: Final = 11
-STALE_BROKER_EPOCH: Final = 77
-
-_ABOUT_WHAT_WAS_TOLD: Final = (0, -1)
-"""Errors of a whole request that are not about who sent it: none, and UNKNOWN_SERVER_ERROR."""
+_ABOUT_WHAT_WAS_TOLD: Final = (Meaning.TAKEN, Meaning.UNKNOWN)
+"""What the answer to a whole request means where it is not about who sent it."""
 
 LINES: Final = 5
 """Lines that errors take at most."""
@@ -50,8 +45,13 @@ class Answer:
         return NOT_TOLD if self.data is None else Response(self.version, self.data).error
 
     @property
-    def says_stale_broker(self) -> bool:
-        return self.error == STALE_BROKER_EPOCH
+    def whole(self) -> Meaning:
+        """What the answer to the request as a whole means."""
+        return meaning(self.api, self.error, self.error)
+
+    def meaning(self, error: int) -> Meaning:
+        """What one of `errors` means."""
+        return meaning(self.api, error, self.error)
 
     def errors(self) -> list[int]:
         """One a row of `answers`: one a partition for LeaderAndIsr and StopReplica, one for all of UpdateMetadata."""
@@ -102,7 +102,7 @@ class Answers:
         told: dict[int, bool] = {}
         for answer, errors in zip(self.answers, self.errors, strict=True):
             broker = answer.broker["broker_id"]
-            taken = not answer.error and all(not error or _has_it(answer, error) for error in errors)
+            taken = answer.whole.is_told and all(answer.meaning(error).is_told for error in errors)
             told[broker] = told.get(broker, True) and taken
         return sorted(broker for broker, taken in told.items() if taken)
 
@@ -120,11 +120,11 @@ class Answers:
         """
         found: dict[tuple[str, int], int] = {}
         for answer, errors in zip(self.answers, self.errors, strict=True):
-            if answer.api != LEADER_AND_ISR or answer.data is None or answer.error not in _ABOUT_WHAT_WAS_TOLD:
+            if answer.api != LEADER_AND_ISR or answer.data is None or answer.whole not in _ABOUT_WHAT_WAS_TOLD:
                 continue
             for notice, error in zip(answer.notices, errors, strict=True):
                 if notice.leader == answer.broker["broker_id"]:
-                    found[notice.topic, notice.partition] = 0 if _has_it(answer, error) else error
+                    found[notice.topic, notice.partition] = 0 if answer.meaning(error).is_told else error
         return {key: error for key, error in found.items() if error}
 
     def table(self, cluster: str) -> pa.Table:
@@ -153,19 +153,11 @@ class Answers:
         for answer, errors in zip(self.answers, self.errors, strict=True):
             if answer.data is not None:
                 for name, error in zip(_names(answer), errors, strict=True):
-                    if error and not _has_it(answer, error):
+                    if not answer.meaning(error).is_told:
                         groups[answer.api, error].append((answer.broker["broker_id"], name))
         lines = [_line(api, error, rows) for (api, error), rows in groups.items()]
         more = f"{len(lines) - LINES + 1} more kinds of error: table `answers`"
         return lines if len(lines) <= LINES else [*lines[: LINES - 1], more]
-
-
-def _has_it(answer: Answer, error: int) -> bool:
-    """Tell whether an error says that the broker knows this leader epoch already.
-
-    Nobody else can have written that epoch: the broker heard it from us, of a request whose answer was lost.
-    """
-    return answer.api == LEADER_AND_ISR and not answer.error and error == STALE_CONTROLLER_EPOCH
 
 
 def _column(answer: Answer, name: str) -> list[Any]:

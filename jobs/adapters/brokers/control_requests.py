@@ -26,6 +26,7 @@ from jobs.adapters.brokers.control_messages import (
     plaintext_address,
 )
 from jobs.basics.interrupts import interrupted
+from schemas.answers import Meaning
 
 STOPPING: Final = 3.0
 """Seconds that the others wait at most for brokers that stop replicas: until then nobody leads what those led."""
@@ -76,7 +77,7 @@ class _Telling:
     @property
     def is_stale(self) -> bool:
         """Whether the broker says that it has registered anew."""
-        return self.finished and any(answer.says_stale_broker for answer in self.answers)
+        return self.finished and any(answer.whole is Meaning.REGISTERED_ANEW for answer in self.answers)
 
     def start(self, *, silent: bool = False) -> None:
         if not self.begun:

@@ -21,6 +21,7 @@ from jobs.basics.errors import FencedError, RefusedError, UnreadableError
 from jobs.execution.batch.operations import write_tasks
 from jobs.execution.batch.telling import Hold, Told, Written, prove, tell
 from jobs.execution.batch.writes import FencedWriter
+from jobs.records import last_answers
 from jobs.records.drained import refuse_resident_drain
 from jobs.records.ledger import Ledger, Verdict
 from jobs.runtime.console import progress, say
@@ -141,7 +142,7 @@ def _record(settings: Settings, ledger: Ledger, told: Told, answers: Answers, co
     """Write down what brokers answered, prove what was written, and say of whom nobody knows whether he was told."""
     if not told.written:
         return
-    ledger.lake.append_all("answers", answers.table(ledger.lake.cluster))
+    last_answers.record(ledger.lake, answers.table(ledger.lake.cluster))
     for line in told.lines(answers):
         say(line)
     why = told.unheard(answers)

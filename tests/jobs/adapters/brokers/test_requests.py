@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from jobs.adapters.brokers import control_messages
-from jobs.adapters.brokers.answers import NOT_TOLD, Answers
+from jobs.adapters.brokers.answers import Answers
 from jobs.adapters.brokers.control_messages import Announcement
 from jobs.adapters.brokers.control_requests import announce
 from jobs.adapters.delta.lake import Lake, Row, as_rows
@@ -19,6 +19,7 @@ from jobs.execution.batch.commit import _written
 from jobs.execution.batch.writes import FencedWriter
 from jobs.records.ledger import Verdict
 from planner.telling.without_spark import due
+from schemas.answers import NOT_TOLD
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 from tests.jobs.support.kafka_tree import KafkaTree
 from tests.jobs.support.plan_rows import creation, election, store_plan, topic_creation

@@ -9,12 +9,13 @@ from msgspec import structs
 
 from jobs.adapters.brokers import channel as broker_channel
 from jobs.adapters.brokers import control_requests as requests
-from jobs.adapters.brokers.answers import NOT_TOLD, Answer, Answers
+from jobs.adapters.brokers.answers import Answer, Answers
 from jobs.adapters.brokers.channel import refuse_silent
 from jobs.adapters.brokers.control_messages import Announcement, Row
 from jobs.adapters.brokers.control_requests import announce
 from jobs.basics.errors import RefusedError
 from planner.telling.without_spark import due
+from schemas.answers import NOT_TOLD
 from schemas.notices import STOP_REPLICA
 from schemas.rows import Change
 from tests.jobs.support.fake_brokers import FakeBrokers
