@@ -15,7 +15,7 @@ from functools import lru_cache
 from itertools import groupby
 from operator import attrgetter
 from struct import pack
-from threading import Lock
+from threading import RLock
 from typing import Any, Final
 
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
@@ -116,7 +116,7 @@ class Messages:
     _encoded: dict[tuple[str, int], dict[int, bytes]] = field(default_factory=dict)
     """By API and version: notices by identity, as two may be about one partition, each for other brokers."""
     _metadata: dict[tuple[Request, int], bytes] = field(default_factory=dict)
-    _lock: Lock = field(default_factory=Lock)
+    _lock: RLock = field(default_factory=RLock)
 
     def __post_init__(self) -> None:
         metadata: dict[tuple[int, ...], list[Notice]] = defaultdict(list)
@@ -162,13 +162,14 @@ class Messages:
         return [pack(">?", request.deletes) if version < _DELETES_EACH_SINCE else b"", *topics, _NO_TAGS]
 
     def _update_metadata(self, request: Request, version: int) -> bytes:
+        """Encode what all brokers that speak this version have in common; one thread does, the others wait for it."""
         key = (request, version)
-        if key not in self._metadata:
-            topics = self._topics(UPDATE_METADATA, version, request.notices)
-            with self._lock:
+        with self._lock:
+            if key not in self._metadata:
+                topics = self._topics(UPDATE_METADATA, version, request.notices)
                 brokers = _array([_live_broker(row) for row in self.announcement.brokers])
-                self._metadata.setdefault(key, b"".join([*topics, brokers, _NO_TAGS]))
-        return self._metadata[key]
+                self._metadata[key] = b"".join([*topics, brokers, _NO_TAGS])
+            return self._metadata[key]
 
     def _topics(self, api: str, version: int, notices: Sequence[Notice]) -> list[bytes]:
         """Encode notices, in the order of topics, as an array of topics."""
@@ -176,6 +177,7 @@ class Messages:
         parts: list[bytes] = [b""]
         count = 0
         for (topic, topic_id), some_notices in groupby(notices, key=attrgetter("topic", "topic_id")):
+            self._refuse_late()
             some = [encoded[id(notice)] for notice in some_notices]
             uid = as_uuid(topic_id)
             named = (_NO_ID if uid is None else uid.bytes) if version >= _IDS_SINCE.get(api, version + 1) else b""
@@ -195,9 +197,13 @@ class Messages:
     def _encode(self, api: str, encode: Callable[[Notice], bytes]) -> Iterable[tuple[int, bytes]]:
         some = (notice for notice in self.announcement.notices if notice.api == api)
         for number, notice in enumerate(some):
-            if number % _LOOK == 0 and time.monotonic() > self.deadline:
-                raise TooLateError
+            if number % _LOOK == 0:
+                self._refuse_late()
             yield id(notice), encode(notice)
+
+    def _refuse_late(self) -> None:
+        if time.monotonic() > self.deadline:
+            raise TooLateError
 
     def _encoder(self, api: str, version: int) -> Callable[[Notice], bytes]:
         epoch = self.announcement.controller_epoch

@@ -7,7 +7,6 @@ of the new ISR is taken back into it. Each broker has a thread of its own, so th
 longer registered is not asked any more, who registers anew is told everything anew, and for who is silent nobody waits.
 """
 
-import socket
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
@@ -16,7 +15,7 @@ from threading import Event, Thread
 from typing import Final
 
 from jobs.adapters.brokers.answers import Answer
-from jobs.adapters.brokers.channel import LOST, PAUSE, CannotTellError, Channel
+from jobs.adapters.brokers.channel import LOST, PAUSE, CannotTellError, Channel, Channels
 from jobs.adapters.brokers.control_messages import (
     Announcement,
     Messages,
@@ -49,6 +48,7 @@ class _Telling:
     """One broker, under one registration, and what it answered so far."""
 
     messages: Messages
+    channels: Channels
     broker: Row
     wake: Event
     """Set when something happened that whoever waits should look at."""
@@ -58,7 +58,7 @@ class _Telling:
     finished: bool = False
     begun: bool = False
     over: Event = field(default_factory=Event)
-    _connection: socket.socket | None = None
+    _channel: Channel | None = None
 
     @property
     def broker_id(self) -> int:
@@ -86,12 +86,11 @@ class _Telling:
             Thread(target=self._tell, daemon=True, name=f"tell-{self.broker_id}").start()
 
     def stop(self) -> None:
-        """Ask no more, and wake the thread up from whatever it waits for."""
+        """Ask no more, and wake the thread up from whatever it waits for; a channel with nothing on it stays."""
         self.over.set()
-        connection = self._connection
-        if connection is not None:
-            with suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
+        channel = self._channel
+        if channel is not None:
+            channel.abort()
 
     def outcome(self) -> list[Answer]:
         """An answer for each request, also for those that there is none to."""
@@ -119,21 +118,27 @@ class _Telling:
             self.wake.set()
 
     def _tell_rest(self) -> None:
-        """Send what is not answered yet, on one connection; what was lost on the way is sent again."""
-        client_id = str(self.messages.announcement.controller_id)
-        with Channel.to(self.broker, client_id, self._hear, self.deadline - time.monotonic()) as channel:
-            self._connection = channel.connection
+        """Send what is not answered yet, on one channel; what was lost on the way is sent again, on another one."""
+        self._channel = channel = self.channels.to(self.broker, self._hear, self.deadline - time.monotonic())
+        try:
             for request in self.messages.requests(self.broker_id)[len(self.answers) :]:
-                version = channel.version(request)
-                self.encoding = True
-                body = self.messages.body(request, version, self.broker)
-                self._hear()
-                self.encoding = False
-                if self.over.is_set():
-                    return
-                channel.send(request.api, version, body, self.over, self.deadline)
-                data = channel.answer(self.over, self.deadline)
-                self.answers.append(replace(self._answer(request), version=version, data=data))
+                self.answers.append(self._ask(channel, request))
+        except LOST:
+            self.channels.drop(channel)
+            raise
+        finally:
+            self._channel = None
+
+    def _ask(self, channel: Channel, request: Request) -> Answer:
+        version = channel.version(request)
+        self.encoding = True
+        body = self.messages.body(request, version, self.broker)
+        self._hear()
+        self.encoding = False
+        if self.over.is_set():
+            raise ConnectionAbortedError
+        channel.send(request.api, version, body, self.over, self.deadline)
+        return replace(self._answer(request), version=version, data=channel.answer(self.over, self.deadline))
 
 
 @dataclass(slots=True)
@@ -143,6 +148,7 @@ class _Round:
     announcement: Announcement
     deadline: float
     renew: Renew
+    channels: Channels
     silent: Collection[int]
     wake: Event = field(default_factory=Event)
     tellings: dict[int, _Telling] = field(default_factory=dict)
@@ -154,7 +160,7 @@ class _Round:
         messages = Messages(self.announcement, self.deadline)
         self.named = self.announcement.named
         for broker in brokers:
-            self.tellings[broker["broker_id"]] = _Telling(messages, broker, self.wake)
+            self.tellings[broker["broker_id"]] = _Telling(messages, self.channels, broker, self.wake)
 
     def start(self, brokers: Collection[int]) -> None:
         for broker in brokers:
@@ -194,13 +200,18 @@ def announce(
     deadline: float,
     renew: Renew | None = None,
     silent: Collection[int] = (),
+    channels: Channels | None = None,
 ) -> list[Answer]:
     """Tell every live broker, in parallel, until the deadline (of time.monotonic); return an answer for each request.
 
     Returns as soon as those that are told more than metadata have answered, or are not waited for any more. Those that
     stop replicas come first; the others wait for them, `STOPPING` seconds at most. `silent`: known not to answer.
+    `channels` are left open; without them there are some for this announcement alone.
     """
-    this = _Round(announcement, deadline, renew or (lambda: announcement), silent)
+    if channels is None:
+        with Channels(str(announcement.controller_id)) as own:
+            return announce(announcement, deadline, renew, silent, own)
+    this = _Round(announcement, deadline, renew or (lambda: announcement), channels, silent)
     this.prepare(announcement.brokers)
     try:
         stopping = announcement.stopping & this.tellings.keys()

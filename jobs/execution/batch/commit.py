@@ -14,6 +14,7 @@ from typing import Final
 
 from jobs.adapters.brokers.admin import error_name
 from jobs.adapters.brokers.answers import Answers
+from jobs.adapters.brokers.channel import Channels
 from jobs.adapters.brokers.control_messages import plaintext_address
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, ClusterState, read_cluster
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError, controllership, who_controls
@@ -125,8 +126,8 @@ def _commit_held(
     topics = sorted({each.change.topic for each in written} & set(writer.topics.creations))
     created = f"topic and config znodes of {', '.join(topics)}, " if topics else ""
     say(f"  written under the fence: {created}{len(written)} state znodes")
-    with progress("telling the brokers"):
-        told = tell(control, state.brokers, partial(due_of, [each.change for each in written]), hold)
+    with progress("telling the brokers"), Channels(str(control.controller_id)) as channels:
+        told = tell(control, channels, state.brokers, partial(due_of, [each.change for each in written]), hold)
     return replace(told, written=written)
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from jobs.adapters.brokers.answers import Answer, Answers
+from jobs.adapters.brokers.channel import Channels
 from jobs.adapters.brokers.control_messages import Announcement
 from jobs.adapters.brokers.control_requests import announce
 from jobs.adapters.delta.lake import Row
@@ -100,7 +101,7 @@ class Told:
         return lines + [f"surveyor: {line}" for line in answers.lines()]
 
 
-def tell(control: Controllership, brokers: Sequence[Row], due: Due, hold: Hold) -> Told:
+def tell(control: Controllership, channels: Channels, brokers: Sequence[Row], due: Due, hold: Hold) -> Told:
     """Tell the brokers what is due, if the hold allows; who does not answer is left to Kafka's controller."""
     left = hold.left(control)
     if left <= 0:
@@ -108,7 +109,7 @@ def tell(control: Controllership, brokers: Sequence[Row], due: Due, hold: Hold) 
     deadline = time.monotonic() + left
     announcement = _announcement(control, brokers, due)
     live = frozenset(announcement.named & announcement.live)
-    answers = announce(announcement, deadline, _renewing(control, announcement, due), hold.silent)
+    answers = announce(announcement, deadline, _renewing(control, announcement, due), hold.silent, channels)
     return Told(control.epoch, answers=answers, named=live, fenced=_fenced(control))
 
 

@@ -5,15 +5,18 @@ import io
 import math
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 from itertools import groupby
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kio.serial import entity_writer
 
+from jobs.adapters.brokers import control_messages
 from jobs.adapters.brokers.control_messages import (
     VERSIONS,
     Announcement,
@@ -133,6 +136,23 @@ def test_nothing_is_encoded_after_the_deadline() -> None:
 
     with pytest.raises(TooLateError):
         messages.body(messages.requests(1)[1], 4, broker)
+
+
+def test_metadata_is_encoded_once_for_all_brokers_however_many_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    live: list[Row] = [
+        {"broker_id": broker, "broker_epoch": broker, "endpoints": [], "rack": None} for broker in range(8)
+    ]
+    told = due([typed(leader_epoch_after=1, leader_recovery_state_after=0)], range(8))
+    messages = Messages(Announcement(7, 8, live, told), NEVER)
+    encoded = Mock(wraps=vars(control_messages)["_live_broker"])
+    monkeypatch.setattr(control_messages, "_live_broker", encoded)
+
+    with ThreadPoolExecutor(8) as pool:
+        bodies = list(pool.map(lambda row: messages.body(messages.requests(row["broker_id"])[-1], 8, row), live))
+
+    assert encoded.call_count == len(live)
+    assert len({id(body[1]) for body in bodies}) == 1
+    assert len({body[0] for body in bodies}) == 8
 
 
 def written(entity: Any) -> bytes:  # noqa: ANN401 - kio's classes differ by version

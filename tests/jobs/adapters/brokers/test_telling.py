@@ -1,5 +1,6 @@
 """Who is told what, in which order and how often, and whom nobody waits for: on brokers that listen and remember."""
 
+import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from threading import Thread, Timer
@@ -10,7 +11,7 @@ from msgspec import structs
 from jobs.adapters.brokers import channel as broker_channel
 from jobs.adapters.brokers import control_requests as requests
 from jobs.adapters.brokers.answers import Answer, Answers
-from jobs.adapters.brokers.channel import refuse_silent
+from jobs.adapters.brokers.channel import Channels, refuse_silent
 from jobs.adapters.brokers.control_messages import Announcement, Row
 from jobs.adapters.brokers.control_requests import announce
 from jobs.basics.errors import RefusedError
@@ -198,6 +199,64 @@ def test_replicas_that_are_deleted_are_in_a_request_of_their_own(brokers: FakeBr
     ]
     assert flags == [[True], [False]]
     assert [[one.partition for one in answer.notices] for answer in found] == [[], [1], [0]]
+
+
+def test_one_channel_a_broker_for_all_that_a_commit_tells(brokers: FakeBrokers) -> None:
+    live = [registered(brokers, broker) for broker in (0, 1)]
+    told = announcement(live, [state(0, [0, 1])])
+
+    with Channels(str(OURS)) as channels:
+        found = [announce(told, time.monotonic() + LONG, channels=channels) for _ in range(3)]
+        connections = [len(brokers[broker].connections) for broker in (0, 1)]
+
+    assert [Answers.of(answers).accepted for answers in found] == [[0, 1]] * 3
+    assert ([brokers[broker].asked for broker in (0, 1)], connections) == ([1, 1], [1, 1])
+
+
+def test_channel_that_was_lost_is_made_anew(brokers: FakeBrokers) -> None:
+    """As one that a broker has closed for being idle, or that was cut off in the midst of a request."""
+    live = [registered(brokers, 0)]
+    with Channels(str(OURS)) as channels:
+        announce(announcement(live, [state(0, [0])]), time.monotonic() + LONG, channels=channels)
+        for connection in brokers[0].connections:
+            connection.shutdown(socket.SHUT_RDWR)
+
+        answers = announce(announcement(live, [state(1, [0])]), time.monotonic() + LONG, channels=channels)
+
+    assert (Answers.of(answers).accepted, brokers[0].asked) == ([0], 2)
+
+
+def test_channel_on_which_a_broker_was_given_up_is_not_used_again(brokers: FakeBrokers) -> None:
+    """Its answer may come yet, and would be taken for that to the next request."""
+    live = [registered(brokers, 0)]
+    brokers[0].on_told = lambda _: brokers[0].stop()
+    with Channels(str(OURS)) as channels:
+        first = announce(announcement(live, [state(0, [0])]), time.monotonic() + 0.5, channels=channels)
+        brokers[0].on_told = lambda _: None
+        brokers[0].go_on()
+
+        second = announce(announcement(live, [state(1, [0])]), time.monotonic() + LONG, channels=channels)
+
+    assert [Answers.of(answers).accepted for answers in (first, second)] == [[], [0]]
+
+
+def test_channel_is_of_one_registration(brokers: FakeBrokers) -> None:
+    """Who registers anew listens anew, be it at the same address."""
+    with Channels(str(OURS)) as channels:
+        for epoch in (1, 2):
+            told = announcement([registered(brokers, 0, epoch)], [state(0, [0])])
+            announce(told, time.monotonic() + LONG, channels=channels)
+
+    assert [one.request.broker_epoch for one in brokers[0].of("leader_and_isr")] == [1, 2]
+    assert brokers[0].asked == 2
+
+
+def test_nothing_is_opened_once_a_commit_is_over(brokers: FakeBrokers) -> None:
+    with Channels(str(OURS)) as channels:
+        pass
+
+    with pytest.raises(ConnectionAbortedError):
+        channels.to(registered(brokers, 0), lambda: None, LONG)
 
 
 def test_many_silent_brokers_do_not_starve_the_rest(brokers: FakeBrokers) -> None:
