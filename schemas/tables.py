@@ -7,7 +7,7 @@ from typing import Final
 
 from pyspark.sql.types import ArrayType, IntegerType, StructType
 
-from schemas import columns
+from schemas import columns, notices
 
 KEYS: Final = columns.KEYS
 CHECKS: Final = columns.CHECKS
@@ -37,3 +37,6 @@ DRAINED: Final = TABLES["drained"]
 THROTTLES: Final = TABLES["throttles"]
 COMMITS: Final = TABLES["commits"]
 ANSWERS: Final = TABLES["answers"]
+
+NOTICES: Final = StructType.fromJson(notices.NOTICES.json)
+"""What is due to be told: rows that no table stores."""

@@ -1,40 +1,36 @@
 """Replicas whose log dir failed: what live brokers answered last to LeaderAndIsr.
 
-Corresponds to `ControllerContext.replicasOnOfflineDirs`: KAFKA_STORAGE_ERROR puts a replica there, NONE takes it out,
-other codes say nothing, and a broker that restarts, under another epoch then, begins anew. Read as the table is now:
-a plan says in its rows what it counts on. In: `answers`. Out: rows of it.
+Corresponds to `ControllerContext.replicasOnOfflineDirs`: which answers put a replica there is said in
+`schemas.answers`; a broker that restarts, under another epoch then, begins anew. Read as the table is now: a plan says
+in its rows what it counts on. In: `answers`. Out: rows of it.
 """
 
 from collections.abc import Iterator
 from typing import Final
 
-import pyarrow as pa
+import pyarrow.compute as pc
 
 from jobs.adapters.delta.lake import Lake, Row, as_rows
-from jobs.adapters.delta.reads import Filter
+from jobs.records.last_answers import last_words
 from jobs.records.snapshots import as_of
+from schemas.answers import KAFKA_STORAGE_ERROR
 from schemas.names import RequestKind
+from schemas.notices import LEADER_AND_ISR
 
-KAFKA_STORAGE_ERROR: Final = 56
-_NONE: Final = 0
-_TOLD: Final = ("api", "=", "LeaderAndIsr")
-_COLUMNS: Final = ("broker_id", "topic", "partition", "broker_epoch", "leader_epoch", "at")
+_TOLD: Final = ("api", "=", LEADER_AND_ISR)
+_IN_ORDER: Final = [(name, "ascending") for name in ("broker_id", "topic", "partition")]
 
 
 def failed_replicas(lake: Lake, snapshot: Row) -> list[Row]:
-    """Return the last word of each live broker on each partition where that was error 56."""
-    failed = _latest(_read(lake, KAFKA_STORAGE_ERROR))
-    if not failed:  # as nearly always: nothing else is read
+    """Return the last word of each live broker on each partition where that was a failed log dir."""
+    topics = lake.read("answers", _TOLD, ("error", "=", KAFKA_STORAGE_ERROR), columns=["topic"])["topic"].unique()
+    if not topics:  # as nearly always: nothing else is read
         return []
     epochs = {row["broker_id"]: row["broker_epoch"] for row in as_of(lake, snapshot, "brokers")}
-    since = min(row["at"] for row in failed.values())
-    topics = sorted({topic for _, topic, _ in failed})
-    cleared = _latest(_read(lake, _NONE, ("at", ">", since), ("topic", "in", topics)))
-    return [
-        row
-        for key, row in sorted(failed.items())
-        if row["broker_epoch"] == epochs.get(key[0]) and not (key in cleared and cleared[key]["at"] > row["at"])
-    ]
+    # a table that an older version appended to has earlier words, too, until the next commit writes to it
+    answers = last_words(lake.read("answers", _TOLD, ("topic", "in", topics.to_pylist())))
+    failed = as_rows(answers.filter(pc.field("error") == KAFKA_STORAGE_ERROR).sort_by(_IN_ORDER))
+    return [row for row in failed if row["broker_epoch"] == epochs.get(row["broker_id"])]
 
 
 def event_lines(lake: Lake, snapshot: Row) -> Iterator[str]:
@@ -45,14 +41,3 @@ def event_lines(lake: Lake, snapshot: Row) -> Iterator[str]:
             f"broker {broker} reports a failed log dir, and no controller has asked it yet which replicas that "
             "concerns: what it is to lead may turn out to be among them; then snapshot and plan again"
         )
-
-
-def _read(lake: Lake, error: int, *filters: Filter) -> pa.Table:
-    return lake.read("answers", _TOLD, ("error", "=", error), *filters, columns=_COLUMNS)
-
-
-def _latest(answers: pa.Table) -> dict[tuple[int, str, int], Row]:
-    latest: dict[tuple[int, str, int], Row] = {}
-    for row in as_rows(answers.sort_by("at")):
-        latest[row["broker_id"], row["topic"], row["partition"]] = row
-    return latest

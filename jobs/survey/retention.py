@@ -1,9 +1,9 @@
 """Retention: what is older goes from the tables and from the disk.
 
 Rows first, of `snapshots` before all others, then small files are joined, then files go that no snapshot still there
-names a version of; a crash anywhere is mended by running it again. Plans, changes, operations, rejections, commits
-and answers stay whatever their age: they are the evidence that rollbacks and audits need, and they grow with what
-was changed, not with how often somebody looked.
+names a version of; a crash anywhere is mended by running it again. Plans, changes, operations, rejections and commits
+stay whatever their age: they are the evidence that rollbacks and audits need, and they grow with what was changed, not
+with how often somebody looked. So do answers, of which a broker has one for each partition and request.
 
 The tables are a fleet's: only this cluster's rows go, and the versions that any cluster's snapshots name stay readable.
 """

@@ -90,6 +90,9 @@ def _change(number: int) -> Row:
     same: dict[str, Any] = {"adding": [], "removing": [], "leader_recovery_state": 0}
     return {
         **dict.fromkeys(CHANGES.names),
+        "cluster": "bench",
+        "plan_id": "0" * 16,
+        "reason": "measured",
         **{f"{name}_{when}": value for name, value in same.items() for when in ("before", "after")},
         "wave": 0,
         "topic": f"topic-{topic:05d}",

@@ -1,14 +1,15 @@
 """The tables' contract: names and types that others read, and that every column says what it is."""
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import pytest
 from pyspark.sql.types import StructType
 
 from schemas.digest import HASHED
+from schemas.notices import Notice
 from schemas.rows import Change, Operation
-from schemas.tables import CHECKS, KEYS, TABLES
+from schemas.tables import CHECKS, KEYS, NOTICES, TABLES
 
 IDS: Final = "array<int>"
 
@@ -257,11 +258,21 @@ def test_a_plans_id_covers_all_but_itself() -> None:
     assert expected == HASHED
 
 
-@pytest.mark.parametrize(("row", "table"), [(Change, "changes"), (Operation, "operations")])
-def test_typed_rows_have_the_columns_of_their_table(row: type[Change | Operation], table: str) -> None:
+@pytest.mark.parametrize(
+    ("row", "schema"),
+    [(Change, TABLES["changes"]), (Operation, TABLES["operations"]), (Notice, NOTICES)],
+    ids=["changes", "operations", "notices"],
+)
+def test_typed_rows_have_the_columns_of_their_table(row: type[Change | Operation | Notice], schema: StructType) -> None:
     typed = {field.name: field.type for field in msgspec.structs.fields(row)}
-    simple = {"int": int, "string": str, "boolean": bool, IDS: list[int]}
-    columns = {field.name: simple[field.dataType.simpleString()] for field in TABLES[table].fields}
+    simple: dict[str, set[Any]] = {"int": {int}, "string": {str}, "boolean": {bool}, IDS: {list[int], tuple[int, ...]}}
+    columns = {field.name: simple[field.dataType.simpleString()] for field in schema.fields}
 
     assert typed.keys() == columns.keys()
-    assert all(typed[name] in {column, column | None} for name, column in columns.items())
+    assert all(
+        typed[name] in {form for kind in kinds for form in (kind, kind | None)} for name, kinds in columns.items()
+    )
+
+
+def test_every_column_of_a_notice_says_what_it_is() -> None:
+    assert _without_comment(NOTICES) == []

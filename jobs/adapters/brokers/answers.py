@@ -11,19 +11,15 @@ import pyarrow as pa
 
 from jobs.adapters.brokers.admin import error_name
 from jobs.adapters.brokers.channel import Response
-from jobs.adapters.brokers.control_messages import LEADER_AND_ISR, UPDATE_METADATA, Row, as_uuid
+from jobs.adapters.brokers.control_messages import Row, as_uuid
 from jobs.adapters.brokers.kio_alone import SerialError
 from jobs.adapters.delta.lake import arrow_schema
+from schemas.answers import NOT_TOLD, Meaning, meaning
 from schemas.columns import ANSWERS
+from schemas.notices import LEADER_AND_ISR, UPDATE_METADATA, Notice
 
-NOT_TOLD: Final = -1
-"""`error` of a broker that gave no answer (Kafka's UNKNOWN_SERVER_ERROR)."""
-
-STALE_CONTROLLER_EPOCH: Final = 11
-STALE_BROKER_EPOCH: Final = 77
-
-_ABOUT_WHAT_WAS_TOLD: Final = (0, -1)
-"""Errors of a whole request that are not about who sent it: none, and UNKNOWN_SERVER_ERROR."""
+_ABOUT_WHAT_WAS_TOLD: Final = (Meaning.TAKEN, Meaning.UNKNOWN)
+"""What the answer to a whole request means where it is not about who sent it."""
 
 LINES: Final = 5
 """Lines that errors take at most."""
@@ -38,7 +34,7 @@ class Answer:
     broker: Row
     controller_epoch: int
     api: str
-    states: Sequence[Row]
+    notices: Sequence[Notice]
     data: bytes | None
     version: int = -1
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
@@ -49,8 +45,13 @@ class Answer:
         return NOT_TOLD if self.data is None else Response(self.version, self.data).error
 
     @property
-    def says_stale_broker(self) -> bool:
-        return self.error == STALE_BROKER_EPOCH
+    def whole(self) -> Meaning:
+        """What the answer to the request as a whole means."""
+        return meaning(self.api, self.error, self.error)
+
+    def meaning(self, error: int) -> Meaning:
+        """What one of `errors` means."""
+        return meaning(self.api, error, self.error)
 
     def errors(self) -> list[int]:
         """One a row of `answers`: one a partition for LeaderAndIsr and StopReplica, one for all of UpdateMetadata."""
@@ -58,13 +59,13 @@ class Answer:
         if self.api == UPDATE_METADATA:
             return [top]
         if self.data is None:
-            return [top] * len(self.states)
+            return [top] * len(self.notices)
         try:
             response = Response(self.version, self.data).entity(self.api)
         except (SerialError, ValueError, IndexError):
-            return [top or NOT_TOLD] * len(self.states)
+            return [top or NOT_TOLD] * len(self.notices)
         found = dict(self._partition_errors(response))
-        return [found.get((state["topic"], state["partition"]), top) for state in self.states]
+        return [found.get((notice.topic, notice.partition), top) for notice in self.notices]
 
     def _partition_errors(self, response: Any) -> Iterator[tuple[tuple[str, int], int]]:  # noqa: ANN401 - kio's
         """Errors by topic and partition; from version 5 on the answer names topics by id."""
@@ -72,7 +73,7 @@ class Answer:
             for error in response.partition_errors:
                 yield (error.topic_name, error.partition_index), int(error.error_code)
             return
-        names = {as_uuid(topic_id): topic for topic, topic_id in {(s["topic"], s["topic_id"]) for s in self.states}}
+        names = {as_uuid(topic_id): topic for topic, topic_id in {(told.topic, told.topic_id) for told in self.notices}}
         for topic in response.topics:
             name = names.get(topic.topic_id, "")
             for error in topic.partition_errors:
@@ -101,7 +102,7 @@ class Answers:
         told: dict[int, bool] = {}
         for answer, errors in zip(self.answers, self.errors, strict=True):
             broker = answer.broker["broker_id"]
-            taken = not answer.error and all(not error or _has_it(answer, error) for error in errors)
+            taken = answer.whole.is_told and all(answer.meaning(error).is_told for error in errors)
             told[broker] = told.get(broker, True) and taken
         return sorted(broker for broker, taken in told.items() if taken)
 
@@ -119,11 +120,11 @@ class Answers:
         """
         found: dict[tuple[str, int], int] = {}
         for answer, errors in zip(self.answers, self.errors, strict=True):
-            if answer.api != LEADER_AND_ISR or answer.data is None or answer.error not in _ABOUT_WHAT_WAS_TOLD:
+            if answer.api != LEADER_AND_ISR or answer.data is None or answer.whole not in _ABOUT_WHAT_WAS_TOLD:
                 continue
-            for state, error in zip(answer.states, errors, strict=True):
-                if state["leader"] == answer.broker["broker_id"]:
-                    found[state["topic"], state["partition"]] = 0 if _has_it(answer, error) else error
+            for notice, error in zip(answer.notices, errors, strict=True):
+                if notice.leader == answer.broker["broker_id"]:
+                    found[notice.topic, notice.partition] = 0 if answer.meaning(error).is_told else error
         return {key: error for key, error in found.items() if error}
 
     def table(self, cluster: str) -> pa.Table:
@@ -152,29 +153,21 @@ class Answers:
         for answer, errors in zip(self.answers, self.errors, strict=True):
             if answer.data is not None:
                 for name, error in zip(_names(answer), errors, strict=True):
-                    if error and not _has_it(answer, error):
+                    if not answer.meaning(error).is_told:
                         groups[answer.api, error].append((answer.broker["broker_id"], name))
         lines = [_line(api, error, rows) for (api, error), rows in groups.items()]
         more = f"{len(lines) - LINES + 1} more kinds of error: table `answers`"
         return lines if len(lines) <= LINES else [*lines[: LINES - 1], more]
 
 
-def _has_it(answer: Answer, error: int) -> bool:
-    """Tell whether an error says that the broker knows this leader epoch already.
-
-    Nobody else can have written that epoch: the broker heard it from us, of a request whose answer was lost.
-    """
-    return answer.api == LEADER_AND_ISR and not answer.error and error == STALE_CONTROLLER_EPOCH
-
-
 def _column(answer: Answer, name: str) -> list[Any]:
-    return [None] if answer.api == UPDATE_METADATA else [state[name] for state in answer.states]
+    return [None] if answer.api == UPDATE_METADATA else [getattr(notice, name) for notice in answer.notices]
 
 
 def _names(answer: Answer) -> Iterator[str | None]:
     if answer.api == UPDATE_METADATA:
         return iter([None])
-    return (f"{state['topic']}-{state['partition']}" for state in answer.states)
+    return (f"{notice.topic}-{notice.partition}" for notice in answer.notices)
 
 
 def _line(api: str, error: int, rows: Sequence[tuple[int, str | None]]) -> str:

@@ -1,21 +1,23 @@
-"""A connection to one broker for control requests, one at a time; and whether brokers answer at all.
+"""A channel to each broker for control requests, one at a time; and whether brokers answer at all.
 
-A broker that is at work on a long request still answers ApiVersions on another connection, one that is stopped does
-not: that tells whether waiting has a point.
+Corresponds to `ControllerChannelManager`, which keeps a connection to each broker while it is the controller: it is
+made and asked for its versions once, and anew where it was lost or the broker has registered anew. A broker that is at
+work on a long request still answers ApiVersions on another connection, one that is stopped does not: that tells whether
+waiting has a point.
 """
 
 import importlib
-import socket
 import struct
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from threading import Event, Thread
-from typing import Any, Final
+from collections.abc import Callable, Collection, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from threading import Event, Lock, Thread
+from typing import Any, Final, Self
 
 from jobs.adapters.brokers.control_messages import KEYS, VERSIONS, Request, Row, header, plaintext_address
 from jobs.adapters.brokers.kio_alone import entity_reader
+from jobs.adapters.brokers.transport import Transport
 from jobs.basics.errors import RefusedError
 
 ANSWER: Final = 30.0
@@ -34,7 +36,6 @@ PATIENCE: Final = 6.0
 """Seconds within which brokers must have answered before anything is written: they register before they listen."""
 
 _API_VERSIONS: Final = 18
-_CHUNK: Final = 1 << 18
 _TOP_ERROR: Final = 5
 """Where the error code of a whole response stands: after the correlation id and no tags."""
 
@@ -72,35 +73,45 @@ def _module(api: str) -> str:
 class Channel:
     """A connection that knows which versions the broker speaks."""
 
-    connection: socket.socket
+    transport: Transport
     broker: Row
     client_id: str
     heard: Callable[[], None]
     """Called at each sign of life."""
     versions: dict[int, int]
     correlation: int = 0
+    aborted: bool = False
 
     @classmethod
-    @contextmanager
-    def to(cls, broker: Row, client_id: str, heard: Callable[[], None], patience: float) -> "Iterator[Channel]":
+    def to(cls, broker: Row, client_id: str, heard: Callable[[], None], patience: float) -> "Channel":
         address = plaintext_address(broker)
         if address is None:
             raise CannotTellError(f"broker {broker['broker_id']} has no PLAINTEXT endpoint")
-        with socket.create_connection(address, timeout=max(PAUSE, min(patience, PROBE))) as connection:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            channel = cls(connection, broker, client_id, heard, {})
+        channel = cls(Transport.to(address, max(PAUSE, min(patience, PROBE))), broker, client_id, heard, {})
+        try:
             channel.versions = channel.api_versions()
-            heard()
-            yield channel
+        except LOST:
+            channel.close()
+            raise
+        heard()
+        return channel
+
+    def abort(self) -> None:
+        """Wake up the thread that asks, whatever it waits for."""
+        self.aborted = True
+        self.transport.abort()
+
+    def close(self) -> None:
+        self.transport.close()
 
     def api_versions(self) -> dict[int, int]:
         """Ask what the broker speaks (ApiVersions 0): the highest version by API."""
         name = self.client_id.encode()
         self.correlation += 1
         asked = struct.pack(">hhih", _API_VERSIONS, 0, self.correlation, len(name)) + name
-        self.connection.sendall(struct.pack(">i", len(asked)) + asked)
-        (size,) = struct.unpack(">i", self._receive(4))
-        data = self._receive(size)
+        for _ in self.transport.send(struct.pack(">i", len(asked)) + asked):
+            pass
+        data = self._receive()
         (count,) = struct.unpack_from(">i", data, 6)
         found = (struct.unpack_from(">hhh", data, 10 + 6 * number) for number in range(count))
         return {key: highest for key, _, highest in found}
@@ -118,46 +129,94 @@ class Channel:
         parts = [header(api, version, self.correlation, self.client_id), *body]
         size = sum(map(len, parts))
         for part in (struct.pack(">i", size), *parts):
-            whole = memoryview(part)
-            for start in range(0, len(whole), _CHUNK):
-                self.connection.settimeout(max(PAUSE, min(ANSWER, deadline - time.monotonic())))
-                self.connection.sendall(whole[start : start + _CHUNK])
+            self.transport.within(_no_longer_than(deadline))
+            for _ in self.transport.send(part):
                 self.heard()
                 if over.is_set():
                     raise ConnectionAbortedError
+                self.transport.within(_no_longer_than(deadline))
 
     def answer(self, over: Event, deadline: float) -> bytes:
         """Wait for the answer to what was sent; ask now and then whether the broker is there at all."""
         until = min(deadline, time.monotonic() + ANSWER)
-        self.connection.settimeout(QUIET)
+        self.transport.within(QUIET)
         while True:
             try:
-                self.connection.recv(1, socket.MSG_PEEK)
+                self.transport.wait()
                 break
             except TimeoutError:
                 if over.is_set() or time.monotonic() > until:
                     raise
                 if answers(self.broker, self.client_id):
                     self.heard()
-        self.connection.settimeout(PROBE)
-        (size,) = struct.unpack(">i", self._receive(4))
-        data = self._receive(size)
+        self.transport.within(PROBE)
+        data = self._receive()
         self.heard()
         return data
 
-    def _receive(self, size: int) -> bytes:
-        data = bytearray()
-        while len(data) < size:
-            part = self.connection.recv(min(size - len(data), _CHUNK))
-            if not part:
-                raise ConnectionError("the broker closed the connection")
-            data += part
-        return bytes(data)
+    def _receive(self) -> bytes:
+        (size,) = struct.unpack(">i", self.transport.receive(4))
+        return self.transport.receive(size)
+
+
+def _no_longer_than(deadline: float) -> float:
+    """Seconds that a piece of a request may take to be sent."""
+    return max(PAUSE, min(ANSWER, deadline - time.monotonic()))
+
+
+@dataclass(slots=True)
+class Channels:
+    """The channels of a commit, to be closed at its end: one to each broker, under each registration."""
+
+    client_id: str
+    _open: dict[tuple[int, int], Channel] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock)
+    _over: bool = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._over = True
+            for channel in self._open.values():
+                channel.close()
+            self._open.clear()
+
+    def to(self, broker: Row, heard: Callable[[], None], patience: float) -> Channel:
+        """Return the broker's channel, for one who asks at a time."""
+        channel = self._open.get(_registration(broker))
+        if channel is None or channel.aborted:
+            channel = Channel.to(broker, self.client_id, heard, patience)
+            self._keep(channel)
+        channel.heard = heard
+        return channel
+
+    def _keep(self, channel: Channel) -> None:
+        with self._lock:
+            if self._over:  # nobody waits for a thread that was still connecting
+                channel.close()
+                raise ConnectionAbortedError
+            former = self._open.pop(_registration(channel.broker), None)
+            self._open[_registration(channel.broker)] = channel
+        if former is not None:
+            former.close()
+
+    def drop(self, channel: Channel) -> None:
+        """Close a channel on which something was lost: what comes next on it would be the answer to that."""
+        with self._lock:
+            if self._open.get(_registration(channel.broker)) is channel:  # not one that was made since
+                del self._open[_registration(channel.broker)]
+        channel.close()
+
+
+def _registration(broker: Row) -> tuple[int, int]:
+    return broker["broker_id"], broker["broker_epoch"]
 
 
 def answers(broker: Row, client_id: str) -> bool:
     """Tell whether a broker answers ApiVersions now."""
-    with suppress(CannotTellError, *LOST), Channel.to(broker, client_id, lambda: None, PROBE):
+    with suppress(CannotTellError, *LOST), closing(Channel.to(broker, client_id, lambda: None, PROBE)):
         return True
     return False
 
@@ -186,7 +245,7 @@ def _ask_all(brokers: Sequence[Row], client_id: str) -> dict[int, str]:
     def ask(broker: Row) -> None:
         while time.monotonic() < deadline:
             try:
-                with Channel.to(broker, client_id, lambda: None, deadline - time.monotonic()) as channel:
+                with closing(Channel.to(broker, client_id, lambda: None, deadline - time.monotonic())) as channel:
                     for api in VERSIONS:
                         channel.version(Request(api))
             except CannotTellError as error:

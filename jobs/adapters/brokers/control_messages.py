@@ -1,4 +1,4 @@
-"""What control requests say: rows written and brokers alive, as bytes of whichever version is spoken.
+"""What control requests say: notices and brokers alive, as bytes of whichever version is spoken.
 
 Corresponds to `LeaderAndIsrRequest.json`, `UpdateMetadataRequest.json` and `StopReplicaRequest.json`, of the versions
 with compact lengths and tags. A partition is encoded once for all brokers, by `struct`: kio takes ten times as long,
@@ -9,18 +9,20 @@ import base64
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import groupby
+from operator import attrgetter
 from struct import pack
-from threading import Lock
+from threading import RLock
 from typing import Any, Final
+
+from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
 
 Row = dict[str, Any]
 
 PLAINTEXT: Final = "PLAINTEXT"
-LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA = "LeaderAndIsr", "StopReplica", "UpdateMetadata"
 KEYS: Final = {LEADER_AND_ISR: 4, STOP_REPLICA: 5, UPDATE_METADATA: 6}
 VERSIONS: Final = {LEADER_AND_ISR: range(4, 8), STOP_REPLICA: range(2, 5), UPDATE_METADATA: range(6, 9)}
 
@@ -37,42 +39,56 @@ _KRAFT_SINCE: Final = {LEADER_AND_ISR: 7, STOP_REPLICA: 4, UPDATE_METADATA: 8}
 """The first version that says whether the controller is a KRaft controller."""
 
 
+_DELETES_EACH_SINCE: Final = 3
+"""The first version of StopReplica that says for each partition whether its log is deleted."""
+
+
 class TooLateError(Exception):
     """The deadline passed while a request was encoded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """What is to be told: rows just written, the brokers alive, and on whose authority.
-
-    `states` are rows of topic, topic_id, partition, leader, leader_epoch, isr, replicas, adding, removing, is_new,
-    leader_recovery_state, state_version, `to`, the brokers that LeaderAndIsr goes to, and `stop`, those that
-    StopReplica goes to.
-    """
+    """What is to be told, the brokers alive, and on whose authority."""
 
     controller_id: int
     controller_epoch: int
     brokers: Sequence[Row]
-    states: Sequence[Row]
+    notices: Sequence[Notice]
 
     @property
     def live(self) -> set[int]:
         return {broker["broker_id"] for broker in self.brokers}
 
+    @property
+    def named(self) -> set[int]:
+        """Brokers that are told of leaders, ISRs or replicas, not of metadata alone."""
+        return {broker for notice in self.notices if notice.api != UPDATE_METADATA for broker in notice.brokers}
 
-@dataclass(frozen=True, slots=True)
+    @property
+    def stopping(self) -> set[int]:
+        """Brokers that stop replicas."""
+        return {broker for notice in self.notices if notice.api == STOP_REPLICA for broker in notice.brokers}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Request:
-    """One request to one broker: its API, and what of the announcement's states it is about, by topic and partition."""
+    """One request: its API, and the notices in it, by topic and partition; brokers may have one in common."""
 
     api: str
-    states: Sequence[Row] = ()
+    notices: Sequence[Notice] = ()
 
     @property
     def versions(self) -> range:
         """Those that can say it: answers name topics by id from version 5 of LeaderAndIsr on, which older ones lack."""
         known = VERSIONS[self.api]
-        nameless = self.api == LEADER_AND_ISR and any(state["topic_id"] is None for state in self.states)
+        nameless = self.api == LEADER_AND_ISR and any(notice.topic_id is None for notice in self.notices)
         return range(known[0], _IDS_SINCE[LEADER_AND_ISR]) if nameless else known
+
+    @property
+    def deletes(self) -> bool:
+        """Whether StopReplica deletes logs, too: all in one request do, or none, as version 2 can say no other."""
+        return any(notice.delete_partition for notice in self.notices)
 
 
 def plaintext_address(broker: Row) -> tuple[str, int] | None:
@@ -97,28 +113,30 @@ class Messages:
     deadline: float
     """Of time.monotonic: nothing is encoded after it."""
     _requests: dict[int, list[Request]] = field(init=False)
-    _encoded: dict[tuple[str, int], dict[tuple[str, int], bytes]] = field(default_factory=dict)
-    _metadata: dict[tuple[int, bool], bytes] = field(default_factory=dict)
-    _lock: Lock = field(default_factory=Lock)
+    _encoded: dict[tuple[str, int], dict[int, bytes]] = field(default_factory=dict)
+    """By API and version: notices by identity, as two may be about one partition, each for other brokers."""
+    _metadata: dict[tuple[Request, int], bytes] = field(default_factory=dict)
+    _lock: RLock = field(default_factory=RLock)
 
     def __post_init__(self) -> None:
-        states = sorted(self.announcement.states, key=lambda state: (state["topic"], state["partition"]))
-        to: dict[int, dict[bool, list[Row]]] = defaultdict(lambda: {True: [], False: []})
-        stop: dict[int, list[Row]] = defaultdict(list)
-        for state in states:
-            for broker in state["to"]:
-                to[broker][state["topic_id"] is not None].append(state)
-            for broker in state["stop"]:
-                stop[broker].append(state)
-        metadata = [Request(UPDATE_METADATA, states)] if states else []
+        metadata: dict[tuple[int, ...], list[Notice]] = defaultdict(list)
+        own: dict[int, dict[tuple[str, bool], list[Notice]]] = defaultdict(lambda: defaultdict(list))
+        for notice in sorted(self.announcement.notices, key=attrgetter("topic", "partition")):
+            if notice.api == UPDATE_METADATA:
+                metadata[notice.brokers].append(notice)
+            else:
+                for broker in notice.brokers:
+                    own[broker][notice.api, _apart(notice)].append(notice)
+        alive = Request(UPDATE_METADATA)
+        shared = [(set(brokers), Request(UPDATE_METADATA, some)) for brokers, some in metadata.items()]
         self._requests = {
-            broker["broker_id"]: [
-                Request(UPDATE_METADATA),
-                *(Request(LEADER_AND_ISR, some) for some in to[broker["broker_id"]].values() if some),
-                *metadata,
-                *(Request(STOP_REPLICA, some) for some in [stop[broker["broker_id"]]] if some),
+            broker: [
+                alive,
+                *_requests_of(own[broker], LEADER_AND_ISR),
+                *(request for brokers, request in shared if broker in brokers),
+                *_requests_of(own[broker], STOP_REPLICA),
             ]
-            for broker in self.announcement.brokers
+            for broker in self.announcement.live
         }
 
     def requests(self, broker_id: int) -> list[Request]:
@@ -137,28 +155,30 @@ class Messages:
     def _rest(self, request: Request, version: int) -> list[bytes]:
         if request.api == UPDATE_METADATA:
             return [self._update_metadata(request, version)]
-        topics = self._topics(request.api, version, request.states)
+        topics = self._topics(request.api, version, request.notices)
         if request.api == LEADER_AND_ISR:
             kind = b"\0" if version >= _IDS_SINCE[LEADER_AND_ISR] else b""
-            return [kind, *topics, self._live_leaders(request.states), _NO_TAGS]
-        return [b"\0" if version == VERSIONS[STOP_REPLICA][0] else b"", *topics, _NO_TAGS]
+            return [kind, *topics, self._live_leaders(request.notices), _NO_TAGS]
+        return [pack(">?", request.deletes) if version < _DELETES_EACH_SINCE else b"", *topics, _NO_TAGS]
 
     def _update_metadata(self, request: Request, version: int) -> bytes:
-        key = (version, bool(request.states))
-        if key not in self._metadata:
-            topics = self._topics(UPDATE_METADATA, version, request.states)
-            with self._lock:
+        """Encode what all brokers that speak this version have in common; one thread does, the others wait for it."""
+        key = (request, version)
+        with self._lock:
+            if key not in self._metadata:
+                topics = self._topics(UPDATE_METADATA, version, request.notices)
                 brokers = _array([_live_broker(row) for row in self.announcement.brokers])
-                self._metadata.setdefault(key, b"".join([*topics, brokers, _NO_TAGS]))
-        return self._metadata[key]
+                self._metadata[key] = b"".join([*topics, brokers, _NO_TAGS])
+            return self._metadata[key]
 
-    def _topics(self, api: str, version: int, states: Sequence[Row]) -> list[bytes]:
-        """Encode states, in the order of topics, as an array of topics."""
+    def _topics(self, api: str, version: int, notices: Sequence[Notice]) -> list[bytes]:
+        """Encode notices, in the order of topics, as an array of topics."""
         encoded = self._partitions(api, version)
         parts: list[bytes] = [b""]
         count = 0
-        for (topic, topic_id), rows in groupby(states, key=lambda state: (state["topic"], state["topic_id"])):
-            some = [encoded[topic, row["partition"]] for row in rows]
+        for (topic, topic_id), some_notices in groupby(notices, key=attrgetter("topic", "topic_id")):
+            self._refuse_late()
+            some = [encoded[id(notice)] for notice in some_notices]
             uid = as_uuid(topic_id)
             named = (_NO_ID if uid is None else uid.bytes) if version >= _IDS_SINCE.get(api, version + 1) else b""
             parts += [_text(topic) + named + _length(len(some)), *some, _NO_TAGS]
@@ -166,34 +186,39 @@ class Messages:
         parts[0] = _length(count)
         return [b"".join(parts)]
 
-    def _partitions(self, api: str, version: int) -> dict[tuple[str, int], bytes]:
-        """Encode every partition once for a version."""
+    def _partitions(self, api: str, version: int) -> dict[int, bytes]:
+        """Encode every notice of an API once for a version."""
         with self._lock:
             known = self._encoded.get((api, version))
             if known is None:
-                known = self._encoded[api, version] = dict(self._encode(self._encoder(api, version)))
+                known = self._encoded[api, version] = dict(self._encode(api, self._encoder(api, version)))
             return known
 
-    def _encode(self, encode: Callable[[Row], bytes]) -> Iterable[tuple[tuple[str, int], bytes]]:
-        for number, state in enumerate(self.announcement.states):
-            if number % _LOOK == 0 and time.monotonic() > self.deadline:
-                raise TooLateError
-            yield (state["topic"], state["partition"]), encode(state)
+    def _encode(self, api: str, encode: Callable[[Notice], bytes]) -> Iterable[tuple[int, bytes]]:
+        some = (notice for notice in self.announcement.notices if notice.api == api)
+        for number, notice in enumerate(some):
+            if number % _LOOK == 0:
+                self._refuse_late()
+            yield id(notice), encode(notice)
 
-    def _encoder(self, api: str, version: int) -> Callable[[Row], bytes]:
+    def _refuse_late(self) -> None:
+        if time.monotonic() > self.deadline:
+            raise TooLateError
+
+    def _encoder(self, api: str, version: int) -> Callable[[Notice], bytes]:
         epoch = self.announcement.controller_epoch
         if api == LEADER_AND_ISR:
             recovery = version >= 6  # noqa: PLR2004 - the version that brought it
-            return lambda state: _leader_and_isr(epoch, state, recovery=recovery)
+            return lambda notice: _leader_and_isr(epoch, notice, recovery=recovery)
         if api == UPDATE_METADATA:
             live = self.announcement.live
-            return lambda state: _metadata(epoch, state, live)
-        if version == VERSIONS[STOP_REPLICA][0]:  # names partitions only
-            return lambda state: pack(">i", state["partition"])
-        return lambda state: pack(">ii?", state["partition"], state["leader_epoch"], False) + _NO_TAGS  # noqa: FBT003
+            return lambda notice: _metadata(epoch, notice, live)
+        if version < _DELETES_EACH_SINCE:  # names partitions only
+            return lambda notice: pack(">i", notice.partition)
+        return lambda notice: pack(">ii?", notice.partition, notice.leader_epoch, notice.delete_partition) + _NO_TAGS
 
-    def _live_leaders(self, states: Sequence[Row]) -> bytes:
-        leaders = {state["leader"] for state in states}
+    def _live_leaders(self, notices: Sequence[Notice]) -> bytes:
+        leaders = {notice.leader for notice in notices}
         return _array(
             [
                 pack(">i", row["broker_id"]) + _text(host) + pack(">i", port) + _NO_TAGS
@@ -204,30 +229,44 @@ class Messages:
         )
 
 
-def _leader_and_isr(controller_epoch: int, state: Row, *, recovery: bool) -> bytes:
+def _apart(notice: Notice) -> bool:
+    """Tell notices of one API apart that need requests of their own.
+
+    A LeaderAndIsr of topics without an id is of an older version; StopReplica says up to version 2 once for all of a
+    request whether logs are deleted, and which version a broker speaks is known only when it is asked.
+    """
+    return notice.topic_id is not None if notice.api == LEADER_AND_ISR else notice.delete_partition
+
+
+def _requests_of(own: Mapping[tuple[str, bool], Sequence[Notice]], api: str) -> list[Request]:
+    """One or two requests; those that delete come first, as Kafka sends them."""
+    return [Request(api, own[api, apart]) for apart in (True, False) if (api, apart) in own]
+
+
+def _leader_and_isr(controller_epoch: int, notice: Notice, *, recovery: bool) -> bytes:
+    new = notice.is_new
     return b"".join(
         (
-            pack(">iiii", state["partition"], controller_epoch, state["leader"], state["leader_epoch"]),
-            _ids(tuple(state["isr"])),
-            pack(">i", state["state_version"]),
-            _ids(tuple(state["replicas"])),
-            _ids(tuple(state["adding"])),
-            _ids(tuple(state["removing"])),
-            pack(">?b", state["is_new"], state["leader_recovery_state"]) if recovery else pack(">?", state["is_new"]),
+            pack(">iiii", notice.partition, controller_epoch, notice.leader, notice.leader_epoch),
+            _ids(tuple(notice.isr)),
+            pack(">i", notice.state_version),
+            _ids(tuple(notice.replicas)),
+            _ids(tuple(notice.adding_replicas)),
+            _ids(tuple(notice.removing_replicas)),
+            pack(">?b", new, notice.leader_recovery_state) if recovery else pack(">?", new),
             _NO_TAGS,
         ),
     )
 
 
-def _metadata(controller_epoch: int, state: Row, live: set[int]) -> bytes:
-    replicas = state["replicas"]
+def _metadata(controller_epoch: int, notice: Notice, live: set[int]) -> bytes:
     return b"".join(
         (
-            pack(">iiii", state["partition"], controller_epoch, state["leader"], state["leader_epoch"]),
-            _ids(tuple(state["isr"])),
-            pack(">i", state["state_version"]),
-            _ids(tuple(replicas)),
-            _ids(tuple([replica for replica in replicas if replica not in live])),
+            pack(">iiii", notice.partition, controller_epoch, notice.leader, notice.leader_epoch),
+            _ids(tuple(notice.isr)),
+            pack(">i", notice.state_version),
+            _ids(tuple(notice.replicas)),
+            _ids(tuple([replica for replica in notice.replicas if replica not in live])),
             _NO_TAGS,
         ),
     )

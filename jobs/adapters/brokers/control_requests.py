@@ -7,18 +7,25 @@ of the new ISR is taken back into it. Each broker has a thread of its own, so th
 longer registered is not asked any more, who registers anew is told everything anew, and for who is silent nobody waits.
 """
 
-import socket
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from threading import Event, Thread
 from typing import Final
 
 from jobs.adapters.brokers.answers import Answer
-from jobs.adapters.brokers.channel import LOST, PAUSE, CannotTellError, Channel
-from jobs.adapters.brokers.control_messages import Announcement, Messages, Row, TooLateError, plaintext_address
+from jobs.adapters.brokers.channel import LOST, PAUSE, CannotTellError, Channel, Channels
+from jobs.adapters.brokers.control_messages import (
+    Announcement,
+    Messages,
+    Request,
+    Row,
+    TooLateError,
+    plaintext_address,
+)
 from jobs.basics.interrupts import interrupted
+from schemas.answers import Meaning
 
 STOPPING: Final = 3.0
 """Seconds that the others wait at most for brokers that stop replicas: until then nobody leads what those led."""
@@ -27,13 +34,13 @@ SILENCE: Final = 5.0
 """Seconds without a sign of life after which nobody waits for a broker any more."""
 
 GRACE: Final = 1.0
-"""Seconds that brokers which are told metadata only are waited for, once those named in `to` and `stop` are told."""
+"""Seconds that brokers which are told metadata only are waited for, once those that are told more have answered."""
 
 LOOK: Final = 1.0
 """Seconds between two looks at who is registered."""
 
-Registered = Callable[[], Sequence[Row]]
-"""Reads the rows of the brokers that are registered now."""
+Renew = Callable[[], Announcement]
+"""Reads which brokers are registered now, and what is due to be told to them."""
 
 
 @dataclass(slots=True)
@@ -41,6 +48,7 @@ class _Telling:
     """One broker, under one registration, and what it answered so far."""
 
     messages: Messages
+    channels: Channels
     broker: Row
     wake: Event
     """Set when something happened that whoever waits should look at."""
@@ -50,7 +58,7 @@ class _Telling:
     finished: bool = False
     begun: bool = False
     over: Event = field(default_factory=Event)
-    _connection: socket.socket | None = None
+    _channel: Channel | None = None
 
     @property
     def broker_id(self) -> int:
@@ -69,7 +77,7 @@ class _Telling:
     @property
     def is_stale(self) -> bool:
         """Whether the broker says that it has registered anew."""
-        return self.finished and any(answer.says_stale_broker for answer in self.answers)
+        return self.finished and any(answer.whole is Meaning.REGISTERED_ANEW for answer in self.answers)
 
     def start(self, *, silent: bool = False) -> None:
         if not self.begun:
@@ -78,21 +86,20 @@ class _Telling:
             Thread(target=self._tell, daemon=True, name=f"tell-{self.broker_id}").start()
 
     def stop(self) -> None:
-        """Ask no more, and wake the thread up from whatever it waits for."""
+        """Ask no more, and wake the thread up from whatever it waits for; a channel with nothing on it stays."""
         self.over.set()
-        connection = self._connection
-        if connection is not None:
-            with suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
+        channel = self._channel
+        if channel is not None:
+            channel.abort()
 
     def outcome(self) -> list[Answer]:
         """An answer for each request, also for those that there is none to."""
         answered = list(self.answers)
         left = self.messages.requests(self.broker_id)[len(answered) :]
-        return [*answered, *(self._answer(request.api, request.states) for request in left)]
+        return [*answered, *map(self._answer, left)]
 
-    def _answer(self, api: str, states: Sequence[Row]) -> Answer:
-        return Answer(self.broker, self.messages.announcement.controller_epoch, api, states, None)
+    def _answer(self, request: Request) -> Answer:
+        return Answer(self.broker, self.messages.announcement.controller_epoch, request.api, request.notices, None)
 
     def _hear(self) -> None:
         self.heard = time.monotonic()
@@ -111,21 +118,27 @@ class _Telling:
             self.wake.set()
 
     def _tell_rest(self) -> None:
-        """Send what is not answered yet, on one connection; what was lost on the way is sent again."""
-        client_id = str(self.messages.announcement.controller_id)
-        with Channel.to(self.broker, client_id, self._hear, self.deadline - time.monotonic()) as channel:
-            self._connection = channel.connection
+        """Send what is not answered yet, on one channel; what was lost on the way is sent again, on another one."""
+        self._channel = channel = self.channels.to(self.broker, self._hear, self.deadline - time.monotonic())
+        try:
             for request in self.messages.requests(self.broker_id)[len(self.answers) :]:
-                version = channel.version(request)
-                self.encoding = True
-                body = self.messages.body(request, version, self.broker)
-                self._hear()
-                self.encoding = False
-                if self.over.is_set():
-                    return
-                channel.send(request.api, version, body, self.over, self.deadline)
-                data = channel.answer(self.over, self.deadline)
-                self.answers.append(replace(self._answer(request.api, request.states), version=version, data=data))
+                self.answers.append(self._ask(channel, request))
+        except LOST:
+            self.channels.drop(channel)
+            raise
+        finally:
+            self._channel = None
+
+    def _ask(self, channel: Channel, request: Request) -> Answer:
+        version = channel.version(request)
+        self.encoding = True
+        body = self.messages.body(request, version, self.broker)
+        self._hear()
+        self.encoding = False
+        if self.over.is_set():
+            raise ConnectionAbortedError
+        channel.send(request.api, version, body, self.over, self.deadline)
+        return replace(self._answer(request), version=version, data=channel.answer(self.over, self.deadline))
 
 
 @dataclass(slots=True)
@@ -134,31 +147,30 @@ class _Round:
 
     announcement: Announcement
     deadline: float
-    registered: Registered
+    renew: Renew
+    channels: Channels
     silent: Collection[int]
     wake: Event = field(default_factory=Event)
     tellings: dict[int, _Telling] = field(default_factory=dict)
+    named: set[int] = field(default_factory=set)
+    """Those that somebody waits for until the deadline; one that registers meanwhile may be among them."""
     _looked: float = field(default_factory=time.monotonic)
 
     def prepare(self, brokers: Sequence[Row]) -> None:
         messages = Messages(self.announcement, self.deadline)
+        self.named = self.announcement.named
         for broker in brokers:
-            self.tellings[broker["broker_id"]] = _Telling(messages, broker, self.wake)
+            self.tellings[broker["broker_id"]] = _Telling(messages, self.channels, broker, self.wake)
 
     def start(self, brokers: Collection[int]) -> None:
         for broker in brokers:
             self.tellings[broker].start(silent=broker in self.silent)
 
-    @property
-    def named(self) -> set[int]:
-        states = self.announcement.states
-        return {broker for state in states for broker in (*state["to"], *state["stop"])}
-
-    def wait(self, brokers: Collection[int], until: float) -> None:
+    def wait(self, brokers: Callable[[], Iterable[int]], until: float) -> None:
         """Wait until these are told, or cannot be waited for, and look now and then who is registered."""
         while time.monotonic() < min(until, self.deadline) and not interrupted():
             self.look()
-            if not any(self.tellings[broker].is_waited_for for broker in brokers if broker in self.tellings):
+            if not any(self.tellings[broker].is_waited_for for broker in brokers() if broker in self.tellings):
                 return
             self.wake.wait(PAUSE)
             self.wake.clear()
@@ -169,7 +181,8 @@ class _Round:
         if time.monotonic() - self._looked < (PAUSE if stale else LOOK):
             return
         self._looked = time.monotonic()
-        now = {row["broker_id"]: row for row in self.registered() if plaintext_address(row) is not None}
+        renewed = self.renew()
+        now = {row["broker_id"]: row for row in renewed.brokers if plaintext_address(row) is not None}
         for broker in self.tellings.keys() - now.keys():
             self.tellings[broker].stop()
         known = {broker: telling.broker["broker_epoch"] for broker, telling in self.tellings.items()}
@@ -177,7 +190,7 @@ class _Round:
         if anew:
             for broker in anew.keys() & known.keys():
                 self.tellings[broker].stop()
-            self.announcement = replace(self.announcement, brokers=[*now.values()])
+            self.announcement = replace(renewed, brokers=[*now.values()])
             self.prepare([*anew.values()])
             self.start(anew)
 
@@ -185,23 +198,29 @@ class _Round:
 def announce(
     announcement: Announcement,
     deadline: float,
-    registered: Registered | None = None,
+    renew: Renew | None = None,
     silent: Collection[int] = (),
+    channels: Channels | None = None,
 ) -> list[Answer]:
     """Tell every live broker, in parallel, until the deadline (of time.monotonic); return an answer for each request.
 
-    Returns as soon as those named in `to` and `stop` have answered, or are not waited for any more. Those that stop
-    replicas come first; the others wait for them, `STOPPING` seconds at most. `silent`: known not to answer.
+    Returns as soon as those that are told more than metadata have answered, or are not waited for any more. Those that
+    stop replicas come first; the others wait for them, `STOPPING` seconds at most. `silent`: known not to answer.
+    `channels` are left open; without them there are some for this announcement alone.
     """
-    this = _Round(announcement, deadline, registered or (lambda: announcement.brokers), silent)
+    if channels is None:
+        with Channels(str(announcement.controller_id)) as own:
+            return announce(announcement, deadline, renew, silent, own)
+    this = _Round(announcement, deadline, renew or (lambda: announcement), channels, silent)
     this.prepare(announcement.brokers)
     try:
-        stopping = {broker for state in announcement.states for broker in state["stop"]} & this.tellings.keys()
+        stopping = announcement.stopping & this.tellings.keys()
         this.start(stopping)
-        this.wait(stopping, time.monotonic() + STOPPING)
+        this.wait(lambda: stopping, time.monotonic() + STOPPING)
         this.start(this.tellings)
-        this.wait(this.named, deadline)
-        this.wait(list(this.tellings), time.monotonic() + GRACE)
+        this.wait(lambda: this.named, deadline)
+        everybody = list(this.tellings)
+        this.wait(lambda: everybody, time.monotonic() + GRACE)
     finally:
         for telling in this.tellings.values():
             telling.stop()

@@ -17,10 +17,7 @@ from kazoo.exceptions import (
     SessionExpiredError,
 )
 from kazoo.handlers.threading import KazooTimeoutError
-from kazoo.protocol.paths import _prefix_root
-from kazoo.protocol.serialization import Create, SetData
 from kazoo.protocol.states import ZnodeStat
-from kazoo.security import OPEN_ACL_UNSAFE
 
 from jobs.basics.errors import UnreadableError, UsageError
 
@@ -122,17 +119,6 @@ def commit(multi: TransactionRequest) -> list[Any]:
     """Commit a multi; return one result an operation, an exception for each if it was refused."""
     results: list[Any] = answer(multi.commit_async())
     return results
-
-
-def set_data(multi: TransactionRequest, path: str, data: bytes, version: int) -> None:
-    """Add the setting of a znode's data at a version; kazoo's own joining of paths takes longer than all the rest."""
-    multi._add(SetData(multi.client.chroot + path, data, version), None)  # noqa: SLF001 - kazoo has no other door
-
-
-def create_null(multi: TransactionRequest, path: str) -> None:
-    """Add the creation of a znode without data, as Kafka makes parents; kazoo's own would hold empty bytes."""
-    rooted = _prefix_root(multi.client.chroot, path)
-    multi._add(Create(rooted, None, OPEN_ACL_UNSAFE, 0), None)  # noqa: SLF001 - kazoo insists on bytes
 
 
 def forbidden(what: str) -> str:

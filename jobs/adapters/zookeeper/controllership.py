@@ -6,7 +6,7 @@ version, all in one multi, so that nobody can come between (seed 002's loop arou
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -23,6 +23,7 @@ from kazoo.exceptions import (
 
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONTROLLER, CONTROLLER_EPOCH, ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import PATIENCE, commit, connected, read, sync
+from jobs.adapters.zookeeper.multi import ANY_VERSION, Check, Create, Delete, Op, add
 from jobs.adapters.zookeeper.refusal import refusal
 from jobs.basics.errors import FencedError, RefusedError, SurveyorError, UnreadableError
 from jobs.basics.interrupts import interrupted
@@ -57,10 +58,10 @@ class Controllership:
     since: float
     session: int
 
-    def transaction(self) -> TransactionRequest:
-        """Begin a multi that fails as a whole once another controller has taken over."""
+    def transaction(self, ops: Iterable[Op] = ()) -> TransactionRequest:
+        """Make a multi that fails as a whole once another controller has taken over."""
         multi = self.client.transaction()
-        multi.check(CONTROLLER_EPOCH, self.epoch_version)
+        add(multi, [Check(CONTROLLER_EPOCH, self.epoch_version), *ops])
         return multi
 
     def refuse_fenced(self) -> None:
@@ -80,12 +81,12 @@ class Controllership:
         return f"--max-hold {max_hold:g}s is over" if self.held() > max_hold else None
 
 
-def check_registered(multi: TransactionRequest, broker: int) -> None:
+def check_registered(broker: int) -> list[Op]:
     """Let a multi fail unless a broker is registered."""
-    multi.check(f"{BROKER_IDS}/{broker}", -1)
+    return [Check(f"{BROKER_IDS}/{broker}", ANY_VERSION)]
 
 
-def check_absent(multi: TransactionRequest, broker: int) -> None:
+def check_absent(broker: int) -> list[Op]:
     """Let a multi fail if a broker is registered.
 
     ZooKeeper can check that a znode exists, not that none does. Creating it does, and deleting it in the same multi
@@ -93,8 +94,8 @@ def check_absent(multi: TransactionRequest, broker: int) -> None:
     everybody. Of /brokers/ids it moves cversion and pzxid, and it fires watches; the only ones there are a Kafka
     controller's, which has lost its office to us. Ephemeral, as a registration is.
     """
-    multi.create(f"{BROKER_IDS}/{broker}", ephemeral=True)
-    multi.delete(f"{BROKER_IDS}/{broker}")
+    path = f"{BROKER_IDS}/{broker}"
+    return [Create(path, b"", ephemeral=True), Delete(path)]
 
 
 def fenced(epoch: int) -> FencedError:

@@ -8,10 +8,13 @@ write leaves nobody uninformed for long.
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from jobs.adapters.brokers.admin import error_name
 from jobs.adapters.brokers.answers import Answers
+from jobs.adapters.brokers.channel import Channels
 from jobs.adapters.brokers.control_messages import plaintext_address
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, ClusterState, read_cluster
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError, controllership, who_controls
@@ -19,10 +22,12 @@ from jobs.basics.errors import FencedError, RefusedError, UnreadableError
 from jobs.execution.batch.operations import write_tasks
 from jobs.execution.batch.telling import Hold, Told, Written, prove, tell
 from jobs.execution.batch.writes import FencedWriter
+from jobs.records import last_answers
 from jobs.records.drained import refuse_resident_drain
 from jobs.records.ledger import Ledger, Verdict
 from jobs.runtime.console import progress, say
 from jobs.runtime.settings import Settings
+from planner.telling.without_spark import due as due_of
 from schemas.names import NO_CONTROLLER, Outcome, Step
 from schemas.rows import Change, PlanRow, changes_among, operations_among
 
@@ -121,8 +126,9 @@ def _commit_held(
     topics = sorted({each.change.topic for each in written} & set(writer.topics.creations))
     created = f"topic and config znodes of {', '.join(topics)}, " if topics else ""
     say(f"  written under the fence: {created}{len(written)} state znodes")
-    with progress("telling the brokers"):
-        return tell(control, state.brokers, written, hold)
+    with progress("telling the brokers"), Channels(str(control.controller_id)) as channels:
+        told = tell(control, channels, state.brokers, partial(due_of, [each.change for each in written]), hold)
+    return replace(told, written=written)
 
 
 def _written(verdicts: Sequence[Verdict]) -> Iterator[Written]:
@@ -137,7 +143,7 @@ def _record(settings: Settings, ledger: Ledger, told: Told, answers: Answers, co
     """Write down what brokers answered, prove what was written, and say of whom nobody knows whether he was told."""
     if not told.written:
         return
-    ledger.lake.append_all("answers", answers.table(ledger.lake.cluster))
+    last_answers.record(ledger.lake, answers.table(ledger.lake.cluster))
     for line in told.lines(answers):
         say(line)
     why = told.unheard(answers)

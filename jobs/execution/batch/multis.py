@@ -1,20 +1,19 @@
-"""The multis for changes: each fenced, proving its premises, and bounded in bytes as in rows.
+"""What multis do for changes, from what was found and nothing else: each proves its premises, and is bounded in bytes.
 
 A topic whose znode is large, or that grows, is written in a multi of its own, before those of its states. A crash in
 between leaves a topic without some states: the next commit finds it as it planned it and goes on, and so would Kafka's
-controller, to which such a topic is a new one (`onPartitionCreation`).
+controller, to which such a topic is a new one (`onPartitionCreation`). Nothing here reads ZooKeeper: `depends_on` names
+what a creation depends on, the writer reads it once before, and what has moved on since refuses the multi.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kazoo.client import TransactionRequest
-
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONFIGS, TOPICS
-from jobs.adapters.zookeeper.connection import Znode, create_null, set_data
-from jobs.adapters.zookeeper.controllership import Controllership, check_absent, check_registered
-from jobs.adapters.zookeeper.multi_read import read_many
+from jobs.adapters.zookeeper.connection import Znode
+from jobs.adapters.zookeeper.controllership import check_absent, check_registered
+from jobs.adapters.zookeeper.multi import Check, Create, Op, SetData
 from jobs.assessment.premises import adds_partition, state_path, topic_path
 from jobs.execution.batch.topic_znodes import TopicZnodes
 from schemas.names import NO_VERSION
@@ -37,136 +36,145 @@ _IN_ISR: Final = 12
 """Bytes of a broker in an ISR, at most."""
 
 
-@dataclass(slots=True)
-class FencedMultis:
-    """Makes multis under one controllership."""
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The znodes of `depends_on` as they were read, there or not, by path."""
 
-    control: Controllership
-    topics: TopicZnodes
+    znodes: Mapping[str, Znode]
 
-    def batches(self, changes: Sequence[Change], most: int) -> Iterator[list[Change]]:
-        """Cut changes into what fits into a multi each, `most` of them at most."""
-        batch: list[Change] = []
-        size, counted = 0, set[str]()
-        for change in changes:
-            more = self._row_bytes(change)
-            topic = self._shared_bytes(change.topic)
-            if batch and (len(batch) >= most or size + more + topic * (change.topic not in counted) > MULTI_BYTES):
-                yield batch
-                batch, size, counted = [], 0, set()
-            size += more + topic * (change.topic not in counted)
-            counted.add(change.topic)
-            batch.append(change)
-        if batch:
+    def __getitem__(self, path: str) -> Znode:
+        return self.znodes[path]
+
+    def has(self, path: str) -> bool:
+        return self.znodes[path].stat is not None
+
+
+def batches(changes: Sequence[Change], topics: TopicZnodes, chroot: str, most: int) -> Iterator[list[Change]]:
+    """Cut changes into what fits into a multi each, `most` of them at most."""
+    batch: list[Change] = []
+    size, counted = 0, set[str]()
+    for change in changes:
+        more = _row_bytes(change, chroot)
+        topic = _shared_bytes(change.topic, topics, chroot)
+        if batch and (len(batch) >= most or size + more + topic * (change.topic not in counted) > MULTI_BYTES):
             yield batch
+            batch, size, counted = [], 0, set()
+        size += more + topic * (change.topic not in counted)
+        counted.add(change.topic)
+        batch.append(change)
+    if batch:
+        yield batch
 
-    def _row_bytes(self, change: Change) -> int:
-        """At most three paths, the longest of them its state's, and the state."""
-        path = len(self.control.client.chroot) + len(state_path(change))
-        return 3 * (path + _OPERATION) + _OPERATION + _STATE + _IN_ISR * len(change.isr_after)
 
-    def _shared_bytes(self, topic: str) -> int:
-        """What a topic to be created adds to the multi of its first state: itself, its configuration, its folder."""
-        if topic not in self.topics.creations or self._is_large(topic):
-            return 0
-        path = len(f"{self.control.client.chroot}{TOPICS}/{topic}/partitions")
-        return 3 * (path + _OPERATION) + sum(map(len, self.topics.created(topic)))
+def _row_bytes(change: Change, chroot: str) -> int:
+    """At most three paths, the longest of them its state's, and the state."""
+    path = len(chroot) + len(state_path(change))
+    return 3 * (path + _OPERATION) + _OPERATION + _STATE + _IN_ISR * len(change.isr_after)
 
-    def _is_large(self, topic: str) -> bool:
-        return sum(map(len, self.topics.created(topic))) > ALONE
 
-    def missing(self, due: Sequence[Change]) -> list[str]:
-        """Topics that must be written in a multi of their own before the states of these changes."""
-        grows = dict.fromkeys(topic_path(change) for change in due if adds_partition(change))
-        made = {change.topic: None for change in due if change.topic in self.topics.creations}
-        large = [f"{TOPICS}/{topic}" for topic in made if self._is_large(topic)]
-        found = read_many(self.control.client, [*grows, *large])
-        return [_name(znode) for znode in found if self._is_missing(znode, grows=znode.path in grows)]
+def _shared_bytes(topic: str, topics: TopicZnodes, chroot: str) -> int:
+    """What a topic to be created adds to the multi of its first state: itself, its configuration, its folder."""
+    if topic not in topics.creations or _is_large(topic, topics):
+        return 0
+    path = len(f"{chroot}{TOPICS}/{topic}/partitions")
+    return 3 * (path + _OPERATION) + sum(map(len, topics.created(topic)))
 
-    def _is_missing(self, znode: Znode, *, grows: bool) -> bool:
-        if grows:
-            return znode.stat is not None and self.topics.grown(_name(znode), znode.data) is not None
-        return znode.stat is None
 
-    def of_topic(self, topic: str, due: Sequence[Change]) -> TransactionRequest:
-        """Make or grow one topic, if the premises of the changes due to it hold."""
-        mine = [change for change in due if change.topic == topic]
-        multi = self._begin(mine)
-        found, config = read_many(self.control.client, [f"{TOPICS}/{topic}", f"{CONFIGS}/{topic}"])
-        if topic in self.topics.creations:
-            self._create(multi, topic, config_exists=config.stat is not None)
-        else:
-            data = self.topics.grown(topic, found.data) or found.data or b""
-            multi.set_data(found.path, data, mine[0].topic_version)
-        return multi
+def _is_large(topic: str, topics: TopicZnodes) -> bool:
+    return sum(map(len, topics.created(topic))) > ALONE
 
-    def of_states(self, due: Sequence[Change]) -> TransactionRequest:
-        """Write the states of these changes, and make the small topics among theirs that are not there."""
-        multi = self._begin(due)
-        found = self._existing(due)
-        for change in {change.topic: change for change in reversed(due)}.values():
-            self._add_topic(multi, change, found)
-        for change in due:
-            self._add_state(multi, change, found)
-        return multi
 
-    def _begin(self, due: Sequence[Change]) -> TransactionRequest:
-        multi = self.control.transaction()
-        for broker in sorted({broker for change in due for broker in leans_on(change)}):
-            check_registered(multi, broker)
-        for broker in sorted({broker for change in due for broker in change.requires_dead}):
-            check_absent(multi, broker)
-        return multi
+def depends_on(due: Sequence[Change]) -> list[str]:
+    """Name the znodes that decide how the states of these changes are made; none for states that are there."""
+    paths: list[str] = []
+    for change in due:
+        if change.state_version == NO_VERSION:
+            topic = topic_path(change)
+            paths += [topic, f"{CONFIGS}/{change.topic}", f"{topic}/partitions", _folder(change)]
+    return list(dict.fromkeys(paths))
 
-    def _existing(self, due: Sequence[Change]) -> dict[str, Znode]:
-        """Read the znodes that a creation needs, there or not."""
-        paths: list[str] = []
-        for change in due:
-            if change.state_version == NO_VERSION:
-                topic = topic_path(change)
-                paths += [topic, f"{CONFIGS}/{change.topic}", f"{topic}/partitions"]
-                paths.append(state_path(change).rsplit("/", 1)[0])
-        return {znode.path: znode for znode in read_many(self.control.client, list(dict.fromkeys(paths)))}
 
-    def _add_topic(self, multi: TransactionRequest, change: Change, found: dict[str, Znode]) -> None:
-        """Check a topic's version, or create it with all its partitions."""
-        topic, path = change.topic, topic_path(change)
-        if adds_partition(change):
-            multi.check(path, self._grown_version(change, found[path]))
-        elif topic not in self.topics.creations:
-            multi.check(path, change.topic_version)
-        elif found[path].stat is not None or self._is_large(topic):
-            multi.check(path, found[path].version or 0)
-        else:
-            self._create(multi, topic, config_exists=found[f"{CONFIGS}/{topic}"].stat is not None)
-        if change.state_version == NO_VERSION and found[f"{path}/partitions"].stat is None:
-            create_null(multi, f"{path}/partitions")
+def apart(due: Sequence[Change], topics: TopicZnodes, found: Found) -> list[str]:
+    """Name the topics that must be written in a multi of their own before the states of these changes."""
+    grows = dict.fromkeys(change.topic for change in due if adds_partition(change))
+    made = dict.fromkeys(change.topic for change in due if change.topic in topics.creations)
+    growing = [topic for topic in grows if _lacks_partitions(topic, topics, found)]
+    return growing + [name for name in made if _is_large(name, topics) and not found.has(f"{TOPICS}/{name}")]
 
-    def _grown_version(self, change: Change, topic: Znode) -> int:
-        """The version of a topic that has the planned partitions; of one that has not, one it is not at any more."""
-        grown = topic.stat is None or self.topics.grown(change.topic, topic.data) is not None
-        return int(change.topic_version) if grown or topic.version is None else topic.version
 
-    def _create(self, multi: TransactionRequest, topic: str, *, config_exists: bool) -> None:
-        assignment, config = self.topics.created(topic)
-        if config_exists:
-            multi.set_data(f"{CONFIGS}/{topic}", config)
-        else:
-            multi.create(f"{CONFIGS}/{topic}", config)
-        multi.create(f"{TOPICS}/{topic}", assignment)
+def _lacks_partitions(topic: str, topics: TopicZnodes, found: Found) -> bool:
+    now = found[f"{TOPICS}/{topic}"]
+    return now.stat is not None and topics.grown(topic, now.data) is not None
 
-    def _add_state(self, multi: TransactionRequest, change: Change, found: dict[str, Znode]) -> None:
-        path = state_path(change)
-        if change.state_version != NO_VERSION:
-            set_data(multi, path, self._state(change), change.state_version)
-            return
-        parent = path.rsplit("/", 1)[0]
-        if found[parent].stat is None:
-            create_null(multi, parent)
-        multi.create(path, self._state(change))
 
-    def _state(self, change: Change) -> bytes:
-        return encode_state(change.state_after(self.control.epoch))
+def of_topic(topic: str, due: Sequence[Change], topics: TopicZnodes, found: Found) -> list[Op]:
+    """Make or grow one topic, if the premises of the changes due to it hold."""
+    mine = [change for change in due if change.topic == topic]
+    if topic in topics.creations:
+        return [*_premises(mine), *_creation(topic, topics, found)]
+    now = found[f"{TOPICS}/{topic}"]
+    data = topics.grown(topic, now.data) or now.data or b""
+    return [*_premises(mine), SetData(now.path, data, mine[0].topic_version)]
+
+
+def of_states(due: Sequence[Change], topics: TopicZnodes, found: Found, controller_epoch: int) -> list[Op]:
+    """Write the states of these changes, and make the small topics among theirs that are not there."""
+    ops = _premises(due)
+    for change in {change.topic: change for change in reversed(due)}.values():
+        ops += _topic(change, topics, found)
+    for change in due:
+        ops += _state(change, found, controller_epoch)
+    return ops
+
+
+def _premises(due: Sequence[Change]) -> list[Op]:
+    live = sorted({broker for change in due for broker in leans_on(change)})
+    dead = sorted({broker for change in due for broker in change.requires_dead})
+    registered = [op for broker in live for op in check_registered(broker)]
+    return registered + [op for broker in dead for op in check_absent(broker)]
+
+
+def _topic(change: Change, topics: TopicZnodes, found: Found) -> Iterator[Op]:
+    """Check a topic's version, or create it with all its partitions."""
+    topic, path = change.topic, topic_path(change)
+    if adds_partition(change):
+        yield Check(path, _grown_version(change, topics, found[path]))
+    elif topic not in topics.creations:
+        yield Check(path, change.topic_version)
+    elif found.has(path) or _is_large(topic, topics):
+        yield Check(path, found[path].version or 0)
+    else:
+        yield from _creation(topic, topics, found)
+    if change.state_version == NO_VERSION and not found.has(f"{path}/partitions"):
+        yield Create(f"{path}/partitions")
+
+
+def _grown_version(change: Change, topics: TopicZnodes, topic: Znode) -> int:
+    """The version of a topic that has the planned partitions; of one that has not, one it is not at any more."""
+    grown = topic.stat is None or topics.grown(change.topic, topic.data) is not None
+    return int(change.topic_version) if grown or topic.version is None else topic.version
+
+
+def _creation(topic: str, topics: TopicZnodes, found: Found) -> list[Op]:
+    assignment, config = topics.created(topic)
+    path = f"{CONFIGS}/{topic}"
+    configured = SetData(path, config) if found.has(path) else Create(path, config)
+    return [configured, Create(f"{TOPICS}/{topic}", assignment)]
+
+
+def _state(change: Change, found: Found, controller_epoch: int) -> Iterator[Op]:
+    path, data = state_path(change), encode_state(change.state_after(controller_epoch))
+    if change.state_version != NO_VERSION:
+        yield SetData(path, data, change.state_version)
+        return
+    if not found.has(_folder(change)):
+        yield Create(_folder(change))
+    yield Create(path, data)
+
+
+def _folder(change: Change) -> str:
+    """The znode that holds a partition's state."""
+    return state_path(change).rsplit("/", 1)[0]
 
 
 def leans_on(change: Change) -> set[int]:
@@ -178,9 +186,5 @@ def leans_on(change: Change) -> set[int]:
 def touched(change: Change) -> set[str]:
     """Znodes that only some changes touch or count on, this one among them."""
     topic, state = topic_path(change), state_path(change)
-    own = {topic, f"{CONFIGS}/{change.topic}", f"{topic}/partitions", state.rsplit("/", 1)[0], state}
+    own = {topic, f"{CONFIGS}/{change.topic}", f"{topic}/partitions", _folder(change), state}
     return own | {f"{BROKER_IDS}/{broker}" for broker in leans_on(change) | set(change.requires_dead)}
-
-
-def _name(topic: Znode) -> str:
-    return topic.path.rsplit("/", 1)[1]

@@ -9,11 +9,10 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from kazoo.client import TransactionRequest
 from kazoo.exceptions import KazooException
 
 from jobs.adapters.zookeeper.cluster import CONFIG_CHANGES, CONFIGS, DELETE_TOPICS, TOPICS
-from jobs.adapters.zookeeper.connection import commit, create_null, read
+from jobs.adapters.zookeeper.connection import commit, read
 from jobs.adapters.zookeeper.controllership import (
     LOST,
     Controllership,
@@ -22,6 +21,7 @@ from jobs.adapters.zookeeper.controllership import (
     refused_by_epoch,
     settled,
 )
+from jobs.adapters.zookeeper.multi import ANY_VERSION, Check, Create, Op, SetData
 from jobs.adapters.zookeeper.refusal import Refusal, refusal
 from jobs.assessment.operations import TopicNow, judge_tasks, read_topics
 from jobs.basics.errors import UnreadableError
@@ -60,7 +60,9 @@ def _write(control: Controllership, task: Operation) -> Verdict:
             due, verdicts = judge_tasks(control.client, [task])
             if not due:
                 return verdicts[0]
-            multi = _multi(control, task)
+            now = read_topics(control.client, [task.topic])[task.topic]
+            told = task.action == OperationKind.DELETE_TOPIC or read(control.client, CONFIG_CHANGES).stat is not None
+            multi = control.transaction(operations_of(task, now, has_notifications=told))
             results: list[Any] = commit(multi)
         except LOST:
             settled(control.client, control.session)
@@ -75,27 +77,18 @@ def _write(control: Controllership, task: Operation) -> Verdict:
     return Verdict(task, Outcome.FAILED, f"the connection was lost {_TRIES} times" if refused is None else str(refused))
 
 
-def _multi(control: Controllership, task: Operation) -> TransactionRequest:
-    name = task.topic
-    now = read_topics(control.client, [name])[name]
-    multi = control.transaction()
-    multi.check(f"{TOPICS}/{name}", -1 if now.topic.version is None else now.topic.version)
+def operations_of(task: Operation, now: TopicNow, *, has_notifications: bool) -> list[Op]:
+    """What a multi does for an operation, by what was found; `has_notifications`: /config/changes is there."""
+    topic = Check(f"{TOPICS}/{task.topic}", ANY_VERSION if now.topic.version is None else now.topic.version)
     if task.action == OperationKind.DELETE_TOPIC:
-        create_null(multi, f"{DELETE_TOPICS}/{name}")
-    else:
-        _add_alteration(control, multi, task, now)
-    return multi
+        return [topic, Create(f"{DELETE_TOPICS}/{task.topic}")]
+    parent = [] if has_notifications else [Create(CONFIG_CHANGES)]
+    change = encode_config_change(f"topics/{task.topic}")
+    return [topic, _altered(task, now), *parent, Create(f"{CONFIG_CHANGES}/config_change_", change, sequence=True)]
 
 
-def _add_alteration(control: Controllership, multi: TransactionRequest, task: Operation, now: TopicNow) -> None:
+def _altered(task: Operation, now: TopicNow) -> Op:
     after = now.overrides | json.loads(task.data)["after"]
     config = encode_config({key: value for key, value in after.items() if value is not None})
     path = f"{CONFIGS}/{task.topic}"
-    if now.config.version is None:
-        multi.create(path, config)
-    else:
-        multi.set_data(path, config, now.config.version)
-    if read(control.client, CONFIG_CHANGES).stat is None:
-        create_null(multi, CONFIG_CHANGES)
-    change = encode_config_change(f"topics/{task.topic}")
-    multi.create(f"{CONFIG_CHANGES}/config_change_", change, sequence=True)
+    return Create(path, config) if now.config.version is None else SetData(path, config, now.config.version)

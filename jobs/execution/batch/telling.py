@@ -10,9 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from kazoo.client import KazooClient
-
 from jobs.adapters.brokers.answers import Answer, Answers
+from jobs.adapters.brokers.channel import Channels
 from jobs.adapters.brokers.control_messages import Announcement
 from jobs.adapters.brokers.control_requests import announce
 from jobs.adapters.delta.lake import Row
@@ -24,10 +23,15 @@ from jobs.assessment.premises import state_path, understood
 from jobs.basics.errors import FencedError, SurveyorError
 from jobs.basics.interrupts import interrupted
 from jobs.runtime.console import say
+from schemas.notices import Notice
 from schemas.rows import Change
 
 LEAST: Final = 1.0
 """Seconds that a caller who keeps the controllership tells for at least: no fail-over follows that would."""
+
+
+Due = Callable[[Collection[int]], Sequence[Notice]]
+"""What is due to be told while these brokers are registered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What was written, and what brokers answered to it; `late`: there was no time to tell anybody."""
+    """What brokers answered, and what had been written before; `late`: there was no time to tell anybody."""
 
     epoch: int
     written: Sequence[Written] = ()
@@ -97,17 +101,20 @@ class Told:
         return lines + [f"surveyor: {line}" for line in answers.lines()]
 
 
-def tell(control: Controllership, brokers: Sequence[Row], written: Sequence[Written], hold: Hold) -> Told:
-    """Tell the brokers of what was written, if the hold allows; who does not answer is left to Kafka's controller."""
+def tell(control: Controllership, channels: Channels, brokers: Sequence[Row], due: Due, hold: Hold) -> Told:
+    """Tell the brokers what is due, if the hold allows; who does not answer is left to Kafka's controller."""
     left = hold.left(control)
     if left <= 0:
-        return Told(control.epoch, written, late=True)
-    states = [_told(each) for each in written]
-    named = {broker for state in states for broker in (*state["to"], *state["stop"])}
-    announcement = Announcement(control.controller_id, control.epoch, brokers, states)
-    answers = announce(announcement, time.monotonic() + left, _registered(control.client, brokers), hold.silent)
-    live = frozenset(named & announcement.live)
-    return Told(control.epoch, written, answers, named=live, fenced=_fenced(control))
+        return Told(control.epoch, late=True)
+    deadline = time.monotonic() + left
+    announcement = _announcement(control, brokers, due)
+    live = frozenset(announcement.named & announcement.live)
+    answers = announce(announcement, deadline, _renewing(control, announcement, due), hold.silent, channels)
+    return Told(control.epoch, answers=answers, named=live, fenced=_fenced(control))
+
+
+def _announcement(control: Controllership, brokers: Sequence[Row], due: Due) -> Announcement:
+    return Announcement(control.controller_id, control.epoch, brokers, due({row["broker_id"] for row in brokers}))
 
 
 def _fenced(control: Controllership) -> FencedError | None:
@@ -120,37 +127,18 @@ def _fenced(control: Controllership) -> FencedError | None:
     return None
 
 
-def _registered(client: KazooClient, brokers: Sequence[Row]) -> Callable[[], Sequence[Row]]:
+def _renewing(control: Controllership, known: Announcement, due: Due) -> Callable[[], Announcement]:
     """Make what reads who is registered now; those known before, where ZooKeeper does not answer."""
-    known = brokers
 
-    def read() -> Sequence[Row]:
+    def renew() -> Announcement:
         nonlocal known
         with suppress(*LOST):
-            known = read_brokers(client)
+            brokers = read_brokers(control.client)
+            if brokers != known.brokers:
+                known = _announcement(control, brokers, due)
         return known
 
-    return read
-
-
-def _told(written: Written) -> Row:
-    change = written.change
-    return {
-        "topic": change.topic,
-        "topic_id": change.topic_id,
-        "partition": change.partition,
-        "leader": change.leader_after,
-        "leader_epoch": change.leader_epoch_after,
-        "isr": change.isr_after,
-        "replicas": change.replicas_after,
-        "adding": change.adding_after,
-        "removing": change.removing_after,
-        "is_new": change.is_new,
-        "leader_recovery_state": change.leader_recovery_state_after,
-        "state_version": written.state_version,
-        "to": change.leader_and_isr_to,
-        "stop": change.stop_replica_to or [],
-    }
+    return renew
 
 
 def prove(hosts: str, told: Told) -> None:

@@ -8,10 +8,8 @@ each. Corresponds to `KafkaZkClient.updateLeaderAndIsr` and `createTopicPartitio
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Final, TypeVar
 
-from kazoo.client import TransactionRequest
 from kazoo.exceptions import KazooException
 
 from jobs.adapters.zookeeper.cluster import TOPICS
@@ -24,10 +22,12 @@ from jobs.adapters.zookeeper.controllership import (
     refused_by_epoch,
     settled,
 )
+from jobs.adapters.zookeeper.multi import Op
+from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.adapters.zookeeper.refusal import Refusal, lost, refusal
 from jobs.assessment.premises import Premises
 from jobs.basics.errors import FencedError, UnreadableError
-from jobs.execution.batch.multis import FencedMultis, touched
+from jobs.execution.batch.multis import Found, apart, batches, depends_on, of_states, of_topic, touched
 from jobs.execution.batch.topic_znodes import TopicZnodes
 from jobs.records.ledger import Verdict
 from jobs.records.plans import Plan
@@ -55,14 +55,12 @@ class FencedWriter:
     plan: Plan
     max_hold: float
     topics: TopicZnodes = field(init=False)
-    multis: FencedMultis = field(init=False)
     _left: Sequence[Change] = ()
     """What of the batch in hand is not judged."""
     _blamed: int = 0
 
     def __post_init__(self) -> None:
         self.topics = TopicZnodes.of(self.plan)
-        self.multis = FencedMultis(self.control, self.topics)
 
     def write(self, changes: Sequence[Change]) -> Iterator[list[Verdict]]:
         """Write changes batch by batch; yield the verdicts of each batch as they are known.
@@ -70,7 +68,7 @@ class FencedWriter:
         Raises FencedError once another controller has taken over, and SessionLostError; the verdicts on the batch
         in question are yielded before.
         """
-        for batch in self.multis.batches(changes, BATCH):
+        for batch in batches(changes, self.topics, self.control.client.chroot, BATCH):
             self._left = batch
             try:
                 yield from self._write_batch()
@@ -123,16 +121,27 @@ class FencedWriter:
     def _commit(self, due: Sequence[Change]) -> Refusal | None:
         """Write what is due; what was refused on the way, if anything was."""
         try:
-            for topic in self._read(lambda: self.multis.missing(due)):
-                refused = self._send(self._read(partial(self.multis.of_topic, topic, due)))
+            found = self._find(due)
+            alone = apart(due, self.topics, found)
+            for topic in alone:
+                refused = self._send(of_topic(topic, due, self.topics, found))
                 if refused is not None:
                     return refused
-            return self._send(self._read(lambda: self.multis.of_states(due)))
+            if alone:  # what is there now is what the states depend on
+                found = self._find(due)
+            return self._send(of_states(due, self.topics, found, self.control.epoch))
         except MalformedZnodeError as error:  # since the last reading: judging again says so
             return Refusal("go by", TOPICS, error)
 
-    def _send(self, multi: TransactionRequest) -> Refusal | None:
+    def _find(self, due: Sequence[Change]) -> Found:
+        """Read what the multis depend on; nothing where all states are there."""
+        paths = depends_on(due)
+        znodes = self._read(lambda: read_many(self.control.client, paths)) if paths else []
+        return Found({znode.path: znode for znode in znodes})
+
+    def _send(self, ops: Sequence[Op]) -> Refusal | None:
         """Commit one multi; one whose answer was lost counts as refused, and what it did is read back."""
+        multi = self.control.transaction(ops)
         try:
             results = commit(multi)
         except LOST as error:

@@ -4,12 +4,15 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow as pa
 import pytest
 
-from jobs.adapters.delta.lake import Lake
+from jobs.adapters.delta.lake import Lake, arrow_schema
 from jobs.records.failed_log_dirs import event_lines, failed_replicas
+from jobs.records.last_answers import record
 from jobs.records.plans import read_plan
 from jobs.records.snapshots import find_snapshot
+from schemas.columns import ANSWERS as ANSWERS_TABLE
 from schemas.names import NO_LEADER
 from schemas.znodes import State, encode_state
 from tests.jobs.support.commands import Surveyor
@@ -43,15 +46,23 @@ def cluster(lake: Lake) -> Cluster:
     return cluster
 
 
+@pytest.mark.parametrize("one_by_one", [False, True])
 @pytest.mark.parametrize(("answers", "failed"), ANSWERS)
 def test_the_last_word_of_the_present_registration_counts(
     cluster: Cluster,
     answers: list[tuple[int, int, dict[str, object]]],
     failed: bool,  # noqa: FBT001 - from the table
+    one_by_one: bool,  # noqa: FBT001 - from the table
 ) -> None:
+    """Be they recorded one by one, or appended all as an older version did."""
     told = {"broker_id": 1, "api": "LeaderAndIsr", "topic": T, "partition": 0, "broker_epoch": 101, "leader_epoch": 6}
     rows = [told | {"at": NOW + timedelta(seconds=at), "error": error} | more for at, error, more in answers]
-    cluster.lake.append("answers", rows)
+    if one_by_one:
+        for row in rows:
+            named = [row | {"cluster": cluster.lake.cluster}]
+            record(cluster.lake, pa.Table.from_pylist(named, schema=arrow_schema(ANSWERS_TABLE.json)))
+    else:
+        cluster.lake.append("answers", rows)
     cluster.snapshot()
 
     found = failed_replicas(cluster.lake, find_snapshot(cluster.lake))

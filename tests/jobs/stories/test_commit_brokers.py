@@ -13,9 +13,11 @@ from kazoo.exceptions import NodeExistsError
 from jobs.adapters.brokers.control_requests import announce
 from jobs.adapters.delta.lake import Lake, Row
 from jobs.adapters.embedded.cluster import EmbeddedCluster
+from jobs.adapters.zookeeper.connection import Znode
 from jobs.adapters.zookeeper.connection import commit as commit_multi
 from jobs.adapters.zookeeper.controllership import check_absent, controllership, failed
-from jobs.execution.batch.multis import FencedMultis
+from jobs.adapters.zookeeper.multi import add
+from jobs.execution.batch.multis import Found, depends_on, of_topic
 from jobs.execution.batch.topic_znodes import TopicZnodes
 from jobs.records.plans import Plan
 from schemas.names import Action, PlanStatus
@@ -97,7 +99,7 @@ def test_all_answers_are_without_error(patient: Surveyor) -> None:
     assert {row["error"] for row in answers} == {0}
     told = sorted((row["broker_id"], row["topic"] is not None, row["partition"]) for row in answers if row["topic"])
     assert told == [(broker, True, partition) for broker in range(3) for partition in range(3)]
-    assert [row["api"] for row in answers].count("UpdateMetadata") == 6
+    assert [row["api"] for row in answers].count("UpdateMetadata") == 3
 
 
 @pytest.mark.usefixtures("topic")
@@ -219,8 +221,9 @@ def test_topic_without_states_is_taken_up_by_kafka_and_by_us(kafka: KafkaTree, p
     changes = [creation("without.states", partition, replicas, topic_id) for partition, replicas in REPLICAS.items()]
     plan = store_plan(lake, kafka, changes, [topic_creation("without.states", topic_id=topic_id)])
     with controllership(kafka.hosts, 2147483647) as held:
-        multis = FencedMultis(held, TopicZnodes.of(plan))
-        assert not failed(commit_multi(multis.of_topic("without.states", plan.changes)))
+        nothing = Found({path: Znode(path, None, None) for path in depends_on(plan.changes)})
+        made = of_topic("without.states", plan.changes, TopicZnodes.of(plan), nothing)
+        assert not failed(commit_multi(held.transaction(made)))
     assert eventually(lambda: bool(kafka.client.exists("/brokers/topics/without.states/partitions/2/state")), 40)
 
     commit(patient, kafka, plan)
@@ -241,7 +244,7 @@ def test_broker_registers_while_its_absence_is_proved(cluster: EmbeddedCluster, 
         while not failed(results):
             absent += 1
             multi = kafka.client.transaction()
-            check_absent(multi, 2)
+            add(multi, check_absent(2))
             results = commit_multi(multi)
             time.sleep(0.01)
         cluster.brokers[2].wait_ready()

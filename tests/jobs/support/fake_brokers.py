@@ -61,7 +61,8 @@ class FakeBroker:
     leader_epochs: dict[tuple[str, int], int] = field(default_factory=dict)
     _awake: Event = field(default_factory=Event)
     _lock: Lock = field(default_factory=Lock)
-    _connections: list[socket.socket] = field(default_factory=list)
+    connections: list[socket.socket] = field(default_factory=list)
+    """All that were ever made."""
 
     def __post_init__(self) -> None:
         self._awake.set()
@@ -81,7 +82,7 @@ class FakeBroker:
     def close(self) -> None:
         """Listen no more; connections are closed, as when a process is killed."""
         self._awake.set()
-        for one in (self.listener, *self._connections):
+        for one in (self.listener, *self.connections):
             with suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
             one.close()
@@ -93,7 +94,7 @@ class FakeBroker:
         with suppress(OSError):
             while True:
                 connection, _ = self.listener.accept()
-                self._connections.append(connection)
+                self.connections.append(connection)
                 Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from jobs.adapters.brokers import control_messages
-from jobs.adapters.brokers.answers import NOT_TOLD, Answers
-from jobs.adapters.brokers.control_messages import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Announcement
+from jobs.adapters.brokers.answers import Answers
+from jobs.adapters.brokers.control_messages import Announcement
 from jobs.adapters.brokers.control_requests import announce
 from jobs.adapters.delta.lake import Lake, Row, as_rows
 from jobs.adapters.embedded.cluster import EmbeddedCluster
@@ -16,9 +16,11 @@ from jobs.adapters.embedded.ports import free_port
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.controllership import Controllership, controllership
 from jobs.execution.batch.commit import _written
-from jobs.execution.batch.telling import _told
 from jobs.execution.batch.writes import FencedWriter
 from jobs.records.ledger import Verdict
+from planner.telling.without_spark import due
+from schemas.answers import NOT_TOLD
+from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 from tests.jobs.support.kafka_tree import KafkaTree
 from tests.jobs.support.plan_rows import creation, election, store_plan, topic_creation
 from tests.jobs.support.real_cluster import id_of, kafka_tree, seen_by
@@ -51,7 +53,8 @@ def create(kafka: KafkaTree, control: Controllership, lake: Lake, topic: str, re
 
 def announcement(kafka: KafkaTree, control: Controllership, written: list[Verdict]) -> Announcement:
     brokers = read_cluster(kafka.client, kafka.hosts).brokers
-    return Announcement(control.controller_id, control.epoch, brokers, [_told(each) for each in _written(written)])
+    told = due([each.change for each in _written(written)], {row["broker_id"] for row in brokers})
+    return Announcement(control.controller_id, control.epoch, brokers, told)
 
 
 def tell(told: Announcement, seconds: float = 20) -> list[Row]:
@@ -123,7 +126,7 @@ def test_older_controller_epoch_is_refused(kafka: KafkaTree, control: Controller
     now = announcement(kafka, control, written)
     tell(now)
 
-    answers = tell(Announcement(now.controller_id, now.controller_epoch - 1, now.brokers, now.states))
+    answers = tell(Announcement(now.controller_id, now.controller_epoch - 1, now.brokers, now.notices))
 
     assert errors(answers) == {11}
 
@@ -134,7 +137,7 @@ def test_older_broker_epoch_is_refused(kafka: KafkaTree, control: Controllership
     now = announcement(kafka, control, written)
     bounced = [broker | {"broker_epoch": broker["broker_epoch"] - 1} for broker in now.brokers]
 
-    answers = tell(Announcement(now.controller_id, now.controller_epoch, bounced, now.states))
+    answers = tell(Announcement(now.controller_id, now.controller_epoch, bounced, now.notices))
 
     assert errors(answers) == {77}
 

@@ -1,20 +1,27 @@
 """Who is told what, in which order and how often, and whom nobody waits for: on brokers that listen and remember."""
 
+import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from threading import Thread, Timer
 
 import pytest
+from msgspec import structs
 
 from jobs.adapters.brokers import channel as broker_channel
 from jobs.adapters.brokers import control_requests as requests
-from jobs.adapters.brokers.answers import NOT_TOLD, Answer, Answers
-from jobs.adapters.brokers.channel import refuse_silent
+from jobs.adapters.brokers.answers import Answer, Answers
+from jobs.adapters.brokers.channel import Channels, refuse_silent
 from jobs.adapters.brokers.control_messages import Announcement, Row
 from jobs.adapters.brokers.control_requests import announce
 from jobs.basics.errors import RefusedError
+from planner.telling.without_spark import due
+from schemas.answers import NOT_TOLD
+from schemas.notices import STOP_REPLICA
+from schemas.rows import Change
 from tests.jobs.support.fake_brokers import FakeBrokers
 from tests.jobs.support.real_cluster import eventually
+from tests.typed_rows import typed
 
 OURS = 2147483647
 LONG = 60.0
@@ -39,16 +46,21 @@ def registered(brokers: FakeBrokers, broker_id: int, epoch: int = 1) -> Row:
     return {"broker_id": broker_id, "broker_epoch": epoch, "endpoints": [endpoint], "rack": None}
 
 
-def state(partition: int, to: Sequence[int], stop: Sequence[int] = (), topic: str = "t") -> Row:
-    named = {"topic": topic, "topic_id": None, "partition": partition, "is_new": False, "leader_recovery_state": 0}
-    led = {"leader": to[0] if to else 0, "leader_epoch": 7, "isr": [0], "replicas": [0, 1, 2], "state_version": 3}
-    return named | led | {"adding": [], "removing": [], "to": [*to], "stop": [*stop]}
+def state(partition: int, to: Sequence[int], stop: Sequence[int] = (), topic: str = "t") -> Change:
+    led = {"leader_after": to[0] if to else 0, "leader_epoch_after": 7, "isr_after": [0], "replicas_after": [0, 1, 2]}
+    told = {"leader_and_isr_to": [*to], "stop_replica_to": [*stop], "leader_recovery_state_after": 0}
+    return typed(topic=topic, partition=partition, state_version=2, **led, **told)
+
+
+def announcement(live: Sequence[Row], states: Sequence[Change]) -> Announcement:
+    return Announcement(OURS, 5, live, due(states, {row["broker_id"] for row in live}))
 
 
 def tell(
-    live: Sequence[Row], states: Sequence[Row], seconds: float = LONG, now: Callable[[], Sequence[Row]] | None = None
+    live: Sequence[Row], states: Sequence[Change], seconds: float = LONG, now: Callable[[], Sequence[Row]] | None = None
 ) -> Answers:
-    return Answers.of(announce(Announcement(OURS, 5, live, states), time.monotonic() + seconds, now))
+    renew = None if now is None else lambda: announcement(now(), states)
+    return Answers.of(announce(announcement(live, states), time.monotonic() + seconds, renew))
 
 
 def errors(answers: Answers, broker_id: int) -> list[int]:
@@ -156,6 +168,97 @@ def test_broker_that_says_its_epoch_is_newer_is_told_again(brokers: FakeBrokers)
     assert (answers.accepted, set(errors(answers, 1))) == ([0, 1], {0})
 
 
+def test_broker_that_registers_meanwhile_is_told_what_is_due_to_it(brokers: FakeBrokers) -> None:
+    brokers[0].slow["leader_and_isr"] = 1.0
+    live = [registered(brokers, 0)]
+    now = [*live, registered(brokers, 1)]
+    found = iter([live, now])
+
+    answers = tell(live, [state(0, [0, 1])], now=lambda: next(found, now))
+
+    assert [one.api for one in brokers[1].told] == ["update_metadata", "leader_and_isr", "update_metadata"]
+    assert answers.accepted == [0, 1]
+
+
+@pytest.mark.parametrize("version", [2, 3, 4])
+def test_replicas_that_are_deleted_are_in_a_request_of_their_own(brokers: FakeBrokers, version: int) -> None:
+    """Up to version 2 a request says once for all of its partitions whether logs are deleted."""
+    brokers[0].versions[5] = version
+    live = [registered(brokers, 0)]
+    stopped = [one for one in due([state(0, [], [0]), state(1, [], [0])], {0}) if one.api == STOP_REPLICA]
+    told = [stopped[0], structs.replace(stopped[1], delete_partition=True)]
+
+    found = announce(Announcement(OURS, 5, live, told), time.monotonic() + LONG)
+
+    requests = [one.request for one in brokers[0].of("stop_replica")]
+    flags = [
+        [request.delete_partitions]
+        if version == 2
+        else [state.delete_partition for topic in request.topic_states for state in topic.partition_states]
+        for request in requests
+    ]
+    assert flags == [[True], [False]]
+    assert [[one.partition for one in answer.notices] for answer in found] == [[], [1], [0]]
+
+
+def test_one_channel_a_broker_for_all_that_a_commit_tells(brokers: FakeBrokers) -> None:
+    live = [registered(brokers, broker) for broker in (0, 1)]
+    told = announcement(live, [state(0, [0, 1])])
+
+    with Channels(str(OURS)) as channels:
+        found = [announce(told, time.monotonic() + LONG, channels=channels) for _ in range(3)]
+        connections = [len(brokers[broker].connections) for broker in (0, 1)]
+
+    assert [Answers.of(answers).accepted for answers in found] == [[0, 1]] * 3
+    assert ([brokers[broker].asked for broker in (0, 1)], connections) == ([1, 1], [1, 1])
+
+
+def test_channel_that_was_lost_is_made_anew(brokers: FakeBrokers) -> None:
+    """As one that a broker has closed for being idle, or that was cut off in the midst of a request."""
+    live = [registered(brokers, 0)]
+    with Channels(str(OURS)) as channels:
+        announce(announcement(live, [state(0, [0])]), time.monotonic() + LONG, channels=channels)
+        for connection in brokers[0].connections:
+            connection.shutdown(socket.SHUT_RDWR)
+
+        answers = announce(announcement(live, [state(1, [0])]), time.monotonic() + LONG, channels=channels)
+
+    assert (Answers.of(answers).accepted, brokers[0].asked) == ([0], 2)
+
+
+def test_channel_on_which_a_broker_was_given_up_is_not_used_again(brokers: FakeBrokers) -> None:
+    """Its answer may come yet, and would be taken for that to the next request."""
+    live = [registered(brokers, 0)]
+    brokers[0].on_told = lambda _: brokers[0].stop()
+    with Channels(str(OURS)) as channels:
+        first = announce(announcement(live, [state(0, [0])]), time.monotonic() + 0.5, channels=channels)
+        brokers[0].on_told = lambda _: None
+        brokers[0].go_on()
+
+        second = announce(announcement(live, [state(1, [0])]), time.monotonic() + LONG, channels=channels)
+
+    assert [Answers.of(answers).accepted for answers in (first, second)] == [[], [0]]
+
+
+def test_channel_is_of_one_registration(brokers: FakeBrokers) -> None:
+    """Who registers anew listens anew, be it at the same address."""
+    with Channels(str(OURS)) as channels:
+        for epoch in (1, 2):
+            told = announcement([registered(brokers, 0, epoch)], [state(0, [0])])
+            announce(told, time.monotonic() + LONG, channels=channels)
+
+    assert [one.request.broker_epoch for one in brokers[0].of("leader_and_isr")] == [1, 2]
+    assert brokers[0].asked == 2
+
+
+def test_nothing_is_opened_once_a_commit_is_over(brokers: FakeBrokers) -> None:
+    with Channels(str(OURS)) as channels:
+        pass
+
+    with pytest.raises(ConnectionAbortedError):
+        channels.to(registered(brokers, 0), lambda: None, LONG)
+
+
 def test_many_silent_brokers_do_not_starve_the_rest(brokers: FakeBrokers) -> None:
     silent, last = range(1, 41), 99
     for broker in silent:
@@ -238,6 +341,6 @@ def test_broker_that_listens_late_is_waited_for(brokers: FakeBrokers, monkeypatc
 
 
 def test_answer_that_cannot_be_read_is_no_success() -> None:
-    broken = Answer({"broker_id": 0, "broker_epoch": 1}, 5, "LeaderAndIsr", [state(0, [0])], b"\0" * 7, 4)
+    broken = Answer({"broker_id": 0, "broker_epoch": 1}, 5, "LeaderAndIsr", due([state(0, [0])], {0})[:1], b"\0" * 7, 4)
 
     assert broken.errors() == [NOT_TOLD]

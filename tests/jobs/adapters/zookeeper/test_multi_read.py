@@ -11,7 +11,8 @@ from kazoo.security import make_digest_acl
 from pyspark.sql import SparkSession
 
 from jobs.adapters.zookeeper import multi_read
-from jobs.adapters.zookeeper.connection import Znode, commit, connected, create_null, read
+from jobs.adapters.zookeeper.connection import Znode, commit, connected, read
+from jobs.adapters.zookeeper.multi import Create, add
 from jobs.adapters.zookeeper.multi_read import (
     BATCH,
     FIRST_BATCH,
@@ -84,7 +85,7 @@ def test_reads_more_than_a_batch(bare_tree: KafkaTree, count: int) -> None:
 
 def test_null_and_empty_data_are_told_apart(bare_tree: KafkaTree) -> None:
     multi = bare_tree.client.transaction()
-    create_null(multi, "/null")
+    add(multi, [Create("/null")])
     multi.create("/empty", b"")
     commit(multi)
 
@@ -124,7 +125,7 @@ def laid_out(bare_tree: KafkaTree) -> KafkaTree:
     for number in range(20):
         bare_tree.write(f"/large-{number}", bytes([number]) * 200_000)
     multi = bare_tree.client.transaction()
-    create_null(multi, "/null")
+    add(multi, [Create("/null")])
     commit(multi)
     return bare_tree
 

@@ -8,7 +8,8 @@ import pytest
 from kazoo.client import KazooClient
 
 from jobs.adapters.zookeeper import topics
-from jobs.adapters.zookeeper.connection import Znode, commit, create_null
+from jobs.adapters.zookeeper.connection import Znode, commit
+from jobs.adapters.zookeeper.multi import Create, add
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.adapters.zookeeper.topics import read_topics
 from schemas.znodes import Assignment, State, encode_assignment, encode_state
@@ -249,7 +250,7 @@ def test_a_state_that_nobody_assigned_is_in_quarantine(orders: KafkaTree) -> Non
 def test_a_topic_without_data_is_in_quarantine_and_its_states_too(orders: KafkaTree, null: bool) -> None:  # noqa: FBT001
     multi = orders.client.transaction()
     if null:
-        create_null(multi, "/brokers/topics/empty")
+        add(multi, [Create("/brokers/topics/empty")])
     else:
         multi.create("/brokers/topics/empty", b"")
     commit(multi)
@@ -448,7 +449,7 @@ def test_bad_states_are_in_quarantine_and_their_neighbours_are_read(orders: Kafk
 def test_a_config_without_data_overrides_nothing(orders: KafkaTree) -> None:
     multi = orders.client.transaction()
     for path in ("/config", "/config/topics", "/config/topics/orders"):
-        create_null(multi, path)
+        add(multi, [Create(path)])
     commit(multi)
 
     assert read(orders).of_topics("topic", "config", "understood")[0] == ("orders", {}, True)

@@ -14,7 +14,8 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs.adapters.zookeeper import multi_read, topics
-from jobs.adapters.zookeeper.connection import commit, connected, create_null
+from jobs.adapters.zookeeper.connection import commit, connected
+from jobs.adapters.zookeeper.multi import Create, add
 from jobs.adapters.zookeeper.multi_read import _call, _hosts, speaks_multi_read
 from jobs.adapters.zookeeper.source import READ, ZNODES, ZNODES_A_TASK, Names, ZooKeeperDataSource
 from jobs.adapters.zookeeper.topics import read_topics
@@ -124,7 +125,7 @@ def test_the_root_is_the_chroot(tree: KafkaTree, path: str) -> None:
 def test_what_a_znode_lacks_is_null(tree: KafkaTree) -> None:
     multi = tree.client.transaction()
     multi.create("/odd", b"")
-    create_null(multi, "/odd/null")
+    add(multi, [Create("/odd/null")])
     multi.create("/odd/empty", b"")
     multi.create("/odd/noise", b"\xff\x00")
     multi.create("/odd/passing", b"1", ephemeral=True)

@@ -1,12 +1,14 @@
 """What a commit in batch mode tells the brokers: who must answer before it writes, and what it is when nobody heeds."""
 
 import json
+from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
 
 from jobs.adapters.brokers import channel as broker_channel
 from jobs.adapters.delta.lake import Lake
+from jobs.adapters.delta.reads import Filter
 from jobs.basics.errors import SurveyorError
 from jobs.execution.batch import commit as commit_batch
 from jobs.execution.batch.telling import Hold, Told, Written, prove
@@ -45,7 +47,7 @@ def test_every_answer_is_a_row(
     leaders = {(r["broker_id"], r["topic"], r["partition"], r["error"]) for r in rows if r["api"] == "LeaderAndIsr"}
     assert leaders == {(broker, T, partition, 0) for broker in range(3) for partition in PARTITIONS}
     assert {(r["controller_epoch"], r["leader_epoch"]) for r in rows if r["topic"]} == {(8, 6)}
-    assert [r["api"] for r in rows].count("UpdateMetadata") == 6
+    assert [r["api"] for r in rows].count("UpdateMetadata") == 3
     assert fake_brokers[2].leader_epochs == {(T, partition): 6 for partition in PARTITIONS}
 
 
@@ -172,13 +174,13 @@ def test_answers_are_written_once_the_controllership_is_handed_back(
     tree: KafkaTree, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held: dict[str, bool] = {}
-    append = Lake.append_all
+    rewrite = Lake.rewrite
 
-    def watched(self: Lake, table: str, rows: pa.Table) -> None:
+    def watched(self: Lake, table: str, limit: Filter, make: Callable[[pa.Table], pa.Table]) -> None:
         held[table] = tree.client.exists("/controller") is not None
-        append(self, table, rows)
+        rewrite(self, table, limit, make)
 
-    monkeypatch.setattr(Lake, "append_all", watched)
+    monkeypatch.setattr(Lake, "rewrite", watched)
 
     surveyor.apply(tree.hosts, plan.plan_id)
 

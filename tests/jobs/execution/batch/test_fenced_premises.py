@@ -98,9 +98,7 @@ def test_nobody_meets_the_proof_of_absence(tree: KafkaTree, control: Controllers
                 client.delete("/brokers/ids/2")
 
     def asked() -> bool:
-        multi = control.transaction()
-        for broker in (2, 3):
-            check_absent(multi, broker)
+        multi = control.transaction([*check_absent(2), *check_absent(3)])
         return not isinstance(commit(multi)[-1], Exception)
 
     broker = Thread(target=come_and_go)

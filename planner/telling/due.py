@@ -1,0 +1,59 @@
+"""What is due to be told of changes: a row an API and partition, with the brokers concerned.
+
+Corresponds to `ControllerBrokerRequestBatch.addLeaderAndIsrRequestForBrokers`, which tells those named, and all live
+brokers the metadata, and to `addStopReplicaRequestForBrokers`. In: CHANGES, BROKERS. Out: NOTICES. `notices` takes
+partitions from elsewhere as well: those that a broker which has just joined is to hear of, or did not answer to.
+`planner.telling.without_spark` is the same rule for who commits.
+"""
+
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from planner.rows.liveness import NOBODY
+from planner.rows.shape import shaped
+from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
+from schemas.tables import NOTICES
+
+_RECIPIENTS: Final = {
+    LEADER_AND_ISR: "leader_and_isr_to",
+    UPDATE_METADATA: "update_metadata_to",
+    STOP_REPLICA: "stop_replica_to",
+}
+"""The column that names who is told, by API."""
+
+_VALUES: Final = {
+    "leader": "leader_after",
+    "leader_epoch": "leader_epoch_after",
+    "isr": "isr_after",
+    "replicas": "replicas_after",
+    "adding_replicas": "adding_after",
+    "removing_replicas": "removing_after",
+    "leader_recovery_state": "leader_recovery_state_after",
+    "state_version": "state_version + 1",  # which a write at `state_version` makes
+}
+
+_DECIDED: Final = "leader_epoch_after IS NOT NULL AND leader_recovery_state_after IS NOT NULL"
+"""Whether a change says all of the state it makes: of others Kafka's controller decides, and tells."""
+
+
+def due(changes: DataFrame, brokers: DataFrame) -> DataFrame:
+    """What is to be told once these changes are written: the metadata to every broker that is understood."""
+    live = brokers.where("understood").agg(F.sort_array(F.collect_set("broker_id")).alias("update_metadata_to"))
+    values = [f"{text} AS {name}" for name, text in _VALUES.items()]
+    named = [f"array_intersect(coalesce({to}, {NOBODY}), update_metadata_to) AS {to}" for to in _named()]
+    same = ("topic", "topic_id", "partition", "is_new", "update_metadata_to", "false AS delete_partition")
+    return changes.where(_DECIDED).crossJoin(F.broadcast(live)).selectExpr(*same, *named, *values).transform(notices)
+
+
+def _named() -> list[str]:
+    return [to for api, to in _RECIPIENTS.items() if api != UPDATE_METADATA]
+
+
+def notices(partitions: DataFrame) -> DataFrame:
+    """A row for each API that somebody is told by; in: the values of NOTICES and, for each API, who is told."""
+    stopped = f"delete_partition AND api = '{STOP_REPLICA}'"
+    apis = ", ".join(f"struct('{api}' AS api, {to} AS brokers)" for api, to in _RECIPIENTS.items())
+    told = partitions.selectExpr("*", f"inline(array({apis}))").where("size(brokers) > 0")
+    return told.withColumns({"delete_partition": F.expr(stopped)}).transform(shaped, NOTICES)

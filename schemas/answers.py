@@ -1,0 +1,65 @@
+"""What brokers' answers to control requests mean, in one place for whoever interprets an error code.
+
+Corresponds to `ControllerBrokerRequestBatch.sendLeaderAndIsrRequest`, where KAFKA_STORAGE_ERROR puts a replica among
+`replicasOnOfflineDirs`, NONE takes it out and other codes say nothing; to `KafkaApis.isBrokerEpochStale`; and to
+`ReplicaManager.becomeLeaderOrFollower`, which answers a leader epoch that it has already with STALE_CONTROLLER_EPOCH.
+"""
+
+from enum import Enum, auto
+from typing import Final
+
+from schemas.notices import LEADER_AND_ISR
+
+NONE: Final = 0
+NOT_TOLD: Final = -1
+"""`error` of a broker that gave no answer, and of one that failed over the request (UNKNOWN_SERVER_ERROR)."""
+
+STALE_CONTROLLER_EPOCH: Final = 11
+KAFKA_STORAGE_ERROR: Final = 56
+STALE_BROKER_EPOCH: Final = 77
+
+
+class Meaning(Enum):
+    """What follows from an answer about a partition, or about a request as a whole."""
+
+    TAKEN = auto()
+    """It took what it was told; its log dir of the replica is there."""
+    HAS_IT = auto()
+    """It knows this leader epoch already, as from a request whose answer was lost; of its log dir it says nothing."""
+    OFFLINE = auto()
+    """The replica is offline on this broker, until it says otherwise or registers anew."""
+    REGISTERED_ANEW = auto()
+    """The broker epoch named is not its own: read it again, and tell the broker everything again."""
+    UNKNOWN = auto()
+    """No answer, or no sense in it: who is told once more may answer otherwise."""
+    REFUSED = auto()
+    """It did not take what it was told."""
+
+    @property
+    def is_told(self) -> bool:
+        """Whether the broker knows what it was told."""
+        return self in {Meaning.TAKEN, Meaning.HAS_IT}
+
+
+_ANYWHERE: Final = {NONE: Meaning.TAKEN, NOT_TOLD: Meaning.UNKNOWN, STALE_BROKER_EPOCH: Meaning.REGISTERED_ANEW}
+
+_OF_LEADER_AND_ISR: Final = {STALE_CONTROLLER_EPOCH: Meaning.HAS_IT, KAFKA_STORAGE_ERROR: Meaning.OFFLINE}
+
+ABOUT_LOG_DIR: Final = (NONE, KAFKA_STORAGE_ERROR)
+"""Errors of LeaderAndIsr that say whether the log dir of a replica is there; no other changes what is known of it."""
+
+
+def meaning(api: str, error: int, of_request: int = NONE) -> Meaning:
+    """Say what an error about a partition means; `of_request` is that of the request as a whole.
+
+    Nobody but whoever holds the controllership writes leader epochs. So a broker that took the request and has the
+    epoch heard it from the same controller; where the request was refused, 11 means that another has taken over.
+
+    >>> meaning("LeaderAndIsr", 11), meaning("LeaderAndIsr", 11, of_request=11)
+    (<Meaning.HAS_IT: 2>, <Meaning.REFUSED: 6>)
+    >>> meaning("LeaderAndIsr", 56), meaning("StopReplica", 56), meaning("UpdateMetadata", 77)
+    (<Meaning.OFFLINE: 3>, <Meaning.REFUSED: 6>, <Meaning.REGISTERED_ANEW: 4>)
+    """
+    if api == LEADER_AND_ISR and not of_request and error in _OF_LEADER_AND_ISR:
+        return _OF_LEADER_AND_ISR[error]
+    return _ANYWHERE.get(error, Meaning.REFUSED)

@@ -1,0 +1,56 @@
+"""What is due to be told: one row an API and partition, with the brokers it is for and the values they are told.
+
+A notice is data of its own, whatever it comes of: a change just written (`planner.telling`), a broker that has joined
+and is to hear everything, an answer that says somebody does not have it. Corresponds to the partition states which
+`ControllerBrokerRequestBatch` gathers for each broker. `NOTICES` documents the columns; no table stores them.
+"""
+
+from typing import Final
+
+from msgspec import Struct
+
+from schemas.column_types import BOOLEAN, BROKER_IDS, INT, STRING, Column, Columns
+
+LEADER_AND_ISR: Final = "LeaderAndIsr"
+STOP_REPLICA: Final = "StopReplica"
+UPDATE_METADATA: Final = "UpdateMetadata"
+
+NOTICES: Final = Columns(
+    (
+        Column("api", STRING, "LeaderAndIsr, UpdateMetadata or StopReplica"),
+        Column("topic", STRING, "topic name"),
+        Column("topic_id", STRING, "22 characters of base64url, null before Kafka 2.8"),
+        Column("partition", INT, "partition number within the topic"),
+        Column("brokers", BROKER_IDS, "registered brokers that are told, one at least"),
+        Column("delete_partition", BOOLEAN, "StopReplica: the log is deleted, too; false for the others"),
+        Column("leader", INT, "leading broker, -1 none"),
+        Column("leader_epoch", INT, "leader epoch, which brokers compare with the one they know"),
+        Column("isr", BROKER_IDS, "in-sync replicas"),
+        Column("replicas", BROKER_IDS, "assignment, preferred replica first"),
+        Column("adding_replicas", BROKER_IDS, "replicas a running reassignment adds"),
+        Column("removing_replicas", BROKER_IDS, "replicas a running reassignment removes"),
+        Column("is_new", BOOLEAN, "the replicas do not exist yet"),
+        Column("leader_recovery_state", INT, "1 while recovering from an unclean election, else 0"),
+        Column("state_version", INT, "znode version of the state told (Kafka's partition epoch)"),
+    ),
+)
+
+
+class Notice(Struct, frozen=True, kw_only=True, gc=False):
+    """One row of NOTICES; of one API and partition a broker has one at most."""
+
+    api: str
+    topic: str
+    topic_id: str | None
+    partition: int
+    brokers: tuple[int, ...]
+    delete_partition: bool
+    leader: int
+    leader_epoch: int
+    isr: list[int]
+    replicas: list[int]
+    adding_replicas: list[int]
+    removing_replicas: list[int]
+    is_new: bool
+    leader_recovery_state: int
+    state_version: int
