@@ -27,10 +27,10 @@ def verify(
 ) -> ExitCode:
     """Show how far a committed plan has come, and how far its replicas have been copied."""
     from jobs.assessment.limits import seconds
-    from jobs.execution.verification import report_progress
+    from jobs.execution.verification import report_verification
 
     apart = seconds(measure_for)
-    return report_progress(settings, plan, apart, format, everything=everything, detailed=detailed_exitcode)
+    return report_verification(settings, plan, apart, format, everything=everything, detailed=detailed_exitcode)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ a moment where it was asked for at all, so only what was not asked for yet can b
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from kazoo.client import KazooClient
 
@@ -16,24 +16,16 @@ from jobs.adapters.zookeeper.connection import Znode, connected
 from jobs.adapters.zookeeper.controllership import refuse_migration
 from jobs.assessment.limits import refuse_other_cluster
 from jobs.assessment.premises import assigned, other_topic, read_changed, understood
-from jobs.assessment.verification import Progress, verify_plan
+from jobs.assessment.verification import verify_plan
 from jobs.basics.errors import RefusedError
 from jobs.records.plans import Plan, refuse_edited
 from jobs.runtime.settings import Settings
-from planner.reassignment.cancellation import Danger, Standing, danger, standing
+from planner.reassignment.cancellation import Danger, Standing, danger, standing_of
 from planner.reassignment.replica_assignment import ReplicaAssignment
 from planner.reassignment.rollback import legs_of, ways_of
 from schemas.names import Action, PlanStatus, RequestKind
 from schemas.rows import Change, Key, PlanRow
 from schemas.znodes import MalformedZnodeError
-
-_PROGRESS: Final = {
-    Progress.COMPLETE: Standing.COMPLETE,
-    Progress.IN_PROGRESS: Standing.COMPLETE,
-    Progress.NOT_STARTED: Standing.NOT_STARTED,
-    Progress.DIVERGED: Standing.DIVERGED,
-}
-"""Of work that is no reassignment: what goes on, as a deletion, cannot be called back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +80,12 @@ def look(settings: Settings, plan: Plan) -> Found:
         moves = partitions_of(client, state, ways_of(plan.changes))
     others = [change for change in plan.changes if change.action != Action.REASSIGN]
     rest = verify_plan(settings, dataclasses.replace(plan, changes=others)) if others or plan.tasks else []
-    return Found(state, [*moves, *(Finding(row, _PROGRESS[progress], told) for row, progress, told in rest)])
+    return Found(state, [*moves, *(Finding(row, _beyond_recall(standing), told) for row, standing, told in rest)])
+
+
+def _beyond_recall(standing: Standing) -> Standing:
+    """Elections and operations that go on, as a deletion does, cannot be called back."""
+    return Standing.COMPLETE if standing is Standing.IN_PROGRESS else standing
 
 
 def _refuse(plan: Plan) -> None:
@@ -113,15 +110,15 @@ def _finding(
         why = "its topic is queued for deletion"
     if now is None or why is not None:
         return Finding(first, Standing.DIVERGED, why or "")
-    found, number = standing(legs_of(way), now)
+    standing, number = standing_of(legs_of(way), now)
     told = f"replicas {list(now.replicas)}"
     if now.is_moving:
         told += f", adding {list(now.adding)}, removing {list(now.removing)}"
     known = understood(state)
-    if found is not Standing.IN_PROGRESS:
+    if standing is not Standing.IN_PROGRESS:
         stranded = not now.is_moving and known is not None and not set(known.isr) & set(now.replicas)
-        return Finding(way[number], found, told, stranded=stranded)
-    return Finding(way[number], found, told, danger(now, None if known is None else known.isr, live))
+        return Finding(way[number], standing, told, stranded=stranded)
+    return Finding(way[number], standing, told, danger(now, None if known is None else known.isr, live))
 
 
 def assignment_of(change: Change, topic: Znode) -> tuple[ReplicaAssignment | None, str | None]:

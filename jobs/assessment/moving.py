@@ -5,7 +5,6 @@ Read from ZooKeeper, where Kafka's controller writes adding and removing replica
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from enum import StrEnum
 from typing import Final
 
 from kazoo.client import KazooClient
@@ -17,6 +16,7 @@ from jobs.assessment.premises import assigned, read_changed, understood
 from jobs.basics.errors import RefusedError
 from jobs.records.plans import Plan, moves_replicas
 from jobs.runtime.settings import Settings
+from planner.reassignment.cancellation import Standing
 from planner.reassignment.replica_assignment import target
 from schemas.names import Action, PlanKind
 from schemas.rows import Change, Key
@@ -30,29 +30,23 @@ _REORDERING: Final = frozenset({PlanKind.DRAIN, PlanKind.UNDRAIN})
 """Plans whose reassignments only reorder replicas: nothing is copied, so nobody is in their way."""
 
 
-class Standing(StrEnum):
-    """How far a reassignment that was asked for has come."""
-
-    COMPLETE = "complete"
-    MOVING = "moving"
-    ELSEWHERE = "elsewhere"
-    """The partition is not on its way there any more: somebody cancelled it, or moves it elsewhere."""
-
-
 def reassignments_of(plan: Plan) -> list[Change]:
     """The changes of a plan that reassign, wave by wave."""
     return [change for change in plan.changes if change.action == Action.REASSIGN]
 
 
 def standings(client: KazooClient, changes: Sequence[Change], plan: Plan) -> Iterator[tuple[Change, Standing, str]]:
-    """Tell how far reassignments of a plan have come, and what was found."""
+    """Tell how far reassignments of a plan that were asked for have come, and what shows it.
+
+    Who cancelled one, or moves its partition elsewhere, has made it diverge.
+    """
     orders = reassign_orders(client) or {}
     later: dict[Key, list[Change]] = {}
     for change in reassignments_of(plan):
         later.setdefault(change.key, []).append(change)
     for change, topic, state in read_changed(client, changes):
         then = [row.replicas_after for row in later.get(change.key, ()) if row.wave > change.wave]
-        yield change, *_standing(change, topic, understood(state), orders, then)
+        yield change, *_standing_of(change, topic, understood(state), orders, then)
 
 
 def moving_of(settings: Settings, plan: Plan) -> list[Change]:
@@ -62,7 +56,7 @@ def moving_of(settings: Settings, plan: Plan) -> list[Change]:
         return []
     with connected(settings.zookeeper) as client:
         sync(client)
-        return [change for change, standing, _ in standings(client, moves, plan) if standing is Standing.MOVING]
+        return [change for change, standing, _ in standings(client, moves, plan) if standing is Standing.IN_PROGRESS]
 
 
 def moving_in_zookeeper(client: KazooClient) -> Targets:
@@ -101,25 +95,25 @@ def refuse_others(plan: Plan, moving: Targets) -> None:
         )
 
 
-def _standing(
+def _standing_of(
     change: Change, topic: Znode, state: State | None, orders: Targets, then: Sequence[list[int]]
 ) -> tuple[Standing, str]:
     wanted = change.replicas_after
     try:
         found = assigned(topic, change.partition)
     except MalformedZnodeError as error:
-        return Standing.ELSEWHERE, str(error)
+        return Standing.DIVERGED, str(error)
     if found is None:
-        return Standing.ELSEWHERE, "the partition is gone"
+        return Standing.DIVERGED, "the partition is gone"
     if orders.get(change.key) == wanted:
-        return Standing.MOVING, "ordered"
+        return Standing.IN_PROGRESS, "ordered"
     replicas, adding, removing = found
     now = target(replicas, removing)
     if now != wanted:
-        return Standing.COMPLETE if now in then else Standing.ELSEWHERE, f"its replicas are now {replicas}"
+        return Standing.COMPLETE if now in then else Standing.DIVERGED, f"its replicas are now {replicas}"
     missing = [broker for broker in wanted if state is None or broker not in state.isr]
     if adding or removing or (moves_replicas(change) and missing):
-        return Standing.MOVING, f"not yet in sync: {missing}"
+        return Standing.IN_PROGRESS, f"not yet in sync: {missing}"
     return Standing.COMPLETE, f"replicas {replicas}"
 
 

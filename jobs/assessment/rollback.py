@@ -21,7 +21,7 @@ from jobs.records.plans import Plan, read_plan, refuse_edited
 from jobs.records.snapshots import as_of, find_snapshot, last_snapshot, table_as_of
 from jobs.runtime.console import LINES_SHOWN, say
 from jobs.runtime.settings import Settings
-from planner.reassignment.cancellation import Standing, standing
+from planner.reassignment.cancellation import Standing, standing_of
 from planner.reassignment.rollback import Around, Back, Refusal, assignment_in, legs_of, numbered, way_back, ways_of
 from schemas.names import Action, LintCode, Outcome, PlanKind, PlanStatus, RejectionCode, RequestKind, Step
 from schemas.rows import Change, Key
@@ -174,7 +174,7 @@ def _refuse_running(plan: Plan, ways: Mapping[Key, list[Change]], partitions: Ma
         f"{topic}-{partition}"
         for (topic, partition), row in partitions.items()
         if (way := ways.get((topic, partition)))
-        and standing(legs_of(way), assignment_in(row))[0] is Standing.IN_PROGRESS
+        and standing_of(legs_of(way), assignment_in(row))[0] is Standing.IN_PROGRESS
     ]
     if running:
         more = f" and {len(running) - LINES_SHOWN} more" if len(running) > LINES_SHOWN else ""

@@ -14,13 +14,14 @@ from kazoo.client import KazooClient
 
 from jobs.adapters.zookeeper.connection import connected, persistently, sync
 from jobs.adapters.zookeeper.lease import Lease
-from jobs.assessment.moving import Standing, standings
+from jobs.assessment.moving import standings
 from jobs.assessment.operations import judge_tasks
 from jobs.assessment.premises import FOUND_IN_PROGRESS, judge_for_admin
 from jobs.basics.errors import StillRunningError
 from jobs.records.ledger import Ledger, Verdict
 from jobs.runtime.console import progress
 from jobs.runtime.settings import Settings
+from planner.reassignment.cancellation import Standing
 from schemas.names import Outcome
 from schemas.rows import Change, Key, PlanRow, changes_among, operations_among
 
@@ -111,11 +112,11 @@ def wait_complete(
             lost = [
                 Verdict(move, Outcome.FAILED, f"it was under way and is not any more: {told}")
                 for move, standing, told in found
-                if standing is Standing.ELSEWHERE
+                if standing is Standing.DIVERGED
             ]
             ledger.revise(lost)
             complete -= len(lost)
-            left = [move for move, standing, _ in found if standing is Standing.MOVING]
+            left = [move for move, standing, _ in found if standing is Standing.IN_PROGRESS]
             if left:
                 between_looks()
                 time.sleep(pause)

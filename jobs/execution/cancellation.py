@@ -58,7 +58,7 @@ def refuse_unsafe(plan: Plan, found: Found) -> None:
         )
 
 
-def turn_back(settings: Settings, plan: Plan, *, skip_unsafe: bool) -> list[Verdict]:
+def cancel_running(settings: Settings, plan: Plan, *, skip_unsafe: bool) -> list[Verdict]:
     """Close the plan and cancel what runs of it; return what became of each partition asked about."""
     ledger = Ledger.open(settings.lake, plan)
     if plan.row["status"] != PlanStatus.CANCELLED:
@@ -69,10 +69,10 @@ def turn_back(settings: Settings, plan: Plan, *, skip_unsafe: bool) -> list[Verd
     if not (begun or found.of(Standing.IN_PROGRESS) or found.of(Standing.OUT_OF_ORDER)):
         return []
     with lease_for(settings, plan.plan_id, "cancel", HAND_OVER) as lease:
-        return _turn_back(settings, plan, ledger, lease, skip_unsafe=skip_unsafe)
+        return _cancel_leased(settings, plan, ledger, lease, skip_unsafe=skip_unsafe)
 
 
-def _turn_back(settings: Settings, plan: Plan, ledger: Ledger, lease: Lease, *, skip_unsafe: bool) -> list[Verdict]:
+def _cancel_leased(settings: Settings, plan: Plan, ledger: Ledger, lease: Lease, *, skip_unsafe: bool) -> list[Verdict]:
     """Nobody asks for anything of the plan any more; who is in sync is judged once brokers answer, just before asking.
 
     A commit that let go of the lease has asked for all that it ever will.
@@ -232,7 +232,7 @@ def cancel_plan(settings: Settings, plan: str, *, apply: bool, yes: bool, skip_u
         return ExitCode.DONE
     if not yes and not _agreed(whole, found):
         raise SurveyorError("not cancelled: the question was not answered with yes")
-    verdicts = turn_back(settings, whole, skip_unsafe=skip_unsafe)
+    verdicts = cancel_running(settings, whole, skip_unsafe=skip_unsafe)
     return _report(settings, whole, verdicts)
 
 

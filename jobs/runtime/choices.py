@@ -36,7 +36,7 @@ class Format(StrEnum):
 
 
 class Text(StrEnum):
-    """In whose words the progress of a plan is written."""
+    """In whose words a verification is written."""
 
     SURVEYOR = "surveyor"
     KAFKA = "kafka"

@@ -210,8 +210,8 @@ class Writer:
             tables.merge("partitions", change.rows, KEY, VANISHED)
             return
         rows = tables.few("partitions", change.rows)
-        standing = rows.filter(~pc.field("vanished"))
-        tables.lake.supersede("partitions", rows, standing, KEY)
+        kept = rows.filter(~pc.field("vanished"))
+        tables.lake.supersede("partitions", rows, kept, KEY)
 
     def write_imbalance(self, now: "Now") -> None:
         skew = imbalance(now.found, now.topics, self.snapshot_id, self.settings.conf.imbalance_threshold)

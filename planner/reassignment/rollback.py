@@ -13,7 +13,7 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from planner.reassignment.cancellation import Leg, Standing, standing
+from planner.reassignment.cancellation import Leg, Standing, standing_of
 from planner.reassignment.replica_assignment import ReplicaAssignment
 from schemas.columns import CHANGES
 from schemas.names import Action, LintCode, RejectionCode
@@ -109,7 +109,7 @@ def _astray(way: Sequence[Change], partition: Row, back: Back) -> Refusal | None
         whose = "on its way back already" if returns else "being moved, and not by this plan"
         said = f"it is {whose}: to {now.target}, adding {list(now.adding)}, removing {list(now.removing)}"
         return Refusal(RejectionCode.REASSIGNMENT_IN_PROGRESS, said)
-    if list(now.replicas) != wanted and standing(legs_of(way), now)[0] is Standing.DIVERGED:
+    if list(now.replicas) != wanted and standing_of(legs_of(way), now)[0] is Standing.DIVERGED:
         said = f"its replicas are now {list(now.replicas)}: somebody else moved it since; plan reassign moves it anyway"
         return Refusal(RejectionCode.REASSIGNED_SINCE, said)
     return None
@@ -122,8 +122,8 @@ def _stops(way: Sequence[Change], partition: Row, back: Back) -> list[tuple[int,
     wanted = list(legs[0].before if back.replicas is None else back.replicas)
     if now == wanted:
         return []
-    found, number = standing(legs, assignment_in(partition))
-    done = len(legs) if found is Standing.COMPLETE else number
+    standing, number = standing_of(legs, assignment_in(partition))
+    done = len(legs) if standing is Standing.COMPLETE else number
     stops = [(way[step].wave, list(legs[step].before)) for step in reversed(range(done))]
     ends = [replicas for _, replicas in stops]
     if wanted in ends:

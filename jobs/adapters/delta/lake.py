@@ -148,8 +148,8 @@ class Lake:
 
         _retried(write)
 
-    def supersede(self, table: str, changed: pa.Table, standing: pa.Table, key: Sequence[str]) -> None:
-        """Replace the rows that have a key of `changed` by those `standing`, in a stream: memory does not grow.
+    def supersede(self, table: str, changed: pa.Table, kept: pa.Table, key: Sequence[str]) -> None:
+        """Replace the rows that have a key of `changed` by those `kept`, in a stream: memory does not grow.
 
         Every file is written anew, which takes less time than to look for those with a change, and more space.
         """
@@ -160,8 +160,8 @@ class Lake:
             dataset = delta.to_pyarrow_dataset(filesystem=native_files(self.path(table)))
             found = dataset.scanner(filter=dataset_field("cluster") == self.cluster).to_batches()
             rest = (batch.filter(pc.invert(pc.is_in(_joined(batch, key), taken))) for batch in found)
-            batches = (batch.select(standing.schema.names).cast(standing.schema) for batch in rest)
-            rows = pa.RecordBatchReader.from_batches(standing.schema, chain(batches, standing.to_batches()))
+            batches = (batch.select(kept.schema.names).cast(kept.schema) for batch in rest)
+            rows = pa.RecordBatchReader.from_batches(kept.schema, chain(batches, kept.to_batches()))
             predicate = f"cluster = {quoted(self.cluster)}"
             write_deltalake(delta, rows, mode="overwrite", predicate=predicate, target_file_size=FILE_BYTES)
 

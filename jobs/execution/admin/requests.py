@@ -12,13 +12,14 @@ from typing import Final, Protocol, cast
 
 from jobs.adapters.brokers.admin import ELECTION_NOT_NEEDED, LOST, NONE, Admin, Key, error_name, named
 from jobs.adapters.zookeeper.connection import connected, sync
-from jobs.assessment.moving import Standing, standings
+from jobs.assessment.moving import standings
 from jobs.assessment.operations import judge_tasks
 from jobs.assessment.premises import judge_for_admin
 from jobs.execution.admin.creation import creations
 from jobs.records.ledger import Ledger, Verdict
 from jobs.runtime.console import progress
 from jobs.runtime.settings import Settings
+from planner.reassignment.cancellation import Standing
 from schemas.names import WHOLE_TOPIC, Action, OperationKind, Outcome
 from schemas.rows import Change, Operation, PlanRow, changes_among, operations_among
 
@@ -144,7 +145,7 @@ def _read_back(settings: Settings, ledger: Ledger, changes: Sequence[Change]) ->
         while True:
             sync(client)
             found = standings(client, changes, ledger.plan)
-            heard = [change for change, standing, _ in found if standing is not Standing.ELSEWHERE]
+            heard = [change for change, standing, _ in found if standing is not Standing.DIVERGED]
             if len(heard) == len(changes) or time.monotonic() > deadline:
                 return dict.fromkeys((change.key for change in heard), NONE)
             time.sleep(0.2)

@@ -35,7 +35,7 @@ from schemas.znodes import MalformedZnodeError, decode_config
 
 _TABLE: Final = "throttles"
 
-Standing = Mapping[Resource, Mapping[str, str] | None]
+InForce = Mapping[Resource, Mapping[str, str] | None]
 """Overrides in force; None for a topic that is gone, and for a broker that is not alive and cannot be asked."""
 
 
@@ -79,18 +79,18 @@ def set_throttle(settings: Settings, admin: ConfigAdmin, plan_id: str, moves: Se
     rows = {_key(row): row for row in throttle_rows(lake, plan_id)}
     wanted = throttle_configs(moves, rate)
     with connected(settings.zookeeper) as client:
-        standing = _standing(client, {*wanted, *map(_resource, rows.values())})
-    wanted = {resource: values for resource, values in wanted.items() if standing[resource] is not None}
+        in_force = _in_force(client, {*wanted, *map(_resource, rows.values())})
+    wanted = {resource: values for resource, values in wanted.items() if in_force[resource] is not None}
     for resource, values in wanted.items():
         for name, value in values.items():
-            row = rows.setdefault((*resource, name), _row(resource, name, standing))
+            row = rows.setdefault((*resource, name), _row(resource, name, in_force))
             row["set_to"] = [*row["set_to"], value] if row["set_to"][-1:] != [value] else row["set_to"]
     if not rows:
         return
     _store(lake, plan_id, rows.values())
     over = {key: row for key, row in rows.items() if row["name"] not in wanted.get(_resource(row), {})}
     if over:
-        left = {_key(row) for row in _restored(admin, list(over.values()), standing)}
+        left = {_key(row) for row in _restored(admin, list(over.values()), in_force)}
         _store(lake, plan_id, [row for key, row in rows.items() if key not in over or key in left])
     _set(admin, wanted)
 
@@ -104,8 +104,8 @@ def clear_throttle(settings: Settings, admin: ConfigAdmin, plan_id: str) -> list
     if not rows:
         return []
     with connected(settings.zookeeper) as client:
-        standing = _standing(client, {_resource(row) for row in rows})
-    left = _restored(admin, rows, standing)
+        in_force = _in_force(client, {_resource(row) for row in rows})
+    left = _restored(admin, rows, in_force)
     _store(settings.lake, plan_id, left)
     if left:
         names = ", ".join(sorted({f"{row['kind']} {row['resource']}" for row in left}))
@@ -155,9 +155,9 @@ def _resource(row: Row) -> Resource:
     return ResourceKind(row["kind"]), row["resource"]
 
 
-def _row(resource: Resource, name: str, standing: Standing) -> Row:
+def _row(resource: Resource, name: str, in_force: InForce) -> Row:
     kind, called = resource
-    before = (standing[resource] or {}).get(name)
+    before = (in_force[resource] or {}).get(name)
     common = {"kind": kind.value, "resource": called, "name": name}
     return {**common, "before": before, "set_to": [], "set_at": datetime.now(UTC)}
 
@@ -166,7 +166,7 @@ def _store(lake: Lake, plan_id: str, rows: Iterable[Row]) -> None:
     lake.replace(_TABLE, [{**row, "plan_id": plan_id} for row in rows], f"plan_id = {quoted(plan_id)}")
 
 
-def _standing(client: KazooClient, resources: Iterable[Resource]) -> Standing:
+def _in_force(client: KazooClient, resources: Iterable[Resource]) -> InForce:
     """Read the overrides of brokers and topics, and whether they are there."""
     wanted = sorted(resources)
     sync(client)
@@ -200,12 +200,12 @@ def _set(admin: ConfigAdmin, wanted: Configs) -> None:
             raise ThrottleError(f"{kind} {resource} would not take the throttle: {said}")
 
 
-def _restored(admin: ConfigAdmin, rows: Sequence[Row], standing: Standing) -> list[Row]:
+def _restored(admin: ConfigAdmin, rows: Sequence[Row], in_force: InForce) -> list[Row]:
     """Put back what stood before; return the rows of what could not be."""
     left: list[Row] = []
     for resource in dict.fromkeys(map(_resource, rows)):
         mine = [row for row in rows if _resource(row) == resource]
-        now = standing[resource]
+        now = in_force[resource]
         if now is None:
             # a topic that is gone took its configuration along; a broker's is there when it comes back
             left += mine if resource[0] is ResourceKind.BROKER else []

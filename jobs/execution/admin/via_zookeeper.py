@@ -14,12 +14,13 @@ from jobs.adapters.zookeeper.cluster import TOPICS
 from jobs.adapters.zookeeper.connection import connected, sync
 from jobs.adapters.zookeeper.lease import Lease
 from jobs.adapters.zookeeper.multi_read import read_many
-from jobs.assessment.moving import Standing, moving_in_zookeeper, reassignments_of, standings
+from jobs.assessment.moving import moving_in_zookeeper, reassignments_of, standings
 from jobs.assessment.premises import assigned, judge_for_admin, understood
 from jobs.execution.admin.requests import Codes
 from jobs.records.ledger import Ledger, Verdict
 from jobs.runtime.console import progress
 from jobs.runtime.settings import Settings
+from planner.reassignment.cancellation import Standing
 from schemas.names import Action
 from schemas.rows import Change
 from schemas.znodes import TopicPartition
@@ -86,7 +87,7 @@ class ZooKeeperController:
             sync(client)
             found = list(standings(client, moves, self.ledger.plan))
         refused = "it took the order away, and "
-        return {move.key: refused + told if standing is Standing.ELSEWHERE else NONE for move, standing, told in found}
+        return {move.key: refused + told if standing is Standing.DIVERGED else NONE for move, standing, told in found}
 
     def _elected(self, partitions: Sequence[Key]) -> dict[tuple[str, Any], int | str]:
         topics = sorted({topic for topic, _ in partitions})
