@@ -181,7 +181,7 @@ def test_killed_before_the_commit_it_is_run_again(
     surveyor: Surveyor, tree: KafkaTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr("jobs.reconcile.apply_plan", _killed)
+        patched.setattr("jobs.cycle.reconcile.apply_plan", _killed)
         with pytest.raises(_Kill):
             reconcile(surveyor, "--apply")
     assert not repaired(tree)
@@ -226,7 +226,7 @@ def test_what_moved_between_plan_and_commit_is_stale(
             tree.touch(state_path("orders", partition))
         return assess(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("jobs.reconcile.assess", late)
+    monkeypatch.setattr("jobs.cycle.reconcile.assess", late)
 
     ran = reconcile(surveyor, "--apply", "--json")
 
@@ -241,7 +241,7 @@ def test_a_plan_that_lost_rows_is_refused(surveyor: Surveyor, tree: KafkaTree, m
         DeltaTable(surveyor.lake.path("changes")).delete("partition = 0")
         return read_plan(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("jobs.reconcile.read_plan", robbed)
+    monkeypatch.setattr("jobs.cycle.reconcile.read_plan", robbed)
 
     assert reconcile(surveyor, "--apply").code == REFUSED
     assert tree.dump() == before
