@@ -6,7 +6,7 @@ from typing import Annotated, Final
 import typer
 
 from jobs.basics.errors import ExitCode, UsageError, raise_any
-from jobs.runtime.questions import Planning, question
+from jobs.runtime.plan_options import PlanOptions, question
 from jobs.runtime.settings import Settings
 
 Topic = Annotated[str, typer.Option(help="A topic that exists.")]
@@ -45,7 +45,7 @@ def assign(
     ] = None,
     strategy: Annotated[str, typer.Option(help="kafka or simple")] = "kafka",
     disable_rack_aware: Annotated[bool, typer.Option("--disable-rack-aware", help="Ignore racks.")] = False,
-    planning: Planning,
+    options: PlanOptions,
 ) -> ExitCode:
     """Plan new topics: where their replicas go and who leads first."""
     from jobs.planning.assign import AssignRequest
@@ -87,7 +87,7 @@ def assign(
         unknown_config_allowed=allow_unknown_config,
     )
     asked.check()
-    return report_plan(settings, planning, asked.plan)
+    return report_plan(settings, options, asked.plan)
 
 
 def _refuse_beside_file(options: list[str]) -> None:
@@ -107,7 +107,7 @@ def expand(
     ] = None,
     disable_rack_aware: Annotated[bool, typer.Option("--disable-rack-aware", help="Ignore racks.")] = False,
     allow_internal: AllowInternal = False,
-    planning: Planning,
+    options: PlanOptions,
 ) -> ExitCode:
     """Plan more partitions for a topic; records of a key may land in another one afterwards."""
     from jobs.planning.expand import ExpandRequest
@@ -123,7 +123,7 @@ def expand(
         allow_internal=allow_internal,
     )
     asked.check()
-    return report_plan(settings, planning, asked.plan)
+    return report_plan(settings, options, asked.plan)
 
 
 @question
@@ -134,19 +134,19 @@ def config(
     set_: Annotated[list[str] | None, typer.Option("--set", help="key=value, may be repeated")] = None,
     delete: Annotated[list[str] | None, typer.Option(help="A key to delete, may be repeated.")] = None,
     allow_unknown_config: AllowUnknownConfig = False,
-    planning: Planning,
+    options: PlanOptions,
 ) -> ExitCode:
     """Plan changes of a topic's configuration."""
-    from jobs.planning.config import ConfigRequest, parse_wanted
+    from jobs.planning.config import ConfigRequest, parse_overrides
     from jobs.planning.plan import report_plan
     from jobs.planning.topics import topic_name
     from jobs.records.checked_configs import config_faults
 
-    wanted = parse_wanted(set_ or [], delete or [])
+    wanted = parse_overrides(set_ or [], delete or [])
     values = {key: value for key, value in wanted.items() if value is not None}
     raise_any((UsageError, f"--set {said}") for said in config_faults(values, unknown_allowed=allow_unknown_config))
     asked = ConfigRequest(topic_name(topic), wanted)
-    return report_plan(settings, planning, asked.plan)
+    return report_plan(settings, options, asked.plan)
 
 
 @question
@@ -155,7 +155,7 @@ def delete(
     *,
     topics: Annotated[str, typer.Option(help="Topics by comma: T1,T2")],
     allow_internal: AllowInternal = False,
-    planning: Planning,
+    options: PlanOptions,
 ) -> ExitCode:
     """Plan the deletion of topics, with all their records; it cannot be undone."""
     from jobs.planning.delete import DeleteRequest
@@ -166,4 +166,4 @@ def delete(
     if len(set(asked.topics)) < len(asked.topics):
         raise UsageError(f"--topics {topics!r} names a topic twice")
     asked.check()
-    return report_plan(settings, planning, asked.plan)
+    return report_plan(settings, options, asked.plan)

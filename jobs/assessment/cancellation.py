@@ -46,7 +46,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Findings:
     """The cluster, and all that a plan is about in it."""
 
     state: ClusterState
@@ -69,7 +69,7 @@ class Found:
         return {wanted.value: len(self.of(wanted)) for wanted in Standing} | {"unsafe": len(self.unsafe)}
 
 
-def look(settings: Settings, plan: Plan) -> Found:
+def look(settings: Settings, plan: Plan) -> Findings:
     """Read all of a plan in the cluster; refused where the plan or the cluster is not what it should be."""
     _refuse(plan)
     refuse_edited(plan)
@@ -80,7 +80,7 @@ def look(settings: Settings, plan: Plan) -> Found:
         moves = partitions_of(client, state, ways_of(plan.changes))
     others = [change for change in plan.changes if change.action != Action.REASSIGN]
     rest = verify_plan(settings, dataclasses.replace(plan, changes=others)) if others or plan.tasks else []
-    return Found(state, [*moves, *(Finding(row, _beyond_recall(standing), told) for row, standing, told in rest)])
+    return Findings(state, [*moves, *(Finding(row, _beyond_recall(standing), told) for row, standing, told in rest)])
 
 
 def _beyond_recall(standing: Standing) -> Standing:
@@ -134,10 +134,10 @@ def assignment_of(change: Change, topic: Znode) -> tuple[ReplicaAssignment | Non
     return ReplicaAssignment(*found), None
 
 
-def rejections(found: Found) -> list[dict[str, Any]]:
+def rejections(findings: Findings) -> list[dict[str, Any]]:
     """What must not be cancelled, and why, for programs."""
     return [
         {"topic": topic, "partition": partition, "code": why.code.value, "reason": why.reason}
-        for (topic, partition), why in ((f.key, f.danger) for f in found.unsafe)
+        for (topic, partition), why in ((f.key, f.danger) for f in findings.unsafe)
         if why is not None
     ]

@@ -9,6 +9,7 @@ from jobs.adapters.zookeeper.cluster import ClusterState
 from jobs.adapters.zookeeper.controllership import refuse_migration
 from jobs.basics.errors import RefusedError, UsageError
 from jobs.records.checked_configs import refuse_bad_configs
+from jobs.records.ledger import CLOSED
 from jobs.records.plans import Plan, refuse_edited
 from jobs.runtime.settings import Settings
 from schemas.names import PlanStatus
@@ -17,7 +18,8 @@ _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _FEWEST: Final = 3
 """Brokers below which a majority says nothing."""
 
-CLOSED: Final = frozenset({PlanStatus.REFUSED, PlanStatus.CANCELLED, PlanStatus.ROLLED_BACK})
+UNCOMMITTABLE: Final = CLOSED | {PlanStatus.REFUSED}
+"""What no commit carries out: those plans, and those that the lint refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,7 @@ def seconds(text: str) -> float:
 def refuse_beyond(limits: CommitLimits, settings: Settings, plan: Plan, state: ClusterState, now: datetime) -> None:
     """Raise RefusedError where the plan exceeds a limit, or the cluster must not be written to at all."""
     refuse_migration(state)
-    if plan.row["status"] in CLOSED:
+    if plan.row["status"] in UNCOMMITTABLE:
         raise RefusedError(f"plan {plan.title} is {plan.row['status']}; plan again")
     refuse_edited(plan)
     refuse_other_cluster(settings, plan, state)

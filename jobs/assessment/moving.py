@@ -4,11 +4,12 @@ Read from ZooKeeper, where Kafka's controller writes adding and removing replica
 (`KafkaController.onPartitionReassignment`, 2.4 and later) and where older ones have only /admin/reassign_partitions.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from kazoo.client import KazooClient
 
+from jobs.adapters.zookeeper.admin_requests import Targets
 from jobs.adapters.zookeeper.cluster import REASSIGN, TOPICS, reassign_orders
 from jobs.adapters.zookeeper.connection import Znode, children, connected, sync
 from jobs.adapters.zookeeper.multi_read import read_many
@@ -21,9 +22,6 @@ from planner.reassignment.replica_assignment import target
 from schemas.names import Action, PlanKind
 from schemas.rows import Change, Key
 from schemas.znodes import MalformedZnodeError, State, decode_assignment
-
-Targets = Mapping[Key, list[int]]
-"""Where partitions are going, by topic and partition."""
 
 _SHOWN: Final = 10
 _REORDERING: Final = frozenset({PlanKind.DRAIN, PlanKind.UNDRAIN})

@@ -33,7 +33,7 @@ from jobs.records.plans import read_plan
 from jobs.records.snapshots import as_of, find_snapshot
 from jobs.runtime.choices import Mode
 from jobs.runtime.console import finish, progress, stdout
-from jobs.runtime.settings import DEFAULT_WAREHOUSE, Settings, settle
+from jobs.runtime.settings import DEFAULT_WAREHOUSE, Settings, settings_from
 from schemas.names import NO_CONTROLLER, Outcome
 
 ORDERS: Final = "orders"
@@ -175,7 +175,7 @@ class Story:
     @property
     def settings(self) -> Settings:
         """The settings the commands get by their flags."""
-        return settle(
+        return settings_from(
             cluster=self.name,
             zookeeper=self.zookeeper,
             warehouse=self.warehouse,
@@ -229,7 +229,7 @@ class Story:
             yield state is not None and set(state.isr) == set(row["replicas"])
 
 
-def tell(settings: Settings, run: Run) -> ExitCode:
+def tell_story(settings: Settings, run: Run) -> ExitCode:
     """Tell the story; `run` runs a Surveyor command line in this process. It fails unless every record comes back."""
     with unwinding(), _warehouse(settings) as warehouse, EmbeddedCluster(3) as cluster:
         story = Story(run, cluster, settings.cluster, warehouse)

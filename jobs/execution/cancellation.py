@@ -16,11 +16,11 @@ import typer
 from kazoo.client import KazooClient
 from msgspec.structs import replace
 
-from jobs.adapters.brokers.admin import LOST, NO_REASSIGNMENT_IN_PROGRESS, NONE, Admin, error_name, named
+from jobs.adapters.brokers.admin import NO_REASSIGNMENT_IN_PROGRESS, NONE, UNANSWERED, Admin, error_name, named
 from jobs.adapters.delta.lake import Lake
 from jobs.adapters.zookeeper.connection import connected, sync
 from jobs.adapters.zookeeper.lease import Lease, holder_now
-from jobs.assessment.cancellation import Finding, Found, look, partitions_of, rejections
+from jobs.assessment.cancellation import Finding, Findings, look, partitions_of, rejections
 from jobs.basics.errors import ExitCode, RefusedError, SurveyorError
 from jobs.execution.admin.commit import end_throttle
 from jobs.execution.admin.lease import HAND_OVER, UnderLease, lease_for
@@ -46,9 +46,9 @@ _LEFT: Final = {
 }
 
 
-def refuse_unsafe(plan: Plan, found: Found) -> None:
+def refuse_unsafe(plan: Plan, findings: Findings) -> None:
     """Raise RefusedError if a cancellation would lose data or replicas; it names what, partition by partition."""
-    unsafe = [f"{f.change.name}: {f.danger.code}: {f.danger.reason}" for f in found.unsafe if f.danger is not None]
+    unsafe = [f"{f.change.name}: {f.danger.code}: {f.danger.reason}" for f in findings.unsafe if f.danger is not None]
     if unsafe:
         more = f"\n  and {len(unsafe) - LINES_SHOWN} more" if len(unsafe) > LINES_SHOWN else ""
         listed = "\n  ".join(unsafe[:LINES_SHOWN])
@@ -64,9 +64,9 @@ def cancel_running(settings: Settings, plan: Plan, *, skip_unsafe: bool) -> list
     if plan.row["status"] != PlanStatus.CANCELLED:
         close_plan(settings.lake, plan.plan_id, PlanStatus.CANCELLED)
         ledger.step(Step.CANCEL, Outcome.APPLIED, f"closed; it was {plan.row['status']}")
-    found = look(settings, plan)
+    findings = look(settings, plan)
     begun = _begun(settings.lake, plan) or _is_being_committed(settings, plan)
-    if not (begun or found.of(Standing.IN_PROGRESS) or found.of(Standing.OUT_OF_ORDER)):
+    if not (begun or findings.of(Standing.IN_PROGRESS) or findings.of(Standing.OUT_OF_ORDER)):
         return []
     with lease_for(settings, plan.plan_id, "cancel", HAND_OVER) as lease:
         return _cancel_leased(settings, plan, ledger, lease, skip_unsafe=skip_unsafe)
@@ -79,12 +79,12 @@ def _cancel_leased(settings: Settings, plan: Plan, ledger: Ledger, lease: Lease,
     """
     state = look(settings, plan).state
     with connected(settings.zookeeper) as client, admin_of(settings, state) as admin:
-        found = look(settings, plan)
+        findings = look(settings, plan)
         if not skip_unsafe:
-            refuse_unsafe(plan, found)
-        work = _Work(settings, plan, ledger, client, admin, found, lease, skip_unsafe)
-        verdicts = work.cancel(found.safe)
-        verdicts += work.restore(work.read([f.key for f in [*found.safe, *found.of(Standing.OUT_OF_ORDER)]]))
+            refuse_unsafe(plan, findings)
+        work = _Work(settings, plan, ledger, client, admin, findings, lease, skip_unsafe)
+        verdicts = work.cancel(findings.safe)
+        verdicts += work.restore(work.read([f.key for f in [*findings.safe, *findings.of(Standing.OUT_OF_ORDER)]]))
         if throttle_rows(settings.lake, plan.plan_id):
             end_throttle(settings, plan, UnderLease(admin, lease))
     return verdicts
@@ -108,14 +108,14 @@ class _Work:
     ledger: Ledger
     client: KazooClient
     admin: Admin
-    found: Found
+    findings: Findings
     lease: Lease
     skip_unsafe: bool
 
     def read(self, keys: Sequence[Key]) -> dict[Key, Finding]:
         ways = ways_of(self.plan.changes)
         sync(self.client)
-        read = partitions_of(self.client, self.found.state, {key: ways[key] for key in keys})
+        read = partitions_of(self.client, self.findings.state, {key: ways[key] for key in keys})
         return {finding.key: finding for finding in read}
 
     def cancel(self, running: Sequence[Finding]) -> list[Verdict]:
@@ -142,9 +142,9 @@ class _Work:
         self.ledger.note(unsafe)
         return safe, unsafe
 
-    def restore(self, found: Mapping[Key, Finding]) -> list[Verdict]:
+    def restore(self, now: Mapping[Key, Finding]) -> list[Verdict]:
         """Ask for the order before where only the order differs."""
-        turned = [finding for finding in found.values() if finding.standing is Standing.OUT_OF_ORDER]
+        turned = [finding for finding in now.values() if finding.standing is Standing.OUT_OF_ORDER]
         self._intend(Step.RESTORE_ORDER, turned)
         return self._ask(Step.RESTORE_ORDER, turned, _replicas_before, Standing.OUT_OF_ORDER)
 
@@ -173,7 +173,7 @@ class _Work:
         self.lease.refuse_lost()
         try:
             return self.admin.reassign(targets), "the controller's answer did not name it"
-        except LOST as error:
+        except UNANSWERED as error:
             return {}, f"no answer came ({named(error)})"
 
     def _wait(self, keys: Sequence[Key], until_not: Standing, refused: set[Key]) -> dict[Key, Finding]:
@@ -219,57 +219,62 @@ def _verdict(  # noqa: PLR0917 - what was asked, and all that tells what became 
 def cancel_plan(settings: Settings, plan: str, *, apply: bool, yes: bool, skip_unsafe: bool) -> ExitCode:
     """Call a plan back, or show what that would do."""
     whole = read_plan(settings.lake, plan)
-    found = look(settings, whole)
+    findings = look(settings, whole)
     if not skip_unsafe:
-        _refuse(whole, found)
-    if not _closes(whole, found):
-        finish(settings, _result(whole, found), f"plan {whole.title}: nothing is left to cancel", *_lines(whole, found))
+        _refuse(whole, findings)
+    if not _closes(whole, findings):
+        finish(
+            settings,
+            _result(whole, findings),
+            f"plan {whole.title}: nothing is left to cancel",
+            *_lines(whole, findings),
+        )
         return ExitCode.DONE
     if not apply:
-        dry = _result(whole, found) | {"dry_run": True}
+        dry = _result(whole, findings) | {"dry_run": True}
         said = "dry run: nothing was written; --apply writes"
-        finish(settings, dry, f"plan {whole.title}: {_told(found)}", *_lines(whole, found), said)
+        finish(settings, dry, f"plan {whole.title}: {_told(findings)}", *_lines(whole, findings), said)
         return ExitCode.DONE
-    if not yes and not _agreed(whole, found):
+    if not yes and not _agreed(whole, findings):
         raise SurveyorError("not cancelled: the question was not answered with yes")
     verdicts = cancel_running(settings, whole, skip_unsafe=skip_unsafe)
     return _report(settings, whole, verdicts)
 
 
-def _refuse(plan: Plan, found: Found) -> None:
+def _refuse(plan: Plan, findings: Findings) -> None:
     try:
-        refuse_unsafe(plan, found)
+        refuse_unsafe(plan, findings)
     except SurveyorError as error:
-        error.result = _result(plan, found)
+        error.result = _result(plan, findings)
         raise
 
 
-def _closes(plan: Plan, found: Found) -> bool:
+def _closes(plan: Plan, findings: Findings) -> bool:
     """Tell whether there is anything to cancel: a plan that was committed and is done stays committed."""
     ahead = (Standing.IN_PROGRESS, Standing.NOT_STARTED, Standing.OUT_OF_ORDER)
-    return plan.row["status"] != PlanStatus.COMMITTED or any(found.of(standing) for standing in ahead)
+    return plan.row["status"] != PlanStatus.COMMITTED or any(findings.of(standing) for standing in ahead)
 
 
-def _agreed(plan: Plan, found: Found) -> bool:
+def _agreed(plan: Plan, findings: Findings) -> bool:
     if not sys.stdin.isatty():
         return True
-    say(f"plan {plan.title}: {_told(found)}")
+    say(f"plan {plan.title}: {_told(findings)}")
     return typer.confirm("cancel it?", err=True)
 
 
 def _report(settings: Settings, plan: Plan, verdicts: Sequence[Verdict]) -> ExitCode:
     now = read_plan(settings.lake, plan.plan_id)
-    found = look(settings, now)
-    result = _result(now, found, verdicts)
+    findings = look(settings, now)
+    result = _result(now, findings, verdicts)
     failed = [v for v in verdicts if v.outcome in {Outcome.FAILED, Outcome.UNKNOWN}]
     wrong = [f"  {v.outcome}: {v.change.name}: {v.message}" for v in verdicts if v.outcome is not Outcome.APPLIED]
-    title = f"plan {now.title}: {now.row['status']}; {result['cancelled_now']} cancelled now, {_told(found)}"
-    again = ["run it again"] if failed or found.safe else []
-    finish(settings, result, title, *wrong[:LINES_SHOWN], *_lines(now, found), *again)
+    title = f"plan {now.title}: {now.row['status']}; {result['cancelled_now']} cancelled now, {_told(findings)}"
+    again = ["run it again"] if failed or findings.safe else []
+    finish(settings, result, title, *wrong[:LINES_SHOWN], *_lines(now, findings), *again)
     return ExitCode.ERROR if again else ExitCode.DONE
 
 
-def _result(plan: Plan, found: Found, verdicts: Sequence[Verdict] = ()) -> Result:
+def _result(plan: Plan, findings: Findings, verdicts: Sequence[Verdict] = ()) -> Result:
     done = [(verdict.change.action, verdict.outcome) for verdict in verdicts]
     outcomes = [outcome for _, outcome in done]
     return {
@@ -279,22 +284,22 @@ def _result(plan: Plan, found: Found, verdicts: Sequence[Verdict] = ()) -> Resul
         "reordered_now": done.count((Step.RESTORE_ORDER, Outcome.APPLIED)),
         "failed": outcomes.count(Outcome.FAILED),
         "unknown": outcomes.count(Outcome.UNKNOWN),
-        **found.counts,
-        "rejections": rejections(found),
+        **findings.counts,
+        "rejections": rejections(findings),
     }
 
 
-def _told(found: Found) -> str:
-    counts = {name.replace("_", " "): count for name, count in found.counts.items() if count}
+def _told(findings: Findings) -> str:
+    counts = {name.replace("_", " "): count for name, count in findings.counts.items() if count}
     return ", ".join(f"{count} {name}" for name, count in counts.items()) or "no changes"
 
 
-def _lines(plan: Plan, found: Found) -> Iterator[str]:
-    lines = [line for finding in found.findings if (line := _line(finding))]
+def _lines(plan: Plan, findings: Findings) -> Iterator[str]:
+    lines = [line for finding in findings.findings if (line := _line(finding))]
     yield from lines[:LINES_SHOWN]
     if len(lines) > LINES_SHOWN:
         yield f"  ... and {len(lines) - LINES_SHOWN} more"
-    if found.of(Standing.COMPLETE) and plan.row["kind"] == PlanKind.REASSIGN:
+    if findings.of(Standing.COMPLETE) and plan.row["kind"] == PlanKind.REASSIGN:
         yield f"  what is complete goes back by `surveyor rollback {plan.plan_id}`"
     if plan.row["kind"] in {PlanKind.DRAIN, PlanKind.UNDRAIN} and plan.row["status"] != PlanStatus.PLANNED:
         brokers = shown(json.loads(plan.row["parameters"])["brokers"])

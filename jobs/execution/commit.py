@@ -8,7 +8,7 @@ from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.adapters.zookeeper.lease import Lease
-from jobs.assessment.limits import CLOSED, CommitLimits, refuse_other_cluster
+from jobs.assessment.limits import UNCOMMITTABLE, CommitLimits, refuse_other_cluster
 from jobs.assessment.moving import moving_of
 from jobs.basics.errors import ExitCode, RefusedError, SurveyorError
 from jobs.basics.interrupts import deferred
@@ -98,9 +98,13 @@ def commit_plan(
     """Apply a plan, or show what that would do; of one that is closed or committed, look after its throttle."""
     rate = running.throttle
     whole = read_plan(settings.lake, plan)
-    if whole.row["status"] not in CLOSED:
+    if whole.row["status"] not in UNCOMMITTABLE:
         refuse_resident_drain(whole)
-    if apply and whole.row["status"] in CLOSED and (rate is not None or throttle_rows(settings.lake, whole.plan_id)):
+    if (
+        apply
+        and whole.row["status"] in UNCOMMITTABLE
+        and (rate is not None or throttle_rows(settings.lake, whole.plan_id))
+    ):
         return _throttle_alone(settings, whole, rate)
     if whole.row["status"] == PlanStatus.COMMITTED and not (apply and _goes_on(settings, whole, running)):
         return _already_committed(settings, whole, apply=apply)

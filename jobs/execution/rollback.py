@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from jobs.assessment.limits import CommitLimits
-from jobs.assessment.rollback import refuse_no_way, settle, ways_back
+from jobs.assessment.rollback import close_if_back, find_rollback, refuse_no_way
 from jobs.basics.errors import ExitCode
 from jobs.execution.commit import apply_plan
 from jobs.execution.due import assess
@@ -43,7 +43,7 @@ def roll_back(
         return ExitCode.CHANGES if detailed and planned.changes else ExitCode.DONE
     limits = CommitLimits.of(settings, None, max_changes, allow_majority_dead=False, allow_silent=None)
     ledger = _commit(settings, planned, mode, limits, yes=yes)
-    back = settle(settings, undone, to_snapshot)
+    back = close_if_back(settings, undone, to_snapshot)
     return _report(settings, read_plan(settings.lake, planned.plan_id), undone, ledger, back=back)
 
 
@@ -59,7 +59,7 @@ def _plan(settings: Settings, undone: Plan, to_snapshot: int | None, alias: Alia
         refuse_other_question(named, alias.name, PlanKind.REASSIGN, asked, None)
         say(f"surveyor: {alias.name} is this plan already; nothing was planned anew")
         return read_plan(lake, named["plan_id"])
-    found = ways_back(settings, undone, to_snapshot)
+    found = find_rollback(settings, undone, to_snapshot)
     content = Content(
         kind=PlanKind.REASSIGN,
         parameters=asked,

@@ -9,9 +9,9 @@ from typing import Final
 
 from jobs.adapters.zookeeper.connection import Znode, connected, sync
 from jobs.assessment.copying import measure
-from jobs.assessment.limits import CLOSED
+from jobs.assessment.limits import UNCOMMITTABLE
 from jobs.assessment.premises import assigned, read_changed
-from jobs.assessment.rollback import settle_rollback
+from jobs.assessment.rollback import close_undone
 from jobs.assessment.verification import verify_plan
 from jobs.basics.errors import ExitCode
 from jobs.records.plans import Plan, read_plan
@@ -38,14 +38,14 @@ def report_verification(
     counts = Counter(standing for _, standing, _ in found)
     complete = counts[Standing.COMPLETE] == len(found)
     if complete:
-        settle_rollback(settings, whole)
+        close_undone(settings, whole)
     known = {"plan_id": whole.plan_id, "status": whole.row["status"], "is_complete": complete}
     result: Result = {**known, **{standing.value: counts[standing] for standing in _COUNTED}}
     going = [row for row, standing, _ in found if standing is Standing.IN_PROGRESS and text is not Text.KAFKA]
     copying = measure(settings, changes_among(going), apart)
     result["copying"] = None if copying is None else copying_result(copying)
     told = ", ".join(f"{counts[standing]} {standing.replace('_', ' ')}" for standing in _COUNTED if counts[standing])
-    closed = f", {whole.row['status']}" if whole.row["status"] in CLOSED else ""
+    closed = f", {whole.row['status']}" if whole.row["status"] in UNCOMMITTABLE else ""
     title = f"plan {whole.title}{closed}: {told or 'no changes'}"
     lines = [
         *cut(list(_lines(found)), f"verify {whole.plan_id} --all", everything=everything),

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from jobs.adapters.delta.lake import Row
 from jobs.basics.errors import Fault, RefusedError, UsageError, raise_any
 from jobs.planning.new_partitions import KAFKA, STRATEGIES, assign_topics, racks_of, racks_told
-from jobs.planning.new_topics import NewTopic, name_faults, not_alive
+from jobs.planning.new_topics import NewTopic, not_alive, topic_name_faults
 from jobs.planning.plan import Planned
 from jobs.planning.protocol import config_notes, have_topic_ids
 from jobs.planning.topics import operation
@@ -83,7 +83,7 @@ class AssignRequest:
         self, at: SnapshotTables, brokers: list[int], live: list[int], racks: dict[int, str] | Fault
     ) -> Iterator[Fault]:
         yield from self._meaning_faults()
-        yield from name_faults(at, self._names)
+        yield from topic_name_faults(at, self._names)
         unknown = sorted(set(brokers) - set(live))
         if unknown:
             yield RefusedError, not_alive(unknown, live)

@@ -20,7 +20,7 @@ from schemas.topic_configs import MIN_ISR, conflicts
 
 _NAME: Final = re.compile(r"[A-Za-z0-9]+([._-][A-Za-z0-9]+)*")
 
-Wanted = dict[str, str | None]
+Overrides = dict[str, str | None]
 """Values by name; None deletes the override, so that the broker's default holds again."""
 
 
@@ -29,7 +29,7 @@ class ConfigRequest:
     """What was asked for on the command line."""
 
     topic: str
-    wanted: Wanted
+    wanted: Overrides
 
     def plan(self, at: SnapshotTables) -> Planned:
         """Plan what differs; nothing does: a plan without operations."""
@@ -50,7 +50,7 @@ class ConfigRequest:
             operations,
         )
 
-    def _data(self, at: SnapshotTables, topic: KnownTopic, before: Wanted, after: Wanted) -> dict[str, Any]:
+    def _data(self, at: SnapshotTables, topic: KnownTopic, before: Overrides, after: Overrides) -> dict[str, Any]:
         values = {name: value for name, value in after.items() if value is not None}
         data = {
             "topic_id": topic.row["topic_id"],
@@ -78,16 +78,16 @@ class ConfigRequest:
         }
 
 
-def parse_wanted(pairs: Sequence[str], deleted: Sequence[str]) -> Wanted:
+def parse_overrides(pairs: Sequence[str], deleted: Sequence[str]) -> Overrides:
     """Read what is to be set and deleted, nothing twice.
 
-    >>> parse_wanted(["retention.ms=60000"], ["min.insync.replicas"])
+    >>> parse_overrides(["retention.ms=60000"], ["min.insync.replicas"])
     {'retention.ms': '60000', 'min.insync.replicas': None}
     """
     asked = [*map(_pair, pairs), *((name, None) for name in deleted)]
     if not asked:
         raise UsageError("say what to change: --set key=value, --delete key")
-    wanted: Wanted = {}
+    wanted: Overrides = {}
     for name, value in asked:
         if not _NAME.fullmatch(name):
             raise UsageError(f"{name!r} is no name of a configuration: expected one as in min.insync.replicas")

@@ -87,7 +87,7 @@ def not_alive(unknown: Iterable[int], live: Iterable[int]) -> str:
     )
 
 
-def name_faults(at: SnapshotTables, names: Sequence[str]) -> Iterator[Fault]:
+def topic_name_faults(at: SnapshotTables, names: Sequence[str]) -> Iterator[Fault]:
     """Names that cannot be, are taken, or cannot be told from others.
 
     Kafka's metrics write dots as underscores, so names that differ in these alone collide (`Topic.hasCollision`).

@@ -24,7 +24,7 @@ OPERATIONS: Final = "operations"
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class OtherRows:
     """What a plan has beside changes and rejections, which is little or nothing."""
 
     operations: Sequence[Row] = ()
@@ -36,7 +36,7 @@ class Beside:
             tables.replace("evidence", _owned(self.evidence, tables, plan_id), mine(plan_id))
 
 
-def plan_rows(tables: Tables, rows: Mapping[str, DataFrame], beside: Beside, at_most: int | None) -> PlanRows:
+def plan_rows(tables: Tables, rows: Mapping[str, DataFrame], beside: OtherRows, at_most: int | None) -> PlanRows:
     """Take what rows a plan has to where they are few enough to be; `at_most`: more there cannot be."""
     if at_most is None:
         found = {table: counted(frame) for table, frame in rows.items()}
@@ -50,7 +50,7 @@ def plan_rows(tables: Tables, rows: Mapping[str, DataFrame], beside: Beside, at_
 class _OnDriver:
     tables: Tables
     rows: Mapping[str, pa.Table]
-    beside: Beside
+    beside: OtherRows
 
     def summary(self, header: str) -> Row:
         texts = {table: arrow_digest.by_topic(table, rows) for table, rows in self.rows.items()}
@@ -77,7 +77,7 @@ class _OnDriver:
 class _OnSpark:
     tables: Tables
     rows: Mapping[str, DataFrame]
-    beside: Beside
+    beside: OtherRows
 
     def summary(self, header: str) -> Row:
         known = {**self.rows, OPERATIONS: self.tables.frame(OPERATIONS, self.beside.operations)}

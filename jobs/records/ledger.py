@@ -25,7 +25,7 @@ from schemas.rows import PlanRow
 _NAMED: Final = ("wave", "topic", "partition", "action")
 """The columns of `commits` that name a change."""
 
-CLOSED: Final = (PlanStatus.CANCELLED, PlanStatus.ROLLED_BACK)
+CLOSED: Final = frozenset({PlanStatus.CANCELLED, PlanStatus.ROLLED_BACK})
 """What a plan stays, whoever was committing it meanwhile."""
 
 
@@ -149,12 +149,12 @@ class Ledger:
         self.lake.append("commits", rows)
 
     def _status(self, status: PlanStatus) -> None:
-        closed = ", ".join(quoted(closed.value) for closed in CLOSED)
+        closed = ", ".join(quoted(status.value) for status in sorted(CLOSED))
         mine = f"plan_id = {quoted(self.plan.plan_id)} AND status NOT IN ({closed})"
         self.lake.update("plans", mine, status=quoted(status.value))
 
 
-def asked_for(lake: Lake, plan_id: str) -> set[tuple[int, str, int]]:
+def requested_changes(lake: Lake, plan_id: str) -> set[tuple[int, str, int]]:
     """Wave, topic and partition of what commits of a plan asked for, or may have before they crashed.
 
     What a commit found applied already, set aside as stale or never came to is not among it.

@@ -30,7 +30,7 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Limits(_Strict):
+class LimitsConf(_Strict):
     """What a commit refuses to exceed."""
 
     max_changes: int = Field(default=100_000, ge=0)
@@ -47,7 +47,7 @@ class ClusterConf(_Strict):
     controller_id: int = Field(default=CONTROLLER_ID, ge=0, le=CONTROLLER_ID)
     retention: str = Field(default="30d", pattern=PERIOD)
     commit_lease: bool = True
-    limits: Limits = Limits()
+    limits: LimitsConf = LimitsConf()
 
 
 class Conf(_Strict):
@@ -102,7 +102,7 @@ def load_conf(path: Path | None) -> Conf:
         raise UsageError(f"--conf {path}: {where}: {first['msg']}; see conf/surveyor.toml for every key") from None
 
 
-def settle(
+def settings_from(
     *,
     cluster: str,
     zookeeper: str | None,

@@ -11,7 +11,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.adapters.brokers.log_dirs import Told, read_log_dirs
+from jobs.adapters.brokers.log_dirs import LogDirs, read_log_dirs
 from jobs.adapters.delta.lake import Lake
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import connected
@@ -37,7 +37,7 @@ def take_sizes(settings: Settings) -> Result:
     def detail() -> str:
         return f": {seen['brokers']} of {len(brokers)} have answered, {seen['replicas']} replicas"
 
-    def count(told: Told) -> None:
+    def count(told: LogDirs) -> None:
         seen.update(brokers=1, replicas=told.logs.num_rows)
 
     with progress("asking brokers for their log dirs", detail):
@@ -67,7 +67,7 @@ def _nobody(silent: Mapping[int, str]) -> str:
     )
 
 
-def _result(told: Mapping[int, Told], silent: Mapping[int, str], logs: pa.Table) -> Result:
+def _result(told: Mapping[int, LogDirs], silent: Mapping[int, str], logs: pa.Table) -> Result:
     return {
         "brokers": len(told),
         "topics": pc.count_distinct(logs["topic"]).as_py(),

@@ -55,7 +55,7 @@ SCATTERED = 0.001
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class Difference:
     """What changed since a snapshot: partitions then and now, the rows to write, and how many."""
 
     pairs: DataFrame
@@ -153,7 +153,7 @@ class Writer:
         assert self.last is not None  # noqa: S101 - as above
         return not self.tables.lake.same_files(table, self.last["versions"][table])
 
-    def changed_since(self, before: DataFrame, now: "Now") -> Change | None:
+    def changed_since(self, before: DataFrame, now: "Now") -> Difference | None:
         """What differs from the partitions `before`, None for nothing."""
         cells = changed_cells(now.derived(now.found), before).localCheckpoint()
         count = cells.count()
@@ -162,7 +162,7 @@ class Writer:
         few = F.broadcast(cells) if count <= BROADCAST else cells
         was, is_now = (rows.transform(in_cells, few) for rows in (before, now.found))
         pairs = differing(was, now.derived(is_now)).localCheckpoint()
-        return Change(pairs, difference(pairs, self.snapshot_id), pairs.count())
+        return Difference(pairs, difference(pairs, self.snapshot_id), pairs.count())
 
     def write_small(self) -> None:
         state = self.reading.state
@@ -186,7 +186,7 @@ class Writer:
         then, now = (rows.drop_columns("snapshot_id").sort_by("topic") for rows in (was, found))
         return not then.equals(now)
 
-    def write_partitions(self, now: "Now", change: Change | None, count: int) -> None:
+    def write_partitions(self, now: "Now", change: Difference | None, count: int) -> None:
         """Write the difference to the history, then to the table of `count` partitions."""
         tables = self.tables
         if self.last is None:
@@ -203,7 +203,7 @@ class Writer:
         if change:
             self.update_partitions(change, count)
 
-    def update_partitions(self, change: Change, count: int) -> None:
+    def update_partitions(self, change: Difference, count: int) -> None:
         """Bring the table to what is now."""
         tables = self.tables
         if change.count <= count * SCATTERED:
@@ -217,7 +217,7 @@ class Writer:
         skew = imbalance(now.found, now.topics, self.snapshot_id, self.settings.conf.imbalance_threshold)
         self.tables.lake.replace("imbalance", [row.asDict() for row in skew.collect()], self.mine)
 
-    def write_events(self, now: "Now", change: Change | None) -> None:
+    def write_events(self, now: "Now", change: Difference | None) -> None:
         """Write what happened since the last complete snapshot."""
         found = [] if self.last is None else [*self.small_events(self.last), *self.partition_events(now, change)]
         if found:
@@ -240,7 +240,7 @@ class Writer:
         if any(last[name] != value for name, value in state.control.items()):
             yield controller_events(frame("snapshots", [last]), frame("snapshots", [state.control]))
 
-    def partition_events(self, now: "Now", change: Change | None) -> Iterator[DataFrame]:
+    def partition_events(self, now: "Now", change: Difference | None) -> Iterator[DataFrame]:
         if change is None:
             return
         yield partition_events(change.pairs)

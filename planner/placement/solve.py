@@ -21,7 +21,7 @@ import numpy as np
 from planner.placement.evenness.byte_weights import spread_bytes
 from planner.placement.evenness.descend import UNLIMITED, descend
 from planner.placement.evenness.exchange import Exchange
-from planner.placement.evenness.leaders import even_leaders, settle
+from planner.placement.evenness.leaders import even_leaders, keep_places
 from planner.placement.evenness.topics import even_topics
 from planner.placement.evenness.uneven import why_uneven
 from planner.placement.outcome import Found, copied, copies, lacking, placement_of
@@ -46,7 +46,7 @@ def place(brokers: Brokers, partitions: Partitions, question: Question) -> Place
         even_topics(world, redirected | question.even)
     else:
         spread_bytes(world, partitions.weights[world.order], question, redirected)
-    settle(world)
+    keep_places(world)
     reordered = even_leaders(world, question)
     return placement_of(
         world, partitions, question, Found(forced=forced, left=left, uneven=uneven, reordered=reordered)

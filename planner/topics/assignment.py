@@ -12,7 +12,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-TOPICS: Final = (
+NEW_TOPICS: Final = (
     "topic string, first_partition int, partitions int, replication_factor int, start_index bigint, shift bigint, "
     "replica_assignment array<array<int>>"
 )

@@ -10,11 +10,11 @@ from pyspark.sql import SparkSession
 from planner.leadership.imbalance import imbalance
 from planner.leadership.preferred import preferred_changes, preferred_rejections, wanted_by_imbalance
 from planner.leadership.reconcile import reconcile_changes, reconcile_rejections
+from schemas.rows import Key
 from tests.planner import oracle
 from tests.planner.frames import Row, World, as_rows, by_partition
 from tests.planner.worlds import BATCHES, UNCLEAN_BROKERS, all_small_partitions, failing_worlds, worlds
 
-Key = tuple[str, int]
 Verdicts = dict[Key, Row | str]
 """What becomes of each partition in need: its change, or else the code of its rejection."""
 

@@ -26,9 +26,9 @@ from kafka.errors import (
 
 from jobs.basics.errors import RefusedError, SurveyorError, UsageError
 from planner.reassignment.replica_assignment import target
+from schemas.rows import Key
 
 Row = dict[str, Any]
-Key = tuple[str, int]
 
 Creation = tuple[dict[int, list[int]], dict[str, str]]
 """Replicas by partition, and config."""
@@ -60,7 +60,7 @@ CONNECTING: Final = 5.0
 BOOTSTRAPPING: Final = 10.0
 """Seconds within which some broker must answer."""
 
-LOST: Final = (KafkaError, OSError)
+UNANSWERED: Final = (KafkaError, OSError)
 """What leaves the outcome of a request unknown."""
 
 
@@ -126,11 +126,11 @@ class Admin:
         """Where each partition that moves now is going, whoever asked (`ListPartitionReassignments`)."""
         try:
             answer = self._listed()
-        except LOST:
+        except UNANSWERED:
             self.client._controller_id = None  # noqa: SLF001 - kafka-python keeps to a controller that is gone
             try:
                 answer = self._listed()
-            except LOST as error:
+            except UNANSWERED as error:
                 raise AdminUnavailableError(f"Kafka's controller did not say what moves ({error})") from None
         return {
             (tp.topic, tp.partition): target(found["replicas"], found["removing_replicas"])
@@ -148,7 +148,7 @@ class Admin:
             return f"Kafka's controller does not answer ({named(error)})"
         except (IncompatibleBrokerVersion, BrokerResponseError):
             return None
-        except (RuntimeError, IndexError, *LOST) as error:  # IndexError: kafka-python knows no broker
+        except (RuntimeError, IndexError, *UNANSWERED) as error:  # IndexError: kafka-python knows no broker
             raise AdminUnavailableError(f"Kafka's controller cannot be asked ({error})") from None
         return None
 
@@ -178,7 +178,7 @@ class Admin:
         """The same of a `broker` or a `topic`, also where nobody answers."""
         try:
             return self._alter(kind, resource, wanted)
-        except LOST as error:
+        except UNANSWERED as error:
             return f"no answer ({error})"
 
     def _alter(self, kind: str, resource: str, wanted: Mapping[str, str | None]) -> int | str:

@@ -20,7 +20,7 @@ from jobs.adapters.brokers.admin import NONE, error_name, read_properties
 from jobs.adapters.brokers.polling import WORKERS, Ask, ask_brokers
 
 Row = dict[str, Any]
-Partitions = Mapping[str, Sequence[int]]
+PartitionNumbers = Mapping[str, Sequence[int]]
 """Partitions by topic."""
 
 PATIENCE: Final = 15.0
@@ -47,7 +47,7 @@ COLUMNS: Final = pa.schema(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class LogDirs:
     """What one broker said: its logs, rows of COLUMNS, and the log dirs it could not read, with the error's name."""
 
     logs: pa.Table
@@ -65,17 +65,17 @@ class Copies:
 def read_log_dirs(
     brokers: Sequence[Row],
     command_config: Path | None,
-    on_answer: Callable[[Told], None],
+    on_answer: Callable[[LogDirs], None],
     patience: float | None = None,
-) -> tuple[dict[int, Told], dict[int, str]]:
+) -> tuple[dict[int, LogDirs], dict[int, str]]:
     """Ask brokers, rows of BROKERS, for all their logs; return what they said, and why the others did not, by id.
 
     `on_answer` is called with each answer as it comes, from several threads. `patience` is in seconds and bounds the
     whole. Raises UsageError for a client.properties that is not understood, and nothing for a broker that fails.
     """
 
-    def question(ask: Ask, broker: Row) -> Told:
-        told = told_of(broker["broker_id"], _described(ask, None), datetime.now(UTC))
+    def question(ask: Ask, broker: Row) -> LogDirs:
+        told = log_dirs_of(broker["broker_id"], _described(ask, None), datetime.now(UTC))
         on_answer(told)
         return told
 
@@ -86,7 +86,7 @@ def read_log_dirs(
 def read_copies(
     brokers: Sequence[Row],
     command_config: Path | None,
-    wanted: Mapping[int, Partitions],
+    wanted: Mapping[int, PartitionNumbers],
     patience: float,
 ) -> tuple[dict[int, Copies], dict[int, str]]:
     """Ask brokers for their replicas of the partitions `wanted` of each; silent ones as `read_log_dirs` has them.
@@ -108,7 +108,7 @@ def read_copies(
     return ask_brokers(brokers, read_properties(command_config), patience, question)
 
 
-def _described(ask: Ask, wanted: Partitions | None) -> Sequence[Any]:
+def _described(ask: Ask, wanted: PartitionNumbers | None) -> Sequence[Any]:
     """Return a broker's log dirs with their logs: all, or those wanted; raise the error of one that may not tell."""
     topics = None if wanted is None else [(topic, list(partitions)) for topic, partitions in wanted.items()]
     response = ask(DescribeLogDirsRequest(topics=topics))
@@ -120,7 +120,7 @@ def _described(ask: Ask, wanted: Partitions | None) -> Sequence[Any]:
     return found
 
 
-def told_of(broker_id: int, log_dirs: Sequence[Any], now: datetime) -> Told:
+def log_dirs_of(broker_id: int, log_dirs: Sequence[Any], now: datetime) -> LogDirs:
     """Make rows of what a broker answered, `DescribeLogDirsResult`s of kafka-python."""
     logs = [
         (topic.name, log.partition_index, log_dir.log_dir, log.partition_size, log.offset_lag, log.is_future_key)
@@ -132,10 +132,10 @@ def told_of(broker_id: int, log_dirs: Sequence[Any], now: datetime) -> Told:
     columns = [[broker_id] * len(logs), *(zip(*logs, strict=True) if logs else [()] * 6), [now] * len(logs)]
     arrays = [pa.array(column, field.type) for column, field in zip(columns, COLUMNS, strict=True)]
     failed = {log_dir.log_dir: error_name(log_dir.error_code) for log_dir in log_dirs if log_dir.error_code != NONE}
-    return Told(logs=pa.Table.from_arrays(arrays, schema=COLUMNS), failed=failed)
+    return LogDirs(logs=pa.Table.from_arrays(arrays, schema=COLUMNS), failed=failed)
 
 
-def _ends(ask: Ask, wanted: Partitions) -> dict[tuple[str, int], int]:
+def _ends(ask: Ask, wanted: PartitionNumbers) -> dict[tuple[str, int], int]:
     """Return the offset each log ends at, none for those that the broker does not have or does not tell."""
     topics = [(topic, [(partition, -1, LATEST) for partition in found]) for topic, found in wanted.items()]
     response = ask(ListOffsetsRequest(replica_id=DEBUGGING_REPLICA, isolation_level=0, topics=topics))

@@ -18,6 +18,7 @@ from jobs.adapters.zookeeper.connection import LOST, Znode, commit, connected, p
 from jobs.adapters.zookeeper.controllership import refused_by_epoch
 from jobs.adapters.zookeeper.refusal import refusal
 from jobs.basics.errors import RefusedError, SurveyorError
+from schemas.rows import Key
 from schemas.znodes import MalformedZnodeError, TopicPartition, decode_partitions, encode_partitions
 
 LARGEST: Final = 900_000
@@ -28,8 +29,8 @@ _SHORTEST: Final = 0.05
 _LONGEST: Final = 2.0
 
 
-Targets = Mapping[tuple[str, int], list[int]]
-"""Replicas wanted, by topic and partition."""
+Targets = Mapping[Key, list[int]]
+"""Where partitions are going, by topic and partition."""
 
 
 Judge = Callable[[Sequence[TopicPartition]], Sequence[TopicPartition]]
@@ -60,7 +61,7 @@ class Orders:
             self._wait(client, REASSIGN, earlier)
         self._place_all(REASSIGN, asked, judge)
 
-    def elect_preferred(self, partitions: Sequence[tuple[str, int]]) -> None:
+    def elect_preferred(self, partitions: Sequence[Key]) -> None:
         """Order preferred elections, and wait: the order goes after one pass, whatever became of it."""
         self._place_all(PREFERRED_ELECTION, [TopicPartition(*key) for key in sorted(partitions)])
 

@@ -53,7 +53,7 @@ _END: Final = bytes(multiheader_struct.pack(-1, True, -1))  # noqa: FBT003 - fra
 _ERROR: Final = -1
 
 Operation = type[GetData] | type[GetChildren]
-Found = tuple[bytes | None, ZnodeStat] | list[str] | int
+Reply = tuple[bytes | None, ZnodeStat] | list[str] | int
 """Data and Stat, or names of children, or an error code."""
 
 
@@ -71,9 +71,9 @@ class _MultiRead:
         return b"".join(header + bytes(self.operation(path, None).serialize()) for path in self.paths) + _END
 
     @classmethod
-    def deserialize(cls, buffer: bytes, offset: int) -> tuple[list[Found], int]:
+    def deserialize(cls, buffer: bytes, offset: int) -> tuple[list[Reply], int]:
         """Return what was found, and the bytes of the whole answer."""
-        found: list[Found] = []
+        found: list[Reply] = []
         while True:
             kind, done, _ = _HEADER.unpack_from(buffer, offset)
             offset += _HEADER.size
@@ -83,16 +83,16 @@ class _MultiRead:
             found.append(one)
 
 
-def _read_error(buffer: bytes, offset: int) -> tuple[Found, int]:
+def _read_error(buffer: bytes, offset: int) -> tuple[Reply, int]:
     return int_struct.unpack_from(buffer, offset)[0], offset + int_struct.size
 
 
-def _read_data(buffer: bytes, offset: int) -> tuple[Found, int]:
+def _read_data(buffer: bytes, offset: int) -> tuple[Reply, int]:
     data, offset = read_buffer(buffer, offset)
     return (data, ZnodeStat._make(stat_struct.unpack_from(buffer, offset))), offset + stat_struct.size
 
 
-def _read_children(buffer: bytes, offset: int) -> tuple[Found, int]:
+def _read_children(buffer: bytes, offset: int) -> tuple[Reply, int]:
     (count,) = int_struct.unpack_from(buffer, offset)
     offset += int_struct.size
     names = []
@@ -102,7 +102,7 @@ def _read_children(buffer: bytes, offset: int) -> tuple[Found, int]:
     return sorted(names), offset
 
 
-_READERS: Final[dict[int, Callable[[bytes, int], tuple[Found, int]]]] = {
+_READERS: Final[dict[int, Callable[[bytes, int], tuple[Reply, int]]]] = {
     _ERROR: _read_error,
     GetData.type: _read_data,
     GetChildren.type: _read_children,
@@ -125,7 +125,7 @@ class _Pending:
             return [_call(self.client, _MultiRead(self.operation, rooted))]
         return [_call(self.client, self.operation(path, None)) for path in rooted]
 
-    def get(self) -> tuple[list[Found], int]:
+    def get(self) -> tuple[list[Reply], int]:
         """Return what was found and its size in bytes."""
         deadline = time.monotonic() + PATIENCE
         while True:
@@ -140,17 +140,17 @@ class _Pending:
                 self.client.sync_async("/")  # answered before what is asked next: that is not older than before
             self.asked = self._ask()
 
-    def _answers(self) -> tuple[list[Found], int]:
+    def _answers(self) -> tuple[list[Reply], int]:
         if self.many:
-            whole: tuple[list[Found], int] = answer(self.asked[0])
+            whole: tuple[list[Reply], int] = answer(self.asked[0])
             return whole
         found = [_single(pending) for pending in self.asked]
         return found, sum(len(one[0] or b"") for one in found if isinstance(one, tuple))
 
 
-def _single(pending: Any) -> Found:  # noqa: ANN401 - kazoo's IAsyncResult is untyped
+def _single(pending: Any) -> Reply:  # noqa: ANN401 - kazoo's IAsyncResult is untyped
     try:
-        found: Found = answer(pending)
+        found: Reply = answer(pending)
     except LOST:
         raise
     except KazooException as error:
@@ -228,21 +228,21 @@ def children_of(client: KazooClient, paths: Sequence[str], *, resume: bool = Fal
     return names
 
 
-def _znode(path: str, found: Found) -> Znode:
+def _znode(path: str, found: Reply) -> Znode:
     if isinstance(found, tuple):
         return Znode(path, *found)
     _refuse_but_absent(path, found)
     return Znode(path, None, None)
 
 
-def _names(path: str, found: Found) -> list[str]:
+def _names(path: str, found: Reply) -> list[str]:
     if isinstance(found, list):
         return found
     _refuse_but_absent(path, found)
     return []
 
 
-def _refuse_but_absent(path: str, found: Found) -> None:
+def _refuse_but_absent(path: str, found: Reply) -> None:
     if found == NoAuthError.code:
         raise UnreadableError(forbidden(f"read {path}"))
     if found != NoNodeError.code:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final, Protocol, cast
 
-from jobs.adapters.brokers.admin import ELECTION_NOT_NEEDED, LOST, NONE, Admin, Key, error_name, named
+from jobs.adapters.brokers.admin import ELECTION_NOT_NEEDED, NONE, UNANSWERED, Admin, error_name, named
 from jobs.adapters.zookeeper.connection import connected, sync
 from jobs.assessment.moving import standings
 from jobs.assessment.operations import judge_tasks
@@ -21,7 +21,7 @@ from jobs.runtime.console import progress
 from jobs.runtime.settings import Settings
 from planner.reassignment.cancellation import Standing
 from schemas.names import WHOLE_TOPIC, Action, OperationKind, Outcome
-from schemas.rows import Change, Operation, PlanRow, changes_among, operations_among
+from schemas.rows import Change, Key, Operation, PlanRow, changes_among, operations_among
 
 EXECUTABLE: Final = frozenset({Action.CREATE, Action.ELECT_PREFERRED, Action.REASSIGN})
 """What the Admin API can do of what plans contain; first leaders only with their topic."""
@@ -39,7 +39,7 @@ _DONE: Final[dict[int | str, str]] = {
 }
 
 
-class Controller(Protocol):
+class KafkaController(Protocol):
     """Kafka's controller, however it is asked; each call returns what it answered by partition."""
 
     def elect_preferred(self, partitions: Sequence[Key]) -> Codes:
@@ -56,7 +56,7 @@ Requests = Iterable[tuple[Sequence[PlanRow], Callable[[], Codes]]]
 """The changes that each request is for, and how it is asked."""
 
 
-def ask(settings: Settings, ledger: Ledger, controller: Controller, due: Sequence[PlanRow]) -> None:
+def ask(settings: Settings, ledger: Ledger, controller: KafkaController, due: Sequence[PlanRow]) -> None:
     """Ask for what is due, kind by kind, and judge by the answers."""
     for kind, requests in _requests(settings, ledger, controller, due):
         if any(row.action == kind for row in due):
@@ -66,7 +66,7 @@ def ask(settings: Settings, ledger: Ledger, controller: Controller, due: Sequenc
 
 
 def _requests(
-    settings: Settings, ledger: Ledger, controller: Controller, due: Sequence[PlanRow]
+    settings: Settings, ledger: Ledger, controller: KafkaController, due: Sequence[PlanRow]
 ) -> Iterator[tuple[Action | OperationKind, Requests]]:
     """Cut what is due into requests, kind by kind."""
     # `jobs.execution.modes` lets only the Admin API have the kinds that it alone knows.
@@ -96,7 +96,7 @@ def _asked(settings: Settings, requests: Requests) -> Iterator[list[Verdict]]:
             continue
         try:
             codes, unnamed = request(), "the controller's answer did not name it"
-        except LOST as error:
+        except UNANSWERED as error:
             lost = f"no answer came ({named(error)})"
             codes, unnamed = _found_applied(settings, changes), lost
         yield [_verdict(change, codes, unnamed) for change in changes]
@@ -128,9 +128,9 @@ def _verdict(change: PlanRow, codes: Codes, unnamed: str) -> Verdict:
     return Verdict(change, Outcome.FAILED, f"the controller refused: {why}")
 
 
-def _reassign(settings: Settings, ledger: Ledger, controller: Controller, changes: Sequence[Change]) -> Codes:
+def _reassign(settings: Settings, ledger: Ledger, controller: KafkaController, changes: Sequence[Change]) -> Codes:
     codes: dict[Key, int | str | Verdict] = {}
-    with suppress(*LOST):
+    with suppress(*UNANSWERED):
         codes.update(controller.reassign({change.key: change.replicas_after for change in changes}))
     unheard = [change for change in changes if change.key not in codes]
     if unheard:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from jobs.adapters.brokers.admin import NONE, Key
+from jobs.adapters.brokers.admin import NONE
 from jobs.adapters.zookeeper.admin_requests import Orders
 from jobs.adapters.zookeeper.cluster import TOPICS
 from jobs.adapters.zookeeper.connection import connected, sync
@@ -22,7 +22,7 @@ from jobs.runtime.console import progress
 from jobs.runtime.settings import Settings
 from planner.reassignment.cancellation import Standing
 from schemas.names import Action
-from schemas.rows import Change
+from schemas.rows import Change, Key
 from schemas.znodes import TopicPartition
 
 ORDERABLE: Final = frozenset({Action.ELECT_PREFERRED, Action.REASSIGN})

@@ -54,7 +54,7 @@ class Lint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Targets:
+class StatedTargets:
     """Targets, what the plan says of them, and partitions that could not be looked at."""
 
     rows: DataFrame

@@ -20,7 +20,7 @@ HEADER: Final = ["topic", "partition", "bytes"]
 LARGEST: Final = 2**60
 """Bytes of a partition beyond which somebody mistyped: an exbibyte."""
 
-SIZES: Final = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("bytes", pa.int64())])
+SIZE_SCHEMA: Final = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("bytes", pa.int64())])
 
 
 class _Size(Struct):
@@ -46,7 +46,7 @@ def read_size_file(path: Path) -> pa.Table:
     refuse_repeated(path, rows)
     if not rows:
         raise UsageError(f"{path} has no sizes: expected a line {','.join(HEADER)} and one for each partition, or JSON")
-    return pa.Table.from_pylist(rows, schema=SIZES)
+    return pa.Table.from_pylist(rows, schema=SIZE_SCHEMA)
 
 
 def _first(path: Path) -> bytes:

@@ -1,7 +1,8 @@
 """From a question to targets: the partitions of a snapshot as arrays, the optimiser, and its answer as rows for Spark.
 
 The optimiser runs on the driver, on numpy arrays: a million partitions are a few hundred megabytes, and evenness is a
-matter of all brokers at once. In: a snapshot and a Wanted. Out: Placed, its targets as reassignment plans take them.
+matter of all brokers at once. In: a snapshot and a PlacementQuestion. Out: Placed, its targets as reassignment
+plans take them.
 """
 
 from collections.abc import Set as AbstractSet
@@ -32,7 +33,7 @@ HELD: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class PlacementQuestion:
     """A question to the optimiser, with brokers and topics by name; `only`: no others may hold what may change."""
 
     question: Question
@@ -56,7 +57,7 @@ class Placed:
     given_up: frozenset[str] = frozenset()
 
 
-def placed(at: SnapshotTables, wanted: Wanted, weights: Weights | None = None) -> Placed:
+def placed(at: SnapshotTables, wanted: PlacementQuestion, weights: Weights | None = None) -> Placed:
     """Answer a question on a snapshot; raise RefusedError where no placement keeps the rules.
 
     With `weights`, bytes are balanced instead of replicas.
@@ -88,7 +89,9 @@ def placed_as_given(at: SnapshotTables, rows: pa.Table, caps: Caps, *, rack_awar
     """Account for targets (topic, partition, replicas) that passed the lint: each is there, and named once."""
     cluster = read_partitions(at, Scope())
     known = cluster.partitions.replicas
-    brokers = _brokers(at, Wanted(question=Question(), scope=Scope(), rack_aware=rack_aware), cluster.partitions)
+    brokers = _brokers(
+        at, PlacementQuestion(question=Question(), scope=Scope(), rack_aware=rack_aware), cluster.partitions
+    )
     targets = lists_of(rows["replicas"])
     named = rows_of(rows, cluster.names)
     replicas = np.full((len(known), max(known.shape[1], targets.shape[1])), NOBODY, dtype=np.int64)
@@ -135,7 +138,7 @@ def _place(brokers: Brokers, cluster: NamedPartitions, question: Question) -> Pl
         raise RefusedError(str(error).replace(f"rows {error.rows}", ", ".join(named))) from None
 
 
-def _brokers(at: SnapshotTables, wanted: Wanted, partitions: Partitions) -> Brokers:
+def _brokers(at: SnapshotTables, wanted: PlacementQuestion, partitions: Partitions) -> Brokers:
     """All brokers that are registered or hold a replica, which may be dead."""
     registered = {row["broker_id"]: row for row in as_of(at.tables.lake, at.snapshot, "brokers")}
     holding = set(np.unique(partitions.replicas[partitions.replicas != NOBODY]).tolist())
@@ -168,7 +171,7 @@ def _refuse_unknown(unknown: AbstractSet[int], known: list[int]) -> None:
         )
 
 
-def _concerned(partitions: Partitions, wanted: Wanted) -> Bools:
+def _concerned(partitions: Partitions, wanted: PlacementQuestion) -> Bools:
     """Rows that the question is about: all, or those on brokers to be emptied."""
     if not wanted.emptied:
         return np.ones(len(partitions.topic), dtype=bool)

@@ -111,7 +111,7 @@ def _touched(world: World) -> Bools:
     return found
 
 
-def settle(world: World) -> None:
+def keep_places(world: World) -> None:
     """Put each replica that stays where it stood, and new ones in the places that became free."""
     before, after = world.before, world.after
     rows = np.flatnonzero((before != after).any(axis=0))
