@@ -80,9 +80,9 @@ def elect(
     if not preferred:
         _refuse_for_others({"--imbalance-threshold": imbalance_threshold, **limits})
     partitions = None if path_to_json_file is None else read_election(path_to_json_file)
-    asked: PreferredRequest | OfflineRequest
+    request: PreferredRequest | OfflineRequest
     if preferred:
-        asked = PreferredRequest(
+        request = PreferredRequest(
             partitions=partitions,
             threshold=settings.conf.imbalance_threshold if imbalance_threshold is None else imbalance_threshold,
             max_elections=max_elections,
@@ -90,21 +90,21 @@ def elect(
             settle_seconds=None if settle is None else seconds(settle),
         )
     else:
-        asked = OfflineRequest(partitions=partitions, unclean=unclean)
-    return report_plan(settings, options, asked.plan)
+        request = OfflineRequest(partitions=partitions, unclean=unclean)
+    return report_plan(settings, options, request.plan)
 
 
 def _refuse_unclear(elections: dict[str, bool]) -> None:
-    said = [flag for flag, given in elections.items() if given]
-    if len(said) != 1:
-        found = f", not {' and '.join(said)}" if said else ""
-        raise UsageError(f"say which election, exactly one of {', '.join(elections)}{found}")
+    named = [flag for flag, given in elections.items() if given]
+    if len(named) != 1:
+        instead = f", not {' and '.join(named)}" if named else ""
+        raise UsageError(f"say which election, exactly one of {', '.join(elections)}{instead}")
 
 
 def _refuse_for_others(flags: dict[str, object]) -> None:
-    said = [flag for flag, value in flags.items() if value is not None]
-    if said:
-        raise UsageError(f"{', '.join(said)}: only with --preferred; leave out what the other elections do not ask")
+    named = [flag for flag, value in flags.items() if value is not None]
+    if named:
+        raise UsageError(f"{', '.join(named)}: only with --preferred; leave out what the other elections do not ask")
 
 
 @question
@@ -255,11 +255,11 @@ def reassign(
     return report_plan(settings, options, planner)
 
 
-def _only_one(asked: Mapping[str, Any]) -> tuple[str, Any]:
-    given = {option: value for option, value in asked.items() if value is not None}
+def _only_one(questions: Mapping[str, Any]) -> tuple[str, Any]:
+    given = {option: value for option, value in questions.items() if value is not None}
     if len(given) != 1:
-        found = f"not {' and '.join(given)}" if given else "none was given"
-        raise UsageError(f"say exactly one of {', '.join(asked)}: {found}")
+        instead = f"not {' and '.join(given)}" if given else "none was given"
+        raise UsageError(f"say exactly one of {', '.join(questions)}: {instead}")
     return next(iter(given.items()))
 
 

@@ -68,15 +68,15 @@ def assign(
         raise UsageError("say which topic: --topic, or --topics-json-file for many")
     else:
         by_hand = None if replica_assignment is None else parse_replica_assignment(replica_assignment)
-        asked_for = NewTopic(
+        new_topic = NewTopic(
             name=topic_name(topic),
             partitions=partitions,
             replication_factor=replication_factor,
             by_hand=by_hand,
             configs=parse_configs(config or []),
         )
-        topics = [asked_for]
-    asked = AssignRequest(
+        topics = [new_topic]
+    request = AssignRequest(
         topics=topics,
         from_file=topics_json_file is not None,
         brokers=None if brokers is None else parse_broker_ids(brokers),
@@ -86,8 +86,8 @@ def assign(
         rack_aware=not disable_rack_aware,
         unknown_config_allowed=allow_unknown_config,
     )
-    asked.check()
-    return report_plan(settings, options, asked.plan)
+    request.check()
+    return report_plan(settings, options, request.plan)
 
 
 def _refuse_beside_file(options: list[str]) -> None:
@@ -115,15 +115,15 @@ def expand(
     from jobs.planning.topics import topic_name
     from jobs.runtime.inputs import parse_replica_assignment
 
-    asked = ExpandRequest(
+    request = ExpandRequest(
         topic=topic_name(topic),
         partitions=partitions,
         by_hand=None if replica_assignment is None else parse_replica_assignment(replica_assignment),
         rack_aware=not disable_rack_aware,
         allow_internal=allow_internal,
     )
-    asked.check()
-    return report_plan(settings, options, asked.plan)
+    request.check()
+    return report_plan(settings, options, request.plan)
 
 
 @question
@@ -142,11 +142,11 @@ def config(
     from jobs.planning.topics import topic_name
     from jobs.records.checked_configs import config_faults
 
-    wanted = parse_overrides(set_ or [], delete or [])
-    values = {key: value for key, value in wanted.items() if value is not None}
-    raise_any((UsageError, f"--set {said}") for said in config_faults(values, unknown_allowed=allow_unknown_config))
-    asked = ConfigRequest(topic_name(topic), wanted)
-    return report_plan(settings, options, asked.plan)
+    overrides = parse_overrides(set_ or [], delete or [])
+    values = {key: value for key, value in overrides.items() if value is not None}
+    raise_any((UsageError, f"--set {fault}") for fault in config_faults(values, unknown_allowed=allow_unknown_config))
+    request = ConfigRequest(topic_name(topic), overrides)
+    return report_plan(settings, options, request.plan)
 
 
 @question
@@ -162,8 +162,8 @@ def delete(
     from jobs.planning.plan import report_plan
     from jobs.planning.topics import topic_name
 
-    asked = DeleteRequest(sorted(topic_name(topic, "--topics") for topic in topics.split(",")), allow_internal)
-    if len(set(asked.topics)) < len(asked.topics):
+    request = DeleteRequest(sorted(topic_name(topic, "--topics") for topic in topics.split(",")), allow_internal)
+    if len(set(request.topics)) < len(request.topics):
         raise UsageError(f"--topics {topics!r} names a topic twice")
-    asked.check()
-    return report_plan(settings, options, asked.plan)
+    request.check()
+    return report_plan(settings, options, request.plan)

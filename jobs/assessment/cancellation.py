@@ -34,7 +34,8 @@ class Finding:
 
     change: PlanRow
     standing: Standing
-    told: str
+    detail: str
+    """Where it is, as people read it."""
     danger: Danger | None = None
     """Why its reassignment must not be cancelled."""
     stranded: bool = False
@@ -52,8 +53,8 @@ class Findings:
     state: ClusterState
     findings: list[Finding]
 
-    def of(self, wanted: Standing) -> list[Finding]:
-        return [finding for finding in self.findings if finding.standing is wanted]
+    def of(self, standing: Standing) -> list[Finding]:
+        return [finding for finding in self.findings if finding.standing is standing]
 
     @property
     def safe(self) -> list[Finding]:
@@ -66,7 +67,7 @@ class Findings:
 
     @property
     def counts(self) -> dict[str, int]:
-        return {wanted.value: len(self.of(wanted)) for wanted in Standing} | {"unsafe": len(self.unsafe)}
+        return {standing.value: len(self.of(standing)) for standing in Standing} | {"unsafe": len(self.unsafe)}
 
 
 def look(settings: Settings, plan: Plan) -> Findings:
@@ -80,7 +81,9 @@ def look(settings: Settings, plan: Plan) -> Findings:
         moves = partitions_of(client, state, ways_of(plan.changes))
     others = [change for change in plan.changes if change.action != Action.REASSIGN]
     rest = verify_plan(settings, dataclasses.replace(plan, changes=others)) if others or plan.tasks else []
-    return Findings(state, [*moves, *(Finding(row, _beyond_recall(standing), told) for row, standing, told in rest)])
+    return Findings(
+        state, [*moves, *(Finding(row, _beyond_recall(standing), detail) for row, standing, detail in rest)]
+    )
 
 
 def _beyond_recall(standing: Standing) -> Standing:
@@ -111,27 +114,27 @@ def _finding(
     if now is None or why is not None:
         return Finding(first, Standing.DIVERGED, why or "")
     standing, number = standing_of(legs_of(way), now)
-    told = f"replicas {list(now.replicas)}"
+    detail = f"replicas {list(now.replicas)}"
     if now.is_moving:
-        told += f", adding {list(now.adding)}, removing {list(now.removing)}"
+        detail += f", adding {list(now.adding)}, removing {list(now.removing)}"
     known = understood(state)
     if standing is not Standing.IN_PROGRESS:
         stranded = not now.is_moving and known is not None and not set(known.isr) & set(now.replicas)
-        return Finding(way[number], standing, told, stranded=stranded)
-    return Finding(way[number], standing, told, danger(now, None if known is None else known.isr, live))
+        return Finding(way[number], standing, detail, stranded=stranded)
+    return Finding(way[number], standing, detail, danger(now, None if known is None else known.isr, live))
 
 
 def assignment_of(change: Change, topic: Znode) -> tuple[ReplicaAssignment | None, str | None]:
     """The assignment of the partition that a change is about, else why there is none."""
     try:
-        found = assigned(topic, change.partition)
+        assignment = assigned(topic, change.partition)
     except MalformedZnodeError as error:
         return None, f"{topic.path}: {error}"
-    if found is None:
+    if assignment is None:
         return None, "the partition is gone"
     if other_topic(change, topic):
         return None, "the topic was deleted and made anew"
-    return ReplicaAssignment(*found), None
+    return ReplicaAssignment(*assignment), None
 
 
 def rejections(findings: Findings) -> list[dict[str, Any]]:

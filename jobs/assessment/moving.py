@@ -61,11 +61,11 @@ def moving_in_zookeeper(client: KazooClient) -> Targets:
     """Where every partition that moves is going, whoever asked; raise RefusedError where nobody can tell."""
     orders = orders_in_zookeeper(client)
     names = children(client, TOPICS) or []
-    found: dict[Key, list[int]] = {}
+    targets: dict[Key, list[int]] = {}
     for znode in read_many(client, [f"{TOPICS}/{name}" for name in names]):
-        found.update(_moving(znode))
-    found.update(orders)
-    return found
+        targets.update(_moving(znode))
+    targets.update(orders)
+    return targets
 
 
 def orders_in_zookeeper(client: KazooClient) -> Targets:
@@ -96,20 +96,20 @@ def refuse_others(plan: Plan, moving: Targets) -> None:
 def _standing_of(
     change: Change, topic: Znode, state: State | None, orders: Targets, then: Sequence[list[int]]
 ) -> tuple[Standing, str]:
-    wanted = change.replicas_after
+    goal = change.replicas_after
     try:
-        found = assigned(topic, change.partition)
+        assignment = assigned(topic, change.partition)
     except MalformedZnodeError as error:
         return Standing.DIVERGED, str(error)
-    if found is None:
+    if assignment is None:
         return Standing.DIVERGED, "the partition is gone"
-    if orders.get(change.key) == wanted:
+    if orders.get(change.key) == goal:
         return Standing.IN_PROGRESS, "ordered"
-    replicas, adding, removing = found
+    replicas, adding, removing = assignment
     now = target(replicas, removing)
-    if now != wanted:
+    if now != goal:
         return Standing.COMPLETE if now in then else Standing.DIVERGED, f"its replicas are now {replicas}"
-    missing = [broker for broker in wanted if state is None or broker not in state.isr]
+    missing = [broker for broker in goal if state is None or broker not in state.isr]
     if adding or removing or (moves_replicas(change) and missing):
         return Standing.IN_PROGRESS, f"not yet in sync: {missing}"
     return Standing.COMPLETE, f"replicas {replicas}"
@@ -121,14 +121,14 @@ def _moving(znode: Znode) -> dict[Key, list[int]]:
         return {}
     topic = znode.path.rsplit("/", 1)[1]
     try:
-        found = decode_assignment(znode.data)
+        assignment = decode_assignment(znode.data)
     except MalformedZnodeError as error:
         raise RefusedError(
             f"{znode.path} is not understood ({error}): nobody can tell whether {topic} moves; mend it first",
         ) from None
-    moving = found.adding_replicas.keys() | found.removing_replicas.keys()
+    moving = assignment.adding_replicas.keys() | assignment.removing_replicas.keys()
     return {
-        (topic, number): target(found.partitions[number], found.removing_replicas.get(number, []))
+        (topic, number): target(assignment.partitions[number], assignment.removing_replicas.get(number, []))
         for number in sorted(moving)
-        if found.adding_replicas.get(number) or found.removing_replicas.get(number)
+        if assignment.adding_replicas.get(number) or assignment.removing_replicas.get(number)
     }

@@ -57,19 +57,19 @@ class Rollback:
     state: ClusterState
     snapshot_id: int
     changes: list[Row]
-    refusals: dict[Key, Rejection]
+    rejected: dict[Key, Rejection]
 
     @property
     def rejections(self) -> list[Row]:
         return [
             {"topic": topic, "partition": partition, "action": Action.REASSIGN.value, "code": code.value, "reason": why}
-            for (topic, partition), (code, why) in sorted(self.refusals.items())
+            for (topic, partition), (code, why) in sorted(self.rejected.items())
         ]
 
     @property
     def is_back(self) -> bool:
         """Whether every partition is where it is to go."""
-        codes = {code for code, _ in self.refusals.values()}
+        codes = {code for code, _ in self.rejected.values()}
         return not self.changes and codes <= {RejectionCode.ALREADY_ASSIGNED, RejectionCode.NOT_ASKED_FOR}
 
 
@@ -88,9 +88,9 @@ def refuse_no_way(plan: Plan) -> None:
 def find_rollback(settings: Settings, plan: Plan, to_snapshot: int | None) -> Rollback:
     """Read the plan's partitions now and find their ways back; refused while the plan still moves some."""
     lake, ways = settings.lake, ways_of(plan.changes)
-    asked = {(topic, partition) for _, topic, partition in requested_changes(lake, plan.plan_id)}
+    requested = {(topic, partition) for _, topic, partition in requested_changes(lake, plan.plan_id)}
     topics = sorted({topic for topic, _ in ways})
-    back_to = _back_to(lake, plan, to_snapshot, topics)
+    destination_of = _destinations(lake, plan, to_snapshot, topics)
     with connected(settings.zookeeper) as client:
         state = read_cluster(client, settings.zookeeper)
         refuse_migration(state)
@@ -101,52 +101,53 @@ def find_rollback(settings: Settings, plan: Plan, to_snapshot: int | None) -> Ro
     _refuse_running(plan, ways, partitions)
     around = _around(lake, state)
     changes: list[Row] = []
-    refusals: dict[Key, Rejection] = {}
+    rejected: dict[Key, Rejection] = {}
     for key, way in ways.items():
-        back = back_to(key) if key in asked else NOT_ASKED_FOR
-        found = (
-            back
-            if isinstance(back, Rejection)
-            else roll_back_partition(way, partitions.get(key), named.get(key[0]), around, back)
-        )
-        if isinstance(found, Rejection):
-            refusals[key] = found
+        destination = destination_of(key) if key in requested else NOT_ASKED_FOR
+        if isinstance(destination, Rejection):
+            rejected[key] = destination
+            continue
+        steps = roll_back_partition(way, partitions.get(key), named.get(key[0]), around, destination)
+        if isinstance(steps, Rejection):
+            rejected[key] = steps
         else:
-            changes += found
-    return Rollback(state, _snapshot_id(plan, to_snapshot), with_waves_numbered(changes), refusals)
+            changes += steps
+    return Rollback(state, _snapshot_id(plan, to_snapshot), with_waves_numbered(changes), rejected)
 
 
 def close_undone(settings: Settings, plan: Plan) -> None:
     """Where `plan` is a rollback: call the plan that it undoes rolled back, if all of that is."""
-    asked = json.loads(plan.row["parameters"] or "{}")
-    if "rollback_of" not in asked:
+    parameters = json.loads(plan.row["parameters"] or "{}")
+    if "rollback_of" not in parameters:
         return
     try:
-        undone = read_plan(settings.lake, asked["rollback_of"])
+        undone = read_plan(settings.lake, parameters["rollback_of"])
         close_if_back(
-            settings, undone, None if asked["to_snapshot"] == undone.row["snapshot_id"] else asked["to_snapshot"]
+            settings,
+            undone,
+            None if parameters["to_snapshot"] == undone.row["snapshot_id"] else parameters["to_snapshot"],
         )
     except (RefusedError, UsageError) as error:
-        say(f"surveyor: plan {asked['rollback_of']} is not called rolled_back: {error}")
+        say(f"surveyor: plan {parameters['rollback_of']} is not called rolled_back: {error}")
 
 
 def close_if_back(settings: Settings, undone: Plan, to_snapshot: int | None) -> bool:
     """Call a plan rolled back if all of it is back now; return whether it is."""
     if undone.row["status"] in _INSTEAD:
         return False
-    found = find_rollback(settings, undone, to_snapshot)
-    if found.is_back and undone.row["status"] != PlanStatus.ROLLED_BACK:
+    rollback = find_rollback(settings, undone, to_snapshot)
+    if rollback.is_back and undone.row["status"] != PlanStatus.ROLLED_BACK:
         close_plan(settings.lake, undone.plan_id, PlanStatus.ROLLED_BACK)
         ledger = Ledger.open(settings.lake, undone)
-        ledger.step(Step.ROLL_BACK, Outcome.APPLIED, f"all of it is as snapshot {found.snapshot_id} shows it")
-    return found.is_back
+        ledger.step(Step.ROLL_BACK, Outcome.APPLIED, f"all of it is as snapshot {rollback.snapshot_id} shows it")
+    return rollback.is_back
 
 
 def _snapshot_id(plan: Plan, to_snapshot: int | None) -> int:
     return int(plan.row["snapshot_id"] if to_snapshot is None else to_snapshot)
 
 
-class _BackTo:
+class _Destinations:
     """Where each partition goes back to: what the plan's own changes began with, or what a snapshot showed."""
 
     def __init__(self, name: str, then: Mapping[Key, Row] | None, why_not: Mapping[str, Rejection]) -> None:
@@ -163,17 +164,17 @@ class _BackTo:
         if row is None:
             return Rejection(RejectionCode.UNKNOWN_PARTITION, f"{self.name} does not know it")
         if row["adding_replicas"] or row["removing_replicas"]:
-            said = f"{self.name} shows it being moved: that is no assignment to go back to"
-            return Rejection(RejectionCode.REASSIGNMENT_IN_PROGRESS, said)
+            reason = f"{self.name} shows it being moved: that is no assignment to go back to"
+            return Rejection(RejectionCode.REASSIGNMENT_IN_PROGRESS, reason)
         if not row["replicas"]:
             return Rejection(LintCode.NO_REPLICAS, f"{self.name} shows no replicas")
         return Destination(row["replicas"], self.name)
 
 
-def _back_to(lake: Lake, plan: Plan, to_snapshot: int | None, topics: list[str]) -> _BackTo:
+def _destinations(lake: Lake, plan: Plan, to_snapshot: int | None, topics: list[str]) -> _Destinations:
     name = f"snapshot {_snapshot_id(plan, to_snapshot)}"
     if to_snapshot is None:
-        return _BackTo(name, None, {})
+        return _Destinations(name, None, {})
     snapshot = find_snapshot(lake, to_snapshot)
     these = ("topic", "in", topics)
     rows = as_rows(table_as_of(lake, snapshot, "partitions", these, columns=THEN))
@@ -181,7 +182,7 @@ def _back_to(lake: Lake, plan: Plan, to_snapshot: int | None, topics: list[str])
     ids = {change.topic: change.topic_id for change in plan.changes}
     anew = Rejection(RejectionCode.UNKNOWN_TOPIC, f"its topic was deleted and made anew after {name}")
     others = {topic: anew for topic, then in ids_then.items() if then != ids[topic]}
-    return _BackTo(name, {(row["topic"], row["partition"]): row for row in rows}, others)
+    return _Destinations(name, {(row["topic"], row["partition"]): row for row in rows}, others)
 
 
 def _refuse_running(plan: Plan, ways: Mapping[Key, list[Change]], partitions: Mapping[Key, Row]) -> None:
@@ -213,6 +214,8 @@ def _around(lake: Lake, state: ClusterState) -> Around:
 def _default_min_isr(lake: Lake) -> int:
     """The largest default that a broker said in the newest snapshot, as `planner.rows.derived.default_min_isr`."""
     newest = last_snapshot(lake)
-    said: list[dict[str, Any]] = [] if newest is None else as_of(lake, newest, "broker_configs", ("name", "=", MIN_ISR))
-    known = [int(row["value"]) for row in said if not row["assumed"] and (row["value"] or "").isdecimal()]
+    configs: list[dict[str, Any]] = (
+        [] if newest is None else as_of(lake, newest, "broker_configs", ("name", "=", MIN_ISR))
+    )
+    known = [int(row["value"]) for row in configs if not row["assumed"] and (row["value"] or "").isdecimal()]
     return max(known, default=DEFAULT_MIN_ISR)

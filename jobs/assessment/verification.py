@@ -23,35 +23,35 @@ def standing_of_change(
         return _reassignment(change, way, topic, state)
     if state is None:
         return Standing.NOT_STARTED if change.is_new else Standing.DIVERGED, "no state znode"
-    found = f"leader {state.leader}, ISR {state.isr}, leader epoch {state.leader_epoch}"
+    detail = f"leader {state.leader}, ISR {state.isr}, leader epoch {state.leader_epoch}"
     before, after = change.leader_epoch_before, change.leader_epoch_after
     if state.leader == change.leader_after and after is not None and state.leader_epoch >= after:
-        return Standing.COMPLETE, found
+        return Standing.COMPLETE, detail
     # before the wave before it, a later wave's partition has an even older epoch
     if not change.is_new and before is not None and state.leader_epoch <= before:
-        return Standing.NOT_STARTED, found
-    return Standing.DIVERGED, found
+        return Standing.NOT_STARTED, detail
+    return Standing.DIVERGED, detail
 
 
 def _reassignment(change: Change, way: Sequence[Change], topic: Znode, state: State | None) -> tuple[Standing, str]:
     try:
-        found = assigned(topic, change.partition)
+        assignment = assigned(topic, change.partition)
     except MalformedZnodeError as error:
         return Standing.DIVERGED, str(error)
-    if found is None:
+    if assignment is None:
         return Standing.DIVERGED, "the partition is gone"
-    now = ReplicaAssignment(*found)
+    now = ReplicaAssignment(*assignment)
     standing, at = standing_of(legs_of(way), now)
-    told = f"replicas {now.replicas}"
+    detail = f"replicas {now.replicas}"
     if standing is Standing.DIVERGED:
-        return Standing.DIVERGED, told
+        return Standing.DIVERGED, detail
     ahead = way.index(change) - at
     if standing is Standing.COMPLETE or ahead < 0:
-        return Standing.COMPLETE, told
+        return Standing.COMPLETE, detail
     if standing is Standing.IN_PROGRESS and ahead == 0:
         missing = [broker for broker in change.replicas_after if state is None or broker not in state.isr]
-        return Standing.IN_PROGRESS, f"{told}, not yet in sync {missing}"
-    return Standing.NOT_STARTED, told
+        return Standing.IN_PROGRESS, f"{detail}, not yet in sync {missing}"
+    return Standing.NOT_STARTED, detail
 
 
 def standing_of_task(task: Operation, now: TopicNow) -> tuple[Standing, str]:
@@ -69,11 +69,11 @@ def verify_plan(settings: Settings, plan: Plan) -> list[tuple[PlanRow, Standing,
     """Read the cluster and tell how far each change has come."""
     with connected(settings.zookeeper) as client:
         sync(client)
-        found = read_changed(client, plan.changes)
+        znodes = read_changed(client, plan.changes)
         tasks = read_tasks(client, plan.tasks)
     ways = ways_of(plan.changes)
     changes = [
         (change, *standing_of_change(change, ways.get((change.topic, change.partition), ()), topic, understood(state)))
-        for change, topic, state in found
+        for change, topic, state in znodes
     ]
     return [*changes, *((task, *standing_of_task(task, now)) for task, now in tasks)]

@@ -51,13 +51,13 @@ def judge_waves(client: KazooClient, changes: Sequence[Change]) -> tuple[list[Ch
     begun: dict[Key, int] = {}
     ahead: set[Key] = set()
     for wave in by_wave(changes):
-        found, judged = judge_for_admin(client, [change for change in wave if change.key not in ahead])
-        due += found + [change for change in wave if change.key in ahead]
+        due_now, judged = judge_for_admin(client, [change for change in wave if change.key not in ahead])
+        due += due_now + [change for change in wave if change.key in ahead]
         verdicts += judged
-        reached = [*found, *(verdict.change for verdict in judged if verdict.outcome is Outcome.APPLIED)]
+        reached = [*due_now, *(verdict.change for verdict in judged if verdict.outcome is Outcome.APPLIED)]
         begun |= {change.key: change.wave for change in reached}
         running = (verdict.change for verdict in judged if verdict.message == FOUND_IN_PROGRESS)
-        ahead |= {change.key for change in (*found, *running)}
+        ahead |= {change.key for change in (*due_now, *running)}
     return due, [_gone_on(verdict, begun.get(verdict.change.key, -1)) for verdict in verdicts]
 
 
@@ -108,15 +108,15 @@ def wait_complete(
     step = f"replicas move, wave {', '.join(map(str, names))}"
     with connected(settings.zookeeper) as client, progress(step, lambda: f": {total - len(left)} of {total} complete"):
         while left:
-            found = persistently(lambda: _look(client, ledger, left))  # noqa: B023 - called at once
+            looked_at = persistently(lambda: _look(client, ledger, left))  # noqa: B023 - called at once
             lost = [
-                Verdict(move, Outcome.FAILED, f"it was under way and is not any more: {told}")
-                for move, standing, told in found
+                Verdict(move, Outcome.FAILED, f"it was under way and is not any more: {detail}")
+                for move, standing, detail in looked_at
                 if standing is Standing.DIVERGED
             ]
             ledger.revise(lost)
             complete -= len(lost)
-            left = [move for move, standing, _ in found if standing is Standing.IN_PROGRESS]
+            left = [move for move, standing, _ in looked_at if standing is Standing.IN_PROGRESS]
             if left:
                 between_looks()
                 time.sleep(pause)

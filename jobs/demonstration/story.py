@@ -120,8 +120,8 @@ class Story:
         stdout().print(f"$ surveyor commit {name} --apply   # under the controllership held here")
         plan = read_plan(self.settings.lake, name)
         limits = CommitLimits(max_plan_age=3600, max_changes=1000, allow_majority_dead=False)
-        found = assess(self.settings, plan, Mode.AUTO, limits)
-        ledger = apply_plan(self.settings, plan, found, max_hold=PATIENCE, held=held)
+        assessment = assess(self.settings, plan, Mode.AUTO, limits)
+        ledger = apply_plan(self.settings, plan, assessment, max_hold=PATIENCE, held=held)
         applied = len(ledger.of(Outcome.APPLIED))
         stdout().print(f"{applied} of {len(plan.changes)} applied, every one proved ours by its controller epoch")
         if applied < len(plan.changes) or not applied:
@@ -197,8 +197,8 @@ class Story:
     def surveyor(self, *arguments: str) -> int:
         """Show a command, run it, and return its exit code; stop the story if it fails."""
         stdout().print(f"\n$ surveyor {' '.join(arguments)}", markup=False)
-        told = ["--cluster", self.name, "--zookeeper", self.zookeeper, "--warehouse", self.warehouse]
-        code = self.run([*arguments, *told])
+        common = ["--cluster", self.name, "--zookeeper", self.zookeeper, "--warehouse", self.warehouse]
+        code = self.run([*arguments, *common])
         if code in (ExitCode.INTERRUPTED, 128 + SIGTERM):
             raise KeyboardInterrupt
         if code not in (ExitCode.DONE, ExitCode.CHANGES):

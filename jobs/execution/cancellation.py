@@ -155,14 +155,14 @@ class _Work:
         self,
         step: Step,
         findings: Sequence[Finding],
-        wanted: Callable[[Finding], list[int] | None],
+        target_of: Callable[[Finding], list[int] | None],
         until_not: Standing,
     ) -> list[Verdict]:
         """Ask for all at once, wait until it is seen, and judge by what is seen: an answer may be lost."""
         if not findings:
             return []
         with progress(f"asking Kafka's controller: {step}"):
-            codes, lost = self._answers({finding.key: wanted(finding) for finding in findings})
+            codes, lost = self._answers({finding.key: target_of(finding) for finding in findings})
         refused = {key for key, code in codes.items() if code not in _DONE}
         seen = self._wait([finding.key for finding in findings], until_not, refused)
         verdicts = [_verdict(f, seen[f.key], step, until_not, codes.get(f.key), lost) for f in findings]
@@ -196,24 +196,24 @@ def _row(finding: Finding, step: Step) -> PlanRow:
 
 
 def _verdict(  # noqa: PLR0917 - what was asked, and all that tells what became of it
-    asked: Finding, seen: Finding, step: Step, until_not: Standing, code: int | None, lost: str
+    finding: Finding, seen: Finding, step: Step, until_not: Standing, code: int | None, lost: str
 ) -> Verdict:
-    row = _row(asked, step)
+    row = _row(finding, step)
     if seen.standing is until_not:
         if code is None:
-            return Verdict(row, Outcome.UNKNOWN, f"{lost}; {seen.told}")
+            return Verdict(row, Outcome.UNKNOWN, f"{lost}; {seen.detail}")
         if code in _DONE:
-            return Verdict(row, Outcome.UNKNOWN, f"accepted, and not seen in ZooKeeper yet: {seen.told}")
+            return Verdict(row, Outcome.UNKNOWN, f"accepted, and not seen in ZooKeeper yet: {seen.detail}")
         return Verdict(row, Outcome.FAILED, f"the controller refused: {error_name(code)}")
     back = seen.standing in {Standing.NOT_STARTED, Standing.OUT_OF_ORDER} and seen.change.wave == row.wave
     if back and seen.stranded:
         lost = "its copies in sync stopped being replicas while it was called back, nobody can lead it"
-        return Verdict(row, Outcome.FAILED, f"{lost}: {seen.told}; start its brokers, or recover it")
+        return Verdict(row, Outcome.FAILED, f"{lost}: {seen.detail}; start its brokers, or recover it")
     if back:
-        return Verdict(row, Outcome.APPLIED, seen.told)
+        return Verdict(row, Outcome.APPLIED, seen.detail)
     gone_on = seen.standing in {Standing.COMPLETE, Standing.NOT_STARTED}
     why = "it was complete before it could be cancelled; roll it back" if gone_on else "somebody else changed it"
-    return Verdict(row, Outcome.STALE, f"{why}: {seen.told}")
+    return Verdict(row, Outcome.STALE, f"{why}: {seen.detail}")
 
 
 def cancel_plan(settings: Settings, plan: str, *, apply: bool, yes: bool, skip_unsafe: bool) -> ExitCode:
@@ -232,8 +232,8 @@ def cancel_plan(settings: Settings, plan: str, *, apply: bool, yes: bool, skip_u
         return ExitCode.DONE
     if not apply:
         dry = _result(whole, findings) | {"dry_run": True}
-        said = "dry run: nothing was written; --apply writes"
-        finish(settings, dry, f"plan {whole.title}: {_told(findings)}", *_lines(whole, findings), said)
+        note = "dry run: nothing was written; --apply writes"
+        finish(settings, dry, f"plan {whole.title}: {_counts_in_words(findings)}", *_lines(whole, findings), note)
         return ExitCode.DONE
     if not yes and not _agreed(whole, findings):
         raise SurveyorError("not cancelled: the question was not answered with yes")
@@ -258,7 +258,7 @@ def _closes(plan: Plan, findings: Findings) -> bool:
 def _agreed(plan: Plan, findings: Findings) -> bool:
     if not sys.stdin.isatty():
         return True
-    say(f"plan {plan.title}: {_told(findings)}")
+    say(f"plan {plan.title}: {_counts_in_words(findings)}")
     return typer.confirm("cancel it?", err=True)
 
 
@@ -268,7 +268,9 @@ def _report(settings: Settings, plan: Plan, verdicts: Sequence[Verdict]) -> Exit
     result = _result(now, findings, verdicts)
     failed = [v for v in verdicts if v.outcome in {Outcome.FAILED, Outcome.UNKNOWN}]
     wrong = [f"  {v.outcome}: {v.change.name}: {v.message}" for v in verdicts if v.outcome is not Outcome.APPLIED]
-    title = f"plan {now.title}: {now.row['status']}; {result['cancelled_now']} cancelled now, {_told(findings)}"
+    title = (
+        f"plan {now.title}: {now.row['status']}; {result['cancelled_now']} cancelled now, {_counts_in_words(findings)}"
+    )
     again = ["run it again"] if failed or findings.safe else []
     finish(settings, result, title, *wrong[:LINES_SHOWN], *_lines(now, findings), *again)
     return ExitCode.ERROR if again else ExitCode.DONE
@@ -289,7 +291,7 @@ def _result(plan: Plan, findings: Findings, verdicts: Sequence[Verdict] = ()) ->
     }
 
 
-def _told(findings: Findings) -> str:
+def _counts_in_words(findings: Findings) -> str:
     counts = {name.replace("_", " "): count for name, count in findings.counts.items() if count}
     return ", ".join(f"{count} {name}" for name, count in counts.items()) or "no changes"
 
@@ -311,9 +313,9 @@ def _line(finding: Finding) -> str | None:
     if finding.danger is not None:
         return f"  {name}  goes on: {finding.danger.code}: {finding.danger.reason}"
     if finding.standing is Standing.IN_PROGRESS:
-        return f"  {name}  to be cancelled: {finding.told} → {shown(before)}"
+        return f"  {name}  to be cancelled: {finding.detail} → {shown(before)}"
     if finding.standing is Standing.OUT_OF_ORDER:
-        return f"  {name}  cancelled, order to be restored: {finding.told} → {shown(before)}"
+        return f"  {name}  cancelled, order to be restored: {finding.detail} → {shown(before)}"
     if finding.standing in _LEFT:
-        return f"  {name}  {_LEFT[finding.standing]}: {finding.told}"
+        return f"  {name}  {_LEFT[finding.standing]}: {finding.detail}"
     return None

@@ -34,21 +34,21 @@ def report_verification(
 ) -> ExitCode:
     """Show how far a plan has come; of what is being copied, two looks so many seconds apart."""
     whole = read_plan(settings.lake, plan)
-    found = verify_plan(settings, whole)
-    counts = Counter(standing for _, standing, _ in found)
-    complete = counts[Standing.COMPLETE] == len(found)
+    standings = verify_plan(settings, whole)
+    counts = Counter(standing for _, standing, _ in standings)
+    complete = counts[Standing.COMPLETE] == len(standings)
     if complete:
         close_undone(settings, whole)
     known = {"plan_id": whole.plan_id, "status": whole.row["status"], "is_complete": complete}
     result: Result = {**known, **{standing.value: counts[standing] for standing in _COUNTED}}
-    going = [row for row, standing, _ in found if standing is Standing.IN_PROGRESS and text is not Text.KAFKA]
+    going = [row for row, standing, _ in standings if standing is Standing.IN_PROGRESS and text is not Text.KAFKA]
     copying = measure(settings, changes_among(going), apart)
     result["copying"] = None if copying is None else copying_result(copying)
-    told = ", ".join(f"{counts[standing]} {standing.replace('_', ' ')}" for standing in _COUNTED if counts[standing])
+    summary = ", ".join(f"{counts[standing]} {standing.replace('_', ' ')}" for standing in _COUNTED if counts[standing])
     closed = f", {whole.row['status']}" if whole.row["status"] in UNCOMMITTABLE else ""
-    title = f"plan {whole.title}{closed}: {told or 'no changes'}"
+    title = f"plan {whole.title}{closed}: {summary or 'no changes'}"
     lines = [
-        *cut(list(_lines(found)), f"verify {whole.plan_id} --all", everything=everything),
+        *cut(list(_lines(standings)), f"verify {whole.plan_id} --all", everything=everything),
         *(copying_lines(result["copying"]) if copying else ()),
     ]
     if text is Text.KAFKA:
@@ -63,19 +63,21 @@ def _as_kafka_says(settings: Settings, plan: Plan) -> Iterator[str]:
     last = [way[-1] for way in ways_of(plan.changes).values()]
     with connected(settings.zookeeper) as client:
         sync(client)
-        found = [(change, _assignment(topic, change.partition)) for change, topic, _ in read_changed(client, last)]
+        assignments = [
+            (change, _assignment(topic, change.partition)) for change, topic, _ in read_changed(client, last)
+        ]
     return status_lines(
         ({"topic": change.topic, "partition": change.partition, "replicas": change.replicas_after}, now)
-        for change, now in found
+        for change, now in assignments
     )
 
 
 def _assignment(topic: Znode, partition: int) -> ReplicaAssignment | None:
-    found = assigned(topic, partition)
-    return None if found is None else ReplicaAssignment(*found)
+    assignment = assigned(topic, partition)
+    return None if assignment is None else ReplicaAssignment(*assignment)
 
 
-def _lines(found: Sequence[tuple[PlanRow, Standing, str]]) -> Iterator[str]:
-    for change, standing, what in found:
+def _lines(standings: Sequence[tuple[PlanRow, Standing, str]]) -> Iterator[str]:
+    for change, standing, detail in standings:
         if standing is not Standing.COMPLETE:
-            yield f"  {change.name}  {standing.replace('_', ' ')}: {what}"
+            yield f"  {change.name}  {standing.replace('_', ' ')}: {detail}"

@@ -29,22 +29,22 @@ class ConfigRequest:
     """What was asked for on the command line."""
 
     topic: str
-    wanted: Overrides
+    overrides: Overrides
 
     def plan(self, at: SnapshotTables) -> Planned:
         """Plan what differs; nothing does: a plan without operations."""
         topic = find_topic(at, self.topic)
-        before = {name: topic.row["config"].get(name) for name in sorted(self.wanted)}
-        after = {name: self.wanted[name] for name in before if before[name] != self.wanted[name]}
+        before = {name: topic.row["config"].get(name) for name in sorted(self.overrides)}
+        after = {name: self.overrides[name] for name in before if before[name] != self.overrides[name]}
         self._refuse_conflicts(topic)
         operations = []
         if after:
             text = json.dumps(self._data(at, topic, before, after), sort_keys=True)
             operations.append(operation(0, OperationKind.ALTER_CONFIG, self.topic, text))
-        missing = [self._not_set(name) for name in before if before[name] is None and self.wanted[name] is None]
+        missing = [self._not_set(name) for name in before if before[name] is None and self.overrides[name] is None]
         return Planned(
             PlanKind.CONFIG,
-            {"topic": self.topic, "config": self.wanted},
+            {"topic": self.topic, "config": self.overrides},
             at.tables.frame("changes", []),
             at.tables.frame("rejections", missing) if missing else None,
             operations,
@@ -63,7 +63,7 @@ class ConfigRequest:
         return data
 
     def _refuse_conflicts(self, topic: KnownTopic) -> None:
-        merged = topic.row["config"] | self.wanted
+        merged = topic.row["config"] | self.overrides
         fault = next(conflicts({name: value for name, value in merged.items() if value is not None}), None)
         if fault is not None:
             raise RefusedError(f"topic {self.topic}: {fault}; Kafka takes no such pair, set or delete one of them")
@@ -84,17 +84,17 @@ def parse_overrides(pairs: Sequence[str], deleted: Sequence[str]) -> Overrides:
     >>> parse_overrides(["retention.ms=60000"], ["min.insync.replicas"])
     {'retention.ms': '60000', 'min.insync.replicas': None}
     """
-    asked = [*map(_pair, pairs), *((name, None) for name in deleted)]
-    if not asked:
+    named = [*map(_pair, pairs), *((name, None) for name in deleted)]
+    if not named:
         raise UsageError("say what to change: --set key=value, --delete key")
-    wanted: Overrides = {}
-    for name, value in asked:
+    overrides: Overrides = {}
+    for name, value in named:
         if not _NAME.fullmatch(name):
             raise UsageError(f"{name!r} is no name of a configuration: expected one as in min.insync.replicas")
-        if name in wanted:
+        if name in overrides:
             raise UsageError(f"{name} is named twice; say once what it should be")
-        wanted[name] = value
-    return wanted
+        overrides[name] = value
+    return overrides
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -130,8 +130,9 @@ def _store(tables: Tables, snapshot: Row, alias: Alias, planned: Planned) -> Res
         broker_epochs={row["broker_id"]: row["broker_epoch"] for row in as_of(lake, snapshot, "brokers")},
         status=PlanStatus.REFUSED if planned.refused else PlanStatus.PLANNED,
     )
-    found = {"changes": planned.changes, "rejections": planned.rejections}
-    frames = {table: rows for table, rows in found.items() if rows is not None}
+    frames = {"changes": planned.changes}
+    if planned.rejections is not None:
+        frames["rejections"] = planned.rejections
     rows = plan_rows(tables, frames, OtherRows(planned.operations, planned.evidence), planned.at_most)
     return _result(store(lake, alias, content, rows), alias)
 

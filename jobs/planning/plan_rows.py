@@ -39,8 +39,8 @@ class OtherRows:
 def plan_rows(tables: Tables, rows: Mapping[str, DataFrame], beside: OtherRows, at_most: int | None) -> PlanRows:
     """Take what rows a plan has to where they are few enough to be; `at_most`: more there cannot be."""
     if at_most is None:
-        found = {table: counted(frame) for table, frame in rows.items()}
-        rows, at_most = {table: frame for table, (frame, _) in found.items()}, sum(n for _, n in found.values())
+        computed = {table: counted(frame) for table, frame in rows.items()}
+        rows, at_most = {table: frame for table, (frame, _) in computed.items()}, sum(n for _, n in computed.values())
     if at_most <= FEW:
         return _OnDriver(tables, {table: frame.toArrow() for table, frame in rows.items()}, beside)
     return _OnSpark(tables, rows, beside)

@@ -35,10 +35,10 @@ def have_topic_ids(at: SnapshotTables) -> bool:
     Where some did not say, topics that have one show that the controller gives them. Without an id a topic is whole
     all the same: a controller that gives ids adds it when it takes over.
     """
-    said = protocols(at)
-    if any(UNKNOWN_VERSION < version < TOPIC_IDS for version in said):
+    versions = protocols(at)
+    if any(UNKNOWN_VERSION < version < TOPIC_IDS for version in versions):
         return False
-    if said and UNKNOWN_VERSION not in said:
+    if versions and UNKNOWN_VERSION not in versions:
         return True
     topics = table_as_of(at.tables.lake, at.snapshot, "topics", columns=["topic_id"])
     return bool(topics["topic_id"].null_count < topics.num_rows)
@@ -59,5 +59,5 @@ def _version(text: str | None) -> Version:
     >>> _version("2.8-IV1"), _version("2.6"), _version(None)
     ((2, 8, 1), (2, 6, 99), (0, 0, 0))
     """
-    found = _VERSION.match(text or "")
-    return (int(found[1]), int(found[2]), int(found[3] or _LAST)) if found else UNKNOWN_VERSION
+    match = _VERSION.match(text or "")
+    return (int(match[1]), int(match[2]), int(match[3] or _LAST)) if match else UNKNOWN_VERSION

@@ -65,5 +65,5 @@ def orders_of(at: SnapshotTables) -> list[Row]:
 def partitions_with_orders(at: SnapshotTables) -> DataFrame:
     """Return the partitions of a snapshot with what is ordered for each."""
     orders = orders_of(at)
-    found = at["partitions"]
-    return found.transform(with_orders, at.tables.frame("requests", orders)) if orders else found
+    partitions = at["partitions"]
+    return partitions.transform(with_orders, at.tables.frame("requests", orders)) if orders else partitions

@@ -24,9 +24,9 @@ def by_topic(table: str, rows: pa.Table) -> list[tuple[str, str]]:
     """
     lined = pa.table({"topic": _cells(rows["topic"]), "line": _lines(table, rows)})
     ordered = lined.sort_by([("topic", "ascending"), ("line", "ascending")])
-    found = ordered.group_by("topic", use_threads=False).aggregate([("line", "list")])
-    texts = pc.binary_join(found["line_list"], LINE_END)
-    return list(zip(found["topic"].to_pylist(), texts.to_pylist(), strict=True))
+    grouped = ordered.group_by("topic", use_threads=False).aggregate([("line", "list")])
+    texts = pc.binary_join(grouped["line_list"], LINE_END)
+    return list(zip(grouped["topic"].to_pylist(), texts.to_pylist(), strict=True))
 
 
 def copied(changes: pa.Table) -> int:

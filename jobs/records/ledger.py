@@ -117,8 +117,8 @@ class Ledger:
 
     def counts(self) -> dict[str, int]:
         """Count the outcomes."""
-        found = Counter(verdict.outcome.value for verdict in self.verdicts)
-        return {outcome.value: found[outcome.value] for outcome in Outcome if outcome is not Outcome.PENDING}
+        counted = Counter(verdict.outcome.value for verdict in self.verdicts)
+        return {outcome.value: counted[outcome.value] for outcome in Outcome if outcome is not Outcome.PENDING}
 
     def of(self, outcome: Outcome) -> list[Verdict]:
         return [verdict for verdict in self.verdicts if verdict.outcome is outcome]
@@ -165,7 +165,7 @@ def requested_changes(lake: Lake, plan_id: str) -> set[tuple[int, str, int]]:
             key = (row["attempt"], row["wave"], row["topic"], row["partition"])
             outcomes.setdefault(key, set()).add(row["outcome"])
     never = {Outcome.STALE.value, Outcome.SKIPPED.value}
-    return {key[1:] for key, found in outcomes.items() if Outcome.PENDING.value in found and not found & never}
+    return {key[1:] for key, seen in outcomes.items() if Outcome.PENDING.value in seen and not seen & never}
 
 
 def close_plan(lake: Lake, plan_id: str, status: PlanStatus) -> None:

@@ -88,9 +88,9 @@ def store(lake: Lake, alias: Alias, content: Content, rows: PlanRows) -> Row:
     if not known:
         rows.write(plan["plan_id"])
         lake.replace("plans", [plan], mine(plan["plan_id"]))
-    found = known[0] if known else plan
-    named = alias.name is None or alias.name in names_of(found)
-    return found if named else give_name(lake, plan["plan_id"], alias)
+    stored = known[0] if known else plan
+    named = alias.name is None or alias.name in names_of(stored)
+    return stored if named else give_name(lake, plan["plan_id"], alias)
 
 
 def mine(plan_id: str) -> str:

@@ -39,10 +39,10 @@ def find_snapshot(lake: Lake, snapshot_id: int | None = None) -> Row:
         )
     if snapshot_id is None or snapshot_id == newest["snapshot_id"]:
         return newest
-    found = lake.rows("snapshots", ("snapshot_id", "=", snapshot_id))
-    if not found:
+    rows = lake.rows("snapshots", ("snapshot_id", "=", snapshot_id))
+    if not rows:
         raise UsageError(_no_snapshot(lake, snapshot_id, newest["snapshot_id"]))
-    return found[0]
+    return rows[0]
 
 
 def _no_snapshot(lake: Lake, snapshot_id: int, newest: int) -> str:

@@ -50,7 +50,7 @@ class _TopicsToMove(Struct):
     version: int = 1
 
 
-class _Wanted(Struct):
+class _Partition(Struct):
     topic: str
     partition: Number
 
@@ -58,7 +58,7 @@ class _Wanted(Struct):
 class _Election(Struct):
     """kafka-leader-election: `{"partitions":[{"topic":"t","partition":0}]}`."""
 
-    partitions: list[_Wanted]
+    partitions: list[_Partition]
 
 
 Count = Annotated[int, Meta(ge=1, le=2**31 - 1)]
@@ -76,10 +76,10 @@ class _NewTopic(Struct, forbid_unknown_fields=True):
 
 def read_new_topics(path: Path) -> list[Row]:
     """Return the topics of a file of new topics: topic, partitions, replication_factor, replica_assignment, config."""
-    asked = read_json(path, list[_NewTopic], example=_NewTopic)
-    if not asked:
+    topics = read_json(path, list[_NewTopic], example=_NewTopic)
+    if not topics:
         raise UsageError(f"{path} names no topic")
-    return [msgspec.structs.asdict(topic) for topic in asked]
+    return [msgspec.structs.asdict(topic) for topic in topics]
 
 
 def read_reassignment(path: Path) -> list[Row]:
@@ -103,7 +103,7 @@ def read_reassignment(path: Path) -> list[Row]:
 
 def read_topics_to_move(path: Path) -> list[str]:
     """Return the topics of a file of topics to move."""
-    topics = [wanted.topic for wanted in read_json(path, _TopicsToMove).topics]
+    topics = [each.topic for each in read_json(path, _TopicsToMove).topics]
     if not topics:
         raise UsageError(f"{path} names no topic")
     return topics

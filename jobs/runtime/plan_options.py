@@ -32,7 +32,7 @@ class PlanOptions:
 def question(ask: Callable[..., ExitCode]) -> Command:
     """Make a command of `ask(settings, ..., options=PlanOptions(...))`: with the options that every question has."""
 
-    def asked(
+    def run(
         settings: Settings,
         *,
         snapshot: SnapshotId = None,
@@ -56,8 +56,8 @@ def question(ask: Callable[..., ExitCode]) -> Command:
         )
         return ask(settings, options=options, **own)
 
-    _, *shared, _ = inspect.signature(asked).parameters.values()  # before a wrapper takes over the annotations of `ask`
+    _, *shared, _ = inspect.signature(run).parameters.values()  # before a wrapper takes over the annotations of `ask`
     own = [each for each in inspect.signature(ask).parameters.values() if each.name != "options"]
-    functools.update_wrapper(asked, ask)
-    asked.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
-    return command(asked)
+    functools.update_wrapper(run, ask)
+    run.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
+    return command(run)

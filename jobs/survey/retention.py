@@ -54,8 +54,8 @@ def oldest_kept(snapshots: pa.Table, now: datetime, keep: timedelta) -> int:
     cutoff = now - keep
     ids, taken = snapshots["snapshot_id"], snapshots["taken_at"]
     recent = ids.filter(pc.greater_equal(taken, pa.scalar(cutoff, taken.type)))
-    found: int = pc.min(recent).as_py() if len(recent) else pc.max(ids).as_py()
-    return found
+    oldest: int = pc.min(recent).as_py() if len(recent) else pc.max(ids).as_py()
+    return oldest
 
 
 def vacuum_lake(lake: Lake, now: datetime, keep: timedelta, *, dry_run: bool) -> Result:
@@ -127,10 +127,10 @@ def _remove_files(
 def drop_old(settings: Settings, keep: str | None, *, dry_run: bool) -> None:
     """Drop what is older than `keep`, or else than the conf's retention, and say what went."""
     kept = settings.conf.retention if keep is None else keep
-    wanted = period(kept)
+    age = period(kept)
     find_snapshot(settings.lake)
     settings.lake.ensure_tables()
-    result = vacuum_lake(settings.lake, datetime.now(UTC), wanted, dry_run=dry_run)
+    result = vacuum_lake(settings.lake, datetime.now(UTC), age, dry_run=dry_run)
     finish(settings, {"keep": kept, "dry_run": dry_run, **result}, *_for_people(settings, result, dry_run=dry_run))
 
 

@@ -28,7 +28,7 @@ from planner.rows.requested import KEY, NO_ELECTION, explained, unfit_code
 from schemas.names import Action, RejectionCode
 
 
-def wanted_without_leader(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
+def candidates_without_leader(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
     """The partitions that had a leader and have no live one now, or one whose log dir failed: topic, partition."""
     alive = brokers.select(F.col("broker_id").alias("leader"))
     led = partitions.where(F.col("leader").isNotNull())
@@ -60,10 +60,10 @@ def _why_not() -> Column:
     )
 
 
-def offline_verdicts(asked: DataFrame, broker_configs: DataFrame, *, unclean: bool) -> DataFrame:
+def offline_verdicts(considered: DataFrame, broker_configs: DataFrame, *, unclean: bool) -> DataFrame:
     """What becomes of each partition asked for: `code` and `reason` where no election is, null where one is."""
     return (
-        asked.transform(with_unclean_allowed, broker_configs, everywhere=unclean)
+        considered.transform(with_unclean_allowed, broker_configs, everywhere=unclean)
         .transform(with_election)
         .transform(with_transition, Action.ELECT)
         .withColumns({"code": _code()})

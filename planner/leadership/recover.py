@@ -96,11 +96,11 @@ def _in_words(evidence: DataFrame) -> DataFrame:
     )
     known = F.coalesce(seen, F.concat(F.lit("never seen in sync"), F.coalesce(size, F.lit(""))))
     kafka = F.when(F.col("kafkas_choice"), "; Kafka's choice").otherwise("")
-    said = F.concat(F.col("broker_id").cast("string"), F.lit(" ("), known, kafka, F.lit(")"))
-    ranked = F.sort_array(F.collect_list(F.struct("rank", said.alias("said"))))
+    text = F.concat(F.col("broker_id").cast("string"), F.lit(" ("), known, kafka, F.lit(")"))
+    ranked = F.sort_array(F.collect_list(F.struct("rank", text.alias("text"))))
     return evidence.groupBy("topic", "partition").agg(
         F.max(F.when(F.col("rank") == 1, F.col("broker_id"))).alias("best"),
-        F.array_join(ranked["said"], ", ").alias("ranked"),
+        F.array_join(ranked["text"], ", ").alias("ranked"),
         F.max(F.when(F.col("rank") == 1, F.date_format("last_in_isr_at", "yyyy-MM-dd HH:mm:ss"))).alias("since"),
     )
 

@@ -84,9 +84,9 @@ def danger(now: ReplicaAssignment, isr: Sequence[int] | None, live: Collection[i
     lost = f"the copies on {list(now.adding)} would be deleted" if now.adding else "nothing would be deleted"
     if not set(alive) & set(isr or ()):
         known = "its ISR is not known" if isr is None else f"its ISR is {list(isr)}"
-        said = f"no original replica of {now.origin} is alive and in sync ({known}): {lost}, and nobody could lead it"
-        return Danger(RejectionCode.NO_ELIGIBLE_LEADER, said)
+        reason = f"no original replica of {now.origin} is alive and in sync ({known}): {lost}, and nobody could lead it"
+        return Danger(RejectionCode.NO_ELIGIBLE_LEADER, reason)
     if dead:
-        said = f"original replicas {dead} are not alive: {lost}, and it would live on {alive} alone"
-        return Danger(RejectionCode.REPLICA_NOT_ALIVE, said)
+        reason = f"original replicas {dead} are not alive: {lost}, and it would live on {alive} alone"
+        return Danger(RejectionCode.REPLICA_NOT_ALIVE, reason)
     return None

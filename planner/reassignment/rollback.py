@@ -103,15 +103,17 @@ def _unfit(planned: Change, partition: Row, topic: Row, around: Around) -> Rejec
 def _astray(way: Sequence[Change], partition: Row, back: Destination) -> Rejection | None:
     """Say why a partition is not where the plan may have led it."""
     now = assignment_in(partition)
-    wanted = list(legs_of(way)[0].before if back.replicas is None else back.replicas)
+    goal = list(legs_of(way)[0].before if back.replicas is None else back.replicas)
     if now.is_moving:
-        returns = now.target == wanted or now.target in [list(leg.before) for leg in legs_of(way)]
+        returns = now.target == goal or now.target in [list(leg.before) for leg in legs_of(way)]
         whose = "on its way back already" if returns else "being moved, and not by this plan"
-        said = f"it is {whose}: to {now.target}, adding {list(now.adding)}, removing {list(now.removing)}"
-        return Rejection(RejectionCode.REASSIGNMENT_IN_PROGRESS, said)
-    if list(now.replicas) != wanted and standing_of(legs_of(way), now)[0] is Standing.DIVERGED:
-        said = f"its replicas are now {list(now.replicas)}: somebody else moved it since; plan reassign moves it anyway"
-        return Rejection(RejectionCode.REASSIGNED_SINCE, said)
+        reason = f"it is {whose}: to {now.target}, adding {list(now.adding)}, removing {list(now.removing)}"
+        return Rejection(RejectionCode.REASSIGNMENT_IN_PROGRESS, reason)
+    if list(now.replicas) != goal and standing_of(legs_of(way), now)[0] is Standing.DIVERGED:
+        reason = (
+            f"its replicas are now {list(now.replicas)}: somebody else moved it since; plan reassign moves it anyway"
+        )
+        return Rejection(RejectionCode.REASSIGNED_SINCE, reason)
     return None
 
 
@@ -119,16 +121,16 @@ def _stops(way: Sequence[Change], partition: Row, back: Destination) -> list[tup
     """Return the waves to be undone, and the replicas after each: none if the partition is back."""
     now = list(partition["replicas"])
     legs = legs_of(way)
-    wanted = list(legs[0].before if back.replicas is None else back.replicas)
-    if now == wanted:
+    goal = list(legs[0].before if back.replicas is None else back.replicas)
+    if now == goal:
         return []
     standing, number = standing_of(legs, assignment_in(partition))
     done = len(legs) if standing is Standing.COMPLETE else number
     stops = [(way[step].wave, list(legs[step].before)) for step in reversed(range(done))]
     ends = [replicas for _, replicas in stops]
-    if wanted in ends:
-        return stops[: ends.index(wanted) + 1]
-    return [(way[max(done - 1, 0)].wave, wanted)]
+    if goal in ends:
+        return stops[: ends.index(goal) + 1]
+    return [(way[max(done - 1, 0)].wave, goal)]
 
 
 def _leaderless(partition: Row, around: Around) -> Rejection | None:
@@ -136,8 +138,8 @@ def _leaderless(partition: Row, around: Around) -> Rejection | None:
     leader, isr = partition["leader"], partition["isr"] or []
     if leader in around.live and leader in isr:
         return None
-    said = f"no live leader in its ISR (leader {leader}, ISR {list(isr)}): `surveyor plan recover` finds it one first"
-    return Rejection(RejectionCode.NO_LIVE_LEADER, said)
+    reason = f"no live leader in its ISR (leader {leader}, ISR {list(isr)}): `surveyor plan recover` finds it one first"
+    return Rejection(RejectionCode.NO_LIVE_LEADER, reason)
 
 
 def _faulty(partition: Row, topic: Row, around: Around, stops: Sequence[tuple[int, list[int]]]) -> Rejection | None:
@@ -153,8 +155,8 @@ def _faulty(partition: Row, topic: Row, around: Around, stops: Sequence[tuple[in
             return Rejection(LintCode.DUPLICATE_BROKER, f"names a broker twice: {_words(after)}")
     final, min_isr = stops[-1][1], _min_isr(topic, around)
     if len(final) < min_isr:
-        said = f"{len(final)} replicas can never reach min.insync.replicas={min_isr}"
-        return Rejection(LintCode.MIN_ISR_UNREACHABLE, said)
+        reason = f"{len(final)} replicas can never reach min.insync.replicas={min_isr}"
+        return Rejection(LintCode.MIN_ISR_UNREACHABLE, reason)
     return None
 
 

@@ -127,8 +127,8 @@ def _ask(ask: Ask, broker: Row) -> BrokerSettings:
     answer = _versions(ask(ApiVersionsRequest(max_version=2)))
     # whatever one broker does or lacks, it costs only what is known of it
     with suppress(Exception):
-        asked = [(ConfigResourceType.BROKER, str(broker["broker_id"]), list(KAFKA_DEFAULTS))]
-        answer |= _settings(ask(DescribeConfigsRequest(resources=asked)))
+        resources = [(ConfigResourceType.BROKER, str(broker["broker_id"]), list(KAFKA_DEFAULTS))]
+        answer |= _settings(ask(DescribeConfigsRequest(resources=resources)))
     return answer
 
 

@@ -158,8 +158,8 @@ class Lake:
         def write() -> None:
             delta = self._open(table)
             dataset = delta.to_pyarrow_dataset(filesystem=native_files(self.path(table)))
-            found = dataset.scanner(filter=dataset_field("cluster") == self.cluster).to_batches()
-            rest = (batch.filter(pc.invert(pc.is_in(_joined(batch, key), taken))) for batch in found)
+            stored = dataset.scanner(filter=dataset_field("cluster") == self.cluster).to_batches()
+            rest = (batch.filter(pc.invert(pc.is_in(_joined(batch, key), taken))) for batch in stored)
             batches = (batch.select(kept.schema.names).cast(kept.schema) for batch in rest)
             rows = pa.RecordBatchReader.from_batches(kept.schema, chain(batches, kept.to_batches()))
             predicate = f"cluster = {quoted(self.cluster)}"
@@ -265,8 +265,8 @@ def _given(statistics: Row) -> Row:
 
 def as_rows(rows: pa.Table) -> list[Row]:
     """Turn a table into dictionaries."""
-    found: list[Row] = rows.to_pylist(maps_as_pydicts="strict")
-    return found
+    dictionaries: list[Row] = rows.to_pylist(maps_as_pydicts="strict")
+    return dictionaries
 
 
 def arrow_schema(schema: Mapping[str, Any]) -> pa.Schema:

@@ -159,7 +159,7 @@ def refuse_take_over(state: ClusterState, controller_id: int) -> None:
 def _once_free(client: KazooClient, hosts: str, controller_id: int, tell: Tell) -> ClusterState:
     """Read the cluster once no other Surveyor is the controller; a killed one is until its session is forgotten."""
     deadline = time.monotonic() + OTHERS_PATIENCE
-    told = False
+    announced = False
     while True:
         state = read_cluster(client, hosts)
         refuse_take_over(state, controller_id)
@@ -170,9 +170,9 @@ def _once_free(client: KazooClient, hosts: str, controller_id: int, tell: Tell) 
                 f"another Surveyor holds the controllership (/controller names {controller_id}); "
                 "wait until it has handed back: its session ends with its process",
             )
-        if not told:
+        if not announced:
             tell(_waited_for(client, controller_id))
-        told = True
+        announced = True
         if interrupted():
             raise KeyboardInterrupt
         time.sleep(0.2)

@@ -177,7 +177,7 @@ class ZnodeReader(_Reader):
             yield _batch(rows, set(ZNODES.names), ZNODES)
             if depth + 1 < self.depth:
                 below = zip(level, children_of(client, level, resume=True), strict=True)
-                level = [f"{path}/{name}" for path, found in below for name in found]
+                level = [f"{path}/{name}" for path, child_names in below for name in child_names]
 
 
 @contextmanager

@@ -74,7 +74,9 @@ def _read(client: KazooClient, names: Sequence[str], *, last: bool) -> Iterator[
     configs = read_many(client, [f"{CONFIGS}/{name}" for name in names], resume=True)
     children = children_of(client, [f"{TOPICS}/{name}/partitions" for name in names], resume=True)
     read = time.perf_counter()
-    topics = [_topic(*found) for found in zip(znodes, configs, children, strict=True) if found[0].stat is not None]
+    topics = [
+        _topic(*of_topic) for of_topic in zip(znodes, configs, children, strict=True) if of_topic[0].stat is not None
+    ]
     yield TopicRows(read_seconds=read - started, decode_seconds=time.perf_counter() - read)
     for chunk in _chunks(topics):
         yield _read_states(client, chunk, last=last)

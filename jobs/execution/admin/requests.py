@@ -144,8 +144,8 @@ def _read_back(settings: Settings, ledger: Ledger, changes: Sequence[Change]) ->
     with connected(settings.zookeeper) as client:
         while True:
             sync(client)
-            found = standings(client, changes, ledger.plan)
-            heard = [change for change, standing, _ in found if standing is not Standing.DIVERGED]
+            seen = standings(client, changes, ledger.plan)
+            heard = [change for change, standing, _ in seen if standing is not Standing.DIVERGED]
             if len(heard) == len(changes) or time.monotonic() > deadline:
                 return dict.fromkeys((change.key for change in heard), NONE)
             time.sleep(0.2)

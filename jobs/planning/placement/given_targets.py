@@ -28,12 +28,12 @@ def from_file(path: Path, limits: PlacementLimits) -> Planner:
         raise UsageError(
             f"{BY_FILE} is taken as it is: leave out --topics, --exclude, --max-moves and --reorder-leaders"
         )
-    wanted = read_reassignment(path)
+    targets = read_reassignment(path)
     racks: dict[str, Any] = {} if limits.rack_aware else {"rack_aware": False}
-    stated = {"targets": wanted, **racks, **stated_caps(limits.caps)}
+    stated = {"targets": targets, **racks, **stated_caps(limits.caps)}
 
     def planner(at: SnapshotTables) -> Planned:
-        return _given(at, StatedTargets(rows=at.targets(wanted), parameters=stated), limits)
+        return _given(at, StatedTargets(rows=at.targets(targets), parameters=stated), limits)
 
     return planner
 
@@ -48,11 +48,11 @@ def from_snapshot(snapshot_id: int, limits: PlacementLimits) -> Planner:
     stated = {"to_snapshot": snapshot_id, **limits.stated}
 
     def planner(at: SnapshotTables) -> Planned:
-        found = former(at, snapshot_id, limits.scope())
+        past = former(at, snapshot_id, limits.scope())
         known = partitions_with_orders(at), at["topics"], at["brokers"]
-        held = reassignment_rejections(found.targets, *known).localCheckpoint()
-        free = found.targets.join(held.select(*KEY), [*KEY], "left_anti")
-        return _given(at, StatedTargets(rows=free, parameters=stated, held=found.held.unionByName(held)), limits)
+        held = reassignment_rejections(past.targets, *known).localCheckpoint()
+        free = past.targets.join(held.select(*KEY), [*KEY], "left_anti")
+        return _given(at, StatedTargets(rows=free, parameters=stated, held=past.held.unionByName(held)), limits)
 
     return planner
 

@@ -54,7 +54,7 @@ class PlacementLimits:
 class StatedQuestion:
     """A question, how the plan states it, and the option and brokers that are to take replicas."""
 
-    wanted: PlacementQuestion
+    question: PlacementQuestion
     parameters: dict[str, Any]
     taking: tuple[str, frozenset[int]] = ("", frozenset())
 
@@ -78,11 +78,11 @@ class StatedQuestion:
 
 def read_question(option: str, value: Any, limits: PlacementLimits) -> StatedQuestion:  # noqa: ANN401 - as the option gives it
     """Read one question; `option` is its name on the command line."""
-    asked = _READERS[option](value, limits)
+    read = _READERS[option](value, limits)
     return StatedQuestion(
-        wanted=replace(asked.wanted, caps=limits.caps),
-        parameters={**asked.parameters, **limits.stated},
-        taking=asked.taking,
+        question=replace(read.question, caps=limits.caps),
+        parameters={**read.parameters, **limits.stated},
+        taking=read.taking,
     )
 
 
@@ -92,9 +92,9 @@ def stated_caps(caps: Caps) -> dict[str, Any]:
     return {key: cap for key, cap in given.items() if cap is not None}
 
 
-def _wanted(limits: PlacementLimits, **question: Any) -> PlacementQuestion:  # noqa: ANN401 - fields of Question
+def _question(limits: PlacementLimits, **goal: Any) -> PlacementQuestion:  # noqa: ANN401 - fields of Question
     return PlacementQuestion(
-        question=Question(max_moves=limits.max_moves, **{"reorder": limits.reorder, **question}),
+        goal=Question(max_moves=limits.max_moves, **{"reorder": limits.reorder, **goal}),
         scope=limits.scope(),
         rack_aware=limits.rack_aware,
     )
@@ -102,58 +102,58 @@ def _wanted(limits: PlacementLimits, **question: Any) -> PlacementQuestion:  # n
 
 def _move_topics(path: Path, limits: PlacementLimits) -> StatedQuestion:
     topics, brokers = read_topics_to_move(path), parse_broker_ids(limits.brokers or "", "--broker-list")
-    wanted = PlacementQuestion(
-        question=Question(max_moves=limits.max_moves, reorder=limits.reorder, even=True),
+    question = PlacementQuestion(
+        goal=Question(max_moves=limits.max_moves, reorder=limits.reorder, even=True),
         only=frozenset(brokers),
         scope=limits.scope(frozenset(topics)),
         rack_aware=limits.rack_aware,
     )
     stated = {"topics_to_move": sorted(topics), "broker_list": sorted(brokers)}
-    return StatedQuestion(wanted=wanted, parameters=stated, taking=("--broker-list", frozenset(brokers)))
+    return StatedQuestion(question=question, parameters=stated, taking=("--broker-list", frozenset(brokers)))
 
 
 def _add(value: str, limits: PlacementLimits) -> StatedQuestion:
     brokers = sorted(parse_broker_ids(value, "--add-brokers"))
-    wanted = _wanted(limits, even=True, onto=frozenset(brokers))
+    question = _question(limits, even=True, onto=frozenset(brokers))
     return StatedQuestion(
-        wanted=wanted, parameters={"add_brokers": brokers}, taking=("--add-brokers", frozenset(brokers))
+        question=question, parameters={"add_brokers": brokers}, taking=("--add-brokers", frozenset(brokers))
     )
 
 
 def _remove(value: str, limits: PlacementLimits) -> StatedQuestion:
     brokers = sorted(parse_broker_ids(value, "--remove-brokers"))
-    wanted = _wanted(limits)
-    return StatedQuestion(wanted=_emptying(wanted, frozenset(brokers)), parameters={"remove_brokers": brokers})
+    question = _question(limits)
+    return StatedQuestion(question=_emptying(question, frozenset(brokers)), parameters={"remove_brokers": brokers})
 
 
 def _replace(value: str, limits: PlacementLimits) -> StatedQuestion:
     pairs = parse_replacements(value)
-    wanted = _wanted(limits, replacements=tuple(pairs))
+    question = _question(limits, replacements=tuple(pairs))
     return StatedQuestion(
-        wanted=_emptying(wanted, frozenset(old for old, _ in pairs)),
+        question=_emptying(question, frozenset(old for old, _ in pairs)),
         parameters={"replace": [list(pair) for pair in pairs]},
         taking=("--replace", frozenset(new for _, new in pairs)),
     )
 
 
-def _emptying(wanted: PlacementQuestion, brokers: frozenset[int]) -> PlacementQuestion:
-    return PlacementQuestion(
-        question=wanted.question, emptied=brokers, scope=wanted.scope, rack_aware=wanted.rack_aware
-    )
+def _emptying(question: PlacementQuestion, brokers: frozenset[int]) -> PlacementQuestion:
+    return PlacementQuestion(goal=question.goal, emptied=brokers, scope=question.scope, rack_aware=question.rack_aware)
 
 
 def _factor(value: int, limits: PlacementLimits) -> StatedQuestion:
-    return StatedQuestion(wanted=_wanted(limits, replication_factor=value), parameters={"replication_factor": value})
+    return StatedQuestion(
+        question=_question(limits, replication_factor=value), parameters={"replication_factor": value}
+    )
 
 
 def _rebalance(value: bool, limits: PlacementLimits) -> StatedQuestion:  # noqa: FBT001 - as the flag is
-    return StatedQuestion(wanted=_wanted(limits, even=value, reorder=True), parameters={"rebalance": value})
+    return StatedQuestion(question=_question(limits, even=value, reorder=True), parameters={"rebalance": value})
 
 
 def _fix_racks(value: bool, limits: PlacementLimits) -> StatedQuestion:  # noqa: FBT001 - as the flag is
     if not limits.rack_aware:
         raise UsageError("--fix-racks and --disable-rack-aware contradict each other")
-    return StatedQuestion(wanted=_wanted(limits, fix_racks=value), parameters={"fix_racks": value})
+    return StatedQuestion(question=_question(limits, fix_racks=value), parameters={"fix_racks": value})
 
 
 _READERS: Final[Mapping[str, Callable[[Any, PlacementLimits], StatedQuestion]]] = {

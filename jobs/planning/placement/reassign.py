@@ -43,16 +43,16 @@ def _weights(option: str, sizes: Path | None, *, by_size: bool) -> Weights | Non
     return Weights() if sizes is None else Weights(path=sizes, file=read_size_file(sizes))
 
 
-def _optimised(asked: StatedQuestion, weights: Weights | None) -> Planner:
-    wanted = asked.wanted
-    factor = wanted.question.replication_factor is not None
-    lint = Lint(factor_may_change=factor, rack_aware=wanted.rack_aware, leaves_out=True)
+def _optimised(stated: StatedQuestion, weights: Weights | None) -> Planner:
+    question = stated.question
+    factor = question.goal.replication_factor is not None
+    lint = Lint(factor_may_change=factor, rack_aware=question.rack_aware, leaves_out=True)
 
     def planner(at: SnapshotTables) -> Planned:
-        asked.refuse_unable(at)
-        answer = placed(at, wanted, weights)
+        stated.refuse_unable(at)
+        answer = placed(at, question, weights)
         faults = replace(lint, given_up=answer.given_up).faults(at, answer.targets).localCheckpoint()
-        parameters = {**asked.parameters, "figures": answer.figures}
+        parameters = {**stated.parameters, "figures": answer.figures}
         return StatedTargets(rows=answer.targets, parameters=parameters, held=answer.held).planned(at, faults)
 
     return planner

@@ -55,9 +55,9 @@ class Weights:
                 f"surveyor: {assumed} of {len(weights)} partitions have no size; each counts as the mean of its topic, "
                 "or of all where its topic has none",
             )
-        said = {"source": "table" if self.file is None else "file", "digest": digest(weights, cluster.partitions)}
+        origin = {"source": "table" if self.file is None else "file", "digest": digest(weights, cluster.partitions)}
         weighed = replace(cluster, partitions=replace(cluster.partitions, weights=weights))
-        return weighed, {"sizes": {**said, "known": len(weights) - assumed, "assumed": assumed}}
+        return weighed, {"sizes": {**origin, "known": len(weights) - assumed, "assumed": assumed}}
 
 
 def completed(known: Ints, topic: Ints) -> tuple[Ints, int]:

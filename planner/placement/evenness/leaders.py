@@ -107,8 +107,8 @@ def _evened(world: World, rows: Bools) -> Leadership:
 def _touched(world: World) -> Bools:
     """Rows that may change and get a replica or lose one."""
     moved = np.concatenate([arrivals(world.before, world.after), arrivals(world.after, world.before)])
-    found: Bools = world.movable & moved.any(axis=0)
-    return found
+    touched: Bools = world.movable & moved.any(axis=0)
+    return touched
 
 
 def keep_places(world: World) -> None:
