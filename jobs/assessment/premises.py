@@ -7,7 +7,6 @@ version moved on, when a broker it needs bounced or left, or when one it counts 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
 
 from kazoo.client import KazooClient
 
@@ -27,8 +26,6 @@ from planner.reassignment.replica_assignment import target
 from schemas.names import NO_VERSION, Action, Outcome, RequestKind
 from schemas.rows import Change
 from schemas.znodes import Assignment, MalformedZnodeError, State, decode_assignment, decode_state
-
-FOUND_IN_PROGRESS: Final = "found in progress"
 
 Assigned = tuple[list[int], list[int], list[int]]
 """Replicas, adding and removing replicas."""
@@ -219,7 +216,7 @@ def judge_for_admin(client: KazooClient, changes: Sequence[Change]) -> tuple[lis
     def judge(change: Change, topic: Znode, state: Znode) -> Verdict | None:
         ordered = orders.get((change.topic, change.partition))
         if change.action == Action.REASSIGN and ordered == change.replicas_after:
-            return Verdict(change, Outcome.APPLIED, FOUND_IN_PROGRESS)
+            return _found_in_progress(change)
         judged = _judge_for_admin(change, topic, state)
         if judged is not None or change.action != Action.REASSIGN:
             return judged
@@ -273,7 +270,11 @@ def _reassigned(change: Change, assignment: Assigned) -> Verdict | None:
     replicas, adding, removing = assignment
     if target(replicas, removing) != change.replicas_after:
         return None
-    return Verdict(change, Outcome.APPLIED, FOUND_IN_PROGRESS if adding or removing else "found applied")
+    return _found_in_progress(change) if adding or removing else Verdict(change, Outcome.APPLIED, "found applied")
+
+
+def _found_in_progress(change: Change) -> Verdict:
+    return Verdict(change, Outcome.APPLIED, "found in progress", is_running=True)
 
 
 def _elected(change: Change, state: State | None) -> Verdict | None:

@@ -16,7 +16,7 @@ from jobs.adapters.zookeeper.connection import connected, persistently, sync
 from jobs.adapters.zookeeper.lease import Lease
 from jobs.assessment.moving import standings
 from jobs.assessment.operations import judge_tasks
-from jobs.assessment.premises import FOUND_IN_PROGRESS, judge_for_admin
+from jobs.assessment.premises import judge_for_admin
 from jobs.basics.errors import StillRunningError
 from jobs.records.ledger import Ledger, Verdict
 from jobs.runtime.console import progress
@@ -56,7 +56,7 @@ def judge_waves(client: KazooClient, changes: Sequence[Change]) -> tuple[list[Ch
         verdicts += judged
         reached = [*due_now, *(verdict.change for verdict in judged if verdict.outcome is Outcome.APPLIED)]
         begun |= {change.key: change.wave for change in reached}
-        running = (verdict.change for verdict in judged if verdict.message == FOUND_IN_PROGRESS)
+        running = (verdict.change for verdict in judged if verdict.is_running)
         ahead |= {change.key for change in (*due_now, *running)}
     return due, [_gone_on(verdict, begun.get(verdict.change.key, -1)) for verdict in verdicts]
 

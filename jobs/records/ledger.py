@@ -37,6 +37,8 @@ class Verdict:
     outcome: Outcome
     message: str
     state_version_after: int | None = None
+    is_running: bool = False
+    """Whether Kafka's controller still carries out what was asked of it earlier."""
 
 
 @dataclass(slots=True)

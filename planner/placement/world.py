@@ -173,4 +173,4 @@ def refuse(world: World, rows: Bools, what: str, then: str) -> None:
     marked = np.flatnonzero(rows)
     if len(marked):
         inputs = world.order[marked[:SHOWN]].tolist()
-        raise PlacementError(f"{len(marked)} partitions would have {what} (rows {inputs}): {then}", inputs)
+        raise PlacementError(f"{len(marked)} partitions would have {what}", inputs, then)

@@ -133,7 +133,7 @@ def _place(brokers: Brokers, cluster: NamedPartitions, goal: Question) -> Placem
         return place(brokers, cluster.partitions, goal)
     except PlacementError as error:
         named = [f"{row['topic']}-{row['partition']}" for row in cluster.names.take(error.rows).to_pylist()]
-        raise RefusedError(str(error).replace(f"rows {error.rows}", ", ".join(named))) from None
+        raise RefusedError(error.located(", ".join(named))) from None
 
 
 def _brokers(at: SnapshotTables, question: PlacementQuestion, partitions: Partitions) -> Brokers:
