@@ -14,10 +14,9 @@ from pyspark.sql import functions as F
 
 from jobs.adapters.delta.lake import Row
 from jobs.adapters.delta.spark_tables import FEW, Tables, counted
-from jobs.records import digest as arrow_digest
+from jobs.records import digest
 from jobs.records.plan_store import PlanRows, mine
 from planner.rows.plan import plan_summary, with_lines
-from schemas.digest import by_topic, lines, plan_id_of
 from schemas.tables import TABLES
 
 OPERATIONS: Final = "operations"
@@ -53,14 +52,7 @@ class _OnDriver:
     beside: OtherRows
 
     def summary(self, header: str) -> Row:
-        texts = {table: arrow_digest.by_topic(table, rows) for table, rows in self.rows.items()}
-        counts = {table: rows.num_rows for table, rows in self.rows.items()}
-        return {
-            "plan_id": plan_id_of(header, texts | {OPERATIONS: by_topic(lines(OPERATIONS, self.beside.operations))}),
-            "changes": counts["changes"],
-            "rejected": counts.get("rejections", 0),
-            "moves": arrow_digest.copied(self.rows["changes"]),
-        }
+        return digest.summary(header, {**self.rows, OPERATIONS: digest.in_arrow(OPERATIONS, self.beside.operations)})
 
     def write(self, plan_id: str) -> None:
         lake = self.tables.lake

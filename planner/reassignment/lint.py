@@ -14,10 +14,9 @@ from pyspark.sql import functions as F
 
 from planner.reassignment.pending import is_moving, moving_in_words, with_orders_known
 from planner.rows.changes import surroundings
-from planner.rows.derived import default_min_isr
+from planner.rows.derived import default_min_isr, min_isr_override
 from planner.rows.liveness import FAILED, in_words, is_led, leaderless_in_words, nobody, not_among
 from schemas.names import LintCode
-from schemas.topic_configs import MIN_ISR
 
 ZNODE_LIMIT: Final = 1_000_000
 """Bytes: below ZooKeeper's jute.maxbuffer of 1 MB, with room for the request around the data."""
@@ -111,7 +110,7 @@ def dead_fault(target: Column, concerned: Column) -> Column:
 
 
 def min_isr() -> Column:
-    return F.coalesce(F.col("config")[MIN_ISR].try_cast("int"), "default_min_isr")
+    return F.coalesce(min_isr_override(), "default_min_isr")
 
 
 def min_isr_fault(target: Column, fewest: Column, concerned: Column) -> Column:

@@ -18,6 +18,7 @@ from planner.reassignment.replica_assignment import ReplicaAssignment
 from schemas.columns import CHANGES
 from schemas.names import Action, LintCode, RejectionCode
 from schemas.rows import Change, Key
+from schemas.topic_configs import MIN_ISR
 
 Row = dict[str, Any]
 
@@ -155,13 +156,13 @@ def _faulty(partition: Row, topic: Row, around: Around, stops: Sequence[tuple[in
             return Rejection(LintCode.DUPLICATE_BROKER, f"names a broker twice: {_words(after)}")
     final, min_isr = stops[-1][1], _min_isr(topic, around)
     if len(final) < min_isr:
-        reason = f"{len(final)} replicas can never reach min.insync.replicas={min_isr}"
+        reason = f"{len(final)} replicas can never reach {MIN_ISR}={min_isr}"
         return Rejection(LintCode.MIN_ISR_UNREACHABLE, reason)
     return None
 
 
 def _min_isr(topic: Row, around: Around) -> int:
-    own = topic["config"].get("min.insync.replicas", "")
+    own = topic["config"].get(MIN_ISR, "")
     return int(own) if own.isdecimal() else around.min_isr
 
 
