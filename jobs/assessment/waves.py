@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from kazoo.client import KazooClient
 
-from jobs.adapters.zookeeper.connection import connected, persistently, sync
+from jobs.adapters.zookeeper.connection import connected, look_until, persistently, sync
 from jobs.adapters.zookeeper.lease import Lease
 from jobs.assessment.moving import standings
 from jobs.assessment.operations import judge_tasks
@@ -80,17 +80,20 @@ def still_due(settings: Settings, ledger: Ledger, wave: Sequence[PlanRow], patie
     )
     mine = [change for change in wave if change.key not in refused]
     tasks, changes = operations_among(mine), changes_among(mine)
-    deadline = time.monotonic() + patience
     with connected(settings.zookeeper) as client:
-        while True:
-            sync(client)
-            due, verdicts = judge_for_admin(client, changes)
-            stale = any(verdict.outcome is Outcome.STALE for verdict in verdicts)
-            if not stale or time.monotonic() > deadline:
-                due_tasks, settled = judge_tasks(client, tasks)
-                ledger.judge([*verdicts, *settled])
-                return [*due, *due_tasks]
-            time.sleep(0.2)
+        due, verdicts = look_until(lambda: _judge_now(client, changes), lambda judged: not _stale(judged[1]), patience)
+        due_tasks, settled = judge_tasks(client, tasks)
+    ledger.judge([*verdicts, *settled])
+    return [*due, *due_tasks]
+
+
+def _judge_now(client: KazooClient, changes: Sequence[Change]) -> tuple[list[Change], list[Verdict]]:
+    sync(client)
+    return judge_for_admin(client, changes)
+
+
+def _stale(verdicts: Sequence[Verdict]) -> bool:
+    return any(verdict.outcome is Outcome.STALE for verdict in verdicts)
 
 
 def wait_complete(

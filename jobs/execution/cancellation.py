@@ -7,7 +7,6 @@ A crash anywhere leaves a closed plan whose partitions tell how far they are: ca
 
 import json
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -18,7 +17,7 @@ from msgspec.structs import replace
 
 from jobs.adapters.brokers.admin import NO_REASSIGNMENT_IN_PROGRESS, NONE, UNANSWERED, Admin, error_name, named
 from jobs.adapters.delta.lake import Lake
-from jobs.adapters.zookeeper.connection import connected, sync
+from jobs.adapters.zookeeper.connection import connected, look_until, sync
 from jobs.adapters.zookeeper.lease import Lease, holder_now
 from jobs.assessment.cancellation import Finding, Findings, look, partitions_of, rejections
 from jobs.basics.errors import ExitCode, RefusedError, SurveyorError
@@ -177,13 +176,10 @@ class _Work:
             return {}, f"no answer came ({named(error)})"
 
     def _wait(self, keys: Sequence[Key], until_not: Standing, refused: set[Key]) -> dict[Key, Finding]:
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            seen = self.read(keys)
-            waiting = {key for key, finding in seen.items() if finding.standing is until_not} - refused
-            if not waiting or time.monotonic() > deadline:
-                return seen
-            time.sleep(0.2)
+        def are_through(seen: Mapping[Key, Finding]) -> bool:
+            return not {key for key, finding in seen.items() if finding.standing is until_not} - refused
+
+        return look_until(lambda: self.read(keys), are_through, PATIENCE)
 
 
 def _replicas_before(finding: Finding) -> Brokers | None:

@@ -4,14 +4,13 @@ What it answers is judged; where the answer was lost, the cluster says what was 
 """
 
 import json
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final, Protocol, cast
 
 from jobs.adapters.brokers.admin import ELECTION_NOT_NEEDED, NONE, UNANSWERED, Admin, error_name, named
-from jobs.adapters.zookeeper.connection import connected, sync
+from jobs.adapters.zookeeper.connection import connected, look_until, sync
 from jobs.assessment.moving import standings
 from jobs.assessment.operations import judge_tasks
 from jobs.assessment.premises import judge_for_admin
@@ -104,16 +103,21 @@ def _asked(settings: Settings, requests: Requests) -> Iterator[list[Verdict]]:
 
 def _found_applied(settings: Settings, changes: Sequence[PlanRow]) -> Codes:
     """Tell by the cluster what was heard, where the answer was lost."""
-    deadline = time.monotonic() + READ_BACK
     tasks, rest = operations_among(changes), changes_among(changes)
     with connected(settings.zookeeper) as client:
-        while True:
+
+        def heard() -> list[Key]:
             sync(client)
             verdicts = [*judge_for_admin(client, rest)[1], *judge_tasks(client, tasks)[1]]
-            heard = [verdict for verdict in verdicts if verdict.outcome is Outcome.APPLIED]
-            if len(heard) == len(changes) or time.monotonic() > deadline:
-                return {verdict.change.key: NONE for verdict in heard}
-            time.sleep(0.2)
+            return [verdict.change.key for verdict in verdicts if verdict.outcome is Outcome.APPLIED]
+
+        return _accepted(heard, len(changes))
+
+
+def _accepted(heard: Callable[[], list[Key]], count: int) -> Codes:
+    """Wait until all are heard, READ_BACK at most; what was not is missing."""
+    keys = look_until(heard, lambda keys: len(keys) == count, READ_BACK)
+    return dict.fromkeys(keys, NONE)
 
 
 def _verdict(change: PlanRow, codes: Codes, unnamed: str) -> Verdict:
@@ -140,15 +144,14 @@ def _reassign(settings: Settings, ledger: Ledger, controller: KafkaController, c
 
 def _read_back(settings: Settings, ledger: Ledger, changes: Sequence[Change]) -> Codes:
     """Tell by the cluster which orders were heard, where the answer was lost."""
-    deadline = time.monotonic() + READ_BACK
     with connected(settings.zookeeper) as client:
-        while True:
+
+        def heard() -> list[Key]:
             sync(client)
             seen = standings(client, changes, ledger.plan)
-            heard = [change for change, standing, _ in seen if standing is not Standing.DIVERGED]
-            if len(heard) == len(changes) or time.monotonic() > deadline:
-                return dict.fromkeys((change.key for change in heard), NONE)
-            time.sleep(0.2)
+            return [change.key for change, standing, _ in seen if standing is not Standing.DIVERGED]
+
+        return _accepted(heard, len(changes))
 
 
 def _alter_config(admin: Admin, task: Operation) -> Codes:

@@ -3,7 +3,6 @@
 Nobody answers: an order goes away, and what the cluster shows then says what became of each partition.
 """
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -11,7 +10,7 @@ from typing import Any, Final
 from jobs.adapters.brokers.admin import NONE
 from jobs.adapters.zookeeper.admin_requests import Orders
 from jobs.adapters.zookeeper.cluster import TOPICS
-from jobs.adapters.zookeeper.connection import connected, sync
+from jobs.adapters.zookeeper.connection import connected, look_until, sync
 from jobs.adapters.zookeeper.lease import Lease
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.assessment.moving import moving_in_zookeeper, reassignments_of, standings
@@ -108,9 +107,4 @@ class ZooKeeperController:
 
 def _settled(look: Callable[[], dict[tuple[str, Any], int | str]], expected: int) -> dict[tuple[str, Any], int | str]:
     """Look until all is as ordered, for a while: the order may go before the last write is seen."""
-    deadline = time.monotonic() + SEEN
-    while True:
-        codes = look()
-        if sum(code == NONE for code in codes.values()) >= expected or time.monotonic() > deadline:
-            return codes
-        time.sleep(0.2)
+    return look_until(look, lambda codes: sum(code == NONE for code in codes.values()) >= expected, SEEN)
