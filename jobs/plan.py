@@ -70,7 +70,7 @@ def elect(
     options: PlanOptions,
 ) -> ExitCode:
     """Plan elections that find a leader; the others are rejections."""
-    from jobs.assessment.limits import seconds
+    from jobs.basics.units import parse_seconds
     from jobs.planning.elect import OfflineRequest, PreferredRequest
     from jobs.planning.plan import report_plan
     from jobs.runtime.inputs import read_election
@@ -87,7 +87,7 @@ def elect(
             threshold=settings.conf.imbalance_threshold if imbalance_threshold is None else imbalance_threshold,
             max_elections=max_elections,
             stable_for=stable_for,
-            settle_seconds=None if settle is None else seconds(settle),
+            settle_seconds=None if settle is None else parse_seconds("--settle", settle),
         )
     else:
         request = OfflineRequest(partitions=partitions, unclean=unclean)

@@ -26,10 +26,10 @@ def verify(
     detailed_exitcode: DetailedExitcode = False,
 ) -> ExitCode:
     """Show how far a committed plan has come, and how far its replicas have been copied."""
-    from jobs.assessment.limits import seconds
+    from jobs.basics.units import parse_seconds
     from jobs.execution.verification import report_verification
 
-    apart = seconds(measure_for)
+    apart = parse_seconds("--measure", measure_for)
     return report_verification(settings, plan, apart, format, everything=everything, detailed=detailed_exitcode)
 
 

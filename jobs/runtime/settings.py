@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from jobs.adapters.delta.folders import refuse_impossible, refuse_odd_name
 from jobs.basics.errors import UsageError
+from jobs.basics.units import PERIOD
 
 if TYPE_CHECKING:
     from jobs.adapters.delta.lake import Lake
@@ -21,9 +22,6 @@ CONTROLLER_ID: Final = 2147483647
 
 
 DEFAULT_WAREHOUSE: Final = "warehouse"
-
-PERIOD: Final = r"^[0-9]{1,5}[hdw]$"
-"""How long snapshots are kept: hours, days or weeks, as 12h, 30d, 8w."""
 
 
 class _Strict(BaseModel):
