@@ -152,7 +152,7 @@ def other_topic(change: Change, topic: Znode) -> bool:
 
 
 def _is_another(change: Change, topic: Znode) -> bool:
-    """The same, by its replicas where a topic is created without an id: a controller that gives ids adds it later."""
+    """The same; by its replicas where the topic is planned without an id, which a controller may have added since."""
     if change.topic_version != NO_VERSION or change.topic_id is not None or topic.stat is None:
         return other_topic(change, topic)
     try:

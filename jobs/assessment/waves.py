@@ -101,8 +101,8 @@ def wait_complete(
 ) -> int:
     """Wait until these reassignments are complete, and tell how many are.
 
-    Who is led elsewhere meanwhile has failed, and the ledger knows. `between_looks` may raise, as when the time to wait
-    is over.
+    Moves that somebody leads elsewhere meanwhile have failed, as the ledger is told. `between_looks` may raise, as when
+    the time to wait is over.
     """
     failed = {v.change.key for v in ledger.verdicts if v.outcome is not Outcome.APPLIED}
     left = [move for move in moves if move.key not in failed]

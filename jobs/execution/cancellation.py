@@ -125,7 +125,7 @@ class _Work:
         return unsafe + self._ask(Step.CANCEL, safe, lambda _: None, Standing.IN_PROGRESS)
 
     def _judge_again(self, running: Sequence[Finding]) -> tuple[list[Finding], list[Verdict]]:
-        """Set aside whose last copy in sync would be given up: what was intended has taken its time to be stored."""
+        """Set aside what would lose its last copy in sync by now: to store the intents took time."""
         now = look(self.settings, self.plan)
         dangers = {finding.key: finding.danger for finding in now.unsafe if finding.danger is not None}
         safe = [finding for finding in running if finding.key not in dangers]

@@ -21,7 +21,7 @@ _COLUMNS: Final = [column.split(" ")[0] for column in NEW_TOPICS.split(", ")]
 
 
 def assign_topics(spark: SparkSession, topics: Sequence[Row], settled: Mapping[str, Any]) -> DataFrame:
-    """Assign all partitions of `topics`, rows of TOPICS, at once: topic, partition, replicas."""
+    """Assign all partitions of `topics`, rows of NEW_TOPICS, at once: topic, partition, replicas."""
     by_hand = [topic for topic in topics if topic.get("replica_assignment") is not None]
     by_rule = [topic for topic in topics if topic.get("replica_assignment") is None]
     if not by_rule:

@@ -53,7 +53,7 @@ class Planned:
     operations: list[Row] = field(default_factory=list)
     evidence: DataFrame | None = None
     at_most: int | None = None
-    """More changes and rejections there cannot be together, where that is known and they cost little to compute."""
+    """The most changes and rejections there can be together, where that is known and they cost little to compute."""
     refused: str | None = None
     """Why it must not be committed: it is stored all the same, so that it can be looked at."""
 

@@ -36,7 +36,7 @@ class OtherRows:
 
 
 def plan_rows(tables: Tables, rows: Mapping[str, DataFrame], beside: OtherRows, at_most: int | None) -> PlanRows:
-    """Take what rows a plan has to where they are few enough to be; `at_most`: more there cannot be."""
+    """Bring a plan's rows to the driver if they are few, else leave them on Spark; there are `at_most` so many."""
     if at_most is None:
         computed = {table: counted(frame) for table, frame in rows.items()}
         rows, at_most = {table: frame for table, (frame, _) in computed.items()}, sum(n for _, n in computed.values())

@@ -86,7 +86,7 @@ class Ledger:
         return row["status"] in CLOSED
 
     def note(self, verdicts: Iterable[Verdict]) -> None:
-        """Record at once what is no outcome of the plan's own changes, as what a cancellation does."""
+        """Record at once what is no outcome of the plan's own changes, such as what a cancellation does."""
         self._append(self._row(v.change, v.outcome, v.message) for v in verdicts)
 
     def step(self, step: Step, outcome: Outcome, message: str) -> None:

@@ -106,7 +106,7 @@ def rows_of_use(history: pa.Table) -> pa.Table:
 
 
 def _last_of_each(ordered: pa.Table, among: pa.ChunkedArray | None = None) -> pa.Array:
-    """Where the last row of each partition is, of those `among` which it is looked for."""
+    """Find the last row of each partition, or the last of those that `among` marks."""
     numbered = ordered.select(PARTITION).append_column("row", pa.array(np.arange(ordered.num_rows)))
     rows = numbered if among is None else numbered.filter(among)
     last = rows.group_by(PARTITION, use_threads=False).aggregate([("row", "last")])  # "last" has an order only so

@@ -146,7 +146,7 @@ class Writer:
         return SnapshotTables(self.tables, self.last)[table]
 
     def crashed(self, table: str) -> bool:
-        """Tell whether somebody wrote the cluster's rows after the last complete snapshot: one that did not end well.
+        """Tell whether somebody wrote the cluster's rows after the last complete snapshot, as one that was killed does.
 
         So does OPTIMIZE, which changes no row; then a comparison is made for nothing.
         """

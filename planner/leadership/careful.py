@@ -55,7 +55,7 @@ def with_stability(
     snapshot_id: int,
     snapshots: int,
 ) -> DataFrame:
-    """Set aside whose preferred replica was not in the ISR in the last `snapshots` snapshots.
+    """Set aside elections of a replica that was not in the ISR in each of the last `snapshots` snapshots.
 
     `first_snapshot` is the first of them, None where so many are not known: then nothing is stable.
     """
@@ -101,7 +101,7 @@ def broker_ages(brokers: DataFrame, events: DataFrame, snapshots: DataFrame, sna
 
 
 def with_settled_brokers(verdicts: DataFrame, ages: DataFrame, settle_seconds: float) -> DataFrame:
-    """Set aside whose preferred replica's broker was first seen less than `settle_seconds` before the snapshot."""
+    """Set aside elections of a broker that was first seen less than `settle_seconds` before the snapshot."""
     ages = ages.select(F.col("broker_id").alias("preferred"), "age")
     reason = F.concat(
         F.lit("broker "),

@@ -64,7 +64,7 @@ def stateless_partitions(known: DataFrame, partitions: DataFrame, topics: DataFr
 def without_in_sync(offline: DataFrame) -> DataFrame:
     """Those for which an unclean election is all that is left: none of the ISR is registered, some replica is live.
 
-    Of those whose state is gone also where one of the ISR that was can be elected.
+    Where the state is gone, also those of which a former ISR member can be elected.
     """
     may = (F.size("gone") == F.size("isr")) | (F.col("seen").isNotNull() & F.arrays_overlap("isr", "alive"))
     return offline.where(F.col("understood") & may & (F.size("alive") > 0))

@@ -131,7 +131,7 @@ def _rack_of(brokers: DataFrame) -> DataFrame:
 
 
 def rack_fault(target: Column, size: Column, concerned: Column, given_up: AbstractSet[str]) -> Column:
-    """Fewer racks than now, as far as `size` replicas can have as many; whose broker is gone has no rack.
+    """Fewer racks than now, as far as `size` replicas can have as many; a broker that is gone is in no rack.
 
     Racks `given_up` count as if they were gone.
     """

@@ -27,7 +27,7 @@ from schemas.column_types import Columns
 from schemas.columns import CHECKS, KEYS, TABLES
 
 RETRIES: Final = 5
-"""Attempts at a write that another writer came in between of."""
+"""Attempts at a write, where others keep committing first."""
 
 FILE_BYTES: Final = 1 << 19
 """Size of the files of a table written anew: small enough that a later MERGE need not touch all of it."""
@@ -149,7 +149,7 @@ class Lake:
         _retried(write)
 
     def supersede(self, table: str, changed: pa.Table, kept: pa.Table, key: Sequence[str]) -> None:
-        """Replace the rows that have a key of `changed` by those `kept`, in a stream: memory does not grow.
+        """Replace the rows whose key is in `changed` by the rows `kept`; they are streamed, so memory does not grow.
 
         Every file is written anew, which takes less time than to look for those with a change, and more space.
         """

@@ -89,8 +89,8 @@ def check_absent(multi: TransactionRequest, broker: int) -> None:
     """Let a multi fail if a broker is registered.
 
     ZooKeeper can check that a znode exists, not that none does. Creating it does, and deleting it in the same multi
-    leaves nothing behind: nobody ever reads it, a broker that registers meets it never, since multis are whole for
-    everybody. Of /brokers/ids it moves cversion and pzxid, and it fires watches; the only ones there are a Kafka
+    leaves nothing behind: nobody ever reads it, and a broker that registers never meets it, since everybody sees a
+    multi as a whole. Of /brokers/ids it moves cversion and pzxid, and it fires watches; the only ones there are a Kafka
     controller's, which has lost its office to us. Ephemeral, as a registration is.
     """
     multi.create(f"{BROKER_IDS}/{broker}", ephemeral=True)
@@ -209,7 +209,7 @@ def _owns_controller(client: KazooClient, session: int) -> bool:
 
 
 def session_of(client: KazooClient) -> int:
-    """Return the id of the client's session, 0 while it has no connection: kazoo forgets it so long."""
+    """Return the id of the client's session, 0 while it has no connection: kazoo forgets it meanwhile."""
     return client.client_id[0] if client.client_id else 0
 
 

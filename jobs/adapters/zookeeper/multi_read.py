@@ -212,7 +212,7 @@ def _bounded(chroot: str, paths: Sequence[str]) -> Sequence[str]:
 def read_many(client: KazooClient, paths: Sequence[str], *, resume: bool = False) -> list[Znode]:
     """Read znodes in the order of `paths`, absent ones included.
 
-    `resume`: go on after a lost connection, in another session if need be; not for who holds something by the session.
+    `resume`: go on after a lost connection, in another session if need be; not where the session holds something.
     """
     znodes: list[Znode] = []
     for chunk, replies in _batches(client, GetData, paths, resume=resume):
