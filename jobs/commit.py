@@ -47,7 +47,8 @@ def commit(
     detailed_exitcode: DetailedExitcode = False,
 ) -> ExitCode:
     """Apply a plan under the fence, or show what that would do."""
-    from jobs.assessment.limits import CommitLimits, hold_seconds, seconds
+    from jobs.assessment.limits import CommitLimits, hold_seconds
+    from jobs.basics.units import parse_seconds
     from jobs.execution.admin.running import Running, bytes_per_second
     from jobs.execution.commit import commit_plan
 
@@ -56,7 +57,7 @@ def commit(
     )
     hold = hold_seconds(settings, max_hold)
     rate = None if throttle is None else bytes_per_second(throttle)
-    running = Running(via, rate, wait, None if max_wait is None else seconds(max_wait))
+    running = Running(via, rate, wait, None if max_wait is None else parse_seconds("--max-wait", max_wait))
     return commit_plan(
         settings,
         plan,

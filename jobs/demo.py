@@ -10,7 +10,7 @@ from jobs.runtime.settings import Settings
 @command
 def demo(settings: Settings, *, context: typer.Context) -> ExitCode:
     """Run the whole story on embedded ZooKeeper and real Kafka 3.9 brokers."""
-    from jobs.demonstration.story import tell
+    from jobs.demonstration.story import tell_story
 
     surveyor = context.find_root().command
-    return tell(settings, lambda arguments: int(surveyor.main(arguments, standalone_mode=False) or 0))
+    return tell_story(settings, lambda arguments: int(surveyor.main(arguments, standalone_mode=False) or 0))

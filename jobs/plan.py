@@ -9,7 +9,7 @@ import typer
 from jobs.basics.errors import ExitCode, UsageError
 from jobs.plan_topics import assign, config, delete, expand
 from jobs.runtime.options import AllowUnclean
-from jobs.runtime.questions import Planning, question
+from jobs.runtime.plan_options import PlanOptions, question
 from jobs.runtime.settings import Settings
 from schemas.names import DrainMode
 
@@ -23,13 +23,13 @@ def reconcile(
     settings: Settings,
     *,
     allow_unclean: AllowUnclean = False,
-    planning: Planning,
+    options: PlanOptions,
 ) -> ExitCode:
     """Plan what is due after failures: dead leaders replaced, dead followers out of the ISR, first leaders."""
     from jobs.planning.plan import report_plan
     from jobs.planning.reconcile import whats_due
 
-    return report_plan(settings, planning, lambda at: whats_due(at, allow_unclean=allow_unclean))
+    return report_plan(settings, options, lambda at: whats_due(at, allow_unclean=allow_unclean))
 
 
 @question
@@ -67,10 +67,10 @@ def elect(
         str | None,
         typer.Option(help="Preferred: not onto brokers that joined less than this before the snapshot: 10m, 2h."),
     ] = None,
-    planning: Planning,
+    options: PlanOptions,
 ) -> ExitCode:
     """Plan elections that find a leader; the others are rejections."""
-    from jobs.assessment.limits import seconds
+    from jobs.basics.units import parse_seconds
     from jobs.planning.elect import OfflineRequest, PreferredRequest
     from jobs.planning.plan import report_plan
     from jobs.runtime.inputs import read_election
@@ -80,31 +80,31 @@ def elect(
     if not preferred:
         _refuse_for_others({"--imbalance-threshold": imbalance_threshold, **limits})
     partitions = None if path_to_json_file is None else read_election(path_to_json_file)
-    asked: PreferredRequest | OfflineRequest
+    request: PreferredRequest | OfflineRequest
     if preferred:
-        asked = PreferredRequest(
+        request = PreferredRequest(
             partitions=partitions,
             threshold=settings.conf.imbalance_threshold if imbalance_threshold is None else imbalance_threshold,
             max_elections=max_elections,
             stable_for=stable_for,
-            settle_seconds=None if settle is None else seconds(settle),
+            settle_seconds=None if settle is None else parse_seconds("--settle", settle),
         )
     else:
-        asked = OfflineRequest(partitions=partitions, unclean=unclean)
-    return report_plan(settings, planning, asked.plan)
+        request = OfflineRequest(partitions=partitions, unclean=unclean)
+    return report_plan(settings, options, request.plan)
 
 
 def _refuse_unclear(elections: dict[str, bool]) -> None:
-    said = [flag for flag, given in elections.items() if given]
-    if len(said) != 1:
-        found = f", not {' and '.join(said)}" if said else ""
-        raise UsageError(f"say which election, exactly one of {', '.join(elections)}{found}")
+    named = [flag for flag, given in elections.items() if given]
+    if len(named) != 1:
+        instead = f", not {' and '.join(named)}" if named else ""
+        raise UsageError(f"say which election, exactly one of {', '.join(elections)}{instead}")
 
 
 def _refuse_for_others(flags: dict[str, object]) -> None:
-    said = [flag for flag, value in flags.items() if value is not None]
-    if said:
-        raise UsageError(f"{', '.join(said)}: only with --preferred; leave out what the other elections do not ask")
+    named = [flag for flag, value in flags.items() if value is not None]
+    if named:
+        raise UsageError(f"{', '.join(named)}: only with --preferred; leave out what the other elections do not ask")
 
 
 @question
@@ -125,7 +125,7 @@ def drain(
         bool,
         typer.Option("--allow-offline", help="Plan although partitions go offline when the brokers stop."),
     ] = False,
-    planning: Planning,
+    options: PlanOptions,
 ) -> ExitCode:
     """Plan that brokers lead nothing, as before they are shut down; refused where partitions would go offline."""
     from jobs.planning.drain import drain_planner
@@ -133,7 +133,7 @@ def drain(
     from jobs.runtime.inputs import parse_broker_ids
 
     planner = drain_planner(settings, sorted(parse_broker_ids(brokers)), mode, allow_offline=allow_offline)
-    return report_plan(settings, planning, planner)
+    return report_plan(settings, options, planner)
 
 
 @question
@@ -141,7 +141,7 @@ def undrain(
     settings: Settings,
     *,
     brokers: Brokers,
-    planning: Planning,
+    options: PlanOptions,
 ) -> ExitCode:
     """Plan that drained brokers lead again: the order of replicas, or the replicas running, as before the drain."""
     from jobs.planning.drain import undrain_planner
@@ -149,7 +149,7 @@ def undrain(
     from jobs.runtime.inputs import parse_broker_ids
 
     planner = undrain_planner(settings, sorted(parse_broker_ids(brokers)))
-    return report_plan(settings, planning, planner)
+    return report_plan(settings, options, planner)
 
 
 @question
@@ -164,14 +164,14 @@ def recover(
         list[str] | None,
         typer.Option(metavar="TOPIC-N", help="Allow an unclean election for this one; may be repeated."),
     ] = None,
-    planning: Planning,
+    options: PlanOptions,
 ) -> ExitCode:
     """Plan leaders for offline partitions; of unclean candidates the one that may lose least, only where allowed."""
     from jobs.planning.plan import report_plan
     from jobs.planning.recover import parse_partitions, recover_planner
 
     planner = recover_planner(parse_partitions(partition or []), allow_unclean=allow_unclean)
-    return report_plan(settings, planning, planner)
+    return report_plan(settings, options, planner)
 
 
 @question
@@ -218,11 +218,11 @@ def reassign(
     one_replica_at_a_time: Annotated[
         bool, typer.Option("--one-replica-at-a-time", help="Waves: replace one replica of a partition at once.")
     ] = False,
-    planning: Planning,
+    options: PlanOptions,
 ) -> ExitCode:
     """Plan where replicas live, by exactly one question: a file, brokers, a replication factor, evenness, racks, ..."""
     from jobs.planning.placement.given_targets import BACK, BY_FILE
-    from jobs.planning.placement.questions import Limits
+    from jobs.planning.placement.questions import PlacementLimits
     from jobs.planning.placement.reassign import reassign_planner
     from jobs.planning.plan import report_plan
     from planner.placement.waves import Caps
@@ -242,7 +242,7 @@ def reassign(
     )
     if (option == BY_TOPICS) != (broker_list is not None):
         raise UsageError(f"{BY_TOPICS} and --broker-list go together")
-    limits = Limits(
+    limits = PlacementLimits(
         topics=topics,
         exclude=exclude,
         max_moves=max_moves,
@@ -252,14 +252,14 @@ def reassign(
         caps=Caps(moves_per_broker=max_moves_per_broker, one_at_a_time=one_replica_at_a_time),
     )
     planner = reassign_planner(option, value, limits, sizes, by_size=by_size)
-    return report_plan(settings, planning, planner)
+    return report_plan(settings, options, planner)
 
 
-def _only_one(asked: Mapping[str, Any]) -> tuple[str, Any]:
-    given = {option: value for option, value in asked.items() if value is not None}
+def _only_one(questions: Mapping[str, Any]) -> tuple[str, Any]:
+    given = {option: value for option, value in questions.items() if value is not None}
     if len(given) != 1:
-        found = f"not {' and '.join(given)}" if given else "none was given"
-        raise UsageError(f"say exactly one of {', '.join(asked)}: {found}")
+        instead = f"not {' and '.join(given)}" if given else "none was given"
+        raise UsageError(f"say exactly one of {', '.join(questions)}: {instead}")
     return next(iter(given.items()))
 
 

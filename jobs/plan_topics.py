@@ -6,7 +6,7 @@ from typing import Annotated, Final
 import typer
 
 from jobs.basics.errors import ExitCode, UsageError, raise_any
-from jobs.runtime.questions import Planning, question
+from jobs.runtime.plan_options import PlanOptions, question
 from jobs.runtime.settings import Settings
 
 Topic = Annotated[str, typer.Option(help="A topic that exists.")]
@@ -45,7 +45,7 @@ def assign(
     ] = None,
     strategy: Annotated[str, typer.Option(help="kafka or simple")] = "kafka",
     disable_rack_aware: Annotated[bool, typer.Option("--disable-rack-aware", help="Ignore racks.")] = False,
-    planning: Planning,
+    options: PlanOptions,
 ) -> ExitCode:
     """Plan new topics: where their replicas go and who leads first."""
     from jobs.planning.assign import AssignRequest
@@ -68,15 +68,15 @@ def assign(
         raise UsageError("say which topic: --topic, or --topics-json-file for many")
     else:
         by_hand = None if replica_assignment is None else parse_replica_assignment(replica_assignment)
-        asked_for = NewTopic(
+        new_topic = NewTopic(
             name=topic_name(topic),
             partitions=partitions,
             replication_factor=replication_factor,
             by_hand=by_hand,
             configs=parse_configs(config or []),
         )
-        topics = [asked_for]
-    asked = AssignRequest(
+        topics = [new_topic]
+    request = AssignRequest(
         topics=topics,
         from_file=topics_json_file is not None,
         brokers=None if brokers is None else parse_broker_ids(brokers),
@@ -86,8 +86,8 @@ def assign(
         rack_aware=not disable_rack_aware,
         unknown_config_allowed=allow_unknown_config,
     )
-    asked.check()
-    return report_plan(settings, planning, asked.plan)
+    request.check()
+    return report_plan(settings, options, request.plan)
 
 
 def _refuse_beside_file(options: list[str]) -> None:
@@ -107,7 +107,7 @@ def expand(
     ] = None,
     disable_rack_aware: Annotated[bool, typer.Option("--disable-rack-aware", help="Ignore racks.")] = False,
     allow_internal: AllowInternal = False,
-    planning: Planning,
+    options: PlanOptions,
 ) -> ExitCode:
     """Plan more partitions for a topic; records of a key may land in another one afterwards."""
     from jobs.planning.expand import ExpandRequest
@@ -115,15 +115,15 @@ def expand(
     from jobs.planning.topics import topic_name
     from jobs.runtime.inputs import parse_replica_assignment
 
-    asked = ExpandRequest(
+    request = ExpandRequest(
         topic=topic_name(topic),
         partitions=partitions,
         by_hand=None if replica_assignment is None else parse_replica_assignment(replica_assignment),
         rack_aware=not disable_rack_aware,
         allow_internal=allow_internal,
     )
-    asked.check()
-    return report_plan(settings, planning, asked.plan)
+    request.check()
+    return report_plan(settings, options, request.plan)
 
 
 @question
@@ -134,19 +134,19 @@ def config(
     set_: Annotated[list[str] | None, typer.Option("--set", help="key=value, may be repeated")] = None,
     delete: Annotated[list[str] | None, typer.Option(help="A key to delete, may be repeated.")] = None,
     allow_unknown_config: AllowUnknownConfig = False,
-    planning: Planning,
+    options: PlanOptions,
 ) -> ExitCode:
     """Plan changes of a topic's configuration."""
-    from jobs.planning.config import ConfigRequest, parse_wanted
+    from jobs.planning.config import ConfigRequest, parse_overrides
     from jobs.planning.plan import report_plan
     from jobs.planning.topics import topic_name
     from jobs.records.checked_configs import config_faults
 
-    wanted = parse_wanted(set_ or [], delete or [])
-    values = {key: value for key, value in wanted.items() if value is not None}
-    raise_any((UsageError, f"--set {said}") for said in config_faults(values, unknown_allowed=allow_unknown_config))
-    asked = ConfigRequest(topic_name(topic), wanted)
-    return report_plan(settings, planning, asked.plan)
+    overrides = parse_overrides(set_ or [], delete or [])
+    values = {key: value for key, value in overrides.items() if value is not None}
+    raise_any((UsageError, f"--set {fault}") for fault in config_faults(values, unknown_allowed=allow_unknown_config))
+    request = ConfigRequest(topic_name(topic), overrides)
+    return report_plan(settings, options, request.plan)
 
 
 @question
@@ -155,15 +155,15 @@ def delete(
     *,
     topics: Annotated[str, typer.Option(help="Topics by comma: T1,T2")],
     allow_internal: AllowInternal = False,
-    planning: Planning,
+    options: PlanOptions,
 ) -> ExitCode:
     """Plan the deletion of topics, with all their records; it cannot be undone."""
     from jobs.planning.delete import DeleteRequest
     from jobs.planning.plan import report_plan
     from jobs.planning.topics import topic_name
 
-    asked = DeleteRequest(sorted(topic_name(topic, "--topics") for topic in topics.split(",")), allow_internal)
-    if len(set(asked.topics)) < len(asked.topics):
+    request = DeleteRequest(sorted(topic_name(topic, "--topics") for topic in topics.split(",")), allow_internal)
+    if len(set(request.topics)) < len(request.topics):
         raise UsageError(f"--topics {topics!r} names a topic twice")
-    asked.check()
-    return report_plan(settings, planning, asked.plan)
+    request.check()
+    return report_plan(settings, options, request.plan)

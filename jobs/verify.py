@@ -26,11 +26,11 @@ def verify(
     detailed_exitcode: DetailedExitcode = False,
 ) -> ExitCode:
     """Show how far a committed plan has come, and how far its replicas have been copied."""
-    from jobs.assessment.limits import seconds
-    from jobs.execution.verification import report_progress
+    from jobs.basics.units import parse_seconds
+    from jobs.execution.verification import report_verification
 
-    apart = seconds(measure_for)
-    return report_progress(settings, plan, apart, format, everything=everything, detailed=detailed_exitcode)
+    apart = parse_seconds("--measure", measure_for)
+    return report_verification(settings, plan, apart, format, everything=everything, detailed=detailed_exitcode)
 
 
 if __name__ == "__main__":

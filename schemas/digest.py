@@ -54,10 +54,10 @@ def lines(table: str, rows: Iterable[Row]) -> Iterator[Line]:
 
 def by_topic(lined: Iterable[Line]) -> Iterator[tuple[str, str]]:
     """Each topic with the text of its rows: their lines, sorted."""
-    found: dict[str, list[str]] = defaultdict(list)
+    grouped: dict[str, list[str]] = defaultdict(list)
     for topic, line in lined:
-        found[topic].append(line)
-    return ((topic, LINE_END.join(sorted(its))) for topic, its in found.items())
+        grouped[topic].append(line)
+    return ((topic, LINE_END.join(sorted(its))) for topic, its in grouped.items())
 
 
 def plan_header(plan: Row) -> str:

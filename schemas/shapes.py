@@ -44,14 +44,14 @@ class Config(Struct):
     config: dict[str, str]
 
 
-class AskedPartition(Struct):
+class ListedPartition(Struct):
     topic: str
     partition: Partition
     replicas: list[BrokerId] | UnsetType = UNSET
 
 
-class AskedPartitions(Struct):
-    partitions: list[AskedPartition]
+class ListedPartitions(Struct):
+    partitions: list[ListedPartition]
 
 
 class Migration(Struct):

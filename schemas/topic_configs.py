@@ -139,10 +139,10 @@ def parsed(value: str) -> str:
     return value.strip(_JAVA_BLANKS)
 
 
-def name_faults(names: Mapping[str, object]) -> Iterator[str]:
+def config_name_faults(names: Mapping[str, object]) -> Iterator[str]:
     """Say which names no release knows.
 
-    >>> list(name_faults({"retention.sm": "1"}))
+    >>> list(config_name_faults({"retention.sm": "1"}))
     ['retention.sm is no topic config of Kafka 2.4 to 3.9, did you mean retention.ms?']
     """
     for name in sorted(names.keys() - TOPIC_CONFIGS.keys()):

@@ -17,13 +17,13 @@ from msgspec.json import Decoder
 from schemas.names import RECOVERED, RECOVERING
 from schemas.shapes import (
     SECURITY_PROTOCOLS,
-    AskedPartition,
-    AskedPartitions,
     BrokerId,
     ClusterId,
     Config,
     ControllerNode,
     Epoch,
+    ListedPartition,
+    ListedPartitions,
     Migration,
     Number,
     NumberOrNone,
@@ -107,7 +107,7 @@ _TOPIC: Final = Decoder(Topic)
 _STATE: Final = Decoder(State)
 _CONTROLLER: Final = Decoder(ControllerNode)
 _CONFIG: Final = Decoder(Config)
-_PARTITIONS: Final = Decoder(AskedPartitions)
+_PARTITIONS: Final = Decoder(ListedPartitions)
 _LOG_DIR_EVENT: Final = Decoder(LogDirEvent)
 _MIGRATION: Final = Decoder(Migration)
 _CLUSTER_ID: Final = Decoder(ClusterId)
@@ -157,14 +157,18 @@ def decode_broker(data: bytes | None) -> Broker:
     >>> decode_broker(b'{"version":1,"host":"a","port":9092}').endpoints
     (Endpoint(listener='PLAINTEXT', security_protocol='PLAINTEXT', host='a', port=9092),)
     """
-    found = _decode(data, _REGISTRATION)
-    texts = [f"PLAINTEXT://{found.host or ''}:{found.port}"] if found.version == 1 else found.endpoints
-    endpoints = tuple(_endpoint(text, found.listener_security_protocol_map) for text in texts)
+    registration = _decode(data, _REGISTRATION)
+    texts = (
+        [f"PLAINTEXT://{registration.host or ''}:{registration.port}"]
+        if registration.version == 1
+        else registration.endpoints
+    )
+    endpoints = tuple(_endpoint(text, registration.listener_security_protocol_map) for text in texts)
     if not endpoints:
         raise MalformedZnodeError("no endpoints")
     if len({endpoint.listener for endpoint in endpoints}) != len(endpoints):
         raise MalformedZnodeError(f"two endpoints of one listener: {texts}")
-    return Broker(endpoints, found.host, found.port, found.rack)
+    return Broker(endpoints, registration.host, registration.port, registration.rack)
 
 
 def decode_assignment(data: bytes | None) -> Assignment:
@@ -173,15 +177,15 @@ def decode_assignment(data: bytes | None) -> Assignment:
     >>> decode_assignment(b'{"version":1,"partitions":{"0":[1,2]}}').partitions
     {0: [1, 2]}
     """
-    found = _decode(data, _TOPIC)
-    for partition, replicas in found.partitions.items():
+    topic = _decode(data, _TOPIC)
+    for partition, replicas in topic.partitions.items():
         _refuse_duplicates(f"partition {partition}", replicas)
         if not replicas:
             raise MalformedZnodeError(f"partition {partition} has no replicas")
-    _refuse_strangers("adding_replicas", found.adding_replicas, found.partitions)
-    _refuse_strangers("removing_replicas", found.removing_replicas, found.partitions)
-    topic_id = None if found.topic_id is UNSET else found.topic_id
-    return Assignment(found.partitions, found.adding_replicas, found.removing_replicas, topic_id)
+    _refuse_strangers("adding_replicas", topic.adding_replicas, topic.partitions)
+    _refuse_strangers("removing_replicas", topic.removing_replicas, topic.partitions)
+    topic_id = None if topic.topic_id is UNSET else topic.topic_id
+    return Assignment(topic.partitions, topic.adding_replicas, topic.removing_replicas, topic_id)
 
 
 WITHOUT_IDS: Final = 2
@@ -245,8 +249,8 @@ def decode_controller(data: bytes | None) -> Controller:
     """
     if data is not None and _EPOCH.fullmatch(data):
         return Controller(decode_epoch(data), -1)
-    found = _decode(data, _CONTROLLER)
-    return Controller(found.brokerid, found.kraft_controller_epoch)
+    node = _decode(data, _CONTROLLER)
+    return Controller(node.brokerid, node.kraft_controller_epoch)
 
 
 def encode_controller(broker_id: int, timestamp_ms: int) -> bytes:
@@ -295,17 +299,17 @@ def encode_config_change(entity_path: str) -> bytes:
 
 def decode_partitions(data: bytes | None) -> list[TopicPartition]:
     """Decode the partition lists of /admin/reassign_partitions, /admin/preferred_replica_election and isr_change_N."""
-    return [_topic_partition(asked) for asked in _decode(data, _PARTITIONS).partitions]
+    return [_topic_partition(partition) for partition in _decode(data, _PARTITIONS).partitions]
 
 
-def _topic_partition(asked: AskedPartition) -> TopicPartition:
-    check_topic_name(asked.topic)
-    if asked.replicas is UNSET:
-        return TopicPartition(asked.topic, asked.partition)
-    _refuse_duplicates(f"{asked.topic}-{asked.partition}", asked.replicas)
-    if not asked.replicas:
-        raise MalformedZnodeError(f"{asked.topic}-{asked.partition} has no replicas")
-    return TopicPartition(asked.topic, asked.partition, asked.replicas)
+def _topic_partition(partition: ListedPartition) -> TopicPartition:
+    check_topic_name(partition.topic)
+    if partition.replicas is UNSET:
+        return TopicPartition(partition.topic, partition.partition)
+    _refuse_duplicates(f"{partition.topic}-{partition.partition}", partition.replicas)
+    if not partition.replicas:
+        raise MalformedZnodeError(f"{partition.topic}-{partition.partition} has no replicas")
+    return TopicPartition(partition.topic, partition.partition, partition.replicas)
 
 
 def encode_partitions(partitions: Sequence[TopicPartition]) -> bytes:
@@ -314,12 +318,12 @@ def encode_partitions(partitions: Sequence[TopicPartition]) -> bytes:
     >>> encode_partitions([TopicPartition("foo", 0, [1, 2])])
     b'{"version":1,"partitions":[{"topic":"foo","partition":0,"replicas":[1,2]}]}'
     """
-    asked = [
+    listed = [
         {"topic": each.topic, "partition": each.partition}
         | ({} if each.replicas is None else {"replicas": each.replicas})
         for each in partitions
     ]
-    return msgspec.json.encode({"version": 1, "partitions": asked})
+    return msgspec.json.encode({"version": 1, "partitions": listed})
 
 
 def decode_log_dir_event(data: bytes | None) -> LogDirEvent:

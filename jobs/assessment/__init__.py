@@ -1,1 +1,1 @@
-"""What is, against what was planned: premises, waves, progress, limits."""
+"""What is, against what was planned: premises, waves, standings, limits."""

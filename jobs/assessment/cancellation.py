@@ -7,7 +7,7 @@ a moment where it was asked for at all, so only what was not asked for yet can b
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from kazoo.client import KazooClient
 
@@ -16,24 +16,16 @@ from jobs.adapters.zookeeper.connection import Znode, connected
 from jobs.adapters.zookeeper.controllership import refuse_migration
 from jobs.assessment.limits import refuse_other_cluster
 from jobs.assessment.premises import assigned, other_topic, read_changed, understood
-from jobs.assessment.verification import Progress, verify_plan
+from jobs.assessment.verification import verify_plan
 from jobs.basics.errors import RefusedError
 from jobs.records.plans import Plan, refuse_edited
 from jobs.runtime.settings import Settings
-from planner.reassignment.cancellation import Danger, Standing, danger, standing
+from planner.reassignment.cancellation import Danger, Standing, danger, standing_of
 from planner.reassignment.replica_assignment import ReplicaAssignment
 from planner.reassignment.rollback import legs_of, ways_of
 from schemas.names import Action, PlanStatus, RequestKind
 from schemas.rows import Change, Key, PlanRow
 from schemas.znodes import MalformedZnodeError
-
-_PROGRESS: Final = {
-    Progress.COMPLETE: Standing.COMPLETE,
-    Progress.IN_PROGRESS: Standing.COMPLETE,
-    Progress.NOT_STARTED: Standing.NOT_STARTED,
-    Progress.DIVERGED: Standing.DIVERGED,
-}
-"""Of work that is no reassignment: what goes on, as a deletion, cannot be called back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +34,8 @@ class Finding:
 
     change: PlanRow
     standing: Standing
-    told: str
+    detail: str
+    """Where it is, as people read it."""
     danger: Danger | None = None
     """Why its reassignment must not be cancelled."""
     stranded: bool = False
@@ -54,14 +47,14 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Findings:
     """The cluster, and all that a plan is about in it."""
 
     state: ClusterState
     findings: list[Finding]
 
-    def of(self, wanted: Standing) -> list[Finding]:
-        return [finding for finding in self.findings if finding.standing is wanted]
+    def of(self, standing: Standing) -> list[Finding]:
+        return [finding for finding in self.findings if finding.standing is standing]
 
     @property
     def safe(self) -> list[Finding]:
@@ -74,10 +67,10 @@ class Found:
 
     @property
     def counts(self) -> dict[str, int]:
-        return {wanted.value: len(self.of(wanted)) for wanted in Standing} | {"unsafe": len(self.unsafe)}
+        return {standing.value: len(self.of(standing)) for standing in Standing} | {"unsafe": len(self.unsafe)}
 
 
-def look(settings: Settings, plan: Plan) -> Found:
+def look(settings: Settings, plan: Plan) -> Findings:
     """Read all of a plan in the cluster; refused where the plan or the cluster is not what it should be."""
     _refuse(plan)
     refuse_edited(plan)
@@ -88,7 +81,14 @@ def look(settings: Settings, plan: Plan) -> Found:
         moves = partitions_of(client, state, ways_of(plan.changes))
     others = [change for change in plan.changes if change.action != Action.REASSIGN]
     rest = verify_plan(settings, dataclasses.replace(plan, changes=others)) if others or plan.tasks else []
-    return Found(state, [*moves, *(Finding(row, _PROGRESS[progress], told) for row, progress, told in rest)])
+    return Findings(
+        state, [*moves, *(Finding(row, _beyond_recall(standing), detail) for row, standing, detail in rest)]
+    )
+
+
+def _beyond_recall(standing: Standing) -> Standing:
+    """Elections and operations that go on, as a deletion does, cannot be called back."""
+    return Standing.COMPLETE if standing is Standing.IN_PROGRESS else standing
 
 
 def _refuse(plan: Plan) -> None:
@@ -113,34 +113,34 @@ def _finding(
         why = "its topic is queued for deletion"
     if now is None or why is not None:
         return Finding(first, Standing.DIVERGED, why or "")
-    found, number = standing(legs_of(way), now)
-    told = f"replicas {list(now.replicas)}"
+    standing, number = standing_of(legs_of(way), now)
+    detail = f"replicas {list(now.replicas)}"
     if now.is_moving:
-        told += f", adding {list(now.adding)}, removing {list(now.removing)}"
+        detail += f", adding {list(now.adding)}, removing {list(now.removing)}"
     known = understood(state)
-    if found is not Standing.IN_PROGRESS:
+    if standing is not Standing.IN_PROGRESS:
         stranded = not now.is_moving and known is not None and not set(known.isr) & set(now.replicas)
-        return Finding(way[number], found, told, stranded=stranded)
-    return Finding(way[number], found, told, danger(now, None if known is None else known.isr, live))
+        return Finding(way[number], standing, detail, stranded=stranded)
+    return Finding(way[number], standing, detail, danger(now, None if known is None else known.isr, live))
 
 
 def assignment_of(change: Change, topic: Znode) -> tuple[ReplicaAssignment | None, str | None]:
     """The assignment of the partition that a change is about, else why there is none."""
     try:
-        found = assigned(topic, change.partition)
+        assignment = assigned(topic, change.partition)
     except MalformedZnodeError as error:
         return None, f"{topic.path}: {error}"
-    if found is None:
+    if assignment is None:
         return None, "the partition is gone"
     if other_topic(change, topic):
         return None, "the topic was deleted and made anew"
-    return ReplicaAssignment(*found), None
+    return ReplicaAssignment(*assignment), None
 
 
-def rejections(found: Found) -> list[dict[str, Any]]:
+def rejections(findings: Findings) -> list[dict[str, Any]]:
     """What must not be cancelled, and why, for programs."""
     return [
         {"topic": topic, "partition": partition, "code": why.code.value, "reason": why.reason}
-        for (topic, partition), why in ((f.key, f.danger) for f in found.unsafe)
+        for (topic, partition), why in ((f.key, f.danger) for f in findings.unsafe)
         if why is not None
     ]

@@ -18,7 +18,7 @@ from jobs.assessment.premises import read_changed, understood
 from jobs.basics.errors import SurveyorError
 from jobs.runtime.console import progress, say
 from jobs.runtime.settings import Settings
-from planner.reassignment.estimate import Copy, Key, Reading
+from planner.reassignment.estimate import Copy, CopyReading, ReplicaKey
 from schemas.names import NO_LEADER, Action
 from schemas.rows import Change
 from schemas.znodes import State
@@ -31,8 +31,8 @@ PATIENCE: Final = 10.0
 class Copying:
     """What is being copied: the last reading, the one before if there was one, and who was silent at the last."""
 
-    now: Reading
-    before: Reading | None
+    now: CopyReading
+    before: CopyReading | None
     seconds: float
     silent: Mapping[int, str]
 
@@ -45,7 +45,7 @@ class _Receiving:
     in_sync: bool
 
 
-_Receivers = Mapping[Key, _Receiving]
+_Receivers = Mapping[ReplicaKey, _Receiving]
 
 
 def measure(settings: Settings, changes: Sequence[Change], apart: float) -> Copying | None:
@@ -74,7 +74,7 @@ def measure(settings: Settings, changes: Sequence[Change], apart: float) -> Copy
         return None
 
 
-def _added(changes: Sequence[Change]) -> set[Key]:
+def _added(changes: Sequence[Change]) -> set[ReplicaKey]:
     return {
         (change.topic, change.partition, broker)
         for change in changes
@@ -101,33 +101,33 @@ def _where(broker: int, state: State | None) -> _Receiving:
     return _Receiving(None if state.leader == NO_LEADER else state.leader, broker in state.isr)
 
 
-def _read(settings: Settings, brokers: Sequence[Row], receiving: _Receivers) -> tuple[Reading, Mapping[int, str]]:
+def _read(settings: Settings, brokers: Sequence[Row], receiving: _Receivers) -> tuple[CopyReading, Mapping[int, str]]:
     """One reading, and which brokers that it needs were silent, and why."""
-    wanted = _wanted(receiving)
-    asked = [broker for broker in brokers if broker["broker_id"] in wanted]
-    told, silent = read_copies(asked, settings.conf.command_config, wanted, PATIENCE)
-    gone = dict.fromkeys(wanted.keys() - {broker["broker_id"] for broker in asked}, "it is not registered")
-    return {key: _copy(key, where, told) for key, where in receiving.items()}, {**silent, **gone}
+    needed = _needed(receiving)
+    registered = [broker for broker in brokers if broker["broker_id"] in needed]
+    copies, silent = read_copies(registered, settings.conf.command_config, needed, PATIENCE)
+    gone = dict.fromkeys(needed.keys() - {broker["broker_id"] for broker in registered}, "it is not registered")
+    return {key: _copy(key, where, copies) for key, where in receiving.items()}, {**silent, **gone}
 
 
-def _wanted(receiving: _Receivers) -> dict[int, dict[str, list[int]]]:
+def _needed(receiving: _Receivers) -> dict[int, dict[str, list[int]]]:
     """What each broker is asked for: replicas that it receives, and those that others receive from it."""
-    wanted: dict[int, dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
+    needed: dict[int, dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
     for (topic, partition, broker), where in receiving.items():
-        wanted[broker][topic].add(partition)
+        needed[broker][topic].add(partition)
         if where.leader is not None:
-            wanted[where.leader][topic].add(partition)
+            needed[where.leader][topic].add(partition)
     return {
         broker: {topic: sorted(partitions) for topic, partitions in sorted(topics.items())}
-        for broker, topics in sorted(wanted.items())
+        for broker, topics in sorted(needed.items())
     }
 
 
-def _copy(key: Key, where: _Receiving, told: Mapping[int, Copies]) -> Copy:
+def _copy(key: ReplicaKey, where: _Receiving, copies: Mapping[int, Copies]) -> Copy:
     """One replica: 0 bytes if its broker tells of no such log yet."""
     topic, partition, broker = key
     named = topic, partition
-    mine, leaders = told.get(broker), None if where.leader is None else told.get(where.leader)
+    mine, leaders = copies.get(broker), None if where.leader is None else copies.get(where.leader)
     whole = None if leaders is None else leaders.sizes.get(named)
     end = None if leaders is None else leaders.ends.get(named)
     held = None if mine is None else mine.sizes.get(named, 0)

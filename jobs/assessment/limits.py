@@ -8,16 +8,18 @@ from typing import Final, Self
 from jobs.adapters.zookeeper.cluster import ClusterState
 from jobs.adapters.zookeeper.controllership import refuse_migration
 from jobs.basics.errors import RefusedError, UsageError
+from jobs.basics.units import parse_seconds
 from jobs.records.checked_configs import refuse_bad_configs
+from jobs.records.ledger import CLOSED
 from jobs.records.plans import Plan, refuse_edited
 from jobs.runtime.settings import Settings
 from schemas.names import PlanStatus
 
-_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _FEWEST: Final = 3
 """Brokers below which a majority says nothing."""
 
-CLOSED: Final = frozenset({PlanStatus.REFUSED, PlanStatus.CANCELLED, PlanStatus.ROLLED_BACK})
+UNCOMMITTABLE: Final = CLOSED | {PlanStatus.REFUSED}
+"""What no commit carries out: those plans, and those that the lint refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +40,12 @@ class CommitLimits:
         allow_majority_dead: bool,
         allow_silent: str | None,
     ) -> Self:
-        """Read the options of a command; what none was given for is as the settings have it."""
+        """Read the options of a command; where one is missing, the settings decide."""
         defaults = settings.conf.limits
         return cls(
-            max_plan_age=defaults.max_plan_age_hours * 3600 if max_plan_age is None else seconds(max_plan_age),
+            max_plan_age=defaults.max_plan_age_hours * 3600
+            if max_plan_age is None
+            else parse_seconds("--max-plan-age", max_plan_age),
             max_changes=defaults.max_changes if max_changes is None else max_changes,
             allow_majority_dead=allow_majority_dead,
             allow_silent=frozenset() if allow_silent is None else broker_ids(allow_silent),
@@ -50,7 +54,7 @@ class CommitLimits:
 
 def hold_seconds(settings: Settings, max_hold: str | None) -> float:
     """Read --max-hold; without it the settings say how long the controllership may be held."""
-    return settings.conf.limits.max_hold_seconds if max_hold is None else seconds(max_hold)
+    return settings.conf.limits.max_hold_seconds if max_hold is None else parse_seconds("--max-hold", max_hold)
 
 
 def broker_ids(text: str) -> frozenset[int]:
@@ -64,22 +68,10 @@ def broker_ids(text: str) -> frozenset[int]:
     return frozenset(map(int, text.split(",")))
 
 
-def seconds(text: str) -> float:
-    """Read a duration: 30s, 10m, 24h or 7d.
-
-    >>> seconds("24h")
-    86400.0
-    """
-    parts = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text)
-    if parts is None:
-        raise UsageError(f"{text!r} is no duration: expected 30s, 10m, 24h or 7d")
-    return float(parts[1]) * _UNITS[parts[2]]
-
-
 def refuse_beyond(limits: CommitLimits, settings: Settings, plan: Plan, state: ClusterState, now: datetime) -> None:
     """Raise RefusedError where the plan exceeds a limit, or the cluster must not be written to at all."""
     refuse_migration(state)
-    if plan.row["status"] in CLOSED:
+    if plan.row["status"] in UNCOMMITTABLE:
         raise RefusedError(f"plan {plan.title} is {plan.row['status']}; plan again")
     refuse_edited(plan)
     refuse_other_cluster(settings, plan, state)

@@ -4,12 +4,12 @@ Read from ZooKeeper, where Kafka's controller writes adding and removing replica
 (`KafkaController.onPartitionReassignment`, 2.4 and later) and where older ones have only /admin/reassign_partitions.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from enum import StrEnum
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from kazoo.client import KazooClient
 
+from jobs.adapters.zookeeper.admin_requests import Targets
 from jobs.adapters.zookeeper.cluster import REASSIGN, TOPICS, reassign_orders
 from jobs.adapters.zookeeper.connection import Znode, children, connected, sync
 from jobs.adapters.zookeeper.multi_read import read_many
@@ -17,26 +17,15 @@ from jobs.assessment.premises import assigned, read_changed, understood
 from jobs.basics.errors import RefusedError
 from jobs.records.plans import Plan, moves_replicas
 from jobs.runtime.settings import Settings
+from planner.reassignment.cancellation import Standing
 from planner.reassignment.replica_assignment import target
 from schemas.names import Action, PlanKind
 from schemas.rows import Change, Key
 from schemas.znodes import MalformedZnodeError, State, decode_assignment
 
-Targets = Mapping[Key, list[int]]
-"""Where partitions are going, by topic and partition."""
-
 _SHOWN: Final = 10
 _REORDERING: Final = frozenset({PlanKind.DRAIN, PlanKind.UNDRAIN})
 """Plans whose reassignments only reorder replicas: nothing is copied, so nobody is in their way."""
-
-
-class Standing(StrEnum):
-    """How far a reassignment that was asked for has come."""
-
-    COMPLETE = "complete"
-    MOVING = "moving"
-    ELSEWHERE = "elsewhere"
-    """The partition is not on its way there any more: somebody cancelled it, or moves it elsewhere."""
 
 
 def reassignments_of(plan: Plan) -> list[Change]:
@@ -45,14 +34,17 @@ def reassignments_of(plan: Plan) -> list[Change]:
 
 
 def standings(client: KazooClient, changes: Sequence[Change], plan: Plan) -> Iterator[tuple[Change, Standing, str]]:
-    """Tell how far reassignments of a plan have come, and what was found."""
+    """Tell how far reassignments of a plan that were asked for have come, and what shows it.
+
+    Who cancelled one, or moves its partition elsewhere, has made it diverge.
+    """
     orders = reassign_orders(client) or {}
     later: dict[Key, list[Change]] = {}
     for change in reassignments_of(plan):
         later.setdefault(change.key, []).append(change)
     for change, topic, state in read_changed(client, changes):
         then = [row.replicas_after for row in later.get(change.key, ()) if row.wave > change.wave]
-        yield change, *_standing(change, topic, understood(state), orders, then)
+        yield change, *_standing_of(change, topic, understood(state), orders, then)
 
 
 def moving_of(settings: Settings, plan: Plan) -> list[Change]:
@@ -62,18 +54,18 @@ def moving_of(settings: Settings, plan: Plan) -> list[Change]:
         return []
     with connected(settings.zookeeper) as client:
         sync(client)
-        return [change for change, standing, _ in standings(client, moves, plan) if standing is Standing.MOVING]
+        return [change for change, standing, _ in standings(client, moves, plan) if standing is Standing.IN_PROGRESS]
 
 
 def moving_in_zookeeper(client: KazooClient) -> Targets:
     """Where every partition that moves is going, whoever asked; raise RefusedError where nobody can tell."""
     orders = orders_in_zookeeper(client)
     names = children(client, TOPICS) or []
-    found: dict[Key, list[int]] = {}
+    targets: dict[Key, list[int]] = {}
     for znode in read_many(client, [f"{TOPICS}/{name}" for name in names]):
-        found.update(_moving(znode))
-    found.update(orders)
-    return found
+        targets.update(_moving(znode))
+    targets.update(orders)
+    return targets
 
 
 def orders_in_zookeeper(client: KazooClient) -> Targets:
@@ -101,25 +93,25 @@ def refuse_others(plan: Plan, moving: Targets) -> None:
         )
 
 
-def _standing(
+def _standing_of(
     change: Change, topic: Znode, state: State | None, orders: Targets, then: Sequence[list[int]]
 ) -> tuple[Standing, str]:
-    wanted = change.replicas_after
+    goal = change.replicas_after
     try:
-        found = assigned(topic, change.partition)
+        assignment = assigned(topic, change.partition)
     except MalformedZnodeError as error:
-        return Standing.ELSEWHERE, str(error)
-    if found is None:
-        return Standing.ELSEWHERE, "the partition is gone"
-    if orders.get(change.key) == wanted:
-        return Standing.MOVING, "ordered"
-    replicas, adding, removing = found
+        return Standing.DIVERGED, str(error)
+    if assignment is None:
+        return Standing.DIVERGED, "the partition is gone"
+    if orders.get(change.key) == goal:
+        return Standing.IN_PROGRESS, "ordered"
+    replicas, adding, removing = assignment
     now = target(replicas, removing)
-    if now != wanted:
-        return Standing.COMPLETE if now in then else Standing.ELSEWHERE, f"its replicas are now {replicas}"
-    missing = [broker for broker in wanted if state is None or broker not in state.isr]
+    if now != goal:
+        return Standing.COMPLETE if now in then else Standing.DIVERGED, f"its replicas are now {replicas}"
+    missing = [broker for broker in goal if state is None or broker not in state.isr]
     if adding or removing or (moves_replicas(change) and missing):
-        return Standing.MOVING, f"not yet in sync: {missing}"
+        return Standing.IN_PROGRESS, f"not yet in sync: {missing}"
     return Standing.COMPLETE, f"replicas {replicas}"
 
 
@@ -129,14 +121,14 @@ def _moving(znode: Znode) -> dict[Key, list[int]]:
         return {}
     topic = znode.path.rsplit("/", 1)[1]
     try:
-        found = decode_assignment(znode.data)
+        assignment = decode_assignment(znode.data)
     except MalformedZnodeError as error:
         raise RefusedError(
             f"{znode.path} is not understood ({error}): nobody can tell whether {topic} moves; mend it first",
         ) from None
-    moving = found.adding_replicas.keys() | found.removing_replicas.keys()
+    moving = assignment.adding_replicas.keys() | assignment.removing_replicas.keys()
     return {
-        (topic, number): target(found.partitions[number], found.removing_replicas.get(number, []))
+        (topic, number): target(assignment.partitions[number], assignment.removing_replicas.get(number, []))
         for number in sorted(moving)
-        if found.adding_replicas.get(number) or found.removing_replicas.get(number)
+        if assignment.adding_replicas.get(number) or assignment.removing_replicas.get(number)
     }

@@ -50,8 +50,8 @@ def judge_tasks(client: KazooClient, tasks: Sequence[Operation]) -> tuple[list[O
 
 def read_tasks(client: KazooClient, tasks: Sequence[Operation]) -> Iterator[tuple[Operation, TopicNow]]:
     """Read the topic of each operation."""
-    found = read_topics(client, list(dict.fromkeys(task.topic for task in tasks)))
-    return ((task, found[task.topic]) for task in tasks)
+    topics = read_topics(client, list(dict.fromkeys(task.topic for task in tasks)))
+    return ((task, topics[task.topic]) for task in tasks)
 
 
 def verdict_on(task: Operation, now: TopicNow) -> Verdict | None:
@@ -73,12 +73,12 @@ def _alteration(data: Mapping[str, Any], now: TopicNow) -> _Judged:
         return Outcome.STALE, "the topic was deleted and made anew"
     if now.deletion.stat is not None:
         return Outcome.STALE, "the topic is queued for deletion"
-    found = {name: now.overrides.get(name) for name in data["after"]}
-    if found == data["after"]:
+    values = {name: now.overrides.get(name) for name in data["after"]}
+    if values == data["after"]:
         return Outcome.APPLIED, "found applied"
-    moved = [name for name, value in found.items() if value != data["before"][name]]
+    moved = [name for name, value in values.items() if value != data["before"][name]]
     if moved:
-        value = "not set" if found[moved[0]] is None else found[moved[0]]
+        value = "not set" if values[moved[0]] is None else values[moved[0]]
         return Outcome.STALE, f"{moved[0]} is now {value}: somebody altered it since the snapshot"
     merged = now.overrides | data["after"]
     conflict = next(conflicts({name: value for name, value in merged.items() if value is not None}), None)

@@ -7,7 +7,6 @@ version moved on, when a broker it needs bounced or left, or when one it counts 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
 
 from kazoo.client import KazooClient
 
@@ -27,8 +26,6 @@ from planner.reassignment.replica_assignment import target
 from schemas.names import NO_VERSION, Action, Outcome, RequestKind
 from schemas.rows import Change
 from schemas.znodes import Assignment, MalformedZnodeError, State, decode_assignment, decode_state
-
-FOUND_IN_PROGRESS: Final = "found in progress"
 
 Assigned = tuple[list[int], list[int], list[int]]
 """Replicas, adding and removing replicas."""
@@ -155,14 +152,14 @@ def other_topic(change: Change, topic: Znode) -> bool:
 
 
 def _is_another(change: Change, topic: Znode) -> bool:
-    """The same, by its replicas where a topic is created without an id: a controller that gives ids adds it later."""
+    """The same; by its replicas where the topic is planned without an id, which a controller may have added since."""
     if change.topic_version != NO_VERSION or change.topic_id is not None or topic.stat is None:
         return other_topic(change, topic)
     try:
-        found = assigned(topic, change.partition)
+        assignment = assigned(topic, change.partition)
     except MalformedZnodeError:
         return True
-    return found is None or found[0] != change.replicas_after
+    return assignment is None or assignment[0] != change.replicas_after
 
 
 def adds_partition(change: Change) -> bool:
@@ -175,8 +172,8 @@ def _is_added(change: Change, topic: Znode) -> bool:
     """Tell whether the topic assigns a partition as planned already, be it by a commit that did not come to its end."""
     if not adds_partition(change) or other_topic(change, topic):
         return False
-    found = assigned(topic, change.partition)
-    return found is not None and found[0] == change.replicas_after
+    assignment = assigned(topic, change.partition)
+    return assignment is not None and assignment[0] == change.replicas_after
 
 
 def _topic_moved(change: Change, topic: Znode) -> str | None:
@@ -192,12 +189,12 @@ def _topic_moved(change: Change, topic: Znode) -> str | None:
 
 
 def _state_moved(change: Change, znode: Znode) -> str | None:
-    found = NO_VERSION if znode.version is None else znode.version
+    version = NO_VERSION if znode.version is None else znode.version
     state = understood(znode)
-    if found == change.state_version and (found == NO_VERSION or _is_before(change, state)):
+    if version == change.state_version and (version == NO_VERSION or _is_before(change, state)):
         return None
     now = "" if state is None else f": leader {state.leader}, ISR {state.isr}, leader epoch {state.leader_epoch}"
-    return f"{znode.path} is at version {found}, planned at {change.state_version}{now}"
+    return f"{znode.path} is at version {version}, planned at {change.state_version}{now}"
 
 
 def _is_before(change: Change, state: State | None) -> bool:
@@ -219,7 +216,7 @@ def judge_for_admin(client: KazooClient, changes: Sequence[Change]) -> tuple[lis
     def judge(change: Change, topic: Znode, state: Znode) -> Verdict | None:
         ordered = orders.get((change.topic, change.partition))
         if change.action == Action.REASSIGN and ordered == change.replicas_after:
-            return Verdict(change, Outcome.APPLIED, FOUND_IN_PROGRESS)
+            return _found_in_progress(change)
         judged = _judge_for_admin(change, topic, state)
         if judged is not None or change.action != Action.REASSIGN:
             return judged
@@ -237,9 +234,9 @@ def _leaderless(state: State | None, registered: Collection[str]) -> str | None:
     """
     if state is not None and state.leader in state.isr and str(state.leader) in registered:
         return None
-    found = "no state" if state is None else f"leader {state.leader}, ISR {state.isr}"
+    what = "no state" if state is None else f"leader {state.leader}, ISR {state.isr}"
     return (
-        f"no live leader is in its ISR ({found}): to move it may lose its records; `surveyor plan recover` comes first"
+        f"no live leader is in its ISR ({what}): to move it may lose its records; `surveyor plan recover` comes first"
     )
 
 
@@ -249,29 +246,35 @@ def _judge_for_admin(change: Change, topic: Znode, state: Znode) -> Verdict | No
     if adds_partition(change):
         return _expansion_for_admin(change, topic)
     try:
-        found = assigned(topic, change.partition)
+        assignment = assigned(topic, change.partition)
     except MalformedZnodeError as error:
         return Verdict(change, Outcome.STALE, f"{topic.path}: {error}")
-    if found is None:
+    if assignment is None:
         return Verdict(change, Outcome.STALE, f"{change.topic}-{change.partition} is gone")
-    judged = _reassigned(change, found) if change.action == Action.REASSIGN else _elected(change, understood(state))
-    why = _assignment_moved(change, topic, found)
+    judged = (
+        _reassigned(change, assignment) if change.action == Action.REASSIGN else _elected(change, understood(state))
+    )
+    why = _assignment_moved(change, topic, assignment)
     return Verdict(change, Outcome.STALE, why) if judged is None and why is not None else judged
 
 
-def _assignment_moved(change: Change, topic: Znode, found: Assigned) -> str | None:
-    if found != (change.replicas_before, change.adding_before, change.removing_before):
-        return f"its replicas are now {found[0]}"
+def _assignment_moved(change: Change, topic: Znode, assignment: Assigned) -> str | None:
+    if assignment != (change.replicas_before, change.adding_before, change.removing_before):
+        return f"its replicas are now {assignment[0]}"
     # a topic of before 2.8 may get its id from an upgraded controller, and is the same then
     anew = change.topic_id is not None and other_topic(change, topic)
     return f"topic {change.topic} was deleted and made anew" if anew else None
 
 
-def _reassigned(change: Change, found: Assigned) -> Verdict | None:
-    replicas, adding, removing = found
+def _reassigned(change: Change, assignment: Assigned) -> Verdict | None:
+    replicas, adding, removing = assignment
     if target(replicas, removing) != change.replicas_after:
         return None
-    return Verdict(change, Outcome.APPLIED, FOUND_IN_PROGRESS if adding or removing else "found applied")
+    return _found_in_progress(change) if adding or removing else Verdict(change, Outcome.APPLIED, "found applied")
+
+
+def _found_in_progress(change: Change) -> Verdict:
+    return Verdict(change, Outcome.APPLIED, "found in progress", is_running=True)
 
 
 def _elected(change: Change, state: State | None) -> Verdict | None:
@@ -287,10 +290,10 @@ def _creation_for_admin(change: Change, topic: Znode) -> Verdict | None:
     if topic.stat is None:
         return None
     try:
-        found = assigned(topic, change.partition)
+        assignment = assigned(topic, change.partition)
     except MalformedZnodeError as error:
         return Verdict(change, Outcome.STALE, f"{topic.path}: {error}")
-    if found is not None and found[0] == change.replicas_after:
+    if assignment is not None and assignment[0] == change.replicas_after:
         return Verdict(change, Outcome.APPLIED, "found applied")
     return Verdict(change, Outcome.STALE, f"topic {change.topic} exists and is not the one planned")
 

@@ -13,23 +13,34 @@ from jobs.adapters.delta.lake import Lake, Row, as_rows
 from jobs.adapters.zookeeper.cluster import ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.controllership import refuse_migration
-from jobs.adapters.zookeeper.topics import read_topics
+from jobs.adapters.zookeeper.topics import read_topic_rows
 from jobs.assessment.limits import refuse_other_cluster
 from jobs.basics.errors import RefusedError, UsageError
-from jobs.records.ledger import Ledger, asked_for, close_plan
+from jobs.records.ledger import Ledger, close_plan, requested_changes
 from jobs.records.plans import Plan, read_plan, refuse_edited
 from jobs.records.snapshots import as_of, find_snapshot, last_snapshot, table_as_of
 from jobs.runtime.console import LINES_SHOWN, say
 from jobs.runtime.settings import Settings
-from planner.reassignment.cancellation import Standing, standing
-from planner.reassignment.rollback import Around, Back, Refusal, assignment_in, legs_of, numbered, way_back, ways_of
+from planner.reassignment.cancellation import Standing, standing_of
+from planner.reassignment.rollback import (
+    Around,
+    Destination,
+    Rejection,
+    assignment_in,
+    legs_of,
+    roll_back_partition,
+    ways_of,
+    with_waves_numbered,
+)
 from schemas.names import Action, LintCode, Outcome, PlanKind, PlanStatus, RejectionCode, RequestKind, Step
 from schemas.rows import Change, Key
 from schemas.topic_configs import DEFAULT_MIN_ISR, MIN_ISR
 
 THEN: Final = ("topic", "partition", "replicas", "adding_replicas", "removing_replicas")
 
-NOT_ASKED_FOR: Final = Refusal(RejectionCode.NOT_ASKED_FOR, "no commit of the plan asked for it: it moved nothing here")
+NOT_ASKED_FOR: Final = Rejection(
+    RejectionCode.NOT_ASKED_FOR, "no commit of the plan asked for it: it moved nothing here"
+)
 
 _INSTEAD: Final = {
     PlanStatus.PLANNED: "nothing of it was committed",
@@ -40,25 +51,25 @@ _INSTEAD: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class WaysBack:
+class Rollback:
     """The changes that lead a plan's partitions back, and the partitions that get none."""
 
     state: ClusterState
     snapshot_id: int
     changes: list[Row]
-    refusals: dict[Key, Refusal]
+    rejected: dict[Key, Rejection]
 
     @property
     def rejections(self) -> list[Row]:
         return [
             {"topic": topic, "partition": partition, "action": Action.REASSIGN.value, "code": code.value, "reason": why}
-            for (topic, partition), (code, why) in sorted(self.refusals.items())
+            for (topic, partition), (code, why) in sorted(self.rejected.items())
         ]
 
     @property
     def is_back(self) -> bool:
         """Whether every partition is where it is to go."""
-        codes = {code for code, _ in self.refusals.values()}
+        codes = {code for code, _ in self.rejected.values()}
         return not self.changes and codes <= {RejectionCode.ALREADY_ASSIGNED, RejectionCode.NOT_ASKED_FOR}
 
 
@@ -74,99 +85,104 @@ def refuse_no_way(plan: Plan) -> None:
     refuse_edited(plan)
 
 
-def ways_back(settings: Settings, plan: Plan, to_snapshot: int | None) -> WaysBack:
+def find_rollback(settings: Settings, plan: Plan, to_snapshot: int | None) -> Rollback:
     """Read the plan's partitions now and find their ways back; refused while the plan still moves some."""
     lake, ways = settings.lake, ways_of(plan.changes)
-    asked = {(topic, partition) for _, topic, partition in asked_for(lake, plan.plan_id)}
+    requested = {(topic, partition) for _, topic, partition in requested_changes(lake, plan.plan_id)}
     topics = sorted({topic for topic, _ in ways})
-    back_to = _back_to(lake, plan, to_snapshot, topics)
+    destination_of = _destinations(lake, plan, to_snapshot, topics)
     with connected(settings.zookeeper) as client:
         state = read_cluster(client, settings.zookeeper)
         refuse_migration(state)
         refuse_other_cluster(settings, plan, state)
-        readings = list(read_topics(client, topics))
+        readings = list(read_topic_rows(client, topics))
     partitions = {(row["topic"], row["partition"]): row for reading in readings for row in reading.partitions}
     named = {row["topic"]: row for reading in readings for row in reading.topics}
     _refuse_running(plan, ways, partitions)
     around = _around(lake, state)
     changes: list[Row] = []
-    refusals: dict[Key, Refusal] = {}
+    rejected: dict[Key, Rejection] = {}
     for key, way in ways.items():
-        back = back_to(key) if key in asked else NOT_ASKED_FOR
-        found = (
-            back if isinstance(back, Refusal) else way_back(way, partitions.get(key), named.get(key[0]), around, back)
-        )
-        if isinstance(found, Refusal):
-            refusals[key] = found
+        destination = destination_of(key) if key in requested else NOT_ASKED_FOR
+        if isinstance(destination, Rejection):
+            rejected[key] = destination
+            continue
+        steps = roll_back_partition(way, partitions.get(key), named.get(key[0]), around, destination)
+        if isinstance(steps, Rejection):
+            rejected[key] = steps
         else:
-            changes += found
-    return WaysBack(state, _snapshot_id(plan, to_snapshot), numbered(changes), refusals)
+            changes += steps
+    return Rollback(state, _snapshot_id(plan, to_snapshot), with_waves_numbered(changes), rejected)
 
 
-def settle_rollback(settings: Settings, plan: Plan) -> None:
+def close_undone(settings: Settings, plan: Plan) -> None:
     """Where `plan` is a rollback: call the plan that it undoes rolled back, if all of that is."""
-    asked = json.loads(plan.row["parameters"] or "{}")
-    if "rollback_of" not in asked:
+    parameters = json.loads(plan.row["parameters"] or "{}")
+    if "rollback_of" not in parameters:
         return
     try:
-        undone = read_plan(settings.lake, asked["rollback_of"])
-        settle(settings, undone, None if asked["to_snapshot"] == undone.row["snapshot_id"] else asked["to_snapshot"])
+        undone = read_plan(settings.lake, parameters["rollback_of"])
+        close_if_back(
+            settings,
+            undone,
+            None if parameters["to_snapshot"] == undone.row["snapshot_id"] else parameters["to_snapshot"],
+        )
     except (RefusedError, UsageError) as error:
-        say(f"surveyor: plan {asked['rollback_of']} is not called rolled_back: {error}")
+        say(f"surveyor: plan {parameters['rollback_of']} is not called rolled_back: {error}")
 
 
-def settle(settings: Settings, undone: Plan, to_snapshot: int | None) -> bool:
+def close_if_back(settings: Settings, undone: Plan, to_snapshot: int | None) -> bool:
     """Call a plan rolled back if all of it is back now; return whether it is."""
     if undone.row["status"] in _INSTEAD:
         return False
-    found = ways_back(settings, undone, to_snapshot)
-    if found.is_back and undone.row["status"] != PlanStatus.ROLLED_BACK:
+    rollback = find_rollback(settings, undone, to_snapshot)
+    if rollback.is_back and undone.row["status"] != PlanStatus.ROLLED_BACK:
         close_plan(settings.lake, undone.plan_id, PlanStatus.ROLLED_BACK)
         ledger = Ledger.open(settings.lake, undone)
-        ledger.step(Step.ROLL_BACK, Outcome.APPLIED, f"all of it is as snapshot {found.snapshot_id} shows it")
-    return found.is_back
+        ledger.step(Step.ROLL_BACK, Outcome.APPLIED, f"all of it is as snapshot {rollback.snapshot_id} shows it")
+    return rollback.is_back
 
 
 def _snapshot_id(plan: Plan, to_snapshot: int | None) -> int:
     return int(plan.row["snapshot_id"] if to_snapshot is None else to_snapshot)
 
 
-class _BackTo:
+class _Destinations:
     """Where each partition goes back to: what the plan's own changes began with, or what a snapshot showed."""
 
-    def __init__(self, name: str, then: Mapping[Key, Row] | None, why_not: Mapping[str, Refusal]) -> None:
+    def __init__(self, name: str, then: Mapping[Key, Row] | None, why_not: Mapping[str, Rejection]) -> None:
         self.name = name
         self.then = then
         self.why_not = why_not
 
-    def __call__(self, key: Key) -> Back | Refusal:
+    def __call__(self, key: Key) -> Destination | Rejection:
         if self.then is None:
-            return Back(None, self.name)
+            return Destination(None, self.name)
         if key[0] in self.why_not:
             return self.why_not[key[0]]
         row = self.then.get(key)
         if row is None:
-            return Refusal(RejectionCode.UNKNOWN_PARTITION, f"{self.name} does not know it")
+            return Rejection(RejectionCode.UNKNOWN_PARTITION, f"{self.name} does not know it")
         if row["adding_replicas"] or row["removing_replicas"]:
-            said = f"{self.name} shows it being moved: that is no assignment to go back to"
-            return Refusal(RejectionCode.REASSIGNMENT_IN_PROGRESS, said)
+            reason = f"{self.name} shows it being moved: that is no assignment to go back to"
+            return Rejection(RejectionCode.REASSIGNMENT_IN_PROGRESS, reason)
         if not row["replicas"]:
-            return Refusal(LintCode.NO_REPLICAS, f"{self.name} shows no replicas")
-        return Back(row["replicas"], self.name)
+            return Rejection(LintCode.NO_REPLICAS, f"{self.name} shows no replicas")
+        return Destination(row["replicas"], self.name)
 
 
-def _back_to(lake: Lake, plan: Plan, to_snapshot: int | None, topics: list[str]) -> _BackTo:
+def _destinations(lake: Lake, plan: Plan, to_snapshot: int | None, topics: list[str]) -> _Destinations:
     name = f"snapshot {_snapshot_id(plan, to_snapshot)}"
     if to_snapshot is None:
-        return _BackTo(name, None, {})
+        return _Destinations(name, None, {})
     snapshot = find_snapshot(lake, to_snapshot)
     these = ("topic", "in", topics)
     rows = as_rows(table_as_of(lake, snapshot, "partitions", these, columns=THEN))
     ids_then = {row["topic"]: row["topic_id"] for row in as_of(lake, snapshot, "topics", these)}
     ids = {change.topic: change.topic_id for change in plan.changes}
-    anew = Refusal(RejectionCode.UNKNOWN_TOPIC, f"its topic was deleted and made anew after {name}")
+    anew = Rejection(RejectionCode.UNKNOWN_TOPIC, f"its topic was deleted and made anew after {name}")
     others = {topic: anew for topic, then in ids_then.items() if then != ids[topic]}
-    return _BackTo(name, {(row["topic"], row["partition"]): row for row in rows}, others)
+    return _Destinations(name, {(row["topic"], row["partition"]): row for row in rows}, others)
 
 
 def _refuse_running(plan: Plan, ways: Mapping[Key, list[Change]], partitions: Mapping[Key, Row]) -> None:
@@ -174,7 +190,7 @@ def _refuse_running(plan: Plan, ways: Mapping[Key, list[Change]], partitions: Ma
         f"{topic}-{partition}"
         for (topic, partition), row in partitions.items()
         if (way := ways.get((topic, partition)))
-        and standing(legs_of(way), assignment_in(row))[0] is Standing.IN_PROGRESS
+        and standing_of(legs_of(way), assignment_in(row))[0] is Standing.IN_PROGRESS
     ]
     if running:
         more = f" and {len(running) - LINES_SHOWN} more" if len(running) > LINES_SHOWN else ""
@@ -198,6 +214,8 @@ def _around(lake: Lake, state: ClusterState) -> Around:
 def _default_min_isr(lake: Lake) -> int:
     """The largest default that a broker said in the newest snapshot, as `planner.rows.derived.default_min_isr`."""
     newest = last_snapshot(lake)
-    said: list[dict[str, Any]] = [] if newest is None else as_of(lake, newest, "broker_configs", ("name", "=", MIN_ISR))
-    known = [int(row["value"]) for row in said if not row["assumed"] and (row["value"] or "").isdecimal()]
+    configs: list[dict[str, Any]] = (
+        [] if newest is None else as_of(lake, newest, "broker_configs", ("name", "=", MIN_ISR))
+    )
+    known = [int(row["value"]) for row in configs if not row["assumed"] and (row["value"] or "").isdecimal()]
     return max(known, default=DEFAULT_MIN_ISR)

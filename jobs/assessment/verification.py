@@ -1,14 +1,13 @@
 """How far a committed plan has come, change by change, as the cluster shows it now."""
 
 from collections.abc import Sequence
-from enum import StrEnum
 
 from jobs.adapters.zookeeper.connection import Znode, connected, sync
 from jobs.assessment.operations import TopicNow, read_tasks, verdict_on
 from jobs.assessment.premises import assigned, read_changed, understood
 from jobs.records.plans import Plan
 from jobs.runtime.settings import Settings
-from planner.reassignment.cancellation import Standing, standing
+from planner.reassignment.cancellation import Standing, standing_of
 from planner.reassignment.replica_assignment import ReplicaAssignment
 from planner.reassignment.rollback import legs_of, ways_of
 from schemas.names import Action, OperationKind, Outcome
@@ -16,73 +15,65 @@ from schemas.rows import Change, Operation, PlanRow
 from schemas.znodes import MalformedZnodeError, State
 
 
-class Progress(StrEnum):
-    """How far a change has come."""
-
-    COMPLETE = "complete"
-    IN_PROGRESS = "in_progress"
-    NOT_STARTED = "not_started"
-    DIVERGED = "diverged"
-    """The cluster is neither where the change began nor where it leads: somebody else changed it since."""
-
-
-def progress_of(change: Change, way: Sequence[Change], topic: Znode, state: State | None) -> tuple[Progress, str]:
+def standing_of_change(
+    change: Change, way: Sequence[Change], topic: Znode, state: State | None
+) -> tuple[Standing, str]:
     """Tell how far one change has come, and what is found; `way`: its partition's reassignments, wave by wave."""
     if change.action == Action.REASSIGN:
         return _reassignment(change, way, topic, state)
     if state is None:
-        return Progress.NOT_STARTED if change.is_new else Progress.DIVERGED, "no state znode"
-    found = f"leader {state.leader}, ISR {state.isr}, leader epoch {state.leader_epoch}"
+        return Standing.NOT_STARTED if change.is_new else Standing.DIVERGED, "no state znode"
+    detail = f"leader {state.leader}, ISR {state.isr}, leader epoch {state.leader_epoch}"
     before, after = change.leader_epoch_before, change.leader_epoch_after
     if state.leader == change.leader_after and after is not None and state.leader_epoch >= after:
-        return Progress.COMPLETE, found
+        return Standing.COMPLETE, detail
     # before the wave before it, a later wave's partition has an even older epoch
     if not change.is_new and before is not None and state.leader_epoch <= before:
-        return Progress.NOT_STARTED, found
-    return Progress.DIVERGED, found
+        return Standing.NOT_STARTED, detail
+    return Standing.DIVERGED, detail
 
 
-def _reassignment(change: Change, way: Sequence[Change], topic: Znode, state: State | None) -> tuple[Progress, str]:
+def _reassignment(change: Change, way: Sequence[Change], topic: Znode, state: State | None) -> tuple[Standing, str]:
     try:
-        found = assigned(topic, change.partition)
+        assignment = assigned(topic, change.partition)
     except MalformedZnodeError as error:
-        return Progress.DIVERGED, str(error)
-    if found is None:
-        return Progress.DIVERGED, "the partition is gone"
-    now = ReplicaAssignment(*found)
-    stands, at = standing(legs_of(way), now)
-    told = f"replicas {now.replicas}"
-    if stands is Standing.DIVERGED:
-        return Progress.DIVERGED, told
+        return Standing.DIVERGED, str(error)
+    if assignment is None:
+        return Standing.DIVERGED, "the partition is gone"
+    now = ReplicaAssignment(*assignment)
+    standing, at = standing_of(legs_of(way), now)
+    detail = f"replicas {now.replicas}"
+    if standing is Standing.DIVERGED:
+        return Standing.DIVERGED, detail
     ahead = way.index(change) - at
-    if stands is Standing.COMPLETE or ahead < 0:
-        return Progress.COMPLETE, told
-    if stands is Standing.IN_PROGRESS and ahead == 0:
+    if standing is Standing.COMPLETE or ahead < 0:
+        return Standing.COMPLETE, detail
+    if standing is Standing.IN_PROGRESS and ahead == 0:
         missing = [broker for broker in change.replicas_after if state is None or broker not in state.isr]
-        return Progress.IN_PROGRESS, f"{told}, not yet in sync {missing}"
-    return Progress.NOT_STARTED, told
+        return Standing.IN_PROGRESS, f"{detail}, not yet in sync {missing}"
+    return Standing.NOT_STARTED, detail
 
 
-def progress_of_task(task: Operation, now: TopicNow) -> tuple[Progress, str]:
+def standing_of_task(task: Operation, now: TopicNow) -> tuple[Standing, str]:
     """Tell how far an operation has come, and what is found."""
     verdict = verdict_on(task, now)
     if verdict is None:
-        return Progress.NOT_STARTED, "as it was planned from"
+        return Standing.NOT_STARTED, "as it was planned from"
     if verdict.outcome is not Outcome.APPLIED:
-        return Progress.DIVERGED, verdict.message
+        return Standing.DIVERGED, verdict.message
     goes_on = task.action == OperationKind.DELETE_TOPIC and now.topic.stat is not None
-    return Progress.IN_PROGRESS if goes_on else Progress.COMPLETE, verdict.message
+    return Standing.IN_PROGRESS if goes_on else Standing.COMPLETE, verdict.message
 
 
-def verify_plan(settings: Settings, plan: Plan) -> list[tuple[PlanRow, Progress, str]]:
+def verify_plan(settings: Settings, plan: Plan) -> list[tuple[PlanRow, Standing, str]]:
     """Read the cluster and tell how far each change has come."""
     with connected(settings.zookeeper) as client:
         sync(client)
-        found = read_changed(client, plan.changes)
+        znodes = read_changed(client, plan.changes)
         tasks = read_tasks(client, plan.tasks)
     ways = ways_of(plan.changes)
     changes = [
-        (change, *progress_of(change, ways.get((change.topic, change.partition), ()), topic, understood(state)))
-        for change, topic, state in found
+        (change, *standing_of_change(change, ways.get((change.topic, change.partition), ()), topic, understood(state)))
+        for change, topic, state in znodes
     ]
-    return [*changes, *((task, *progress_of_task(task, now)) for task, now in tasks)]
+    return [*changes, *((task, *standing_of_task(task, now)) for task, now in tasks)]

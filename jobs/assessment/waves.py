@@ -12,15 +12,16 @@ from typing import Final, TypeVar
 
 from kazoo.client import KazooClient
 
-from jobs.adapters.zookeeper.connection import connected, persistently, sync
+from jobs.adapters.zookeeper.connection import connected, look_until, persistently, sync
 from jobs.adapters.zookeeper.lease import Lease
-from jobs.assessment.moving import Standing, standings
+from jobs.assessment.moving import standings
 from jobs.assessment.operations import judge_tasks
-from jobs.assessment.premises import FOUND_IN_PROGRESS, judge_for_admin
+from jobs.assessment.premises import judge_for_admin
 from jobs.basics.errors import StillRunningError
 from jobs.records.ledger import Ledger, Verdict
 from jobs.runtime.console import progress
 from jobs.runtime.settings import Settings
+from planner.reassignment.cancellation import Standing
 from schemas.names import Outcome
 from schemas.rows import Change, Key, PlanRow, changes_among, operations_among
 
@@ -50,13 +51,13 @@ def judge_waves(client: KazooClient, changes: Sequence[Change]) -> tuple[list[Ch
     begun: dict[Key, int] = {}
     ahead: set[Key] = set()
     for wave in by_wave(changes):
-        found, judged = judge_for_admin(client, [change for change in wave if change.key not in ahead])
-        due += found + [change for change in wave if change.key in ahead]
+        due_now, judged = judge_for_admin(client, [change for change in wave if change.key not in ahead])
+        due += due_now + [change for change in wave if change.key in ahead]
         verdicts += judged
-        reached = [*found, *(verdict.change for verdict in judged if verdict.outcome is Outcome.APPLIED)]
+        reached = [*due_now, *(verdict.change for verdict in judged if verdict.outcome is Outcome.APPLIED)]
         begun |= {change.key: change.wave for change in reached}
-        running = (verdict.change for verdict in judged if verdict.message == FOUND_IN_PROGRESS)
-        ahead |= {change.key for change in (*found, *running)}
+        running = (verdict.change for verdict in judged if verdict.is_running)
+        ahead |= {change.key for change in (*due_now, *running)}
     return due, [_gone_on(verdict, begun.get(verdict.change.key, -1)) for verdict in verdicts]
 
 
@@ -79,17 +80,20 @@ def still_due(settings: Settings, ledger: Ledger, wave: Sequence[PlanRow], patie
     )
     mine = [change for change in wave if change.key not in refused]
     tasks, changes = operations_among(mine), changes_among(mine)
-    deadline = time.monotonic() + patience
     with connected(settings.zookeeper) as client:
-        while True:
-            sync(client)
-            due, verdicts = judge_for_admin(client, changes)
-            stale = any(verdict.outcome is Outcome.STALE for verdict in verdicts)
-            if not stale or time.monotonic() > deadline:
-                due_tasks, settled = judge_tasks(client, tasks)
-                ledger.judge([*verdicts, *settled])
-                return [*due, *due_tasks]
-            time.sleep(0.2)
+        due, verdicts = look_until(lambda: _judge_now(client, changes), lambda judged: not _stale(judged[1]), patience)
+        due_tasks, settled = judge_tasks(client, tasks)
+    ledger.judge([*verdicts, *settled])
+    return [*due, *due_tasks]
+
+
+def _judge_now(client: KazooClient, changes: Sequence[Change]) -> tuple[list[Change], list[Verdict]]:
+    sync(client)
+    return judge_for_admin(client, changes)
+
+
+def _stale(verdicts: Sequence[Verdict]) -> bool:
+    return any(verdict.outcome is Outcome.STALE for verdict in verdicts)
 
 
 def wait_complete(
@@ -97,8 +101,8 @@ def wait_complete(
 ) -> int:
     """Wait until these reassignments are complete, and tell how many are.
 
-    Who is led elsewhere meanwhile has failed, and the ledger knows. `between_looks` may raise, as when the time to wait
-    is over.
+    Moves that somebody leads elsewhere meanwhile have failed, as the ledger is told. `between_looks` may raise, as when
+    the time to wait is over.
     """
     failed = {v.change.key for v in ledger.verdicts if v.outcome is not Outcome.APPLIED}
     left = [move for move in moves if move.key not in failed]
@@ -107,15 +111,15 @@ def wait_complete(
     step = f"replicas move, wave {', '.join(map(str, names))}"
     with connected(settings.zookeeper) as client, progress(step, lambda: f": {total - len(left)} of {total} complete"):
         while left:
-            found = persistently(lambda: _look(client, ledger, left))  # noqa: B023 - called at once
+            looked_at = persistently(lambda: _look(client, ledger, left))  # noqa: B023 - called at once
             lost = [
-                Verdict(move, Outcome.FAILED, f"it was under way and is not any more: {told}")
-                for move, standing, told in found
-                if standing is Standing.ELSEWHERE
+                Verdict(move, Outcome.FAILED, f"it was under way and is not any more: {detail}")
+                for move, standing, detail in looked_at
+                if standing is Standing.DIVERGED
             ]
             ledger.revise(lost)
             complete -= len(lost)
-            left = [move for move, standing, _ in found if standing is Standing.MOVING]
+            left = [move for move, standing, _ in looked_at if standing is Standing.IN_PROGRESS]
             if left:
                 between_looks()
                 time.sleep(pause)

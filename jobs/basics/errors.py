@@ -91,15 +91,15 @@ Fault = tuple[type[SurveyorError], str]
 SHOWN: Final = 50
 
 
-def raise_any(found: Iterable[Fault]) -> None:
-    """Raise what was found, if anything was: UsageError where some of it cannot be meant, else RefusedError."""
-    faults = list(found)
-    if not faults:
+def raise_any(faults: Iterable[Fault]) -> None:
+    """Raise the faults, if there are any: UsageError where one of them cannot be meant, else RefusedError."""
+    listed = list(faults)
+    if not listed:
         return
-    kind, said = faults[0]
-    if len(faults) > 1:
-        kind = UsageError if any(kind is UsageError for kind, _ in faults) else RefusedError
-        lines = [f"{len(faults)} faults, nothing was planned:", *(text for _, text in faults[:SHOWN])]
-        lines += [f"... and {len(faults) - SHOWN} more"] if len(faults) > SHOWN else []
-        said = "\n  ".join(lines)
-    raise kind(said)
+    kind, message = listed[0]
+    if len(listed) > 1:
+        kind = UsageError if any(kind is UsageError for kind, _ in listed) else RefusedError
+        lines = [f"{len(listed)} faults, nothing was planned:", *(text for _, text in listed[:SHOWN])]
+        lines += [f"... and {len(listed) - SHOWN} more"] if len(listed) > SHOWN else []
+        message = "\n  ".join(lines)
+    raise kind(message)

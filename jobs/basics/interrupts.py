@@ -174,10 +174,10 @@ def _send(child: int, number: signal.Signals) -> None:
 
 def _children() -> list[int]:
     """Our child processes, none where there is no /proc: a JVM that is just being started is known to nobody else."""
-    found = []
+    children = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):  # gone meanwhile
             state, parent = stat.read_text(errors="replace").rpartition(")")[2].split()[:2]
             if int(parent) == os.getpid() and state != "Z":
-                found.append(int(stat.parent.name))
-    return found
+                children.append(int(stat.parent.name))
+    return children

@@ -1,12 +1,71 @@
-"""Bytes and seconds as people read them; programs get the numbers."""
+"""Bytes and seconds as people write and read them; programs get the numbers.
 
+What cannot be read is a UsageError: the option, what was given, and how to write it.
+"""
+
+import re
+from datetime import timedelta
 from typing import Final
+
+from jobs.basics.errors import UsageError
 
 _UNITS: Final = ("KiB", "MiB", "GiB", "TiB", "PiB")
 _STEP: Final = 1024
 _MINUTE: Final = 60
 _HOUR: Final = 60 * _MINUTE
 _DAY: Final = 24 * _HOUR
+
+
+_SECONDS: Final = {"s": 1, "m": _MINUTE, "h": _HOUR, "d": _DAY, "w": 7 * _DAY}
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
+
+PERIOD: Final = r"^[0-9]{1,5}[hdw]$"
+"""Whole hours, days or weeks, as 12h, 30d, 8w."""
+
+_BYTES: Final = {"": 1, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9}
+_BINARY: Final = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+_RATE: Final = re.compile(r"(\d{1,15}(?:\.\d{1,9})?)([kKMG]?B|[KMG]iB)?(?:/s)?", re.ASCII)
+_LARGEST: Final = 2**63 - 1
+
+
+def parse_seconds(option: str, text: str) -> float:
+    """Read a duration: 30s, 10m, 24h or 7d.
+
+    >>> parse_seconds("--max-wait", "24h")
+    86400.0
+    """
+    parts = _DURATION.fullmatch(text)
+    if parts is None:
+        raise _refused(option, text, "duration", "30s, 10m, 24h or 7d")
+    return float(parts[1]) * _SECONDS[parts[2]]
+
+
+def parse_period(option: str, text: str) -> timedelta:
+    """Read whole hours, days or weeks.
+
+    >>> parse_period("--keep", "12h"), parse_period("--keep", "8w")
+    (datetime.timedelta(seconds=43200), datetime.timedelta(days=56))
+    """
+    if not re.fullmatch(PERIOD, text):
+        raise _refused(option, text, "period", "hours, days or weeks, as 12h, 30d or 8w")
+    return timedelta(seconds=int(text[:-1]) * _SECONDS[text[-1]])
+
+
+def parse_rate(option: str, text: str) -> int:
+    """Read bytes a second.
+
+    >>> [parse_rate("--throttle", rate) for rate in ("1048576", "200kB/s", "1.5MiB")]
+    [1048576, 200000, 1572864]
+    """
+    parts = _RATE.fullmatch(text)
+    rate = 0 if parts is None else int(float(parts[1]) * (_BYTES | _BINARY)[parts[2] or ""])
+    if not 0 < rate <= _LARGEST:
+        raise _refused(option, text, "rate", "bytes a second, as 50000000, 50MB/s or 64MiB; or none")
+    return rate
+
+
+def _refused(option: str, text: str, what: str, expected: str) -> UsageError:
+    return UsageError(f"{option} {text!r} is no {what}: expected {expected}")
 
 
 def shown_bytes(count: float) -> str:

@@ -15,7 +15,7 @@ from jobs.planning.reconcile import whats_due
 from jobs.records.plans import Plan, read_plan
 from jobs.runtime.choices import Mode
 from jobs.runtime.console import finish, say
-from jobs.runtime.questions import Planning
+from jobs.runtime.plan_options import PlanOptions
 from jobs.runtime.settings import Settings
 from jobs.views.plans import rejection_lines
 
@@ -53,7 +53,7 @@ def reconcile_once(
 
 def _plan(settings: Settings, *, allow_unclean: bool) -> Plan:
     """Take a snapshot and plan on it."""
-    made = make_plan(settings, Planning(refresh=True), lambda at: whats_due(at, allow_unclean=allow_unclean))
+    made = make_plan(settings, PlanOptions(refresh=True), lambda at: whats_due(at, allow_unclean=allow_unclean))
     say(f"surveyor: plan {made['plan_id']} on snapshot {made['snapshot_id']}: {made['changes']} changes")
     return read_plan(settings.lake, made["plan_id"])
 

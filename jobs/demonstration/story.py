@@ -33,7 +33,7 @@ from jobs.records.plans import read_plan
 from jobs.records.snapshots import as_of, find_snapshot
 from jobs.runtime.choices import Mode
 from jobs.runtime.console import finish, progress, stdout
-from jobs.runtime.settings import DEFAULT_WAREHOUSE, Settings, settle
+from jobs.runtime.settings import DEFAULT_WAREHOUSE, Settings, settings_from
 from schemas.names import NO_CONTROLLER, Outcome
 
 ORDERS: Final = "orders"
@@ -120,8 +120,8 @@ class Story:
         stdout().print(f"$ surveyor commit {name} --apply   # under the controllership held here")
         plan = read_plan(self.settings.lake, name)
         limits = CommitLimits(max_plan_age=3600, max_changes=1000, allow_majority_dead=False)
-        found = assess(self.settings, plan, Mode.AUTO, limits)
-        ledger = apply_plan(self.settings, plan, found, max_hold=PATIENCE, held=held)
+        assessment = assess(self.settings, plan, Mode.AUTO, limits)
+        ledger = apply_plan(self.settings, plan, assessment, max_hold=PATIENCE, held=held)
         applied = len(ledger.of(Outcome.APPLIED))
         stdout().print(f"{applied} of {len(plan.changes)} applied, every one proved ours by its controller epoch")
         if applied < len(plan.changes) or not applied:
@@ -175,7 +175,7 @@ class Story:
     @property
     def settings(self) -> Settings:
         """The settings the commands get by their flags."""
-        return settle(
+        return settings_from(
             cluster=self.name,
             zookeeper=self.zookeeper,
             warehouse=self.warehouse,
@@ -197,8 +197,8 @@ class Story:
     def surveyor(self, *arguments: str) -> int:
         """Show a command, run it, and return its exit code; stop the story if it fails."""
         stdout().print(f"\n$ surveyor {' '.join(arguments)}", markup=False)
-        told = ["--cluster", self.name, "--zookeeper", self.zookeeper, "--warehouse", self.warehouse]
-        code = self.run([*arguments, *told])
+        common = ["--cluster", self.name, "--zookeeper", self.zookeeper, "--warehouse", self.warehouse]
+        code = self.run([*arguments, *common])
         if code in (ExitCode.INTERRUPTED, 128 + SIGTERM):
             raise KeyboardInterrupt
         if code not in (ExitCode.DONE, ExitCode.CHANGES):
@@ -229,7 +229,7 @@ class Story:
             yield state is not None and set(state.isr) == set(row["replicas"])
 
 
-def tell(settings: Settings, run: Run) -> ExitCode:
+def tell_story(settings: Settings, run: Run) -> ExitCode:
     """Tell the story; `run` runs a Surveyor command line in this process. It fails unless every record comes back."""
     with unwinding(), _warehouse(settings) as warehouse, EmbeddedCluster(3) as cluster:
         story = Story(run, cluster, settings.cluster, warehouse)

@@ -7,7 +7,6 @@ A crash anywhere leaves a closed plan whose partitions tell how far they are: ca
 
 import json
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -16,11 +15,11 @@ import typer
 from kazoo.client import KazooClient
 from msgspec.structs import replace
 
-from jobs.adapters.brokers.admin import LOST, NO_REASSIGNMENT_IN_PROGRESS, NONE, Admin, error_name, named
+from jobs.adapters.brokers.admin import NO_REASSIGNMENT_IN_PROGRESS, NONE, UNANSWERED, Admin, error_name, named
 from jobs.adapters.delta.lake import Lake
-from jobs.adapters.zookeeper.connection import connected, sync
+from jobs.adapters.zookeeper.connection import connected, look_until, sync
 from jobs.adapters.zookeeper.lease import Lease, holder_now
-from jobs.assessment.cancellation import Finding, Found, look, partitions_of, rejections
+from jobs.assessment.cancellation import Finding, Findings, look, partitions_of, rejections
 from jobs.basics.errors import ExitCode, RefusedError, SurveyorError
 from jobs.execution.admin.commit import end_throttle
 from jobs.execution.admin.lease import HAND_OVER, UnderLease, lease_for
@@ -46,9 +45,9 @@ _LEFT: Final = {
 }
 
 
-def refuse_unsafe(plan: Plan, found: Found) -> None:
+def refuse_unsafe(plan: Plan, findings: Findings) -> None:
     """Raise RefusedError if a cancellation would lose data or replicas; it names what, partition by partition."""
-    unsafe = [f"{f.change.name}: {f.danger.code}: {f.danger.reason}" for f in found.unsafe if f.danger is not None]
+    unsafe = [f"{f.change.name}: {f.danger.code}: {f.danger.reason}" for f in findings.unsafe if f.danger is not None]
     if unsafe:
         more = f"\n  and {len(unsafe) - LINES_SHOWN} more" if len(unsafe) > LINES_SHOWN else ""
         listed = "\n  ".join(unsafe[:LINES_SHOWN])
@@ -58,33 +57,33 @@ def refuse_unsafe(plan: Plan, found: Found) -> None:
         )
 
 
-def turn_back(settings: Settings, plan: Plan, *, skip_unsafe: bool) -> list[Verdict]:
+def cancel_running(settings: Settings, plan: Plan, *, skip_unsafe: bool) -> list[Verdict]:
     """Close the plan and cancel what runs of it; return what became of each partition asked about."""
     ledger = Ledger.open(settings.lake, plan)
     if plan.row["status"] != PlanStatus.CANCELLED:
         close_plan(settings.lake, plan.plan_id, PlanStatus.CANCELLED)
         ledger.step(Step.CANCEL, Outcome.APPLIED, f"closed; it was {plan.row['status']}")
-    found = look(settings, plan)
+    findings = look(settings, plan)
     begun = _begun(settings.lake, plan) or _is_being_committed(settings, plan)
-    if not (begun or found.of(Standing.IN_PROGRESS) or found.of(Standing.OUT_OF_ORDER)):
+    if not (begun or findings.of(Standing.IN_PROGRESS) or findings.of(Standing.OUT_OF_ORDER)):
         return []
     with lease_for(settings, plan.plan_id, "cancel", HAND_OVER) as lease:
-        return _turn_back(settings, plan, ledger, lease, skip_unsafe=skip_unsafe)
+        return _cancel_leased(settings, plan, ledger, lease, skip_unsafe=skip_unsafe)
 
 
-def _turn_back(settings: Settings, plan: Plan, ledger: Ledger, lease: Lease, *, skip_unsafe: bool) -> list[Verdict]:
+def _cancel_leased(settings: Settings, plan: Plan, ledger: Ledger, lease: Lease, *, skip_unsafe: bool) -> list[Verdict]:
     """Nobody asks for anything of the plan any more; who is in sync is judged once brokers answer, just before asking.
 
     A commit that let go of the lease has asked for all that it ever will.
     """
     state = look(settings, plan).state
     with connected(settings.zookeeper) as client, admin_of(settings, state) as admin:
-        found = look(settings, plan)
+        findings = look(settings, plan)
         if not skip_unsafe:
-            refuse_unsafe(plan, found)
-        work = _Work(settings, plan, ledger, client, admin, found, lease, skip_unsafe)
-        verdicts = work.cancel(found.safe)
-        verdicts += work.restore(work.read([f.key for f in [*found.safe, *found.of(Standing.OUT_OF_ORDER)]]))
+            refuse_unsafe(plan, findings)
+        work = _Work(settings, plan, ledger, client, admin, findings, lease, skip_unsafe)
+        verdicts = work.cancel(findings.safe)
+        verdicts += work.restore(work.read([f.key for f in [*findings.safe, *findings.of(Standing.OUT_OF_ORDER)]]))
         if throttle_rows(settings.lake, plan.plan_id):
             end_throttle(settings, plan, UnderLease(admin, lease))
     return verdicts
@@ -108,14 +107,14 @@ class _Work:
     ledger: Ledger
     client: KazooClient
     admin: Admin
-    found: Found
+    findings: Findings
     lease: Lease
     skip_unsafe: bool
 
     def read(self, keys: Sequence[Key]) -> dict[Key, Finding]:
         ways = ways_of(self.plan.changes)
         sync(self.client)
-        read = partitions_of(self.client, self.found.state, {key: ways[key] for key in keys})
+        read = partitions_of(self.client, self.findings.state, {key: ways[key] for key in keys})
         return {finding.key: finding for finding in read}
 
     def cancel(self, running: Sequence[Finding]) -> list[Verdict]:
@@ -126,7 +125,7 @@ class _Work:
         return unsafe + self._ask(Step.CANCEL, safe, lambda _: None, Standing.IN_PROGRESS)
 
     def _judge_again(self, running: Sequence[Finding]) -> tuple[list[Finding], list[Verdict]]:
-        """Set aside whose last copy in sync would be given up: what was intended has taken its time to be stored."""
+        """Set aside what would lose its last copy in sync by now: to store the intents took time."""
         now = look(self.settings, self.plan)
         dangers = {finding.key: finding.danger for finding in now.unsafe if finding.danger is not None}
         safe = [finding for finding in running if finding.key not in dangers]
@@ -142,9 +141,9 @@ class _Work:
         self.ledger.note(unsafe)
         return safe, unsafe
 
-    def restore(self, found: Mapping[Key, Finding]) -> list[Verdict]:
+    def restore(self, now: Mapping[Key, Finding]) -> list[Verdict]:
         """Ask for the order before where only the order differs."""
-        turned = [finding for finding in found.values() if finding.standing is Standing.OUT_OF_ORDER]
+        turned = [finding for finding in now.values() if finding.standing is Standing.OUT_OF_ORDER]
         self._intend(Step.RESTORE_ORDER, turned)
         return self._ask(Step.RESTORE_ORDER, turned, _replicas_before, Standing.OUT_OF_ORDER)
 
@@ -155,14 +154,14 @@ class _Work:
         self,
         step: Step,
         findings: Sequence[Finding],
-        wanted: Callable[[Finding], list[int] | None],
+        target_of: Callable[[Finding], list[int] | None],
         until_not: Standing,
     ) -> list[Verdict]:
         """Ask for all at once, wait until it is seen, and judge by what is seen: an answer may be lost."""
         if not findings:
             return []
         with progress(f"asking Kafka's controller: {step}"):
-            codes, lost = self._answers({finding.key: wanted(finding) for finding in findings})
+            codes, lost = self._answers({finding.key: target_of(finding) for finding in findings})
         refused = {key for key, code in codes.items() if code not in _DONE}
         seen = self._wait([finding.key for finding in findings], until_not, refused)
         verdicts = [_verdict(f, seen[f.key], step, until_not, codes.get(f.key), lost) for f in findings]
@@ -173,17 +172,14 @@ class _Work:
         self.lease.refuse_lost()
         try:
             return self.admin.reassign(targets), "the controller's answer did not name it"
-        except LOST as error:
+        except UNANSWERED as error:
             return {}, f"no answer came ({named(error)})"
 
     def _wait(self, keys: Sequence[Key], until_not: Standing, refused: set[Key]) -> dict[Key, Finding]:
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            seen = self.read(keys)
-            waiting = {key for key, finding in seen.items() if finding.standing is until_not} - refused
-            if not waiting or time.monotonic() > deadline:
-                return seen
-            time.sleep(0.2)
+        def are_through(seen: Mapping[Key, Finding]) -> bool:
+            return not {key for key, finding in seen.items() if finding.standing is until_not} - refused
+
+        return look_until(lambda: self.read(keys), are_through, PATIENCE)
 
 
 def _replicas_before(finding: Finding) -> Brokers | None:
@@ -196,80 +192,87 @@ def _row(finding: Finding, step: Step) -> PlanRow:
 
 
 def _verdict(  # noqa: PLR0917 - what was asked, and all that tells what became of it
-    asked: Finding, seen: Finding, step: Step, until_not: Standing, code: int | None, lost: str
+    finding: Finding, seen: Finding, step: Step, until_not: Standing, code: int | None, lost: str
 ) -> Verdict:
-    row = _row(asked, step)
+    row = _row(finding, step)
     if seen.standing is until_not:
         if code is None:
-            return Verdict(row, Outcome.UNKNOWN, f"{lost}; {seen.told}")
+            return Verdict(row, Outcome.UNKNOWN, f"{lost}; {seen.detail}")
         if code in _DONE:
-            return Verdict(row, Outcome.UNKNOWN, f"accepted, and not seen in ZooKeeper yet: {seen.told}")
+            return Verdict(row, Outcome.UNKNOWN, f"accepted, and not seen in ZooKeeper yet: {seen.detail}")
         return Verdict(row, Outcome.FAILED, f"the controller refused: {error_name(code)}")
     back = seen.standing in {Standing.NOT_STARTED, Standing.OUT_OF_ORDER} and seen.change.wave == row.wave
     if back and seen.stranded:
         lost = "its copies in sync stopped being replicas while it was called back, nobody can lead it"
-        return Verdict(row, Outcome.FAILED, f"{lost}: {seen.told}; start its brokers, or recover it")
+        return Verdict(row, Outcome.FAILED, f"{lost}: {seen.detail}; start its brokers, or recover it")
     if back:
-        return Verdict(row, Outcome.APPLIED, seen.told)
+        return Verdict(row, Outcome.APPLIED, seen.detail)
     gone_on = seen.standing in {Standing.COMPLETE, Standing.NOT_STARTED}
     why = "it was complete before it could be cancelled; roll it back" if gone_on else "somebody else changed it"
-    return Verdict(row, Outcome.STALE, f"{why}: {seen.told}")
+    return Verdict(row, Outcome.STALE, f"{why}: {seen.detail}")
 
 
 def cancel_plan(settings: Settings, plan: str, *, apply: bool, yes: bool, skip_unsafe: bool) -> ExitCode:
     """Call a plan back, or show what that would do."""
     whole = read_plan(settings.lake, plan)
-    found = look(settings, whole)
+    findings = look(settings, whole)
     if not skip_unsafe:
-        _refuse(whole, found)
-    if not _closes(whole, found):
-        finish(settings, _result(whole, found), f"plan {whole.title}: nothing is left to cancel", *_lines(whole, found))
+        _refuse(whole, findings)
+    if not _closes(whole, findings):
+        finish(
+            settings,
+            _result(whole, findings),
+            f"plan {whole.title}: nothing is left to cancel",
+            *_lines(whole, findings),
+        )
         return ExitCode.DONE
     if not apply:
-        dry = _result(whole, found) | {"dry_run": True}
-        said = "dry run: nothing was written; --apply writes"
-        finish(settings, dry, f"plan {whole.title}: {_told(found)}", *_lines(whole, found), said)
+        dry = _result(whole, findings) | {"dry_run": True}
+        note = "dry run: nothing was written; --apply writes"
+        finish(settings, dry, f"plan {whole.title}: {_counts_in_words(findings)}", *_lines(whole, findings), note)
         return ExitCode.DONE
-    if not yes and not _agreed(whole, found):
+    if not yes and not _agreed(whole, findings):
         raise SurveyorError("not cancelled: the question was not answered with yes")
-    verdicts = turn_back(settings, whole, skip_unsafe=skip_unsafe)
+    verdicts = cancel_running(settings, whole, skip_unsafe=skip_unsafe)
     return _report(settings, whole, verdicts)
 
 
-def _refuse(plan: Plan, found: Found) -> None:
+def _refuse(plan: Plan, findings: Findings) -> None:
     try:
-        refuse_unsafe(plan, found)
+        refuse_unsafe(plan, findings)
     except SurveyorError as error:
-        error.result = _result(plan, found)
+        error.result = _result(plan, findings)
         raise
 
 
-def _closes(plan: Plan, found: Found) -> bool:
+def _closes(plan: Plan, findings: Findings) -> bool:
     """Tell whether there is anything to cancel: a plan that was committed and is done stays committed."""
     ahead = (Standing.IN_PROGRESS, Standing.NOT_STARTED, Standing.OUT_OF_ORDER)
-    return plan.row["status"] != PlanStatus.COMMITTED or any(found.of(standing) for standing in ahead)
+    return plan.row["status"] != PlanStatus.COMMITTED or any(findings.of(standing) for standing in ahead)
 
 
-def _agreed(plan: Plan, found: Found) -> bool:
+def _agreed(plan: Plan, findings: Findings) -> bool:
     if not sys.stdin.isatty():
         return True
-    say(f"plan {plan.title}: {_told(found)}")
+    say(f"plan {plan.title}: {_counts_in_words(findings)}")
     return typer.confirm("cancel it?", err=True)
 
 
 def _report(settings: Settings, plan: Plan, verdicts: Sequence[Verdict]) -> ExitCode:
     now = read_plan(settings.lake, plan.plan_id)
-    found = look(settings, now)
-    result = _result(now, found, verdicts)
+    findings = look(settings, now)
+    result = _result(now, findings, verdicts)
     failed = [v for v in verdicts if v.outcome in {Outcome.FAILED, Outcome.UNKNOWN}]
     wrong = [f"  {v.outcome}: {v.change.name}: {v.message}" for v in verdicts if v.outcome is not Outcome.APPLIED]
-    title = f"plan {now.title}: {now.row['status']}; {result['cancelled_now']} cancelled now, {_told(found)}"
-    again = ["run it again"] if failed or found.safe else []
-    finish(settings, result, title, *wrong[:LINES_SHOWN], *_lines(now, found), *again)
+    title = (
+        f"plan {now.title}: {now.row['status']}; {result['cancelled_now']} cancelled now, {_counts_in_words(findings)}"
+    )
+    again = ["run it again"] if failed or findings.safe else []
+    finish(settings, result, title, *wrong[:LINES_SHOWN], *_lines(now, findings), *again)
     return ExitCode.ERROR if again else ExitCode.DONE
 
 
-def _result(plan: Plan, found: Found, verdicts: Sequence[Verdict] = ()) -> Result:
+def _result(plan: Plan, findings: Findings, verdicts: Sequence[Verdict] = ()) -> Result:
     done = [(verdict.change.action, verdict.outcome) for verdict in verdicts]
     outcomes = [outcome for _, outcome in done]
     return {
@@ -279,22 +282,22 @@ def _result(plan: Plan, found: Found, verdicts: Sequence[Verdict] = ()) -> Resul
         "reordered_now": done.count((Step.RESTORE_ORDER, Outcome.APPLIED)),
         "failed": outcomes.count(Outcome.FAILED),
         "unknown": outcomes.count(Outcome.UNKNOWN),
-        **found.counts,
-        "rejections": rejections(found),
+        **findings.counts,
+        "rejections": rejections(findings),
     }
 
 
-def _told(found: Found) -> str:
-    counts = {name.replace("_", " "): count for name, count in found.counts.items() if count}
+def _counts_in_words(findings: Findings) -> str:
+    counts = {name.replace("_", " "): count for name, count in findings.counts.items() if count}
     return ", ".join(f"{count} {name}" for name, count in counts.items()) or "no changes"
 
 
-def _lines(plan: Plan, found: Found) -> Iterator[str]:
-    lines = [line for finding in found.findings if (line := _line(finding))]
+def _lines(plan: Plan, findings: Findings) -> Iterator[str]:
+    lines = [line for finding in findings.findings if (line := _line(finding))]
     yield from lines[:LINES_SHOWN]
     if len(lines) > LINES_SHOWN:
         yield f"  ... and {len(lines) - LINES_SHOWN} more"
-    if found.of(Standing.COMPLETE) and plan.row["kind"] == PlanKind.REASSIGN:
+    if findings.of(Standing.COMPLETE) and plan.row["kind"] == PlanKind.REASSIGN:
         yield f"  what is complete goes back by `surveyor rollback {plan.plan_id}`"
     if plan.row["kind"] in {PlanKind.DRAIN, PlanKind.UNDRAIN} and plan.row["status"] != PlanStatus.PLANNED:
         brokers = shown(json.loads(plan.row["parameters"])["brokers"])
@@ -306,9 +309,9 @@ def _line(finding: Finding) -> str | None:
     if finding.danger is not None:
         return f"  {name}  goes on: {finding.danger.code}: {finding.danger.reason}"
     if finding.standing is Standing.IN_PROGRESS:
-        return f"  {name}  to be cancelled: {finding.told} → {shown(before)}"
+        return f"  {name}  to be cancelled: {finding.detail} → {shown(before)}"
     if finding.standing is Standing.OUT_OF_ORDER:
-        return f"  {name}  cancelled, order to be restored: {finding.told} → {shown(before)}"
+        return f"  {name}  cancelled, order to be restored: {finding.detail} → {shown(before)}"
     if finding.standing in _LEFT:
-        return f"  {name}  {_LEFT[finding.standing]}: {finding.told}"
+        return f"  {name}  {_LEFT[finding.standing]}: {finding.detail}"
     return None

@@ -8,7 +8,7 @@ from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.adapters.zookeeper.lease import Lease
-from jobs.assessment.limits import CLOSED, CommitLimits, refuse_other_cluster
+from jobs.assessment.limits import UNCOMMITTABLE, CommitLimits, refuse_other_cluster
 from jobs.assessment.moving import moving_of
 from jobs.basics.errors import ExitCode, RefusedError, SurveyorError
 from jobs.basics.interrupts import deferred
@@ -34,25 +34,25 @@ from schemas.names import Outcome, PlanStatus
 def apply_plan(
     settings: Settings,
     plan: Plan,
-    found: Assessment,
+    assessment: Assessment,
     max_hold: float,
     held: Controllership | None = None,
     *,
     running: Running = AS_EVER,
 ) -> Ledger:
     """Write what is due and record it; `held` is a controllership that the caller has and keeps."""
-    watched = found.mode is Mode.ADMIN and (running.watches or bool(throttle_rows(settings.lake, plan.plan_id)))
-    if found.mode is Mode.ADMIN and (found.due or watched):
+    watched = assessment.mode is Mode.ADMIN and (running.watches or bool(throttle_rows(settings.lake, plan.plan_id)))
+    if assessment.mode is Mode.ADMIN and (assessment.due or watched):
         with lease_for(settings, plan.plan_id, "commit") as lease:
-            return _apply(settings, plan, found, running=running, lease=lease)
+            return _apply(settings, plan, assessment, running=running, lease=lease)
     with deferred():
-        return _apply(settings, plan, found, max_hold=max_hold, held=held)
+        return _apply(settings, plan, assessment, max_hold=max_hold, held=held)
 
 
 def _apply(
     settings: Settings,
     plan: Plan,
-    found: Assessment,
+    assessment: Assessment,
     *,
     max_hold: float = 0.0,
     held: Controllership | None = None,
@@ -60,20 +60,20 @@ def _apply(
     lease: Lease | None = None,
 ) -> Ledger:
     """`lease` is that of the cluster, which is ours where Kafka's controller is to be asked."""
-    say(f"  mode {found.mode} ({found.why}); {how_much_is_due(plan, found.due)}")
+    say(f"  mode {assessment.mode} ({assessment.why}); {how_much_is_due(plan, assessment.due)}")
     for line in left_over_lines(settings.lake, plan):
         say(line)
     ledger = Ledger.open(settings.lake, plan)
     ledger.controller_epoch = None if held is None else held.epoch
-    ledger.judge(verdict for verdict in found.settled)
+    ledger.judge(verdict for verdict in assessment.settled)
     try:
         if lease is not None:
-            with controller_of(settings, found.state, ledger, running, lease) as (controller, throttler):
-                commit_admin(settings, ledger, controller, found.due, lease, running=running, throttler=throttler)
-        elif not found.due:
+            with controller_of(settings, assessment.state, ledger, running, lease) as (controller, throttler):
+                commit_admin(settings, ledger, controller, assessment.due, lease, running=running, throttler=throttler)
+        elif not assessment.due:
             say("  nothing is due")
         else:
-            commit_batch(settings, ledger, found.due, max_hold, held, silent=found.silent)
+            commit_batch(settings, ledger, assessment.due, max_hold, held, silent=assessment.silent)
     except SurveyorError as error:
         error.result = {"plan_id": plan.plan_id, **ledger.counts()}
         raise
@@ -98,24 +98,28 @@ def commit_plan(
     """Apply a plan, or show what that would do; of one that is closed or committed, look after its throttle."""
     rate = running.throttle
     whole = read_plan(settings.lake, plan)
-    if whole.row["status"] not in CLOSED:
+    if whole.row["status"] not in UNCOMMITTABLE:
         refuse_resident_drain(whole)
-    if apply and whole.row["status"] in CLOSED and (rate is not None or throttle_rows(settings.lake, whole.plan_id)):
+    if (
+        apply
+        and whole.row["status"] in UNCOMMITTABLE
+        and (rate is not None or throttle_rows(settings.lake, whole.plan_id))
+    ):
         return _throttle_alone(settings, whole, rate)
     if whole.row["status"] == PlanStatus.COMMITTED and not (apply and _goes_on(settings, whole, running)):
         return _already_committed(settings, whole, apply=apply)
     try:
-        found = assess(settings, whole, mode, limits, running)
+        assessment = assess(settings, whole, mode, limits, running)
     except RefusedError:
         if apply:
             _mend(settings, whole)
         raise
     if not apply:
-        return report_dry(settings, whole, found, running, Beside(), detailed=detailed, everything=everything)
+        return report_dry(settings, whole, assessment, running, Beside(), detailed=detailed, everything=everything)
     if not yes:
-        refuse_unless_agreed(whole, found)
-    ledger = apply_plan(settings, whole, found, hold, running=running)
-    return report_applied(settings, whole, found, ledger, Beside(), detailed=detailed)
+        refuse_unless_agreed(whole, assessment)
+    ledger = apply_plan(settings, whole, assessment, hold, running=running)
+    return report_applied(settings, whole, assessment, ledger, Beside(), detailed=detailed)
 
 
 def _throttle_alone(settings: Settings, plan: Plan, rate: int | None) -> ExitCode:

@@ -26,21 +26,21 @@ from schemas.topic_configs import TIERED
 
 
 def choose_mode(
-    asked: Mode, settings: Settings, plan: Plan, state: ClusterState, running: Running = AS_EVER
+    mode: Mode, settings: Settings, plan: Plan, state: ClusterState, running: Running = AS_EVER
 ) -> tuple[Mode, str]:
     """Return admin or batch, and why."""
     if running.via is Via.ZOOKEEPER:
-        return _by_orders(asked, plan, state)
-    if asked is Mode.BATCH and running.throttle is not None:
+        return _by_orders(mode, plan, state)
+    if mode is Mode.BATCH and running.throttle is not None:
         raise UsageError("--throttle is for replicas that Kafka's controller moves: --mode batch moves none")
     cannot_ask = _not_for_admin(plan)
     cannot_write = _not_for_batch(plan)
-    if asked is Mode.ADMIN and cannot_ask:
+    if mode is Mode.ADMIN and cannot_ask:
         raise RefusedError(f"--mode admin cannot commit plan {plan.title}: {cannot_ask}; use --mode batch")
-    if asked is Mode.BATCH and cannot_write:
+    if mode is Mode.BATCH and cannot_write:
         raise RefusedError(f"--mode batch cannot commit plan {plan.title}: {cannot_write}; use --mode admin")
-    if asked is not Mode.AUTO:
-        return asked, "as asked"
+    if mode is not Mode.AUTO:
+        return mode, "as asked"
     if cannot_write:
         return Mode.ADMIN, cannot_write
     if cannot_ask:
@@ -49,8 +49,8 @@ def choose_mode(
     return (Mode.BATCH, silent) if silent else (Mode.ADMIN, f"broker {state.controller.broker_id} is the controller")
 
 
-def _by_orders(asked: Mode, plan: Plan, state: ClusterState) -> tuple[Mode, str]:
-    if asked is Mode.BATCH:
+def _by_orders(mode: Mode, plan: Plan, state: ClusterState) -> tuple[Mode, str]:
+    if mode is Mode.BATCH:
         raise UsageError("--via zookeeper asks Kafka's controller, --mode batch is the controller: give one of the two")
     kinds = {change.action for change in plan.changes} | {task.action for task in plan.tasks}
     others = sorted(kinds - ORDERABLE)

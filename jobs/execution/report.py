@@ -34,7 +34,7 @@ class Beside:
 def report_dry(
     settings: Settings,
     plan: Plan,
-    found: Assessment,
+    assessment: Assessment,
     running: Running,
     beside: Beside,
     *,
@@ -47,36 +47,36 @@ def report_dry(
         "plan_id": plan.plan_id,
         "status": plan.row["status"],
         "dry_run": True,
-        "mode": found.mode.value,
-        "due": len(found.due),
+        "mode": assessment.mode.value,
+        "due": len(assessment.due),
         "applied_now": 0,
-        **counts(found.settled),
+        **counts(assessment.settled),
     }
     again = f"commit {plan.plan_id} --all"
-    lines = [f"  would be written: {change_line(change)}" for change in found.due]
+    lines = [f"  would be written: {change_line(change)}" for change in assessment.due]
     finish(
         settings,
         result,
-        f"plan {plan.title}: mode {found.mode} ({found.why}); {how_much_is_due(plan, found.due)}",
+        f"plan {plan.title}: mode {assessment.mode} ({assessment.why}); {how_much_is_due(plan, assessment.due)}",
         *cut(lines, again, everything=everything),
-        *cut(_stale_lines(found.settled), again, everything=everything),
-        *throttle_lines(settings.lake, plan, changes_among(found.due), running.throttle),
-        *(f"  warning: {warning}" for warning in (_warnings(plan, everything=everything) if found.due else ())),
+        *cut(_stale_lines(assessment.settled), again, everything=everything),
+        *throttle_lines(settings.lake, plan, changes_among(assessment.due), running.throttle),
+        *(f"  warning: {warning}" for warning in (_warnings(plan, everything=everything) if assessment.due else ())),
         *beside.lines,
         "dry run: nothing was written; --apply writes",
     )
-    return ExitCode.CHANGES if detailed and found.due else ExitCode.DONE
+    return ExitCode.CHANGES if detailed and assessment.due else ExitCode.DONE
 
 
 def _warnings(plan: Plan, *, everything: bool) -> Iterator[str]:
     return warnings(plan.row["kind"], plan.changes, plan.operations, plan.rejections, everything=everything)
 
 
-def refuse_unless_agreed(plan: Plan, found: Assessment) -> None:
+def refuse_unless_agreed(plan: Plan, assessment: Assessment) -> None:
     """Ask on a terminal, and raise SurveyorError unless the answer is yes; a program that says --apply means it."""
-    if not is_terminal() or not found.due:
+    if not is_terminal() or not assessment.due:
         return
-    say(f"plan {plan.title}: {how_much_is_due(plan, found.due)}, mode {found.mode} ({found.why})")
+    say(f"plan {plan.title}: {how_much_is_due(plan, assessment.due)}, mode {assessment.mode} ({assessment.why})")
     if not typer.confirm("write them to the cluster?", err=True):
         raise SurveyorError(f"not applied: the question was not answered with yes; plan {plan.title} is stored")
 
@@ -87,16 +87,16 @@ def is_terminal() -> bool:
 
 
 def report_applied(
-    settings: Settings, plan: Plan, found: Assessment, ledger: Ledger, beside: Beside, *, detailed: bool
+    settings: Settings, plan: Plan, assessment: Assessment, ledger: Ledger, beside: Beside, *, detailed: bool
 ) -> ExitCode:
     """Show what came of it; whatever was not written as planned is told by the exit code."""
     status = read_plan(settings.lake, plan.plan_id).row["status"]
-    now = len(ledger.of(Outcome.APPLIED)) - sum(verdict.outcome is Outcome.APPLIED for verdict in found.settled)
+    now = len(ledger.of(Outcome.APPLIED)) - sum(verdict.outcome is Outcome.APPLIED for verdict in assessment.settled)
     applied: Result = {"plan_id": plan.plan_id, "status": status, "applied_now": now, **ledger.counts()}
-    told = ", ".join(f"{count} {outcome}" for outcome, count in ledger.counts().items() if count)
-    told += f" ({now} of them now)" if now < len(ledger.of(Outcome.APPLIED)) else ""
+    summary = ", ".join(f"{count} {outcome}" for outcome, count in ledger.counts().items() if count)
+    summary += f" ({now} of them now)" if now < len(ledger.of(Outcome.APPLIED)) else ""
     stale = cut(_stale_lines(ledger.verdicts), f"show commits {plan.plan_id} --all")
-    title = f"plan {plan.title}: {status}; {told or 'no changes'}"
+    title = f"plan {plan.title}: {status}; {summary or 'no changes'}"
     finish(settings, beside.result | applied, title, *stale, *beside.lines)
     if interrupted():
         say(f"surveyor: interrupted: {now} written, {len(ledger.of(Outcome.SKIPPED))} left; commit again to go on")

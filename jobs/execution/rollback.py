@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from jobs.assessment.limits import CommitLimits
-from jobs.assessment.rollback import refuse_no_way, settle, ways_back
+from jobs.assessment.rollback import close_if_back, find_rollback, refuse_no_way
 from jobs.basics.errors import ExitCode
 from jobs.execution.commit import apply_plan
 from jobs.execution.due import assess
@@ -43,32 +43,32 @@ def roll_back(
         return ExitCode.CHANGES if detailed and planned.changes else ExitCode.DONE
     limits = CommitLimits.of(settings, None, max_changes, allow_majority_dead=False, allow_silent=None)
     ledger = _commit(settings, planned, mode, limits, yes=yes)
-    back = settle(settings, undone, to_snapshot)
+    back = close_if_back(settings, undone, to_snapshot)
     return _report(settings, read_plan(settings.lake, planned.plan_id), undone, ledger, back=back)
 
 
 def _plan(settings: Settings, undone: Plan, to_snapshot: int | None, alias: Alias) -> Plan:
     """Make the plan and store it, or find the one that has the name."""
     lake = settings.lake
-    asked = {
+    parameters = {
         "rollback_of": undone.plan_id,
         "to_snapshot": undone.row["snapshot_id"] if to_snapshot is None else to_snapshot,
     }
     named = None if alias.moves else plan_named(lake, alias.name)
     if named and alias.name:
-        refuse_other_question(named, alias.name, PlanKind.REASSIGN, asked, None)
+        refuse_other_question(named, alias.name, PlanKind.REASSIGN, parameters, None)
         say(f"surveyor: {alias.name} is this plan already; nothing was planned anew")
         return read_plan(lake, named["plan_id"])
-    found = ways_back(settings, undone, to_snapshot)
+    rollback = find_rollback(settings, undone, to_snapshot)
     content = Content(
         kind=PlanKind.REASSIGN,
-        parameters=asked,
-        snapshot_id=found.snapshot_id,
-        cluster_id=found.state.cluster_id,
-        broker_epochs=found.state.live,
+        parameters=parameters,
+        snapshot_id=rollback.snapshot_id,
+        cluster_id=rollback.state.cluster_id,
+        broker_epochs=rollback.state.live,
     )
     lake.ensure_tables()
-    rows = RowLists(lake=lake, changes=found.changes, rejections=found.rejections)
+    rows = RowLists(lake=lake, changes=rollback.changes, rejections=rollback.rejections)
     return read_plan(lake, store(lake, alias, content, rows)["plan_id"])
 
 
@@ -76,15 +76,15 @@ def _commit(settings: Settings, plan: Plan, mode: Mode, limits: CommitLimits, *,
     """Commit as `surveyor commit` does; return the counts by outcome."""
     if not plan.changes or plan.row["status"] == PlanStatus.COMMITTED:
         return {}
-    found = assess(settings, plan, mode, limits)
+    assessment = assess(settings, plan, mode, limits)
     if not yes:
-        refuse_unless_agreed(plan, found)
-    return apply_plan(settings, plan, found, settings.conf.limits.max_hold_seconds).counts()
+        refuse_unless_agreed(plan, assessment)
+    return apply_plan(settings, plan, assessment, settings.conf.limits.max_hold_seconds).counts()
 
 
 def _result(plan: Plan, undone: Plan) -> Result:
-    asked = {"rollback_of": undone.plan_id, "rollback_of_status": undone.row["status"]}
-    return {column: plan.row[column] for column in RESULT} | {"names": names_of(plan.row)} | asked
+    source = {"rollback_of": undone.plan_id, "rollback_of_status": undone.row["status"]}
+    return {column: plan.row[column] for column in RESULT} | {"names": names_of(plan.row)} | source
 
 
 def _shown(settings: Settings, plan: Plan) -> Iterator[Any]:
@@ -96,11 +96,11 @@ def _shown(settings: Settings, plan: Plan) -> Iterator[Any]:
 def _report(settings: Settings, plan: Plan, undone: Plan, counts: dict[str, int], *, back: bool) -> ExitCode:
     undone = read_plan(settings.lake, undone.plan_id)
     result = _result(plan, undone) | {"rolled_back": back, **counts}
-    told = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
+    summary = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
     finish(
         settings,
         result,
-        f"plan {plan.title}: {plan.row['status']}; {told or 'nothing is due'}",
+        f"plan {plan.title}: {plan.row['status']}; {summary or 'nothing is due'}",
         *rejection_lines(plan),
         f"plan {undone.title} is {undone.row['status']}"
         + ("" if back else f"; once `surveyor verify {plan.plan_id}` finds all of it back, it is rolled_back"),

@@ -5,13 +5,14 @@ A rollback that is found complete is recorded, so this writes to the warehouse, 
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from jobs.adapters.zookeeper.connection import Znode, connected, sync
 from jobs.assessment.copying import measure
-from jobs.assessment.limits import CLOSED
+from jobs.assessment.limits import UNCOMMITTABLE
 from jobs.assessment.premises import assigned, read_changed
-from jobs.assessment.rollback import settle_rollback
-from jobs.assessment.verification import Progress, verify_plan
+from jobs.assessment.rollback import close_undone
+from jobs.assessment.verification import verify_plan
 from jobs.basics.errors import ExitCode
 from jobs.records.plans import Plan, read_plan
 from jobs.runtime.choices import Text
@@ -19,31 +20,35 @@ from jobs.runtime.console import Result, cut, finish
 from jobs.runtime.settings import Settings
 from jobs.views.copying import copying_lines, copying_result
 from jobs.views.kafka_text import status_lines
+from planner.reassignment.cancellation import Standing
 from planner.reassignment.replica_assignment import ReplicaAssignment
 from planner.reassignment.rollback import ways_of
 from schemas.rows import PlanRow, changes_among
 
+_COUNTED: Final = (Standing.COMPLETE, Standing.IN_PROGRESS, Standing.NOT_STARTED, Standing.DIVERGED)
+"""What a change can be; a cancelled step whose order is not restored counts as not started."""
 
-def report_progress(
+
+def report_verification(
     settings: Settings, plan: str, apart: float, text: Text, *, everything: bool, detailed: bool
 ) -> ExitCode:
     """Show how far a plan has come; of what is being copied, two looks so many seconds apart."""
     whole = read_plan(settings.lake, plan)
-    found = verify_plan(settings, whole)
-    counts = Counter(progress for _, progress, _ in found)
-    complete = counts[Progress.COMPLETE] == len(found)
+    standings = verify_plan(settings, whole)
+    counts = Counter(standing for _, standing, _ in standings)
+    complete = counts[Standing.COMPLETE] == len(standings)
     if complete:
-        settle_rollback(settings, whole)
+        close_undone(settings, whole)
     known = {"plan_id": whole.plan_id, "status": whole.row["status"], "is_complete": complete}
-    result: Result = {**known, **{p.value: counts[p] for p in Progress}}
-    going = [row for row, progress, _ in found if progress is Progress.IN_PROGRESS and text is not Text.KAFKA]
+    result: Result = {**known, **{standing.value: counts[standing] for standing in _COUNTED}}
+    going = [row for row, standing, _ in standings if standing is Standing.IN_PROGRESS and text is not Text.KAFKA]
     copying = measure(settings, changes_among(going), apart)
     result["copying"] = None if copying is None else copying_result(copying)
-    told = ", ".join(f"{counts[progress]} {progress.replace('_', ' ')}" for progress in Progress if counts[progress])
-    closed = f", {whole.row['status']}" if whole.row["status"] in CLOSED else ""
-    title = f"plan {whole.title}{closed}: {told or 'no changes'}"
+    summary = ", ".join(f"{counts[standing]} {standing.replace('_', ' ')}" for standing in _COUNTED if counts[standing])
+    closed = f", {whole.row['status']}" if whole.row["status"] in UNCOMMITTABLE else ""
+    title = f"plan {whole.title}{closed}: {summary or 'no changes'}"
     lines = [
-        *cut(list(_lines(found)), f"verify {whole.plan_id} --all", everything=everything),
+        *cut(list(_lines(standings)), f"verify {whole.plan_id} --all", everything=everything),
         *(copying_lines(result["copying"]) if copying else ()),
     ]
     if text is Text.KAFKA:
@@ -58,19 +63,21 @@ def _as_kafka_says(settings: Settings, plan: Plan) -> Iterator[str]:
     last = [way[-1] for way in ways_of(plan.changes).values()]
     with connected(settings.zookeeper) as client:
         sync(client)
-        found = [(change, _assignment(topic, change.partition)) for change, topic, _ in read_changed(client, last)]
+        assignments = [
+            (change, _assignment(topic, change.partition)) for change, topic, _ in read_changed(client, last)
+        ]
     return status_lines(
         ({"topic": change.topic, "partition": change.partition, "replicas": change.replicas_after}, now)
-        for change, now in found
+        for change, now in assignments
     )
 
 
 def _assignment(topic: Znode, partition: int) -> ReplicaAssignment | None:
-    found = assigned(topic, partition)
-    return None if found is None else ReplicaAssignment(*found)
+    assignment = assigned(topic, partition)
+    return None if assignment is None else ReplicaAssignment(*assignment)
 
 
-def _lines(found: Sequence[tuple[PlanRow, Progress, str]]) -> Iterator[str]:
-    for change, progress, what in found:
-        if progress is not Progress.COMPLETE:
-            yield f"  {change.name}  {progress.replace('_', ' ')}: {what}"
+def _lines(standings: Sequence[tuple[PlanRow, Standing, str]]) -> Iterator[str]:
+    for change, standing, detail in standings:
+        if standing is not Standing.COMPLETE:
+            yield f"  {change.name}  {standing.replace('_', ' ')}: {detail}"

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from jobs.adapters.delta.lake import Row
 from jobs.basics.errors import Fault, RefusedError, UsageError, raise_any
 from jobs.planning.new_partitions import KAFKA, STRATEGIES, assign_topics, racks_of, racks_told
-from jobs.planning.new_topics import NewTopic, name_faults, not_alive
+from jobs.planning.new_topics import NewTopic, not_alive, topic_name_faults
 from jobs.planning.plan import Planned
 from jobs.planning.protocol import config_notes, have_topic_ids
 from jobs.planning.topics import operation
@@ -68,8 +68,8 @@ class AssignRequest:
 
     def _meaning_faults(self) -> Iterator[Fault]:
         for topic in self.topics:
-            for said in topic.meaning_faults(in_file=self.from_file, unknown_allowed=self.unknown_config_allowed):
-                yield UsageError, said
+            for fault in topic.meaning_faults(in_file=self.from_file, unknown_allowed=self.unknown_config_allowed):
+                yield UsageError, fault
 
     def _racks(self, brokers: Sequence[Row]) -> dict[int, str] | Fault:
         if not (self.rack_aware and self.strategy == KAFKA and self._by_rule):
@@ -83,15 +83,15 @@ class AssignRequest:
         self, at: SnapshotTables, brokers: list[int], live: list[int], racks: dict[int, str] | Fault
     ) -> Iterator[Fault]:
         yield from self._meaning_faults()
-        yield from name_faults(at, self._names)
+        yield from topic_name_faults(at, self._names)
         unknown = sorted(set(brokers) - set(live))
         if unknown:
             yield RefusedError, not_alive(unknown, live)
         if isinstance(racks, tuple):
             yield racks
         for topic in self.topics:
-            for said in topic.placement_faults(brokers, live):
-                yield RefusedError, said
+            for fault in topic.placement_faults(brokers, live):
+                yield RefusedError, fault
 
     def _planned(self, at: SnapshotTables, brokers: list[int], racks: dict[int, str]) -> Planned:
         rows = [*self._placements(len(brokers)), *(_by_hand(topic) for topic in self.topics if topic.by_hand)]
@@ -104,12 +104,12 @@ class AssignRequest:
         assigned = assign_topics(at.tables.spark, rows, settled)
         assignments = assigned.join(F.broadcast(_known(at, ids)), "topic")
         changes = creation_changes(assignments, at["brokers"], at.tables.lake.cluster)
-        told = [_told(at, ids[row["topic"]], configs[row["topic"]]) for row in rows]
+        details = [_operation_data(at, ids[row["topic"]], configs[row["topic"]]) for row in rows]
         operations = [
             operation(number, OperationKind.CREATE_TOPIC, row["topic"], json.dumps(data, sort_keys=True))
-            for number, (row, data) in enumerate(zip(rows, told, strict=True))
+            for number, (row, data) in enumerate(zip(rows, details, strict=True))
         ]
-        each = [_said(row) | data for row, data in zip(rows, told, strict=True)]
+        each = [_stated(row) | data for row, data in zip(rows, details, strict=True)]
         parameters = settled | ({"topics": each} if self.from_file else each[0])
         return Planned(PlanKind.ASSIGN, parameters, changes, operations=operations)
 
@@ -137,11 +137,11 @@ def _by_hand(topic: NewTopic) -> Row:
     return {"topic": topic.name, "first_partition": 0, "replica_assignment": topic.by_hand}
 
 
-def _told(at: SnapshotTables, topic_id: str | None, config: dict[str, str]) -> Row:
+def _operation_data(at: SnapshotTables, topic_id: str | None, config: dict[str, str]) -> Row:
     return {"topic_id": topic_id, "config": config, **config_notes(at, config)}
 
 
-def _said(row: Row) -> Row:
+def _stated(row: Row) -> Row:
     return {name: value for name, value in row.items() if name != "first_partition"}
 
 

@@ -20,7 +20,7 @@ from schemas.topic_configs import MIN_ISR, conflicts
 
 _NAME: Final = re.compile(r"[A-Za-z0-9]+([._-][A-Za-z0-9]+)*")
 
-Wanted = dict[str, str | None]
+Overrides = dict[str, str | None]
 """Values by name; None deletes the override, so that the broker's default holds again."""
 
 
@@ -29,28 +29,28 @@ class ConfigRequest:
     """What was asked for on the command line."""
 
     topic: str
-    wanted: Wanted
+    overrides: Overrides
 
     def plan(self, at: SnapshotTables) -> Planned:
         """Plan what differs; nothing does: a plan without operations."""
         topic = find_topic(at, self.topic)
-        before = {name: topic.row["config"].get(name) for name in sorted(self.wanted)}
-        after = {name: self.wanted[name] for name in before if before[name] != self.wanted[name]}
+        before = {name: topic.row["config"].get(name) for name in sorted(self.overrides)}
+        after = {name: self.overrides[name] for name in before if before[name] != self.overrides[name]}
         self._refuse_conflicts(topic)
         operations = []
         if after:
             text = json.dumps(self._data(at, topic, before, after), sort_keys=True)
             operations.append(operation(0, OperationKind.ALTER_CONFIG, self.topic, text))
-        missing = [self._not_set(name) for name in before if before[name] is None and self.wanted[name] is None]
+        missing = [self._not_set(name) for name in before if before[name] is None and self.overrides[name] is None]
         return Planned(
             PlanKind.CONFIG,
-            {"topic": self.topic, "config": self.wanted},
+            {"topic": self.topic, "config": self.overrides},
             at.tables.frame("changes", []),
             at.tables.frame("rejections", missing) if missing else None,
             operations,
         )
 
-    def _data(self, at: SnapshotTables, topic: KnownTopic, before: Wanted, after: Wanted) -> dict[str, Any]:
+    def _data(self, at: SnapshotTables, topic: KnownTopic, before: Overrides, after: Overrides) -> dict[str, Any]:
         values = {name: value for name, value in after.items() if value is not None}
         data = {
             "topic_id": topic.row["topic_id"],
@@ -63,7 +63,7 @@ class ConfigRequest:
         return data
 
     def _refuse_conflicts(self, topic: KnownTopic) -> None:
-        merged = topic.row["config"] | self.wanted
+        merged = topic.row["config"] | self.overrides
         fault = next(conflicts({name: value for name, value in merged.items() if value is not None}), None)
         if fault is not None:
             raise RefusedError(f"topic {self.topic}: {fault}; Kafka takes no such pair, set or delete one of them")
@@ -78,23 +78,23 @@ class ConfigRequest:
         }
 
 
-def parse_wanted(pairs: Sequence[str], deleted: Sequence[str]) -> Wanted:
+def parse_overrides(pairs: Sequence[str], deleted: Sequence[str]) -> Overrides:
     """Read what is to be set and deleted, nothing twice.
 
-    >>> parse_wanted(["retention.ms=60000"], ["min.insync.replicas"])
+    >>> parse_overrides(["retention.ms=60000"], ["min.insync.replicas"])
     {'retention.ms': '60000', 'min.insync.replicas': None}
     """
-    asked = [*map(_pair, pairs), *((name, None) for name in deleted)]
-    if not asked:
+    named = [*map(_pair, pairs), *((name, None) for name in deleted)]
+    if not named:
         raise UsageError("say what to change: --set key=value, --delete key")
-    wanted: Wanted = {}
-    for name, value in asked:
+    overrides: Overrides = {}
+    for name, value in named:
         if not _NAME.fullmatch(name):
             raise UsageError(f"{name!r} is no name of a configuration: expected one as in min.insync.replicas")
-        if name in wanted:
+        if name in overrides:
             raise UsageError(f"{name} is named twice; say once what it should be")
-        wanted[name] = value
-    return wanted
+        overrides[name] = value
+    return overrides
 
 
 def _pair(text: str) -> tuple[str, str]:

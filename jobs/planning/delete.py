@@ -35,13 +35,13 @@ class DeleteRequest:
         """Plan the deletion of those that can be deleted; the others are rejections."""
         lake = at.tables.lake
         _refuse_disabled(as_of(lake, at.snapshot, "broker_configs", ("name", "=", SWITCH)))
-        found = {row["topic"]: row for row in as_of(lake, at.snapshot, "topics", ("topic", "in", self.topics))}
-        verdicts = [(topic, _rejection(topic, found.get(topic))) for topic in self.topics]
+        known = {row["topic"]: row for row in as_of(lake, at.snapshot, "topics", ("topic", "in", self.topics))}
+        verdicts = [(topic, _rejection(topic, known.get(topic))) for topic in self.topics]
         rejections = [rejection for _, rejection in verdicts if rejection is not None]
-        wanted = [found[topic] for topic, rejection in verdicts if rejection is None]
+        deletable = [known[topic] for topic, rejection in verdicts if rejection is None]
         operations = [
             operation(number, OperationKind.DELETE_TOPIC, row["topic"], json.dumps({"topic_id": row["topic_id"]}))
-            for number, row in enumerate(wanted)
+            for number, row in enumerate(deletable)
         ]
         return Planned(
             PlanKind.DELETE,
@@ -52,12 +52,12 @@ class DeleteRequest:
         )
 
 
-def _rejection(topic: str, found: Row | None) -> Row | None:
-    if found is None:
+def _rejection(topic: str, known: Row | None) -> Row | None:
+    if known is None:
         code, reason = RejectionCode.UNKNOWN_TOPIC, "no such topic in the snapshot"
-    elif found["deletion_requested"]:
+    elif known["deletion_requested"]:
         code, reason = RejectionCode.DELETION_REQUESTED, "queued for deletion already"
-    elif not found["understood"]:
+    elif not known["understood"]:
         code, reason = RejectionCode.NOT_UNDERSTOOD, "its znodes are not understood; `surveyor show quarantine`"
     else:
         return None

@@ -35,11 +35,11 @@ class PreferredRequest:
         skew = imbalance(partitions, topics, snapshot_id, self.threshold).localCheckpoint()
         rows = [row.asDict() for row in skew.collect()]
         at.tables.lake.replace("imbalance", rows, f"snapshot_id = {snapshot_id}")
-        wanted = _wanted(at, self.partitions)
-        if wanted is None:
-            wanted = preferred.wanted_by_imbalance(partitions, skew)
-        asked = wanted.localCheckpoint()  # found once: it is joined twice
-        verdicts = preferred.preferred_verdicts(partitions, topics, brokers, asked).localCheckpoint()
+        candidates = _named(at, self.partitions)
+        if candidates is None:
+            candidates = preferred.candidates_by_imbalance(partitions, skew)
+        considered = candidates.localCheckpoint()  # found once: it is joined twice
+        verdicts = preferred.preferred_verdicts(partitions, topics, brokers, considered).localCheckpoint()
         careful, judged = counted(self._careful(at, verdicts, skew))
         changes, rejections = preferred.changes_of(careful), preferred.rejections_of(careful)
         parameters = {"election": "preferred", **asdict(self)}
@@ -70,17 +70,17 @@ class OfflineRequest:
     def plan(self, at: SnapshotTables) -> Planned:
         """Plan on a snapshot."""
         partitions, topics, brokers = at["partitions"], at["topics"], at["brokers"]
-        wanted = _wanted(at, self.partitions)
-        if wanted is None:
-            wanted = offline.wanted_without_leader(partitions, brokers)
-        asked = asked_for(wanted.localCheckpoint(), partitions, topics, brokers)
-        verdicts, judged = counted(offline.offline_verdicts(asked, at["broker_configs"], unclean=self.unclean))
+        candidates = _named(at, self.partitions)
+        if candidates is None:
+            candidates = offline.candidates_without_leader(partitions, brokers)
+        considered = asked_for(candidates.localCheckpoint(), partitions, topics, brokers)
+        verdicts, judged = counted(offline.offline_verdicts(considered, at["broker_configs"], unclean=self.unclean))
         changes, rejections = offline.changes_of(verdicts), offline.rejections_of(verdicts)
         parameters = {"election": "unclean" if self.unclean else "offline", "partitions": self.partitions}
         return Planned(PlanKind.ELECT, parameters, changes, rejections, at_most=judged)
 
 
-def _wanted(at: SnapshotTables, partitions: list[Row] | None) -> DataFrame | None:
+def _named(at: SnapshotTables, partitions: list[Row] | None) -> DataFrame | None:
     return None if partitions is None else at.targets(partitions).select("topic", "partition")
 
 

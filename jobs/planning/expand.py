@@ -74,42 +74,42 @@ class ExpandRequest:
                 f"the snapshot ({', '.join(map(str, brokers))}); start the others, snapshot again",
             )
         size = topic_bytes(self.partitions, len(first), brokers)
-        raise_any((RefusedError, said) for said in size_faults(topic.name, size))
+        raise_any((RefusedError, fault) for fault in size_faults(topic.name, size))
         start = start_of_round(brokers, first[0])
         placement = {"brokers": brokers, "replication_factor": len(first), "start_index": start}
         return placement | racks_told(racks)
 
-    def _added(self, topic: KnownTopic, live: list[Row], said: list[list[int]]) -> list[list[int]]:
+    def _added(self, topic: KnownTopic, live: list[Row], by_hand: list[list[int]]) -> list[list[int]]:
         """Return the assignment of the partitions to be added, checked as `AdminZkClient` does."""
         now = [row["replicas"] for row in topic.partitions]
         added = self.partitions - len(now)
-        if len(said) not in {added, self.partitions}:
+        if len(by_hand) not in {added, self.partitions}:
             raise UsageError(
-                f"--replica-assignment has {len(said)} partitions: give the {added} that are added, or all "
+                f"--replica-assignment has {len(by_hand)} partitions: give the {added} that are added, or all "
                 f"{self.partitions} as kafka-topics takes them",
             )
-        if len(said) == self.partitions and said[: len(now)] != now:
+        if len(by_hand) == self.partitions and by_hand[: len(now)] != now:
             raise RefusedError(
                 f"--replica-assignment moves partitions that {topic.name} has already; "
                 "leave those out, or move them with `plan reassign`",
             )
-        wanted = said[-added:]
-        if len(wanted[0]) != len(now[0]):
+        assignment = by_hand[-added:]
+        if len(assignment[0]) != len(now[0]):
             raise RefusedError(
-                f"--replica-assignment has replication factor {len(wanted[0])}, partition 0 of {topic.name} has "
+                f"--replica-assignment has replication factor {len(assignment[0])}, partition 0 of {topic.name} has "
                 f"{len(now[0])}; all need the same",
             )
         ids = [row["broker_id"] for row in live]
-        unknown = sorted({broker for replicas in wanted for broker in replicas}.difference(ids))
+        unknown = sorted({broker for replicas in assignment for broker in replicas}.difference(ids))
         if unknown:
             raise RefusedError(not_alive(unknown, ids))
-        return wanted
+        return assignment
 
 
 def _refuse_unsettled(at: SnapshotTables, topic: KnownTopic) -> None:
     """Refuse what Kafka would, and a topic whose partitions cannot be counted."""
-    asked = as_of(at.tables.lake, at.snapshot, "requests", ("topic", "=", topic.name))
-    requested = [row["partition"] for row in asked if row["kind"] == RequestKind.REASSIGN]
+    requests = as_of(at.tables.lake, at.snapshot, "requests", ("topic", "=", topic.name))
+    requested = [row["partition"] for row in requests if row["kind"] == RequestKind.REASSIGN]
     moving = sorted({*topic.moving, *requested})
     if moving:
         raise RefusedError(

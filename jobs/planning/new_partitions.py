@@ -10,18 +10,18 @@ from pyspark.sql import DataFrame, SparkSession
 
 from jobs.adapters.delta.lake import Row
 from jobs.basics.errors import RefusedError
-from planner.topics.assignment import TOPICS, assign_by_hand, assign_rack_unaware, assign_simple, partition_ids
+from planner.topics.assignment import NEW_TOPICS, assign_by_hand, assign_rack_unaware, assign_simple, partition_ids
 from planner.topics.rack_aware import LISTS, assign_rack_aware, lists_for
 
 KAFKA: Final = "kafka"
 SIMPLE: Final = "simple"
 STRATEGIES: Final = (KAFKA, SIMPLE)
 
-_COLUMNS: Final = [column.split(" ")[0] for column in TOPICS.split(", ")]
+_COLUMNS: Final = [column.split(" ")[0] for column in NEW_TOPICS.split(", ")]
 
 
 def assign_topics(spark: SparkSession, topics: Sequence[Row], settled: Mapping[str, Any]) -> DataFrame:
-    """Assign all partitions of `topics`, rows of TOPICS, at once: topic, partition, replicas."""
+    """Assign all partitions of `topics`, rows of NEW_TOPICS, at once: topic, partition, replicas."""
     by_hand = [topic for topic in topics if topic.get("replica_assignment") is not None]
     by_rule = [topic for topic in topics if topic.get("replica_assignment") is None]
     if not by_rule:
@@ -42,7 +42,7 @@ def _by_rule(spark: SparkSession, topics: Sequence[Row], settled: Mapping[str, A
 
 
 def _frame(spark: SparkSession, topics: Sequence[Row]) -> DataFrame:
-    return spark.createDataFrame([tuple(topic.get(name) for name in _COLUMNS) for topic in topics], TOPICS)
+    return spark.createDataFrame([tuple(topic.get(name) for name in _COLUMNS) for topic in topics], NEW_TOPICS)
 
 
 def racks_of(brokers: Sequence[Row], instead: str) -> dict[int, str]:

@@ -43,14 +43,14 @@ class NewTopic:
             yield f"{who}say {sizes}, or {by_hand}"
         if self.by_hand is not None and any(count is not None for count in counts):
             yield f"{who}{by_hand} says it all: leave out {sizes}"
-        said = "config" if in_file else "--config"
+        option = "config" if in_file else "--config"
         for fault in (*config_faults(self.configs, unknown_allowed=unknown_allowed), *conflicts(self.configs)):
-            yield f"{who}{said}: {fault}"
+            yield f"{who}{option}: {fault}"
 
     def placement_faults(self, brokers: Sequence[int], live: Sequence[int]) -> Iterator[str]:
         """Say what cannot be placed on `brokers`, or by hand on those that are alive."""
         if self.by_hand is not None:
-            yield from (f"topic {self.title}: {said}" for said in assignment_faults(self.by_hand))
+            yield from (f"topic {self.title}: {fault}" for fault in assignment_faults(self.by_hand))
             unknown = sorted(set(chain.from_iterable(self.by_hand)).difference(live))
             if unknown:
                 yield f"topic {self.title}: {not_alive(unknown, live)}"
@@ -87,23 +87,23 @@ def not_alive(unknown: Iterable[int], live: Iterable[int]) -> str:
     )
 
 
-def name_faults(at: SnapshotTables, names: Sequence[str]) -> Iterator[Fault]:
+def topic_name_faults(at: SnapshotTables, names: Sequence[str]) -> Iterator[Fault]:
     """Names that cannot be, are taken, or cannot be told from others.
 
     Kafka's metrics write dots as underscores, so names that differ in these alone collide (`Topic.hasCollision`).
     """
     count = Counter(names)
     faults = {name: name_fault(name) for name in count}
-    yield from ((UsageError, said) for said in faults.values() if said is not None)
+    yield from ((UsageError, fault) for fault in faults.values() if fault is not None)
     known = [name for name in count if faults[name] is None]
     yield from ((UsageError, f"topic {name} is asked for {count[name]} times") for name in known if count[name] > 1)
     if METADATA_TOPIC in count:
         yield RefusedError, f"topic {METADATA_TOPIC} is KRaft's own log, and Kafka makes none; choose another name"
     taken = _by_metric_name(table_as_of(at.tables.lake, at.snapshot, "topics", columns=["topic"])["topic"].to_pylist())
-    asked = _by_metric_name(known)
+    named = _by_metric_name(known)
     for name in known:
         there = taken[_metric_name(name)]
-        others = sorted({*there, *asked[_metric_name(name)]} - {name})
+        others = sorted({*there, *named[_metric_name(name)]} - {name})
         if name in there:
             snapshot_id = at.snapshot["snapshot_id"]
             yield RefusedError, f"topic {name} exists in snapshot {snapshot_id}; choose another name"
@@ -116,7 +116,7 @@ def _metric_name(topic: str) -> str:
 
 
 def _by_metric_name(topics: Iterable[str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = defaultdict(list)
+    grouped: dict[str, list[str]] = defaultdict(list)
     for topic in topics:
-        found[_metric_name(topic)].append(topic)
-    return found
+        grouped[_metric_name(topic)].append(topic)
+    return grouped

@@ -15,7 +15,7 @@ from jobs.adapters.delta.lake import Row
 from jobs.adapters.delta.spark_tables import Tables
 from jobs.adapters.spark.session import INTERPRETED, TINY, start_session, with_settings
 from jobs.basics.errors import ExitCode, RefusedError
-from jobs.planning.plan_rows import Beside, plan_rows
+from jobs.planning.plan_rows import OtherRows, plan_rows
 from jobs.planning.tables import PlanningTables
 from jobs.records.figures import figures_in
 from jobs.records.plan_names import Alias, names_of, plan_named, refuse_older, refuse_other_question
@@ -24,7 +24,7 @@ from jobs.records.plans import find_plan
 from jobs.records.snapshot_tables import SnapshotTables
 from jobs.records.snapshots import as_of, find_snapshot
 from jobs.runtime.console import Result, finish, progress, say
-from jobs.runtime.questions import Planning
+from jobs.runtime.plan_options import PlanOptions
 from jobs.runtime.settings import Settings
 from jobs.survey.snapshot import snapshot_line, take_snapshot
 from jobs.views.plan_review import plan_lines
@@ -53,7 +53,7 @@ class Planned:
     operations: list[Row] = field(default_factory=list)
     evidence: DataFrame | None = None
     at_most: int | None = None
-    """More changes and rejections there cannot be together, where that is known and they cost little to compute."""
+    """The most changes and rejections there can be together, where that is known and they cost little to compute."""
     refused: str | None = None
     """Why it must not be committed: it is stored all the same, so that it can be looked at."""
 
@@ -61,20 +61,20 @@ class Planned:
 Planner = Callable[[SnapshotTables], Planned]
 
 
-def report_plan(settings: Settings, planning: Planning, planner: Planner) -> ExitCode:
+def report_plan(settings: Settings, options: PlanOptions, planner: Planner) -> ExitCode:
     """Make a plan and show it; CHANGES only where the detailed exit code was asked for."""
-    result = make_plan(settings, planning, planner)
+    result = make_plan(settings, options, planner)
     lake = settings.lake
     result["operations"] = len(lake.rows("operations", ("plan_id", "=", result["plan_id"])))
     # programs get their counts without the plan's rows being read again
     finish(settings, result, *([] if settings.as_json else plan_lines(lake, find_plan(lake, result["plan_id"]))))
-    return ExitCode.CHANGES if planning.detailed and (result["changes"] or result["operations"]) else ExitCode.DONE
+    return ExitCode.CHANGES if options.detailed and (result["changes"] or result["operations"]) else ExitCode.DONE
 
 
-def make_plan(settings: Settings, planning: Planning, planner: Planner) -> Result:
+def make_plan(settings: Settings, options: PlanOptions, planner: Planner) -> Result:
     """Plan on a snapshot and store the plan; under a name that is taken, return the plan that has it, or refuse."""
-    lake, alias, snapshot_id = settings.lake, Alias(planning.name, planning.replace_name), planning.snapshot_id
-    snapshot = find_snapshot(lake, _refreshed(settings) if planning.refresh else snapshot_id)
+    lake, alias, snapshot_id = settings.lake, Alias(options.name, options.replace_name), options.snapshot_id
+    snapshot = find_snapshot(lake, _refreshed(settings) if options.refresh else snapshot_id)
     named = None if alias.moves else plan_named(lake, alias.name)
     if named and alias.name and snapshot_id is None:
         refuse_older(named, alias.name, snapshot["snapshot_id"])
@@ -130,9 +130,10 @@ def _store(tables: Tables, snapshot: Row, alias: Alias, planned: Planned) -> Res
         broker_epochs={row["broker_id"]: row["broker_epoch"] for row in as_of(lake, snapshot, "brokers")},
         status=PlanStatus.REFUSED if planned.refused else PlanStatus.PLANNED,
     )
-    found = {"changes": planned.changes, "rejections": planned.rejections}
-    frames = {table: rows for table, rows in found.items() if rows is not None}
-    rows = plan_rows(tables, frames, Beside(planned.operations, planned.evidence), planned.at_most)
+    frames = {"changes": planned.changes}
+    if planned.rejections is not None:
+        frames["rejections"] = planned.rejections
+    rows = plan_rows(tables, frames, OtherRows(planned.operations, planned.evidence), planned.at_most)
     return _result(store(lake, alias, content, rows), alias)
 
 

@@ -14,17 +14,16 @@ from pyspark.sql import functions as F
 
 from jobs.adapters.delta.lake import Row
 from jobs.adapters.delta.spark_tables import FEW, Tables, counted
-from jobs.records import digest as arrow_digest
+from jobs.records import digest
 from jobs.records.plan_store import PlanRows, mine
 from planner.rows.plan import plan_summary, with_lines
-from schemas.digest import by_topic, lines, plan_id_of
 from schemas.tables import TABLES
 
 OPERATIONS: Final = "operations"
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class OtherRows:
     """What a plan has beside changes and rejections, which is little or nothing."""
 
     operations: Sequence[Row] = ()
@@ -36,11 +35,11 @@ class Beside:
             tables.replace("evidence", _owned(self.evidence, tables, plan_id), mine(plan_id))
 
 
-def plan_rows(tables: Tables, rows: Mapping[str, DataFrame], beside: Beside, at_most: int | None) -> PlanRows:
-    """Take what rows a plan has to where they are few enough to be; `at_most`: more there cannot be."""
+def plan_rows(tables: Tables, rows: Mapping[str, DataFrame], beside: OtherRows, at_most: int | None) -> PlanRows:
+    """Bring a plan's rows to the driver if they are few, else leave them on Spark; there are `at_most` so many."""
     if at_most is None:
-        found = {table: counted(frame) for table, frame in rows.items()}
-        rows, at_most = {table: frame for table, (frame, _) in found.items()}, sum(n for _, n in found.values())
+        computed = {table: counted(frame) for table, frame in rows.items()}
+        rows, at_most = {table: frame for table, (frame, _) in computed.items()}, sum(n for _, n in computed.values())
     if at_most <= FEW:
         return _OnDriver(tables, {table: frame.toArrow() for table, frame in rows.items()}, beside)
     return _OnSpark(tables, rows, beside)
@@ -50,17 +49,10 @@ def plan_rows(tables: Tables, rows: Mapping[str, DataFrame], beside: Beside, at_
 class _OnDriver:
     tables: Tables
     rows: Mapping[str, pa.Table]
-    beside: Beside
+    beside: OtherRows
 
     def summary(self, header: str) -> Row:
-        texts = {table: arrow_digest.by_topic(table, rows) for table, rows in self.rows.items()}
-        counts = {table: rows.num_rows for table, rows in self.rows.items()}
-        return {
-            "plan_id": plan_id_of(header, texts | {OPERATIONS: by_topic(lines(OPERATIONS, self.beside.operations))}),
-            "changes": counts["changes"],
-            "rejected": counts.get("rejections", 0),
-            "moves": arrow_digest.copied(self.rows["changes"]),
-        }
+        return digest.summary(header, {**self.rows, OPERATIONS: digest.in_arrow(OPERATIONS, self.beside.operations)})
 
     def write(self, plan_id: str) -> None:
         lake = self.tables.lake
@@ -77,7 +69,7 @@ class _OnDriver:
 class _OnSpark:
     tables: Tables
     rows: Mapping[str, DataFrame]
-    beside: Beside
+    beside: OtherRows
 
     def summary(self, header: str) -> Row:
         known = {**self.rows, OPERATIONS: self.tables.frame(OPERATIONS, self.beside.operations)}

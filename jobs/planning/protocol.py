@@ -14,7 +14,7 @@ from schemas.topic_configs import TOPIC_CONFIGS
 Version = tuple[int, int, int]
 """Major, minor, and which of its internal versions."""
 
-UNKNOWN: Final[Version] = (0, 0, 0)
+UNKNOWN_VERSION: Final[Version] = (0, 0, 0)
 
 TOPIC_IDS: Final[Version] = (2, 8, 1)
 """From here on brokers are told topic ids; a controller before it takes them out of znodes that it writes."""
@@ -35,10 +35,10 @@ def have_topic_ids(at: SnapshotTables) -> bool:
     Where some did not say, topics that have one show that the controller gives them. Without an id a topic is whole
     all the same: a controller that gives ids adds it when it takes over.
     """
-    said = protocols(at)
-    if any(UNKNOWN < version < TOPIC_IDS for version in said):
+    versions = protocols(at)
+    if any(UNKNOWN_VERSION < version < TOPIC_IDS for version in versions):
         return False
-    if said and UNKNOWN not in said:
+    if versions and UNKNOWN_VERSION not in versions:
         return True
     topics = table_as_of(at.tables.lake, at.snapshot, "topics", columns=["topic_id"])
     return bool(topics["topic_id"].null_count < topics.num_rows)
@@ -47,7 +47,7 @@ def have_topic_ids(at: SnapshotTables) -> bool:
 def config_notes(at: SnapshotTables, config: dict[str, str]) -> dict[str, Any]:
     """What an operation has to say of its configs: names taken unchecked, and those that older brokers ignore."""
     unknown = sorted(config.keys() - TOPIC_CONFIGS.keys())
-    spoken = min(protocols(at), default=UNKNOWN) if config else UNKNOWN
+    spoken = min(protocols(at), default=UNKNOWN_VERSION) if config else UNKNOWN_VERSION
     since = {name: TOPIC_CONFIGS[name].since for name in sorted(config.keys() & TOPIC_CONFIGS.keys())}
     later = {name: version for name, version in since.items() if version and _version(version)[:2] > spoken[:2]}
     return ({"unknown": unknown} if unknown else {}) | ({"ignored_before": later} if later else {})
@@ -59,5 +59,5 @@ def _version(text: str | None) -> Version:
     >>> _version("2.8-IV1"), _version("2.6"), _version(None)
     ((2, 8, 1), (2, 6, 99), (0, 0, 0))
     """
-    found = _VERSION.match(text or "")
-    return (int(found[1]), int(found[2]), int(found[3] or _LAST)) if found else UNKNOWN
+    match = _VERSION.match(text or "")
+    return (int(match[1]), int(match[2]), int(match[3] or _LAST)) if match else UNKNOWN_VERSION

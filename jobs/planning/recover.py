@@ -35,10 +35,10 @@ def recover_planner(named: list[Row], *, allow_unclean: bool) -> Planner:
         snapshots = at.tables.read("snapshots").where(until)
         sizes = log_sizes(at.tables.read("sizes"))
         evidence = ranked_evidence(without_in_sync(offline), history, snapshots, sizes).localCheckpoint()
-        asked = at.targets(named)
-        considered = offline, at["broker_configs"], evidence, None if allow_unclean else asked
+        allowed = at.targets(named)
+        considered = offline, at["broker_configs"], evidence, None if allow_unclean else allowed
         rejections = recover_rejections(*considered).unionByName(
-            unneeded_rejections(asked, at["partitions"], offline),
+            unneeded_rejections(allowed, at["partitions"], offline),
         )
         parameters = {"allow_unclean": allow_unclean, "partitions": named}
         return Planned(PlanKind.RECOVER, parameters, recover_changes(*considered), rejections, evidence=evidence)
@@ -59,10 +59,10 @@ def parse_partitions(names: Sequence[str]) -> list[Row]:
     >>> parse_partitions(["orders-7", "a-b-0", "orders-7"])
     [{'topic': 'a-b', 'partition': 0}, {'topic': 'orders', 'partition': 7}]
     """
-    found = set()
+    partitions = set()
     for name in names:
         parts = re.fullmatch(r"(.+)-(\d{1,9})", name)
         if parts is None:
             raise UsageError(f"--partition {name!r}: expected TOPIC-N, as in orders-7")
-        found.add((parts[1], int(parts[2])))
-    return [{"topic": topic, "partition": number} for topic, number in sorted(found)]
+        partitions.add((parts[1], int(parts[2])))
+    return [{"topic": topic, "partition": number} for topic, number in sorted(partitions)]

@@ -32,7 +32,7 @@ class PlanningTables(SnapshotTables):
 
 
 def vanished_states(at: SnapshotTables, stateless: DataFrame) -> DataFrame:
-    """What was last known of those of these partitions that had a state before, under the same topic."""
+    """Return what was last known of these partitions, as far as they had a state before, under the same topic."""
     until = F.col("snapshot_id") <= at.snapshot["snapshot_id"]
     known = last_known(stateless, at.tables.read("partition_history").where(until)).localCheckpoint()
     turns = sorted(row["gone"] for row in known.select("gone").distinct().collect() if row["gone"] is not None)
@@ -65,5 +65,5 @@ def orders_of(at: SnapshotTables) -> list[Row]:
 def partitions_with_orders(at: SnapshotTables) -> DataFrame:
     """Return the partitions of a snapshot with what is ordered for each."""
     orders = orders_of(at)
-    found = at["partitions"]
-    return found.transform(with_orders, at.tables.frame("requests", orders)) if orders else found
+    partitions = at["partitions"]
+    return partitions.transform(with_orders, at.tables.frame("requests", orders)) if orders else partitions

@@ -47,18 +47,18 @@ def topic_name(topic: str, flag: str = "--topic") -> str:
 def find_topic(at: SnapshotTables, topic: str) -> KnownTopic:
     """Return a topic that may be changed; raise RefusedError where it may not."""
     snapshot_id, mine = at.snapshot["snapshot_id"], ("topic", "=", topic)
-    found = as_of(at.tables.lake, at.snapshot, "topics", mine)
-    if not found:
+    rows = as_of(at.tables.lake, at.snapshot, "topics", mine)
+    if not rows:
         raise RefusedError(
             f"no topic {topic} in snapshot {snapshot_id}; `surveyor show topics` lists those there are, "
             "a new one is known after a new `surveyor snapshot`",
         )
-    if found[0]["deletion_requested"]:
+    if rows[0]["deletion_requested"]:
         raise RefusedError(f"topic {topic} is queued for deletion in snapshot {snapshot_id}: it will be gone")
-    if not found[0]["understood"]:
+    if not rows[0]["understood"]:
         raise RefusedError(f"topic {topic} is not understood; `surveyor show quarantine` says why; mend it first")
     partitions = as_of(at.tables.lake, at.snapshot, "partitions", mine)
-    return KnownTopic(found[0], sorted(partitions, key=lambda row: row["partition"]))
+    return KnownTopic(rows[0], sorted(partitions, key=lambda row: row["partition"]))
 
 
 def operation(sequence: int, kind: OperationKind, topic: str, data: str) -> Row:

@@ -48,13 +48,13 @@ def parse_lose(text: str) -> Lose:
 
 def report_losses(settings: Settings, lose: str, snapshot: int | None, limit: int) -> None:
     """Show what the losses cost, the worst first."""
-    asked = parse_lose(lose)
-    found = find_snapshot(settings.lake, snapshot)
-    rows = _costs(settings, found, asked)
+    loss = parse_lose(lose)
+    chosen = find_snapshot(settings.lake, snapshot)
+    rows = _costs(settings, chosen, loss)
     offline = sum(row["newly_offline"] > 0 for row in rows)
     result = {
-        "snapshot_id": found["snapshot_id"],
-        "lose": asked.value,
+        "snapshot_id": chosen["snapshot_id"],
+        "lose": loss.value,
         "scenarios": len(rows),
         "scenarios_offline": offline,
         "rows": rows,
@@ -78,12 +78,12 @@ def _costs(settings: Settings, snapshot: Row, lose: Lose) -> list[Row]:
 def _for_people(settings: Settings, result: Row, limit: int) -> list[Table | str]:
     rows: list[Row] = result["rows"]
     title = f"{settings.cluster}, snapshot {result['snapshot_id']}, losing {result['lose']}"
-    told: list[Table | str] = [
+    parts: list[Table | str] = [
         table(title, COLUMNS, rows[:limit]),
         f"{result['scenarios_offline']} of {len(rows)} scenarios take partitions offline",
     ]
     if len(rows) > limit:
-        told.insert(1, f"... and {len(rows) - limit} more; --limit shows more, --json gives all")
+        parts.insert(1, f"... and {len(rows) - limit} more; --limit shows more, --json gives all")
     if rows and rows[0]["not_judged"]:
-        told.append(f"warning: {rows[0]['not_judged']} partitions not judged: not understood, or without a state")
-    return told
+        parts.append(f"warning: {rows[0]['not_judged']} partitions not judged: not understood, or without a state")
+    return parts

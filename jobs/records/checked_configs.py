@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from jobs.basics.errors import RefusedError
 from schemas.names import OperationKind
 from schemas.rows import Operation
-from schemas.topic_configs import TIERED, conflicts, name_faults, value_faults
+from schemas.topic_configs import TIERED, config_name_faults, conflicts, value_faults
 
 
 def config_faults(config: Mapping[str, str], *, unknown_allowed: bool) -> Iterator[str]:
     """Say which of the values to be set cannot be."""
     if not unknown_allowed:
-        yield from (f"{fault}; --allow-unknown-config takes it unchecked" for fault in name_faults(config))
+        yield from (f"{fault}; --allow-unknown-config takes it unchecked" for fault in config_name_faults(config))
     yield from value_faults(config)
 
 

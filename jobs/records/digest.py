@@ -1,8 +1,9 @@
-"""What a plan's id covers of rows in Arrow, and the replicas they copy: `schemas.digest` without an object for a row.
+"""A plan's id and counts, made of its rows in Arrow: `schemas.digest` without an object for a row.
 
-In: rows of a plan's table. Out: the text of each topic's rows, as `schemas.digest.by_topic` puts it together.
+In: the rows of a plan's tables, without its id. Out: plan_id, changes, rejected, moves.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -10,9 +11,26 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.digest import HASHED, LINE_END, NULL, SEPARATOR
+from jobs.adapters.delta.lake import Row, arrow_schema
+from schemas.columns import TABLES
+from schemas.digest import HASHED, LINE_END, NULL, SEPARATOR, plan_id_of
 
 _BROKER_BITS: Final = 32
+
+
+def in_arrow(table: str, rows: Sequence[Row]) -> pa.Table:
+    """Make a table of rows that were made without Spark; absent columns are null."""
+    return pa.Table.from_pylist(list(rows), schema=arrow_schema(TABLES[table].json))
+
+
+def summary(header: str, rows: Mapping[str, pa.Table]) -> Row:
+    """Return plan_id, changes, rejected and moves; a table that is missing has no rows."""
+    return {
+        "plan_id": plan_id_of(header, {table: by_topic(table, each) for table, each in rows.items()}),
+        "changes": rows["changes"].num_rows,
+        "rejected": rows["rejections"].num_rows if "rejections" in rows else 0,
+        "moves": copied(rows["changes"]),
+    }
 
 
 def by_topic(table: str, rows: pa.Table) -> list[tuple[str, str]]:
@@ -24,9 +42,9 @@ def by_topic(table: str, rows: pa.Table) -> list[tuple[str, str]]:
     """
     lined = pa.table({"topic": _cells(rows["topic"]), "line": _lines(table, rows)})
     ordered = lined.sort_by([("topic", "ascending"), ("line", "ascending")])
-    found = ordered.group_by("topic", use_threads=False).aggregate([("line", "list")])
-    texts = pc.binary_join(found["line_list"], LINE_END)
-    return list(zip(found["topic"].to_pylist(), texts.to_pylist(), strict=True))
+    grouped = ordered.group_by("topic", use_threads=False).aggregate([("line", "list")])
+    texts = pc.binary_join(grouped["line_list"], LINE_END)
+    return list(zip(grouped["topic"].to_pylist(), texts.to_pylist(), strict=True))
 
 
 def copied(changes: pa.Table) -> int:

@@ -18,10 +18,10 @@ def mark(lake: Lake, plan: Row, controller_epoch: int | None = None) -> bool:
     """Record the brokers of a drain, and under which controller epoch; return whether the plan is one."""
     if plan["kind"] != PlanKind.DRAIN:
         return False
-    asked = json.loads(plan["parameters"])
-    common = {"mode": asked["mode"], "plan_id": plan["plan_id"], "since": datetime.now(UTC)}
-    rows = [{"broker_id": b, **common, "controller_epoch": controller_epoch} for b in asked["brokers"]]
-    lake.replace("drained", rows, _these(asked["brokers"]))
+    parameters = json.loads(plan["parameters"])
+    common = {"mode": parameters["mode"], "plan_id": plan["plan_id"], "since": datetime.now(UTC)}
+    rows = [{"broker_id": b, **common, "controller_epoch": controller_epoch} for b in parameters["brokers"]]
+    lake.replace("drained", rows, _these(parameters["brokers"]))
     return True
 
 

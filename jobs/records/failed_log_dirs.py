@@ -34,7 +34,7 @@ def failed_replicas(lake: Lake, snapshot: Row) -> list[Row]:
 
 
 def event_lines(lake: Lake, snapshot: Row) -> Iterator[str]:
-    """Say which brokers report a failed log dir and wait for a controller: for which replicas, they were not asked."""
+    """Say which brokers report a failed log dir, and wait for a controller to ask which replicas it held."""
     events = as_of(lake, snapshot, "requests", ("kind", "=", RequestKind.LOG_DIR.value))
     for broker in sorted({row["broker_id"] for row in events}):
         yield (

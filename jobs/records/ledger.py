@@ -25,7 +25,7 @@ from schemas.rows import PlanRow
 _NAMED: Final = ("wave", "topic", "partition", "action")
 """The columns of `commits` that name a change."""
 
-CLOSED: Final = (PlanStatus.CANCELLED, PlanStatus.ROLLED_BACK)
+CLOSED: Final = frozenset({PlanStatus.CANCELLED, PlanStatus.ROLLED_BACK})
 """What a plan stays, whoever was committing it meanwhile."""
 
 
@@ -37,6 +37,8 @@ class Verdict:
     outcome: Outcome
     message: str
     state_version_after: int | None = None
+    is_running: bool = False
+    """Whether Kafka's controller still carries out what was asked of it earlier."""
 
 
 @dataclass(slots=True)
@@ -84,7 +86,7 @@ class Ledger:
         return row["status"] in CLOSED
 
     def note(self, verdicts: Iterable[Verdict]) -> None:
-        """Record at once what is no outcome of the plan's own changes, as what a cancellation does."""
+        """Record at once what is no outcome of the plan's own changes, such as what a cancellation does."""
         self._append(self._row(v.change, v.outcome, v.message) for v in verdicts)
 
     def step(self, step: Step, outcome: Outcome, message: str) -> None:
@@ -117,8 +119,8 @@ class Ledger:
 
     def counts(self) -> dict[str, int]:
         """Count the outcomes."""
-        found = Counter(verdict.outcome.value for verdict in self.verdicts)
-        return {outcome.value: found[outcome.value] for outcome in Outcome if outcome is not Outcome.PENDING}
+        counted = Counter(verdict.outcome.value for verdict in self.verdicts)
+        return {outcome.value: counted[outcome.value] for outcome in Outcome if outcome is not Outcome.PENDING}
 
     def of(self, outcome: Outcome) -> list[Verdict]:
         return [verdict for verdict in self.verdicts if verdict.outcome is outcome]
@@ -149,12 +151,12 @@ class Ledger:
         self.lake.append("commits", rows)
 
     def _status(self, status: PlanStatus) -> None:
-        closed = ", ".join(quoted(closed.value) for closed in CLOSED)
+        closed = ", ".join(quoted(status.value) for status in sorted(CLOSED))
         mine = f"plan_id = {quoted(self.plan.plan_id)} AND status NOT IN ({closed})"
         self.lake.update("plans", mine, status=quoted(status.value))
 
 
-def asked_for(lake: Lake, plan_id: str) -> set[tuple[int, str, int]]:
+def requested_changes(lake: Lake, plan_id: str) -> set[tuple[int, str, int]]:
     """Wave, topic and partition of what commits of a plan asked for, or may have before they crashed.
 
     What a commit found applied already, set aside as stale or never came to is not among it.
@@ -165,7 +167,7 @@ def asked_for(lake: Lake, plan_id: str) -> set[tuple[int, str, int]]:
             key = (row["attempt"], row["wave"], row["topic"], row["partition"])
             outcomes.setdefault(key, set()).add(row["outcome"])
     never = {Outcome.STALE.value, Outcome.SKIPPED.value}
-    return {key[1:] for key, found in outcomes.items() if Outcome.PENDING.value in found and not found & never}
+    return {key[1:] for key, seen in outcomes.items() if Outcome.PENDING.value in seen and not seen & never}
 
 
 def close_plan(lake: Lake, plan_id: str, status: PlanStatus) -> None:

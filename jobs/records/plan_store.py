@@ -11,8 +11,9 @@ from operator import itemgetter
 from typing import Any, Final, Protocol
 
 from jobs.adapters.delta.lake import Lake, Row, quoted
+from jobs.records import digest
 from jobs.records.plan_names import Alias, give_name, names_of, written
-from schemas.digest import plan_header, plan_id
+from schemas.digest import plan_header
 from schemas.names import PlanKind, PlanStatus
 
 RESULT: Final = ("plan_id", "name", "snapshot_id", "status", "changes", "rejected", "moves")
@@ -51,13 +52,7 @@ class RowLists:
     operations: Sequence[Row] = field(default_factory=list)
 
     def summary(self, header: str) -> Row:
-        copied = (set(change["adding_after"]) - set(change["adding_before"]) for change in self.changes)
-        return {
-            "plan_id": plan_id(header, self._tables),
-            "changes": len(self.changes),
-            "rejected": len(self.rejections),
-            "moves": sum(map(len, copied)),
-        }
+        return digest.summary(header, {table: digest.in_arrow(table, rows) for table, rows in self._tables.items()})
 
     def write(self, plan_id: str) -> None:
         for table, rows in self._tables.items():
@@ -88,9 +83,9 @@ def store(lake: Lake, alias: Alias, content: Content, rows: PlanRows) -> Row:
     if not known:
         rows.write(plan["plan_id"])
         lake.replace("plans", [plan], mine(plan["plan_id"]))
-    found = known[0] if known else plan
-    named = alias.name is None or alias.name in names_of(found)
-    return found if named else give_name(lake, plan["plan_id"], alias)
+    stored = known[0] if known else plan
+    named = alias.name is None or alias.name in names_of(stored)
+    return stored if named else give_name(lake, plan["plan_id"], alias)
 
 
 def mine(plan_id: str) -> str:

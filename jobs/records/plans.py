@@ -58,9 +58,9 @@ def find_plan(lake: Lake, id_or_name: str) -> Row:
     """Return a plan's row by id or alias."""
     if not lake.exists():
         raise UnreadableError(f"no warehouse at {lake.warehouse}; check --warehouse")
-    found = lake.rows("plans", ("plan_id", "=", id_or_name)) or list(filter(None, [plan_named(lake, id_or_name)]))
-    if found:
-        return found[0]
+    rows = lake.rows("plans", ("plan_id", "=", id_or_name)) or list(filter(None, [plan_named(lake, id_or_name)]))
+    if rows:
+        return rows[0]
     raise UsageError(
         f"no plan {id_or_name!r} of cluster {lake.cluster!r} in {lake.warehouse}; "
         "`surveyor show plans` lists those there are",
@@ -88,9 +88,9 @@ def refuse_edited(plan: Plan) -> None:
         "operations": map(asdict, plan.operations),
         "rejections": plan.rejections,
     }
-    found = plan_id(plan_header(plan.row), rows)
-    if found != plan.plan_id:
-        raise RefusedError(f"plan {plan.title} is not what was planned: its rows hash to {found}; {_EDITED}")
+    hashed = plan_id(plan_header(plan.row), rows)
+    if hashed != plan.plan_id:
+        raise RefusedError(f"plan {plan.title} is not what was planned: its rows hash to {hashed}; {_EDITED}")
 
 
 def moves_replicas(change: Change) -> bool:

@@ -39,10 +39,10 @@ def find_snapshot(lake: Lake, snapshot_id: int | None = None) -> Row:
         )
     if snapshot_id is None or snapshot_id == newest["snapshot_id"]:
         return newest
-    found = lake.rows("snapshots", ("snapshot_id", "=", snapshot_id))
-    if not found:
+    rows = lake.rows("snapshots", ("snapshot_id", "=", snapshot_id))
+    if not rows:
         raise UsageError(_no_snapshot(lake, snapshot_id, newest["snapshot_id"]))
-    return found[0]
+    return rows[0]
 
 
 def _no_snapshot(lake: Lake, snapshot_id: int, newest: int) -> str:
@@ -106,7 +106,7 @@ def rows_of_use(history: pa.Table) -> pa.Table:
 
 
 def _last_of_each(ordered: pa.Table, among: pa.ChunkedArray | None = None) -> pa.Array:
-    """Where the last row of each partition is, of those `among` which it is looked for."""
+    """Find the last row of each partition, or the last of those that `among` marks."""
     numbered = ordered.select(PARTITION).append_column("row", pa.array(np.arange(ordered.num_rows)))
     rows = numbered if among is None else numbered.filter(among)
     last = rows.group_by(PARTITION, use_threads=False).aggregate([("row", "last")])  # "last" has an order only so

@@ -37,8 +37,8 @@ class StoredRows:
     def read(
         cls, lake: Lake, table: str, order: Sequence[str], *filters: Filter, columns: Sequence[str] | None = None
     ) -> "StoredRows":
-        found = lake.read(table, *filters, columns=columns)
-        return cls(found.sort_by([(column, "ascending") for column in order]).combine_chunks())
+        rows = lake.read(table, *filters, columns=columns)
+        return cls(rows.sort_by([(column, "ascending") for column in order]).combine_chunks())
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -55,23 +55,23 @@ class StoredRows:
 
     def equal(self, column: str, value: object) -> Bools:
         """Tell which rows have this value."""
-        found: Bools = pc.fill_null(pc.equal(self.table[column], value), False).to_numpy()  # noqa: FBT003 - Arrow's
-        return found
+        marks: Bools = pc.fill_null(pc.equal(self.table[column], value), False).to_numpy()  # noqa: FBT003 - Arrow's
+        return marks
 
     def alike(self, some: Bools, *key: str) -> Bools:
         """Tell which rows have the key of one of some rows."""
         keys = pc.binary_join_element_wise(*(self.table[column].cast(pa.string()) for column in key), "\0")
-        found: Bools = pc.is_in(keys, keys.filter(pa.array(some))).to_numpy()
-        return found
+        marks: Bools = pc.is_in(keys, keys.filter(pa.array(some))).to_numpy()
+        return marks
 
     def each_length(self, column: str, of: str) -> Bools:
         """Tell which rows are the first with their number of brokers in a column, among equal values of another."""
         lengths = (self.brokers(column) != NO_LEADER).sum(axis=1)
         codes = self.table[of].combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
         _, first = np.unique((codes << 32) | lengths, return_index=True)
-        found = np.zeros(len(self), dtype=bool)
-        found[first] = True
-        return found
+        marks = np.zeros(len(self), dtype=bool)
+        marks[first] = True
+        return marks
 
     def counts(self, column: str) -> list[Row]:
         """Count equal values of a column, the most frequent first."""
@@ -94,15 +94,15 @@ class StoredRows:
 
     def gained(self, column: str, other: str) -> Ints:
         """The brokers of a column that another one has not."""
-        found = self.brokers(column)
+        gained = self.brokers(column)
         for taken in self.brokers(other).T:
-            found = np.where(found == taken[:, None], NO_LEADER, found)
-        return found
+            gained = np.where(gained == taken[:, None], NO_LEADER, gained)
+        return gained
 
     def gains(self, column: str, other: str) -> Bools:
         """Tell which rows have brokers in a column that another one has not."""
-        found: Bools = (self.gained(column, other) != NO_LEADER).any(axis=1)
-        return found
+        marks: Bools = (self.gained(column, other) != NO_LEADER).any(axis=1)
+        return marks
 
 
 SIDES: Final = {

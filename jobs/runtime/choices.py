@@ -1,4 +1,4 @@
-"""The words that options choose from: who writes, how a controller is asked, how what was found is written.
+"""The words that options choose from: who writes, how a controller is asked, how results are written.
 
 They stand apart from what acts on them, which takes long to import: `--help` and completion list them.
 """
@@ -36,7 +36,7 @@ class Format(StrEnum):
 
 
 class Text(StrEnum):
-    """In whose words the progress of a plan is written."""
+    """In whose words a verification is written."""
 
     SURVEYOR = "surveyor"
     KAFKA = "kafka"

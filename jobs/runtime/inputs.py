@@ -33,7 +33,7 @@ class _Target(Struct):
 
 
 class _Reassignment(Struct):
-    """kafka-reassign-partitions: `{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2]}]}`."""
+    """What kafka-reassign-partitions reads."""
 
     partitions: list[_Target]
     version: int = 1
@@ -44,28 +44,28 @@ class _Topic(Struct):
 
 
 class _TopicsToMove(Struct):
-    """kafka-reassign-partitions --generate: `{"version":1,"topics":[{"topic":"t"}]}`."""
+    """What kafka-reassign-partitions --generate reads."""
 
     topics: list[_Topic]
     version: int = 1
 
 
-class _Wanted(Struct):
+class _Partition(Struct):
     topic: str
     partition: Number
 
 
 class _Election(Struct):
-    """kafka-leader-election: `{"partitions":[{"topic":"t","partition":0}]}`."""
+    """What kafka-leader-election reads."""
 
-    partitions: list[_Wanted]
+    partitions: list[_Partition]
 
 
 Count = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 
 
 class _NewTopic(Struct, forbid_unknown_fields=True):
-    """`[{"topic":"a","partitions":6,"replication_factor":3,"config":{}},{"topic":"b","replica_assignment":[[0,1]]}]`."""
+    """A topic of a file of new topics: sizes, or replicas by hand."""
 
     topic: str
     partitions: Count | None = None
@@ -74,12 +74,21 @@ class _NewTopic(Struct, forbid_unknown_fields=True):
     config: dict[str, str] = {}
 
 
+REASSIGNMENT: Final = '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2]}]}'
+TOPICS_TO_MOVE: Final = '{"version":1,"topics":[{"topic":"t"}]}'
+ELECTION: Final = '{"partitions":[{"topic":"t","partition":0}]}'
+NEW_TOPICS: Final = (
+    '[{"topic":"a","partitions":6,"replication_factor":3,"config":{}},{"topic":"b","replica_assignment":[[0,1]]}]'
+)
+"""Examples of the files, for those that cannot be read."""
+
+
 def read_new_topics(path: Path) -> list[Row]:
     """Return the topics of a file of new topics: topic, partitions, replication_factor, replica_assignment, config."""
-    asked = read_json(path, list[_NewTopic], example=_NewTopic)
-    if not asked:
+    topics = read_json(path, list[_NewTopic], NEW_TOPICS)
+    if not topics:
         raise UsageError(f"{path} names no topic")
-    return [msgspec.structs.asdict(topic) for topic in asked]
+    return [msgspec.structs.asdict(topic) for topic in topics]
 
 
 def read_reassignment(path: Path) -> list[Row]:
@@ -88,7 +97,7 @@ def read_reassignment(path: Path) -> list[Row]:
     What `kafka-reassign-partitions --generate` printed may be given as it is: its proposal is taken. Whether what the
     rows say may be done, and whether two are about one partition, is for the lint.
     """
-    targets = read_json(path, _Reassignment, after=_PROPOSED).partitions
+    targets = read_json(path, _Reassignment, REASSIGNMENT, after=_PROPOSED).partitions
     rows = [{"topic": t.topic, "partition": t.partition, "replicas": t.replicas} for t in targets]
     if not rows:
         raise UsageError(f"{path} names no partition")
@@ -103,7 +112,7 @@ def read_reassignment(path: Path) -> list[Row]:
 
 def read_topics_to_move(path: Path) -> list[str]:
     """Return the topics of a file of topics to move."""
-    topics = [wanted.topic for wanted in read_json(path, _TopicsToMove).topics]
+    topics = [each.topic for each in read_json(path, _TopicsToMove, TOPICS_TO_MOVE).topics]
     if not topics:
         raise UsageError(f"{path} names no topic")
     return topics
@@ -111,24 +120,20 @@ def read_topics_to_move(path: Path) -> list[str]:
 
 def read_election(path: Path) -> list[Row]:
     """Return the partitions of an election file: topic, partition."""
-    rows = [{"topic": w.topic, "partition": w.partition} for w in read_json(path, _Election).partitions]
+    rows = [{"topic": w.topic, "partition": w.partition} for w in read_json(path, _Election, ELECTION).partitions]
     refuse_repeated(path, rows)
     return rows
 
 
-def read_json(path: Path, shape: type[T], after: bytes | None = None, example: type | None = None) -> T:
-    """Decode a JSON file; raise UsageError with the example that stands between backquotes in a docstring.
-
-    It is the shape's, or that of `example`.
-    """
+def read_json(path: Path, shape: type[T], example: str, after: bytes | None = None) -> T:
+    """Decode a JSON file, or what of it comes `after` a line; raise UsageError with the example if it is malformed."""
     try:
         content = path.read_bytes()
         return msgspec.json.decode(content.rpartition(after)[2] if after else content, type=shape)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        expected = ((example or shape).__doc__ or "").split("`")[1]
-        raise UsageError(f"{path}: {error}; expected {expected}") from None
+        raise UsageError(f"{path}: {error}; expected {example}") from None
 
 
 def refuse_repeated(path: Path, rows: Iterable[Row]) -> None:

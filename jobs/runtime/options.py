@@ -15,7 +15,7 @@ from jobs.adapters.spark.submitted import behave_as_submitted
 from jobs.basics.errors import ExitCode, SurveyorError, UsageError
 from jobs.basics.interrupts import answer_json, exit_code, guard, refuse_to_unwind
 from jobs.runtime.console import give, say
-from jobs.runtime.settings import settle
+from jobs.runtime.settings import settings_from
 
 Cluster = Annotated[str, typer.Option(help="Name of the cluster in the tables and in the --conf file.")]
 ZooKeeper = Annotated[
@@ -88,7 +88,7 @@ def command(function: Command) -> Command:
             behave_as_submitted()
             _refuse_unwritable(result_file)
             common = {name: arguments.pop(name) for name in _COMMON}
-            settings = settle(**common, fleet=arguments.get("fleet", False))
+            settings = settings_from(**common, fleet=arguments.get("fleet", False))
             raise typer.Exit(function(settings, **arguments) or ExitCode.DONE)
 
     parameters = [

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from jobs.adapters.delta.folders import refuse_impossible, refuse_odd_name
 from jobs.basics.errors import UsageError
+from jobs.basics.units import PERIOD
 
 if TYPE_CHECKING:
     from jobs.adapters.delta.lake import Lake
@@ -22,15 +23,12 @@ CONTROLLER_ID: Final = 2147483647
 
 DEFAULT_WAREHOUSE: Final = "warehouse"
 
-PERIOD: Final = r"^[0-9]{1,5}[hdw]$"
-"""How long snapshots are kept: hours, days or weeks, as 12h, 30d, 8w."""
-
 
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Limits(_Strict):
+class LimitsConf(_Strict):
     """What a commit refuses to exceed."""
 
     max_changes: int = Field(default=100_000, ge=0)
@@ -47,7 +45,7 @@ class ClusterConf(_Strict):
     controller_id: int = Field(default=CONTROLLER_ID, ge=0, le=CONTROLLER_ID)
     retention: str = Field(default="30d", pattern=PERIOD)
     commit_lease: bool = True
-    limits: Limits = Limits()
+    limits: LimitsConf = LimitsConf()
 
 
 class Conf(_Strict):
@@ -102,7 +100,7 @@ def load_conf(path: Path | None) -> Conf:
         raise UsageError(f"--conf {path}: {where}: {first['msg']}; see conf/surveyor.toml for every key") from None
 
 
-def settle(
+def settings_from(
     *,
     cluster: str,
     zookeeper: str | None,

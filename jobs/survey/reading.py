@@ -82,7 +82,7 @@ def read_small(settings: Settings) -> Small:
         overrides, quarantine = persistently(lambda: read_overrides(client))
         tiny = persistently(lambda: _is_tiny(client))
     state.quarantine += quarantine
-    return Small(state, tiny, _asked(settings, state.brokers, overrides))
+    return Small(state, tiny, _ask_settings(settings, state.brokers, overrides))
 
 
 def _is_tiny(client: KazooClient) -> bool:
@@ -96,17 +96,17 @@ def _is_tiny(client: KazooClient) -> bool:
     return True
 
 
-def _asked(settings: Settings, brokers: Sequence[Row], overrides: Overrides) -> Future[list[Row]]:
+def _ask_settings(settings: Settings, brokers: Sequence[Row], overrides: Overrides) -> Future[list[Row]]:
     """Ask the brokers for their settings in a thread that keeps nobody from ending."""
     answer: Future[list[Row]] = Future()
 
     def ask() -> None:
         try:
-            found = read_broker_configs(brokers, settings.conf.command_config, overrides, BROKERS_PATIENCE)
+            configs = read_broker_configs(brokers, settings.conf.command_config, overrides, BROKERS_PATIENCE)
         except BaseException as error:  # noqa: BLE001 - raised where the answer is looked at
             answer.set_exception(error)
         else:
-            answer.set_result(found)
+            answer.set_result(configs)
 
     Thread(target=ask, daemon=True, name="ask-settings").start()
     return answer
@@ -127,8 +127,8 @@ def read_all(settings: Settings, tables: Tables, small: Small, phases: Phases) -
 
 
 def _quarantine(staged: DataFrame) -> list[Row]:
-    found = staged.where(F.col("kind") == "quarantine").select("path", "data", "reason")
-    return [row.asDict() for row in found.collect()]
+    rows = staged.where(F.col("kind") == "quarantine").select("path", "data", "reason")
+    return [row.asDict() for row in rows.collect()]
 
 
 def _stage_here(settings: Settings, tables: Tables) -> tuple[DataFrame, list[Row]]:
@@ -146,10 +146,10 @@ def _stage(settings: Settings, tables: Tables) -> tuple[DataFrame, list[Row]]:
     try:
         staged = source.load().localCheckpoint()
     except (PySparkException, Py4JError) as error:
-        said = _UNREADABLE.search(str(error))
-        if said is None:
+        match = _UNREADABLE.search(str(error))
+        if match is None:
             raise
-        raise UnreadableError(said[1]) from None
+        raise UnreadableError(match[1]) from None
     spent = F.sum("read_seconds").alias("read"), F.sum("decode_seconds").alias("decoded")
     return staged, [row.asDict() for row in staged.groupBy("kind").agg(F.count("*").alias("rows"), *spent).collect()]
 

@@ -8,7 +8,6 @@ with how often somebody looked. So do answers, of which a broker has one for eac
 The tables are a fleet's: only this cluster's rows go, and the versions that any cluster's snapshots name stay readable.
 """
 
-import re
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -17,10 +16,10 @@ import pyarrow.compute as pc
 
 from jobs.adapters.delta.files import TableFiles
 from jobs.adapters.delta.lake import Lake
-from jobs.basics.errors import UsageError
+from jobs.basics.units import parse_period
 from jobs.records.snapshots import find_snapshot, rows_of_use
 from jobs.runtime.console import Result, finish, progress, table
-from jobs.runtime.settings import PERIOD, Settings
+from jobs.runtime.settings import Settings
 from schemas.columns import TABLES
 
 GRACE_HOURS: Final = 1
@@ -35,27 +34,13 @@ FileSizes = dict[str, int]
 """Path within a table's folder to bytes."""
 
 
-_UNITS: Final = {"h": "hours", "d": "days", "w": "weeks"}
-
-
-def period(text: str) -> timedelta:
-    """Read 12h, 30d or 8w; raise UsageError for anything else.
-
-    >>> period("12h"), period("8w")
-    (datetime.timedelta(seconds=43200), datetime.timedelta(days=56))
-    """
-    if not re.fullmatch(PERIOD, text):
-        raise UsageError(f"--keep {text!r} is no period: write hours, days or weeks, as 12h, 30d or 8w")
-    return timedelta(**{_UNITS[text[-1]]: int(text[:-1])})
-
-
 def oldest_kept(snapshots: pa.Table, now: datetime, keep: timedelta) -> int:
     """Return the id of the oldest snapshot taken within `keep` of `now`, or of the newest; all later ones stay."""
     cutoff = now - keep
     ids, taken = snapshots["snapshot_id"], snapshots["taken_at"]
     recent = ids.filter(pc.greater_equal(taken, pa.scalar(cutoff, taken.type)))
-    found: int = pc.min(recent).as_py() if len(recent) else pc.max(ids).as_py()
-    return found
+    oldest: int = pc.min(recent).as_py() if len(recent) else pc.max(ids).as_py()
+    return oldest
 
 
 def vacuum_lake(lake: Lake, now: datetime, keep: timedelta, *, dry_run: bool) -> Result:
@@ -127,10 +112,10 @@ def _remove_files(
 def drop_old(settings: Settings, keep: str | None, *, dry_run: bool) -> None:
     """Drop what is older than `keep`, or else than the conf's retention, and say what went."""
     kept = settings.conf.retention if keep is None else keep
-    wanted = period(kept)
+    age = parse_period("--keep", kept)
     find_snapshot(settings.lake)
     settings.lake.ensure_tables()
-    result = vacuum_lake(settings.lake, datetime.now(UTC), wanted, dry_run=dry_run)
+    result = vacuum_lake(settings.lake, datetime.now(UTC), age, dry_run=dry_run)
     finish(settings, {"keep": kept, "dry_run": dry_run, **result}, *_for_people(settings, result, dry_run=dry_run))
 
 

@@ -11,7 +11,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.adapters.brokers.log_dirs import Told, read_log_dirs
+from jobs.adapters.brokers.log_dirs import LogDirs, read_log_dirs
 from jobs.adapters.delta.lake import Lake
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import connected
@@ -37,17 +37,17 @@ def take_sizes(settings: Settings) -> Result:
     def detail() -> str:
         return f": {seen['brokers']} of {len(brokers)} have answered, {seen['replicas']} replicas"
 
-    def count(told: Told) -> None:
-        seen.update(brokers=1, replicas=told.logs.num_rows)
+    def count(log_dirs: LogDirs) -> None:
+        seen.update(brokers=1, replicas=log_dirs.logs.num_rows)
 
     with progress("asking brokers for their log dirs", detail):
-        told, silent = read_log_dirs(brokers, settings.conf.command_config, count)
-    if not told:
+        log_dirs, silent = read_log_dirs(brokers, settings.conf.command_config, count)
+    if not log_dirs:
         raise UnreadableError(_nobody(silent))
-    logs = pa.concat_tables([told[broker].logs for broker in sorted(told)])
+    logs = pa.concat_tables([log_dirs[broker].logs for broker in sorted(log_dirs)])
     with progress("writing sizes"):
-        store_sizes(settings.lake, told, logs)
-    return _result(told, silent, logs)
+        store_sizes(settings.lake, log_dirs, logs)
+    return _result(log_dirs, silent, logs)
 
 
 def store_sizes(lake: Lake, brokers: Collection[int], logs: pa.Table) -> None:
@@ -67,9 +67,9 @@ def _nobody(silent: Mapping[int, str]) -> str:
     )
 
 
-def _result(told: Mapping[int, Told], silent: Mapping[int, str], logs: pa.Table) -> Result:
+def _result(log_dirs: Mapping[int, LogDirs], silent: Mapping[int, str], logs: pa.Table) -> Result:
     return {
-        "brokers": len(told),
+        "brokers": len(log_dirs),
         "topics": pc.count_distinct(logs["topic"]).as_py(),
         "replicas": logs.num_rows,
         "future": pc.sum(logs["is_future"]).as_py() or 0,
@@ -77,8 +77,8 @@ def _result(told: Mapping[int, Told], silent: Mapping[int, str], logs: pa.Table)
         "silent": [{"broker_id": broker, "reason": why} for broker, why in silent.items()],
         "failed_log_dirs": [
             {"broker_id": broker, "log_dir": log_dir, "error": error}
-            for broker in sorted(told)
-            for log_dir, error in told[broker].failed.items()
+            for broker in sorted(log_dirs)
+            for log_dir, error in log_dirs[broker].failed.items()
         ],
     }
 

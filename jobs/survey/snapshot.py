@@ -102,8 +102,8 @@ def snapshot_fleet(settings: Settings) -> ExitCode:
         raise UsageError("--all takes the clusters of the --conf file; give one with [clusters.NAME] sections")
     results = {cluster.cluster: _take_or_report(cluster) for cluster in settings.fleet}
     failed = [result for result in results.values() if "error" in result]
-    said = (snapshot_line(name, result) for name, result in results.items() if "error" not in result)
-    finish(settings, {"clusters": results, "failed": len(failed)}, *said)
+    lines = (snapshot_line(name, result) for name, result in results.items() if "error" not in result)
+    finish(settings, {"clusters": results, "failed": len(failed)}, *lines)
     if len(failed) == len(results):
         return ExitCode(failed[0]["exit_code"])
     return ExitCode.ERROR if failed else ExitCode.DONE
@@ -114,9 +114,9 @@ def _take_or_report(settings: Settings) -> Result:
     try:
         return take_snapshot(settings, alone=False)
     except Exception as error:  # noqa: BLE001 - the other clusters must have their turn
-        said = str(error) if isinstance(error, SurveyorError) else unexpected(error)
-        say(f"surveyor: {settings.cluster}: {said}")
-        return {"error": said, "exit_code": int(getattr(error, "exit_code", ExitCode.ERROR))}
+        message = str(error) if isinstance(error, SurveyorError) else unexpected(error)
+        say(f"surveyor: {settings.cluster}: {message}")
+        return {"error": message, "exit_code": int(getattr(error, "exit_code", ExitCode.ERROR))}
 
 
 def snapshot_line(cluster: str, result: Result) -> str:

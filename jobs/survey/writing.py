@@ -55,7 +55,7 @@ SCATTERED = 0.001
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class Difference:
     """What changed since a snapshot: partitions then and now, the rows to write, and how many."""
 
     pairs: DataFrame
@@ -100,15 +100,15 @@ class Writer:
 
     def count(self, now: "Now") -> int:
         """Count the partitions; those kept for what is in quarantine have not been counted while reading."""
-        return now.found.count() if self.reading.quarantine else self.reading.counts.get("partition", 0)
+        return now.partitions.count() if self.reading.quarantine else self.reading.counts.get("partition", 0)
 
     def now(self) -> "Now":
         tables, reading = self.tables, self.reading
         brokers = tables.frame("brokers", reading.state.brokers)
         configs = tables.frame("broker_configs", reading.broker_configs)
         topics = self.topics().localCheckpoint()
-        found = self.found(topics)
-        return Now(found, topics, absent_brokers(found, brokers).localCheckpoint(), configs)
+        partitions = self.partitions_read(topics)
+        return Now(partitions, topics, absent_brokers(partitions, brokers).localCheckpoint(), configs)
 
     def topics(self) -> DataFrame:
         queued = [row for row in self.reading.state.requests if row["kind"] == RequestKind.DELETE_TOPIC]
@@ -126,13 +126,13 @@ class Writer:
             .transform(shaped, TOPICS)
         )
 
-    def found(self, topics: DataFrame) -> DataFrame:
+    def partitions_read(self, topics: DataFrame) -> DataFrame:
         """All partitions as read, those not understood as they last were."""
         cluster = {"cluster": F.lit(self.tables.lake.cluster)}
-        found = self.reading.of("partition").withColumns(cluster).transform(shaped, PARTITIONS)
+        partitions = self.reading.of("partition").withColumns(cluster).transform(shaped, PARTITIONS)
         if not self.reading.quarantine:
-            return found
-        return found.transform(keep_last_understood, topics, self.before()).localCheckpoint()
+            return partitions
+        return partitions.transform(keep_last_understood, topics, self.before()).localCheckpoint()
 
     def before(self) -> DataFrame:
         """The partitions of the last complete snapshot."""
@@ -146,23 +146,23 @@ class Writer:
         return SnapshotTables(self.tables, self.last)[table]
 
     def crashed(self, table: str) -> bool:
-        """Tell whether somebody wrote the cluster's rows after the last complete snapshot: one that did not end well.
+        """Tell whether somebody wrote the cluster's rows after the last complete snapshot, as one that was killed does.
 
         So does OPTIMIZE, which changes no row; then a comparison is made for nothing.
         """
         assert self.last is not None  # noqa: S101 - as above
         return not self.tables.lake.same_files(table, self.last["versions"][table])
 
-    def changed_since(self, before: DataFrame, now: "Now") -> Change | None:
+    def changed_since(self, before: DataFrame, now: "Now") -> Difference | None:
         """What differs from the partitions `before`, None for nothing."""
-        cells = changed_cells(now.derived(now.found), before).localCheckpoint()
+        cells = changed_cells(now.derived(now.partitions), before).localCheckpoint()
         count = cells.count()
         if not count:
             return None
         few = F.broadcast(cells) if count <= BROADCAST else cells
-        was, is_now = (rows.transform(in_cells, few) for rows in (before, now.found))
+        was, is_now = (rows.transform(in_cells, few) for rows in (before, now.partitions))
         pairs = differing(was, now.derived(is_now)).localCheckpoint()
-        return Change(pairs, difference(pairs, self.snapshot_id), pairs.count())
+        return Difference(pairs, difference(pairs, self.snapshot_id), pairs.count())
 
     def write_small(self) -> None:
         state = self.reading.state
@@ -176,21 +176,23 @@ class Writer:
             self.tables.lake.replace(name, [{**row, "snapshot_id": self.snapshot_id} for row in rows])
 
     def write_topics(self, topics: DataFrame) -> None:
-        found = self.tables.few("topics", topics)
-        if self.last is None or self.crashed("topics") or self.topics_differ(self.last, found):
-            self.tables.lake.replace_by("topics", found)
+        rows = self.tables.few("topics", topics)
+        if self.last is None or self.crashed("topics") or self.topics_differ(self.last, rows):
+            self.tables.lake.replace_by("topics", rows)
 
-    def topics_differ(self, last: Row, found: pa.Table) -> bool:
+    def topics_differ(self, last: Row, new: pa.Table) -> bool:
         """Tell whether any topic's row is not what it was, but for the snapshot that wrote it."""
         was = self.tables.lake.read("topics", version=last["versions"]["topics"])
-        then, now = (rows.drop_columns("snapshot_id").sort_by("topic") for rows in (was, found))
+        then, now = (rows.drop_columns("snapshot_id").sort_by("topic") for rows in (was, new))
         return not then.equals(now)
 
-    def write_partitions(self, now: "Now", change: Change | None, count: int) -> None:
+    def write_partitions(self, now: "Now", change: Difference | None, count: int) -> None:
         """Write the difference to the history, then to the table of `count` partitions."""
         tables = self.tables
         if self.last is None:
-            tables.replace_counted("partitions", now.derived(now.found).transform(stamped, self.snapshot_id), count)
+            tables.replace_counted(
+                "partitions", now.derived(now.partitions).transform(stamped, self.snapshot_id), count
+            )
             tables.copy("partitions", "partition_history")
             return
         if change or self.crashed("partition_history"):
@@ -203,26 +205,26 @@ class Writer:
         if change:
             self.update_partitions(change, count)
 
-    def update_partitions(self, change: Change, count: int) -> None:
+    def update_partitions(self, change: Difference, count: int) -> None:
         """Bring the table to what is now."""
         tables = self.tables
         if change.count <= count * SCATTERED:
             tables.merge("partitions", change.rows, KEY, VANISHED)
             return
         rows = tables.few("partitions", change.rows)
-        standing = rows.filter(~pc.field("vanished"))
-        tables.lake.supersede("partitions", rows, standing, KEY)
+        kept = rows.filter(~pc.field("vanished"))
+        tables.lake.supersede("partitions", rows, kept, KEY)
 
     def write_imbalance(self, now: "Now") -> None:
-        skew = imbalance(now.found, now.topics, self.snapshot_id, self.settings.conf.imbalance_threshold)
+        skew = imbalance(now.partitions, now.topics, self.snapshot_id, self.settings.conf.imbalance_threshold)
         self.tables.lake.replace("imbalance", [row.asDict() for row in skew.collect()], self.mine)
 
-    def write_events(self, now: "Now", change: Change | None) -> None:
+    def write_events(self, now: "Now", change: Difference | None) -> None:
         """Write what happened since the last complete snapshot."""
-        found = [] if self.last is None else [*self.small_events(self.last), *self.partition_events(now, change)]
-        if found:
+        events = [] if self.last is None else [*self.small_events(self.last), *self.partition_events(now, change)]
+        if events:
             self.tables.replace_counted(
-                "events", as_events(found, self.snapshot_id), change.count if change else 0, self.mine
+                "events", as_events(events, self.snapshot_id), change.count if change else 0, self.mine
             )
         else:
             self.tables.lake.replace("events", [], self.mine)
@@ -240,21 +242,21 @@ class Writer:
         if any(last[name] != value for name, value in state.control.items()):
             yield controller_events(frame("snapshots", [last]), frame("snapshots", [state.control]))
 
-    def partition_events(self, now: "Now", change: Change | None) -> Iterator[DataFrame]:
+    def partition_events(self, now: "Now", change: Difference | None) -> Iterator[DataFrame]:
         if change is None:
             return
         yield partition_events(change.pairs)
         resized = resized_topics(change.pairs).localCheckpoint()
         if not resized.isEmpty():
             few = F.broadcast(resized)
-            yield topic_events(*(rows.join(few, "topic", "left_semi") for rows in (self.before(), now.found)))
+            yield topic_events(*(rows.join(few, "topic", "left_semi") for rows in (self.before(), now.partitions)))
 
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """The cluster as it is, on Spark; `found` are the partitions before anything is derived."""
+    """The cluster as it is, on Spark; `partitions` are those read, before anything is derived."""
 
-    found: DataFrame
+    partitions: DataFrame
     topics: DataFrame
     absent: DataFrame
     broker_configs: DataFrame

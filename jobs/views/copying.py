@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from jobs.assessment.copying import Copying
 from jobs.basics.units import shown_bytes, shown_duration
-from planner.reassignment.estimate import Copy, Key, Pace, Reading, by_broker, pace_of, slowest
+from planner.reassignment.estimate import Copy, CopyReading, Pace, ReplicaKey, by_broker, pace_of, slowest
 
 PARTITIONS_SHOWN: Final = 10
 BROKERS_SHOWN: Final = 20
@@ -30,9 +30,9 @@ def copying_result(copying: Copying) -> dict[str, Any]:
     }
 
 
-def _by_partition(before: Reading | None, now: Reading, seconds: float) -> list[tuple[tuple[str, int], Pace]]:
+def _by_partition(before: CopyReading | None, now: CopyReading, seconds: float) -> list[tuple[tuple[str, int], Pace]]:
     """What is unknown comes first, then what has most left."""
-    groups: dict[tuple[str, int], dict[Key, Copy]] = defaultdict(dict)
+    groups: dict[tuple[str, int], dict[ReplicaKey, Copy]] = defaultdict(dict)
     for key, copy in now.items():
         groups[key[:2]][key] = copy
     paces = {named: pace_of(before, group, seconds) for named, group in groups.items()}

@@ -35,8 +35,8 @@ def targets_of(plan: Plan, wave: int | None = None, *, inverse: bool = False) ->
 def _refuse_no_wave(plan: Plan, wave: int | None) -> None:
     known = sorted({change.wave for change in plan.changes})
     if wave is not None and wave not in known:
-        found = ", ".join(map(str, known)) or "none"
-        raise UsageError(f"plan {plan.title} has no wave {wave}; its waves are {found}")
+        listed = ", ".join(map(str, known)) or "none"
+        raise UsageError(f"plan {plan.title} has no wave {wave}; its waves are {listed}")
 
 
 def export_plan(
@@ -66,15 +66,15 @@ def export_plan(
         text = generated(targets_of(whole, wave, inverse=not inverse), targets)
     result: Result = {"plan_id": whole.plan_id, "format": form.value, "partitions": len(targets), "file": None}
     part = "" if wave is None else f"wave {wave} of "
-    said = f"{len(targets)} partitions of {'the way back from ' * inverse}{part}plan {whole.title}"
+    summary = f"{len(targets)} partitions of {'the way back from ' * inverse}{part}plan {whole.title}"
     if out is not None:
         _write(out, text)
-        finish(settings, result | {"file": str(out)}, f"{said} in {out}")
+        finish(settings, result | {"file": str(out)}, f"{summary} in {out}")
         return ExitCode.DONE
     finish(settings, result | {"reassignment": msgspec.json.decode(kafka_json(targets))})
     if not settings.as_json:
         sys.stdout.write(f"{text}\n")
-        say(f"  {said}")
+        say(f"  {summary}")
     return ExitCode.DONE
 
 

@@ -64,9 +64,9 @@ def _wave_lines(waves: Figures) -> Iterator[str]:
     """
     yield f"waves {waves['count']} (at least {waves['fewest']})"
     named = {"moves": "replicas copied by wave", "most_in": "most into a broker", "most_out": "most out of one"}
-    for name, said in named.items():
+    for name, title in named.items():
         more = ", ..." if waves["count"] > WAVES_SHOWN else ""
-        yield f"{said} {', '.join(map(str, waves[name][:WAVES_SHOWN]))}{more}"
+        yield f"{title} {', '.join(map(str, waves[name][:WAVES_SHOWN]))}{more}"
 
 
 BROKERS_SHOWN: Final = 20
@@ -92,12 +92,14 @@ def byte_lines(figures: Mapping[str, Any]) -> Iterator[str]:
     yield f"bytes per broker {before} → {after}"
     changed = {name: span for name, span in figures["bytes_by_broker"].items() if span[0] != span[1]}
     if changed:
-        told = [f"{name}: {' → '.join(map(shown_bytes, span))}" for name, span in list(changed.items())[:BROKERS_SHOWN]]
+        listed = [
+            f"{name}: {' → '.join(map(shown_bytes, span))}" for name, span in list(changed.items())[:BROKERS_SHOWN]
+        ]
         more = [f"and {len(changed) - BROKERS_SHOWN} more"] if len(changed) > BROKERS_SHOWN else []
-        yield f"bytes by broker {', '.join([*told, *more])}"
+        yield f"bytes by broker {', '.join([*listed, *more])}"
     sizes = figures["sizes"]
-    said = f"sizes from the {sizes['source']}, digest {sizes['digest']}"
+    line = f"sizes from the {sizes['source']}, digest {sizes['digest']}"
     if sizes["assumed"]:
         whole = sizes["known"] + sizes["assumed"]
-        said += f"; {sizes['assumed']} of {whole} partitions have none and count as the mean of their topic, or of all"
-    yield said
+        line += f"; {sizes['assumed']} of {whole} partitions have none and count as the mean of their topic, or of all"
+    yield line

@@ -42,7 +42,7 @@ def generated(now: Iterable[Row], proposed: Iterable[Row]) -> str:
     return f"{CURRENT}\n{kafka_json(now)}\n\n{PROPOSED}\n{kafka_json(proposed)}"
 
 
-def status_lines(found: Iterable[tuple[Row, ReplicaAssignment | None]]) -> Iterator[str]:
+def status_lines(assignments: Iterable[tuple[Row, ReplicaAssignment | None]]) -> Iterator[str]:
     """Write what `--verify` prints of targets, each with what is found of it, None where it is gone.
 
     >>> two, three = ({"topic": "foo", "partition": n, "replicas": [1, 2]} for n in (2, 3))
@@ -53,13 +53,13 @@ def status_lines(found: Iterable[tuple[Row, ReplicaAssignment | None]]) -> Itera
     There is no active reassignment of partition foo-3, but replica set is 2,1 rather than 1,2.
     """
     yield STATUS
-    for row, now in sorted(found, key=lambda each: (each[0]["topic"], each[0]["partition"])):
-        name, wanted = f"{row['topic']}-{row['partition']}", row["replicas"]
+    for row, now in sorted(assignments, key=lambda each: (each[0]["topic"], each[0]["partition"])):
+        name, goal = f"{row['topic']}-{row['partition']}", row["replicas"]
         if now is not None and now.is_moving:
             yield f"Reassignment of partition {name} is still in progress."
-        elif now is not None and list(now.replicas) == wanted:
+        elif now is not None and list(now.replicas) == goal:
             yield f"Reassignment of partition {name} is completed."
         else:
-            held, target = (",".join(map(str, brokers)) for brokers in (now.replicas if now else (), wanted))
-            said = f"but replica set is {held} rather than {target}."
-            yield f"There is no active reassignment of partition {name}, {said}"
+            held, target = (",".join(map(str, brokers)) for brokers in (now.replicas if now else (), goal))
+            instead = f"but replica set is {held} rather than {target}."
+            yield f"There is no active reassignment of partition {name}, {instead}"

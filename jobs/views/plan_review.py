@@ -40,7 +40,7 @@ class Only:
     everything: bool = False
 
     @property
-    def said(self) -> str:
+    def flags(self) -> str:
         given = {"--topic": self.topic, "--broker": self.broker, "--action": self.action}
         return " ".join(f"{flag} {value}" for flag, value in given.items() if value is not None)
 
@@ -59,10 +59,10 @@ class Review:
 
     def changes(self, *, whole: bool) -> StoredRows:
         """Read the changes, with every column where `whole`."""
-        wanted = None if whole else READ
+        columns = None if whole else READ
         mine = self.only.filters(self.plan_id)
-        found = StoredRows.read(self.lake, "changes", ("wave", "topic", "partition"), *mine, columns=wanted)
-        return found if self.only.broker is None else concerning(found, self.only.broker)
+        changes = StoredRows.read(self.lake, "changes", ("wave", "topic", "partition"), *mine, columns=columns)
+        return changes if self.only.broker is None else concerning(changes, self.only.broker)
 
     @property
     def plan_id(self) -> str:
@@ -74,8 +74,8 @@ class Review:
     def rejections(self) -> StoredRows:
         """Rejections name no broker: they are left out where one is asked for."""
         mine = self.only.filters(self.plan_id)
-        found = StoredRows.read(self.lake, "rejections", ("topic", "partition"), *mine)
-        return found if self.only.broker is None else StoredRows(found.table.slice(0, 0))
+        rejections = StoredRows.read(self.lake, "rejections", ("topic", "partition"), *mine)
+        return rejections if self.only.broker is None else StoredRows(rejections.table.slice(0, 0))
 
     def evidence(self) -> StoredRows:
         topic = Only(topic=self.only.topic).filters(self.plan_id)
@@ -129,8 +129,8 @@ class Review:
             brokers = shown(json.loads(self.row["parameters"])["brokers"])
             yield f"  brokers {brokers} count as drained until this is committed"
             yield "  who is out of an ISR returns by itself"
-        if self.only.said:
-            yield f"  {self.only.said}: {how_much(len(changes), len(operations))}, {len(rejections)} rejected"
+        if self.only.flags:
+            yield f"  {self.only.flags}: {how_much(len(changes), len(operations))}, {len(rejections)} rejected"
         yield from _summary_lines(changes)
         yield from self._cut(operations, "operations", lambda row: f"{row['kind']} {row['topic']} {row['data']}")
         yield from self._change_lines(changes)
@@ -160,8 +160,8 @@ class Review:
 
     def _more(self, rows: StoredRows, what: str) -> Iterator[str]:
         if len(rows) > LINES_SHOWN and not self.only.everything:
-            asked = " ".join(filter(None, [f"surveyor show plan {self.plan_id}", self.only.said, "--all"]))
-            yield f"  ... and {len(rows) - LINES_SHOWN} more {what}: `{asked}` shows them"
+            command = " ".join(filter(None, [f"surveyor show plan {self.plan_id}", self.only.flags, "--all"]))
+            yield f"  ... and {len(rows) - LINES_SHOWN} more {what}: `{command}` shows them"
 
 
 def plan_lines(lake: Lake, row: Row) -> Iterator[Table | str]:
@@ -181,25 +181,25 @@ def warned(changes: StoredRows, kind: str) -> Bools:
 def _summary_lines(changes: StoredRows) -> Iterator[Table | str]:
     if len(changes) <= 1:
         return
-    found = summary(changes)
-    yield _grouped("by action", found["actions"], "action")
-    topics = [f"{row['topic']} {row['rows']}" for row in found["topics"][:GROUPS_SHOWN]]
-    yield f"  by topic: {', '.join(topics)}{_others(found['topics_in_all'], ' ', 'topics')}"
-    if found["brokers"]:
-        title = f"  by broker{_others(len(found['brokers']), ', ', 'more with less')}"
-        yield table(title, ("broker_id", *SIDES), found["brokers"][:GROUPS_SHOWN])
-    yield from (f"  {row['rows']} times: {row['reason']}" for row in found["reasons"][:GROUPS_SHOWN])
-    if found["reasons_in_all"] > GROUPS_SHOWN:
-        yield f"  and {found['reasons_in_all'] - GROUPS_SHOWN} other reasons"
+    sums = summary(changes)
+    yield _grouped("by action", sums["actions"], "action")
+    topics = [f"{row['topic']} {row['rows']}" for row in sums["topics"][:GROUPS_SHOWN]]
+    yield f"  by topic: {', '.join(topics)}{_others(sums['topics_in_all'], ' ', 'topics')}"
+    if sums["brokers"]:
+        title = f"  by broker{_others(len(sums['brokers']), ', ', 'more with less')}"
+        yield table(title, ("broker_id", *SIDES), sums["brokers"][:GROUPS_SHOWN])
+    yield from (f"  {row['rows']} times: {row['reason']}" for row in sums["reasons"][:GROUPS_SHOWN])
+    if sums["reasons_in_all"] > GROUPS_SHOWN:
+        yield f"  and {sums['reasons_in_all'] - GROUPS_SHOWN} other reasons"
 
 
 def _others(count: int, before: str, what: str) -> str:
     return f"{before}and {count - GROUPS_SHOWN} {what}" if count > GROUPS_SHOWN else ""
 
 
-def _grouped(said: str, counts: Iterable[Row], column: str) -> str:
+def _grouped(title: str, counts: Iterable[Row], column: str) -> str:
     named = (f"{row['rows']} {row[column]}" for row in counts)
-    return f"  {said}: {', '.join(named)}"
+    return f"  {title}: {', '.join(named)}"
 
 
 def _rejection_line(row: Row) -> str:

@@ -51,11 +51,11 @@ def evidence_line(evidence: Row) -> str:
     'orders-7  1. broker 5  in sync until snapshot 4 (2026-11-21 12:00:00)  leader epochs since 2  log size unknown'
     """
     seen, size = evidence["last_in_isr_snapshot"], evidence["log_size"]
-    told = "never seen in sync"
+    in_sync = "never seen in sync"
     if seen is not None:
         at = shown(evidence["last_in_isr_at"])
-        told = f"in sync until snapshot {seen} ({at})  leader epochs since {evidence['epochs_since']}"
-    parts = [row_name(evidence), f"{evidence['rank']}. broker {evidence['broker_id']}", told]
+        in_sync = f"in sync until snapshot {seen} ({at})  leader epochs since {evidence['epochs_since']}"
+    parts = [row_name(evidence), f"{evidence['rank']}. broker {evidence['broker_id']}", in_sync]
     parts.append("log size unknown" if size is None else f"log of {size} bytes")
     return "  ".join(parts + ["Kafka's choice"] * evidence["kafkas_choice"])
 

@@ -25,7 +25,7 @@ def by_broker(logs: pa.Table) -> list[Row]:
     """
     future = pc.fill_null(logs["is_future"], False)  # noqa: FBT003 - a null is no future log
     counted = logs.append_column("future", future.cast(pa.int64()))
-    found = counted.group_by("broker_id").aggregate(
+    grouped = counted.group_by("broker_id").aggregate(
         [
             ("log_dir", "count_distinct"),
             ("topic", "count"),
@@ -36,7 +36,7 @@ def by_broker(logs: pa.Table) -> list[Row]:
         ],
     )
     aggregated = ("log_dir_count_distinct", "topic_count", "future_sum", "bytes_sum", "bytes_max", "taken_at_min")
-    rows = as_rows(found.select(["broker_id", *aggregated]).rename_columns(list(BROKER_COLUMNS)))
+    rows = as_rows(grouped.select(["broker_id", *aggregated]).rename_columns(list(BROKER_COLUMNS)))
     # a replica on its way to another log dir is one replica
     return sorted(({**row, "replicas": row["replicas"] - row["future"]} for row in rows), key=itemgetter("broker_id"))
 

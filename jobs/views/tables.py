@@ -22,8 +22,8 @@ from schemas.columns import EVIDENCE
 ROWS_SHOWN: Final = 200
 
 
-def _give(settings: Settings, title: str, columns: Sequence[str], rows: Sequence[Row], **said: Any) -> None:  # noqa: ANN401
-    finish(settings, {**said, "rows": list(rows)}, *_laid_out(title, columns, rows))
+def _give(settings: Settings, title: str, columns: Sequence[str], rows: Sequence[Row], **extra: Any) -> None:  # noqa: ANN401
+    finish(settings, {**extra, "rows": list(rows)}, *_laid_out(title, columns, rows))
 
 
 def _laid_out(title: str, columns: Sequence[str], rows: Sequence[Row]) -> list[Table | str]:
@@ -42,8 +42,8 @@ def show_as_of(
     """Show a table as a snapshot left it."""
     snapshot = find_snapshot(settings.lake, snapshot_id)
     rows = sorted(as_of(settings.lake, snapshot, name, *filters), key=itemgetter(*key))
-    found = snapshot["snapshot_id"]
-    _give(settings, f"{name} of {settings.cluster}, snapshot {found}", columns, rows, snapshot_id=found)
+    number = snapshot["snapshot_id"]
+    _give(settings, f"{name} of {settings.cluster}, snapshot {number}", columns, rows, snapshot_id=number)
 
 
 def show_partitions(settings: Settings, topic: str | None, snapshot_id: int | None) -> None:
@@ -106,8 +106,8 @@ def _known_topic(settings: Settings, topic: str | None, snapshot_id: int | None,
     if topic is None:
         return
     snapshot = find_snapshot(settings.lake, snapshot_id)
-    wanted = ("topic", "=", topic)
-    if as_of(settings.lake, snapshot, "topics", wanted) or (ever and settings.lake.rows("partition_history", wanted)):
+    by_name = ("topic", "=", topic)
+    if as_of(settings.lake, snapshot, "topics", by_name) or (ever and settings.lake.rows("partition_history", by_name)):
         return
     raise UsageError(
         f"no topic {topic!r} in snapshot {snapshot['snapshot_id']} of {settings.cluster}; "

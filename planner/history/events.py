@@ -64,8 +64,8 @@ def _events(paired: DataFrame, subject: Column, cases: Sequence[Case]) -> DataFr
             for kind, holds, was, is_now in cases
         ),
     )
-    found = paired.select("cluster", subject.alias("subject"), F.explode(F.array_compact(candidates)).alias("event"))
-    return found.select("cluster", "subject", "event.*")
+    events = paired.select("cluster", subject.alias("subject"), F.explode(F.array_compact(candidates)).alias("event"))
+    return events.select("cluster", "subject", "event.*")
 
 
 def broker_events(before: DataFrame, after: DataFrame) -> DataFrame:
@@ -159,9 +159,9 @@ def controller_events(before: DataFrame, after: DataFrame) -> DataFrame:
     return _events(pairs, F.lit("controller"), cases)
 
 
-def as_events(found: Sequence[DataFrame], snapshot_id: int) -> DataFrame:
+def as_events(frames: Sequence[DataFrame], snapshot_id: int) -> DataFrame:
     """All events of one snapshot, as EVENTS."""
-    rows = found[0]
-    for more in found[1:]:
+    rows = frames[0]
+    for more in frames[1:]:
         rows = rows.unionByName(more)
     return rows.withColumns({"snapshot_id": F.lit(snapshot_id).cast("bigint")}).transform(shaped, EVENTS)

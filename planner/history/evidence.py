@@ -89,9 +89,9 @@ def _last_in_isr(offline: DataFrame, history: DataFrame, snapshots: DataFrame) -
 def _of_this_topic(history: DataFrame, offline: DataFrame) -> DataFrame:
     """Only the rows of these partitions, and none of an earlier topic of the same name."""
     gone = F.max(F.when(has_vanished(), F.col("snapshot_id"))).over(Window.partitionBy(*KEY))
-    wanted = offline.select(*KEY, F.col("leader_epoch").alias("epoch_now"))
+    epochs = offline.select(*KEY, F.col("leader_epoch").alias("epoch_now"))
     return (
-        history.join(F.broadcast(wanted), KEY)
+        history.join(F.broadcast(epochs), KEY)
         .withColumns({"gone": F.coalesce(gone, F.lit(0).cast("bigint"))})
         # a row without a state ends what was before it
         .where((F.col("snapshot_id") > F.col("gone")) & (F.coalesce("leader_epoch", "epoch_now") <= F.col("epoch_now")))

@@ -97,7 +97,7 @@ def differing(before: DataFrame, now: DataFrame) -> DataFrame:
 
 
 def difference(differing: DataFrame, snapshot_id: int) -> DataFrame:
-    """Say each pair that differs by a row: what is, or what was as NonExistent; `snapshot_id` is stamped on it."""
+    """Make a row of each pair that differs, stamped with `snapshot_id`: what is, or what was, as NonExistent."""
     last = F.col("b").withField("partition_state", F.lit(PartitionState.NON_EXISTENT.value))
     row, vanished = F.coalesce("a", last).alias("row"), F.col("a").isNull().alias("vanished")
     return (

@@ -36,13 +36,13 @@ def last_known(stateless: DataFrame, history: DataFrame) -> DataFrame:
     `stateless` has cluster, topic, partition, topic_id and topic_version. A partition that vanished itself since, or
     whose topic's znode is at a lower version than then, belongs to a topic that was made anew: nothing is known.
     """
-    wanted = stateless.select("cluster", *KEY, "topic_id", F.col("topic_version").alias("version_now"))
+    asked_about = stateless.select("cluster", *KEY, "topic_id", F.col("topic_version").alias("version_now"))
     in_order = Window.partitionBy(*KEY).orderBy("snapshot_id")
     had = "leader IS NOT NULL AND NOT tombstone"
     whole = ", ".join(["snapshot_id AS seen", "gone", "topic_version", *STATE])
     return (
         history.select(*KEY, "snapshot_id", "topic_version", *STATE, has_vanished().alias("tombstone"))
-        .join(F.broadcast(wanted.select(*KEY)), KEY, "left_semi")
+        .join(F.broadcast(asked_about.select(*KEY)), KEY, "left_semi")
         .withColumns({"gone": F.lead("snapshot_id").over(in_order)})
         .groupBy(*KEY)
         .agg(
@@ -51,7 +51,7 @@ def last_known(stateless: DataFrame, history: DataFrame) -> DataFrame:
         )
         .where("last.seen > anew")
         .select(*KEY, "last.*")
-        .join(wanted, KEY)
+        .join(asked_about, KEY)
         .where("topic_version <= version_now")
         .select("cluster", *KEY, "topic_id", "seen", "gone", *STATE)
     )

@@ -26,7 +26,7 @@ def _set_aside(verdicts: DataFrame, holds: Column, code: RejectionCode, reason: 
     )
 
 
-def stable_partitions(wanted: DataFrame, history: DataFrame, first_snapshot: int, snapshot_id: int) -> DataFrame:
+def stable_partitions(candidates: DataFrame, history: DataFrame, first_snapshot: int, snapshot_id: int) -> DataFrame:
     """The wanted (topic, partition, preferred) whose preferred replica was in the ISR in every snapshot of a range.
 
     History has a row where something changed, so the state at `first_snapshot` is the last row until then; a
@@ -39,7 +39,7 @@ def stable_partitions(wanted: DataFrame, history: DataFrame, first_snapshot: int
     since = F.bool_and(F.when(~until_first, F.col("held")))
     return (
         history.where(F.col("snapshot_id") <= snapshot_id)
-        .join(F.broadcast(wanted.select(*KEY, "preferred")), KEY)
+        .join(F.broadcast(candidates.select(*KEY, "preferred")), KEY)
         .select(*KEY, "snapshot_id", F.coalesce(held, ~true).alias("held"))
         .groupBy(*KEY)
         .agg((at_first & F.coalesce(since, true)).alias("stable"))
@@ -55,7 +55,7 @@ def with_stability(
     snapshot_id: int,
     snapshots: int,
 ) -> DataFrame:
-    """Set aside whose preferred replica was not in the ISR in the last `snapshots` snapshots.
+    """Set aside elections of a replica that was not in the ISR in each of the last `snapshots` snapshots.
 
     `first_snapshot` is the first of them, None where so many are not known: then nothing is stable.
     """
@@ -100,18 +100,18 @@ def broker_ages(brokers: DataFrame, events: DataFrame, snapshots: DataFrame, sna
     )
 
 
-def with_settled_brokers(verdicts: DataFrame, ages: DataFrame, settle: float) -> DataFrame:
-    """Set aside whose preferred replica's broker was first seen less than `settle` seconds before the snapshot."""
+def with_settled_brokers(verdicts: DataFrame, ages: DataFrame, settle_seconds: float) -> DataFrame:
+    """Set aside elections of a broker that was first seen less than `settle_seconds` before the snapshot."""
     ages = ages.select(F.col("broker_id").alias("preferred"), "age")
     reason = F.concat(
         F.lit("broker "),
         F.col("preferred").cast("string"),
         F.lit(" has been there for "),
         F.floor("age").cast("string"),
-        F.lit(f" s only, as snapshots saw it, less than {settle:g} s"),
+        F.lit(f" s only, as snapshots saw it, less than {settle_seconds:g} s"),
     )
     joined = verdicts.join(F.broadcast(ages), "preferred", "left")
-    return _set_aside(joined, F.col("age") < settle, RejectionCode.NOT_SETTLED, reason)
+    return _set_aside(joined, F.col("age") < settle_seconds, RejectionCode.NOT_SETTLED, reason)
 
 
 def with_cap(verdicts: DataFrame, imbalance: DataFrame, most: int) -> DataFrame:

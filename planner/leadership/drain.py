@@ -44,20 +44,20 @@ def _considered(
     mode: DrainMode,
 ) -> DataFrame:
     """Partitions with a replica on a broker asked for: who could lead instead, and why nothing is done."""
-    asked = broker_array(broker_ids)
-    candidates = among(among(F.col("replicas"), F.col("isr")), F.array_except("electable", asked))
+    draining = broker_array(broker_ids)
+    candidates = among(among(F.col("replicas"), F.col("isr")), F.array_except("electable", draining))
     return (
-        partitions.where(F.arrays_overlap("replicas", asked))
+        partitions.where(F.arrays_overlap("replicas", draining))
         .transform(with_orders_known)
         .transform(surroundings, topics, brokers)
         .withColumns(
             {
-                "asked": asked,
-                "drained": F.array_union("drained", asked),
-                "stopping": F.array_union(F.array_except("eligible", "informed"), asked),
+                "draining": draining,
+                "drained": F.array_union("drained", draining),
+                "stopping": F.array_union(F.array_except("eligible", "informed"), draining),
                 "candidates": candidates,
                 "leaderless": ~F.array_contains("live", F.col("leader")),
-                "why": F.concat(F.lit("drained: "), in_words(among(F.col("replicas"), asked))),
+                "why": F.concat(F.lit("drained: "), in_words(among(F.col("replicas"), draining))),
             },
         )
         .withColumns({"led": F.array_contains("drained", F.col("leader"))})
@@ -68,7 +68,7 @@ def _considered(
 def _code(mode: DrainMode) -> Column:
     """Why nothing is done, null where something is."""
     codes = RejectionCode
-    last_hope = F.col("leaderless") & F.arrays_overlap("isr", "asked")
+    last_hope = F.col("leaderless") & F.arrays_overlap("isr", "draining")
     nobody_else = F.size("candidates") == 0
     by_mode = {
         DrainMode.ADMIN: F.when(is_moving(), codes.REASSIGNMENT_IN_PROGRESS.value),
@@ -139,7 +139,7 @@ def shutdown_changes(rows: DataFrame) -> DataFrame:
 def _action() -> Column:
     return (
         F.when(F.col("led"), Action.CONTROLLED_SHUTDOWN.value)
-        .when(F.arrays_overlap("isr", "asked"), Action.SHRINK_ISR.value)
+        .when(F.arrays_overlap("isr", "draining"), Action.SHRINK_ISR.value)
         .otherwise(Action.STOP_REPLICA.value)
     )
 

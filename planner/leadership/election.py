@@ -42,6 +42,18 @@ WHY_ELECTED: Final = f"""concat({WHO_LEFT}, IF(
 ), {WHOSE_LOG_DIR})"""
 
 
+ELECTED: Final = {
+    "leader_after": "elected.leader",
+    "isr_after": "elected.isr",
+    "leader_epoch_after": "leader_epoch + 1",
+    "leader_recovery_state_after": RECOVERY_AFTER,
+    "requires_live": f"array_union(array(elected.leader), {COUNTED_ON_FAILED})",
+    "requires_dead": COUNTED_ON_DEAD,
+    "reason": WHY_ELECTED,
+}
+"""What an ELECT change says of its election, in SQL."""
+
+
 def with_election(partitions: DataFrame) -> DataFrame:
     """Add `elected` (leader, isr, unclean), null for nobody; `gone` and `survivors` of the ISR; `leaderless`."""
     chosen = "named_struct('leader', leader_after, 'isr', isr_after, 'unclean', unclean)"

@@ -30,7 +30,7 @@ NAMED: Final = f"""CASE
     WHEN array_contains(isr, leader) THEN isr
     ELSE concat(isr, array(leader))
 END"""
-"""The ISR and the leader; nobody, who is never registered, where a rule must look in any case."""
+"""The ISR and the leader; where a rule must look in any case, NO_LEADER, which is never registered."""
 
 _LED_BY_FAILED: Final = f"OR array_contains({FAILED}, leader)"
 

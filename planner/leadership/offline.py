@@ -7,19 +7,10 @@ rejection. In: the partitions asked for (`planner.rows.requested`), BROKER_CONFI
 and REJECTIONS.
 """
 
-from typing import Final
-
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.leadership.election import (
-    COUNTED_ON_DEAD,
-    COUNTED_ON_FAILED,
-    RECOVERY_AFTER,
-    WHY_ELECTED,
-    why_nobody,
-    with_election,
-)
+from planner.leadership.election import ELECTED, why_nobody, with_election
 from planner.leadership.state_machine import with_transition
 from planner.leadership.unclean import with_unclean_allowed
 from planner.rows.changes import as_rejections, changed
@@ -28,7 +19,7 @@ from planner.rows.requested import KEY, NO_ELECTION, explained, unfit_code
 from schemas.names import Action, RejectionCode
 
 
-def wanted_without_leader(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
+def candidates_without_leader(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
     """The partitions that had a leader and have no live one now, or one whose log dir failed: topic, partition."""
     alive = brokers.select(F.col("broker_id").alias("leader"))
     led = partitions.where(F.col("leader").isNotNull())
@@ -60,10 +51,10 @@ def _why_not() -> Column:
     )
 
 
-def offline_verdicts(asked: DataFrame, broker_configs: DataFrame, *, unclean: bool) -> DataFrame:
+def offline_verdicts(considered: DataFrame, broker_configs: DataFrame, *, unclean: bool) -> DataFrame:
     """What becomes of each partition asked for: `code` and `reason` where no election is, null where one is."""
     return (
-        asked.transform(with_unclean_allowed, broker_configs, everywhere=unclean)
+        considered.transform(with_unclean_allowed, broker_configs, everywhere=unclean)
         .transform(with_election)
         .transform(with_transition, Action.ELECT)
         .withColumns({"code": _code()})
@@ -71,21 +62,9 @@ def offline_verdicts(asked: DataFrame, broker_configs: DataFrame, *, unclean: bo
     )
 
 
-CHANGED: Final = {
-    "action": f"'{Action.ELECT}'",
-    "leader_after": "elected.leader",
-    "isr_after": "elected.isr",
-    "leader_epoch_after": "leader_epoch + 1",
-    "leader_recovery_state_after": RECOVERY_AFTER,
-    "requires_live": f"array_union(array(elected.leader), {COUNTED_ON_FAILED})",
-    "requires_dead": COUNTED_ON_DEAD,
-    "reason": WHY_ELECTED,
-}
-
-
 def changes_of(verdicts: DataFrame) -> DataFrame:
     """One CHANGES row for each partition that finds a leader."""
-    return verdicts.where("code IS NULL").transform(changed, CHANGED)
+    return verdicts.where("code IS NULL").transform(changed, {"action": f"'{Action.ELECT}'", **ELECTED})
 
 
 def rejections_of(verdicts: DataFrame) -> DataFrame:

@@ -16,7 +16,7 @@ from planner.rows.requested import NO_ELECTION, asked_for, explained, unfit_code
 from schemas.names import Action, RejectionCode
 
 
-def wanted_by_imbalance(partitions: DataFrame, imbalance: DataFrame) -> DataFrame:
+def candidates_by_imbalance(partitions: DataFrame, imbalance: DataFrame) -> DataFrame:
     """The partitions not led by their preferred replica, of brokers that exceed the threshold: topic, partition."""
     exceeding = imbalance.where("exceeds").select(F.col("broker_id").alias("preferred"))
     return (
@@ -77,10 +77,12 @@ def _why_not() -> Column:
     )
 
 
-def preferred_verdicts(partitions: DataFrame, topics: DataFrame, brokers: DataFrame, wanted: DataFrame) -> DataFrame:
+def preferred_verdicts(
+    partitions: DataFrame, topics: DataFrame, brokers: DataFrame, candidates: DataFrame
+) -> DataFrame:
     """What becomes of each wanted partition: `code` and `reason` where no election is, null where one is."""
     return (
-        asked_for(wanted, partitions, topics, brokers)
+        asked_for(candidates, partitions, topics, brokers)
         .withColumns({"preferred": first(F.col("replicas"))})
         .transform(selectors.preferred)
         .withColumns({"code": _code()})
@@ -112,11 +114,13 @@ def rejections_of(verdicts: DataFrame) -> DataFrame:
     return verdicts.transform(as_rejections, Action.ELECT_PREFERRED)
 
 
-def preferred_changes(partitions: DataFrame, topics: DataFrame, brokers: DataFrame, wanted: DataFrame) -> DataFrame:
+def preferred_changes(partitions: DataFrame, topics: DataFrame, brokers: DataFrame, candidates: DataFrame) -> DataFrame:
     """One CHANGES row for each wanted partition (topic, partition) whose preferred replica can lead."""
-    return changes_of(preferred_verdicts(partitions, topics, brokers, wanted))
+    return changes_of(preferred_verdicts(partitions, topics, brokers, candidates))
 
 
-def preferred_rejections(partitions: DataFrame, topics: DataFrame, brokers: DataFrame, wanted: DataFrame) -> DataFrame:
+def preferred_rejections(
+    partitions: DataFrame, topics: DataFrame, brokers: DataFrame, candidates: DataFrame
+) -> DataFrame:
     """One REJECTIONS row for each wanted partition whose preferred replica cannot lead."""
-    return rejections_of(preferred_verdicts(partitions, topics, brokers, wanted))
+    return rejections_of(preferred_verdicts(partitions, topics, brokers, candidates))

@@ -14,11 +14,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from planner.leadership.election import (
-    COUNTED_ON_DEAD,
     COUNTED_ON_FAILED,
-    RECOVERY_AFTER,
+    ELECTED,
     WHOSE_LOG_DIR,
-    WHY_ELECTED,
     why_nobody,
     with_election,
 )
@@ -87,27 +85,27 @@ _CREATE, _ELECT, _SHRINK, _OFFLINE = Action.CREATE, Action.ELECT, Action.SHRINK_
 
 CHANGED: Final = {
     "leader_after": _by_action(
-        "leader", {_CREATE: "get(alive, 0)", _ELECT: "elected.leader", _OFFLINE: str(NO_LEADER)}
+        "leader", {_CREATE: "get(alive, 0)", _ELECT: ELECTED["leader_after"], _OFFLINE: str(NO_LEADER)}
     ),
-    "isr_after": _by_action("isr", {_CREATE: "alive", _ELECT: "elected.isr", _SHRINK: "survivors"}),
-    "leader_epoch_after": _by_action("leader_epoch + 1", {_CREATE: "0"}),
+    "isr_after": _by_action("isr", {_CREATE: "alive", _ELECT: ELECTED["isr_after"], _SHRINK: "survivors"}),
+    "leader_epoch_after": _by_action(ELECTED["leader_epoch_after"], {_CREATE: "0"}),
     "leader_recovery_state_after": _by_action(
-        "leader_recovery_state", {_CREATE: str(RECOVERED), _ELECT: RECOVERY_AFTER}
+        "leader_recovery_state", {_CREATE: str(RECOVERED), _ELECT: ELECTED["leader_recovery_state_after"]}
     ),
     "requires_live": _by_action(
         COUNTED_ON_FAILED,
         {
             _CREATE: "alive",
-            _ELECT: f"array_union(array(elected.leader), {COUNTED_ON_FAILED})",
+            _ELECT: ELECTED["requires_live"],
             _SHRINK: f"array_union(array(leader), {COUNTED_ON_FAILED})",
         },
     ),
-    "requires_dead": _by_action(COUNTED_ON_DEAD, {_CREATE: NOBODY, _SHRINK: f"array_except(gone, {FAILED})"}),
+    "requires_dead": _by_action(ELECTED["requires_dead"], {_CREATE: NOBODY, _SHRINK: f"array_except(gone, {FAILED})"}),
     "reason": _by_action(
         "NULL",
         {
             _CREATE: "'no state yet: first live replica leads, live replicas are in sync'",
-            _ELECT: WHY_ELECTED,
+            _ELECT: ELECTED["reason"],
             _OFFLINE: f"concat('no in-sync replica is alive: gone are ', {words('gone')}, {WHOSE_LOG_DIR})",
             _SHRINK: f"concat('gone from the ISR: ', {words('gone')}, {WHOSE_LOG_DIR})",
         },

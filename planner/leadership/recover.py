@@ -64,7 +64,7 @@ def stateless_partitions(known: DataFrame, partitions: DataFrame, topics: DataFr
 def without_in_sync(offline: DataFrame) -> DataFrame:
     """Those for which an unclean election is all that is left: none of the ISR is registered, some replica is live.
 
-    Of those whose state is gone also where one of the ISR that was can be elected.
+    Where the state is gone, also those of which a former ISR member can be elected.
     """
     may = (F.size("gone") == F.size("isr")) | (F.col("seen").isNotNull() & F.arrays_overlap("isr", "alive"))
     return offline.where(F.col("understood") & may & (F.size("alive") > 0))
@@ -96,11 +96,11 @@ def _in_words(evidence: DataFrame) -> DataFrame:
     )
     known = F.coalesce(seen, F.concat(F.lit("never seen in sync"), F.coalesce(size, F.lit(""))))
     kafka = F.when(F.col("kafkas_choice"), "; Kafka's choice").otherwise("")
-    said = F.concat(F.col("broker_id").cast("string"), F.lit(" ("), known, kafka, F.lit(")"))
-    ranked = F.sort_array(F.collect_list(F.struct("rank", said.alias("said"))))
+    text = F.concat(F.col("broker_id").cast("string"), F.lit(" ("), known, kafka, F.lit(")"))
+    ranked = F.sort_array(F.collect_list(F.struct("rank", text.alias("text"))))
     return evidence.groupBy("topic", "partition").agg(
         F.max(F.when(F.col("rank") == 1, F.col("broker_id"))).alias("best"),
-        F.array_join(ranked["said"], ", ").alias("ranked"),
+        F.array_join(ranked["text"], ", ").alias("ranked"),
         F.max(F.when(F.col("rank") == 1, F.date_format("last_in_isr_at", "yyyy-MM-dd HH:mm:ss"))).alias("since"),
     )
 

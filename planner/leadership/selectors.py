@@ -79,6 +79,6 @@ def _live_isr() -> Column:
 
 def _choosing(partitions: DataFrame, leader: Column, isr: Column) -> DataFrame:
     """Add the choice: one epoch later, and nothing where there is no leader."""
-    found = leader.isNotNull()
-    columns = (leader, F.when(found, isr), F.when(found, F.col("leader_epoch") + 1))
+    chosen = leader.isNotNull()
+    columns = (leader, F.when(chosen, isr), F.when(chosen, F.col("leader_epoch") + 1))
     return partitions.withColumns(dict(zip(RESULT, columns, strict=True)))

@@ -22,7 +22,7 @@ VALID_PREVIOUS: Final[Mapping[PartitionState, tuple[PartitionState, ...]]] = {
 }
 """State -> those it may follow."""
 
-WANTED: Final[Mapping[Action, tuple[PartitionState, tuple[PartitionState, ...]]]] = {
+TRANSITIONS: Final[Mapping[Action, tuple[PartitionState, tuple[PartitionState, ...]]]] = {
     Action.CREATE: (PartitionState.ONLINE, (PartitionState.NEW,)),
     Action.ELECT: (PartitionState.ONLINE, (PartitionState.ONLINE, PartitionState.OFFLINE)),
     Action.ELECT_PREFERRED: (PartitionState.ONLINE, (PartitionState.ONLINE, PartitionState.OFFLINE)),
@@ -34,7 +34,7 @@ WANTED: Final[Mapping[Action, tuple[PartitionState, tuple[PartitionState, ...]]]
 """
 
 
-def found_state() -> Column:
+def current_state() -> Column:
     """The state a partition is in, as a controller that fails over finds it."""
     leader = F.col("leader")
     known = partition_state(leader, F.array_contains("live", leader))
@@ -43,15 +43,15 @@ def found_state() -> Column:
 
 def legal(state: Column, action: Action) -> Column:
     """Tell whether a partition in `state` may take the action."""
-    _, starts = WANTED[action]
+    _, starts = TRANSITIONS[action]
     return state.isin(*(start.value for start in starts))
 
 
 def with_transition(partitions: DataFrame, action: Action) -> DataFrame:
     """Add `state`, and `illegal`: why the action cannot be taken from it, null where it can."""
-    wanted, starts = WANTED[action]
+    leads_to, starts = TRANSITIONS[action]
     allowed = ", ".join(starts)
-    why = F.concat(F.lit("it is "), F.col("state"), F.lit(f"; {action.value} leads to {wanted} from {allowed} only"))
-    return partitions.withColumns({"state": found_state()}).withColumns(
+    why = F.concat(F.lit("it is "), F.col("state"), F.lit(f"; {action.value} leads to {leads_to} from {allowed} only"))
+    return partitions.withColumns({"state": current_state()}).withColumns(
         {"illegal": F.when(~legal(F.col("state"), action), why)},
     )

@@ -29,10 +29,10 @@ def fewest_copies(before: Ints, after: Ints, fresh: Bools) -> int:
     """
     more = int(after.sum() - before.sum())
     low, high = max(more, 0), int(np.maximum(after - before, 0).sum())
-    wanted = _squares(after)
+    squares = _squares(after)
     while low < high:
         copies = (low + high) // 2
-        low, high = (low, copies) if _reaches(before, fresh, copies, copies - more, wanted) else (copies + 1, high)
+        low, high = (low, copies) if _reaches(before, fresh, copies, copies - more, squares) else (copies + 1, high)
     return low
 
 
@@ -45,12 +45,12 @@ def fewest_in_any_order(before: Ints, after: Ints) -> int:
     return int(np.maximum(np.sort(after) - np.sort(before), 0).sum())
 
 
-def _reaches(before: Ints, fresh: Bools, gained: int, given: int, wanted: int) -> bool:
+def _reaches(before: Ints, fresh: Bools, gained: int, given: int, squares: int) -> bool:
     """Whether the best that so many replicas can do, gained and given up, is as even as wanted."""
     taken, left = before.copy(), -raised(-before, given)
     taken[fresh] = raised(before[fresh], gained)
     crossed = gained and given and taken[taken > before].max() > left[left < before].min()
-    return bool(crossed) or _squares(taken + left - before) <= wanted
+    return bool(crossed) or _squares(taken + left - before) <= squares
 
 
 def _squares(load: Ints) -> int:

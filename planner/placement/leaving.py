@@ -21,11 +21,11 @@ RANKS: Final = 3
 
 def in_sync_of(partitions: Partitions, order: Ints, width: int) -> Bools:
     """(slot, row): in sync, by row as in `order`; all are where nobody knows."""
-    found = np.ones((width, len(order)), dtype=bool)
+    in_sync = np.ones((width, len(order)), dtype=bool)
     if partitions.in_sync is not None:
         known = partitions.in_sync[order].T
-        found[: len(known)] = known
-    return found
+        in_sync[: len(known)] = known
+    return in_sync
 
 
 def ranks(before: Ints, in_sync: Bools, live: Bools, target: Bools) -> Ints:
@@ -61,5 +61,5 @@ def guarded(after: Ints, stay: Ints) -> Bools:
     """(slot, row): replicas of `after` that are among those that stay."""
     if not (stay != NOBODY).any():
         return np.zeros(after.shape, dtype=bool)
-    found: Bools = (after != NOBODY) & within(after, stay)
-    return found
+    marks: Bools = (after != NOBODY) & within(after, stay)
+    return marks

@@ -17,18 +17,18 @@ from planner.placement.slots import arrivals, count_bytes, count_leaders, count_
 from planner.placement.world import World
 
 
-def copied(world: World) -> Ints:
+def copies_by_row(world: World) -> Ints:
     """Replicas each row has to copy."""
     count: Ints = arrivals(world.before, world.after).sum(axis=0)
     return count
 
 
 def copies(world: World) -> int:
-    return int(copied(world).sum())
+    return int(copies_by_row(world).sum())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class SearchResult:
     """What the search knows beside its world: copies that were forced, those of them left undone, what stays uneven.
 
     `reordered`: what `even_leaders` did without.
@@ -40,7 +40,7 @@ class Found:
     uneven: str = ""
 
 
-def placement_of(world: World, partitions: Partitions, question: Question, found: Found) -> Placement:
+def placement_of(world: World, partitions: Partitions, question: Question, search: SearchResult) -> Placement:
     weights = None if partitions.weights is None else partitions.weights[world.order]
     moves = _moves(world)
     brokers = _tally(tuple(map(str, world.ids.tolist())), world, np.arange(world.size), weights)
@@ -50,7 +50,7 @@ def placement_of(world: World, partitions: Partitions, question: Question, found
     inputs = world.order[changed]
     ascending = np.argsort(inputs)
     changed, inputs = changed[ascending], inputs[ascending]
-    lower, bound = _lower_bound(world, question, found.forced - found.left, weighted=weights is not None)
+    lower, bound = _lower_bound(world, question, search.forced - search.left, weighted=weights is not None)
     ids = np.append(world.ids, NOBODY)
     lists = np.empty((len(world.order), len(world.after)), dtype=np.int64)
     lists[world.order] = ids[world.after].T
@@ -63,15 +63,15 @@ def placement_of(world: World, partitions: Partitions, question: Question, found
         copies=copies(world),
         lower_bound=lower,
         bound=bound,
-        uneven=found.uneven,
+        uneven=search.uneven,
         held=np.sort(world.order[world.held]),
-        left=found.left,
+        left=search.left,
         brokers=brokers,
         racks=racks,
         given_up=tuple(name for name, gone in zip(world.rack_names, world.given_up.tolist(), strict=True) if gone),
         fewer_racks=int((racks_after < np.minimum(racks_before, world.factor)).sum()),
-        reorders=found.reordered[0],
-        leaders_reordered=found.reordered[1],
+        reorders=search.reordered[0],
+        leaders_reordered=search.reordered[1],
     )
 
 
@@ -92,8 +92,8 @@ def _nth(replicas: Ints, marked: Bools, rows: Ints, nth: Ints) -> Ints:
         np.argsort(~marked[:, rows], axis=0, kind="stable"),
         axis=0,
     )
-    found: Ints = first[nth, np.arange(len(rows))]
-    return found
+    brokers: Ints = first[nth, np.arange(len(rows))]
+    return brokers
 
 
 def _tally(names: tuple[str, ...], world: World, group: Ints, weights: Ints | None) -> Tally:

@@ -19,11 +19,23 @@ NOBODY: Final = -1
 
 
 class PlacementError(ValueError):
-    """No placement keeps the hard rules; the message says which rule, where (some `rows`), and what to do."""
+    """No placement keeps the hard rules: `what` says which rule, `rows` where, of many the first, `then` what to do."""
 
-    def __init__(self, message: str, rows: Sequence[int] = ()) -> None:
-        super().__init__(message)
-        self.rows = list(rows)
+    def __init__(self, what: str, rows: Sequence[int] = (), then: str = "") -> None:
+        super().__init__(what, rows, then)
+        self.what, self.rows, self.then = what, list(rows), then
+
+    def __str__(self) -> str:
+        return self.located(f"rows {self.rows}" if self.rows else "")
+
+    def located(self, where: str) -> str:
+        """Say it all, with the rows called as the reader knows them.
+
+        >>> PlacementError("2 partitions would have fewer racks", [3, 7], "allow more").located("a-0, a-4")
+        '2 partitions would have fewer racks (a-0, a-4): allow more'
+        """
+        place = f" ({where})" if where else ""
+        return f"{self.what}{place}: {self.then}" if self.then else f"{self.what}{place}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -21,8 +21,8 @@ def given_up(racks: Ints, emptied: Bools, count: int) -> Bools:
     array([False,  True])
     """
     has, stays = (np.bincount(racks[some & (racks != NO_RACK)], minlength=count) > 0 for some in (emptied, ~emptied))
-    found: Bools = has & ~stays
-    return found
+    marks: Bools = has & ~stays
+    return marks
 
 
 def spanned(racks: Ints) -> Ints:

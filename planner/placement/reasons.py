@@ -20,7 +20,7 @@ def reasons(world: World, question: Question, changed: Ints, moves: Moves, tally
     holds, leads = _written(tally, tally.replicas), _written(tally, tally.leaders)
     pairs = list(zip(moves.source.tolist(), moves.target.tolist(), strict=True))
     rule = _Rules(world, question)
-    found = []
+    texts = []
     for n, (first, last) in enumerate(zip(firsts.tolist(), lasts.tolist(), strict=True)):
         parts = []
         if first < last:
@@ -32,8 +32,8 @@ def reasons(world: World, question: Question, changed: Ints, moves: Moves, tally
             why = "" if was in {source for source, _ in pairs[first:last]} else f"{rule.of_leaders}: "
             counts = ", ".join(leads[broker] for broker in sorted((was, becomes)))
             parts.append(f"{why}{tally.names[becomes]} leads instead of {tally.names[was]}; leads {counts}")
-        found.append("; ".join(parts) or "order of replicas changes")
-    return tuple(found)
+        texts.append("; ".join(parts) or "order of replicas changes")
+    return tuple(texts)
 
 
 def _written(tally: Tally, counts: tuple[Ints, Ints]) -> list[str]:

@@ -58,8 +58,8 @@ def _vacate(world: World, *, fix_racks: bool) -> Ints:
     while (over := np.flatnonzero(_held(world) > world.factor)).size:
         _take_out(world, over, load)
     reach = _reach(world)
-    wanted = np.minimum(reach, world.factor if fix_racks else world.need)
-    while (short := np.flatnonzero(world.movable & _too_narrow(world, wanted))).size:
+    span = np.minimum(reach, world.factor if fix_racks else world.need)
+    while (short := np.flatnonzero(world.movable & _too_narrow(world, span))).size:
         _take_out(world, short, load, only_spare=True)
     distinct = spanned(world.racks[world.after])
     reached: Ints = np.minimum(distinct + world.factor - _held(world), reach)
@@ -92,10 +92,10 @@ def _can_leave(world: World, rows: Ints | slice = slice(None)) -> Bools:
     return may
 
 
-def _too_narrow(world: World, wanted: Ints) -> Bools:
+def _too_narrow(world: World, span: Ints) -> Bools:
     """Rows that need another vacancy to span the racks wanted, and have a replica that can leave."""
     attained = spanned(world.racks[world.after]) + world.factor - _held(world)
-    narrow: Bools = (wanted > attained) & _can_leave(world).any(axis=0)
+    narrow: Bools = (span > attained) & _can_leave(world).any(axis=0)
     return narrow
 
 

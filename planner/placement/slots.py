@@ -12,11 +12,11 @@ def within(some: Ints, others: Ints) -> Bools:
     array([[False,  True],
            [ True, False]])
     """
-    found = np.zeros(some.shape, dtype=bool)
+    inside = np.zeros(some.shape, dtype=bool)
     for slot, brokers in enumerate(some):
         for other in others:
-            found[slot] |= brokers == other
-    return found
+            inside[slot] |= brokers == other
+    return inside
 
 
 def arrivals(before: Ints, after: Ints) -> Bools:

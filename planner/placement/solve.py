@@ -21,10 +21,10 @@ import numpy as np
 from planner.placement.evenness.byte_weights import spread_bytes
 from planner.placement.evenness.descend import UNLIMITED, descend
 from planner.placement.evenness.exchange import Exchange
-from planner.placement.evenness.leaders import even_leaders, settle
+from planner.placement.evenness.leaders import even_leaders, keep_places
 from planner.placement.evenness.topics import even_topics
 from planner.placement.evenness.uneven import why_uneven
-from planner.placement.outcome import Found, copied, copies, lacking, placement_of
+from planner.placement.outcome import SearchResult, copies, copies_by_row, lacking, placement_of
 from planner.placement.problem import NOBODY, Brokers, Ints, Partitions, Placement, PlacementError, Question
 from planner.placement.seed import force
 from planner.placement.world import World, indexes, world_of
@@ -46,10 +46,10 @@ def place(brokers: Brokers, partitions: Partitions, question: Question) -> Place
         even_topics(world, redirected | question.even)
     else:
         spread_bytes(world, partitions.weights[world.order], question, redirected)
-    settle(world)
+    keep_places(world)
     reordered = even_leaders(world, question)
     return placement_of(
-        world, partitions, question, Found(forced=forced, left=left, uneven=uneven, reordered=reordered)
+        world, partitions, question, SearchResult(forced=forced, left=left, uneven=uneven, reordered=reordered)
     )
 
 
@@ -77,7 +77,7 @@ def _cut(world: World, most: int | None) -> int:
     """
     if most is None:
         return 0
-    needed = copied(world)
+    needed = copies_by_row(world)
     on_dead = ((world.before != NOBODY) & ~world.live[world.before]).any(axis=0)
     in_order = np.lexsort((~on_dead, needed))
     undone = np.zeros(len(needed), dtype=bool)
@@ -100,5 +100,7 @@ def as_given(brokers: Brokers, partitions: Partitions, replicas: Ints) -> Placem
     world.before = np.pad(world.before, ((0, width - len(world.before)), (0, 0)), constant_values=NOBODY)
     world.after = indexes(world.ids, replicas[world.order].T, width)
     forced = copies(world)
-    found = placement_of(world, partitions, question, Found(forced=forced, reordered=even_leaders(world, question)))
-    return replace(found, bound=f"{forced} replicas are given to brokers that do not hold them")
+    placement = placement_of(
+        world, partitions, question, SearchResult(forced=forced, reordered=even_leaders(world, question))
+    )
+    return replace(placement, bound=f"{forced} replicas are given to brokers that do not hold them")

@@ -141,8 +141,8 @@ def _racks(ids: Ints, rack_of: dict[int, str | None]) -> Ints:
     """Rack numbers of brokers by index, and NO_RACK last, which NOBODY finds."""
     names = sorted({rack for rack in rack_of.values() if rack is not None})
     number = {rack: index for index, rack in enumerate(names)}
-    found = (rack_of.get(broker) for broker in ids.tolist())
-    return np.array([*(NO_RACK if rack is None else number[rack] for rack in found), NO_RACK], dtype=np.int64)
+    racks = (rack_of.get(broker) for broker in ids.tolist())
+    return np.array([*(NO_RACK if rack is None else number[rack] for rack in racks), NO_RACK], dtype=np.int64)
 
 
 def _lagging(partitions: Partitions, rows: Ints, before: Ints) -> Ints:

@@ -122,12 +122,12 @@ def numbered(ascending: Ints) -> Ints:
 def topic_load(world: World, rows: Ints) -> tuple[Ints, Ints]:
     """Number the topics of `rows`; and (topic, broker): replicas of all its partitions."""
     number = np.full(int(world.topic.max(initial=-1)) + 1, NOBODY)
-    found = np.unique(world.topic[rows])
-    number[found] = np.arange(len(found))
+    topics = np.unique(world.topic[rows])
+    number[topics] = np.arange(len(topics))
     counted = number[world.topic] != NOBODY
     replicas = world.after[:, counted]
     keys = (number[world.topic[counted]] * world.size + replicas)[replicas != NOBODY]
-    load: Ints = np.bincount(keys, minlength=len(found) * world.size).reshape(len(found), world.size)
+    load: Ints = np.bincount(keys, minlength=len(topics) * world.size).reshape(len(topics), world.size)
     return number[world.topic[rows]], load
 
 
@@ -151,8 +151,8 @@ def indexes(ids: Ints, listed: Ints, width: int) -> Ints:
         index_of[ids] = np.arange(len(ids))
         indexes = index_of[listed]  # NOBODY finds the last entry, which is NOBODY
     else:
-        found = places[np.searchsorted(ids[places], np.where(listed == NOBODY, ids[places[0]], listed))]
-        indexes = np.where(listed == NOBODY, NOBODY, found)
+        positions = places[np.searchsorted(ids[places], np.where(listed == NOBODY, ids[places[0]], listed))]
+        indexes = np.where(listed == NOBODY, NOBODY, positions)
     room = max(width - len(listed), 0)
     return np.concatenate([indexes, np.full((room, indexes.shape[1]), NOBODY)])
 
@@ -170,7 +170,7 @@ def _refuse_too_few(world: World) -> None:
 
 def refuse(world: World, rows: Bools, what: str, then: str) -> None:
     """Raise if any row is marked."""
-    found = np.flatnonzero(rows)
-    if len(found):
-        inputs = world.order[found[:SHOWN]].tolist()
-        raise PlacementError(f"{len(found)} partitions would have {what} (rows {inputs}): {then}", inputs)
+    marked = np.flatnonzero(rows)
+    if len(marked):
+        inputs = world.order[marked[:SHOWN]].tolist()
+        raise PlacementError(f"{len(marked)} partitions would have {what}", inputs, then)

@@ -1,4 +1,4 @@
-"""Where a partition stands on the way a plan leads it, and whether it may be turned back.
+"""Where a partition stands on the way a plan leads it, and whether what runs of it may be cancelled.
 
 Corresponds to a null target of AlterPartitionReassignments (`KafkaController.processApiPartitionReassignment`): the
 replicas being added are deleted at once, the assignment is the origin, in the order that is left of the target. Kafka
@@ -41,11 +41,11 @@ class Danger(NamedTuple):
     reason: str
 
 
-def standing(legs: Sequence[Leg], now: ReplicaAssignment) -> tuple[Standing, int]:
+def standing_of(legs: Sequence[Leg], now: ReplicaAssignment) -> tuple[Standing, int]:
     """Tell where a partition stands and at which of its steps: the next one to do, or the one that runs.
 
     >>> way = [Leg([1, 2], [1, 2, 3])]
-    >>> standing(way, ReplicaAssignment([1, 2, 3], adding=[3]))[0].value
+    >>> standing_of(way, ReplicaAssignment([1, 2, 3], adding=[3]))[0].value
     'in_progress'
     """
     if now.is_moving:
@@ -59,15 +59,15 @@ def standing(legs: Sequence[Leg], now: ReplicaAssignment) -> tuple[Standing, int
         if list(now.replicas) == list(leg.before):
             return Standing.NOT_STARTED, number
     for number, leg in enumerate(legs):
-        if list(now.replicas) == turned_back(leg):
+        if list(now.replicas) == cancelled_replicas(leg):
             return Standing.OUT_OF_ORDER, number
     return Standing.DIVERGED, 0
 
 
-def turned_back(leg: Leg) -> list[int]:
+def cancelled_replicas(leg: Leg) -> list[int]:
     """Return the replicas that a cancelled step leaves, in Kafka's order.
 
-    >>> turned_back(Leg([1, 2, 3], [3, 4, 2]))
+    >>> cancelled_replicas(Leg([1, 2, 3], [3, 4, 2]))
     [3, 2, 1]
     """
     return ReplicaAssignment(leg.before).towards(leg.after).origin
@@ -84,9 +84,9 @@ def danger(now: ReplicaAssignment, isr: Sequence[int] | None, live: Collection[i
     lost = f"the copies on {list(now.adding)} would be deleted" if now.adding else "nothing would be deleted"
     if not set(alive) & set(isr or ()):
         known = "its ISR is not known" if isr is None else f"its ISR is {list(isr)}"
-        said = f"no original replica of {now.origin} is alive and in sync ({known}): {lost}, and nobody could lead it"
-        return Danger(RejectionCode.NO_ELIGIBLE_LEADER, said)
+        reason = f"no original replica of {now.origin} is alive and in sync ({known}): {lost}, and nobody could lead it"
+        return Danger(RejectionCode.NO_ELIGIBLE_LEADER, reason)
     if dead:
-        said = f"original replicas {dead} are not alive: {lost}, and it would live on {alive} alone"
-        return Danger(RejectionCode.REPLICA_NOT_ALIVE, said)
+        reason = f"original replicas {dead} are not alive: {lost}, and it would live on {alive} alone"
+        return Danger(RejectionCode.REPLICA_NOT_ALIVE, reason)
     return None

@@ -10,7 +10,7 @@ shrink nobody knows. Throttles and fetches work broker by broker, so together th
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-Key = tuple[str, int, int]
+ReplicaKey = tuple[str, int, int]
 """Topic, partition, receiving broker."""
 
 
@@ -49,7 +49,7 @@ class Copy:
         return self.total - self.done
 
 
-Reading = Mapping[Key, Copy]
+CopyReading = Mapping[ReplicaKey, Copy]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ class Pace:
     seconds_left: float | None
 
 
-def pace_of(before: Reading | None, now: Reading, seconds: float) -> Pace:
+def pace_of(before: CopyReading | None, now: CopyReading, seconds: float) -> Pace:
     """Work out the pace of some replicas; `before` may be missing or lack some of them.
 
     >>> was, becomes = (Copy(held=held, whole=100, lag=9, in_sync=False) for held in (20, 40))
@@ -94,7 +94,7 @@ def pace_of(before: Reading | None, now: Reading, seconds: float) -> Pace:
     )
 
 
-def _difference(before: Reading, now: Reading) -> tuple[int, int]:
+def _difference(before: CopyReading, now: CopyReading) -> tuple[int, int]:
     """Bytes that arrived, and by how much the rest shrank, of replicas that both readings know."""
     both = [(before[key], copy) for key, copy in now.items() if key in before and before[key].known]
     arrived = sum(max(copy.done - was.done, 0) for was, copy in both)
@@ -109,7 +109,7 @@ def _seconds_left(left: int, shrunk: int, seconds: float, *, unknown: int) -> fl
     return left * seconds / shrunk if shrunk > 0 and seconds > 0 else None
 
 
-def by_broker(before: Reading | None, now: Reading, seconds: float) -> dict[int, Pace]:
+def by_broker(before: CopyReading | None, now: CopyReading, seconds: float) -> dict[int, Pace]:
     """The pace of each receiving broker."""
     return {
         broker: pace_of(None if before is None else _of(before, broker), _of(now, broker), seconds)
@@ -117,7 +117,7 @@ def by_broker(before: Reading | None, now: Reading, seconds: float) -> dict[int,
     }
 
 
-def _of(reading: Reading, broker: int) -> Reading:
+def _of(reading: CopyReading, broker: int) -> CopyReading:
     return {key: copy for key, copy in reading.items() if key[2] == broker}
 
 

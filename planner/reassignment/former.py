@@ -30,13 +30,13 @@ def former_targets(  # noqa: PLR0913 - two snapshots of two tables
         .join(_named(partitions_then, topics_then, "then"), ["topic", "partition"], "full")
         .crossJoin(F.broadcast(live_brokers(brokers)))
     )
-    found = _why_not(then)
+    why = _why_not(then)
     return rows.where(~F.coalesce(_is_there(), F.lit(False))).select(  # noqa: FBT003 - a Spark literal
         "topic",
         "partition",
         F.col("replicas_then").alias("replicas"),
-        found["code"].alias("code"),
-        found["reason"].alias("reason"),
+        why["code"].alias("code"),
+        why["reason"].alias("reason"),
     )
 
 

@@ -14,10 +14,9 @@ from pyspark.sql import functions as F
 
 from planner.reassignment.pending import is_moving, moving_in_words, with_orders_known
 from planner.rows.changes import surroundings
-from planner.rows.derived import default_min_isr
+from planner.rows.derived import default_min_isr, min_isr_override
 from planner.rows.liveness import FAILED, in_words, is_led, leaderless_in_words, nobody, not_among
 from schemas.names import LintCode
-from schemas.topic_configs import MIN_ISR
 
 ZNODE_LIMIT: Final = 1_000_000
 """Bytes: below ZooKeeper's jute.maxbuffer of 1 MB, with room for the request around the data."""
@@ -40,18 +39,18 @@ def placement_faults(  # noqa: PLR0913 - five tables and two permissions
 
     `given_up`: racks that are to be empty, and may be lost.
     """
-    asked = targets.select("topic", "partition", F.col("replicas").alias("target"))
+    lists = targets.select("topic", "partition", F.col("replicas").alias("target"))
     return (
-        asked.transform(considered, partitions, topics, brokers, broker_configs)
+        lists.transform(considered, partitions, topics, brokers, broker_configs)
         .transform(exploded, _faults(given_up, factor_may_change=factor_may_change))
-        .unionByName(_named_twice(asked))
-        .unionByName(_large_znodes(asked, partitions))
+        .unionByName(_named_twice(lists))
+        .unionByName(_large_znodes(lists, partitions))
         .orderBy("topic", "partition", "code")
     )
 
 
 def considered(
-    asked: DataFrame,
+    lists: DataFrame,
     partitions: DataFrame,
     topics: DataFrame,
     brokers: DataFrame,
@@ -59,7 +58,7 @@ def considered(
 ) -> DataFrame:
     """Join to lists asked for (`target`) what the checks need."""
     return (
-        asked.join(
+        lists.join(
             partitions.drop(FAILED).transform(with_orders_known).transform(surroundings, topics, brokers),
             ["topic", "partition"],
             "left",
@@ -71,15 +70,15 @@ def considered(
 
 def exploded(rows: DataFrame, faults: list[Column]) -> DataFrame:
     """One row a fault: topic, partition, code, fault."""
-    found = rows.select("topic", "partition", F.explode(F.array_compact(F.array(*faults))).alias("found"))
-    return found.select("topic", "partition", "found.code", "found.fault")
+    named = rows.select("topic", "partition", F.explode(F.array_compact(F.array(*faults))).alias("named"))
+    return named.select("topic", "partition", "named.code", "named.fault")
 
 
 def _faults(given_up: AbstractSet[str], *, factor_may_change: bool) -> list[Column]:
     target, replicas = F.coalesce("target", nobody()), F.col("replicas")
     known, changes = replicas.isNotNull(), ~F.coalesce(F.col("target") == replicas, F.lit(False))  # noqa: FBT003
     resized = known & (F.size(target) != F.size(replicas)) & (F.size(target) > 0)
-    found = [
+    faults = [
         _fault(~known, LintCode.UNKNOWN_PARTITION, "no such partition in the snapshot: take a new one if it is newer"),
         _fault(known & ~F.col("understood"), LintCode.NOT_UNDERSTOOD, "its znode is in quarantine"),
         _fault(F.col("deletion_requested"), LintCode.DELETION_REQUESTED, "its topic is queued for deletion"),
@@ -92,37 +91,37 @@ def _faults(given_up: AbstractSet[str], *, factor_may_change: bool) -> list[Colu
         rack_fault(target, F.size(target), known & changes, given_up),
     ]
     if factor_may_change:
-        return found
+        return faults
     counts = F.concat(F.lit("replication factor "), F.size(replicas), F.lit(" → "), F.size(target))
-    said = F.concat(counts, F.lit(": not asked for"))
-    return [*found, _fault(resized, LintCode.REPLICATION_FACTOR_CHANGED, said)]
+    text = F.concat(counts, F.lit(": not asked for"))
+    return [*faults, _fault(resized, LintCode.REPLICATION_FACTOR_CHANGED, text)]
 
 
 def duplicate_fault(target: Column) -> Column:
-    said = F.concat(F.lit("names a broker twice: "), in_words(target))
-    return _fault(F.size(F.array_distinct(target)) < F.size(target), LintCode.DUPLICATE_BROKER, said)
+    text = F.concat(F.lit("names a broker twice: "), in_words(target))
+    return _fault(F.size(F.array_distinct(target)) < F.size(target), LintCode.DUPLICATE_BROKER, text)
 
 
 def dead_fault(target: Column, concerned: Column) -> Column:
     """A dead replica that stays is nobody's choice now; reviewers are warned of it."""
     dead = not_among(not_among(target, F.coalesce("replicas", nobody())), F.col("eligible"))
-    said = F.concat(F.lit("adds brokers not alive in the snapshot: "), in_words(dead))
-    return _fault(concerned & (F.size(dead) > 0), LintCode.BROKER_NOT_ALIVE, said)
+    text = F.concat(F.lit("adds brokers not alive in the snapshot: "), in_words(dead))
+    return _fault(concerned & (F.size(dead) > 0), LintCode.BROKER_NOT_ALIVE, text)
 
 
 def min_isr() -> Column:
-    return F.coalesce(F.col("config")[MIN_ISR].try_cast("int"), "default_min_isr")
+    return F.coalesce(min_isr_override(), "default_min_isr")
 
 
 def min_isr_fault(target: Column, fewest: Column, concerned: Column) -> Column:
     few = (F.size(target) > 0) & (F.size(F.array_distinct(target)) < fewest)
-    said = F.concat(F.size(target), F.lit(" replicas can never reach min.insync.replicas="), min_isr())
-    return _fault(few & concerned, LintCode.MIN_ISR_UNREACHABLE, said)
+    text = F.concat(F.size(target), F.lit(" replicas can never reach min.insync.replicas="), min_isr())
+    return _fault(few & concerned, LintCode.MIN_ISR_UNREACHABLE, text)
 
 
-def _fault(condition: Column, code: LintCode, said: str | Column) -> Column:
-    text = F.lit(said) if isinstance(said, str) else said
-    return F.when(condition, F.struct(F.lit(code.value).alias("code"), text.alias("fault")))
+def _fault(condition: Column, code: LintCode, text: str | Column) -> Column:
+    fault = F.lit(text) if isinstance(text, str) else text
+    return F.when(condition, F.struct(F.lit(code.value).alias("code"), fault.alias("fault")))
 
 
 def _rack_of(brokers: DataFrame) -> DataFrame:
@@ -132,25 +131,25 @@ def _rack_of(brokers: DataFrame) -> DataFrame:
 
 
 def rack_fault(target: Column, size: Column, concerned: Column, given_up: AbstractSet[str]) -> Column:
-    """Fewer racks than now, as far as `size` replicas can have as many; whose broker is gone has no rack.
+    """Fewer racks than now, as far as `size` replicas can have as many; a broker that is gone is in no rack.
 
     Racks `given_up` count as if they were gone.
     """
     now, then = _racks(F.col("replicas")), _racks(target)
     if given_up:
         now = F.array_except(now, F.array(*map(F.lit, sorted(given_up))))
-    said = F.concat(F.lit("racks "), F.size(now), F.lit(" → "), F.size(then), F.lit(": ["), F.array_join(then, ", "))
+    text = F.concat(F.lit("racks "), F.size(now), F.lit(" → "), F.size(then), F.lit(": ["), F.array_join(then, ", "))
     fewer = concerned & (F.size(target) > 0) & (F.size(then) < F.least(F.size(now), size))
-    return _fault(fewer, LintCode.RACKS_LOST, F.concat(said, F.lit("]")))
+    return _fault(fewer, LintCode.RACKS_LOST, F.concat(text, F.lit("]")))
 
 
 def _racks(broker_ids: Column) -> Column:
     return F.array_distinct(F.array_compact(F.transform(broker_ids, lambda broker: F.col("rack_of")[broker])))
 
 
-def _named_twice(asked: DataFrame) -> DataFrame:
+def _named_twice(lists: DataFrame) -> DataFrame:
     return (
-        asked.groupBy("topic", "partition")
+        lists.groupBy("topic", "partition")
         .agg(F.count("*").alias("times"))
         .where("times > 1")
         .select(
@@ -162,7 +161,7 @@ def _named_twice(asked: DataFrame) -> DataFrame:
     )
 
 
-def _large_znodes(asked: DataFrame, partitions: DataFrame) -> DataFrame:
+def _large_znodes(lists: DataFrame, partitions: DataFrame) -> DataFrame:
     """Topics whose znode would not fit while the reassignment runs: each list then holds old and new replicas."""
     target = F.coalesce("target", "replicas")
     sizes = sum(
@@ -177,14 +176,14 @@ def _large_znodes(asked: DataFrame, partitions: DataFrame) -> DataFrame:
         F.lit(0),
     )
     grown = (
-        partitions.join(asked.select("topic").distinct(), "topic", "left_semi")
-        .join(asked, ["topic", "partition"], "left")
+        partitions.join(lists.select("topic").distinct(), "topic", "left_semi")
+        .join(lists, ["topic", "partition"], "left")
         .groupBy("topic")
         .agg((F.sum(sizes) + _ZNODE_FRAME).alias("bytes"))
         .where(F.col("bytes") > ZNODE_LIMIT)
     )
     limit = F.lit(f" bytes while this runs, more than {ZNODE_LIMIT}: plan the topic in several parts")
-    return asked.join(grown, "topic").select(
+    return lists.join(grown, "topic").select(
         "topic",
         "partition",
         F.lit(LintCode.ZNODE_TOO_LARGE.value).alias("code"),

@@ -24,7 +24,7 @@ def way_faults(  # noqa: PLR0913 - five tables and a permission
     given_up: AbstractSet[str] = frozenset(),
 ) -> DataFrame:
     """Faults of lists on the way: topic, partition, code, fault; a plan with one is refused as a whole."""
-    asked = ways.select("topic", "partition", "wave", "goal", F.col("replicas").alias("target"))
+    lists = ways.select("topic", "partition", "wave", "goal", F.col("replicas").alias("target"))
     target, known = F.col("target"), F.col("replicas").isNotNull()
     faults = [
         duplicate_fault(target),
@@ -32,10 +32,10 @@ def way_faults(  # noqa: PLR0913 - five tables and a permission
         min_isr_fault(target, F.least(min_isr(), F.size("replicas")), known),
         rack_fault(target, F.least(F.size(target), F.size("goal")), known, given_up),
     ]
-    said = F.concat(F.lit("on the way, after wave "), "wave", F.lit(": "), "fault.fault")
+    text = F.concat(F.lit("on the way, after wave "), "wave", F.lit(": "), "fault.fault")
     return (
-        asked.transform(considered, partitions, topics, brokers, broker_configs)
+        lists.transform(considered, partitions, topics, brokers, broker_configs)
         .select("topic", "partition", "wave", F.explode(F.array_compact(F.array(*faults))).alias("fault"))
-        .select("topic", "partition", "fault.code", said.alias("fault"))
+        .select("topic", "partition", "fault.code", text.alias("fault"))
         .orderBy("topic", "partition", "code", "fault")
     )

@@ -19,8 +19,8 @@ _KEY: Final = ("topic", "partition")
 
 def with_orders(partitions: DataFrame, orders: DataFrame) -> DataFrame:
     """Add what is ordered for each partition."""
-    wanted = orders.groupBy(*_KEY).agg(F.max(F.coalesce("replicas", F.array().cast("array<int>"))).alias(ORDERED))
-    return partitions.join(F.broadcast(wanted), [*_KEY], "left")
+    ordered = orders.groupBy(*_KEY).agg(F.max(F.coalesce("replicas", F.array().cast("array<int>"))).alias(ORDERED))
+    return partitions.join(F.broadcast(ordered), [*_KEY], "left")
 
 
 def with_orders_known(partitions: DataFrame) -> DataFrame:

@@ -17,7 +17,7 @@ LEADER_WAVE = 1
 
 
 def moves() -> Column:
-    """Whether the order is another one already now."""
+    """Whether the target is another order than that of now."""
     return F.col("target") != F.col("replicas")
 
 

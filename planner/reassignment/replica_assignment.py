@@ -37,16 +37,16 @@ class ReplicaAssignment(NamedTuple):
         """Where a cancellation goes back to: the same replicas as before, in the order that is left of the target."""
         return [replica for replica in self.replicas if replica not in self.adding]
 
-    def towards(self, wanted: Sequence[int]) -> "ReplicaAssignment":
-        """Return what asking for `wanted` makes of this (`ReplicaAssignment.reassignTo`).
+    def towards(self, goal: Sequence[int]) -> "ReplicaAssignment":
+        """Return what asking for `goal` makes of this (`ReplicaAssignment.reassignTo`).
 
         >>> moving = ReplicaAssignment([1, 2, 3, 4]).towards([4, 2, 5, 3])
         >>> moving.replicas, moving.adding, moving.removing, moving.origin
         ([4, 2, 5, 3, 1], [5], [1], [4, 2, 3, 1])
         """
         origin = self.origin
-        replicas = list(dict.fromkeys([*wanted, *origin]))
-        return ReplicaAssignment(replicas, _without(replicas, origin), _without(replicas, wanted))
+        replicas = list(dict.fromkeys([*goal, *origin]))
+        return ReplicaAssignment(replicas, _without(replicas, origin), _without(replicas, goal))
 
 
 def _without(replicas: Iterable[int], others: Sequence[int]) -> list[int]:

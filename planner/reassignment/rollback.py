@@ -13,16 +13,17 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from planner.reassignment.cancellation import Leg, Standing, standing
+from planner.reassignment.cancellation import Leg, Standing, standing_of
 from planner.reassignment.replica_assignment import ReplicaAssignment
 from schemas.columns import CHANGES
 from schemas.names import Action, LintCode, RejectionCode
 from schemas.rows import Change, Key
+from schemas.topic_configs import MIN_ISR
 
 Row = dict[str, Any]
 
 
-class Refusal(NamedTuple):
+class Rejection(NamedTuple):
     """Why a partition does not go back."""
 
     code: RejectionCode | LintCode
@@ -46,7 +47,7 @@ class Around:
 
 
 @dataclass(frozen=True, slots=True)
-class Back:
+class Destination:
     """Where a partition is to go: to `replicas`, or, if None, to where the plan found it; and how people call that."""
 
     replicas: Sequence[int] | None
@@ -72,94 +73,96 @@ def assignment_in(partition: Row) -> ReplicaAssignment:
     return ReplicaAssignment(partition["replicas"], partition["adding_replicas"], partition["removing_replicas"])
 
 
-def way_back(
-    way: Sequence[Change], partition: Row | None, topic: Row | None, around: Around, back: Back
-) -> list[dict[str, Any]] | Refusal:
+def roll_back_partition(
+    way: Sequence[Change], partition: Row | None, topic: Row | None, around: Around, back: Destination
+) -> list[dict[str, Any]] | Rejection:
     """Return the changes that lead a partition back; `wave` counts down from 0, the last step undone first."""
     if partition is None or topic is None:
-        return Refusal(RejectionCode.UNKNOWN_PARTITION, "the partition is gone")
+        return Rejection(RejectionCode.UNKNOWN_PARTITION, "the partition is gone")
     refusal = _unfit(way[0], partition, topic, around) or _astray(way, partition, back)
     if refusal is not None:
         return refusal
     stops = _stops(way, partition, back)
     if not stops:
-        return Refusal(RejectionCode.ALREADY_ASSIGNED, "it has these replicas already")
+        return Rejection(RejectionCode.ALREADY_ASSIGNED, "it has these replicas already")
     refusal = _leaderless(partition, around) or _faulty(partition, topic, around, stops)
     return refusal or _changes(way, partition, topic, around, stops, back)
 
 
-def _unfit(planned: Change, partition: Row, topic: Row, around: Around) -> Refusal | None:
+def _unfit(planned: Change, partition: Row, topic: Row, around: Around) -> Rejection | None:
     if topic["topic_id"] != planned.topic_id:
-        return Refusal(RejectionCode.UNKNOWN_TOPIC, "its topic was deleted and made anew")
+        return Rejection(RejectionCode.UNKNOWN_TOPIC, "its topic was deleted and made anew")
     if partition["topic"] in around.deleting:
-        return Refusal(RejectionCode.DELETION_REQUESTED, "its topic is queued for deletion")
+        return Rejection(RejectionCode.DELETION_REQUESTED, "its topic is queued for deletion")
     if not (partition["understood"] and topic["understood"]):
-        return Refusal(RejectionCode.NOT_UNDERSTOOD, "a znode of it is not understood")
+        return Rejection(RejectionCode.NOT_UNDERSTOOD, "a znode of it is not understood")
     if partition.get("leader") is None:
-        return Refusal(RejectionCode.NO_STATE, "it has no leader and ISR yet")
+        return Rejection(RejectionCode.NO_STATE, "it has no leader and ISR yet")
     return None
 
 
-def _astray(way: Sequence[Change], partition: Row, back: Back) -> Refusal | None:
+def _astray(way: Sequence[Change], partition: Row, back: Destination) -> Rejection | None:
     """Say why a partition is not where the plan may have led it."""
     now = assignment_in(partition)
-    wanted = list(legs_of(way)[0].before if back.replicas is None else back.replicas)
+    goal = list(legs_of(way)[0].before if back.replicas is None else back.replicas)
     if now.is_moving:
-        returns = now.target == wanted or now.target in [list(leg.before) for leg in legs_of(way)]
+        returns = now.target == goal or now.target in [list(leg.before) for leg in legs_of(way)]
         whose = "on its way back already" if returns else "being moved, and not by this plan"
-        said = f"it is {whose}: to {now.target}, adding {list(now.adding)}, removing {list(now.removing)}"
-        return Refusal(RejectionCode.REASSIGNMENT_IN_PROGRESS, said)
-    if list(now.replicas) != wanted and standing(legs_of(way), now)[0] is Standing.DIVERGED:
-        said = f"its replicas are now {list(now.replicas)}: somebody else moved it since; plan reassign moves it anyway"
-        return Refusal(RejectionCode.REASSIGNED_SINCE, said)
+        reason = f"it is {whose}: to {now.target}, adding {list(now.adding)}, removing {list(now.removing)}"
+        return Rejection(RejectionCode.REASSIGNMENT_IN_PROGRESS, reason)
+    if list(now.replicas) != goal and standing_of(legs_of(way), now)[0] is Standing.DIVERGED:
+        reason = (
+            f"its replicas are now {list(now.replicas)}: somebody else moved it since; plan reassign moves it anyway"
+        )
+        return Rejection(RejectionCode.REASSIGNED_SINCE, reason)
     return None
 
 
-def _stops(way: Sequence[Change], partition: Row, back: Back) -> list[tuple[int, list[int]]]:
+def _stops(way: Sequence[Change], partition: Row, back: Destination) -> list[tuple[int, list[int]]]:
     """Return the waves to be undone, and the replicas after each: none if the partition is back."""
     now = list(partition["replicas"])
     legs = legs_of(way)
-    wanted = list(legs[0].before if back.replicas is None else back.replicas)
-    if now == wanted:
+    goal = list(legs[0].before if back.replicas is None else back.replicas)
+    if now == goal:
         return []
-    found, number = standing(legs, assignment_in(partition))
-    done = len(legs) if found is Standing.COMPLETE else number
+    standing, number = standing_of(legs, assignment_in(partition))
+    done = len(legs) if standing is Standing.COMPLETE else number
     stops = [(way[step].wave, list(legs[step].before)) for step in reversed(range(done))]
     ends = [replicas for _, replicas in stops]
-    if wanted in ends:
-        return stops[: ends.index(wanted) + 1]
-    return [(way[max(done - 1, 0)].wave, wanted)]
+    if goal in ends:
+        return stops[: ends.index(goal) + 1]
+    return [(way[max(done - 1, 0)].wave, goal)]
 
 
-def _leaderless(partition: Row, around: Around) -> Refusal | None:
+def _leaderless(partition: Row, around: Around) -> Rejection | None:
     """Nobody could copy from a partition that no live ISR member leads, and an empty replica could be elected."""
     leader, isr = partition["leader"], partition["isr"] or []
     if leader in around.live and leader in isr:
         return None
-    said = f"no live leader in its ISR (leader {leader}, ISR {list(isr)}): `surveyor plan recover` finds it one first"
-    return Refusal(RejectionCode.NO_LIVE_LEADER, said)
+    reason = f"no live leader in its ISR (leader {leader}, ISR {list(isr)}): `surveyor plan recover` finds it one first"
+    return Rejection(RejectionCode.NO_LIVE_LEADER, reason)
 
 
-def _faulty(partition: Row, topic: Row, around: Around, stops: Sequence[tuple[int, list[int]]]) -> Refusal | None:
+def _faulty(partition: Row, topic: Row, around: Around, stops: Sequence[tuple[int, list[int]]]) -> Rejection | None:
     for (_, before), (_, after) in pairwise([(0, list(partition["replicas"])), *stops]):
         added = [broker for broker in after if broker not in before]
         dead = [broker for broker in added if broker not in around.eligible]
         drained = [broker for broker in added if broker in around.drained]
         if dead:
-            return Refusal(LintCode.BROKER_NOT_ALIVE, f"{after} adds brokers that are not alive: {_words(dead)}")
+            return Rejection(LintCode.BROKER_NOT_ALIVE, f"{after} adds brokers that are not alive: {_words(dead)}")
         if drained:
-            return Refusal(RejectionCode.DRAINED, f"{after} adds brokers that are drained: {_words(drained)}")
+            return Rejection(RejectionCode.DRAINED, f"{after} adds brokers that are drained: {_words(drained)}")
         if len(set(after)) < len(after):
-            return Refusal(LintCode.DUPLICATE_BROKER, f"names a broker twice: {_words(after)}")
+            return Rejection(LintCode.DUPLICATE_BROKER, f"names a broker twice: {_words(after)}")
     final, min_isr = stops[-1][1], _min_isr(topic, around)
     if len(final) < min_isr:
-        said = f"{len(final)} replicas can never reach min.insync.replicas={min_isr}"
-        return Refusal(LintCode.MIN_ISR_UNREACHABLE, said)
+        reason = f"{len(final)} replicas can never reach {MIN_ISR}={min_isr}"
+        return Rejection(LintCode.MIN_ISR_UNREACHABLE, reason)
     return None
 
 
 def _min_isr(topic: Row, around: Around) -> int:
-    own = topic["config"].get("min.insync.replicas", "")
+    own = topic["config"].get(MIN_ISR, "")
     return int(own) if own.isdecimal() else around.min_isr
 
 
@@ -169,7 +172,7 @@ def _changes(  # noqa: PLR0913, PLR0917 - all that a change says comes from one 
     topic: Row,
     around: Around,
     stops: Sequence[tuple[int, list[int]]],
-    back: Back,
+    back: Destination,
 ) -> list[dict[str, Any]]:
     rows = []
     replicas, leader, isr = list(partition["replicas"]), partition["leader"], partition["isr"]
@@ -219,7 +222,7 @@ def _same(partition: Row, topic: Row) -> dict[str, Any]:
     }
 
 
-def _reason(before: Sequence[int], after: Sequence[int], around: Around, wave: int | None, back: Back) -> str:
+def _reason(before: Sequence[int], after: Sequence[int], around: Around, wave: int | None, back: Destination) -> str:
     moved = ReplicaAssignment(before).towards(after)
     what = "order of replicas changes, no data moves"
     if moved.is_moving:
@@ -234,10 +237,10 @@ def _words(brokers: Sequence[int]) -> str:
     return ", ".join(map(str, brokers))
 
 
-def numbered(changes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def with_waves_numbered(changes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Number the waves of all partitions from 0, the last of the plan first.
 
-    >>> [row["wave"] for row in numbered([{"wave": -2}, {"wave": 0}, {"wave": -5}])]
+    >>> [row["wave"] for row in with_waves_numbered([{"wave": -2}, {"wave": 0}, {"wave": -5}])]
     [1, 2, 0]
     """
     numbers = {wave: number for number, wave in enumerate(sorted({change["wave"] for change in changes}))}

@@ -23,18 +23,20 @@ partition, in order; and in how many steps it gets where it goes."""
 
 
 def _considered(targets: DataFrame, partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
-    said = {name: F.col(name) if name in targets.columns else F.lit(None).cast(kind) for name, kind in OPTIONAL.items()}
-    asked = targets.select(
+    optional = {
+        name: F.col(name) if name in targets.columns else F.lit(None).cast(kind) for name, kind in OPTIONAL.items()
+    }
+    lists = targets.select(
         "topic",
         "partition",
         F.col("replicas").alias("target"),
-        said["reason"].alias("why"),
-        F.coalesce(said["wave"], F.lit(0)).alias("wave_of"),
-        F.coalesce(said["earlier"], F.array().cast(OPTIONAL["earlier"])).alias("earlier"),
-        F.coalesce(said["steps"], F.lit(1)).alias("steps"),
+        optional["reason"].alias("why"),
+        F.coalesce(optional["wave"], F.lit(0)).alias("wave_of"),
+        F.coalesce(optional["earlier"], F.array().cast(OPTIONAL["earlier"])).alias("earlier"),
+        F.coalesce(optional["steps"], F.lit(1)).alias("steps"),
     )
     known = partitions.drop(FAILED).transform(with_orders_known).transform(surroundings, topics, brokers)
-    return asked.join(known, ["topic", "partition"], "left")
+    return lists.join(known, ["topic", "partition"], "left")
 
 
 def _code() -> Column:
@@ -61,9 +63,9 @@ def reassignment_changes(
     adding, removing = not_among(F.col("target"), F.col("replicas")), not_among(F.col("replicas"), F.col("target"))
     due = _considered(targets, partitions, topics, brokers).where(F.col("replicas").isNotNull() & _code().isNull())
     # costs a lambda a row, so not where there is nothing to do for it
-    found = due.transform(_with_earlier_waves) if "earlier" in targets.columns else due
+    rows = due.transform(_with_earlier_waves) if "earlier" in targets.columns else due
     return (
-        found.transform(unchanged)
+        rows.transform(unchanged)
         .withColumns(
             {
                 "wave": F.col("wave_of"),
@@ -105,9 +107,9 @@ def _with_earlier_waves(rows: DataFrame) -> DataFrame:
 def _reason(adding: Column, removing: Column) -> Column:
     moves = F.concat(F.lit("adds ["), in_words(adding), F.lit("], removes ["), in_words(removing), F.lit("]"))
     reorders = F.lit("order of replicas changes, no data moves")
-    said = F.when(F.size(adding) + F.size(removing) == 0, reorders).otherwise(moves)
-    step = F.concat(F.lit("step "), F.size("earlier") + 1, F.lit(" of "), "steps", F.lit(": "), said)
-    return F.when(F.col("steps") > 1, F.concat_ws("; ", step, "why")).otherwise(F.coalesce("why", said))
+    what = F.when(F.size(adding) + F.size(removing) == 0, reorders).otherwise(moves)
+    step = F.concat(F.lit("step "), F.size("earlier") + 1, F.lit(" of "), "steps", F.lit(": "), what)
+    return F.when(F.col("steps") > 1, F.concat_ws("; ", step, "why")).otherwise(F.coalesce("why", what))
 
 
 def reassignment_rejections(

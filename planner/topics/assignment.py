@@ -3,7 +3,7 @@
 Corresponds to `AdminUtils.assignReplicasToBrokersRackUnaware`, seed 001 "AdminUtils.assignReplicasToBrokers": partition
 p leads at broker (p + start) mod n; follower j sits at 1 + (shift + j) mod (n - 1) from it; the shift grows by one
 every n partitions. `simple` is seed 004's rule: replica j of partition i at broker (i + j) mod n. In: topics, any
-number at once, with what the rule asks of each (TOPICS). Out: topic, partition, replicas.
+number at once, with what the rule asks of each (NEW_TOPICS). Out: topic, partition, replicas.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-TOPICS: Final = (
+NEW_TOPICS: Final = (
     "topic string, first_partition int, partitions int, replication_factor int, start_index bigint, shift bigint, "
     "replica_assignment array<array<int>>"
 )
@@ -21,7 +21,7 @@ be; where and how its round begins, or replicas by hand from `first_partition` o
 
 
 def partition_ids(topics: DataFrame) -> DataFrame:
-    """One row for each partition that a topic of TOPICS is to get.
+    """One row for each partition that a topic of NEW_TOPICS is to get.
 
     >>> topics = spark.sql("SELECT 'a' topic, 2 first_partition, 4 partitions UNION SELECT 'b', 0, 1")
     >>> partition_ids(topics).select("topic", "partition").orderBy("topic", "partition").collect()

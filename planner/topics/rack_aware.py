@@ -67,7 +67,7 @@ def lists_for(
     racks: Mapping[int, str],
     topics: Iterable[Mapping[str, Any]],
 ) -> Iterator[tuple[int, int, int, list[int]]]:
-    """Rows of LISTS that assigning `topics`, rows of `assignment.TOPICS`, can ask for.
+    """Rows of LISTS that assigning `topics`, rows of `assignment.NEW_TOPICS`, can ask for.
 
     >>> topic = {"replication_factor": 2, "shift": 1, "first_partition": 0, "partitions": 3}
     >>> list(lists_for({0: "a", 1: "b", 2: "c"}, [topic, topic]))

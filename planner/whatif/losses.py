@@ -48,7 +48,7 @@ def whatif(  # noqa: PLR0913 - four tables, and what is asked of them
     return (
         partitions.transform(_alike, topics)
         .crossJoin(F.broadcast(known))
-        .transform(_with_standing)
+        .transform(_with_leadership)
         .transform(with_parts, of, lose)
         .transform(_costs_of_parts)
         .transform(_costs_of_scenarios, parts(of, lose))
@@ -70,7 +70,7 @@ def _alike(partitions: DataFrame, topics: DataFrame) -> DataFrame:
     )
 
 
-def _with_standing(alike: DataFrame) -> DataFrame:
+def _with_leadership(alike: DataFrame) -> DataFrame:
     """Add who leads now, who could, who is in sync, and `members`, the live brokers whose loss matters."""
     replicas, isr, live, leader = F.col("replicas"), F.col("isr"), F.col("live"), F.col("leader")
     judged = F.col("understood") & leader.isNotNull()
@@ -82,7 +82,7 @@ def _with_standing(alike: DataFrame) -> DataFrame:
             "candidates": among(among(replicas, isr), F.col("electable")),
             "alive": among(replicas, F.col("electable")),
             "in_sync": among(isr, live),
-            "wanted": F.coalesce("min_isr_override", "default_min_isr"),
+            "min_isr": F.coalesce("min_isr_override", "default_min_isr"),
             "members": F.when(judged, F.sort_array(among(touched, live))).otherwise(nobody()),
         },
     ).withColumns({"led_by": F.when(leads, leader).when(judged, first(F.col("candidates")))})
@@ -97,10 +97,10 @@ def _costs_of_parts(rows: DataFrame) -> DataFrame:
                 "deposed": F.coalesce(F.array_contains(felled, F.col("led_by")), F.lit(False)),  # noqa: FBT003
                 "heir": first(not_among(F.col("candidates"), felled)),
                 "left": F.size(not_among(F.col("in_sync"), felled)),
-                "standing": F.size("part") == 0,
+                "baseline": F.size("part") == 0,
             },
         )
-        .withColumns({"broker": F.when(F.col("standing"), F.col("led_by")).when(F.col("deposed"), F.col("heir"))})
+        .withColumns({"broker": F.when(F.col("baseline"), F.col("led_by")).when(F.col("deposed"), F.col("heir"))})
         .groupBy("part", "broker")
         .agg(
             F.sum(F.when(F.col("broker").isNotNull(), weight)).alias("leaders"),
@@ -110,21 +110,21 @@ def _costs_of_parts(rows: DataFrame) -> DataFrame:
 
 
 def _conditions() -> dict[str, Column]:
-    judged, standing, left = F.col("judged"), F.col("standing"), F.col("left")
+    judged, baseline, left = F.col("judged"), F.col("baseline"), F.col("left")
     newly_offline = F.col("deposed") & F.col("heir").isNull()
     nobody_in_sync = newly_offline & (left == 0)
     alive = F.size(not_among(F.col("alive"), F.col("felled"))) > 0
-    was_enough = F.size("in_sync") >= F.col("wanted")
-    newly = judged & was_enough & (left < F.col("wanted"))
+    was_enough = F.size("in_sync") >= F.col("min_isr")
+    newly = judged & was_enough & (left < F.col("min_isr"))
     return {
-        "offline": newly_offline | (standing & judged & F.col("led_by").isNull()),
+        "offline": newly_offline | (baseline & judged & F.col("led_by").isNull()),
         "newly_offline": newly_offline,
         "unclean_only": nobody_in_sync & alive,
         "no_replica": nobody_in_sync & ~alive,
-        "under_min_isr": newly | (standing & judged & ~was_enough),
+        "under_min_isr": newly | (baseline & judged & ~was_enough),
         "newly_under_min_isr": newly,
         "leaders_moved": F.col("deposed") & F.col("heir").isNotNull(),
-        "not_judged": standing & ~judged,
+        "not_judged": baseline & ~judged,
     }
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from kazoo.client import KazooClient, TransactionRequest
 
-from jobs.adapters.embedded.ports import ask
+from jobs.adapters.embedded.ports import four_letter_word
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from jobs.adapters.zookeeper.connection import answer
 from jobs.runtime.console import progress
@@ -43,7 +43,7 @@ class Cluster:
     @property
     def version(self) -> str:
         """The server's, `3.9.4` of `Zookeeper version: 3.9.4-7246445...`."""
-        said = ask(int(self.hosts.rsplit(":", 1)[1]), "srvr")
+        said = four_letter_word(int(self.hosts.rsplit(":", 1)[1]), "srvr")
         return said.partition("version: ")[2].partition("-")[0]
 
     def state_paths(self) -> Iterator[str]:

@@ -18,7 +18,7 @@ from jobs.planning.plan import Planned, make_plan
 from jobs.planning.reconcile import whats_due
 from jobs.records.snapshot_tables import SnapshotTables
 from jobs.runtime.console import progress
-from jobs.runtime.questions import Planning
+from jobs.runtime.plan_options import PlanOptions
 from jobs.runtime.settings import ClusterConf, Settings
 from planner.leadership.imbalance import imbalance
 from schemas.tables import PARTITIONS, TABLES, TOPICS
@@ -101,7 +101,7 @@ def _stored_plan(settings: Settings, number: int) -> None:
         due = whats_due(at)
         return replace(due, parameters={**due.parameters, "round": number})
 
-    made = make_plan(settings, Planning(), planner)
+    made = make_plan(settings, PlanOptions(), planner)
     assert made["changes"], "a dead broker, and nothing to do"
 
 

@@ -24,7 +24,7 @@ NAME: Final = "surveyor"
 DEFAULT: Final = re.compile(r" ?\[default: (.*?)\]")
 """How help says what holds where an option is not given."""
 
-Key = tuple[str, str]
+OptionKey = tuple[str, str]
 """An option as it is written, and its help: two with the same are one."""
 
 
@@ -44,7 +44,7 @@ class Command:
         return [param for param in self.command.params if param.param_type_name == "argument"]
 
     @property
-    def options(self) -> dict[Key, Any]:
+    def options(self) -> dict[OptionKey, Any]:
         """Its options but --help, which every command has."""
         shown = [param for param in self.command.params if param.param_type_name == "option" and not param.hidden]
         return {(param.opts[0], str(param.help)): param for param in shown if param.name != "help"}
@@ -84,7 +84,7 @@ def commands(group: Any, words: tuple[str, ...] = ()) -> Iterator[Command]:  # n
             yield Command((*words, name), command)
 
 
-def common(among: Sequence[Command]) -> set[Key]:
+def common(among: Sequence[Command]) -> set[OptionKey]:
     """Options that all of these commands take."""
     return set.intersection(*(set(command.options) for command in among))
 
@@ -116,7 +116,7 @@ def _overview(command: Command) -> list[str]:
     return [f"[{code(command.title)}](#{command.title.replace(' ', '-')})", str(command.command.help)]
 
 
-def _command(command: Command, said: set[Key], level: str) -> Iterator[str]:
+def _command(command: Command, said: set[OptionKey], level: str) -> Iterator[str]:
     yield f"{level} {command.title}"
     yield str(command.command.help)
     own = [key for key in command.options if key not in said]
@@ -125,7 +125,7 @@ def _command(command: Command, said: set[Key], level: str) -> Iterator[str]:
         yield _table([*map(_argument_row, command.arguments), *_option_rows(command, own)])
 
 
-def _usage(command: Command, own: Sequence[Key]) -> str:
+def _usage(command: Command, own: Sequence[OptionKey]) -> str:
     needed = [_written(command, key) for key in own if command.options[key].required]
     more = ["[OPTIONS]"] if len(own) > len(needed) else []
     return " ".join([command.title, *map(_argument, command.arguments), *needed, *more])
@@ -139,7 +139,7 @@ def _argument_row(argument: Any) -> list[str]:  # noqa: ANN401 - as above
     return [code(_argument(argument)), argument.help, "required"]
 
 
-def _options(command: Command, keys: set[Key]) -> str:
+def _options(command: Command, keys: set[OptionKey]) -> str:
     return _table(_option_rows(command, [key for key in command.options if key in keys]))
 
 
@@ -147,14 +147,14 @@ def _table(rows: Iterable[Sequence[str]]) -> str:
     return table(["option", "meaning", "unless given"], list(rows))
 
 
-def _option_rows(command: Command, keys: Sequence[Key]) -> Iterator[list[str]]:
+def _option_rows(command: Command, keys: Sequence[OptionKey]) -> Iterator[list[str]]:
     for key in keys:
         option = command.options[key]
         text = option.help or ""
         yield [code(_written(command, key)), DEFAULT.sub("", text), _unless_given(option, text)]
 
 
-def _written(command: Command, key: Key) -> str:
+def _written(command: Command, key: OptionKey) -> str:
     """An option as it is typed, with a name for its value."""
     option = command.options[key]
     return " ".join(filter(None, [option.opts[0], _value(option, command.types()[option.name])]))

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from jobs.basics.errors import ExitCode
-from jobs.runtime.settings import ClusterConf, Conf, Limits
+from jobs.runtime.settings import ClusterConf, Conf, LimitsConf
 from schemas.names import LintCode, RejectionCode
 from tests.docs.generated import path_of
 
@@ -28,7 +28,11 @@ def _keys(model: type[BaseModel], within: str, *but: str) -> Iterator[str]:
 
 def test_every_key_of_the_conf_has_its_row() -> None:
     cluster = "clusters.NAME."
-    known = [*_keys(Conf, "", "clusters"), *_keys(ClusterConf, cluster, "limits"), *_keys(Limits, f"{cluster}limits.")]
+    known = [
+        *_keys(Conf, "", "clusters"),
+        *_keys(ClusterConf, cluster, "limits"),
+        *_keys(LimitsConf, f"{cluster}limits."),
+    ]
     assert sorted(_rows("configuration.md", r"^\| `([a-zN][\w.]+)` \|")) == sorted(known)
 
 

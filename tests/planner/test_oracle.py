@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from planner.leadership.imbalance import imbalance
-from planner.leadership.preferred import preferred_changes, preferred_rejections, wanted_by_imbalance
+from planner.leadership.preferred import candidates_by_imbalance, preferred_changes, preferred_rejections
 from planner.leadership.reconcile import reconcile_changes, reconcile_rejections
+from schemas.rows import Key
 from tests.planner import oracle
 from tests.planner.frames import Row, World, as_rows, by_partition
 from tests.planner.worlds import BATCHES, UNCLEAN_BROKERS, all_small_partitions, failing_worlds, worlds
 
-Key = tuple[str, int]
 Verdicts = dict[Key, Row | str]
 """What becomes of each partition in need: its change, or else the code of its rejection."""
 
@@ -78,6 +78,6 @@ def test_preferred_of_every_small_partition(spark: SparkSession) -> None:
 def test_imbalance(spark: SparkSession, world: World, threshold: float) -> None:
     partitions, topics, _ = world.frames(spark)
     skew = imbalance(partitions, topics, 1, threshold)
-    wanted = set(by_partition(wanted_by_imbalance(partitions, skew)))
+    wanted = set(by_partition(candidates_by_imbalance(partitions, skew)))
     found = {row["broker_id"]: (row["preferred_partitions"], row["not_led"]) for row in as_rows(skew)}
     assert (found, wanted) == oracle.rebalance(world.partitions, threshold)

@@ -4,7 +4,7 @@ from typing import Final
 
 import pytest
 
-from schemas.topic_configs import TOPIC_CONFIGS, conflicts, name_faults, value_faults
+from schemas.topic_configs import TOPIC_CONFIGS, config_name_faults, conflicts, value_faults
 
 NUMBERS: Final = (
     *("abc", "", "1_000", "1.0", "1e3", "5L", "0x10", " 5 ", "+5", "0", "1", "-1", "-2", "-3", "3", "4", "9", "10"),
@@ -99,7 +99,7 @@ def test_every_name_was_tried() -> None:
 
 
 def test_names_that_no_release_knows() -> None:
-    assert list(name_faults({"retention.ms": "1", "min.insync.replica": "1", "x": "1"})) == [
+    assert list(config_name_faults({"retention.ms": "1", "min.insync.replica": "1", "x": "1"})) == [
         "min.insync.replica is no topic config of Kafka 2.4 to 3.9, did you mean min.insync.replicas?",
         "x is no topic config of Kafka 2.4 to 3.9",
     ]

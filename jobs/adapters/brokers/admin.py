@@ -26,9 +26,9 @@ from kafka.errors import (
 
 from jobs.basics.errors import RefusedError, SurveyorError, UsageError
 from planner.reassignment.replica_assignment import target
+from schemas.rows import Key
 
 Row = dict[str, Any]
-Key = tuple[str, int]
 
 Creation = tuple[dict[int, list[int]], dict[str, str]]
 """Replicas by partition, and config."""
@@ -60,7 +60,7 @@ CONNECTING: Final = 5.0
 BOOTSTRAPPING: Final = 10.0
 """Seconds within which some broker must answer."""
 
-LOST: Final = (KafkaError, OSError)
+UNANSWERED: Final = (KafkaError, OSError)
 """What leaves the outcome of a request unknown."""
 
 
@@ -88,12 +88,12 @@ def read_properties(path: Path | None) -> dict[str, str]:
 
 def bootstrap(brokers: Sequence[Row], settings: dict[str, str]) -> list[str]:
     """Addresses of the endpoints that speak the wanted protocol."""
-    wanted = settings.get("security_protocol", "PLAINTEXT")
+    protocol = settings.get("security_protocol", "PLAINTEXT")
     return [
         f"{endpoint['host']}:{endpoint['port']}"
         for broker in brokers
         for endpoint in broker["endpoints"] or ()
-        if endpoint["security_protocol"] == wanted
+        if endpoint["security_protocol"] == protocol
     ]
 
 
@@ -117,24 +117,24 @@ class Admin:
 
     def reassign(self, targets: Mapping[Key, list[int] | None]) -> dict[Key, int]:
         """Ask for targets; None cancels what runs."""
-        asked = {TopicPartition(*key): replicas for key, replicas in targets.items()}
+        request = {TopicPartition(*key): replicas for key, replicas in targets.items()}
         with _since_2_4():
-            answer = self.client.alter_partition_reassignments(asked)
+            answer = self.client.alter_partition_reassignments(request)
         return {(tp.topic, tp.partition): NONE if error is None else error.errno for tp, error in answer.items()}
 
     def reassignments(self) -> dict[Key, list[int]]:
         """Where each partition that moves now is going, whoever asked (`ListPartitionReassignments`)."""
         try:
             answer = self._listed()
-        except LOST:
+        except UNANSWERED:
             self.client._controller_id = None  # noqa: SLF001 - kafka-python keeps to a controller that is gone
             try:
                 answer = self._listed()
-            except LOST as error:
+            except UNANSWERED as error:
                 raise AdminUnavailableError(f"Kafka's controller did not say what moves ({error})") from None
         return {
-            (tp.topic, tp.partition): target(found["replicas"], found["removing_replicas"])
-            for tp, found in answer.items()
+            (tp.topic, tp.partition): target(assignment["replicas"], assignment["removing_replicas"])
+            for tp, assignment in answer.items()
         }
 
     def silence(self) -> str | None:
@@ -148,7 +148,7 @@ class Admin:
             return f"Kafka's controller does not answer ({named(error)})"
         except (IncompatibleBrokerVersion, BrokerResponseError):
             return None
-        except (RuntimeError, IndexError, *LOST) as error:  # IndexError: kafka-python knows no broker
+        except (RuntimeError, IndexError, *UNANSWERED) as error:  # IndexError: kafka-python knows no broker
             raise AdminUnavailableError(f"Kafka's controller cannot be asked ({error})") from None
         return None
 
@@ -156,47 +156,47 @@ class Admin:
         with _since_2_4():
             return self.client.list_partition_reassignments()
 
-    def create_topics(self, wanted: Mapping[str, Creation]) -> dict[str, int]:
+    def create_topics(self, topics: Mapping[str, Creation]) -> dict[str, int]:
         """Create topics in one request; what was answered for each."""
-        asked = {name: {"assignments": replicas, "configs": config} for name, (replicas, config) in wanted.items()}
+        request = {name: {"assignments": replicas, "configs": config} for name, (replicas, config) in topics.items()}
         with _controller_found():
-            answer = self.client.create_topics(asked, raise_errors=False)
+            answer = self.client.create_topics(request, raise_errors=False)
         return {str(topic["name"]): int(topic["error_code"]) for topic in answer["topics"]}
 
     def create_partitions(self, topic: str, total: int, added: list[list[int]]) -> int:
         """Add partitions, so that there are `total`."""
-        wanted = {topic: {"count": total, "assignments": added}}
+        request = {topic: {"count": total, "assignments": added}}
         with _controller_found():
-            answer = self.client.create_partitions(wanted, raise_errors=False)
+            answer = self.client.create_partitions(request, raise_errors=False)
         return int(answer.results[0].error_code)
 
-    def alter_config(self, topic: str, wanted: Mapping[str, str | None]) -> int | str:
+    def alter_config(self, topic: str, overrides: Mapping[str, str | None]) -> int | str:
         """Set overrides, or delete those that are None; what the broker said where it refused."""
-        return self._alter("topic", topic, wanted)
+        return self._alter("topic", topic, overrides)
 
-    def alter_override(self, kind: str, resource: str, wanted: Mapping[str, str | None]) -> int | str:
+    def alter_override(self, kind: str, resource: str, overrides: Mapping[str, str | None]) -> int | str:
         """The same of a `broker` or a `topic`, also where nobody answers."""
         try:
-            return self._alter(kind, resource, wanted)
-        except LOST as error:
+            return self._alter(kind, resource, overrides)
+        except UNANSWERED as error:
             return f"no answer ({error})"
 
-    def _alter(self, kind: str, resource: str, wanted: Mapping[str, str | None]) -> int | str:
-        entries = {name: ("DELETE" if value is None else "SET", value) for name, value in wanted.items()}
-        asked = ConfigResource(ConfigResourceType[kind.upper()], resource, entries)
-        answer = self.client.alter_configs([asked], raise_on_unknown=False, incremental=True)
-        said = answer[kind][resource]
-        return NONE if said == "OK" else str(said)
+    def _alter(self, kind: str, resource: str, overrides: Mapping[str, str | None]) -> int | str:
+        entries = {name: ("DELETE" if value is None else "SET", value) for name, value in overrides.items()}
+        request = ConfigResource(ConfigResourceType[kind.upper()], resource, entries)
+        answer = self.client.alter_configs([request], raise_on_unknown=False, incremental=True)
+        response = answer[kind][resource]
+        return NONE if response == "OK" else str(response)
 
     def delete_topics(self, topics: Mapping[str, str | None]) -> dict[str, int]:
         """Delete topics by their ids, so that none made anew meanwhile goes; by name where they have no id."""
         ids = {name: _uuid(topic_id) for name, topic_id in topics.items() if topic_id is not None}
         names = {str(uuid): name for name, uuid in ids.items()}
-        asked = [ids.get(name, name) for name in topics]
+        request = [ids.get(name, name) for name in topics]
         with _controller_found():
-            answer = self.client.delete_topics(asked, raise_errors=False)
-        found = ((names.get(str(result["topic_id"]), result["name"]), result) for result in answer["topics"])
-        return {name: int(result["error_code"]) for name, result in found}
+            answer = self.client.delete_topics(request, raise_errors=False)
+        results = ((names.get(str(result["topic_id"]), result["name"]), result) for result in answer["topics"])
+        return {name: int(result["error_code"]) for name, result in results}
 
 
 def _uuid(topic_id: str) -> UUID:

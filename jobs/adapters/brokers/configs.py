@@ -23,13 +23,13 @@ from jobs.adapters.zookeeper.multi_read import read_many
 from schemas.znodes import MalformedZnodeError, decode_config
 
 Row = dict[str, Any]
-Answer = dict[str, str | None]
+BrokerSettings = dict[str, str | None]
 """What a broker said of itself, by name; a name it said nothing of is missing."""
 
 Overrides = Mapping[int | None, Mapping[str, str]]
 """Dynamic settings by broker id; None stands for `<default>`, which holds for every broker."""
 
-KAFKA_DEFAULTS: Final[Answer] = {
+KAFKA_DEFAULTS: Final[BrokerSettings] = {
     "auto.leader.rebalance.enable": "true",
     "control.plane.listener.name": None,
     "controlled.shutdown.enable": "true",
@@ -65,7 +65,7 @@ DEFAULT_ENTITY: Final = "<default>"
 EACH: Final = 2.0
 """Seconds that one broker has to tell its settings: one that answers takes a hundredth of it."""
 
-_DEFAULTS: Final[Answer] = {**KAFKA_DEFAULTS, **{f"api.{api.name}": None for api in APIS}}
+_DEFAULTS: Final[BrokerSettings] = {**KAFKA_DEFAULTS, **{f"api.{api.name}": None for api in APIS}}
 """Every name there is a row for, with what is assumed."""
 
 
@@ -115,29 +115,29 @@ def _kept(config: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in config.items() if name in KAFKA_DEFAULTS}
 
 
-def _rows(broker_id: int, answer: Answer, overrides: Overrides) -> Iterator[Row]:
+def _rows(broker_id: int, answer: BrokerSettings, overrides: Overrides) -> Iterator[Row]:
     known = {**_kept(overrides.get(None, {})), **_kept(overrides.get(broker_id, {})), **answer}
     for name, default in _DEFAULTS.items():
         assumed = name not in known
         yield {"broker_id": broker_id, "name": name, "value": known.get(name, default), "assumed": assumed}
 
 
-def _ask(ask: Ask, broker: Row) -> Answer:
+def _ask(ask: Ask, broker: Row) -> BrokerSettings:
     """Ask one broker; whoever may not tell its settings tells its versions all the same."""
     answer = _versions(ask(ApiVersionsRequest(max_version=2)))
     # whatever one broker does or lacks, it costs only what is known of it
     with suppress(Exception):
-        asked = [(ConfigResourceType.BROKER, str(broker["broker_id"]), list(KAFKA_DEFAULTS))]
-        answer |= _settings(ask(DescribeConfigsRequest(resources=asked)))
+        resources = [(ConfigResourceType.BROKER, str(broker["broker_id"]), list(KAFKA_DEFAULTS))]
+        answer |= _settings(ask(DescribeConfigsRequest(resources=resources)))
     return answer
 
 
-def _versions(response: Any) -> Answer:  # noqa: ANN401 - kafka-python is untyped
+def _versions(response: Any) -> BrokerSettings:  # noqa: ANN401 - kafka-python is untyped
     highest = {api.api_key: str(api.max_version) for api in response.api_keys}
     return {f"api.{api.name}": highest.get(api.value) for api in APIS}
 
 
-def _settings(response: Any) -> Answer:  # noqa: ANN401
+def _settings(response: Any) -> BrokerSettings:  # noqa: ANN401
     """Take what was asked for; raise the error of a broker that may not tell, or is not the one it is taken for."""
     (result,) = response.results
     if result.error_code != NONE:

@@ -20,7 +20,7 @@ from jobs.adapters.brokers.admin import NONE, error_name, read_properties
 from jobs.adapters.brokers.polling import WORKERS, Ask, ask_brokers
 
 Row = dict[str, Any]
-Partitions = Mapping[str, Sequence[int]]
+PartitionNumbers = Mapping[str, Sequence[int]]
 """Partitions by topic."""
 
 PATIENCE: Final = 15.0
@@ -47,7 +47,7 @@ COLUMNS: Final = pa.schema(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class LogDirs:
     """What one broker said: its logs, rows of COLUMNS, and the log dirs it could not read, with the error's name."""
 
     logs: pa.Table
@@ -65,19 +65,19 @@ class Copies:
 def read_log_dirs(
     brokers: Sequence[Row],
     command_config: Path | None,
-    on_answer: Callable[[Told], None],
+    on_answer: Callable[[LogDirs], None],
     patience: float | None = None,
-) -> tuple[dict[int, Told], dict[int, str]]:
+) -> tuple[dict[int, LogDirs], dict[int, str]]:
     """Ask brokers, rows of BROKERS, for all their logs; return what they said, and why the others did not, by id.
 
     `on_answer` is called with each answer as it comes, from several threads. `patience` is in seconds and bounds the
     whole. Raises UsageError for a client.properties that is not understood, and nothing for a broker that fails.
     """
 
-    def question(ask: Ask, broker: Row) -> Told:
-        told = told_of(broker["broker_id"], _described(ask, None), datetime.now(UTC))
-        on_answer(told)
-        return told
+    def question(ask: Ask, broker: Row) -> LogDirs:
+        log_dirs = log_dirs_of(broker["broker_id"], _described(ask, None), datetime.now(UTC))
+        on_answer(log_dirs)
+        return log_dirs
 
     bound = PATIENCE * -(-len(brokers) // WORKERS) if patience is None else patience
     return ask_brokers(brokers, read_properties(command_config), bound, question)
@@ -86,16 +86,16 @@ def read_log_dirs(
 def read_copies(
     brokers: Sequence[Row],
     command_config: Path | None,
-    wanted: Mapping[int, Partitions],
+    partitions: Mapping[int, PartitionNumbers],
     patience: float,
 ) -> tuple[dict[int, Copies], dict[int, str]]:
-    """Ask brokers for their replicas of the partitions `wanted` of each; silent ones as `read_log_dirs` has them.
+    """Ask brokers for their replicas of the `partitions` given for each; silent ones as `read_log_dirs` has them.
 
     A replica that is not there yet is in neither map; the end of a log may be missing where its size is known.
     """
 
     def question(ask: Ask, broker: Row) -> Copies:
-        mine = wanted[broker["broker_id"]]
+        mine = partitions[broker["broker_id"]]
         sizes = {
             (topic.name, log.partition_index): log.partition_size
             for log_dir in _described(ask, mine)
@@ -108,19 +108,19 @@ def read_copies(
     return ask_brokers(brokers, read_properties(command_config), patience, question)
 
 
-def _described(ask: Ask, wanted: Partitions | None) -> Sequence[Any]:
-    """Return a broker's log dirs with their logs: all, or those wanted; raise the error of one that may not tell."""
-    topics = None if wanted is None else [(topic, list(partitions)) for topic, partitions in wanted.items()]
+def _described(ask: Ask, named: PartitionNumbers | None) -> Sequence[Any]:
+    """Return a broker's log dirs with their logs: all, or those named; raise the error of one that may not tell."""
+    topics = None if named is None else [(topic, list(numbers)) for topic, numbers in named.items()]
     response = ask(DescribeLogDirsRequest(topics=topics))
     if response.error_code:  # not there before version 3
         raise for_code(response.error_code)
     if not response.results:
         raise PermissionError("it tells of no log dir: DescribeLogDirs needs DESCRIBE on the cluster")
-    found: Sequence[Any] = response.results
-    return found
+    log_dirs: Sequence[Any] = response.results
+    return log_dirs
 
 
-def told_of(broker_id: int, log_dirs: Sequence[Any], now: datetime) -> Told:
+def log_dirs_of(broker_id: int, log_dirs: Sequence[Any], now: datetime) -> LogDirs:
     """Make rows of what a broker answered, `DescribeLogDirsResult`s of kafka-python."""
     logs = [
         (topic.name, log.partition_index, log_dir.log_dir, log.partition_size, log.offset_lag, log.is_future_key)
@@ -132,16 +132,16 @@ def told_of(broker_id: int, log_dirs: Sequence[Any], now: datetime) -> Told:
     columns = [[broker_id] * len(logs), *(zip(*logs, strict=True) if logs else [()] * 6), [now] * len(logs)]
     arrays = [pa.array(column, field.type) for column, field in zip(columns, COLUMNS, strict=True)]
     failed = {log_dir.log_dir: error_name(log_dir.error_code) for log_dir in log_dirs if log_dir.error_code != NONE}
-    return Told(logs=pa.Table.from_arrays(arrays, schema=COLUMNS), failed=failed)
+    return LogDirs(logs=pa.Table.from_arrays(arrays, schema=COLUMNS), failed=failed)
 
 
-def _ends(ask: Ask, wanted: Partitions) -> dict[tuple[str, int], int]:
+def _ends(ask: Ask, named: PartitionNumbers) -> dict[tuple[str, int], int]:
     """Return the offset each log ends at, none for those that the broker does not have or does not tell."""
-    topics = [(topic, [(partition, -1, LATEST) for partition in found]) for topic, found in wanted.items()]
+    topics = [(topic, [(number, -1, LATEST) for number in numbers]) for topic, numbers in named.items()]
     response = ask(ListOffsetsRequest(replica_id=DEBUGGING_REPLICA, isolation_level=0, topics=topics))
     return {
-        (topic.name, found.partition_index): found.offset
+        (topic.name, log.partition_index): log.offset
         for topic in response.topics
-        for found in topic.partitions
-        if found.error_code == NONE
+        for log in topic.partitions
+        if log.error_code == NONE
     }

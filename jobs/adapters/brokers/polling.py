@@ -23,7 +23,7 @@ T = TypeVar("T")
 Ask = Callable[[Any], Any]
 """Sends one request of kafka-python and returns its response; raises what kafka-python or the network raises."""
 
-Question = Callable[[Ask, Row], T]
+AskBroker = Callable[[Ask, Row], T]
 """Asks one broker, a row of BROKERS; whatever it raises is why this broker did not answer."""
 
 WORKERS: Final = 16
@@ -41,7 +41,7 @@ def ask_brokers(
     brokers: Sequence[Row],
     settings: dict[str, str],
     patience: float,
-    question: Question[T],
+    question: AskBroker[T],
     each: float | None = None,
 ) -> tuple[dict[int, T], dict[int, str]]:
     """Ask every broker that is understood; return answers, and why there are none of the others, by broker id.
@@ -75,7 +75,7 @@ def ask_brokers(
     return answered, {broker: why for broker, why in sorted(reasons.items()) if broker not in answered}
 
 
-def _ask(broker: Row, settings: dict[str, str], seconds: float, question: Question[T]) -> T:
+def _ask(broker: Row, settings: dict[str, str], seconds: float, question: AskBroker[T]) -> T:
     """Ask one broker at each of its addresses until it answers at one."""
     addresses = bootstrap([broker], settings)
     last: Exception = ConnectionError(f"it has no {settings.get('security_protocol', 'PLAINTEXT')} endpoint")

@@ -34,8 +34,8 @@ class TableFiles:
         What was replaced or written within `grace_hours` is needed: somebody may be reading or about to name it.
         """
         there = {name.rpartition("/")[2]: name for name in self.data()}  # deltalake lists what is gone already, too
-        found = (name.rpartition("/")[2] for name in self._vacuum(named, grace_hours, dry_run=True))
-        return [there[name] for name in found if name in there]
+        vacuumed = (name.rpartition("/")[2] for name in self._vacuum(named, grace_hours, dry_run=True))
+        return [there[name] for name in vacuumed if name in there]
 
     def remove_unneeded(self, named: Iterable[int], grace_hours: int) -> int:
         """Remove these files; return how many there were. Where there are none, the table gets no new version."""
@@ -74,15 +74,15 @@ class TableFiles:
         return [version for version in named if version >= first]
 
     def _log_entries(self) -> dict[str, tuple[int, str]]:
-        found = {name: _LOG_ENTRY.fullmatch(name) for name in self._list(LOG)}
-        return {name: (int(match[1]), match[2]) for name, match in found.items() if match}
+        matches = {name: _LOG_ENTRY.fullmatch(name) for name in self._list(LOG)}
+        return {name: (int(match[1]), match[2]) for name, match in matches.items() if match}
 
     def _list(self, folder: str) -> dict[str, int]:
         """List files below a folder of the table, in the log only if asked for: path within the folder to bytes."""
         system, root = self._system()
         base = f"{root}/{folder}".rstrip("/")
-        found = system.get_file_info(fs.FileSelector(base, recursive=True))
-        files = {info.path[len(base) + 1 :]: info.size for info in found if info.is_file}
+        infos = system.get_file_info(fs.FileSelector(base, recursive=True))
+        files = {info.path[len(base) + 1 :]: info.size for info in infos if info.is_file}
         return {name: size for name, size in files.items() if not name.startswith(f"{LOG}/")}
 
     def _remove(self, name: str) -> None:
@@ -92,6 +92,6 @@ class TableFiles:
 
     def _system(self) -> tuple[fs.FileSystem, str]:
         if "://" in self.path:
-            found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(self.path)
-            return found
+            system_and_root: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(self.path)
+            return system_and_root
         return fs.LocalFileSystem(), str(Path(self.path).absolute())

@@ -41,9 +41,9 @@ def refuse_impossible(warehouse: str) -> None:
     if not is_local(warehouse):
         return
     folder = Path(warehouse).absolute()
-    if found := _IMPOSSIBLE.search(str(folder)):
+    if odd := _IMPOSSIBLE.search(str(folder)):
         raise UsageError(
-            f"--warehouse {warehouse!r}: {found[0]!r} in the path {str(folder)!r} cannot be part of a Delta table's "
+            f"--warehouse {warehouse!r}: {odd[0]!r} in the path {str(folder)!r} cannot be part of a Delta table's "
             r"address, nor can [ ] { } * ? ^ | \, control characters, and % before two hexadecimal digits; "
             "choose another folder, or a symbolic link without them",
         )
@@ -116,8 +116,8 @@ def _remove_empty(folder: Path) -> None:
 def why_unwritten(error: BaseException) -> str | None:
     """Say in a line that a disk is to blame, None for any other error; JVM and deltalake give nothing but text."""
     text = str(error)
-    for said, reason in _REASONS.items():
-        if said in text:
+    for phrase, reason in _REASONS.items():
+        if phrase in text:
             return (
                 f"{reason}, of the warehouse or of the temporary folder (TMPDIR): what was begun does not count; "
                 "mend that and run the same command again"

@@ -27,7 +27,7 @@ from schemas.column_types import Columns
 from schemas.columns import CHECKS, KEYS, TABLES
 
 RETRIES: Final = 5
-"""Attempts at a write that another writer came in between of."""
+"""Attempts at a write, where others keep committing first."""
 
 FILE_BYTES: Final = 1 << 19
 """Size of the files of a table written anew: small enough that a later MERGE need not touch all of it."""
@@ -148,8 +148,8 @@ class Lake:
 
         _retried(write)
 
-    def supersede(self, table: str, changed: pa.Table, standing: pa.Table, key: Sequence[str]) -> None:
-        """Replace the rows that have a key of `changed` by those `standing`, in a stream: memory does not grow.
+    def supersede(self, table: str, changed: pa.Table, kept: pa.Table, key: Sequence[str]) -> None:
+        """Replace the rows whose key is in `changed` by the rows `kept`; they are streamed, so memory does not grow.
 
         Every file is written anew, which takes less time than to look for those with a change, and more space.
         """
@@ -158,10 +158,10 @@ class Lake:
         def write() -> None:
             delta = self._open(table)
             dataset = delta.to_pyarrow_dataset(filesystem=native_files(self.path(table)))
-            found = dataset.scanner(filter=dataset_field("cluster") == self.cluster).to_batches()
-            rest = (batch.filter(pc.invert(pc.is_in(_joined(batch, key), taken))) for batch in found)
-            batches = (batch.select(standing.schema.names).cast(standing.schema) for batch in rest)
-            rows = pa.RecordBatchReader.from_batches(standing.schema, chain(batches, standing.to_batches()))
+            stored = dataset.scanner(filter=dataset_field("cluster") == self.cluster).to_batches()
+            rest = (batch.filter(pc.invert(pc.is_in(_joined(batch, key), taken))) for batch in stored)
+            batches = (batch.select(kept.schema.names).cast(kept.schema) for batch in rest)
+            rows = pa.RecordBatchReader.from_batches(kept.schema, chain(batches, kept.to_batches()))
             predicate = f"cluster = {quoted(self.cluster)}"
             write_deltalake(delta, rows, mode="overwrite", predicate=predicate, target_file_size=FILE_BYTES)
 
@@ -265,8 +265,8 @@ def _given(statistics: Row) -> Row:
 
 def as_rows(rows: pa.Table) -> list[Row]:
     """Turn a table into dictionaries."""
-    found: list[Row] = rows.to_pylist(maps_as_pydicts="strict")
-    return found
+    dictionaries: list[Row] = rows.to_pylist(maps_as_pydicts="strict")
+    return dictionaries
 
 
 def arrow_schema(schema: Mapping[str, Any]) -> pa.Schema:

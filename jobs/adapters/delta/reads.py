@@ -36,8 +36,8 @@ def read_where(
     """Read the rows that pass all filters, of which there is one at least."""
     dataset = table.to_pyarrow_dataset(filesystem=files)
     needed = list(dataset.get_fragments(_all(filters, _as_it_is)))
-    found = FileSystemDataset(needed, dataset.schema, dataset.format, dataset.filesystem)
-    return found.to_table(columns=columns, filter=_all(filters, _as_string))
+    pruned = FileSystemDataset(needed, dataset.schema, dataset.format, dataset.filesystem)
+    return pruned.to_table(columns=columns, filter=_all(filters, _as_string))
 
 
 def _all(filters: Sequence[Filter], column: Callable[[str, Any], pc.Expression]) -> pc.Expression:

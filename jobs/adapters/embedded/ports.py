@@ -34,7 +34,7 @@ def accepts(port: int) -> bool:
     return True
 
 
-def ask(port: int, word: str) -> str:
+def four_letter_word(port: int, word: str) -> str:
     """What a ZooKeeper answers to a four-letter word; empty when it does not."""
     try:
         with socket.create_connection((LOOPBACK, port), timeout=2) as connection:

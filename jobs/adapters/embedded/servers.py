@@ -16,7 +16,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
-from jobs.adapters.embedded.ports import LOOPBACK, accepts, ask
+from jobs.adapters.embedded.ports import LOOPBACK, accepts, four_letter_word
 from jobs.adapters.embedded.processes import Server
 from jobs.adapters.embedded.sessions import end_session
 from jobs.adapters.java.class_archives import shared_classes
@@ -118,7 +118,7 @@ class EmbeddedZooKeeper(Server):
 
     def is_ready(self) -> bool:
         # `ruok` is answered before requests are served.
-        return "Mode: " in ask(self.port, "srvr")
+        return "Mode: " in four_letter_word(self.port, "srvr")
 
 
 class EmbeddedKafka(Server):

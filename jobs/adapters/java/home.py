@@ -57,8 +57,8 @@ def _major(java: Path) -> int | None:
         answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60)  # noqa: S603 - the user's own Java
     except (OSError, subprocess.TimeoutExpired) as error:
         raise MissingError(f"{java} cannot be run: {error}. {_ADVICE}") from error
-    found = _VERSION.search(answer.stderr)
-    return int(found[1]) if found else None
+    match = _VERSION.search(answer.stderr)
+    return int(match[1]) if match else None
 
 
 if __name__ == "__main__":

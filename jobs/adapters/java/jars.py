@@ -12,7 +12,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
-from jobs.adapters.java.resolvers import Artifact, Request, choose_resolver
+from jobs.adapters.java.resolvers import Artifact, JarSet, choose_resolver
 from jobs.basics.errors import MissingError
 
 KAFKA_VERSION = "3.9.2"
@@ -27,7 +27,7 @@ def delta_jars() -> list[Path]:
         Artifact("io.delta", f"delta-spark_{spark}_{_SCALA}", delta),
         Artifact("io.delta", "delta-storage", delta),
     )
-    return _cached(Request(f"Delta {delta}", artifacts, transitive=False))
+    return _cached(JarSet(f"Delta {delta}", artifacts, transitive=False))
 
 
 def kafka_jars() -> list[Path]:
@@ -39,7 +39,7 @@ def kafka_jars() -> list[Path]:
         # Named because Maven and Ivy would each choose another one.
         Artifact("ch.qos.reload4j", "reload4j", "1.2.25"),
     )
-    return _cached(Request(f"Kafka {KAFKA_VERSION}", artifacts, transitive=True))
+    return _cached(JarSet(f"Kafka {KAFKA_VERSION}", artifacts, transitive=True))
 
 
 def zookeeper_jars() -> list[Path]:
@@ -57,7 +57,7 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "kafka-surveyor")
 
 
-def _cached(request: Request) -> list[Path]:
+def _cached(request: JarSet) -> list[Path]:
     root = request.artifacts[0]
     folder = cache_folder().absolute() / "jars" / f"{root.name}-{root.version}"
     if not folder.is_dir():
@@ -65,7 +65,7 @@ def _cached(request: Request) -> list[Path]:
     return _jars_in(folder)
 
 
-def _download(request: Request, folder: Path) -> None:
+def _download(request: JarSet, folder: Path) -> None:
     tool, resolve = choose_resolver(zookeeper_jars())
     sys.stderr.write(f"resolving {request.title} jars with {tool}, once, into {folder}\n")
     with _workshop(folder) as workshop:

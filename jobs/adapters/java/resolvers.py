@@ -16,7 +16,7 @@ from jobs.basics.errors import MissingError
 _TIMEOUT_SECONDS = 900
 _TAIL_LINES = 15
 
-Resolver = Callable[["Request", Path], None]
+Resolver = Callable[["JarSet", Path], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Artifact:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class JarSet:
     """The jars wanted; with `transitive`, also what they need at run time."""
 
     title: str
@@ -43,7 +43,7 @@ def choose_resolver(ivy_jars: Iterable[Path]) -> tuple[str, Resolver]:
     return "Ivy (a minute or two)", lambda request, folder: _resolve_with_ivy(ivy_jars, request, folder)
 
 
-def _resolve_with_mvn(mvn: str, request: Request, folder: Path) -> None:
+def _resolve_with_mvn(mvn: str, request: JarSet, folder: Path) -> None:
     pom = folder.parent / "pom.xml"
     pom.write_text(_pom(request.artifacts))
     goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={folder}"]
@@ -64,7 +64,7 @@ def _pom(artifacts: Iterable[Artifact]) -> str:
     )
 
 
-def _resolve_with_ivy(ivy_jars: Iterable[Path], request: Request, folder: Path) -> None:
+def _resolve_with_ivy(ivy_jars: Iterable[Path], request: JarSet, folder: Path) -> None:
     module = folder.parent / "ivy.xml"
     module.write_text(_ivy_module(request))
     # A cache of its own: Ivy does not lock the shared one, and two at once would spoil it.
@@ -73,7 +73,7 @@ def _resolve_with_ivy(ivy_jars: Iterable[Path], request: Request, folder: Path) 
     _run([str(find_java()), "-cp", class_path(ivy_jars), *ivy, *retrieve], request)
 
 
-def _ivy_module(request: Request) -> str:
+def _ivy_module(request: JarSet) -> str:
     transitive = str(request.transitive).lower()
     dependencies = "".join(
         f'<dependency org="{it.group}" name="{it.name}" rev="{it.version}" transitive="{transitive}"/>'
@@ -92,7 +92,7 @@ def class_path(jars: Iterable[Path]) -> str:
     return ":".join(sorted({f"{jar.parent}/*" for jar in jars}))
 
 
-def _run(command: list[str], request: Request) -> None:
+def _run(command: list[str], request: JarSet) -> None:
     try:
         done = subprocess.run(  # noqa: S603 - mvn from PATH or the checked Java; the arguments are ours
             command,
@@ -109,7 +109,7 @@ def _run(command: list[str], request: Request) -> None:
         raise _failure(command, request, done.stdout)
 
 
-def _failure(command: list[str], request: Request, output: str) -> MissingError:
+def _failure(command: list[str], request: JarSet, output: str) -> MissingError:
     lines = [line for line in output.splitlines() if line.strip()]
     tail = "\n  ".join(lines[-_TAIL_LINES:])
     return MissingError(

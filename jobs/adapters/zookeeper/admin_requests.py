@@ -18,6 +18,7 @@ from jobs.adapters.zookeeper.connection import LOST, Znode, commit, connected, p
 from jobs.adapters.zookeeper.controllership import refused_by_epoch
 from jobs.adapters.zookeeper.refusal import refusal
 from jobs.basics.errors import RefusedError, SurveyorError
+from schemas.rows import Key
 from schemas.znodes import MalformedZnodeError, TopicPartition, decode_partitions, encode_partitions
 
 LARGEST: Final = 900_000
@@ -28,8 +29,8 @@ _SHORTEST: Final = 0.05
 _LONGEST: Final = 2.0
 
 
-Targets = Mapping[tuple[str, int], list[int]]
-"""Replicas wanted, by topic and partition."""
+Targets = Mapping[Key, list[int]]
+"""Where partitions are going, by topic and partition."""
 
 
 Judge = Callable[[Sequence[TopicPartition]], Sequence[TopicPartition]]
@@ -55,18 +56,18 @@ class Orders:
         `earlier` are orders of a try before, to be waited for first; `judge` is asked before each order, which may come
         long after the first.
         """
-        asked = [TopicPartition(*key, replicas) for key, replicas in sorted(targets.items())]
+        partitions = [TopicPartition(*key, replicas) for key, replicas in sorted(targets.items())]
         with connected(self.hosts) as client:
             self._wait(client, REASSIGN, earlier)
-        self._place_all(REASSIGN, asked, judge)
+        self._place_all(REASSIGN, partitions, judge)
 
-    def elect_preferred(self, partitions: Sequence[tuple[str, int]]) -> None:
+    def elect_preferred(self, partitions: Sequence[Key]) -> None:
         """Order preferred elections, and wait: the order goes after one pass, whatever became of it."""
         self._place_all(PREFERRED_ELECTION, [TopicPartition(*key) for key in sorted(partitions)])
 
-    def _place_all(self, path: str, asked: Sequence[TopicPartition], judge: Judge = lambda chunk: chunk) -> None:
+    def _place_all(self, path: str, partitions: Sequence[TopicPartition], judge: Judge = lambda chunk: chunk) -> None:
         with connected(self.hosts) as client:
-            for chunk in chunks(asked, LARGEST):
+            for chunk in chunks(partitions, LARGEST):
                 due = judge(chunk)
                 if due:
                     _place(client, path, encode_partitions(due))
@@ -75,14 +76,14 @@ class Orders:
     def _wait(self, client: KazooClient, path: str, ours: Collection[TopicPartition]) -> None:
         """Wait until none of ours stands there."""
         pause = _SHORTEST
-        mine = set(map(_told, ours))
-        while any(_told(each) in mine for each in _asked(persistently(lambda: _read(client, path)))):
+        mine = set(map(_identity, ours))
+        while any(_identity(each) in mine for each in _partitions_in(persistently(lambda: _read(client, path)))):
             self.refuse_late()
             time.sleep(pause)
             pause = min(_LONGEST, 1.5 * pause)
 
 
-def chunks(asked: Sequence[TopicPartition], largest: int) -> Iterator[list[TopicPartition]]:
+def chunks(partitions: Sequence[TopicPartition], largest: int) -> Iterator[list[TopicPartition]]:
     """Split partitions, in their order, into orders of at most `largest` bytes each.
 
     >>> [len(chunk) for chunk in chunks([TopicPartition("t", number) for number in range(5)], 100)]
@@ -91,7 +92,7 @@ def chunks(asked: Sequence[TopicPartition], largest: int) -> Iterator[list[Topic
     chunk: list[TopicPartition] = []
     empty = len(encode_partitions([]))
     size = empty
-    for each in asked:
+    for each in partitions:
         more = len(encode_partitions([each])) - empty + 1
         if chunk and size + more > largest:
             yield chunk
@@ -145,11 +146,11 @@ def _read(client: KazooClient, path: str) -> Znode:
     return read(client, path)
 
 
-def _told(asked: TopicPartition) -> tuple[str, int, tuple[int, ...]]:
-    return asked.topic, asked.partition, tuple(asked.replicas or ())
+def _identity(partition: TopicPartition) -> tuple[str, int, tuple[int, ...]]:
+    return partition.topic, partition.partition, tuple(partition.replicas or ())
 
 
-def _asked(znode: Znode) -> list[TopicPartition]:
+def _partitions_in(znode: Znode) -> list[TopicPartition]:
     try:
         return [] if znode.stat is None else decode_partitions(znode.data)
     except MalformedZnodeError:
@@ -157,7 +158,7 @@ def _asked(znode: Znode) -> list[TopicPartition]:
 
 
 def _stands(client: KazooClient, path: str) -> OrderStandsError:
-    names = ", ".join(f"{each.topic}-{each.partition}" for each in _asked(read(client, path))[:10])
+    names = ", ".join(f"{each.topic}-{each.partition}" for each in _partitions_in(read(client, path))[:10])
     return OrderStandsError(
         f"an order that is not ours stands in {path} ({names or 'not understood'}); "
         "wait until Kafka's controller has taken it away, then commit again",

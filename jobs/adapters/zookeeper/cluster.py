@@ -223,19 +223,19 @@ def reassign_orders(client: KazooClient) -> dict[tuple[str, int], list[int]] | N
     """What stands in /admin/reassign_partitions, by topic and partition; None where it is not understood."""
     znode = read(client, REASSIGN)
     try:
-        asked = decode_partitions(znode.data) if znode.stat is not None else []
+        orders = decode_partitions(znode.data) if znode.stat is not None else []
     except MalformedZnodeError:
         return None
-    return {(order.topic, order.partition): order.replicas or [] for order in asked}
+    return {(order.topic, order.partition): order.replicas or [] for order in orders}
 
 
 def _partition_requests(znode: Znode, kind: RequestKind, quarantine: _Quarantine) -> Iterator[Row]:
     nothing: list[TopicPartition] = []
-    for asked in quarantine.decoded(znode, decode_partitions, nothing):
+    for request in quarantine.decoded(znode, decode_partitions, nothing):
         yield {
             "kind": kind.value,
-            "topic": asked.topic,
-            "partition": asked.partition,
-            "replicas": asked.replicas,
+            "topic": request.topic,
+            "partition": request.partition,
+            "replicas": request.replicas,
             "path": znode.path,
         }

@@ -27,6 +27,9 @@ SESSION_TIMEOUT: Final = 10.0
 PATIENCE: Final = 15.0
 """Seconds an answer may take, reconnecting included: longer than a session lasts; kazoo itself waits for ever."""
 
+PAUSE: Final = 0.2
+"""Seconds between two looks."""
+
 _QUIET: Final = logging.getLogger("kazoo.surveyor")
 _QUIET.setLevel(logging.CRITICAL)  # what goes wrong is raised, and said once
 
@@ -108,6 +111,14 @@ def persistently(read: Callable[[], T]) -> T:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.1)
+
+
+def look_until(look: Callable[[], T], is_enough: Callable[[T], bool], patience: float) -> T:
+    """Look again and again until it is enough, for `patience` seconds at most; return what was seen last."""
+    deadline = time.monotonic() + patience
+    while not is_enough(seen := look()) and time.monotonic() <= deadline:
+        time.sleep(PAUSE)
+    return seen
 
 
 def sync(client: KazooClient) -> None:

@@ -90,8 +90,8 @@ def check_absent(broker: int) -> list[Op]:
     """Let a multi fail if a broker is registered.
 
     ZooKeeper can check that a znode exists, not that none does. Creating it does, and deleting it in the same multi
-    leaves nothing behind: nobody ever reads it, a broker that registers meets it never, since multis are whole for
-    everybody. Of /brokers/ids it moves cversion and pzxid, and it fires watches; the only ones there are a Kafka
+    leaves nothing behind: nobody ever reads it, and a broker that registers never meets it, since everybody sees a
+    multi as a whole. Of /brokers/ids it moves cversion and pzxid, and it fires watches; the only ones there are a Kafka
     controller's, which has lost its office to us. Ephemeral, as a registration is.
     """
     path = f"{BROKER_IDS}/{broker}"
@@ -160,7 +160,7 @@ def refuse_take_over(state: ClusterState, controller_id: int) -> None:
 def _once_free(client: KazooClient, hosts: str, controller_id: int, tell: Tell) -> ClusterState:
     """Read the cluster once no other Surveyor is the controller; a killed one is until its session is forgotten."""
     deadline = time.monotonic() + OTHERS_PATIENCE
-    told = False
+    announced = False
     while True:
         state = read_cluster(client, hosts)
         refuse_take_over(state, controller_id)
@@ -171,9 +171,9 @@ def _once_free(client: KazooClient, hosts: str, controller_id: int, tell: Tell) 
                 f"another Surveyor holds the controllership (/controller names {controller_id}); "
                 "wait until it has handed back: its session ends with its process",
             )
-        if not told:
+        if not announced:
             tell(_waited_for(client, controller_id))
-        told = True
+        announced = True
         if interrupted():
             raise KeyboardInterrupt
         time.sleep(0.2)
@@ -210,7 +210,7 @@ def _owns_controller(client: KazooClient, session: int) -> bool:
 
 
 def session_of(client: KazooClient) -> int:
-    """Return the id of the client's session, 0 while it has no connection: kazoo forgets it so long."""
+    """Return the id of the client's session, 0 while it has no connection: kazoo forgets it meanwhile."""
     return client.client_id[0] if client.client_id else 0
 
 

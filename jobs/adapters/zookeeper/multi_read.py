@@ -53,7 +53,7 @@ _END: Final = bytes(multiheader_struct.pack(-1, True, -1))  # noqa: FBT003 - fra
 _ERROR: Final = -1
 
 Operation = type[GetData] | type[GetChildren]
-Found = tuple[bytes | None, ZnodeStat] | list[str] | int
+Reply = tuple[bytes | None, ZnodeStat] | list[str] | int
 """Data and Stat, or names of children, or an error code."""
 
 
@@ -71,28 +71,28 @@ class _MultiRead:
         return b"".join(header + bytes(self.operation(path, None).serialize()) for path in self.paths) + _END
 
     @classmethod
-    def deserialize(cls, buffer: bytes, offset: int) -> tuple[list[Found], int]:
+    def deserialize(cls, buffer: bytes, offset: int) -> tuple[list[Reply], int]:
         """Return what was found, and the bytes of the whole answer."""
-        found: list[Found] = []
+        replies: list[Reply] = []
         while True:
             kind, done, _ = _HEADER.unpack_from(buffer, offset)
             offset += _HEADER.size
             if done:
-                return found, len(buffer)
-            one, offset = _READERS[kind](buffer, offset)
-            found.append(one)
+                return replies, len(buffer)
+            reply, offset = _READERS[kind](buffer, offset)
+            replies.append(reply)
 
 
-def _read_error(buffer: bytes, offset: int) -> tuple[Found, int]:
+def _read_error(buffer: bytes, offset: int) -> tuple[Reply, int]:
     return int_struct.unpack_from(buffer, offset)[0], offset + int_struct.size
 
 
-def _read_data(buffer: bytes, offset: int) -> tuple[Found, int]:
+def _read_data(buffer: bytes, offset: int) -> tuple[Reply, int]:
     data, offset = read_buffer(buffer, offset)
     return (data, ZnodeStat._make(stat_struct.unpack_from(buffer, offset))), offset + stat_struct.size
 
 
-def _read_children(buffer: bytes, offset: int) -> tuple[Found, int]:
+def _read_children(buffer: bytes, offset: int) -> tuple[Reply, int]:
     (count,) = int_struct.unpack_from(buffer, offset)
     offset += int_struct.size
     names = []
@@ -102,7 +102,7 @@ def _read_children(buffer: bytes, offset: int) -> tuple[Found, int]:
     return sorted(names), offset
 
 
-_READERS: Final[dict[int, Callable[[bytes, int], tuple[Found, int]]]] = {
+_READERS: Final[dict[int, Callable[[bytes, int], tuple[Reply, int]]]] = {
     _ERROR: _read_error,
     GetData.type: _read_data,
     GetChildren.type: _read_children,
@@ -116,7 +116,7 @@ class _Pending:
         self, client: KazooClient, operation: Operation, paths: Sequence[str], *, many: bool, resume: bool
     ) -> None:
         self.client, self.operation, self.paths, self.many, self.resume = client, operation, paths, many, resume
-        self.asked = self._ask()
+        self.requests = self._ask()
 
     def _ask(self) -> list[Any]:
         chroot = self.client.chroot
@@ -125,7 +125,7 @@ class _Pending:
             return [_call(self.client, _MultiRead(self.operation, rooted))]
         return [_call(self.client, self.operation(path, None)) for path in rooted]
 
-    def get(self) -> tuple[list[Found], int]:
+    def get(self) -> tuple[list[Reply], int]:
         """Return what was found and its size in bytes."""
         deadline = time.monotonic() + PATIENCE
         while True:
@@ -138,24 +138,24 @@ class _Pending:
                     raise
                 time.sleep(0.1)  # kazoo reconnects meanwhile, to another server if there is one
                 self.client.sync_async("/")  # answered before what is asked next: that is not older than before
-            self.asked = self._ask()
+            self.requests = self._ask()
 
-    def _answers(self) -> tuple[list[Found], int]:
+    def _answers(self) -> tuple[list[Reply], int]:
         if self.many:
-            whole: tuple[list[Found], int] = answer(self.asked[0])
+            whole: tuple[list[Reply], int] = answer(self.requests[0])
             return whole
-        found = [_single(pending) for pending in self.asked]
-        return found, sum(len(one[0] or b"") for one in found if isinstance(one, tuple))
+        replies = [_single(pending) for pending in self.requests]
+        return replies, sum(len(one[0] or b"") for one in replies if isinstance(one, tuple))
 
 
-def _single(pending: Any) -> Found:  # noqa: ANN401 - kazoo's IAsyncResult is untyped
+def _single(pending: Any) -> Reply:  # noqa: ANN401 - kazoo's IAsyncResult is untyped
     try:
-        found: Found = answer(pending)
+        reply: Reply = answer(pending)
     except LOST:
         raise
     except KazooException as error:
         return int(getattr(error, "code", 0))
-    return sorted(found) if isinstance(found, list) else found
+    return sorted(reply) if isinstance(reply, list) else reply
 
 
 def _call(client: KazooClient, request: Any) -> Any:  # noqa: ANN401 - as kazoo takes requests and gives results
@@ -172,9 +172,9 @@ def _hosts(client: KazooClient) -> str:
 def speaks_multi_read(hosts: str) -> bool:
     """Tell whether the servers at `hosts` know multiRead, found out once, on a connection of its own."""
     with connected(hosts) as client:
-        asked = _Pending(client, GetData, ("/zookeeper",), many=True, resume=True)
-        asked.get()
-        return asked.many
+        probe = _Pending(client, GetData, ("/zookeeper",), many=True, resume=True)
+        probe.get()
+        return probe.many
 
 
 def _batches(
@@ -188,15 +188,15 @@ def _batches(
     start, size, in_flight, many = 0, FIRST_BATCH, 1, speaks_multi_read(_hosts(client))
     while start < len(paths) or window:
         while start < len(paths) and len(window) < in_flight:
-            asked = _bounded(client.chroot, paths[start : start + size])
-            window.append(_Pending(client, operation, asked, many=many, resume=resume))
-            start += len(asked)
+            chunk = _bounded(client.chroot, paths[start : start + size])
+            window.append(_Pending(client, operation, chunk, many=many, resume=resume))
+            start += len(chunk)
         pending = window.popleft()
-        found, size_found = pending.get()
+        replies, reply_bytes = pending.get()
         many &= pending.many  # in an ensemble of mixed versions not every server knows it
         in_flight = IN_FLIGHT
-        size = max(1, min(BATCH, ANSWER_BYTES * len(found) // max(1, size_found)))
-        yield pending.paths, found
+        size = max(1, min(BATCH, ANSWER_BYTES * len(replies) // max(1, reply_bytes)))
+        yield pending.paths, replies
 
 
 def _bounded(chroot: str, paths: Sequence[str]) -> Sequence[str]:
@@ -212,38 +212,38 @@ def _bounded(chroot: str, paths: Sequence[str]) -> Sequence[str]:
 def read_many(client: KazooClient, paths: Sequence[str], *, resume: bool = False) -> list[Znode]:
     """Read znodes in the order of `paths`, absent ones included.
 
-    `resume`: go on after a lost connection, in another session if need be; not for who holds something by the session.
+    `resume`: go on after a lost connection, in another session if need be; not where the session holds something.
     """
     znodes: list[Znode] = []
-    for asked, found in _batches(client, GetData, paths, resume=resume):
-        znodes += map(_znode, asked, found)
+    for chunk, replies in _batches(client, GetData, paths, resume=resume):
+        znodes += map(_znode, chunk, replies)
     return znodes
 
 
 def children_of(client: KazooClient, paths: Sequence[str], *, resume: bool = False) -> list[list[str]]:
     """Return the names under each path, in order; none where there is no such znode."""
     names: list[list[str]] = []
-    for asked, found in _batches(client, GetChildren, paths, resume=resume):
-        names += map(_names, asked, found)
+    for chunk, replies in _batches(client, GetChildren, paths, resume=resume):
+        names += map(_names, chunk, replies)
     return names
 
 
-def _znode(path: str, found: Found) -> Znode:
-    if isinstance(found, tuple):
-        return Znode(path, *found)
-    _refuse_but_absent(path, found)
+def _znode(path: str, reply: Reply) -> Znode:
+    if isinstance(reply, tuple):
+        return Znode(path, *reply)
+    _refuse_but_absent(path, reply)
     return Znode(path, None, None)
 
 
-def _names(path: str, found: Found) -> list[str]:
-    if isinstance(found, list):
-        return found
-    _refuse_but_absent(path, found)
+def _names(path: str, reply: Reply) -> list[str]:
+    if isinstance(reply, list):
+        return reply
+    _refuse_but_absent(path, reply)
     return []
 
 
-def _refuse_but_absent(path: str, found: Found) -> None:
-    if found == NoAuthError.code:
+def _refuse_but_absent(path: str, reply: Reply) -> None:
+    if reply == NoAuthError.code:
         raise UnreadableError(forbidden(f"read {path}"))
-    if found != NoNodeError.code:
-        raise UnreadableError(f"ZooKeeper answered error {found} to reading {path}; check its ACL and logs")
+    if reply != NoNodeError.code:
+        raise UnreadableError(f"ZooKeeper answered error {reply} to reading {path}; check its ACL and logs")

@@ -23,7 +23,7 @@ from jobs.adapters.delta.lake import arrow_schema
 from jobs.adapters.zookeeper.cluster import TOPICS as TOPICS_PATH
 from jobs.adapters.zookeeper.connection import Znode, children, connected, persistently, sync
 from jobs.adapters.zookeeper.multi_read import children_of, read_many
-from jobs.adapters.zookeeper.topics import Reading, read_topics
+from jobs.adapters.zookeeper.topics import TopicRows, read_topic_rows
 from jobs.basics.errors import UnreadableError, UsageError
 from schemas.tables import PARTITIONS, QUARANTINE, TOPICS
 
@@ -138,7 +138,7 @@ class TopicReader(_Reader):
     """Reads topics and their partitions, decoded."""
 
     def batches(self, client: KazooClient, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        for reading in read_topics(client, names):
+        for reading in read_topic_rows(client, names):
             for kind, rows in _by_kind(reading).items():
                 if rows:
                     yield _batch(rows, {field.name for field in _OF_KIND[kind]}, READ, kind=kind)
@@ -177,7 +177,7 @@ class ZnodeReader(_Reader):
             yield _batch(rows, set(ZNODES.names), ZNODES)
             if depth + 1 < self.depth:
                 below = zip(level, children_of(client, level, resume=True), strict=True)
-                level = [f"{path}/{name}" for path, found in below for name in found]
+                level = [f"{path}/{name}" for path, child_names in below for name in child_names]
 
 
 @contextmanager
@@ -201,7 +201,7 @@ def _number(options: Mapping[str, str], name: str, meaning: str) -> int | None:
     return int(text)
 
 
-def _by_kind(reading: Reading) -> dict[str, list[Row]]:
+def _by_kind(reading: TopicRows) -> dict[str, list[Row]]:
     task = {"read_seconds": reading.read_seconds, "decode_seconds": reading.decode_seconds}
     return {
         "topic": reading.topics,

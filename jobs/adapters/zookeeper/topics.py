@@ -34,7 +34,7 @@ Row = dict[str, Any]
 
 
 @dataclass(slots=True)
-class Reading:
+class TopicRows:
     """Rows by kind, the topics that may be torn, and the seconds it took to read and to decode."""
 
     topics: list[Row] = field(default_factory=list)
@@ -60,7 +60,7 @@ class _Topic:
             yield f"{TOPICS}/{self.row['topic']}/partitions/{partition}/state"
 
 
-def read_topics(client: KazooClient, names: Sequence[str]) -> Iterator[Reading]:
+def read_topic_rows(client: KazooClient, names: Sequence[str]) -> Iterator[TopicRows]:
     """Read topics, some at a time; what looks torn is read once more."""
     for reading in _read(client, names, last=False):
         yield reading
@@ -68,14 +68,16 @@ def read_topics(client: KazooClient, names: Sequence[str]) -> Iterator[Reading]:
             yield from _read(client, reading.torn, last=True)
 
 
-def _read(client: KazooClient, names: Sequence[str], *, last: bool) -> Iterator[Reading]:
+def _read(client: KazooClient, names: Sequence[str], *, last: bool) -> Iterator[TopicRows]:
     started = time.perf_counter()
     znodes = read_many(client, [f"{TOPICS}/{name}" for name in names], resume=True)
     configs = read_many(client, [f"{CONFIGS}/{name}" for name in names], resume=True)
     children = children_of(client, [f"{TOPICS}/{name}/partitions" for name in names], resume=True)
     read = time.perf_counter()
-    topics = [_topic(*found) for found in zip(znodes, configs, children, strict=True) if found[0].stat is not None]
-    yield Reading(read_seconds=read - started, decode_seconds=time.perf_counter() - read)
+    topics = [
+        _topic(*of_topic) for of_topic in zip(znodes, configs, children, strict=True) if of_topic[0].stat is not None
+    ]
+    yield TopicRows(read_seconds=read - started, decode_seconds=time.perf_counter() - read)
     for chunk in _chunks(topics):
         yield _read_states(client, chunk, last=last)
 
@@ -92,12 +94,12 @@ def _chunks(topics: Sequence[_Topic]) -> Iterator[list[_Topic]]:
     yield chunk
 
 
-def _read_states(client: KazooClient, topics: Sequence[_Topic], *, last: bool) -> Reading:
+def _read_states(client: KazooClient, topics: Sequence[_Topic], *, last: bool) -> TopicRows:
     started = time.perf_counter()
     paths = [path for topic in topics for path in topic.state_paths()]
     states = iter(read_many(client, paths, resume=True))
     read = time.perf_counter()
-    whole = Reading(read_seconds=read - started)
+    whole = TopicRows(read_seconds=read - started)
     for topic in topics:
         partitions, quarantine, torn = _complete(topic, states)
         if torn and not last:

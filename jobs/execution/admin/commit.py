@@ -10,7 +10,7 @@ the throttle is looked after: a cancellation lets go on what it must not turn ba
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from jobs.adapters.brokers.admin import LOST
+from jobs.adapters.brokers.admin import UNANSWERED
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import connected, sync
 from jobs.adapters.zookeeper.lease import Lease
@@ -20,7 +20,7 @@ from jobs.assessment.waves import PATIENCE, by_wave, how_to_go_on, still_due, wa
 from jobs.basics.errors import RefusedError, StillRunningError, SurveyorError
 from jobs.basics.interrupts import unwinding
 from jobs.execution.admin.lease import HAND_OVER, UnderLease, lease_for
-from jobs.execution.admin.requests import Controller, ask
+from jobs.execution.admin.requests import KafkaController, ask
 from jobs.execution.admin.running import AS_EVER, Running
 from jobs.execution.admin.throttles import (
     ConfigAdmin,
@@ -42,7 +42,7 @@ from schemas.rows import Change, PlanRow, changes_among
 def commit_admin(
     settings: Settings,
     ledger: Ledger,
-    controller: Controller,
+    controller: KafkaController,
     due: Sequence[PlanRow],
     lease: Lease,
     *,
@@ -81,7 +81,7 @@ class _Run:
 
     settings: Settings
     ledger: Ledger
-    controller: Controller
+    controller: KafkaController
     throttler: ConfigAdmin | None
     running: Running
     lease: Lease
@@ -124,7 +124,7 @@ class _Run:
                 over = self.ledger.is_closed or throttle_rows(self.settings.lake, plan_id)
                 if self.ledger.unfinished and not over:
                     say(f"  what is left of the plan goes on unthrottled, unless --throttle {self.rate} is given again")
-        except (SurveyorError, *LOST) as error:
+        except (SurveyorError, *UNANSWERED) as error:
             say(f"surveyor: the throttle of plan {plan_id} may still be set ({error}); {_again(plan_id)}")
 
     def moving(self) -> list[Change]:

@@ -9,7 +9,7 @@ from jobs.adapters.zookeeper.lease import Lease
 from jobs.assessment.waves import waiting
 from jobs.basics.errors import RefusedError
 from jobs.execution.admin.lease import UnderLease
-from jobs.execution.admin.requests import Controller
+from jobs.execution.admin.requests import KafkaController
 from jobs.execution.admin.running import Running
 from jobs.execution.admin.throttles import ConfigAdmin, throttle_rows
 from jobs.execution.admin.via_zookeeper import ZooKeeperController
@@ -22,7 +22,7 @@ from jobs.runtime.settings import Settings
 @contextmanager
 def controller_of(
     settings: Settings, state: ClusterState, ledger: Ledger, running: Running, lease: Lease
-) -> Iterator[tuple[Controller, ConfigAdmin | None]]:
+) -> Iterator[tuple[KafkaController, ConfigAdmin | None]]:
     """Yield Kafka's controller, and the Admin API for throttles: None where it is not needed or does not answer."""
     if running.via is Via.ADMIN:
         with admin_of(settings, state) as admin:

@@ -26,16 +26,16 @@ def creations(
     mine: dict[str, dict[int, Change]] = defaultdict(dict)
     for change in changes:
         mine[change.topic][change.partition] = change
-    wanted: dict[str, Creation] = {}
+    topics: dict[str, Creation] = {}
     for operation in ledger.plan.operations:
         topic, data = operation.topic, json.loads(operation.data)
         rows = mine.get(topic)
         if rows and operation.kind == OperationKind.CREATE_TOPIC:
-            wanted[topic] = ({number: row.replicas_after for number, row in rows.items()}, data["config"])
+            topics[topic] = ({number: row.replicas_after for number, row in rows.items()}, data["config"])
         elif rows and operation.kind == OperationKind.EXPAND_TOPIC:
             added = [rows[number].replicas_after for number in sorted(rows)]
             yield [*rows.values()], partial(_expanded, admin, topic, data["partitions"], added, [*rows])
-    for request in creation_requests(wanted):
+    for request in creation_requests(topics):
         yield [row for topic in request for row in mine[topic].values()], partial(_created, admin, request)
 
 
@@ -49,7 +49,7 @@ def _created(admin: Admin, request: Mapping[str, Creation]) -> Answered:
     return {(topic, number): code for topic, code in answered for number in request[topic][0]}
 
 
-def creation_requests(wanted: Mapping[str, Creation]) -> Iterator[dict[str, Creation]]:
+def creation_requests(topics: Mapping[str, Creation]) -> Iterator[dict[str, Creation]]:
     """Cut new topics into requests of some partitions each: the controller answers once all of one are made.
 
     >>> few, many = ({partition: [0] for partition in range(count)} for count in (CREATED_AT_ONCE - 1, 9999))
@@ -58,7 +58,7 @@ def creation_requests(wanted: Mapping[str, Creation]) -> Iterator[dict[str, Crea
     """
     request: dict[str, Creation] = {}
     room = CREATED_AT_ONCE
-    for topic, (replicas, config) in wanted.items():
+    for topic, (replicas, config) in topics.items():
         if request and len(replicas) > room:
             yield request
             request, room = {}, CREATED_AT_ONCE

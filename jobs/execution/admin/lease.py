@@ -41,6 +41,6 @@ class UnderLease:
     admin: ConfigAdmin
     lease: Lease
 
-    def alter_override(self, kind: str, resource: str, wanted: Mapping[str, str | None]) -> int | str:
+    def alter_override(self, kind: str, resource: str, overrides: Mapping[str, str | None]) -> int | str:
         self.lease.refuse_lost()
-        return self.admin.alter_override(kind, resource, wanted)
+        return self.admin.alter_override(kind, resource, overrides)

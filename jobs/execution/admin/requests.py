@@ -4,23 +4,23 @@ What it answers is judged; where the answer was lost, the cluster says what was 
 """
 
 import json
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final, Protocol, cast
 
-from jobs.adapters.brokers.admin import ELECTION_NOT_NEEDED, LOST, NONE, Admin, Key, error_name, named
-from jobs.adapters.zookeeper.connection import connected, sync
-from jobs.assessment.moving import Standing, standings
+from jobs.adapters.brokers.admin import ELECTION_NOT_NEEDED, NONE, UNANSWERED, Admin, error_name, named
+from jobs.adapters.zookeeper.connection import connected, look_until, sync
+from jobs.assessment.moving import standings
 from jobs.assessment.operations import judge_tasks
 from jobs.assessment.premises import judge_for_admin
 from jobs.execution.admin.creation import creations
 from jobs.records.ledger import Ledger, Verdict
 from jobs.runtime.console import progress
 from jobs.runtime.settings import Settings
+from planner.reassignment.cancellation import Standing
 from schemas.names import WHOLE_TOPIC, Action, OperationKind, Outcome
-from schemas.rows import Change, Operation, PlanRow, changes_among, operations_among
+from schemas.rows import Change, Key, Operation, PlanRow, changes_among, operations_among
 
 EXECUTABLE: Final = frozenset({Action.CREATE, Action.ELECT_PREFERRED, Action.REASSIGN})
 """What the Admin API can do of what plans contain; first leaders only with their topic."""
@@ -38,7 +38,7 @@ _DONE: Final[dict[int | str, str]] = {
 }
 
 
-class Controller(Protocol):
+class KafkaController(Protocol):
     """Kafka's controller, however it is asked; each call returns what it answered by partition."""
 
     def elect_preferred(self, partitions: Sequence[Key]) -> Codes:
@@ -55,7 +55,7 @@ Requests = Iterable[tuple[Sequence[PlanRow], Callable[[], Codes]]]
 """The changes that each request is for, and how it is asked."""
 
 
-def ask(settings: Settings, ledger: Ledger, controller: Controller, due: Sequence[PlanRow]) -> None:
+def ask(settings: Settings, ledger: Ledger, controller: KafkaController, due: Sequence[PlanRow]) -> None:
     """Ask for what is due, kind by kind, and judge by the answers."""
     for kind, requests in _requests(settings, ledger, controller, due):
         if any(row.action == kind for row in due):
@@ -65,7 +65,7 @@ def ask(settings: Settings, ledger: Ledger, controller: Controller, due: Sequenc
 
 
 def _requests(
-    settings: Settings, ledger: Ledger, controller: Controller, due: Sequence[PlanRow]
+    settings: Settings, ledger: Ledger, controller: KafkaController, due: Sequence[PlanRow]
 ) -> Iterator[tuple[Action | OperationKind, Requests]]:
     """Cut what is due into requests, kind by kind."""
     # `jobs.execution.modes` lets only the Admin API have the kinds that it alone knows.
@@ -95,7 +95,7 @@ def _asked(settings: Settings, requests: Requests) -> Iterator[list[Verdict]]:
             continue
         try:
             codes, unnamed = request(), "the controller's answer did not name it"
-        except LOST as error:
+        except UNANSWERED as error:
             lost = f"no answer came ({named(error)})"
             codes, unnamed = _found_applied(settings, changes), lost
         yield [_verdict(change, codes, unnamed) for change in changes]
@@ -103,16 +103,21 @@ def _asked(settings: Settings, requests: Requests) -> Iterator[list[Verdict]]:
 
 def _found_applied(settings: Settings, changes: Sequence[PlanRow]) -> Codes:
     """Tell by the cluster what was heard, where the answer was lost."""
-    deadline = time.monotonic() + READ_BACK
     tasks, rest = operations_among(changes), changes_among(changes)
     with connected(settings.zookeeper) as client:
-        while True:
+
+        def heard() -> list[Key]:
             sync(client)
             verdicts = [*judge_for_admin(client, rest)[1], *judge_tasks(client, tasks)[1]]
-            heard = [verdict for verdict in verdicts if verdict.outcome is Outcome.APPLIED]
-            if len(heard) == len(changes) or time.monotonic() > deadline:
-                return {verdict.change.key: NONE for verdict in heard}
-            time.sleep(0.2)
+            return [verdict.change.key for verdict in verdicts if verdict.outcome is Outcome.APPLIED]
+
+        return _accepted(heard, len(changes))
+
+
+def _accepted(heard: Callable[[], list[Key]], count: int) -> Codes:
+    """Wait until all are heard, READ_BACK at most; what was not is missing."""
+    keys = look_until(heard, lambda keys: len(keys) == count, READ_BACK)
+    return dict.fromkeys(keys, NONE)
 
 
 def _verdict(change: PlanRow, codes: Codes, unnamed: str) -> Verdict:
@@ -127,9 +132,9 @@ def _verdict(change: PlanRow, codes: Codes, unnamed: str) -> Verdict:
     return Verdict(change, Outcome.FAILED, f"the controller refused: {why}")
 
 
-def _reassign(settings: Settings, ledger: Ledger, controller: Controller, changes: Sequence[Change]) -> Codes:
+def _reassign(settings: Settings, ledger: Ledger, controller: KafkaController, changes: Sequence[Change]) -> Codes:
     codes: dict[Key, int | str | Verdict] = {}
-    with suppress(*LOST):
+    with suppress(*UNANSWERED):
         codes.update(controller.reassign({change.key: change.replicas_after for change in changes}))
     unheard = [change for change in changes if change.key not in codes]
     if unheard:
@@ -139,15 +144,14 @@ def _reassign(settings: Settings, ledger: Ledger, controller: Controller, change
 
 def _read_back(settings: Settings, ledger: Ledger, changes: Sequence[Change]) -> Codes:
     """Tell by the cluster which orders were heard, where the answer was lost."""
-    deadline = time.monotonic() + READ_BACK
     with connected(settings.zookeeper) as client:
-        while True:
+
+        def heard() -> list[Key]:
             sync(client)
-            found = standings(client, changes, ledger.plan)
-            heard = [change for change, standing, _ in found if standing is not Standing.ELSEWHERE]
-            if len(heard) == len(changes) or time.monotonic() > deadline:
-                return dict.fromkeys((change.key for change in heard), NONE)
-            time.sleep(0.2)
+            seen = standings(client, changes, ledger.plan)
+            return [change.key for change, standing, _ in seen if standing is not Standing.DIVERGED]
+
+        return _accepted(heard, len(changes))
 
 
 def _alter_config(admin: Admin, task: Operation) -> Codes:

@@ -4,14 +4,13 @@ Corresponds to `calculateLeaderThrottles`, `calculateFollowerThrottles` and `mod
 `ReassignPartitionsCommand`; partitions to which no replica comes copy nothing and are left out.
 """
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from jobs.basics.errors import UsageError
+from jobs.basics.units import parse_rate
 from jobs.runtime.choices import Via
 from schemas.rows import Change
 
@@ -22,11 +21,6 @@ FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
 
 UNTHROTTLED: Final = 0
 """A rate of `none`: a throttle that is in force is taken away."""
-
-_UNITS: Final = {"": 1, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9}
-_BINARY: Final = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-_RATE: Final = re.compile(r"(\d{1,15}(?:\.\d{1,9})?)([kKMG]?B|[KMG]iB)?(?:/s)?", re.ASCII)
-_LARGEST: Final = 2**63 - 1
 
 
 class ResourceKind(StrEnum):
@@ -42,20 +36,12 @@ Configs = dict[Resource, dict[str, str]]
 
 
 def bytes_per_second(text: str) -> int:
-    """Read a rate: bytes a second, or 50MB/s, 1.5MiB/s, and `none`.
+    """Read --throttle: a rate, or `none`.
 
-    >>> [bytes_per_second(rate) for rate in ("1048576", "200kB/s", "1.5MiB", "none")]
-    [1048576, 200000, 1572864, 0]
+    >>> bytes_per_second("50MB/s"), bytes_per_second("none")
+    (50000000, 0)
     """
-    if text == "none":
-        return UNTHROTTLED
-    parts = _RATE.fullmatch(text)
-    rate = 0 if parts is None else int(float(parts[1]) * (_UNITS | _BINARY)[parts[2] or ""])
-    if not 0 < rate <= _LARGEST:
-        raise UsageError(
-            f"--throttle {text!r} is no rate: expected bytes a second, as 50000000, 50MB/s or 64MiB; or none"
-        )
-    return rate
+    return UNTHROTTLED if text == "none" else parse_rate("--throttle", text)
 
 
 def throttle_configs(moves: Iterable[Change], rate: int) -> Configs:
@@ -82,7 +68,7 @@ def throttle_configs(moves: Iterable[Change], rate: int) -> Configs:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """What the command line says of it."""
+    """What the command line says of how reassignments are run."""
 
     via: Via = Via.ADMIN
     throttle: int | None = None

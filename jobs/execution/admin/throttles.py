@@ -35,7 +35,7 @@ from schemas.znodes import MalformedZnodeError, decode_config
 
 _TABLE: Final = "throttles"
 
-Standing = Mapping[Resource, Mapping[str, str] | None]
+InForce = Mapping[Resource, Mapping[str, str] | None]
 """Overrides in force; None for a topic that is gone, and for a broker that is not alive and cannot be asked."""
 
 
@@ -46,7 +46,7 @@ class ThrottleError(SurveyorError):
 class ConfigAdmin(Protocol):
     """What of the Admin API throttles need."""
 
-    def alter_override(self, kind: str, resource: str, wanted: Mapping[str, str | None]) -> int | str:
+    def alter_override(self, kind: str, resource: str, overrides: Mapping[str, str | None]) -> int | str:
         """Set overrides of a broker or topic, or delete those that are None; 0, or why it was refused."""
 
 
@@ -77,22 +77,22 @@ def set_throttle(settings: Settings, admin: ConfigAdmin, plan_id: str, moves: Se
     if not lake.has(_TABLE):
         lake.ensure_tables()
     rows = {_key(row): row for row in throttle_rows(lake, plan_id)}
-    wanted = throttle_configs(moves, rate)
+    configs = throttle_configs(moves, rate)
     with connected(settings.zookeeper) as client:
-        standing = _standing(client, {*wanted, *map(_resource, rows.values())})
-    wanted = {resource: values for resource, values in wanted.items() if standing[resource] is not None}
-    for resource, values in wanted.items():
+        in_force = _in_force(client, {*configs, *map(_resource, rows.values())})
+    configs = {resource: values for resource, values in configs.items() if in_force[resource] is not None}
+    for resource, values in configs.items():
         for name, value in values.items():
-            row = rows.setdefault((*resource, name), _row(resource, name, standing))
+            row = rows.setdefault((*resource, name), _row(resource, name, in_force))
             row["set_to"] = [*row["set_to"], value] if row["set_to"][-1:] != [value] else row["set_to"]
     if not rows:
         return
     _store(lake, plan_id, rows.values())
-    over = {key: row for key, row in rows.items() if row["name"] not in wanted.get(_resource(row), {})}
+    over = {key: row for key, row in rows.items() if row["name"] not in configs.get(_resource(row), {})}
     if over:
-        left = {_key(row) for row in _restored(admin, list(over.values()), standing)}
+        left = {_key(row) for row in _restored(admin, list(over.values()), in_force)}
         _store(lake, plan_id, [row for key, row in rows.items() if key not in over or key in left])
-    _set(admin, wanted)
+    _set(admin, configs)
 
 
 def clear_throttle(settings: Settings, admin: ConfigAdmin, plan_id: str) -> list[Row]:
@@ -104,8 +104,8 @@ def clear_throttle(settings: Settings, admin: ConfigAdmin, plan_id: str) -> list
     if not rows:
         return []
     with connected(settings.zookeeper) as client:
-        standing = _standing(client, {_resource(row) for row in rows})
-    left = _restored(admin, rows, standing)
+        in_force = _in_force(client, {_resource(row) for row in rows})
+    left = _restored(admin, rows, in_force)
     _store(settings.lake, plan_id, left)
     if left:
         names = ", ".join(sorted({f"{row['kind']} {row['resource']}" for row in left}))
@@ -155,9 +155,9 @@ def _resource(row: Row) -> Resource:
     return ResourceKind(row["kind"]), row["resource"]
 
 
-def _row(resource: Resource, name: str, standing: Standing) -> Row:
+def _row(resource: Resource, name: str, in_force: InForce) -> Row:
     kind, called = resource
-    before = (standing[resource] or {}).get(name)
+    before = (in_force[resource] or {}).get(name)
     common = {"kind": kind.value, "resource": called, "name": name}
     return {**common, "before": before, "set_to": [], "set_at": datetime.now(UTC)}
 
@@ -166,20 +166,20 @@ def _store(lake: Lake, plan_id: str, rows: Iterable[Row]) -> None:
     lake.replace(_TABLE, [{**row, "plan_id": plan_id} for row in rows], f"plan_id = {quoted(plan_id)}")
 
 
-def _standing(client: KazooClient, resources: Iterable[Resource]) -> Standing:
+def _in_force(client: KazooClient, resources: Iterable[Resource]) -> InForce:
     """Read the overrides of brokers and topics, and whether they are there."""
-    wanted = sorted(resources)
+    ordered = sorted(resources)
     sync(client)
-    there = read_many(client, [_home(resource) for resource in wanted])
-    configs = read_many(client, [_override(resource) for resource in wanted])
-    found: dict[Resource, Mapping[str, str] | None] = {}
-    for resource, home, config in zip(wanted, there, configs, strict=True):
+    there = read_many(client, [_home(resource) for resource in ordered])
+    configs = read_many(client, [_override(resource) for resource in ordered])
+    in_force: dict[Resource, Mapping[str, str] | None] = {}
+    for resource, home, config in zip(ordered, there, configs, strict=True):
         try:
             overrides = {} if config.data is None else decode_config(config.data)
         except MalformedZnodeError as error:
             raise ThrottleError(f"{config.path} is not understood ({error}): mend it, then commit again") from None
-        found[resource] = None if home.stat is None else overrides
-    return found
+        in_force[resource] = None if home.stat is None else overrides
+    return in_force
 
 
 def _home(resource: Resource) -> str:
@@ -192,20 +192,20 @@ def _override(resource: Resource) -> str:
     return f"{DYNAMIC_CONFIGS if kind is ResourceKind.BROKER else CONFIGS}/{name}"
 
 
-def _set(admin: ConfigAdmin, wanted: Configs) -> None:
+def _set(admin: ConfigAdmin, configs: Configs) -> None:
     """Rates first: replicas that are listed are throttled from the first byte."""
-    for (kind, resource), values in wanted.items():
-        said = admin.alter_override(kind.value, resource, values)
-        if said:
-            raise ThrottleError(f"{kind} {resource} would not take the throttle: {said}")
+    for (kind, resource), values in configs.items():
+        refusal = admin.alter_override(kind.value, resource, values)
+        if refusal:
+            raise ThrottleError(f"{kind} {resource} would not take the throttle: {refusal}")
 
 
-def _restored(admin: ConfigAdmin, rows: Sequence[Row], standing: Standing) -> list[Row]:
+def _restored(admin: ConfigAdmin, rows: Sequence[Row], in_force: InForce) -> list[Row]:
     """Put back what stood before; return the rows of what could not be."""
     left: list[Row] = []
     for resource in dict.fromkeys(map(_resource, rows)):
         mine = [row for row in rows if _resource(row) == resource]
-        now = standing[resource]
+        now = in_force[resource]
         if now is None:
             # a topic that is gone took its configuration along; a broker's is there when it comes back
             left += mine if resource[0] is ResourceKind.BROKER else []
@@ -216,8 +216,8 @@ def _restored(admin: ConfigAdmin, rows: Sequence[Row], standing: Standing) -> li
                 what = f"{row['name']} of {row['kind']} {row['resource']}"
                 say(f"surveyor: {what} was altered by somebody else: left at {now.get(row['name'])}")
         back = {row["name"]: row["before"] for row in ours if now.get(row["name"]) != row["before"]}
-        said = admin.alter_override(resource[0].value, resource[1], back) if back else 0
-        if said:
-            say(f"surveyor: {resource[0]} {resource[1]} would not give up its throttle: {said}")
+        refusal = admin.alter_override(resource[0].value, resource[1], back) if back else 0
+        if refusal:
+            say(f"surveyor: {resource[0]} {resource[1]} would not give up its throttle: {refusal}")
             left += ours
     return left

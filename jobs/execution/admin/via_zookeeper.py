@@ -3,25 +3,25 @@
 Nobody answers: an order goes away, and what the cluster shows then says what became of each partition.
 """
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from jobs.adapters.brokers.admin import NONE, Key
+from jobs.adapters.brokers.admin import NONE
 from jobs.adapters.zookeeper.admin_requests import Orders
 from jobs.adapters.zookeeper.cluster import TOPICS
-from jobs.adapters.zookeeper.connection import connected, sync
+from jobs.adapters.zookeeper.connection import connected, look_until, sync
 from jobs.adapters.zookeeper.lease import Lease
 from jobs.adapters.zookeeper.multi_read import read_many
-from jobs.assessment.moving import Standing, moving_in_zookeeper, reassignments_of, standings
+from jobs.assessment.moving import moving_in_zookeeper, reassignments_of, standings
 from jobs.assessment.premises import assigned, judge_for_admin, understood
 from jobs.execution.admin.requests import Codes
 from jobs.records.ledger import Ledger, Verdict
 from jobs.runtime.console import progress
 from jobs.runtime.settings import Settings
+from planner.reassignment.cancellation import Standing
 from schemas.names import Action
-from schemas.rows import Change
+from schemas.rows import Change, Key
 from schemas.znodes import TopicPartition
 
 ORDERABLE: Final = frozenset({Action.ELECT_PREFERRED, Action.REASSIGN})
@@ -60,9 +60,9 @@ class ZooKeeperController:
         def judge(chunk: Sequence[TopicPartition]) -> list[TopicPartition]:
             self.ledger.refuse_closed()
             self.lease.refuse_lost()
-            found = self._judged([moves[each.topic, each.partition] for each in chunk])
-            settled.update(found)
-            return [each for each in chunk if (each.topic, each.partition) not in found]
+            verdicts = self._judged([moves[each.topic, each.partition] for each in chunk])
+            settled.update(verdicts)
+            return [each for each in chunk if (each.topic, each.partition) not in verdicts]
 
         with progress("replicas move by order in /admin/reassign_partitions"):
             self.orders.reassign(targets, earlier, judge)
@@ -84,9 +84,11 @@ class ZooKeeperController:
     def _reassigned(self, moves: Sequence[Change]) -> dict[tuple[str, Any], int | str]:
         with connected(self.settings.zookeeper) as client:
             sync(client)
-            found = list(standings(client, moves, self.ledger.plan))
+            seen = list(standings(client, moves, self.ledger.plan))
         refused = "it took the order away, and "
-        return {move.key: refused + told if standing is Standing.ELSEWHERE else NONE for move, standing, told in found}
+        return {
+            move.key: refused + detail if standing is Standing.DIVERGED else NONE for move, standing, detail in seen
+        }
 
     def _elected(self, partitions: Sequence[Key]) -> dict[tuple[str, Any], int | str]:
         topics = sorted({topic for topic, _ in partitions})
@@ -96,18 +98,13 @@ class ZooKeeperController:
             states = read_many(client, [f"{TOPICS}/{t}/partitions/{p}/state" for t, p in partitions])
         codes: dict[tuple[str, Any], int | str] = {}
         for (topic, partition), znode in zip(partitions, states, strict=True):
-            found, state = assigned(names[topic], partition), understood(znode)
+            assignment, state = assigned(names[topic], partition), understood(znode)
             led = None if state is None else state.leader
-            done = found is not None and led == found[0][0]
+            done = assignment is not None and led == assignment[0][0]
             codes[topic, partition] = NONE if done else f"it took the order away, and the leader is {led}"
         return codes
 
 
-def _settled(look: Callable[[], dict[tuple[str, Any], int | str]], wanted: int) -> dict[tuple[str, Any], int | str]:
+def _settled(look: Callable[[], dict[tuple[str, Any], int | str]], expected: int) -> dict[tuple[str, Any], int | str]:
     """Look until all is as ordered, for a while: the order may go before the last write is seen."""
-    deadline = time.monotonic() + SEEN
-    while True:
-        codes = look()
-        if sum(code == NONE for code in codes.values()) >= wanted or time.monotonic() > deadline:
-            return codes
-        time.sleep(0.2)
+    return look_until(look, lambda codes: sum(code == NONE for code in codes.values()) >= expected, SEEN)

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from jobs.basics.errors import UsageError
-from jobs.planning.placement.lint import KEY, Lint, Targets
-from jobs.planning.placement.questions import Limits, stated_caps
+from jobs.planning.placement.lint import KEY, Lint, StatedTargets
+from jobs.planning.placement.questions import PlacementLimits, stated_caps
 from jobs.planning.placement.solution import placed_as_given
 from jobs.planning.placement.to_snapshot import former
 from jobs.planning.plan import Planned, Planner
@@ -22,23 +22,23 @@ BY_FILE: Final = "--reassignment-json-file"
 BACK: Final = "--to-snapshot"
 
 
-def from_file(path: Path, limits: Limits) -> Planner:
+def from_file(path: Path, limits: PlacementLimits) -> Planner:
     """Plan a file as it is: it says how many replicas there are to be, and all it names has to pass the lint."""
-    if limits != Limits(rack_aware=limits.rack_aware, caps=limits.caps):
+    if limits != PlacementLimits(rack_aware=limits.rack_aware, caps=limits.caps):
         raise UsageError(
             f"{BY_FILE} is taken as it is: leave out --topics, --exclude, --max-moves and --reorder-leaders"
         )
-    wanted = read_reassignment(path)
+    targets = read_reassignment(path)
     racks: dict[str, Any] = {} if limits.rack_aware else {"rack_aware": False}
-    stated = {"targets": wanted, **racks, **stated_caps(limits.caps)}
+    stated = {"targets": targets, **racks, **stated_caps(limits.caps)}
 
     def planner(at: SnapshotTables) -> Planned:
-        return _given(at, Targets(rows=at.targets(wanted), parameters=stated), limits)
+        return _given(at, StatedTargets(rows=at.targets(targets), parameters=stated), limits)
 
     return planner
 
 
-def from_snapshot(snapshot_id: int, limits: Limits) -> Planner:
+def from_snapshot(snapshot_id: int, limits: PlacementLimits) -> Planner:
     """Plan what an earlier snapshot shows, as far as there is a way back."""
     if limits.max_moves is not None or limits.reorder:
         raise UsageError(
@@ -48,16 +48,16 @@ def from_snapshot(snapshot_id: int, limits: Limits) -> Planner:
     stated = {"to_snapshot": snapshot_id, **limits.stated}
 
     def planner(at: SnapshotTables) -> Planned:
-        found = former(at, snapshot_id, limits.scope())
+        past = former(at, snapshot_id, limits.scope())
         known = partitions_with_orders(at), at["topics"], at["brokers"]
-        held = reassignment_rejections(found.targets, *known).localCheckpoint()
-        free = found.targets.join(held.select(*KEY), [*KEY], "left_anti")
-        return _given(at, Targets(rows=free, parameters=stated, held=found.held.unionByName(held)), limits)
+        held = reassignment_rejections(past.targets, *known).localCheckpoint()
+        free = past.targets.join(held.select(*KEY), [*KEY], "left_anti")
+        return _given(at, StatedTargets(rows=free, parameters=stated, held=past.held.unionByName(held)), limits)
 
     return planner
 
 
-def _given(at: SnapshotTables, targets: Targets, limits: Limits) -> Planned:
+def _given(at: SnapshotTables, targets: StatedTargets, limits: PlacementLimits) -> Planned:
     lint = Lint(factor_may_change=True, rack_aware=limits.rack_aware, leaves_out=False)
     faults = lint.faults(at, targets.rows).localCheckpoint()
     if not faults.isEmpty():

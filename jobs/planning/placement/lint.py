@@ -44,9 +44,9 @@ class Lint:
         if "earlier" in targets.columns:
             last = F.size("earlier") + 1 == F.col("steps")
             ends, ways = targets.where(last), targets.where(~last)
-        found = placement_faults(ends, *tables, factor_may_change=self.factor_may_change, given_up=self.given_up)
-        found = found if ways is None else found.unionByName(way_faults(ways, *tables, given_up=self.given_up))
-        return found.where(~F.col("code").isin(*self._waived())).distinct()
+        faults = placement_faults(ends, *tables, factor_may_change=self.factor_may_change, given_up=self.given_up)
+        faults = faults if ways is None else faults.unionByName(way_faults(ways, *tables, given_up=self.given_up))
+        return faults.where(~F.col("code").isin(*self._waived())).distinct()
 
     def _waived(self) -> list[str]:
         racks = [] if self.rack_aware else [LintCode.RACKS_LOST]
@@ -54,7 +54,7 @@ class Lint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Targets:
+class StatedTargets:
     """Targets, what the plan says of them, and partitions that could not be looked at."""
 
     rows: DataFrame

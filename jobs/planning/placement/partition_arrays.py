@@ -47,8 +47,8 @@ class Scope:
 
     def __contains__(self, topic: str) -> bool:
         named = self.named is None or topic in self.named
-        wanted = self.topics is None or self.topics.fullmatch(topic) is not None
-        return named and wanted and not (self.exclude and self.exclude.fullmatch(topic))
+        matches = self.topics is None or self.topics.fullmatch(topic) is not None
+        return named and matches and not (self.exclude and self.exclude.fullmatch(topic))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -94,11 +94,11 @@ def rows_of(named: pa.Table, names: pa.Table) -> Ints:
     [2, 0, -1, -1]
     """
     topics = pc.unique(names["topic"])
-    wanted, known = (_keys(table, topics) for table in (named, names))
+    sought, known = (_keys(table, topics) for table in (named, names))
     order = np.argsort(known, kind="stable")
-    place = np.minimum(np.searchsorted(known[order], wanted), len(order) - 1)
-    found = order[place]
-    rows: Ints = np.where(known[found] == wanted, found, NOBODY)
+    place = np.minimum(np.searchsorted(known[order], sought), len(order) - 1)
+    nearest = order[place]
+    rows: Ints = np.where(known[nearest] == sought, nearest, NOBODY)
     return rows
 
 
@@ -110,8 +110,8 @@ def _keys(table: pa.Table, topics: pa.Array) -> Ints:
 
 
 def _each(marks: list[bool], number: Ints) -> Bools:
-    found: Bools = np.array(marks, dtype=bool)[number]
-    return found
+    marked: Bools = np.array(marks, dtype=bool)[number]
+    return marked
 
 
 def _being_deleted(at: SnapshotTables) -> set[str]:
@@ -133,8 +133,8 @@ def _ordered(at: SnapshotTables, rows: pa.Table) -> Bools:
     ordered = np.zeros(rows.num_rows, dtype=bool)
     orders = [{"topic": order["topic"], "partition": order["partition"]} for order in orders_of(at)]
     if orders and rows.num_rows:
-        found = rows_of(pa.Table.from_pylist(orders), rows)
-        ordered[found[found != NOBODY]] = True
+        numbers = rows_of(pa.Table.from_pylist(orders), rows)
+        ordered[numbers[numbers != NOBODY]] = True
     return ordered
 
 
@@ -159,8 +159,8 @@ def _in_sync(replicas: Ints, isr: pa.ChunkedArray) -> Bools:
     [[False, True], [True, True]]
     """
     known = lists_of(pc.fill_null(isr, []))
-    found: Bools = within(replicas.T, known.T).T | (known[:, :1] == NOBODY)
-    return found
+    in_sync: Bools = within(replicas.T, known.T).T | (known[:, :1] == NOBODY)
+    return in_sync
 
 
 def lists_of(replicas: pa.ChunkedArray) -> Ints:

@@ -1,6 +1,7 @@
 """The questions of `plan reassign` that the optimiser answers, read from the command line.
 
-In: an option with its value, and the limits given beside it. Out: Asked; UsageError for what cannot be meant.
+In: an option with its value, and the limits given beside it. Out: a StatedQuestion; UsageError for what cannot be
+meant.
 """
 
 import re
@@ -11,7 +12,7 @@ from typing import Any, Final
 
 from jobs.basics.errors import RefusedError, UsageError
 from jobs.planning.placement.partition_arrays import Scope
-from jobs.planning.placement.solution import Wanted, drained_brokers
+from jobs.planning.placement.solution import PlacementQuestion, drained_brokers
 from jobs.records.snapshot_tables import SnapshotTables
 from jobs.records.snapshots import as_of, refuse_empty
 from jobs.runtime.inputs import parse_broker_ids, parse_replacements, read_topics_to_move
@@ -20,7 +21,7 @@ from planner.placement.waves import Caps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class PlacementLimits:
     """What every question may be given beside it."""
 
     topics: str | None = None
@@ -50,10 +51,10 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class StatedQuestion:
     """A question, how the plan states it, and the option and brokers that are to take replicas."""
 
-    wanted: Wanted
+    question: PlacementQuestion
     parameters: dict[str, Any]
     taking: tuple[str, frozenset[int]] = ("", frozenset())
 
@@ -75,13 +76,13 @@ class Asked:
                 raise RefusedError(f"{option}: broker {broker} is drained; undrain it first")
 
 
-def ask(option: str, value: Any, limits: Limits) -> Asked:  # noqa: ANN401 - as the option gives it
+def read_question(option: str, value: Any, limits: PlacementLimits) -> StatedQuestion:  # noqa: ANN401 - as the option gives it
     """Read one question; `option` is its name on the command line."""
-    asked = _READERS[option](value, limits)
-    return Asked(
-        wanted=replace(asked.wanted, caps=limits.caps),
-        parameters={**asked.parameters, **limits.stated},
-        taking=asked.taking,
+    read = _READERS[option](value, limits)
+    return StatedQuestion(
+        question=replace(read.question, caps=limits.caps),
+        parameters={**read.parameters, **limits.stated},
+        taking=read.taking,
     )
 
 
@@ -91,67 +92,71 @@ def stated_caps(caps: Caps) -> dict[str, Any]:
     return {key: cap for key, cap in given.items() if cap is not None}
 
 
-def _wanted(limits: Limits, **question: Any) -> Wanted:  # noqa: ANN401 - fields of Question
-    return Wanted(
-        question=Question(max_moves=limits.max_moves, **{"reorder": limits.reorder, **question}),
+def _question(limits: PlacementLimits, **goal: Any) -> PlacementQuestion:  # noqa: ANN401 - fields of Question
+    return PlacementQuestion(
+        goal=Question(max_moves=limits.max_moves, **{"reorder": limits.reorder, **goal}),
         scope=limits.scope(),
         rack_aware=limits.rack_aware,
     )
 
 
-def _move_topics(path: Path, limits: Limits) -> Asked:
+def _move_topics(path: Path, limits: PlacementLimits) -> StatedQuestion:
     topics, brokers = read_topics_to_move(path), parse_broker_ids(limits.brokers or "", "--broker-list")
-    wanted = Wanted(
-        question=Question(max_moves=limits.max_moves, reorder=limits.reorder, even=True),
+    question = PlacementQuestion(
+        goal=Question(max_moves=limits.max_moves, reorder=limits.reorder, even=True),
         only=frozenset(brokers),
         scope=limits.scope(frozenset(topics)),
         rack_aware=limits.rack_aware,
     )
     stated = {"topics_to_move": sorted(topics), "broker_list": sorted(brokers)}
-    return Asked(wanted=wanted, parameters=stated, taking=("--broker-list", frozenset(brokers)))
+    return StatedQuestion(question=question, parameters=stated, taking=("--broker-list", frozenset(brokers)))
 
 
-def _add(value: str, limits: Limits) -> Asked:
+def _add(value: str, limits: PlacementLimits) -> StatedQuestion:
     brokers = sorted(parse_broker_ids(value, "--add-brokers"))
-    wanted = _wanted(limits, even=True, onto=frozenset(brokers))
-    return Asked(wanted=wanted, parameters={"add_brokers": brokers}, taking=("--add-brokers", frozenset(brokers)))
+    question = _question(limits, even=True, onto=frozenset(brokers))
+    return StatedQuestion(
+        question=question, parameters={"add_brokers": brokers}, taking=("--add-brokers", frozenset(brokers))
+    )
 
 
-def _remove(value: str, limits: Limits) -> Asked:
+def _remove(value: str, limits: PlacementLimits) -> StatedQuestion:
     brokers = sorted(parse_broker_ids(value, "--remove-brokers"))
-    wanted = _wanted(limits)
-    return Asked(wanted=_emptying(wanted, frozenset(brokers)), parameters={"remove_brokers": brokers})
+    question = _question(limits)
+    return StatedQuestion(question=_emptying(question, frozenset(brokers)), parameters={"remove_brokers": brokers})
 
 
-def _replace(value: str, limits: Limits) -> Asked:
+def _replace(value: str, limits: PlacementLimits) -> StatedQuestion:
     pairs = parse_replacements(value)
-    wanted = _wanted(limits, replacements=tuple(pairs))
-    return Asked(
-        wanted=_emptying(wanted, frozenset(old for old, _ in pairs)),
+    question = _question(limits, replacements=tuple(pairs))
+    return StatedQuestion(
+        question=_emptying(question, frozenset(old for old, _ in pairs)),
         parameters={"replace": [list(pair) for pair in pairs]},
         taking=("--replace", frozenset(new for _, new in pairs)),
     )
 
 
-def _emptying(wanted: Wanted, brokers: frozenset[int]) -> Wanted:
-    return Wanted(question=wanted.question, emptied=brokers, scope=wanted.scope, rack_aware=wanted.rack_aware)
+def _emptying(question: PlacementQuestion, brokers: frozenset[int]) -> PlacementQuestion:
+    return PlacementQuestion(goal=question.goal, emptied=brokers, scope=question.scope, rack_aware=question.rack_aware)
 
 
-def _factor(value: int, limits: Limits) -> Asked:
-    return Asked(wanted=_wanted(limits, replication_factor=value), parameters={"replication_factor": value})
+def _factor(value: int, limits: PlacementLimits) -> StatedQuestion:
+    return StatedQuestion(
+        question=_question(limits, replication_factor=value), parameters={"replication_factor": value}
+    )
 
 
-def _rebalance(value: bool, limits: Limits) -> Asked:  # noqa: FBT001 - as the flag is
-    return Asked(wanted=_wanted(limits, even=value, reorder=True), parameters={"rebalance": value})
+def _rebalance(value: bool, limits: PlacementLimits) -> StatedQuestion:  # noqa: FBT001 - as the flag is
+    return StatedQuestion(question=_question(limits, even=value, reorder=True), parameters={"rebalance": value})
 
 
-def _fix_racks(value: bool, limits: Limits) -> Asked:  # noqa: FBT001 - as the flag is
+def _fix_racks(value: bool, limits: PlacementLimits) -> StatedQuestion:  # noqa: FBT001 - as the flag is
     if not limits.rack_aware:
         raise UsageError("--fix-racks and --disable-rack-aware contradict each other")
-    return Asked(wanted=_wanted(limits, fix_racks=value), parameters={"fix_racks": value})
+    return StatedQuestion(question=_question(limits, fix_racks=value), parameters={"fix_racks": value})
 
 
-_READERS: Final[Mapping[str, Callable[[Any, Limits], Asked]]] = {
+_READERS: Final[Mapping[str, Callable[[Any, PlacementLimits], StatedQuestion]]] = {
     "--topics-to-move-json-file": _move_topics,
     "--add-brokers": _add,
     "--remove-brokers": _remove,

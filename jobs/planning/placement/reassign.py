@@ -12,22 +12,24 @@ from typing import Any, Final
 
 from jobs.basics.errors import UsageError
 from jobs.planning.placement.given_targets import BACK, BY_FILE, from_file, from_snapshot
-from jobs.planning.placement.lint import Lint, Targets
-from jobs.planning.placement.questions import Asked, Limits, ask
+from jobs.planning.placement.lint import Lint, StatedTargets
+from jobs.planning.placement.questions import PlacementLimits, StatedQuestion, read_question
 from jobs.planning.placement.size_file import read_size_file
 from jobs.planning.placement.solution import placed
 from jobs.planning.placement.weights import Weights
 from jobs.planning.plan import Planned, Planner
 from jobs.records.snapshot_tables import SnapshotTables
 
-_GIVEN: Final[Mapping[str, Callable[[Any, Limits], Planner]]] = {BY_FILE: from_file, BACK: from_snapshot}
+_GIVEN: Final[Mapping[str, Callable[[Any, PlacementLimits], Planner]]] = {BY_FILE: from_file, BACK: from_snapshot}
 """Questions whose answer is taken as it is."""
 
 
-def reassign_planner(option: str, value: Any, limits: Limits, sizes: Path | None, *, by_size: bool) -> Planner:  # noqa: ANN401 - as the option has it
+def reassign_planner(option: str, value: Any, limits: PlacementLimits, sizes: Path | None, *, by_size: bool) -> Planner:  # noqa: ANN401 - as the option has it
     """Return the planner for the one option that is given; with sizes it balances bytes."""
     weights = _weights(option, sizes, by_size=by_size)
-    return _GIVEN[option](value, limits) if option in _GIVEN else _optimised(ask(option, value, limits), weights)
+    return (
+        _GIVEN[option](value, limits) if option in _GIVEN else _optimised(read_question(option, value, limits), weights)
+    )
 
 
 def _weights(option: str, sizes: Path | None, *, by_size: bool) -> Weights | None:
@@ -41,16 +43,16 @@ def _weights(option: str, sizes: Path | None, *, by_size: bool) -> Weights | Non
     return Weights() if sizes is None else Weights(path=sizes, file=read_size_file(sizes))
 
 
-def _optimised(asked: Asked, weights: Weights | None) -> Planner:
-    wanted = asked.wanted
-    factor = wanted.question.replication_factor is not None
-    lint = Lint(factor_may_change=factor, rack_aware=wanted.rack_aware, leaves_out=True)
+def _optimised(stated: StatedQuestion, weights: Weights | None) -> Planner:
+    question = stated.question
+    factor = question.goal.replication_factor is not None
+    lint = Lint(factor_may_change=factor, rack_aware=question.rack_aware, leaves_out=True)
 
     def planner(at: SnapshotTables) -> Planned:
-        asked.refuse_unable(at)
-        answer = placed(at, wanted, weights)
+        stated.refuse_unable(at)
+        answer = placed(at, question, weights)
         faults = replace(lint, given_up=answer.given_up).faults(at, answer.targets).localCheckpoint()
-        parameters = {**asked.parameters, "figures": answer.figures}
-        return Targets(rows=answer.targets, parameters=parameters, held=answer.held).planned(at, faults)
+        parameters = {**stated.parameters, "figures": answer.figures}
+        return StatedTargets(rows=answer.targets, parameters=parameters, held=answer.held).planned(at, faults)
 
     return planner

@@ -20,7 +20,9 @@ HEADER: Final = ["topic", "partition", "bytes"]
 LARGEST: Final = 2**60
 """Bytes of a partition beyond which somebody mistyped: an exbibyte."""
 
-SIZES: Final = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("bytes", pa.int64())])
+EXAMPLE: Final = '{"version":1,"partitions":[{"topic":"t","partition":0,"bytes":1024}]}'
+
+SIZE_SCHEMA: Final = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("bytes", pa.int64())])
 
 
 class _Size(Struct):
@@ -30,7 +32,7 @@ class _Size(Struct):
 
 
 class _Sizes(Struct):
-    """A file of sizes: `{"version":1,"partitions":[{"topic":"t","partition":0,"bytes":1024}]}`."""
+    """A file of sizes."""
 
     partitions: list[_Size]
     version: int = 1
@@ -46,7 +48,7 @@ def read_size_file(path: Path) -> pa.Table:
     refuse_repeated(path, rows)
     if not rows:
         raise UsageError(f"{path} has no sizes: expected a line {','.join(HEADER)} and one for each partition, or JSON")
-    return pa.Table.from_pylist(rows, schema=SIZES)
+    return pa.Table.from_pylist(rows, schema=SIZE_SCHEMA)
 
 
 def _first(path: Path) -> bytes:
@@ -58,7 +60,7 @@ def _first(path: Path) -> bytes:
 
 
 def _json(path: Path) -> list[Row]:
-    return [{name: getattr(size, name) for name in HEADER} for size in read_json(path, _Sizes).partitions]
+    return [{name: getattr(size, name) for name in HEADER} for size in read_json(path, _Sizes, EXAMPLE).partitions]
 
 
 def _csv(path: Path) -> Iterator[Row]:

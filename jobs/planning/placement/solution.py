@@ -1,7 +1,8 @@
 """From a question to targets: the partitions of a snapshot as arrays, the optimiser, and its answer as rows for Spark.
 
 The optimiser runs on the driver, on numpy arrays: a million partitions are a few hundred megabytes, and evenness is a
-matter of all brokers at once. In: a snapshot and a Wanted. Out: Placed, its targets as reassignment plans take them.
+matter of all brokers at once. In: a snapshot and a PlacementQuestion. Out: Placed, its targets as reassignment
+plans take them.
 """
 
 from collections.abc import Set as AbstractSet
@@ -32,10 +33,10 @@ HELD: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class PlacementQuestion:
     """A question to the optimiser, with brokers and topics by name; `only`: no others may hold what may change."""
 
-    question: Question
+    goal: Question
     scope: Scope
     emptied: frozenset[int] = frozenset()
     only: frozenset[int] | None = None
@@ -56,26 +57,26 @@ class Placed:
     given_up: frozenset[str] = frozenset()
 
 
-def placed(at: SnapshotTables, wanted: Wanted, weights: Weights | None = None) -> Placed:
+def placed(at: SnapshotTables, question: PlacementQuestion, weights: Weights | None = None) -> Placed:
     """Answer a question on a snapshot; raise RefusedError where no placement keeps the rules.
 
     With `weights`, bytes are balanced instead of replicas.
     """
-    cluster = read_partitions(at, wanted.scope)
+    cluster = read_partitions(at, question.scope)
     sizes: Figures = {}
     if weights is not None:
         cluster, sizes = weights.weighed(at, cluster)
-    brokers = _brokers(at, wanted, cluster.partitions)
+    brokers = _brokers(at, question, cluster.partitions)
     if not brokers.target.any():
         raise RefusedError("no broker is left that may hold replicas; start brokers, or name fewer")
-    _refuse_too_many(wanted.question, int(brokers.target.sum()))
-    answer = _place(brokers, cluster, wanted.question)
-    concerned = _concerned(cluster.partitions, wanted)
+    _refuse_too_many(question.goal, int(brokers.target.sum()))
+    answer = _place(brokers, cluster, question.goal)
+    concerned = _concerned(cluster.partitions, question)
     barred, dead = np.flatnonzero(cluster.barred & concerned), answer.held[concerned[answer.held]]
     held = at.tables.spark.createDataFrame(cluster.names.take(pa.array(dead)), "topic string, partition int")
     code = {"code": F.lit(RejectionCode.REPLICA_NOT_ALIVE.value), "reason": F.lit(HELD)}
-    found = _Answer(cluster=cluster, brokers=brokers, placement=answer, barred=barred)
-    targets, figures = found.in_waves(at, wanted.caps)
+    whole = _Answer(cluster=cluster, brokers=brokers, placement=answer, barred=barred)
+    targets, figures = whole.in_waves(at, question.caps)
     return Placed(
         targets=targets,
         held=held.withColumns(code).transform(as_rejections, Action.REASSIGN),
@@ -88,7 +89,7 @@ def placed_as_given(at: SnapshotTables, rows: pa.Table, caps: Caps, *, rack_awar
     """Account for targets (topic, partition, replicas) that passed the lint: each is there, and named once."""
     cluster = read_partitions(at, Scope())
     known = cluster.partitions.replicas
-    brokers = _brokers(at, Wanted(question=Question(), scope=Scope(), rack_aware=rack_aware), cluster.partitions)
+    brokers = _brokers(at, PlacementQuestion(goal=Question(), scope=Scope(), rack_aware=rack_aware), cluster.partitions)
     targets = lists_of(rows["replicas"])
     named = rows_of(rows, cluster.names)
     replicas = np.full((len(known), max(known.shape[1], targets.shape[1])), NOBODY, dtype=np.int64)
@@ -97,8 +98,8 @@ def placed_as_given(at: SnapshotTables, rows: pa.Table, caps: Caps, *, rack_awar
     replicas[named, : targets.shape[1]] = targets
     answer = as_given(brokers, cluster.partitions, replicas)
     unchanged = np.setdiff1d(named, answer.changed)
-    found = _Answer(cluster=cluster, brokers=brokers, placement=answer, barred=unchanged)
-    frame, figures = found.in_waves(at, caps)
+    whole = _Answer(cluster=cluster, brokers=brokers, placement=answer, barred=unchanged)
+    frame, figures = whole.in_waves(at, caps)
     return Placed(targets=frame, held=None, figures={**figures, "held": 0})
 
 
@@ -127,24 +128,24 @@ def drained_brokers(at: SnapshotTables) -> set[int]:
     return {row["broker_id"] for row in at.tables.lake.rows("drained")}
 
 
-def _place(brokers: Brokers, cluster: NamedPartitions, question: Question) -> Placement:
+def _place(brokers: Brokers, cluster: NamedPartitions, goal: Question) -> Placement:
     try:
-        return place(brokers, cluster.partitions, question)
+        return place(brokers, cluster.partitions, goal)
     except PlacementError as error:
         named = [f"{row['topic']}-{row['partition']}" for row in cluster.names.take(error.rows).to_pylist()]
-        raise RefusedError(str(error).replace(f"rows {error.rows}", ", ".join(named))) from None
+        raise RefusedError(error.located(", ".join(named))) from None
 
 
-def _brokers(at: SnapshotTables, wanted: Wanted, partitions: Partitions) -> Brokers:
+def _brokers(at: SnapshotTables, question: PlacementQuestion, partitions: Partitions) -> Brokers:
     """All brokers that are registered or hold a replica, which may be dead."""
     registered = {row["broker_id"]: row for row in as_of(at.tables.lake, at.snapshot, "brokers")}
     holding = set(np.unique(partitions.replicas[partitions.replicas != NOBODY]).tolist())
     ids = sorted(holding | registered.keys())
-    emptied = wanted.emptied if wanted.only is None else frozenset(ids) - wanted.only
-    _refuse_unknown(wanted.emptied - set(ids), ids)
+    emptied = question.emptied if question.only is None else frozenset(ids) - question.only
+    _refuse_unknown(question.emptied - set(ids), ids)
     live = {broker for broker, row in registered.items() if row["understood"]}
     may_hold = live - drained_brokers(at) - emptied
-    racks = {broker: row["rack"] for broker, row in registered.items()} if wanted.rack_aware else {}
+    racks = {broker: row["rack"] for broker, row in registered.items()} if question.rack_aware else {}
     return Brokers(
         ids=np.array(ids, dtype=np.int64),
         racks=tuple(racks.get(broker) for broker in ids),
@@ -154,8 +155,8 @@ def _brokers(at: SnapshotTables, wanted: Wanted, partitions: Partitions) -> Brok
     )
 
 
-def _refuse_too_many(question: Question, brokers: int) -> None:
-    factor = question.replication_factor or 0
+def _refuse_too_many(goal: Question, brokers: int) -> None:
+    factor = goal.replication_factor or 0
     if factor > brokers:
         raise RefusedError(f"--replication-factor {factor}: only {brokers} brokers may hold replicas")
 
@@ -168,8 +169,8 @@ def _refuse_unknown(unknown: AbstractSet[int], known: list[int]) -> None:
         )
 
 
-def _concerned(partitions: Partitions, wanted: Wanted) -> Bools:
+def _concerned(partitions: Partitions, question: PlacementQuestion) -> Bools:
     """Rows that the question is about: all, or those on brokers to be emptied."""
-    if not wanted.emptied:
+    if not question.emptied:
         return np.ones(len(partitions.topic), dtype=bool)
-    return np.asarray(np.isin(partitions.replicas, list(wanted.emptied)).any(axis=1), dtype=np.bool_)
+    return np.asarray(np.isin(partitions.replicas, list(question.emptied)).any(axis=1), dtype=np.bool_)

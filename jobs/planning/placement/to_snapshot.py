@@ -49,10 +49,10 @@ def _in_scope(tables: SnapshotTables, scope: Scope) -> DataFrame:
     """The topics that may change; their names are few enough for the driver, which has Python's regexes."""
     topics = tables["topics"]
     names = [row.topic for row in topics.select("topic").collect()]
-    wanted = [name for name in names if name in scope]
-    if len(wanted) == len(names):
+    inside = [name for name in names if name in scope]
+    if len(inside) == len(names):
         return topics
-    chosen = tables.tables.spark.createDataFrame([(name,) for name in wanted], "topic string")
+    chosen = tables.tables.spark.createDataFrame([(name,) for name in inside], "topic string")
     return topics.join(F.broadcast(chosen), "topic", "left_semi")
 
 

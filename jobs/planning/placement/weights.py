@@ -22,7 +22,7 @@ from jobs.records.snapshot_tables import SnapshotTables
 from jobs.runtime.console import say
 from planner.placement.problem import NOBODY, Ints, Partitions
 
-UNKNOWN: Final = -1
+UNKNOWN_SIZE: Final = -1
 """Weight of a partition that has no size."""
 
 MOST: Final = 2**62
@@ -55,9 +55,9 @@ class Weights:
                 f"surveyor: {assumed} of {len(weights)} partitions have no size; each counts as the mean of its topic, "
                 "or of all where its topic has none",
             )
-        said = {"source": "table" if self.file is None else "file", "digest": digest(weights, cluster.partitions)}
+        origin = {"source": "table" if self.file is None else "file", "digest": digest(weights, cluster.partitions)}
         weighed = replace(cluster, partitions=replace(cluster.partitions, weights=weights))
-        return weighed, {"sizes": {**said, "known": len(weights) - assumed, "assumed": assumed}}
+        return weighed, {"sizes": {**origin, "known": len(weights) - assumed, "assumed": assumed}}
 
 
 def completed(known: Ints, topic: Ints) -> tuple[Ints, int]:
@@ -67,7 +67,7 @@ def completed(known: Ints, topic: Ints) -> tuple[Ints, int]:
     >>> weights.tolist(), assumed
     ([10, 15, 20, 15], 2)
     """
-    has = known != UNKNOWN
+    has = known != UNKNOWN_SIZE
     if not has.any():
         raise RefusedError("no size of any partition is known; run `surveyor sizes`, or give a file by --sizes")
     sums, counts = np.zeros((2, int(topic.max()) + 1), dtype=np.int64)
@@ -112,7 +112,7 @@ def _of_file(sizes: pa.Table, cluster: NamedPartitions, where: str) -> Ints:
 
 
 def _most(rows: Ints, sizes: Ints, count: int) -> Ints:
-    largest = np.full(count, UNKNOWN, dtype=np.int64)
+    largest = np.full(count, UNKNOWN_SIZE, dtype=np.int64)
     np.maximum.at(largest, rows, sizes)
     return largest
 

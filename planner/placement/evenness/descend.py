@@ -99,7 +99,7 @@ class _Descent:
         """Send load from `source` to where it helps most; False if nowhere."""
         distance, previous = search(self.graph.lengths, source)
         cost = distance // self.scale
-        target, amount = self._wanted(source, self.takers & reachable(distance) & (cost <= self.left), cost)
+        target, amount = self._target_of(source, self.takers & reachable(distance) & (cost <= self.left), cost)
         if amount == 0:
             return False
         self._send(source, target, amount, cost, previous)
@@ -107,7 +107,7 @@ class _Descent:
 
     def best_step(self) -> bool:
         """Send one replica the way that helps most of those that the budget allows; False if none helps."""
-        best, found = -1.0, None
+        best, best_way = -1.0, None
         for source in np.argsort(np.where(self.takers, -self.graph.load, 1), kind="stable")[:FULLEST].tolist():
             if not self.takers[source]:
                 break
@@ -119,10 +119,10 @@ class _Descent:
             worth = np.where(helps, (gap - 1) / np.maximum(cost, 1) + np.where(cost <= 0, UNLIMITED, 0), -1.0)
             target = int(worth.argmax())
             if worth[target] > best:
-                best, found = float(worth[target]), (source, target, 1, cost, previous)
-        if found is not None:
-            self._send(*found)
-        return found is not None
+                best, best_way = float(worth[target]), (source, target, 1, cost, previous)
+        if best_way is not None:
+            self._send(*best_way)
+        return best_way is not None
 
     def _send(self, source: int, target: int, amount: int, cost: Ints, previous: Ints) -> None:
         """Shift up to `amount` along the way that `previous` tells."""
@@ -138,7 +138,7 @@ class _Descent:
     def _cheapest(self, arc: tuple[int, int]) -> int:
         return next(cost for cost in COSTS if self.graph.edges[(cost + 1, *arc)] > 0)
 
-    def _wanted(self, source: int, open_to: Bools, cost: Ints) -> tuple[int, int]:
+    def _target_of(self, source: int, open_to: Bools, cost: Ints) -> tuple[int, int]:
         """Where to, and how much: first to who is below its goal, then to the emptiest, then to who saves copies."""
         load, goal = self.graph.load, self.goal
         gap = load[source] - load

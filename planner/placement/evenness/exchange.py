@@ -95,7 +95,7 @@ class Exchange:
         return order
 
     def _count(self, columns: Ints, sign: int) -> None:
-        """Count the arcs these rows offer: by rack as if no replica were in the way, apart those that are, and returns.
+        """Count the arcs these rows offer: by rack as if no replica were in the way, then those in the way.
 
         Every target may have back what it gave away, at one copy less; only fresh ones get what they did not have.
         """

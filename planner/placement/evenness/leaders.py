@@ -107,11 +107,11 @@ def _evened(world: World, rows: Bools) -> Leadership:
 def _touched(world: World) -> Bools:
     """Rows that may change and get a replica or lose one."""
     moved = np.concatenate([arrivals(world.before, world.after), arrivals(world.after, world.before)])
-    found: Bools = world.movable & moved.any(axis=0)
-    return found
+    touched: Bools = world.movable & moved.any(axis=0)
+    return touched
 
 
-def settle(world: World) -> None:
+def keep_places(world: World) -> None:
     """Put each replica that stays where it stood, and new ones in the places that became free."""
     before, after = world.before, world.after
     rows = np.flatnonzero((before != after).any(axis=0))

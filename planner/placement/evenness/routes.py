@@ -48,13 +48,13 @@ def way(previous: Ints, source: int, target: int) -> list[tuple[int, int]]:
     >>> way(np.array([0, 0, 1]), 0, 2)
     [(1, 2), (0, 1)]
     """
-    found = []
+    route = []
     while target != source:
-        found.append((int(previous[target]), target))
+        route.append((int(previous[target]), target))
         target = int(previous[target])
-    return found
+    return route
 
 
 def reachable(distance: Ints) -> Bools:
-    found: Bools = distance < FAR // 2
-    return found
+    near: Bools = distance < FAR // 2
+    return near

@@ -47,12 +47,12 @@ def _of_graph(world: World, question: Question, graph: Exchange, copied: int) ->
 
 def _closure(arcs: Bools, start: Bools) -> Bools:
     """Brokers that arcs lead to from these, and these."""
-    found = start
+    closed = start
     while True:
-        more = found | arcs[found].any(axis=0)
-        if (more == found).all():
-            return found
-        found = more
+        more = closed | arcs[closed].any(axis=0)
+        if (more == closed).all():
+            return closed
+        closed = more
 
 
 def _limit(world: World, question: Question, copied: int) -> str:
@@ -84,5 +84,5 @@ def _binding(world: World, sources: Bools, targets: Bools) -> str:
         "in sync in partitions that lack one": int(kept[rest].sum()),
         "in partitions that would lose a rack": int((replicas - kept)[rest].sum()),
     }
-    found = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
-    return f"of {int(replicas.sum())} replicas {found}"
+    bound = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+    return f"of {int(replicas.sum())} replicas {bound}"

@@ -5,7 +5,7 @@ import json
 from jobs.adapters.delta.lake import Lake
 from jobs.assessment.copying import Copying
 from jobs.views.copying import PARTITIONS_SHOWN, copying_lines, copying_result
-from planner.reassignment.estimate import Copy, Key
+from planner.reassignment.estimate import Copy, ReplicaKey
 from schemas.names import Action, PlanKind
 from schemas.znodes import Assignment, encode_assignment
 from tests.jobs.support.command_line import Surveyor
@@ -76,7 +76,7 @@ def test_lines_are_few_and_the_worst_come_first() -> None:
     def copy(held: int | None) -> Copy:
         return Copy(held=held, whole=1000, lag=7, in_sync=False)
 
-    now: dict[Key, Copy] = {("t", number, 5): copy(number) for number in range(PARTITIONS_SHOWN + 5)}
+    now: dict[ReplicaKey, Copy] = {("t", number, 5): copy(number) for number in range(PARTITIONS_SHOWN + 5)}
     now["u", 0, 5] = copy(None)
     now["v", 0, 6] = copy(1000)
     before = {key: copy(0) for key in now}

@@ -14,7 +14,7 @@ from jobs.execution.admin.commit import commit_admin
 from jobs.execution.admin.lease import lease_for
 from jobs.records.ledger import Ledger
 from jobs.records.plans import Plan
-from jobs.runtime.settings import settle
+from jobs.runtime.settings import settings_from
 from schemas.names import Action, Outcome, PlanKind
 from schemas.znodes import Assignment, decode_assignment, encode_assignment
 from tests.jobs.support.kafka_tree import TOPIC_ID, KafkaTree, state_path
@@ -72,7 +72,7 @@ def plan(tree: KafkaTree, lake: Lake) -> Plan:
 
 def _commit(tree: KafkaTree, lake: Lake, plan: Plan, controller: Any) -> Ledger:  # noqa: ANN401 - it stands for Admin
     given: dict[str, Any] = {"conf_path": None, "command_config": None, "as_json": False, "result_file": None}
-    settings = settle(cluster="default", zookeeper=tree.hosts, warehouse=lake.warehouse, **given)
+    settings = settings_from(cluster="default", zookeeper=tree.hosts, warehouse=lake.warehouse, **given)
     ledger = Ledger.open(lake, plan)
     due, verdicts = judge_waves(tree.client, plan.changes)
     ledger.judge(verdicts)

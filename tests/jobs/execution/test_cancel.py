@@ -11,10 +11,10 @@ from jobs.adapters.delta.lake import Lake, Row
 from jobs.records.ledger import Ledger, Verdict
 from jobs.records.plans import Plan
 from schemas.names import Action, PlanStatus
+from tests.jobs.support.cancelling_controller import CrashError, MovingController, installed
 from tests.jobs.support.command_line import Surveyor
 from tests.jobs.support.kafka_tree import KafkaTree
 from tests.jobs.support.plan_rows import election, store_plan
-from tests.jobs.support.turning_controller import CrashError, MovingController, installed
 
 T = "t"
 DONE, ERROR, USAGE, REFUSED = 0, 1, 2, 23

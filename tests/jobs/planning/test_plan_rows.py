@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 import jobs.planning.plan_rows
 from jobs.adapters.delta.lake import Lake, Row
 from jobs.adapters.delta.spark_tables import Tables
-from jobs.planning.plan_rows import Beside, plan_rows
+from jobs.planning.plan_rows import OtherRows, plan_rows
 from schemas.digest import plan_id
 from tests.jobs.support.plan_rows import creation
 
@@ -32,7 +32,7 @@ def test_few_and_many_rows_are_the_same_plan(
     lake.ensure_tables()
     tables = Tables(spark, lake)
     told = {"changes": _changes(), "rejections": REJECTIONS}
-    rows = plan_rows(tables, _frames(tables, told), Beside(OPERATIONS), at_most)
+    rows = plan_rows(tables, _frames(tables, told), OtherRows(OPERATIONS), at_most)
     found = rows.summary("header")
     rows.write(found["plan_id"])
     assert found == {"plan_id": found["plan_id"], "changes": 3, "rejected": 1, "moves": 6}
@@ -45,7 +45,7 @@ def test_writing_again_changes_nothing(spark: SparkSession, tmp_path: Path) -> N
     lake = Lake(str(tmp_path), "c")
     lake.ensure_tables()
     tables = Tables(spark, lake)
-    rows = plan_rows(tables, _frames(tables, {"changes": _changes(), "rejections": []}), Beside(), None)
+    rows = plan_rows(tables, _frames(tables, {"changes": _changes(), "rejections": []}), OtherRows(), None)
     for _ in range(2):
         rows.write("p")
     assert len(lake.rows("changes")) == 3

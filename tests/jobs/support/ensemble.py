@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from jobs.adapters.embedded.ports import LOOPBACK, ask, free_port
+from jobs.adapters.embedded.ports import LOOPBACK, four_letter_word, free_port
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 
 LEADER: Final = "leader"
@@ -48,7 +48,7 @@ class EnsembleServer(EmbeddedZooKeeper):
     @property
     def mode(self) -> str | None:
         """`leader` or `follower`, None while it serves nobody."""
-        lines = ask(self.port, "srvr").splitlines() if self.is_running() else []
+        lines = four_letter_word(self.port, "srvr").splitlines() if self.is_running() else []
         return next((line.removeprefix("Mode: ") for line in lines if line.startswith("Mode: ")), None)
 
 

@@ -9,14 +9,14 @@ from jobs.execution.commit import apply_plan
 from jobs.execution.due import assess
 from jobs.records.plans import read_plan
 from jobs.runtime.choices import Mode
-from jobs.runtime.settings import settle
+from jobs.runtime.settings import settings_from
 from tests.jobs.support.commands import Surveyor
 
 
 def commit_held(surveyor: Surveyor, plan_id: str, held: Controllership, patience: float = 60) -> Row:
     """What `commit --apply` does in `patience` seconds, under a controllership that the test keeps."""
     given: dict[str, Any] = {"conf_path": None, "command_config": None, "as_json": False, "result_file": None}
-    settings = settle(cluster="default", zookeeper=surveyor.hosts, warehouse=str(surveyor.warehouse), **given)
+    settings = settings_from(cluster="default", zookeeper=surveyor.hosts, warehouse=str(surveyor.warehouse), **given)
     plan = read_plan(settings.lake, plan_id)
     limits = CommitLimits(max_plan_age=3600, max_changes=1000, allow_majority_dead=False)
     found = assess(settings, plan, Mode.BATCH, limits)

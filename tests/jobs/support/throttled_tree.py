@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from jobs.execution.admin.running import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
-from jobs.runtime.settings import Settings, settle
+from jobs.runtime.settings import Settings, settings_from
 from schemas.znodes import decode_config, encode_config
 from tests.jobs.support.kafka_tree import KafkaTree
 
@@ -58,7 +58,7 @@ def _read(tree: KafkaTree, path: str) -> dict[str, str]:
 
 
 def settings_of(tree: KafkaTree, warehouse: str) -> Settings:
-    return settle(
+    return settings_from(
         cluster="default",
         zookeeper=tree.hosts,
         warehouse=warehouse,

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from schemas.rows import Key
 from schemas.znodes import Assignment, State, decode_assignment, decode_partitions, encode_assignment, encode_state
 from tests.jobs.support.kafka_tree import KafkaTree, state_path
 from tests.jobs.support.throttled_tree import ConfigBrokers
 
-Key = tuple[str, int]
 REASSIGN = "/admin/reassign_partitions"
 PREFERRED = "/admin/preferred_replica_election"
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from jobs.adapters.embedded.ports import free_port
 from jobs.cli import app
-from jobs.runtime.settings import Settings, settle
+from jobs.runtime.settings import Settings, settings_from
 from jobs.survey import reading as snapshot_read
 from jobs.survey import snapshot
 from jobs.survey import writing as snapshot_write
@@ -280,7 +280,7 @@ def test_snapshots_of_two_clusters_at_once_do_not_conflict(surveyor: Surveyor) -
     surveyor.lake.ensure_tables()
     names = ("east", "west", "north")
     settings = [
-        settle(
+        settings_from(
             cluster=name,
             zookeeper=surveyor.hosts,
             warehouse=str(surveyor.warehouse),

@@ -15,9 +15,10 @@ from pyspark.sql import SparkSession
 
 from jobs.adapters.delta.files import TableFiles
 from jobs.adapters.delta.lake import Lake, Row
+from jobs.basics.units import parse_period
 from jobs.records.snapshots import as_of, find_snapshot
 from jobs.survey import retention as job
-from jobs.survey.retention import oldest_kept, period, vacuum_lake
+from jobs.survey.retention import oldest_kept, vacuum_lake
 from schemas.tables import TABLES
 from tests.jobs.support.command_line import Surveyor
 from tests.jobs.support.kafka_tree import KafkaTree
@@ -414,7 +415,7 @@ CASES = [
 def test_the_oldest_kept(ages: list[int], keep: str, oldest: int) -> None:
     taken = pa.array([NOW - age * DAY for age in ages], pa.timestamp("us", "UTC"))
     snapshots = pa.table({"snapshot_id": list(range(1, len(ages) + 1)), "taken_at": taken})
-    assert oldest_kept(snapshots, NOW, period(keep)) == oldest
+    assert oldest_kept(snapshots, NOW, parse_period("--keep", keep)) == oldest
 
 
 def test_the_last_state_of_a_partition_that_lost_its_own_is_kept(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

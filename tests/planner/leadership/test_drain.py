@@ -16,12 +16,12 @@ from planner.leadership.restart import restart_changes, restart_rejections
 from planner.leadership.undrain import not_drained, undrain_changes, undrain_rejections, undrain_targets
 from planner.rows.liveness import with_drained
 from schemas.names import NO_LEADER, DrainMode
+from schemas.rows import Key
 from schemas.tables import BROKER_CONFIGS, CHANGES, DRAINED
 from tests.planner.frames import Row, World, as_rows, assert_changes, by_partition, frame, partition_row, topic_row
 from tests.planner.leadership import drains
 from tests.planner.worlds import BATCHES, BROKERS, is_sane, worlds
 
-Key = tuple[str, int]
 LIVE: Final = frozenset({1, 2, 3, 5, 7})
 
 # replicas, leader, ISR, drained -> leader, ISR, action, or the code of the rejection

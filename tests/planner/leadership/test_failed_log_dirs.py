@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from planner.leadership.offline import changes_of, offline_verdicts, wanted_without_leader
+from planner.leadership.offline import candidates_without_leader, changes_of, offline_verdicts
 from planner.leadership.reconcile import reconcile_changes, reconcile_rejections
 from planner.leadership.recover import offline_partitions, without_in_sync
 from planner.rows.liveness import FAILED, with_failed
@@ -116,7 +116,7 @@ def test_reconcile_says_whose_log_dir_failed(spark: SparkSession) -> None:
 
 def test_elections_asked_for_go_past_them(spark: SparkSession) -> None:
     partitions, topics, brokers, configs = _world().frames_and_configs(spark)
-    wanted = wanted_without_leader(partitions, brokers)
+    wanted = candidates_without_leader(partitions, brokers)
 
     verdicts = offline_verdicts(asked_for(wanted, partitions, topics, brokers), configs, unclean=False)
 

@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
-from planner.leadership.offline import changes_of, offline_verdicts, rejections_of, wanted_without_leader
+from planner.leadership.offline import candidates_without_leader, changes_of, offline_verdicts, rejections_of
 from planner.rows.requested import asked_for
 from schemas.names import NO_LEADER, Action, RejectionCode
 from schemas.tables import PARTITIONS
@@ -107,7 +107,7 @@ def test_each_reason_why_nobody_is_elected(spark: SparkSession) -> None:
 
 def test_all_without_a_live_leader_are_considered(spark: SparkSession) -> None:
     partitions, _, brokers = _world().frames(spark)
-    wanted = sorted(number for _, number in by_partition(wanted_without_leader(partitions, brokers)))
+    wanted = sorted(number for _, number in by_partition(candidates_without_leader(partitions, brokers)))
     assert wanted == [0, 1, 2, 3, 4, 5, 6, 10, 11]
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from pyspark.sql import SparkSession
 
 from planner.leadership.imbalance import imbalance
-from planner.leadership.preferred import preferred_changes, preferred_rejections, wanted_by_imbalance
+from planner.leadership.preferred import candidates_by_imbalance, preferred_changes, preferred_rejections
 from schemas.names import NO_LEADER, RECOVERING, Action, RejectionCode
 from schemas.tables import PARTITIONS
 from tests.planner.frames import (
@@ -144,7 +144,7 @@ def test_seed_000_partition_rebalance(spark: SparkSession) -> None:
     ]
     partitions, topics, brokers = World(rows, live=LIVE).frames(spark)
     skew = imbalance(partitions, topics, snapshot_id=1, threshold=0.1)
-    changes = preferred_changes(partitions, topics, brokers, wanted_by_imbalance(partitions, skew))
+    changes = preferred_changes(partitions, topics, brokers, candidates_by_imbalance(partitions, skew))
     expected = [
         {"partition": p, "leader_before": leader, "leader_after": 2, "isr_after": [0, 1, 2]}
         for p, leader in led_by_others.items()
@@ -161,7 +161,7 @@ def test_only_brokers_above_the_threshold_are_considered(spark: SparkSession) ->
     ]
     partitions, topics, _ = World(rows, live=LIVE).frames(spark)
     skew = imbalance(partitions, topics, snapshot_id=1, threshold=0.1)
-    wanted = by_partition(wanted_by_imbalance(partitions, skew))
+    wanted = by_partition(candidates_by_imbalance(partitions, skew))
     assert sorted(wanted) == [("t", 10), ("t", 11)]
 
 

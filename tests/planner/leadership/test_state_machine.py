@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from planner.leadership.state_machine import VALID_PREVIOUS, WANTED, legal, with_transition
+from planner.leadership.state_machine import TRANSITIONS, VALID_PREVIOUS, legal, with_transition
 from planner.rows.liveness import with_live_brokers
 from schemas.names import NO_LEADER, Action, PartitionState
 from tests.planner.frames import World, by_partition, partition_row
@@ -40,12 +40,12 @@ def test_the_legal_transitions_are_kafkas() -> None:
 
 
 def test_every_action_takes_legal_transitions_only() -> None:
-    assert {(start, after) for after, starts in WANTED.values() for start in starts} <= EDGES
+    assert {(start, after) for after, starts in TRANSITIONS.values() for start in starts} <= EDGES
 
 
-@pytest.mark.parametrize("action", WANTED)
+@pytest.mark.parametrize("action", TRANSITIONS)
 def test_legal_for_every_state(spark: SparkSession, action: Action) -> None:
-    _, starts = WANTED[action]
+    _, starts = TRANSITIONS[action]
     rows = spark.createDataFrame([(state.value,) for state in PartitionState], "state string")
     found = {row.state for row in rows.where(legal(F.col("state"), action)).collect()}
     assert found == {start.value for start in starts}

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 
 from planner.placement.evenness.topics import even_topics
-from planner.placement.outcome import copied
+from planner.placement.outcome import copies_by_row
 from planner.placement.problem import NOBODY, Partitions, Question
 from planner.placement.racks import spanned
 from planner.placement.seed import force
@@ -30,9 +30,9 @@ def test_no_topic_pays_and_nothing_else_changes(case: Case) -> None:
         rows = force(world, case.question)
     except ValueError:
         return
-    before = world.load().tolist(), copied(world).tolist(), spanned(world.racks[world.after]), _unevenness(world)
+    before = world.load().tolist(), copies_by_row(world).tolist(), spanned(world.racks[world.after]), _unevenness(world)
     even_topics(world, rows)
-    assert (world.load().tolist(), copied(world).tolist()) == before[:2]
+    assert (world.load().tolist(), copies_by_row(world).tolist()) == before[:2]
     assert (spanned(world.racks[world.after]) >= before[2]).all()
     assert _unevenness(world) <= before[3]
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.reassignment.cancellation import Leg, Standing, danger, standing, turned_back
+from planner.reassignment.cancellation import Leg, Standing, cancelled_replicas, danger, standing_of
 from planner.reassignment.replica_assignment import ReplicaAssignment
 from schemas.names import RejectionCode
 
@@ -38,7 +38,7 @@ CASES: Final[list[tuple[list[Leg], list[int], list[int], list[int], Standing, in
 def test_where_a_partition_stands(  # noqa: PLR0913, PLR0917 - a table
     way: list[Leg], replicas: list[int], adding: list[int], removing: list[int], expected: Standing, step: int
 ) -> None:
-    assert standing(way, ReplicaAssignment(replicas, adding, removing)) == (expected, step)
+    assert standing_of(way, ReplicaAssignment(replicas, adding, removing)) == (expected, step)
 
 
 # replicas, adding, ISR, live -> code, words
@@ -86,10 +86,10 @@ def test_what_is_cancelled_is_recognised_all_the_way(before: list[int], after: l
     moving = ReplicaAssignment(before).towards(after)
     cancelled = moving.towards(moving.origin)
 
-    stages = [standing([leg], ReplicaAssignment(before))[0], standing([leg], moving)[0], standing([leg], cancelled)[0]]
+    stages = [standing_of([leg], now)[0] for now in (ReplicaAssignment(before), moving, cancelled)]
 
     begins = Standing.COMPLETE if before == after else Standing.NOT_STARTED
     runs = Standing.IN_PROGRESS if moving.is_moving else Standing.COMPLETE
-    ends = runs if not moving.is_moving else begins if turned_back(leg) == before else Standing.OUT_OF_ORDER
+    ends = runs if not moving.is_moving else begins if cancelled_replicas(leg) == before else Standing.OUT_OF_ORDER
     assert stages == [begins, runs, ends]
-    assert (list(cancelled.replicas), cancelled.is_moving) == (turned_back(leg), False)
+    assert (list(cancelled.replicas), cancelled.is_moving) == (cancelled_replicas(leg), False)

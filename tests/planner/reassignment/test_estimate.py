@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.reassignment.estimate import Copy, Key, Pace, Reading, by_broker, pace_of, slowest
+from planner.reassignment.estimate import Copy, CopyReading, Pace, ReplicaKey, by_broker, pace_of, slowest
 
-A: Final[Key] = ("t", 0, 1)
-B: Final[Key] = ("t", 0, 2)
+A: Final[ReplicaKey] = ("t", 0, 1)
+B: Final[ReplicaKey] = ("t", 0, 2)
 
 
 def _copy(held: int | None, whole: int | None = 100, *, lag: int | None = None, in_sync: bool = False) -> Copy:
@@ -17,7 +17,7 @@ def _copy(held: int | None, whole: int | None = 100, *, lag: int | None = None, 
 
 
 # before, now, seconds; bytes a second, seconds left
-EXAMPLES: Final[dict[str, tuple[Reading | None, Reading, float, float | None, float | None]]] = {
+EXAMPLES: Final[dict[str, tuple[CopyReading | None, CopyReading, float, float | None, float | None]]] = {
     "half an hour at this pace": ({A: _copy(10)}, {A: _copy(11)}, 20.0, 0.05, 1780.0),
     "nothing moves": ({A: _copy(10)}, {A: _copy(10)}, 3.0, 0.0, None),
     "producers are as quick": ({A: _copy(10)}, {A: _copy(20, 110)}, 2.0, 5.0, None),
@@ -36,7 +36,7 @@ EXAMPLES: Final[dict[str, tuple[Reading | None, Reading, float, float | None, fl
 
 
 @pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES)
-def test_worked_examples(example: tuple[Reading | None, Reading, float, float | None, float | None]) -> None:
+def test_worked_examples(example: tuple[CopyReading | None, CopyReading, float, float | None, float | None]) -> None:
     before, now, seconds, rate, left = example
     found = pace_of(before, now, seconds)
     assert [found.bytes_per_second, found.seconds_left] == pytest.approx([rate, left])
@@ -68,7 +68,7 @@ READINGS: Final = st.dictionaries(st.tuples(st.sampled_from("ab"), st.integers(0
 
 
 @given(READINGS | st.none(), READINGS, st.floats(0, 1000))
-def test_whatever_was_told(before: Reading | None, now: Reading, seconds: float) -> None:
+def test_whatever_was_told(before: CopyReading | None, now: CopyReading, seconds: float) -> None:
     found = pace_of(before, now, seconds)
     brokers = by_broker(before, now, seconds)
     assert 0 <= found.bytes_done <= found.bytes_total

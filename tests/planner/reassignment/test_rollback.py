@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from planner.reassignment.rollback import Around, Back, Refusal, numbered, way_back
+from planner.reassignment.rollback import Around, Destination, Rejection, roll_back_partition, with_waves_numbered
 from planner.reassignment.targets import reassignment_changes
 from schemas.names import LintCode, RejectionCode
 from schemas.rows import Change
@@ -19,7 +19,7 @@ from tests.typed_rows import typed
 RACKS: Final = {1: "a", 2: "b", 3: "a", 4: "b", 5: None}
 BROKERS_OF: Final = frozenset(range(1, 6))
 AROUND: Final = Around(eligible=BROKERS_OF, live=BROKERS_OF, drained={5}, racks=RACKS, deleting={"deleted"}, min_isr=1)
-START: Final = Back(None, "snapshot 3")
+START: Final = Destination(None, "snapshot 3")
 TOPIC_ID: Final = topic_row()["topic_id"]
 
 
@@ -31,13 +31,13 @@ def way(*stops: list[int], first_wave: int = 0) -> list[Change]:
     ]
 
 
-def back(steps: list[Change], replicas: list[int], to: Back = START, **columns: Any) -> Any:  # noqa: ANN401
+def back(steps: list[Change], replicas: list[int], to: Destination = START, **columns: Any) -> Any:  # noqa: ANN401
     partition = partition_row(replicas, columns.pop("leader", replicas[0]), replicas, **columns)
-    return way_back(steps, partition, topic_row(), AROUND, to)
+    return roll_back_partition(steps, partition, topic_row(), AROUND, to)
 
 
 def led(changes: Any) -> list[tuple[int, list[int], list[int]]]:  # noqa: ANN401
-    return [(row["wave"], row["replicas_before"], row["replicas_after"]) for row in numbered(changes)]
+    return [(row["wave"], row["replicas_before"], row["replicas_after"]) for row in with_waves_numbered(changes)]
 
 
 THREE: Final = way([1, 2], [3, 2], [3, 4], [3, 4, 1], first_wave=2)
@@ -57,7 +57,7 @@ STEPS: Final[list[tuple[list[int], list[int] | None, list[tuple[int, list[int], 
 def test_steps_are_undone_the_last_first(
     now: list[int], wanted: list[int] | None, expected: list[tuple[int, list[int], list[int]]]
 ) -> None:
-    assert led(back(THREE, now, Back(wanted, "snapshot 3"))) == expected
+    assert led(back(THREE, now, Destination(wanted, "snapshot 3"))) == expected
 
 
 MOVE: Final = way([1, 2], [3, 2])
@@ -107,9 +107,9 @@ def test_what_is_left_alone_and_why(
 ) -> None:
     partition = None if columns is None else partition_row([3, 2], 3, [3, 2]) | columns
 
-    found = way_back(MOVE, partition, topic_row(**of_topic), AROUND, Back(wanted, "snapshot 3"))
+    found = roll_back_partition(MOVE, partition, topic_row(**of_topic), AROUND, Destination(wanted, "snapshot 3"))
 
-    assert isinstance(found, Refusal)
+    assert isinstance(found, Rejection)
     assert (found.code, words in found.reason) == (code, True), found
 
 
@@ -160,11 +160,11 @@ def test_a_row_is_the_one_that_reassignment_makes(spark: SparkSession) -> None:
 
     ours: list[Row] = []
     for partition, (before, after) in zip(partitions, PAIRS, strict=True):
-        found = way_back(way(before, after), partition, topic_row(), AROUND, START)
-        assert not isinstance(found, Refusal)
+        found = roll_back_partition(way(before, after), partition, topic_row(), AROUND, START)
+        assert not isinstance(found, Rejection)
         ours += found
 
     but = {"reason", "cluster"}
-    assert [{k: v for k, v in row.items() if k not in but} for row in numbered(ours)] == [
+    assert [{k: v for k, v in row.items() if k not in but} for row in with_waves_numbered(ours)] == [
         {k: v for k, v in row.items() if k not in but} for row in theirs
     ]

@@ -6,18 +6,18 @@ from typing import Any, Final
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
-from planner.topics.assignment import TOPICS
+from planner.topics.assignment import NEW_TOPICS
 from tests.planner.frames import as_rows
 
 Row = dict[str, Any]
 Placed = dict[tuple[str, int], list[int]]
 
-_COLUMNS: Final = [column.split(" ")[0] for column in TOPICS.split(", ")]
+_COLUMNS: Final = [column.split(" ")[0] for column in NEW_TOPICS.split(", ")]
 
 
 def topics(spark: SparkSession, *rows: Mapping[str, Any]) -> DataFrame:
     """Make a frame of TOPICS; what a row does not name is null."""
-    return spark.createDataFrame([tuple(row.get(name) for name in _COLUMNS) for row in rows], TOPICS)
+    return spark.createDataFrame([tuple(row.get(name) for name in _COLUMNS) for row in rows], NEW_TOPICS)
 
 
 def topic(partitions: range, factor: int, start: int, shift: int | None = None, name: str = "t") -> Row:

@@ -4,7 +4,7 @@ from typing import Any
 
 from kafka.protocol.admin import DescribeLogDirsResponse
 
-from jobs.adapters.brokers.log_dirs import COLUMNS, read_log_dirs, told_of
+from jobs.adapters.brokers.log_dirs import COLUMNS, log_dirs_of, read_log_dirs
 from jobs.adapters.brokers.polling import NOT_UNDERSTOOD, Ask, ask_brokers
 from jobs.adapters.delta.lake import Row
 from jobs.adapters.embedded.ports import LOOPBACK, free_port
@@ -27,7 +27,7 @@ def _log_dir(path: str, *logs: tuple[str, int, int, int, bool], error: int = 0) 
 
 
 def test_logs_of_all_log_dirs_and_those_that_failed() -> None:
-    told = told_of(
+    told = log_dirs_of(
         7,
         [
             _log_dir("/a", ("orders", 3, 100, 0, False), ("bills", 0, 5, 0, False)),
@@ -48,7 +48,7 @@ def test_logs_of_all_log_dirs_and_those_that_failed() -> None:
 
 
 def test_broker_that_holds_nothing() -> None:
-    told = told_of(7, [_log_dir("/a")], NOW)
+    told = log_dirs_of(7, [_log_dir("/a")], NOW)
     assert (told.logs.num_rows, told.logs.schema, told.failed) == (0, COLUMNS, {})
 
 

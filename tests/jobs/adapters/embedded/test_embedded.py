@@ -16,7 +16,7 @@ from kazoo.exceptions import ConnectionLoss
 
 from jobs.adapters.embedded import processes
 from jobs.adapters.embedded.cluster import EmbeddedCluster
-from jobs.adapters.embedded.ports import accepts, ask, free_port
+from jobs.adapters.embedded.ports import accepts, four_letter_word, free_port
 from jobs.adapters.embedded.servers import EmbeddedKafka, EmbeddedZooKeeper
 from jobs.basics.errors import SurveyorError
 
@@ -56,7 +56,7 @@ def taken_port() -> Iterator[int]:
 def test_zookeeper_serves_and_ends_with_its_block(tmp_path: Path) -> None:
     with EmbeddedZooKeeper(tmp_path) as server:
         pid = server.pid
-        assert "Mode: standalone" in ask(server.port, "srvr")
+        assert "Mode: standalone" in four_letter_word(server.port, "srvr")
     assert pid is not None
     assert is_gone(pid)
 
@@ -193,7 +193,7 @@ def test_port_of_our_choice_is_given_up(
 
     with EmbeddedZooKeeper(tmp_path) as server:
         assert server.port != taken_port
-        assert ask(server.port, "ruok") == "imok"
+        assert four_letter_word(server.port, "ruok") == "imok"
 
 
 def test_broker_moves_when_its_port_is_taken(

@@ -11,7 +11,7 @@ from jobs.adapters.zookeeper import topics
 from jobs.adapters.zookeeper.connection import Znode, commit
 from jobs.adapters.zookeeper.multi import Create, add
 from jobs.adapters.zookeeper.multi_read import read_many
-from jobs.adapters.zookeeper.topics import read_topics
+from jobs.adapters.zookeeper.topics import read_topic_rows
 from schemas.znodes import Assignment, State, encode_assignment, encode_state
 from tests.jobs.support.kafka_tree import TOPIC_ID, KafkaTree, state_path
 
@@ -22,7 +22,7 @@ STATES = "/state"
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """All that `read_topics` gave, in order."""
+    """All that `read_topic_rows` gave, in order."""
 
     topics: list[dict[str, Any]] = field(default_factory=list)
     partitions: list[dict[str, Any]] = field(default_factory=list)
@@ -41,7 +41,7 @@ class Read:
 def read(tree: KafkaTree, *names: str) -> Read:
     """Read these topics, or all."""
     whole = Read()
-    for reading in read_topics(tree.client, names or sorted(tree.client.get_children("/brokers/topics"))):
+    for reading in read_topic_rows(tree.client, names or sorted(tree.client.get_children("/brokers/topics"))):
         whole.topics.extend(reading.topics)
         whole.partitions.extend(reading.partitions)
         whole.quarantine.extend(reading.quarantine)
@@ -479,6 +479,6 @@ def test_states_are_read_in_chunks_and_what_is_torn_after_its_chunk(
     meanwhile.changes = [lambda: None, lambda: move(orders)]
     names = sorted(orders.client.get_children("/brokers/topics"))
 
-    given = [[row["topic"] for row in reading.partitions] for reading in read_topics(orders.client, names)]
+    given = [[row["topic"] for row in reading.partitions] for reading in read_topic_rows(orders.client, names)]
 
     assert given == [[], ["orders", "orders"], ["payments", "zebras"], []]

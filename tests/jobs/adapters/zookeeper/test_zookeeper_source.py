@@ -18,7 +18,7 @@ from jobs.adapters.zookeeper.connection import commit, connected
 from jobs.adapters.zookeeper.multi import Create, add
 from jobs.adapters.zookeeper.multi_read import _call, _hosts, speaks_multi_read
 from jobs.adapters.zookeeper.source import READ, ZNODES, ZNODES_A_TASK, Names, ZooKeeperDataSource
-from jobs.adapters.zookeeper.topics import read_topics
+from jobs.adapters.zookeeper.topics import read_topic_rows
 from jobs.basics.errors import UnreadableError, UsageError
 from tests.jobs.support.ensemble import Ensemble
 from tests.jobs.support.kafka_tree import KafkaTree
@@ -254,7 +254,7 @@ def test_a_read_outlives_the_leader(ensemble: Ensemble, monkeypatch: pytest.Monk
             assert speaks_multi_read(_hosts(client))
             LeaderDies(ensemble, monkeypatch, nth)
             try:
-                readings = list(read_topics(client, names))
+                readings = list(read_topic_rows(client, names))
                 survivor = server_of(client)
             finally:
                 leader.restart()

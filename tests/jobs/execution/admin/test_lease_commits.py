@@ -12,7 +12,7 @@ from jobs.adapters.delta.lake import Lake
 from jobs.adapters.zookeeper.lease import LEASE, holder_now
 from jobs.execution.admin.lease import lease_for
 from jobs.execution.admin.throttles import throttle_rows
-from jobs.execution.cancellation import turn_back
+from jobs.execution.cancellation import cancel_running
 from jobs.records.ledger import Verdict, close_plan
 from jobs.records.plans import Plan, read_plan
 from schemas.names import Outcome, PlanKind, PlanStatus
@@ -199,7 +199,7 @@ def test_a_commit_that_waits_lets_the_cancellation_of_its_plan_in(
     turned: list[Verdict] = []
 
     def cancel() -> None:
-        turned.extend(turn_back(settings, read_plan(surveyor.lake, plan.plan_id), skip_unsafe=False))
+        turned.extend(cancel_running(settings, read_plan(surveyor.lake, plan.plan_id), skip_unsafe=False))
 
     thread = threading.Thread(target=cancel)
     controller.events = [thread.start]

@@ -16,7 +16,7 @@ Refresh = Annotated[bool, typer.Option("--refresh", help="Take a snapshot first,
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planning:
+class PlanOptions:
     """What every question says beside itself: on which snapshot, under which name, with which exit code."""
 
     snapshot_id: int | None = None
@@ -30,9 +30,9 @@ class Planning:
 
 
 def question(ask: Callable[..., ExitCode]) -> Command:
-    """Make a command of `ask(settings, ..., planning=Planning(...))`: with the options that every question has."""
+    """Make a command of `ask(settings, ..., options=PlanOptions(...))`: with the options that every question has."""
 
-    def asked(
+    def run(
         settings: Settings,
         *,
         snapshot: SnapshotId = None,
@@ -47,17 +47,17 @@ def question(ask: Callable[..., ExitCode]) -> Command:
                 f"--refresh plans on a snapshot that it takes, --snapshot {snapshot} on one that is there: give one of "
                 "the two"
             )
-        planning = Planning(
+        options = PlanOptions(
             snapshot_id=snapshot,
             refresh=refresh,
             name=name,
             replace_name=replace_name,
             detailed=detailed_exitcode,
         )
-        return ask(settings, planning=planning, **own)
+        return ask(settings, options=options, **own)
 
-    _, *shared, _ = inspect.signature(asked).parameters.values()  # before a wrapper takes over the annotations of `ask`
-    own = [each for each in inspect.signature(ask).parameters.values() if each.name != "planning"]
-    functools.update_wrapper(asked, ask)
-    asked.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
-    return command(asked)
+    _, *shared, _ = inspect.signature(run).parameters.values()  # before a wrapper takes over the annotations of `ask`
+    own = [each for each in inspect.signature(ask).parameters.values() if each.name != "options"]
+    functools.update_wrapper(run, ask)
+    run.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
+    return command(run)

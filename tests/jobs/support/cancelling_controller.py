@@ -12,10 +12,9 @@ import pytest
 from kafka.errors import KafkaTimeoutError
 
 from schemas.names import NO_LEADER
+from schemas.rows import Key
 from schemas.znodes import Assignment, State, decode_assignment, encode_assignment, encode_state
 from tests.jobs.support.kafka_tree import KafkaTree, state_path
-
-Key = tuple[str, int]
 
 NOTHING_RUNS = 85
 INVALID = 39
