@@ -1,7 +1,7 @@
 .DEFAULT_GOAL := help
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
-WORKERS ?= 2
+WORKERS ?= 3
 JAVA = $(BIN)/python -m jobs.adapters.java.home
 TOO_OLD = 'Surveyor needs Python 3.11 or newer; $(PYTHON) is not. Install it, or: make PYTHON=/path/to/python3.11'
 
