@@ -74,5 +74,5 @@ def lake(tmp_path: Path) -> Lake:
 @pytest.fixture
 def surveyor(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Surveyor:
     """The command line on this warehouse; it does not wait for brokers, which the tree has not, to take over again."""
-    monkeypatch.setattr("jobs.execution.batch.commit.HAND_BACK_PATIENCE", 0.0)
+    monkeypatch.setattr("jobs.execution.batch.commit.RESIGN_PATIENCE", 0.0)
     return Surveyor(lake)

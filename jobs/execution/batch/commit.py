@@ -31,7 +31,7 @@ from planner.telling.without_spark import due as due_of
 from schemas.names import NO_CONTROLLER, Outcome, Step
 from schemas.rows import Change, PlanRow, changes_among, operations_among
 
-HAND_BACK_PATIENCE: Final = 20.0
+RESIGN_PATIENCE: Final = 20.0
 """Seconds within which a broker should have become the controller again."""
 
 _EXAMPLES: Final = 3
@@ -98,7 +98,7 @@ def _commit_between(settings: Settings, ledger: Ledger, due: Sequence[PlanRow], 
         told = _commit_held(settings, ledger, control, due, hold)
         seconds = control.held()
     answers = Answers.of(told.answers)
-    _record(settings, ledger, told, answers, _hand_back(settings, ledger, seconds, told.summary(answers)))
+    _record(settings, ledger, told, answers, _resign(settings, ledger, seconds, told.summary(answers)))
 
 
 def _commit_held(
@@ -183,9 +183,9 @@ def _set_aside_the_rest(ledger: Ledger, due: Sequence[PlanRow]) -> None:
     ledger.judge(Verdict(change, Outcome.SKIPPED, "the commit stopped before it") for change in left)
 
 
-def _hand_back(settings: Settings, ledger: Ledger, seconds: float, told: str) -> int:
+def _resign(settings: Settings, ledger: Ledger, seconds: float, told: str) -> int:
     """Wait for a broker to become the controller; return it."""
-    deadline = time.monotonic() + HAND_BACK_PATIENCE
+    deadline = time.monotonic() + RESIGN_PATIENCE
     with progress("waiting for a broker to become the controller"):
         while (controller := who_controls(settings.zookeeper)) == NO_CONTROLLER and time.monotonic() < deadline:
             time.sleep(0.2)

@@ -24,7 +24,7 @@ from jobs import cli
 from jobs.execution.batch import commit as commit_batch
 from jobs.execution.batch import writes as fenced_writes
 fenced_writes.BATCH = 1
-commit_batch.HAND_BACK_PATIENCE = 0.0
+commit_batch.RESIGN_PATIENCE = 0.0
 send, sent = fenced_writes.FencedWriter._send, []
 def stopped(writer, multi):
     sent.append(multi)
@@ -39,7 +39,7 @@ cli.main()
 @pytest.fixture
 def surveyor(tree: KafkaTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Surveyor:
     """It does not wait for brokers, which the tree has not, to take over again."""
-    monkeypatch.setattr("jobs.execution.batch.commit.HAND_BACK_PATIENCE", 0.0)
+    monkeypatch.setattr("jobs.execution.batch.commit.RESIGN_PATIENCE", 0.0)
     tree.add_topic("orders", REPLICAS)
     return Surveyor(tree.hosts, tmp_path / "warehouse")
 

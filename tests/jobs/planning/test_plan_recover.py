@@ -22,7 +22,7 @@ def _state(tree: KafkaTree, isr: list[int], epoch: int) -> None:
 @pytest.fixture
 def surveyor(tree: KafkaTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Surveyor:
     """Orders-0 of [0, 1, 2]: 0 left the ISR in snapshot 2, 1 in snapshot 3; then the leader 2 died."""
-    monkeypatch.setattr("jobs.execution.batch.commit.HAND_BACK_PATIENCE", 0.0)
+    monkeypatch.setattr("jobs.execution.batch.commit.RESIGN_PATIENCE", 0.0)
     tree.add_topic("orders", {0: [0, 1, 2], 1: [1, 2, 0]})
     ready = Surveyor(tree.hosts, tmp_path / "warehouse")
     for isr, epoch in (([0, 1, 2], 5), ([1, 2], 6), ([2], 7)):

@@ -31,7 +31,7 @@ from jobs import cli
 from jobs.execution.batch import commit as commit_batch
 from jobs.execution.batch import writes as fenced_writes
 fenced_writes.BATCH = 10
-commit_batch.HAND_BACK_PATIENCE = 0.0
+commit_batch.RESIGN_PATIENCE = 0.0
 cli.main()
 """
 
@@ -162,7 +162,7 @@ from jobs import cli
 from jobs.execution.batch import commit as commit_batch
 from jobs.execution.batch import writes as fenced_writes
 fenced_writes.BATCH = 10
-commit_batch.HAND_BACK_PATIENCE = 0.0
+commit_batch.RESIGN_PATIENCE = 0.0
 send, sent = fenced_writes.FencedWriter._send, []
 def interrupted(writer, multi):
     sent.append(multi)
