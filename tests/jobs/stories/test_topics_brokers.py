@@ -223,9 +223,10 @@ def test_the_table_of_configs_is_the_brokers(kafka: KafkaTree, topic: str) -> No
 
 
 @pytest.fixture
-def second_dir(cluster: EmbeddedCluster) -> Iterator[Path]:
-    """Another log dir of broker 1; gone again afterwards."""
+def second_dir(cluster: EmbeddedCluster, topic: str) -> Iterator[Path]:
+    """Another log dir of broker 1, the next to get a log, as the first holds more; gone again afterwards."""
     broker = cluster.brokers[1]
+    assert eventually((broker.folder / "data" / f"{topic}-0").is_dir)
     folder = broker.folder / "second"
 
     def restart(overrides: dict[str, str]) -> None:
