@@ -154,6 +154,7 @@ class EmbeddedKafka(Server):
             "listeners": f"PLAINTEXT://{self.address}",
             "log.dirs": str(self.folder / "data"),
             "auto.leader.rebalance.enable": "false",
+            "offsets.topic.num.partitions": "1",  # fifty logs would be opened by each broker at each start
             **rack,
             **self.overrides,
         }
