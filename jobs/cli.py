@@ -12,9 +12,7 @@ from jobs.runtime.lazy_commands import add_lazily, spare_pandas
 COMMANDS: Final = {
     "jobs.snapshot:snapshot": "Read the cluster from ZooKeeper into the Delta tables.",
     "jobs.commit:commit": "Apply a plan under the fence, or show what that would do.",
-    "jobs.reconcile:reconcile": (
-        "Take a snapshot, plan what is due after failures, and commit it, or show what that would do."
-    ),
+    "jobs.reconcile:reconcile": "Snapshot, plan what is due after failures, commit it or show what that would do.",
     "jobs.verify:verify": "Show how far a committed plan has come, and how far its replicas have been copied.",
     "jobs.cancel:cancel": "Cancel what runs of a plan, and let nothing more of it be asked for.",
     "jobs.rollback:rollback": "Plan the way back of what a plan moved, to be committed as every plan, or at once.",

@@ -41,7 +41,7 @@ def reconcile(
     everything: All = False,
     detailed_exitcode: DetailedExitcode = False,
 ) -> ExitCode:
-    """Take a snapshot, plan what is due after failures, and commit it, or show what that would do."""
+    """Snapshot, plan what is due after failures, commit it or show what that would do."""
     from jobs.assessment.limits import CommitLimits, hold_seconds
     from jobs.cycle.reconcile import reconcile_once
 

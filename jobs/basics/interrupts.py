@@ -44,6 +44,7 @@ class _State:
 
     guarded = False
     as_json = False
+    result_file: Path | None = None
     way = _Way.AT_ONCE
     first: tuple[signal.Signals, float] | None = None
     """The first signal that a way other than AT_ONCE was told of, and when."""
@@ -55,15 +56,15 @@ _state = _State()
 def guard() -> None:
     """Handle both signals from now on; one that whoever started us ignores, as nohup does, stays ignored."""
     _state.guarded = threading.current_thread() is threading.main_thread()
-    take_back()
-
-
-def take_back() -> None:
-    """Handle the signals again after a library, as PySpark does, has put its own handler in."""
     if _state.guarded:
         for number in SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, _handle)
+
+
+def is_guarded() -> bool:
+    """Whether this process is a command, and its signals are handled here."""
+    return _state.guarded
 
 
 def ignore() -> None:
@@ -73,9 +74,9 @@ def ignore() -> None:
             signal.signal(number, signal.SIG_IGN)
 
 
-def answer_json(*, as_json: bool) -> None:
-    """Give programs their JSON object on stdout when the command is interrupted, too."""
-    _state.as_json = as_json
+def answer_json(*, as_json: bool, result_file: Path | None) -> None:
+    """Give programs their JSON object, on stdout and in the result file, when the command is interrupted, too."""
+    _state.as_json, _state.result_file = as_json, result_file
 
 
 def interrupted() -> bool:
@@ -142,8 +143,12 @@ def end(code: int, line: str) -> NoReturn:
     ignore()
     # to the descriptors themselves: what a library was just printing holds the locks of sys.stdout and sys.stderr
     _write(2, f"surveyor: {line}\n")
+    answer = json.dumps({"error": line, "exit_code": code}) + "\n"
     if _state.as_json:
-        _write(1, json.dumps({"error": line, "exit_code": code}) + "\n")
+        _write(1, answer)
+    if _state.result_file is not None:
+        with suppress(OSError):
+            _state.result_file.write_text(answer, encoding="utf-8")
     _end_children()
     os._exit(code)
 

@@ -5,7 +5,7 @@ any moment, the same cycle goes on: a new snapshot shows what is still due, and 
 """
 
 from jobs.assessment.limits import CommitLimits
-from jobs.basics.errors import ExitCode, SurveyorError
+from jobs.basics.errors import ExitCode, SurveyorError, UsageError
 from jobs.execution.admin.running import AS_EVER
 from jobs.execution.commit import apply_plan
 from jobs.execution.due import assess
@@ -33,6 +33,8 @@ def reconcile_once(
     detailed: bool,
 ) -> ExitCode:
     """Take a snapshot, plan what is due after failures, and commit it, or show what that would do."""
+    if mode is Mode.ADMIN:
+        raise UsageError("--mode admin: Kafka's Admin API repairs no leaders and ISRs; leave it out, or say batch")
     plan = _plan(settings, allow_unclean=allow_unclean)
     known = {"snapshot_id": plan.row["snapshot_id"], "plan_id": plan.plan_id, "rejected": len(plan.rejections)}
     beside = Beside(known, rejection_lines(plan))
@@ -43,7 +45,7 @@ def reconcile_once(
         if not apply:
             return report_dry(settings, plan, assessed, AS_EVER, beside, detailed=detailed, everything=everything)
         if not yes:
-            refuse_unless_agreed(plan, assessed)
+            refuse_unless_agreed(settings, plan, assessed, AS_EVER, beside, everything=everything)
         ledger = apply_plan(settings, plan, assessed, hold)
     except SurveyorError as error:
         error.result = known | {"status": _status(settings, plan)} | error.result

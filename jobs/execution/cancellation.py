@@ -6,12 +6,10 @@ A crash anywhere leaves a closed plan whose partitions tell how far they are: ca
 """
 
 import json
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import typer
 from kazoo.client import KazooClient
 from msgspec.structs import replace
 
@@ -27,7 +25,7 @@ from jobs.execution.admin.throttles import throttle_rows
 from jobs.execution.modes import admin_of
 from jobs.records.ledger import Ledger, Verdict, close_plan
 from jobs.records.plans import Plan, read_plan
-from jobs.runtime.console import LINES_SHOWN, Result, finish, progress, say, shown
+from jobs.runtime.console import LINES_SHOWN, Result, agrees, finish, is_terminal, progress, say, shown
 from jobs.runtime.settings import Settings
 from planner.reassignment.cancellation import Standing
 from planner.reassignment.rollback import ways_of
@@ -252,10 +250,10 @@ def _closes(plan: Plan, findings: Findings) -> bool:
 
 
 def _agreed(plan: Plan, findings: Findings) -> bool:
-    if not sys.stdin.isatty():
+    if not is_terminal():
         return True
     say(f"plan {plan.title}: {_counts_in_words(findings)}")
-    return typer.confirm("cancel it?", err=True)
+    return agrees("cancel it?")
 
 
 def _report(settings: Settings, plan: Plan, verdicts: Sequence[Verdict]) -> ExitCode:

@@ -117,7 +117,7 @@ def commit_plan(
     if not apply:
         return report_dry(settings, whole, assessment, running, Beside(), detailed=detailed, everything=everything)
     if not yes:
-        refuse_unless_agreed(whole, assessment)
+        refuse_unless_agreed(settings, whole, assessment, running, Beside(), everything=everything)
     ledger = apply_plan(settings, whole, assessment, hold, running=running)
     return report_applied(settings, whole, assessment, ledger, Beside(), detailed=detailed)
 

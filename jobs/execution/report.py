@@ -3,11 +3,8 @@
 For every command that commits. `beside` is what such a command says besides: fields of its JSON result, and lines.
 """
 
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-
-import typer
 
 from jobs.basics.errors import ExitCode, SurveyorError
 from jobs.basics.interrupts import exit_code, interrupted
@@ -16,7 +13,7 @@ from jobs.execution.admin.throttles import throttle_lines
 from jobs.execution.due import Assessment
 from jobs.records.ledger import Ledger, Verdict
 from jobs.records.plans import Plan, read_plan
-from jobs.runtime.console import Result, cut, finish, say
+from jobs.runtime.console import Result, agrees, cut, finish, is_terminal, say
 from jobs.runtime.settings import Settings
 from jobs.views.plans import change_line, how_much_is_due, warnings
 from schemas.names import Outcome
@@ -52,38 +49,48 @@ def report_dry(
         "applied_now": 0,
         **counts(assessment.settled),
     }
-    again = f"commit {plan.plan_id} --all"
-    lines = [f"  would be written: {change_line(change)}" for change in assessment.due]
-    finish(
-        settings,
-        result,
-        f"plan {plan.title}: mode {assessment.mode} ({assessment.why}); {how_much_is_due(plan, assessment.due)}",
-        *cut(lines, again, everything=everything),
-        *cut(_stale_lines(assessment.settled), again, everything=everything),
-        *throttle_lines(settings.lake, plan, changes_among(assessment.due), running.throttle),
-        *(f"  warning: {warning}" for warning in (_warnings(plan, everything=everything) if assessment.due else ())),
-        *beside.lines,
-        "dry run: nothing was written; --apply writes",
-    )
+    review = _review(settings, plan, assessment, running, everything=everything)
+    finish(settings, result, *review, *beside.lines, "dry run: nothing was written; --apply writes")
     return ExitCode.CHANGES if detailed and assessment.due else ExitCode.DONE
+
+
+def _review(
+    settings: Settings, plan: Plan, assessment: Assessment, running: Running, *, everything: bool
+) -> Iterator[str]:
+    """What would be written, what would not, and what to be warned of."""
+    again = f"commit {plan.plan_id} --all"
+    yield f"plan {plan.title}: mode {assessment.mode} ({assessment.why}); {how_much_is_due(plan, assessment.due)}"
+    lines = [f"  would be written: {change_line(change)}" for change in assessment.due]
+    yield from cut(lines, again, everything=everything)
+    yield from cut(_stale_lines(assessment.settled), again, everything=everything)
+    yield from throttle_lines(settings.lake, plan, changes_among(assessment.due), running.throttle)
+    if assessment.due:
+        yield from (f"  warning: {warning}" for warning in _warnings(plan, everything=everything))
 
 
 def _warnings(plan: Plan, *, everything: bool) -> Iterator[str]:
     return warnings(plan.row["kind"], plan.changes, plan.operations, plan.rejections, everything=everything)
 
 
-def refuse_unless_agreed(plan: Plan, assessment: Assessment) -> None:
-    """Ask on a terminal, and raise SurveyorError unless the answer is yes; a program that says --apply means it."""
+def refuse_unless_agreed(
+    settings: Settings,
+    plan: Plan,
+    assessment: Assessment,
+    running: Running,
+    beside: Beside,
+    *,
+    everything: bool = False,
+) -> None:
+    """Show on a terminal what a dry run shows, ask, and raise SurveyorError unless the answer is yes.
+
+    A program that says --apply means it.
+    """
     if not is_terminal() or not assessment.due:
         return
-    say(f"plan {plan.title}: {how_much_is_due(plan, assessment.due)}, mode {assessment.mode} ({assessment.why})")
-    if not typer.confirm("write them to the cluster?", err=True):
+    for line in (*_review(settings, plan, assessment, running, everything=everything), *beside.lines):
+        say(line)
+    if not agrees("write them to the cluster?"):
         raise SurveyorError(f"not applied: the question was not answered with yes; plan {plan.title} is stored")
-
-
-def is_terminal() -> bool:
-    """Tell whether somebody is there to be asked."""
-    return sys.stdin.isatty()
 
 
 def report_applied(

@@ -6,9 +6,10 @@ from typing import Any
 from jobs.assessment.limits import CommitLimits
 from jobs.assessment.rollback import close_if_back, find_rollback, refuse_no_way
 from jobs.basics.errors import ExitCode
+from jobs.execution.admin.running import AS_EVER
 from jobs.execution.commit import apply_plan
 from jobs.execution.due import assess
-from jobs.execution.report import refuse_unless_agreed
+from jobs.execution.report import Beside, refuse_unless_agreed
 from jobs.records.plan_names import Alias, names_of, plan_named, refuse_other_question
 from jobs.records.plan_store import RESULT, Content, RowLists, store
 from jobs.records.plans import Plan, find_plan, read_plan
@@ -78,7 +79,7 @@ def _commit(settings: Settings, plan: Plan, mode: Mode, limits: CommitLimits, *,
         return {}
     assessment = assess(settings, plan, mode, limits)
     if not yes:
-        refuse_unless_agreed(plan, assessment)
+        refuse_unless_agreed(settings, plan, assessment, AS_EVER, Beside())
     return apply_plan(settings, plan, assessment, settings.conf.limits.max_hold_seconds).counts()
 
 

@@ -11,14 +11,14 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from jobs.adapters.delta.lake import Row
+from jobs.adapters.delta.lake import Lake, Row
 from jobs.adapters.delta.spark_tables import Tables
 from jobs.adapters.spark.session import INTERPRETED, TINY, start_session, with_settings
 from jobs.basics.errors import ExitCode, RefusedError
 from jobs.planning.plan_rows import OtherRows, plan_rows
 from jobs.planning.tables import PlanningTables
 from jobs.records.figures import figures_in
-from jobs.records.plan_names import Alias, names_of, plan_named, refuse_older, refuse_other_question
+from jobs.records.plan_names import Alias, names_of, plan_named, refuse_older, refuse_other_question, refuse_refresh
 from jobs.records.plan_store import RESULT, Content, store
 from jobs.records.plans import find_plan
 from jobs.records.snapshot_tables import SnapshotTables
@@ -74,6 +74,8 @@ def report_plan(settings: Settings, options: PlanOptions, planner: Planner) -> E
 def make_plan(settings: Settings, options: PlanOptions, planner: Planner) -> Result:
     """Plan on a snapshot and store the plan; under a name that is taken, return the plan that has it, or refuse."""
     lake, alias, snapshot_id = settings.lake, Alias(options.name, options.replace_name), options.snapshot_id
+    if options.refresh:
+        _refuse_taken_name(lake, alias)
     snapshot = find_snapshot(lake, _refreshed(settings) if options.refresh else snapshot_id)
     named = None if alias.moves else plan_named(lake, alias.name)
     if named and alias.name and snapshot_id is None:
@@ -94,6 +96,13 @@ def make_plan(settings: Settings, options: PlanOptions, planner: Planner) -> Res
         untaken = "" if alias.name is None else f" (it does not get the name {alias.name!r}: the next try may)"
         raise RefusedError(f"plan {result['plan_id']} is refused{untaken}: {planned.refused}", result)
     return result
+
+
+def _refuse_taken_name(lake: Lake, alias: Alias) -> None:
+    """Refuse before a snapshot is taken for nothing: it would be newer than that of the plan that has the name."""
+    named = None if alias.moves or not lake.exists() else plan_named(lake, alias.name)
+    if named and alias.name:
+        refuse_refresh(named, alias.name)
 
 
 def _refreshed(settings: Settings) -> int:

@@ -6,7 +6,7 @@ incident of today would be answered by the plan of yesterday. `name` in `plans` 
 
 import json
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import pyarrow as pa
 
@@ -78,6 +78,14 @@ def refuse_older(named: Row, name: str, newest: int) -> None:
             f"{_taken(named, name)}, and snapshot {newest} is newer: nothing was planned. Give another --name; or "
             f"--snapshot {named['snapshot_id']} for the same plan again; or {MOVE}, to plan on snapshot {newest}",
         )
+
+
+def refuse_refresh(named: Row, name: str) -> NoReturn:
+    """Raise RefusedError: a snapshot that is still to be taken is newer than that of any plan."""
+    raise RefusedError(
+        f"{_taken(named, name)}, and --refresh would plan on a newer one: no snapshot was taken, nothing was planned. "
+        f"Give another --name, or {MOVE}",
+    )
 
 
 def refuse_other_question(

@@ -5,13 +5,16 @@ Long work says every few seconds on stderr how far it is, and `Phases` keeps how
 
 import json
 import sys
+import termios
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Final, TextIO
+
+import typer
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -74,6 +77,18 @@ def finish(settings: "Settings", result: Result, *people: "Table | str") -> None
     if not settings.as_json:
         for part in people:
             show(part)
+
+
+def is_terminal() -> bool:
+    """Tell whether somebody is there to be asked."""
+    return sys.stdin.isatty()
+
+
+def agrees(question: str) -> bool:
+    """Ask on the terminal; keys pressed before the question was there are no answer to it."""
+    with suppress(OSError, ValueError, termios.error):  # what is no terminal has no such keys
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)
+    return typer.confirm(question, err=True)
 
 
 def show(part: "Table | str") -> None:

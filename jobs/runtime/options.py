@@ -107,7 +107,7 @@ def _refuse_unwritable(result_file: Path | None) -> None:
 @contextmanager
 def reported(*, as_json: bool, result_file: Path | None) -> Iterator[None]:
     """Report an error on stderr, as one message, and exit with its code; programs get it as their JSON object."""
-    answer_json(as_json=as_json)
+    answer_json(as_json=as_json, result_file=result_file)
     try:
         yield
     except KeyboardInterrupt:

@@ -162,13 +162,16 @@ def test_snapshot(
     bare_tree.lay_out(brokers=())  # brokers that do not listen are waited for
     bare_tree.add_topic("t", {partition: [0] for partition in range(20)})
     arguments = ("--zookeeper", bare_tree.hosts, "--warehouse", str(tmp_path / "warehouse"), "--json")
+    result = tmp_path / "result.json"
+    result.write_text("of the run before")
     command = SURVEYOR if moment is None else [sys.executable, "-c", READ_BY_EXECUTORS]
-    running = Running(tmp_path, *command, "snapshot", *arguments)
+    running = Running(tmp_path, *command, "snapshot", *arguments, "--result-file", str(result))
     assert eventually(running.has_child if moment is None else running.says(moment), 120), running.lines()
     time.sleep(seconds)
     number, alone = how
     assert running.stop(number, alone=alone) == (128 + number, [ENDED])
     assert json.loads(running.stdout.read_text())["exit_code"] == 128 + number
+    assert result.read_text() == running.stdout.read_text()
 
 
 @pytest.mark.parametrize("way", ["unwinding", "deferred"])

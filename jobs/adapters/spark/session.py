@@ -1,20 +1,23 @@
 """The Spark session: started once and lazily, with Delta, and with the settings of `conf/spark-defaults.conf`."""
 
 import os
+import signal
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from types import SimpleNamespace
+from typing import Any, Final
 
 from py4j.protocol import Py4JError
+from pyspark.core import context as pyspark_context
 from pyspark.sql import SparkSession
 
 from jobs.adapters.java.home import find_java
 from jobs.adapters.java.jars import delta_jars
 from jobs.adapters.spark.submitted import is_submitted
 from jobs.basics.errors import MissingError
-from jobs.basics.interrupts import take_back
+from jobs.basics.interrupts import is_guarded
 
 ALWAYS: Final = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -68,10 +71,23 @@ def start_session(name: str, settings: Mapping[str, str] | None = None, *, short
     builder = SparkSession.builder.appName(name)
     for key, value in options.items():
         builder = builder.config(key, value)
-    session = builder.getOrCreate()
-    take_back()  # PySpark has put in a handler for Ctrl-C that raises in the midst of its own work
+    with _heeding_signals():
+        session = builder.getOrCreate()
     _check_delta(session)
     return session
+
+
+@contextmanager
+def _heeding_signals() -> Iterator[None]:
+    """Keep a command's handlers: PySpark puts in its own for Ctrl-C, which raises in the midst of what py4j does."""
+    module: Any = pyspark_context
+    theirs = module.signal
+    if is_guarded():
+        module.signal = SimpleNamespace(SIGINT=signal.SIGINT, signal=lambda *_: None)
+    try:
+        yield
+    finally:
+        module.signal = theirs
 
 
 def with_settings(session: SparkSession, settings: Mapping[str, str]) -> SparkSession:

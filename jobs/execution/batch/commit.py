@@ -143,9 +143,9 @@ def _record(settings: Settings, ledger: Ledger, told: Told, answers: Answers, co
     """Write down what brokers answered, prove what was written, and say of whom nobody knows whether he was told."""
     if not told.written:
         return
-    last_answers.record(ledger.lake, answers.table(ledger.lake.cluster))
     for line in told.lines(answers):
         say(line)
+    last_answers.record(ledger.lake, answers.table(ledger.lake.cluster))
     why = told.unheard(answers)
     if unled := answers.unled:
         ledger.unheard = ledger.unfinished = True

@@ -173,7 +173,14 @@ def test_a_no_on_the_terminal_leaves_all_as_it_is(
     ran = reconcile(surveyor, "--apply")
 
     assert (ran.code, "was not answered with yes; plan" in ran.stderr) == (ERROR, True)
+    assert "would be written: orders-2  leader 2→0" in ran.stderr, "who is asked sees what for"
     assert tree.dump() == before
+
+
+def test_admin_mode_cannot_repair_and_is_refused_before_anything(surveyor: Surveyor) -> None:
+    ran = surveyor("reconcile", "--mode", "admin")
+
+    assert (ran.code, "leave it out" in ran.stderr, surveyor.warehouse.exists()) == (2, True, False)
 
 
 @pytest.mark.usefixtures("incident")
