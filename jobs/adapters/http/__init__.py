@@ -1,0 +1,1 @@
+"""HTTP: one page of text, made anew for whoever asks."""

@@ -1,0 +1,55 @@
+"""The dashboard's server: Streamlit, once what the pages work with is imported.
+
+Streamlit imports an app when the first visitor comes, who would wait some seconds for Arrow, DuckDB and Altair. In:
+`--address` and `--port`, and after them the arguments of `app.py`.
+"""
+
+import argparse
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from threading import Thread
+from typing import Final, NoReturn
+
+from streamlit.web.cli import main
+
+from jobs.basics.interrupts import ENDED, SIGNALS
+from jobs.pages.dashboard import sections
+
+APP: Final = Path(sections.__file__).parent / "app.py"
+
+OPTIONS: Final = {
+    "server.headless": "true",  # opens no browser, and asks for no e-mail address
+    "server.fileWatcherType": "none",
+    "browser.gatherUsageStats": "false",
+    "client.toolbarMode": "viewer",
+    "client.showErrorDetails": "none",
+    "global.developmentMode": "false",
+    "logger.level": "error",
+}
+"""What Streamlit is told whatever its own files say: it reports to nobody, and shows no stack trace."""
+
+
+def serve(arguments: Sequence[str] | None = None) -> None:
+    """Serve until a signal comes, with the exit code of other commands then."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # in every thread, so that the one that waits for them gets them
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--address", required=True)
+    parser.add_argument("--port", required=True)
+    Thread(target=_end_at_once, daemon=True).start()
+    where, own = parser.parse_known_args(arguments)
+    options = {**OPTIONS, "server.address": where.address, "server.port": where.port}
+    flags = [part for name, value in options.items() for part in (f"--{name}", value)]
+    main(["run", str(APP), *flags, "--", *own], prog_name="surveyor dashboard")
+
+
+def _end_at_once() -> NoReturn:
+    """Wait for a signal and end: Streamlit would wait for every visitor to close the page, and nothing is written."""
+    number = signal.sigwait(SIGNALS)
+    os.write(2, f"surveyor: {ENDED}\n".encode())
+    os._exit(128 + number)
+
+
+if __name__ == "__main__":
+    serve()

@@ -1,0 +1,63 @@
+"""The script that Streamlit runs for whoever opens the dashboard, and again with each click.
+
+In: `--warehouse`, `--cluster` and `--max-plan-age-hours`, after `--`. It chooses a cluster, a snapshot and a page, and
+shows what `sections` has for them.
+"""
+
+import argparse
+import sys
+from datetime import UTC, datetime
+
+import streamlit as st
+
+from jobs.adapters.delta.lake import Row
+from jobs.basics.errors import SurveyorError
+from jobs.basics.units import shown_duration
+from jobs.pages.dashboard.parts import plain
+from jobs.pages.dashboard.reading import Place, clusters, snapshots
+from jobs.pages.dashboard.sections import PAGES
+from jobs.pages.rendering import shown_time
+
+
+def main() -> None:
+    """Show the page that is chosen."""
+    told = _told()
+    st.set_page_config(page_title="Surveyor", layout="wide")
+    try:
+        _show(told)
+    except SurveyorError as error:
+        st.error(plain(error))
+
+
+def _told() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--warehouse", required=True)
+    parser.add_argument("--cluster", required=True)
+    parser.add_argument("--max-plan-age-hours", type=float, required=True)
+    return parser.parse_args(sys.argv[1:])
+
+
+def _show(told: argparse.Namespace) -> None:
+    known = clusters(told.warehouse)
+    with st.sidebar:
+        first = known.index(told.cluster) if told.cluster in known else 0
+        cluster = st.selectbox("Cluster", known, index=first, key="cluster")
+        page = st.radio("Page", list(PAGES), key="page")
+        snapshot = _chosen(snapshots(told.warehouse, cluster))
+    st.title(plain(f"Cluster {cluster}"))
+    age = shown_duration(max((datetime.now(UTC) - snapshot["taken_at"]).total_seconds(), 0))
+    known_id = f" (id {snapshot['cluster_id']})" if snapshot["cluster_id"] else ""
+    st.text(f"snapshot {snapshot['snapshot_id']}{known_id} taken {shown_time(snapshot['taken_at'])} UTC, {age} old")
+    PAGES[page](Place(told.warehouse, cluster, snapshot["snapshot_id"]), told.max_plan_age_hours)
+
+
+def _chosen(taken: list[Row]) -> Row:
+    """Slide through history; the newest unless somebody slides. One snapshot leaves nothing to choose."""
+    by_id = {row["snapshot_id"]: row for row in taken}
+    if len(by_id) == 1:
+        return taken[0]
+    return by_id[st.select_slider("Snapshot", list(by_id), value=taken[-1]["snapshot_id"], key="snapshot")]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""Values that no page shows: those of settings whose names say that they are passwords, keys or the like.
+
+Brokers answer nothing for settings that they hold sensitive, but anybody can put anything into a topic's config or a
+plan. A name decides: too much is hidden rather than too little. Kafka's own topic configs have no such name.
+"""
+
+import json
+import re
+from typing import Any, Final
+
+HIDDEN: Final = "(hidden)"
+
+_SUSPECT: Final = r"passw|secret|token|jaas|credential|key|cert|auth"
+_NAME: Final = re.compile(_SUSPECT, re.IGNORECASE)
+_IN_TEXT: Final = re.compile(rf"([\w.\-]*(?:{_SUSPECT})[\w.\-]*\s*(?:=| is now )\s*).*", re.IGNORECASE | re.DOTALL)
+
+
+def is_sensitive(name: str) -> bool:
+    """Tell whether a setting of this name must not be shown.
+
+    >>> [is_sensitive(name) for name in ("ssl.key.password", "sasl.jaas.config", "retention.ms")]
+    [True, True, False]
+    """
+    return bool(_NAME.search(name))
+
+
+def masked(value: Any, name: str = "") -> Any:  # noqa: ANN401 - JSON
+    """Replace values of sensitive names, at any depth.
+
+    >>> masked({"after": {"sasl.jaas.config": "x", "retention.ms": "1"}, "brokers": [1]})
+    {'after': {'sasl.jaas.config': '(hidden)', 'retention.ms': '1'}, 'brokers': [1]}
+    """
+    if isinstance(value, dict):
+        return {key: masked(item, key) for key, item in value.items()}
+    if value is None or not is_sensitive(name):
+        return [masked(item) for item in value] if isinstance(value, list) else value
+    return HIDDEN
+
+
+def masked_json(text: str | None) -> str:
+    """The same for the text of an object; what is none is said to be so rather than shown.
+
+    >>> masked_json('{"a.token": "x"}'), masked_json("a.token=x"), masked_json(None)
+    ('{"a.token": "(hidden)"}', 'no JSON', '')
+    """
+    if text is None:
+        return ""
+    try:
+        return json.dumps(masked(json.loads(text)), sort_keys=True)
+    except ValueError:
+        return "no JSON"
+
+
+def masked_text(text: str | None) -> str:
+    """Cut a sentence off where it gives a sensitive setting's value.
+
+    >>> masked_text("topic t: sasl.jaas.config is now x y: altered"), masked_text("topic keys: broker 2 is gone")
+    ('topic t: sasl.jaas.config is now (hidden)', 'topic keys: broker 2 is gone')
+    """
+    return _IN_TEXT.sub(rf"\g<1>{HIDDEN}", text or "")

@@ -1,0 +1,29 @@
+"""`surveyor report`: one page to look at in a browser, of the cluster or of a plan. No JVM."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from jobs.runtime.options import command, run_alone
+from jobs.runtime.settings import Settings
+
+
+@command
+def report(
+    settings: Settings,
+    *,
+    out: Annotated[
+        Path | None, typer.Option(help="Where the page goes [default: report.html, of a plan plan-ID.html].")
+    ] = None,
+    plan: Annotated[str | None, typer.Option(help="Id or alias of a plan: the page to approve it from.")] = None,
+    snapshot: Annotated[int | None, typer.Option(help="The cluster as of this snapshot [default: the newest].")] = None,
+) -> None:
+    """Write one self-contained HTML page: how the cluster is and became so, or a plan before and after."""
+    from jobs.pages.report import write_report
+
+    write_report(settings, out, plan, snapshot)
+
+
+if __name__ == "__main__":
+    run_alone(report)

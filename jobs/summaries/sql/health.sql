@@ -1,0 +1,38 @@
+-- One row: how the cluster is, as the snapshot found it.
+WITH counted AS (
+    SELECT
+        count(*) AS partitions,
+        count(*) FILTER (partition_state = 'Offline') AS offline,
+        count(*) FILTER (under_replicated) AS under_replicated,
+        count(*) FILTER (under_min_isr) AS under_min_isr,
+        count(*) FILTER (len(adding_replicas) > 0 OR len(removing_replicas) > 0) AS reassigning,
+        count(*) FILTER (leader <> replicas[1]) AS not_led_by_preferred,
+        count(*) FILTER (NOT understood) AS not_understood
+    FROM partitions
+),
+holding AS (
+    SELECT unnest(replicas) AS broker_id FROM partitions
+)
+SELECT
+    snapshot_id,
+    taken_at,
+    cluster_id,
+    controller_id,                                  -- -1: there is none
+    controller_epoch,
+    (SELECT count(*) FROM brokers) AS brokers,      -- registered ones
+    (SELECT count(DISTINCT broker_id) FROM holding WHERE broker_id NOT IN (SELECT broker_id FROM brokers))
+        AS brokers_gone,                            -- that hold replicas and are not registered
+    (SELECT count(DISTINCT rack) FROM brokers) AS racks,
+    (SELECT count(*) FROM topics) AS topics,
+    counted.partitions,
+    offline,                                        -- partitions without a live leader
+    under_replicated,                               -- partitions with a replica that is not in the ISR
+    under_min_isr,                                  -- partitions whose ISR is smaller than min.insync.replicas
+    reassigning,                                    -- partitions whose replicas are being moved
+    not_led_by_preferred,                           -- partitions that another replica than the first one leads
+    not_understood,                                 -- partitions with a znode that could not be decoded
+    quarantined,                                    -- znodes that could not be decoded
+    migration                                       -- the sign of a KRaft migration, null if none
+FROM snapshots CROSS JOIN counted
+ORDER BY snapshot_id DESC
+LIMIT 1

@@ -1,0 +1,12 @@
+-- A row for each snapshot and broker that is anyone's preferred replica: how far leadership was from them.
+SELECT
+    snapshot_id,
+    taken_at,
+    broker_id,
+    preferred_partitions,                           -- partitions whose preferred replica it is
+    not_led,                                        -- of these, the ones it does not lead
+    ratio,                                          -- not_led / preferred_partitions
+    exceeds,                                        -- ratio is above the threshold
+    threshold
+FROM imbalance JOIN snapshots USING (snapshot_id)
+ORDER BY snapshot_id, broker_id

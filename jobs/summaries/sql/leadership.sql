@@ -1,0 +1,35 @@
+-- A row for each broker that is registered or holds a replica: what it leads and holds.
+WITH led AS (
+    SELECT leader AS broker_id, count(*) AS leaders FROM partitions WHERE leader >= 0 GROUP BY leader
+),
+first_in_order AS (
+    SELECT replicas[1] AS broker_id, count(*) AS preferred FROM partitions WHERE len(replicas) > 0 GROUP BY ALL
+),
+placed AS (
+    SELECT unnest(replicas) AS broker_id, isr FROM partitions
+),
+held AS (
+    SELECT
+        broker_id,
+        count(*) AS replicas,
+        count(*) FILTER (NOT list_contains(coalesce(isr, []), broker_id)) AS out_of_sync
+    FROM placed GROUP BY broker_id
+),
+everyone AS (
+    SELECT broker_id FROM brokers UNION SELECT broker_id FROM held UNION SELECT broker_id FROM led
+)
+SELECT
+    broker_id,
+    host,
+    rack,                                           -- null if it has none, or is not registered
+    brokers.broker_id IS NOT NULL AS registered,
+    coalesce(leaders, 0) AS leaders,                -- partitions it leads
+    coalesce(preferred, 0) AS preferred,            -- partitions whose first replica it is
+    coalesce(replicas, 0) AS replicas,              -- partitions it holds a replica of
+    coalesce(out_of_sync, 0) AS out_of_sync         -- of these, the ones whose ISR it is not in
+FROM everyone
+LEFT JOIN brokers USING (broker_id)
+LEFT JOIN led USING (broker_id)
+LEFT JOIN first_in_order USING (broker_id)
+LEFT JOIN held USING (broker_id)
+ORDER BY broker_id

@@ -1,0 +1,114 @@
+"""Views for people over the tables: each is one SQL query that DuckDB runs, and that anybody may run.
+
+The queries stand in `sql/`, a file a view; docs/pages.md shows them. They name tables as the warehouse does, and take
+from them the rows of one cluster: of `partitions`, `brokers` and `topics` as one snapshot left them, of tables with a
+`snapshot_id` in their key those up to that snapshot, of plans and commits all there are.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
+from typing import Final
+
+Reads = Mapping[str, Sequence[str]]
+"""Tables and the columns that are taken of them."""
+
+_SNAPSHOTS: Final = (
+    "snapshot_id",
+    "taken_at",
+    "cluster_id",
+    "controller_id",
+    "controller_epoch",
+    "quarantined",
+    "migration",
+)
+_PARTITIONS: Final = (
+    "topic",
+    "partition",
+    "replicas",
+    "adding_replicas",
+    "removing_replicas",
+    "leader",
+    "isr",
+    "partition_state",
+    "offline_replicas",
+    "under_replicated",
+    "under_min_isr",
+    "understood",
+)
+_BROKERS: Final = ("broker_id", "host", "rack", "understood")
+_HISTORY: Final = ("topic", "partition", "snapshot_id", "leader", "partition_state", "vanished")
+_IMBALANCE: Final = (
+    "snapshot_id",
+    "broker_id",
+    "preferred_partitions",
+    "not_led",
+    "ratio",
+    "exceeds",
+    "threshold",
+)
+_PLANS: Final = (
+    "plan_id",
+    "name",
+    "names",
+    "kind",
+    "status",
+    "snapshot_id",
+    "created_at",
+    "changes",
+    "rejected",
+    "moves",
+)
+_COMMITS: Final = (
+    "plan_id",
+    "attempt",
+    "wave",
+    "topic",
+    "partition",
+    "action",
+    "outcome",
+    "committed_at",
+    "who",
+    "message",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A query's name, and what it reads: tables, and other views."""
+
+    name: str
+    reads: Reads
+    views: Sequence[str] = field(default=())
+
+    @property
+    def sql(self) -> str:
+        """The query, as the file has it."""
+        return files(__package__).joinpath("sql", f"{self.name}.sql").read_text(encoding="utf-8")
+
+
+VIEWS: Final[Mapping[str, View]] = {
+    view.name: view
+    for view in (
+        View(
+            "health",
+            {"snapshots": _SNAPSHOTS, "partitions": _PARTITIONS, "brokers": _BROKERS, "topics": ("topic",)},
+        ),
+        View("leadership", {"partitions": _PARTITIONS, "brokers": _BROKERS}),
+        View("imbalance_history", {"imbalance": _IMBALANCE, "snapshots": _SNAPSHOTS}),
+        View("leader_history", {"partition_history": _HISTORY, "snapshots": _SNAPSHOTS}),
+        View("leaders_over_time", {"snapshots": _SNAPSHOTS}, ["leader_history"]),
+        View(
+            "plan_summary",
+            {
+                "plans": _PLANS,
+                "changes": ("plan_id", "topic", "reason"),
+                "operations": ("plan_id", "sequence"),
+                "commits": _COMMITS,
+            },
+        ),
+        View("commit_log", {"commits": _COMMITS}),
+        View("under_replicated", {"partitions": _PARTITIONS}),
+    )
+}
+"""Every view, in the order in which pages show them."""

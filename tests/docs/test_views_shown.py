@@ -1,0 +1,52 @@
+"""The queries that docs/pages.md shows run in the database that it shows how to open, and say what the pages say."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.adapters.delta.lake import Lake, as_rows
+from jobs.records.snapshots import find_snapshot
+from jobs.summaries.database import Summaries
+from jobs.summaries.views import VIEWS
+from tests.docs.generated import path_of
+from tests.docs.markdown import code_blocks
+from tests.jobs.support.page_rows import lived_in
+
+PAGE = path_of("pages.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    lake = Lake(str(tmp_path_factory.mktemp("shown") / "warehouse"), "default")
+    lived_in(lake)
+    return lake
+
+
+def _queries() -> dict[str, str]:
+    return dict(re.findall(r"^### (\w+)\n.*?```sql\n(.*?)```", PAGE, re.MULTILINE | re.DOTALL))
+
+
+def _scripts(lake: Lake) -> list[str]:
+    blocks = [block for block in code_blocks(PAGE) if "import" in block]
+    return [block.replace("/data/surveyor", str(Path(lake.warehouse))) for block in blocks]
+
+
+def test_every_view_is_shown_and_runs(lake: Lake) -> None:
+    names: dict[str, Any] = {}
+    exec(_scripts(lake)[0], names)  # noqa: S102 - the page's own script
+    database, queries = names["database"], _queries()
+    database.execute("SET TimeZone = 'UTC'")
+    assert list(queries) == list(VIEWS)
+    for name, query in queries.items():
+        database.execute(f"CREATE VIEW {name} AS {query}")
+    at = Summaries(lake, find_snapshot(lake))
+    shown = {name: as_rows(database.sql(f"FROM {name}").to_arrow_table()) for name in queries}
+    assert shown == {name: at.rows(name) for name in queries}
+
+
+def test_the_views_in_python(lake: Lake) -> None:
+    names: dict[str, Any] = {}
+    exec(_scripts(lake)[1], names)  # noqa: S102 - as above
+    assert [row["broker_id"] for row in names["at"].rows("leadership")] == [0, 1, 2, 3]

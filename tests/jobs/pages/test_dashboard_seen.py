@@ -1,0 +1,132 @@
+"""The dashboard as a browser shows it: it starts, asks nobody else for anything, draws, filters, and ends by Ctrl-C."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from jobs.adapters.embedded.ports import free_port
+from tests.jobs.support.browser import NARROW, WIDE, Sight, seen
+from tests.jobs.support.page_rows import HOSTILE, SECRET
+
+CHARTS: Final = "[data-testid=stVegaLiteChart]"
+OVERFLOW: Final = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+INK: Final = "getComputedStyle(document.querySelector('[data-testid=stText]')).color"
+GROUND: Final = "getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor"
+PATIENCE: Final = 30_000
+"""Milliseconds that a busy machine may take to show something."""
+LISTENS: Final = "URL:"
+"""What Streamlit says last, once it takes connections."""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """`surveyor dashboard`, and where it is."""
+
+    process: subprocess.Popen[str]
+    address: str
+
+
+@contextmanager
+def _served(warehouse: str) -> Iterator[Server]:
+    port = str(free_port())
+    command = [sys.executable, "-m", "jobs.dashboard", "--warehouse", warehouse, "--port", port, "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            heard = list(_until(iter(process.stderr.readline, ""), LISTENS))
+            assert any(LISTENS in line for line in heard), heard
+            yield Server(process, json.loads(process.stdout.readline())["url"])
+        finally:
+            process.kill()
+
+
+@pytest.fixture(scope="module")
+def window(browser: Browser, looked_at: str) -> Iterator[Sight]:
+    """A window on a server over both clusters; Ctrl-C ends the server, whoever looks at it then."""
+    with _served(looked_at) as server, seen(browser, server.address) as sight:
+        yield sight
+        _come_about(sight.page, "snapshot")
+        server.process.send_signal(signal.SIGINT)
+        out, error = server.process.communicate(timeout=30)
+    assert (server.process.returncode, out) == (130, "")
+    assert error.splitlines()[-1] == "surveyor: interrupted; nothing was written to the cluster"
+
+
+def _opened(window: Sight, size: tuple[int, int] = WIDE, *, dark: bool = False) -> Sight:
+    """Open the dashboard anew, on its first page."""
+    width, height = size
+    window.page.set_viewport_size({"width": width, "height": height})
+    window.page.emulate_media(color_scheme="dark" if dark else "light")
+    window.page.reload()
+    return window
+
+
+def _origin(sight: Sight) -> str:
+    return str(sight.value("location.origin"))
+
+
+def _until(lines: Iterator[str], last: str) -> Iterator[str]:
+    for line in lines:
+        yield line
+        if last in line:
+            return
+
+
+def _come_about(page: Page, text: str) -> None:
+    expect(page.get_by_text(text).first).to_be_visible(timeout=PATIENCE)
+
+
+def _chosen(page: Page, name: str) -> None:
+    page.get_by_test_id("stRadio").get_by_text(name, exact=True).click()
+
+
+def test_it_is_opened_and_looked_around_in(window: Sight) -> None:
+    sight = _opened(window)
+    page = sight.page
+    _come_about(page, "snapshot 3 (id id) taken 2026-11-21 12:00:00 UTC")
+    expect(page.locator(CHARTS).get_by_role("img")).to_have_count(3, timeout=PATIENCE)
+    _chosen(page, "Brokers")
+    _come_about(page, "host h, rack a")
+    _chosen(page, "Plans")
+    _come_about(page, "reassign, planned")
+    expect(page.locator(CHARTS).get_by_role("img")).to_have_count(2, timeout=PATIENCE)
+    assert SECRET not in page.content()
+    assert HOSTILE not in page.content()
+    assert (sight.faults, sight.elsewhere(_origin(sight))) == ([], [])
+
+
+def test_it_can_be_read_dark_and_narrow(window: Sight) -> None:
+    sight = _opened(window, NARROW, dark=True)
+    _come_about(sight.page, "snapshot 3 (id id)")
+    assert sight.value(OVERFLOW) == 0
+    assert (_lightness(sight.value(INK)) > 600, _lightness(sight.value(GROUND)) < 150) == (True, True)
+
+
+def _lightness(colour: str) -> int:
+    """The sum of red, green and blue, as a browser writes them."""
+    return sum(map(int, re.findall(r"\d+", colour)[:3]))
+
+
+def test_very_many_partitions_stay_usable(window: Sight) -> None:
+    sight = _opened(window)
+    page = sight.page
+    _come_about(page, "snapshot 3")
+    page.get_by_test_id("stSelectbox").get_by_role("combobox").first.click()
+    page.get_by_role("option", name="large").click()
+    _come_about(page, "66,666 of 66,666 partitions in trouble; the first 1,000 are shown")
+    box = page.get_by_label("Search partitions in trouble")
+    box.fill("topic-007-19")
+    box.press("Enter")
+    _come_about(page, "6 of 66,666 partitions in trouble")
+    assert sight.value("document.getElementsByTagName('*').length") < 5_000
+    assert (sight.faults, sight.elsewhere(_origin(sight))) == ([], [])

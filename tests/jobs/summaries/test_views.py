@@ -1,0 +1,98 @@
+"""The views for people: what each says of a small cluster that has lived through something."""
+
+from typing import Any, Final
+
+import pytest
+
+from jobs.adapters.delta.lake import Lake
+from jobs.records.snapshots import find_snapshot
+from jobs.summaries.database import Summaries
+from jobs.summaries.views import VIEWS
+from tests.jobs.support.page_rows import HOSTILE, lived_in
+
+EXPECTED: Final[dict[str, tuple[tuple[str, ...], list[tuple[Any, ...]]]]] = {
+    "health": (
+        ("snapshot_id", "brokers", "brokers_gone", "racks", "topics", "partitions", "offline", "under_replicated"),
+        [(3, 3, 1, 2, 2, 3, 1, 2)],
+    ),
+    "leadership": (
+        ("broker_id", "rack", "registered", "leaders", "preferred", "replicas", "out_of_sync"),
+        [
+            (0, "a", True, 1, 1, 2, 0),
+            (1, "a", True, 1, 0, 1, 0),
+            (2, None, False, 0, 2, 2, 0),
+            (3, HOSTILE, True, 0, 0, 2, 2),
+        ],
+    ),
+    "leader_history": (
+        ("topic", "partition", "leader", "leader_before", "changed", "from_snapshot", "until_snapshot"),
+        [
+            ("orders", 1, -1, 2, True, 3, None),
+            ("orders", 0, 1, 2, True, 2, None),
+            (HOSTILE, 0, 0, None, False, 1, None),
+            ("orders", 0, 2, None, False, 1, 2),
+            ("orders", 1, 2, None, False, 1, 3),
+        ],
+    ),
+    "leaders_over_time": (
+        ("snapshot_id", "broker_id", "leaders"),
+        [(1, 0, 1), (1, 1, 0), (1, 2, 2), (2, 0, 1), (2, 1, 1), (2, 2, 1), (3, 0, 1), (3, 1, 1), (3, 2, 0)],
+    ),
+    "imbalance_history": (
+        ("snapshot_id", "broker_id", "ratio", "exceeds"),
+        [
+            (1, 0, 0.0, False),
+            (1, 2, 0.0, False),
+            (2, 0, 0.0, False),
+            (2, 2, 0.5, True),
+            (3, 0, 0.0, False),
+            (3, 2, 1.0, True),
+        ],
+    ),
+    "plan_summary": (
+        ("names", "kind", "status", "changes", "rejected", "topics", "why", "reasons", "attempts"),
+        [(["grow"], "reassign", "planned", 2, 1, 2, "evens out", 1, 2)],
+    ),
+    "commit_log": (
+        ("attempt", "applied", "stale", "failed", "pending"),
+        [(2, 0, 0, 0, 1), (1, 1, 1, 0, 0)],
+    ),
+    "under_replicated": (
+        ("topic", "partition", "partition_state", "missing", "offline_replicas"),
+        [("orders", 1, "Offline", [3], [2]), (HOSTILE, 0, "Online", [3], None)],
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    lake = Lake(str(tmp_path_factory.mktemp("views") / "warehouse"), "default")
+    lived_in(lake)
+    return lake
+
+
+def test_every_view_has_its_case() -> None:
+    assert EXPECTED.keys() == VIEWS.keys()
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_what_a_view_says(lake: Lake, view: str) -> None:
+    columns, rows = EXPECTED[view]
+    found = Summaries(lake, find_snapshot(lake)).rows(view)
+    assert [tuple(row[column] for column in columns) for row in found] == rows
+
+
+def test_an_older_snapshot_knows_nothing_of_later_ones(lake: Lake) -> None:
+    at = Summaries(lake, find_snapshot(lake, 1))
+    assert (at.rows("health")[0]["snapshot_id"], at.rows("under_replicated")) == (1, [])
+    assert {row["from_snapshot"] for row in at.rows("leader_history")} == {1}
+    assert [row["leaders"] for row in at.rows("leadership")] == [1, 0, 2, 0]
+
+
+def test_of_other_clusters_nothing_is_seen(lake: Lake) -> None:
+    other = Lake(lake.warehouse, "other")
+    versions = {name: other.version(name) for name in ("partitions", "brokers", "topics")}
+    other.append("snapshots", [{"snapshot_id": 1, "versions": versions}])
+    at = Summaries(other, find_snapshot(other))
+    assert at.rows("health")[0]["partitions"] == 0
+    assert (at.rows("plan_summary"), at.rows("commit_log"), at.rows("leader_history")) == ([], [], [])

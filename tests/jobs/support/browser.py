@@ -1,0 +1,80 @@
+"""A real browser: Debian's chromium without a screen, which says what a page asked for and what it complained of."""
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pytest
+from playwright.sync_api import Browser, Dialog, Page, sync_playwright
+
+WIDE: Final = (1280, 900)
+NARROW: Final = (390, 844)
+PROGRAMS: Final = ("chromium", "chromium-browser")
+MISSING: Final = "no chromium on this machine: on Debian `apt-get install chromium`, which `make setup` does as root"
+
+_AS_ROOT: Final = ["--no-sandbox"]
+"""Root cannot have chromium's sandbox; the pages are our own."""
+
+
+@contextmanager
+def started() -> Iterator[Browser]:
+    """Start chromium; skip the test, with the reason, where there is none."""
+    program = next(filter(None, map(shutil.which, PROGRAMS)), None)
+    if program is None:
+        pytest.skip(MISSING)
+    with sync_playwright() as playwright:
+        args = _AS_ROOT if os.geteuid() == 0 else []
+        browser = playwright.chromium.launch(executable_path=program, args=args)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """A page as it is looked at."""
+
+    page: Page
+    faults: list[str] = field(default_factory=list)
+    """What the console and scripts complained of, and dialogs that popped up."""
+    asked: list[str] = field(default_factory=list)
+    """Addresses that were asked for."""
+
+    def refuse(self, dialog: Dialog) -> None:
+        self.faults.append(f"dialog {dialog.message}")
+        dialog.dismiss()
+
+    def elsewhere(self, origin: str) -> list[str]:
+        """Addresses asked for that are not the page's own."""
+        own = (origin, "data:", "blob:")
+        return [address for address in self.asked if not address.startswith(own)]
+
+    def texts(self, selector: str) -> list[str]:
+        return self.page.locator(selector).all_inner_texts()
+
+    def value(self, script: str) -> Any:  # noqa: ANN401 - whatever JavaScript gives
+        return self.page.evaluate(script)
+
+
+@contextmanager
+def seen(browser: Browser, address: str, size: Sequence[int] = WIDE, *, dark: bool = False) -> Iterator[Sight]:
+    """Open a page in a window of its own."""
+    width, height = size
+    context = browser.new_context(
+        viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light", locale="en-GB"
+    )
+    sight = Sight(context.new_page())
+    page = sight.page
+    page.on("console", lambda message: sight.faults.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: sight.faults.append(str(error)))
+    page.on("dialog", lambda dialog: sight.refuse(dialog))  # noqa: PLW0108 - playwright marks what it is given
+    page.on("request", lambda request: sight.asked.append(request.url))
+    try:
+        page.goto(address)
+        yield sight
+    finally:
+        context.close()

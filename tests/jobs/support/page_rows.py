@@ -1,0 +1,225 @@
+"""A warehouse to look at: a small cluster that has lived through something, and one of very many partitions."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import pyarrow as pa
+
+from jobs.adapters.delta.lake import Lake, Row, arrow_schema
+from jobs.records import digest
+from jobs.records.plan_names import Alias
+from jobs.records.plan_store import Content, RowLists, store
+from schemas.columns import TABLES
+from schemas.names import Action, OperationKind, PlanKind
+from tests.jobs.support.empty_tables import lay_tables
+from tests.jobs.support.lake_rows import NOW, Cluster, broker, partition, topic
+
+HOSTILE: Final = "<script>alert(1)</script>"
+"""A name for whatever a cluster names."""
+SECRET: Final = "hunter2"  # noqa: S105 - what no page may show
+EPOCHS: Final = {0: 10, 1: 11, 2: 12, 3: 13}
+
+
+def change(topic_: str, number: int, before: Sequence[int], after: Sequence[int], **columns: Any) -> Row:  # noqa: ANN401
+    """A change of replicas, led by the first of them, all in sync."""
+    lists = ("adding_before", "adding_after", "removing_before", "removing_after", "requires_dead")
+    row = {
+        "wave": 0,
+        "topic": topic_,
+        "partition": number,
+        "action": Action.REASSIGN.value,
+        **{name: list[int]() for name in lists},
+        "replicas_before": list(before),
+        "replicas_after": list(after),
+        "leader_before": before[0],
+        "leader_after": after[0],
+        "isr_before": list(before),
+        "isr_after": list(after),
+        "state_version": 1,
+        "topic_version": 1,
+        "is_new": False,
+        "leader_and_isr_to": list[int](),
+        "requires_live": list(after),
+        "reason": "evens out",
+    }
+    return {**dict.fromkeys(TABLES["changes"].names), **row, **columns}
+
+
+def stored_plan(
+    lake: Lake,
+    changes: Sequence[Row],
+    name: str | None = None,
+    operations: Sequence[Row] = (),
+    **content: Any,  # noqa: ANN401
+) -> Row:
+    """Store a plan under the id that its rows have, one rejection with it."""
+    rejection = {
+        "topic": HOSTILE,
+        "partition": 7,
+        "action": "reassign",
+        "code": "ALREADY_ASSIGNED",
+        "reason": "as it is",
+    }
+    rows = RowLists(lake=lake, changes=changes, rejections=[rejection], operations=operations)
+    return store(lake, Alias(name), Content(**{**_content(), **content}), rows)
+
+
+def _content() -> dict[str, Any]:
+    asked = {"rebalance": True, "sasl.jaas.config": SECRET}
+    alike = {"parameters": asked, "snapshot_id": 3, "cluster_id": "id", "broker_epochs": EPOCHS}
+    return {"kind": PlanKind.REASSIGN, **alike}
+
+
+def lived_in(lake: Lake) -> Cluster:
+    """Three snapshots of four brokers, a plan with a commit, and what losing a broker would cost.
+
+    Broker 2 led orders-0 at first, broker 1 since the second snapshot; broker 2 is gone in the third, in which orders-1
+    is offline and the partition of the topic with the hostile name under-replicated.
+    """
+    cluster = Cluster(lake)
+    cluster.controller |= {"cluster_id": "id", "quarantined": 0}
+    cluster.brokers = [broker(number, 10 + number, rack=rack) for number, rack in enumerate(["a", "a", "b", HOSTILE])]
+    cluster.topics = [topic("orders", config={"sasl.jaas.config": SECRET}), topic(HOSTILE)]
+    online = {"understood": True, "under_replicated": False, "under_min_isr": False}
+    cluster.partitions = {
+        ("orders", 0): partition([2, 1, 0], **online),
+        ("orders", 1): partition([2, 3], **online),
+        (HOSTILE, 0): partition([0, 3], **online),
+    }
+    cluster.snapshot(timedelta(hours=2))
+    cluster.partitions[("orders", 0)] = partition([2, 1, 0], **{**online, "leader": 1})
+    cluster.snapshot(timedelta(hours=1))
+    cluster.brokers = [row for row in cluster.brokers if row["broker_id"] != 2]
+    bad = {**online, "under_replicated": True}
+    cluster.partitions[("orders", 1)] = partition(
+        [2, 3], **{**bad, "leader": -1, "isr": [2], "offline_replicas": [2], "partition_state": "Offline"}
+    )
+    cluster.partitions[(HOSTILE, 0)] = partition([0, 3], **{**bad, "isr": [0]})
+    _snapshot_of_all(cluster)
+    _skewed(lake)
+    plan = stored_plan(lake, [change("orders", 0, [2, 1, 0], [1, 3, 0]), change(HOSTILE, 0, [0, 3], [3, 0])], "grow")
+    _commit(lake, plan["plan_id"])
+    loss = {"snapshot_id": 3, "lose": "brokers=1", "lost": [1], "offline": 2, "newly_offline": 1, "leader_skew": 1.5}
+    lake.append(
+        "whatif", [{**loss, "scenario": f"rack {HOSTILE}"}, {**loss, "scenario": "broker 3", "newly_offline": 0}]
+    )
+    return cluster
+
+
+def _snapshot_of_all(cluster: Cluster) -> None:
+    """Take the snapshot; the helper keeps Online partitions alone in the table."""
+    offline = {key: row for key, row in cluster.partitions.items() if row["partition_state"] != "Online"}
+    number = cluster.snapshot()
+    rows = [{**row, "topic": key[0], "partition": key[1], "snapshot_id": number} for key, row in offline.items()]
+    cluster.lake.append("partitions", rows)
+    (snapshot,) = cluster.lake.rows("snapshots", ("snapshot_id", "=", number))
+    versions = {**snapshot["versions"], "partitions": cluster.lake.version("partitions")}
+    cluster.lake.replace("snapshots", [{**snapshot, "versions": versions}], f"snapshot_id = {number}")
+
+
+def _skewed(lake: Lake) -> None:
+    """Imbalance that grows from snapshot to snapshot, of broker 2 alone."""
+    common = {"preferred_partitions": 2, "threshold": 0.1}
+    rows = [
+        {**common, "snapshot_id": number, "broker_id": 2, "not_led": led, "ratio": led / 2, "exceeds": led > 0}
+        for number, led in enumerate((0, 1, 2), start=1)
+    ]
+    lake.append("imbalance", rows)
+
+
+def _commit(lake: Lake, plan_id: str) -> None:
+    """An attempt that applied orders-0, found the other stale, and one that was killed after its intents."""
+    common = {"plan_id": plan_id, "who": f"me@{HOSTILE}", "wave": 0, "action": "reassign", "partition": 0}
+    altered = f"topic t: sasl.jaas.config is now {SECRET}: somebody altered it"
+    rows = [
+        {"topic": "orders", "attempt": 1, "outcome": "pending", "message": ""},
+        {"topic": "orders", "attempt": 1, "outcome": "applied", "message": ""},
+        {"topic": HOSTILE, "attempt": 1, "outcome": "stale", "message": altered},
+        {"topic": "orders", "attempt": 2, "outcome": "pending", "message": ""},
+    ]
+    timed = [{**row, "committed_at": NOW + timedelta(minutes=minute)} for minute, row in enumerate(rows)]
+    lake.append("commits", [{**common, **row} for row in timed])
+
+
+def config_operation() -> Row:
+    """A topic's settings altered, one of which nobody is to see."""
+    data = {"after": {"retention.ms": "1", "ssl.key.password": SECRET}, "before": {"ssl.key.password": SECRET}}
+    return {"sequence": 0, "kind": OperationKind.ALTER_CONFIG.value, "topic": "orders", "data": json.dumps(data)}
+
+
+@dataclass(frozen=True, slots=True)
+class _ArrowRows:
+    """The changes of a plan, made by columns."""
+
+    lake: Lake
+    changes: pa.Table
+
+    def summary(self, header: str) -> Row:
+        return digest.summary(header, {"changes": self.changes})
+
+    def write(self, plan_id: str) -> None:
+        named = {"cluster": self.lake.cluster, "plan_id": plan_id}
+        self.lake.append_all("changes", _filled("changes", self.changes, named))
+
+
+def very_many(lake: Lake, partitions: int, brokers: int = 24) -> Row:
+    """A cluster of so many partitions, two of three under-replicated, and a plan that moves every one; its row."""
+    lay_tables(lake)
+    numbers = range(partitions)
+    first, second = ([(number + step) % brokers for number in numbers] for step in (0, 1))
+    pairs = list(zip(first, second, strict=True))
+    known = {
+        "topic": [f"topic-{number % 500:03d}" for number in numbers],
+        "partition": [number // 500 for number in numbers],
+        "replicas": [list(pair) for pair in pairs],
+        "isr": [list(pair[: 1 if number % 3 else 2]) for number, pair in enumerate(pairs)],
+        "leader": first,
+    }
+    common = {"cluster": lake.cluster, "snapshot_id": 1}
+    online = {"partition_state": "Online", "understood": True, "vanished": False}
+    table = _filled("partitions", pa.table(known), common | online)
+    under = pa.array([number % 3 > 0 for number in numbers])
+    table = table.set_column(table.column_names.index("under_replicated"), "under_replicated", under)
+    lake.append_all("partitions", table)
+    lake.append_all("partition_history", table)
+    lake.append("brokers", [broker(number, number, rack="abc"[number % 3]) for number in range(brokers)])
+    versions = {name: lake.version(name) for name in TABLES}
+    row = {"snapshot_id": 1, "taken_at": datetime.now(UTC), "versions": versions, "controller_id": 0}
+    lake.append("snapshots", [row])
+    return _plan_of_all(lake, known)
+
+
+def _plan_of_all(lake: Lake, known: Mapping[str, Any]) -> Row:
+    moved = [replicas[::-1] for replicas in known["replicas"]]
+    columns = {
+        "topic": known["topic"],
+        "partition": known["partition"],
+        "replicas_before": known["replicas"],
+        "replicas_after": moved,
+        "leader_before": known["leader"],
+        "leader_after": [replicas[0] for replicas in moved],
+        "isr_before": known["isr"],
+        "isr_after": known["isr"],
+        "requires_live": moved,
+    }
+    alike = {"wave": 0, "action": Action.REASSIGN.value, "is_new": False, "reason": "evens out"}
+    changes = _filled("changes", pa.table(columns), alike)
+    content = Content(**{**_content(), "snapshot_id": 1})
+    return store(lake, Alias("all"), content, _ArrowRows(lake, changes))
+
+
+def _filled(table: str, rows: pa.Table, alike: Mapping[str, Any]) -> pa.Table:
+    """Complete a table's columns: the same value in every row, or null."""
+    schema = arrow_schema(TABLES[table].json)
+    columns = []
+    for column in schema:
+        if column.name in alike:
+            columns.append(pa.repeat(pa.scalar(alike[column.name], column.type), rows.num_rows))
+        elif column.name in rows.column_names:
+            columns.append(rows[column.name].cast(column.type))
+        else:
+            columns.append(pa.nulls(rows.num_rows, column.type))
+    return pa.table(columns, schema=schema)
