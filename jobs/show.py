@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from jobs.runtime.options import All, command
+from jobs.runtime.lazy_commands import HELP
+from jobs.runtime.options import All, showing
 from jobs.runtime.settings import Settings
 
 AsOf = Annotated[int | None, typer.Option("--as-of", help="As this snapshot left it [default: the newest].")]
@@ -17,11 +18,12 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     help="Show the tables, now or as of a snapshot.",
+    context_settings=HELP,
 )
 
 
 @app.command()
-@command
+@showing
 def sizes(
     settings: Settings,
     *,
@@ -34,15 +36,16 @@ def sizes(
 
 
 @app.command()
-@command
+@showing
 def brokers(settings: Settings, *, as_of: AsOf = None) -> None:
-    """Registered brokers."""
-    columns = ("broker_id", "broker_epoch", "host", "port", "rack", "understood")
-    _show_as_of(settings, as_of, "brokers", columns, ["broker_id"])
+    """Brokers: what they lead and hold, who is the controller, and those that partitions name and nobody registered."""
+    from jobs.views.cluster_tables import show_brokers
+
+    show_brokers(settings, as_of)
 
 
 @app.command()
-@command
+@showing
 def configs(settings: Settings, *, as_of: AsOf = None) -> None:
     """What brokers say of themselves: their settings and the versions they speak."""
     columns = ("broker_id", "name", "value", "assumed")
@@ -50,24 +53,39 @@ def configs(settings: Settings, *, as_of: AsOf = None) -> None:
 
 
 @app.command()
-@command
+@showing
 def topics(settings: Settings, *, as_of: AsOf = None) -> None:
-    """Topics and their configs."""
-    columns = ("topic", "topic_id", "config", "deletion_requested", "understood")
-    _show_as_of(settings, as_of, "topics", columns, ["topic"])
+    """Topics: their partitions, replication factors and configs."""
+    from jobs.views.cluster_tables import show_topics
+
+    show_topics(settings, as_of)
 
 
 @app.command()
-@command
-def partitions(settings: Settings, *, topic: Topic = None, as_of: AsOf = None) -> None:
-    """Partitions: who leads, who is in sync."""
-    from jobs.views.tables import show_partitions
+@showing
+def partitions(
+    settings: Settings,
+    *,
+    topic: Topic = None,
+    broker: Annotated[int | None, typer.Option(help="Only those that this broker holds a replica of.")] = None,
+    offline: Annotated[bool, typer.Option("--offline", help="Only those without a live leader.")] = False,
+    under_replicated: Annotated[
+        bool, typer.Option("--under-replicated", help="Only those with a replica that is not in sync.")
+    ] = False,
+    under_min_isr: Annotated[
+        bool, typer.Option("--under-min-isr", help="Only those with fewer in sync than min.insync.replicas.")
+    ] = False,
+    as_of: AsOf = None,
+) -> None:
+    """Partitions: who leads, who is in sync; of several conditions all must hold."""
+    from jobs.views.cluster_tables import Those, show_partitions
 
-    show_partitions(settings, topic, as_of)
+    those = Those(topic, broker, offline=offline, under_replicated=under_replicated, under_min_isr=under_min_isr)
+    show_partitions(settings, those, as_of)
 
 
 @app.command()
-@command
+@showing
 def imbalance(settings: Settings, *, as_of: AsOf = None) -> None:
     """How far leadership is from the preferred replicas, by broker."""
     from jobs.views.tables import show_imbalance
@@ -76,21 +94,21 @@ def imbalance(settings: Settings, *, as_of: AsOf = None) -> None:
 
 
 @app.command()
-@command
+@showing
 def requests(settings: Settings, *, as_of: AsOf = None) -> None:
     """What stands in /admin and the notification znodes."""
     _show_as_of(settings, as_of, "requests", ("kind", "topic", "partition", "replicas", "broker_id", "path"), ["path"])
 
 
 @app.command()
-@command
+@showing
 def quarantine(settings: Settings, *, as_of: AsOf = None) -> None:
     """Znodes that could not be understood, and why."""
     _show_as_of(settings, as_of, "quarantine", ("path", "reason", "data"), ["path"])
 
 
 @app.command()
-@command
+@showing
 def events(
     settings: Settings,
     *,
@@ -103,7 +121,7 @@ def events(
 
 
 @app.command()
-@command
+@showing
 def history(
     settings: Settings,
     *,
@@ -117,7 +135,7 @@ def history(
 
 
 @app.command()
-@command
+@showing
 def diff(
     settings: Settings,
     *,
@@ -131,7 +149,7 @@ def diff(
 
 
 @app.command()
-@command
+@showing
 def snapshots(settings: Settings) -> None:
     """Snapshots taken."""
     from jobs.views.tables import show_snapshots
@@ -140,7 +158,7 @@ def snapshots(settings: Settings) -> None:
 
 
 @app.command()
-@command
+@showing
 def plans(settings: Settings) -> None:
     """Plans made, the newest last."""
     from jobs.views.tables import show_plans
@@ -149,7 +167,7 @@ def plans(settings: Settings) -> None:
 
 
 @app.command()
-@command
+@showing
 def plan(
     settings: Settings,
     *,
@@ -166,7 +184,7 @@ def plan(
 
 
 @app.command()
-@command
+@showing
 def rejections(settings: Settings, *, plan: PlanId, everything: All = False) -> None:
     """What a plan left out, and why."""
     columns = ("topic", "partition", "action", "code", "reason")
@@ -174,7 +192,7 @@ def rejections(settings: Settings, *, plan: PlanId, everything: All = False) -> 
 
 
 @app.command()
-@command
+@showing
 def evidence(settings: Settings, *, plan: PlanId, everything: All = False) -> None:
     """What history says of the candidates of `plan recover`, the best first."""
     from jobs.views.tables import show_evidence
@@ -183,7 +201,7 @@ def evidence(settings: Settings, *, plan: PlanId, everything: All = False) -> No
 
 
 @app.command()
-@command
+@showing
 def drained(settings: Settings) -> None:
     """Brokers that are drained, how, and by which plan."""
     from jobs.views.tables import show_drained
@@ -192,7 +210,7 @@ def drained(settings: Settings) -> None:
 
 
 @app.command()
-@command
+@showing
 def throttles(settings: Settings) -> None:
     """Throttles that commits have set and not taken away yet, and what stood before."""
     from jobs.execution.admin.throttles import throttle_rows
@@ -202,7 +220,7 @@ def throttles(settings: Settings) -> None:
 
 
 @app.command()
-@command
+@showing
 def commits(settings: Settings, *, plan: PlanId, everything: All = False) -> None:
     """What became of a plan, attempt by attempt."""
     columns = ("attempt", "action", "topic", "partition", "outcome", "state_version_after", "committed_at", "message")

@@ -209,8 +209,8 @@ def _rejection_line(row: Row) -> str:
 def show_review(settings: Settings, plan: str, only: Only) -> None:
     """Show a plan, or the rows of it that are asked for."""
     review = Review(settings.lake, find_plan(settings.lake, plan), only)
-    if settings.as_json or settings.result_file:
+    if settings.result_file or not settings.for_people:
         changes = review.changes(whole=True)
         stream(settings, review.result(changes), review.rows(changes))
-    for part in () if settings.as_json else review.lines():
+    for part in review.lines() if settings.for_people else ():
         show(part)

@@ -10,12 +10,12 @@ from jobs.adapters.delta.lake import Lake, Row, as_rows
 from jobs.adapters.delta.reads import Filter
 from jobs.basics.errors import UnreadableError, UsageError
 from jobs.basics.units import shown_bytes
-from jobs.runtime.console import finish, table
+from jobs.runtime.console import finish
 from jobs.runtime.settings import Settings
+from jobs.views.tables import laid_out
 
 BROKER_COLUMNS: Final = ("broker_id", "log_dirs", "replicas", "future", "bytes", "largest", "taken_at")
 REPLICA_COLUMNS: Final = ("topic", "partition", "broker_id", "log_dir", "bytes", "offset_lag", "is_future", "taken_at")
-ROWS_SHOWN: Final = 200
 
 
 def by_broker(logs: pa.Table) -> list[Row]:
@@ -51,8 +51,7 @@ def show_sizes(settings: Settings, topic: str | None) -> None:
         rows, columns = _of_topic(settings.lake, topic), REPLICA_COLUMNS
         title = f"sizes of {topic}: {shown_bytes(sum(row['bytes'] for row in rows))} in {len(rows)} logs"
     shown = [{**row, **{name: shown_bytes(row[name]) for name in ("bytes", "largest") if name in row}} for row in rows]
-    more = [f"... and {len(rows) - ROWS_SHOWN} more; --json gives all"] if len(rows) > ROWS_SHOWN else []
-    finish(settings, {"rows": rows}, table(title, columns, shown[:ROWS_SHOWN]), *more)
+    finish(settings, {"rows": rows}, *laid_out(settings, title, columns, shown))
 
 
 def _read(lake: Lake, *filters: Filter) -> pa.Table:

@@ -14,6 +14,7 @@ from jobs.records.plan_names import names_of
 from jobs.records.plans import find_plan
 from jobs.records.snapshots import as_of, find_snapshot
 from jobs.records.stored_rows import StoredRows
+from jobs.runtime.choices import Output
 from jobs.runtime.console import finish, show, stream, table
 from jobs.runtime.settings import Settings
 from jobs.survey.diff import COLUMNS, differences
@@ -22,13 +23,22 @@ from schemas.columns import EVIDENCE
 ROWS_SHOWN: Final = 200
 
 
-def _give(settings: Settings, title: str, columns: Sequence[str], rows: Sequence[Row], **extra: Any) -> None:  # noqa: ANN401
-    finish(settings, {**extra, "rows": list(rows)}, *_laid_out(title, columns, rows))
+def give_table(settings: Settings, title: str, columns: Sequence[str], rows: Sequence[Row], **extra: Any) -> None:  # noqa: ANN401
+    """Give rows: people the columns named, or every one of those the rows have where that is asked for."""
+    finish(settings, {**extra, "rows": list(rows)}, *laid_out(settings, title, columns, rows))
 
 
-def _laid_out(title: str, columns: Sequence[str], rows: Sequence[Row]) -> list[Table | str]:
+def laid_out(settings: Settings, title: str, columns: Sequence[str], rows: Sequence[Row]) -> list[Table | str]:
+    """Lay out the first rows for people."""
+    columns = chosen(settings, columns, rows)
     more = [f"... and {len(rows) - ROWS_SHOWN} more; --json gives all"] if len(rows) > ROWS_SHOWN else []
     return [table(title, columns, rows[:ROWS_SHOWN]), *more]
+
+
+def chosen(settings: Settings, columns: Sequence[str], rows: Sequence[Row]) -> list[str]:
+    """The columns that people get: those named, then under `-o wide` the others, but the cluster that all rows name."""
+    others = rows[0].keys() if rows and settings.output is Output.WIDE else ()
+    return [*columns, *(name for name in others if name not in {*columns, "cluster"})]
 
 
 def show_as_of(
@@ -43,15 +53,7 @@ def show_as_of(
     snapshot = find_snapshot(settings.lake, snapshot_id)
     rows = sorted(as_of(settings.lake, snapshot, name, *filters), key=itemgetter(*key))
     number = snapshot["snapshot_id"]
-    _give(settings, f"{name} of {settings.cluster}, snapshot {number}", columns, rows, snapshot_id=number)
-
-
-def show_partitions(settings: Settings, topic: str | None, snapshot_id: int | None) -> None:
-    """Show the partitions of one topic, or of all."""
-    columns = ("topic", "partition", "replicas", "leader", "isr", "leader_epoch", "partition_state", "offline_replicas")
-    _known_topic(settings, topic, snapshot_id)
-    filters = [] if topic is None else [("topic", "=", topic)]
-    show_as_of(settings, snapshot_id, "partitions", columns, ["topic", "partition"], *filters)
+    give_table(settings, f"{name} of {settings.cluster}, snapshot {number}", columns, rows, snapshot_id=number)
 
 
 def show_imbalance(settings: Settings, snapshot_id: int | None) -> None:
@@ -60,7 +62,7 @@ def show_imbalance(settings: Settings, snapshot_id: int | None) -> None:
     snapshot = find_snapshot(settings.lake, snapshot_id)["snapshot_id"]
     rows = settings.lake.rows("imbalance", ("snapshot_id", "=", snapshot))
     rows.sort(key=itemgetter("broker_id"))
-    _give(settings, f"imbalance of {settings.cluster}, snapshot {snapshot}", columns, rows, snapshot_id=snapshot)
+    give_table(settings, f"imbalance of {settings.cluster}, snapshot {snapshot}", columns, rows, snapshot_id=snapshot)
 
 
 def show_events(settings: Settings, snapshot_id: int | None) -> None:
@@ -69,12 +71,14 @@ def show_events(settings: Settings, snapshot_id: int | None) -> None:
     rows = settings.lake.rows("events", ("snapshot_id", "<=", snapshot))
     rows.sort(key=itemgetter("snapshot_id", "subject", "kind"))
     columns = ("snapshot_id", "kind", "subject", "before", "after")
-    _give(settings, f"events of {settings.cluster}, up to snapshot {snapshot}", columns, rows, snapshot_id=snapshot)
+    give_table(
+        settings, f"events of {settings.cluster}, up to snapshot {snapshot}", columns, rows, snapshot_id=snapshot
+    )
 
 
 def show_history(settings: Settings, topic: str, partition: int | None) -> None:
     """Show each snapshot in which a partition changed."""
-    _known_topic(settings, topic, None, ever=True)
+    refuse_unknown_topic(settings, topic, None, ever=True)
     filters: list[Filter] = [("topic", "=", topic)]
     if partition is not None:
         filters.append(("partition", "=", partition))
@@ -88,21 +92,24 @@ def show_history(settings: Settings, topic: str, partition: int | None) -> None:
         raise UsageError(f"no snapshot has seen {topic if partition is None else f'{topic}-{partition}'}")
     rows.sort(key=itemgetter("partition", "snapshot_id"))
     columns = ("snapshot_id", "taken_at", "partition", "leader", "isr", "leader_epoch", "replicas", "partition_state")
-    _give(settings, f"history of {topic}", columns, rows)
+    give_table(settings, f"history of {topic}", columns, rows)
 
 
 def show_differences(settings: Settings, before: int, after: int) -> None:
     """Show what differs between two snapshots."""
     rows = differences(settings.lake, find_snapshot(settings.lake, before), find_snapshot(settings.lake, after))
     if rows or settings.as_json:
-        _give(settings, f"{settings.cluster}, snapshot {before} to {after}", COLUMNS, rows, before=before, after=after)
+        give_table(
+            settings, f"{settings.cluster}, snapshot {before} to {after}", COLUMNS, rows, before=before, after=after
+        )
     else:
         finish(
             settings, {"before": before, "after": after, "rows": []}, f"snapshots {before} and {after} do not differ"
         )
 
 
-def _known_topic(settings: Settings, topic: str | None, snapshot_id: int | None, *, ever: bool = False) -> None:
+def refuse_unknown_topic(settings: Settings, topic: str | None, snapshot_id: int | None, *, ever: bool = False) -> None:
+    """Raise UsageError for a topic that a snapshot does not show; `ever`: nor any other."""
     if topic is None:
         return
     snapshot = find_snapshot(settings.lake, snapshot_id)
@@ -130,7 +137,7 @@ def show_snapshots(settings: Settings) -> None:
         "quarantined",
         "seconds",
     )
-    _give(settings, f"snapshots of {settings.cluster}", columns, rows)
+    give_table(settings, f"snapshots of {settings.cluster}", columns, rows)
 
 
 def show_plans(settings: Settings) -> None:
@@ -144,7 +151,7 @@ def show_plans(settings: Settings) -> None:
     lines = [{**row, "names": ", ".join(row["names"])} for row in rows]
     counts = ("changes", "operations", "rejected", "moves")
     columns = ("plan_id", "names", "snapshot_id", "kind", "status", *counts, "created_at")
-    finish(settings, {"rows": rows}, *_laid_out(f"plans of {settings.cluster}", columns, lines))
+    finish(settings, {"rows": rows}, *laid_out(settings, f"plans of {settings.cluster}", columns, lines))
 
 
 def show_of_plan(
@@ -153,9 +160,9 @@ def show_of_plan(
     row = find_plan(settings.lake, plan)
     rows = StoredRows.read(settings.lake, name, order, ("plan_id", "=", row["plan_id"]))
     stream(settings, {"plan_id": row["plan_id"]}, {"rows": rows})
-    if not settings.as_json:
+    if settings.for_people:
         listed = list(rows) if everything else rows.first(ROWS_SHOWN)
-        show(table(f"{name} of plan {plan}", columns, listed))
+        show(table(f"{name} of plan {plan}", chosen(settings, columns, listed), listed))
         if len(listed) < len(rows):
             show(f"... and {len(rows) - ROWS_SHOWN} more: `surveyor show {name} {plan} --all` shows them")
 
@@ -170,7 +177,7 @@ def show_drained(settings: Settings) -> None:
     """Show the brokers that are drained."""
     find_snapshot(settings.lake)
     rows = sorted(settings.lake.rows("drained"), key=itemgetter("broker_id"))
-    _give(settings, f"drained brokers of {settings.cluster}", ("broker_id", "mode", "plan_id", "since"), rows)
+    give_table(settings, f"drained brokers of {settings.cluster}", ("broker_id", "mode", "plan_id", "since"), rows)
 
 
 def show_throttles(settings: Settings, throttle_rows: Callable[[Lake], list[Row]]) -> None:
@@ -178,4 +185,4 @@ def show_throttles(settings: Settings, throttle_rows: Callable[[Lake], list[Row]
     if not settings.lake.exists():
         raise UnreadableError(f"no warehouse at {settings.warehouse}; check --warehouse")
     columns = ("plan_id", "kind", "resource", "name", "before", "set_to", "set_at")
-    _give(settings, f"throttles of {settings.cluster}", columns, throttle_rows(settings.lake))
+    give_table(settings, f"throttles of {settings.cluster}", columns, throttle_rows(settings.lake))

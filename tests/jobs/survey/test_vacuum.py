@@ -23,6 +23,7 @@ from schemas.tables import TABLES
 from tests.jobs.support.command_line import Surveyor
 from tests.jobs.support.kafka_tree import KafkaTree
 from tests.jobs.support.lake_rows import NOW, Cluster, broker, partition, topic
+from tests.jobs.support.plan_rows import CLUSTER
 
 DAY = timedelta(days=1)
 AGES = (40, 35, 31, 29, 2, 0)
@@ -31,11 +32,16 @@ SHOWN = ("brokers", "topics", "partitions", "requests", "quarantine")
 MONTH = timedelta(days=30)
 
 
+@pytest.fixture(scope="module")
+def lived(tmp_path_factory: pytest.TempPathFactory) -> Cluster:
+    """Six snapshots; each changes a leader, and topics come and go. It is for copies only."""
+    return _lived(Cluster(Lake(str(tmp_path_factory.mktemp("lived") / "warehouse"), CLUSTER)))
+
+
 @pytest.fixture
-def cluster(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    """Six snapshots; each changes a leader, and topics come and go."""
+def cluster(lived: Cluster, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     monkeypatch.setattr(job, "GRACE_HOURS", 0)
-    return _lived(Cluster(lake))
+    return lived.copied_to(lake)
 
 
 def _lived(cluster: Cluster) -> Cluster:
@@ -159,12 +165,13 @@ def test_a_second_run_does_nothing_more(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("step", ["delete", "rewrite", "compact"])
 def test_a_crash_is_mended_by_running_again(
+    lived: Cluster,
     cluster: Cluster,
     step: str,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    twin = _lived(Cluster(Lake(str(tmp_path / "twin"), cluster.lake.cluster)))
+    twin = lived.copied_to(Lake(str(tmp_path / "twin"), CLUSTER))
     run(twin.lake)
     with monkeypatch.context() as patched:
         patched.setattr(Lake, step, _second_time_dies(getattr(Lake, step)))

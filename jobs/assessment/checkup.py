@@ -1,0 +1,266 @@
+"""What is in the way of Surveyor here: this machine, the warehouse, ZooKeeper, the brokers. No JVM but `java -version`.
+
+Nothing is written anywhere. Each check stands by itself, and one that fails says what to do; those that need what
+another did not find are left out. In: settings. Out: findings, in the order in which things are needed.
+"""
+
+import platform
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Final
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoAuthError
+
+from jobs.adapters.brokers.channel import why_untold
+from jobs.adapters.brokers.configs import KAFKA_DEFAULTS, read_broker_configs, read_overrides
+from jobs.adapters.delta.folders import is_local, refuse_unwritable
+from jobs.adapters.java.home import find_java
+from jobs.adapters.java.jars import cache_folder, has_delta_jars
+from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONTROLLER, CONTROLLER_EPOCH, TOPICS, ClusterState, read_cluster
+from jobs.adapters.zookeeper.connection import connected, read, sync
+from jobs.basics.errors import SurveyorError
+from jobs.basics.units import shown_bytes
+from jobs.records.recent import recent_if_readable
+from jobs.runtime.settings import Settings
+from schemas.names import NO_CONTROLLER
+
+PATIENCE: Final = 5.0
+"""Seconds to connect in, and seconds for the brokers to tell their settings."""
+
+SLOW: Final = 0.1
+"""Seconds of a round trip to ZooKeeper above which commits will be slow: one that writes makes thousands."""
+
+ROOM: Final = 2**30
+"""Bytes that should be free where the warehouse is."""
+
+AHEAD: Final = 2.0
+"""Seconds by which ZooKeeper may have written something after now."""
+
+SPARK: Final = ("pyspark", "delta-spark", "deltalake")
+IBP: Final = "inter.broker.protocol.version"
+GUARDED: Final = (CONTROLLER_EPOCH, CONTROLLER, TOPICS)
+"""Znodes that batch mode writes, or beside which it does."""
+
+_WRITE: Final = 2
+"""ZooKeeper's bit of an ACL for writing."""
+
+
+class State(StrEnum):
+    """What came of a check."""
+
+    FINE = "fine"
+    WARNING = "warning"
+    """Something will not work, or not well, for some commands."""
+    FAULT = "fault"
+    """Nothing works until it is mended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a check found, and what to do about it where that is not fine."""
+
+    check: str
+    state: State
+    found: str
+    advice: str | None = None
+
+
+Checks = Iterator[Finding]
+
+
+def check_up(settings: Settings) -> Checks:
+    """Look at everything, what is needed first before what needs it."""
+    yield from _guarded("python", _python)
+    yield from _guarded("java", _java)
+    yield from _guarded("jars", _jars)
+    yield from _guarded("warehouse", partial(_warehouse, settings))
+    yield from _guarded("zookeeper", partial(_cluster, settings))
+
+
+def _guarded(check: str, look: Callable[[], Checks]) -> Checks:
+    """Whatever stops a check is what it found; errors of Surveyor's say what to do themselves."""
+    try:
+        yield from look()
+    except SurveyorError as error:
+        yield Finding(check, State.FAULT, str(error))
+
+
+def _python() -> Checks:
+    try:
+        found = ", ".join(f"{name} {version(name)}" for name in SPARK)
+    except PackageNotFoundError as error:
+        yield Finding(
+            "python", State.FAULT, f"{error.name} is not installed", "install Surveyor again, or `make setup`"
+        )
+        return
+    yield Finding("python", State.FINE, f"{platform.python_version()}; {found}")
+
+
+def _java() -> Checks:
+    yield Finding("java", State.FINE, f"{find_java()}")
+
+
+def _jars() -> Checks:
+    if has_delta_jars():
+        yield Finding("jars", State.FINE, f"Delta's jars are in {cache_folder()}")
+    else:
+        yield Finding(
+            "jars",
+            State.WARNING,
+            f"Delta's jars are not in {cache_folder()} yet",
+            "the first command that starts Spark fetches them; where no registry is in reach, copy that folder from "
+            "a machine that has it, or set SURVEYOR_CACHE",
+        )
+
+
+def _warehouse(settings: Settings) -> Checks:
+    where = settings.warehouse
+    refuse_unwritable(where)
+    if is_local(where):
+        folder = Path(where).absolute()
+        there = next(part for part in (folder, *folder.parents) if part.is_dir())
+        free = shutil.disk_usage(there).free
+        enough = free >= ROOM
+        yield Finding(
+            "warehouse",
+            State.FINE if enough else State.WARNING,
+            f"{where} can be written, {shown_bytes(free)} free",
+            None if enough else "make room: a write that finds none fails, and leaves the tables as they were",
+        )
+    recent = recent_if_readable(settings.lake)
+    if recent.fault:
+        yield Finding(
+            "tables", State.FAULT, recent.fault, "mend or move the warehouse; `surveyor snapshot` makes one anew"
+        )
+    elif recent.snapshot is None:
+        yield Finding("tables", State.WARNING, f"no snapshot of {settings.cluster} yet", "surveyor snapshot")
+    elif (ahead := (recent.snapshot["taken_at"] - datetime.now(UTC)).total_seconds()) > AHEAD:
+        yield Finding("tables", State.WARNING, f"the last snapshot was taken {ahead:.0f} s from now", _SET_CLOCK)
+    else:
+        yield Finding("tables", State.FINE, f"snapshot {recent.snapshot['snapshot_id']} is the last")
+
+
+_SET_CLOCK: Final = "set this machine's clock: ages of snapshots and plans go by it"
+
+
+def _cluster(settings: Settings) -> Checks:
+    hosts = settings.zookeeper
+    with connected(hosts, PATIENCE) as client:
+        started = time.monotonic()
+        sync(client)
+        took = time.monotonic() - started
+        slow = took > SLOW
+        yield Finding(
+            "zookeeper",
+            State.WARNING if slow else State.FINE,
+            f"{hosts} answers in {took * 1000:.0f} ms",
+            "run Surveyor nearer to it: a commit waits for thousands of answers" if slow else None,
+        )
+        state = read_cluster(client, hosts)
+        yield from _znodes(state)
+        yield _permissions(client)
+        yield _clock(client, state)
+        overrides, _ = read_overrides(client)
+    configs = read_broker_configs(state.brokers, settings.conf.command_config, overrides, PATIENCE)
+    yield from _brokers(settings, state, configs)
+
+
+def _znodes(state: ClusterState) -> Checks:
+    if state.migration:
+        yield Finding("migration", State.FAULT, state.migration, "Surveyor is for clusters that stay with ZooKeeper")
+    if state.quarantine:
+        paths = ", ".join(row["path"] for row in state.quarantine[:3])
+        yield Finding(
+            "znodes", State.WARNING, f"not understood: {paths}", "surveyor snapshot; surveyor show quarantine"
+        )
+    if state.controller.broker_id == NO_CONTROLLER:
+        yield Finding("controller", State.WARNING, "there is none", "surveyor status says what is due meanwhile")
+    else:
+        yield Finding("controller", State.FINE, f"{state.controller.broker_id}, epoch {state.epoch}")
+
+
+def _permissions(client: KazooClient) -> Finding:
+    """Whether anybody may write what batch mode writes; whether we are among few others only a write would tell."""
+    closed = [path for path in GUARDED if _exists(client, path) and not _anybody_writes(client, path)]
+    if not closed:
+        return Finding("permissions", State.FINE, "anybody may write the cluster's znodes: no ACL is in the way")
+    return Finding(
+        "permissions",
+        State.WARNING,
+        f"an ACL keeps {', '.join(closed)} for some",
+        "batch mode, `reconcile` and `control` work only as one of these; admin mode does not write them",
+    )
+
+
+def _exists(client: KazooClient, path: str) -> bool:
+    return read(client, path).stat is not None
+
+
+def _anybody_writes(client: KazooClient, path: str) -> bool:
+    try:
+        acls, _ = client.get_acls(path)
+    except NoAuthError:
+        return False
+    return any((acl.id.scheme, acl.id.id) == ("world", "anyone") and acl.perms & _WRITE for acl in acls)
+
+
+def now() -> float:
+    """Seconds since the epoch, by this machine."""
+    return time.time()
+
+
+def _clock(client: KazooClient, state: ClusterState) -> Finding:
+    """Nobody has written anything in the future: where it seems so, our clock is behind. One ahead is not seen."""
+    paths = [CONTROLLER, CONTROLLER_EPOCH, *(f"{BROKER_IDS}/{row['broker_id']}" for row in state.brokers)]
+    stamps = [znode.stat.mtime / 1000 for znode in (read(client, path) for path in paths) if znode.stat is not None]
+    ahead = max(stamps, default=0.0) - now()
+    if ahead > AHEAD:
+        found = f"ZooKeeper has something written {ahead:.0f} s from now"
+        return Finding("clock", State.WARNING, found, _SET_CLOCK)
+    return Finding("clock", State.FINE, "not behind what ZooKeeper has")
+
+
+def _brokers(settings: Settings, state: ClusterState, configs: list[dict[str, Any]]) -> Checks:
+    if not state.brokers:
+        yield Finding("brokers", State.WARNING, "none is registered", "check the chroot of --zookeeper; start brokers")
+        return
+    silent = sorted({row["broker_id"] for row in configs if row["assumed"] and row["name"] == IBP})
+    if silent:
+        yield Finding(
+            "settings",
+            State.WARNING,
+            f"brokers {_ids(silent)} of {len(state.brokers)} did not tell their settings within {PATIENCE:g} s",
+            f"Kafka's defaults are assumed ({len(KAFKA_DEFAULTS)} names); give a --command-config by which they answer",
+        )
+    else:
+        yield Finding("settings", State.FINE, f"{len(state.brokers)} brokers told theirs")
+    protocols = sorted({row["value"] for row in configs if row["name"] == IBP and not row["assumed"] and row["value"]})
+    if protocols:
+        yield Finding(
+            "protocol",
+            State.FINE if len(protocols) == 1 else State.WARNING,
+            f"{IBP} {', '.join(protocols)}",
+            None if len(protocols) == 1 else "a rolling upgrade is under way: end it, then plan",
+        )
+    untold = why_untold(state.brokers, str(settings.conf.controller_id))
+    if untold:
+        yield Finding(
+            "control requests",
+            State.WARNING,
+            "; ".join(untold.values()),
+            "batch mode, `reconcile` and `control` need a PLAINTEXT listener that they reach; admin mode does not",
+        )
+    else:
+        yield Finding("control requests", State.FINE, "every broker can be told what batch mode writes")
+
+
+def _ids(brokers: list[int]) -> str:
+    return ", ".join(map(str, brokers))

@@ -1,0 +1,17 @@
+"""`surveyor doctor`: what is in the way of Surveyor here, and what to do about it. No JVM."""
+
+from jobs.basics.errors import ExitCode
+from jobs.runtime.options import command, run_alone
+from jobs.runtime.settings import Settings
+
+
+@command
+def doctor(settings: Settings) -> ExitCode:
+    """Check Java, jars, warehouse, ZooKeeper, permissions, clock and brokers, and say what to do."""
+    from jobs.views.checkup import show_checkup
+
+    return show_checkup(settings)
+
+
+if __name__ == "__main__":
+    run_alone(doctor)

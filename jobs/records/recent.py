@@ -1,0 +1,56 @@
+"""What the warehouse says of a cluster besides its partitions: the last snapshot, plans that wait, who is drained.
+
+For `surveyor status`, which also works without a warehouse, with one that was never used and with one of an older
+version. No JVM.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from jobs.adapters.delta.lake import Lake, Row
+from jobs.basics.errors import SurveyorError
+from jobs.records.snapshots import as_of, last_snapshot
+from planner.rows.without_spark import known_min_isr
+from schemas.names import PlanStatus
+from schemas.topic_configs import MIN_ISR
+
+OPEN: Final = (PlanStatus.PLANNED, PlanStatus.COMMITTING, PlanStatus.PARTIAL)
+"""What a plan is as long as somebody may still want to commit it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recent:
+    """The last word of the tables; empty where there are none."""
+
+    snapshot: Row | None = None
+    """The newest complete one."""
+    plans: list[Row] = field(default_factory=list)
+    """Those that are OPEN, the newest last."""
+    drained: list[Row] = field(default_factory=list)
+    fault: str | None = None
+    """Why a warehouse that is there could not be read, and nothing of it is known."""
+
+
+def read_recent(lake: Lake) -> Recent:
+    """Read it; nothing where the warehouse is absent, or no snapshot was ever taken."""
+    snapshot = last_snapshot(lake) if lake.exists() else None
+    if snapshot is None:
+        return Recent()
+    plans = lake.rows("plans", ("status", "in", [status.value for status in OPEN]))
+    drained = lake.rows("drained") if lake.has("drained") else []
+    return Recent(snapshot=snapshot, plans=sorted(plans, key=lambda row: row["created_at"]), drained=drained)
+
+
+def recent_if_readable(lake: Lake) -> Recent:
+    """The same, or why not: whoever looks at the cluster itself is not kept from it by a warehouse."""
+    try:
+        return read_recent(lake)
+    except (SurveyorError, OSError) as error:
+        return Recent(fault=str(error))
+
+
+def known_min_isr_of(lake: Lake, snapshot: Row | None) -> int | None:
+    """The min.insync.replicas of topics that do not say, as a snapshot's brokers do; None where none has told."""
+    if snapshot is None:
+        return None
+    return known_min_isr(as_of(lake, snapshot, "broker_configs", ("name", "=", MIN_ISR)))

@@ -1,0 +1,146 @@
+"""How a cluster is, in numbers: who is there, who is missing, which partitions are not as they should be. No JVM.
+
+Corresponds to the metrics `OfflinePartitionsCount`, `UnderReplicatedPartitions`, `UnderMinIsrPartitionCount` and
+`PreferredReplicaImbalanceCount`, for the whole cluster at once. In: what was observed. Out: `Health`. Topics that are
+queued for deletion count for nothing else, nor do partitions that are not understood.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.adapters.delta.lake import Row
+from jobs.records.stored_rows import Bools, Ints, StoredRows
+from jobs.survey.observed import Observed
+from planner.leadership.without_spark import imbalance, needs
+from planner.rows.without_spark import PartitionArrays, among, derived, min_isr_override, named
+from schemas.names import NO_LEADER
+from schemas.rows import Key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """Counts are of partitions unless they say otherwise."""
+
+    controller_id: int | None
+    controller_epoch: int | None
+    migration: str | None
+    live: list[int]
+    """Registered brokers, understood or not, by id."""
+    not_understood_brokers: list[int]
+    gone: dict[int, int]
+    """Brokers that an assignment, an ISR or a leader names and that are not registered; how many partitions do."""
+    topics: int
+    deleting_topics: int
+    partitions: int
+    offline: int
+    without_state: int
+    under_replicated: int
+    under_min_isr: int
+    moving: int
+    not_understood: int
+    mendable: int
+    """What `plan reconcile` finds a change for, without loss."""
+    stuck: int
+    """Offline, and nobody who is in sync could lead."""
+    imbalance: list[Row]
+    """As the table has it, by broker."""
+    quarantined: int
+    """Znodes."""
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """For programs: an object with a list where its keys would be numbers."""
+        gone = [{"broker_id": broker, "partitions": count} for broker, count in self.gone.items()]
+        return asdict(self) | {"gone": gone}
+
+
+def health_of(seen: Observed, *, default_min_isr: int, threshold: float, drained: Collection[int] = ()) -> Health:
+    """Judge what was observed; `threshold` is the share of a broker's preferred partitions that others may lead."""
+    rows = arrays_of(seen, default_min_isr)
+    live = sorted(row["broker_id"] for row in seen.brokers)
+    opaque = sorted(row["broker_id"] for row in seen.brokers if not row["understood"])
+    marks, due = derived(rows, live), needs(rows, live, set(live).difference(opaque, drained))
+    return Health(
+        controller_id=seen.controller_id,
+        controller_epoch=seen.controller_epoch,
+        migration=seen.migration,
+        live=live,
+        not_understood_brokers=opaque,
+        gone=_named_and_gone(rows, live),
+        topics=len(seen.configs),
+        deleting_topics=len(seen.deleting),
+        partitions=seen.partitions.num_rows,
+        offline=_count(rows.judged & marks.offline),
+        without_state=_count(rows.judged & marks.new),
+        under_replicated=_count(rows.judged & marks.under_replicated),
+        under_min_isr=_count(rows.judged & marks.under_min_isr),
+        moving=_count(_moving(seen)),
+        not_understood=_count(~rows.understood),
+        mendable=_count(due.mendable),
+        stuck=_count(due.stuck),
+        imbalance=imbalance(rows, threshold),
+        quarantined=seen.quarantined,
+    )
+
+
+def arrays_of(seen: Observed, default_min_isr: int) -> PartitionArrays:
+    """Lay the partitions out for the rules that need no Spark."""
+    stored = StoredRows(seen.partitions)
+    topics = seen.partitions["topic"].combine_chunks().dictionary_encode()
+    number = topics.indices.to_numpy()
+    names = topics.dictionary.to_pylist()
+    minima = [_min_isr(seen.configs, name, default_min_isr) for name in names]
+    return PartitionArrays(
+        replicas=stored.brokers("replicas"),
+        isr=stored.brokers("isr"),
+        leader=stored.brokers("leader")[:, 0],
+        has_state=np.asarray(pc.is_valid(seen.partitions["leader"])),
+        understood=_true_or_null(seen.partitions["understood"]),
+        deleting=np.array([name in seen.deleting for name in names], dtype=bool)[number],
+        min_isr=np.array(minima, dtype=np.int32)[number],
+    )
+
+
+def _min_isr(configs: Mapping[str, Mapping[str, str] | None], topic: str, default: int) -> int:
+    override = min_isr_override(configs.get(topic))
+    return default if override is None else override
+
+
+def _true_or_null(column: pa.ChunkedArray) -> Bools:
+    return np.asarray(pc.fill_null(column, True))  # noqa: FBT003 - as the rules read null
+
+
+def _named_and_gone(rows: PartitionArrays, live: Collection[int]) -> dict[int, int]:
+    """Count for each broker that is named and not registered the partitions that name it."""
+    everybody = np.hstack([rows.replicas, rows.isr, rows.leader[:, None]])
+    absent = np.where(named(everybody) & ~among(everybody, live), everybody, NO_LEADER)
+    return {broker: _count((absent == broker).any(axis=1)) for broker in _distinct(absent)}
+
+
+def _distinct(brokers: Ints) -> list[int]:
+    ids: list[int] = np.unique(brokers[named(brokers)]).tolist()
+    return ids
+
+
+def _moving(seen: Observed) -> Bools:
+    """Replicas are being added or removed, or an order to do so waits, as `planner.reassignment.pending.is_moving`."""
+    lengths = (
+        np.asarray(pc.fill_null(pc.list_value_length(seen.partitions[name]), 0))
+        for name in ("adding_replicas", "removing_replicas")
+    )
+    moving: Bools = np.sum(list(lengths), axis=0) > 0
+    return moving | _ordered(seen.partitions, seen.ordered) if seen.ordered else moving
+
+
+def _ordered(partitions: pa.Table, ordered: Collection[Key]) -> Bools:
+    keys = zip(partitions["topic"].to_pylist(), partitions["partition"].to_pylist(), strict=True)
+    return np.array([key in ordered for key in keys], dtype=bool)
+
+
+def _count(marks: Bools) -> int:
+    return int(marks.sum())

@@ -1,0 +1,141 @@
+"""A cluster for who looks at it without Spark: as ZooKeeper has it now, or as a snapshot left it. No JVM.
+
+Both come to the same: partitions in Arrow, and what is few beside them. What is in quarantine counts and is left out.
+"""
+
+import gc
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any, Final
+
+import pyarrow as pa
+from kazoo.client import KazooClient
+
+from jobs.adapters.delta.lake import Lake, Row, arrow_schema
+from jobs.adapters.zookeeper.cluster import TOPICS, ClusterState, read_cluster
+from jobs.adapters.zookeeper.connection import children, connected, persistently
+from jobs.adapters.zookeeper.topics import read_topic_rows
+from jobs.records.snapshots import as_of, table_as_of
+from schemas import columns
+from schemas.names import RequestKind
+from schemas.rows import Key
+
+PARTITION: Final = (
+    "topic",
+    "partition",
+    "replicas",
+    "adding_replicas",
+    "removing_replicas",
+    "leader",
+    "isr",
+    "understood",
+)
+"""The columns of PARTITIONS that are read: what follows from them is derived."""
+
+PATIENCE: Final = 5.0
+"""Seconds to connect in: somebody waits for the answer."""
+
+_OF_STATE: Final = ("leader", "isr")
+"""What a partition without a state has not."""
+
+_SCHEMA: Final = pa.schema([arrow_schema(columns.PARTITIONS.json).field(name) for name in PARTITION])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """What there is of a cluster."""
+
+    controller_id: int | None
+    """NO_CONTROLLER for none, null where the znode is not understood; so the epoch."""
+    controller_epoch: int | None
+    migration: str | None
+    brokers: list[Row]
+    """broker_id and whether it is understood."""
+    configs: Mapping[str, Mapping[str, str] | None]
+    """Of each topic."""
+    deleting: frozenset[str]
+    """Topics that are queued for deletion."""
+    ordered: frozenset[Key]
+    """Partitions that an order to move waits for."""
+    partitions: pa.Table
+    quarantined: int
+
+
+def observe_now(hosts: str) -> Observed:
+    """Read ZooKeeper; raise UnreadableError where nothing answers, or no cluster keeps its metadata."""
+    with _no_collection(), connected(hosts, PATIENCE) as client:
+        state = persistently(lambda: read_cluster(client, hosts))
+        configs, partitions, quarantined = persistently(lambda: _read_topics(client))
+    return Observed(
+        **_control(state.control),
+        migration=state.migration,
+        brokers=state.brokers,
+        configs=configs,
+        deleting=_deleting(state),
+        ordered=_ordered(state.requests),
+        partitions=partitions,
+        quarantined=quarantined + len(state.quarantine),
+    )
+
+
+def observed_by(lake: Lake, snapshot: Row) -> Observed:
+    """Read the tables as a snapshot left them."""
+    topics = table_as_of(lake, snapshot, "topics", columns=["topic", "config", "deletion_requested"])
+    rows = topics.to_pylist(maps_as_pydicts="strict")
+    return Observed(
+        **_control(snapshot),
+        migration=snapshot.get("migration"),
+        brokers=as_of(lake, snapshot, "brokers"),
+        configs={row["topic"]: row["config"] for row in rows},
+        deleting=frozenset(row["topic"] for row in rows if row["deletion_requested"]),
+        ordered=_ordered(as_of(lake, snapshot, "requests", ("kind", "=", RequestKind.REASSIGN.value))),
+        partitions=table_as_of(lake, snapshot, "partitions", columns=PARTITION),
+        quarantined=snapshot["quarantined"] or 0,
+    )
+
+
+def _control(row: Mapping[str, Any]) -> dict[str, int | None]:
+    return {name: row[name] for name in ("controller_id", "controller_epoch")}
+
+
+def _deleting(state: ClusterState) -> frozenset[str]:
+    return frozenset(row["topic"] for row in state.requests if row["kind"] == RequestKind.DELETE_TOPIC)
+
+
+def _ordered(requests: list[Row]) -> frozenset[Key]:
+    return frozenset((row["topic"], row["partition"]) for row in requests if row["kind"] == RequestKind.REASSIGN)
+
+
+def _read_topics(client: KazooClient) -> tuple[dict[str, Mapping[str, str] | None], pa.Table, int]:
+    """Read the configs of all topics, their partitions, and how many znodes are not understood."""
+    configs: dict[str, Mapping[str, str] | None] = {}
+    tables, quarantined = [pa.table({name: [] for name in PARTITION}, schema=_SCHEMA)], 0
+    for reading in read_topic_rows(client, children(client, TOPICS) or []):
+        configs |= {row["topic"]: row.get("config") for row in reading.topics}
+        tables.append(_table(reading.partitions))
+        quarantined += len(reading.quarantine)
+    return configs, pa.concat_tables(tables), quarantined
+
+
+def _table(rows: list[Row]) -> pa.Table:
+    return pa.table([pa.array(_values(rows, field.name), field.type) for field in _SCHEMA], schema=_SCHEMA)
+
+
+def _values(rows: list[Row], name: str) -> list[Any]:
+    if name in _OF_STATE:
+        return [row.get(name) for row in rows]
+    return list(map(itemgetter(name), rows))  # twice as quick
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Spare the garbage collector the rows of a large cluster, none of which is in a cycle."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()

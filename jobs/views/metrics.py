@@ -1,0 +1,247 @@
+"""`surveyor metrics`: the tables as figures for Prometheus: printed, in a file for node_exporter, or served. No JVM.
+
+Every family begins with `surveyor_` and has the label `cluster`. What cannot be known before the first snapshot is
+left out, so that nothing is mistaken for zero.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any, Final
+
+from jobs.adapters.delta.lake import Row
+from jobs.adapters.http.page import Page, parse_address
+from jobs.basics.errors import SurveyorError, UnreadableError, UsageError
+from jobs.records.outcomes import Outcomes, read_outcomes
+from jobs.records.recent import Recent, known_min_isr_of, read_recent
+from jobs.runtime.console import finish, give, say
+from jobs.runtime.exposition import CONTENT_TYPE, Family, Sample, merged, written
+from jobs.runtime.settings import Settings
+from jobs.survey.health import Health, health_of
+from jobs.survey.observed import observed_by
+from schemas.names import Outcome
+from schemas.topic_configs import DEFAULT_MIN_ISR
+
+PATH: Final = "/metrics"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """What the tables say of one cluster at a moment."""
+
+    cluster: str
+    now: datetime
+    recent: Recent
+    health: Health | None
+    """As the last snapshot left it; None before the first."""
+    outcomes: Outcomes
+
+    def family(self, name: str, text: str, value: float | None) -> Family:
+        """A gauge of one value; none if it is not known."""
+        return self.by("", name, text, {} if value is None else {"": value})
+
+    def by(self, label: str, name: str, text: str, values: Mapping[Any, float]) -> Family:
+        """A gauge with a value for each of several."""
+        samples = (Sample(self._labels(label, key), value) for key, value in values.items())
+        return Family(f"surveyor_{name}", text, tuple(samples))
+
+    def _labels(self, label: str, key: object) -> dict[str, str]:
+        return {"cluster": self.cluster} | ({label: str(key)} if label else {})
+
+    def seconds_since(self, moment: datetime | None) -> float | None:
+        return None if moment is None else round((self.now - moment).total_seconds(), 3)
+
+
+def give_metrics(settings: Settings, out: Path | None, listen: str | None) -> None:
+    """Print the metrics, write them to a file, or serve them until interrupted."""
+    if listen is None:
+        _write(settings, out)
+    elif out is not None or settings.as_json:
+        raise UsageError("--listen serves the metrics, --out and --json give them once: choose one of these")
+    else:
+        _serve(settings, listen)
+
+
+def _write(settings: Settings, out: Path | None) -> None:
+    if out is not None and (out.is_dir() or not os.access(out.absolute().parent, os.W_OK)):
+        raise UsageError(f"--out {out} cannot be written: name a file in a folder that exists")
+    families = _families_of_all(settings)
+    text = written(families)
+    result = {"samples": [_sample_row(family, sample) for family in families for sample in family.samples]}
+    if out is None:
+        give(result, settings.as_json, settings.result_file)
+        if not settings.as_json:
+            print(text, end="")  # noqa: T201 - what Prometheus reads, and nothing else
+        return
+    replace_file(out, text)
+    finish(settings, result, f"{len(result['samples'])} samples written to {out}")
+
+
+def _sample_row(family: Family, sample: Sample) -> Row:
+    return {"name": family.name, "type": family.type, **asdict(sample)}
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Write a file that others read: they see what it was or what it becomes, never a part of it.
+
+    The new one is made beside it under a name that node_exporter's textfile collector, which reads *.prom, passes over.
+    """
+    try:
+        with NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", delete=False, encoding="utf-8") as new:
+            try:
+                new.write(text)
+                new.flush()
+                os.fsync(new.fileno())
+                Path(new.name).chmod(0o644)  # whoever collects it is another user
+                Path(new.name).replace(path)
+            except BaseException:
+                Path(new.name).unlink(missing_ok=True)
+                raise
+    except OSError as error:
+        raise SurveyorError(
+            f"--out {path} could not be written: {error.strerror}; it is what it was before, so mend that and run the "
+            "command again",
+        ) from None
+
+
+def _serve(settings: Settings, listen: str) -> None:
+    """Serve them, read anew for each request; a warehouse that cannot be read now may be readable later."""
+    address = parse_address("--listen", listen)
+    with Page(address, PATH, CONTENT_TYPE, lambda: written(_families_of_all(settings))) as page:
+        say(f"surveyor: metrics at {page.url}; Ctrl-C ends it")
+        page.serve_forever()
+
+
+def _families_of_all(settings: Settings) -> list[Family]:
+    clusters = settings.fleet or (settings,)
+    return merged(family for cluster in clusters for family in families(read_figures(cluster, datetime.now(UTC))))
+
+
+def read_figures(settings: Settings, now: datetime) -> Figures:
+    """Read what the metrics are made of; raise UnreadableError where there is no warehouse."""
+    lake = settings.lake
+    if not lake.exists():
+        raise UnreadableError(
+            f"no warehouse at {settings.warehouse}; check --warehouse, or take a `surveyor snapshot` first"
+        )
+    recent = read_recent(lake)
+    return Figures(
+        cluster=settings.cluster,
+        now=now,
+        recent=recent,
+        health=None if recent.snapshot is None else _health(settings, recent),
+        outcomes=read_outcomes(lake),
+    )
+
+
+def _health(settings: Settings, recent: Recent) -> Health:
+    assert recent.snapshot is not None  # noqa: S101 - the caller has looked
+    min_isr = known_min_isr_of(settings.lake, recent.snapshot)
+    return health_of(
+        observed_by(settings.lake, recent.snapshot),
+        default_min_isr=DEFAULT_MIN_ISR if min_isr is None else min_isr,
+        threshold=settings.conf.imbalance_threshold,
+        drained=[row["broker_id"] for row in recent.drained],
+    )
+
+
+def families(figures: Figures) -> Iterator[Family]:
+    """Make the families of one cluster."""
+    for group in GROUPS:
+        yield from group(figures)
+
+
+def _of_snapshot(figures: Figures) -> Iterator[Family]:
+    snapshot = figures.recent.snapshot or {}
+    taken_at = snapshot.get("taken_at")
+    yield figures.family("snapshot_id", "Id of the last snapshot.", snapshot.get("snapshot_id"))
+    yield figures.family(
+        "last_snapshot_timestamp_seconds",
+        "When the last snapshot was begun.",
+        None if taken_at is None else taken_at.timestamp(),
+    )
+    yield figures.family(
+        "last_snapshot_age_seconds",
+        "How long ago that was, when these metrics were made.",
+        figures.seconds_since(taken_at),
+    )
+    yield figures.family("last_snapshot_duration_seconds", "How long it took.", snapshot.get("seconds"))
+
+
+def _of_partitions(figures: Figures) -> Iterator[Family]:
+    if (health := figures.health) is None:
+        return
+    yield figures.family("topics", "Topics.", health.topics)
+    yield figures.family("partitions", "Partitions.", health.partitions)
+    for name, text in PARTITIONS.items():
+        yield figures.family(f"{name}_partitions", text, getattr(health, name))
+    yield figures.family("quarantined_znodes", "Znodes that could not be understood.", health.quarantined)
+
+
+PARTITIONS: Final[Mapping[str, str]] = {
+    "offline": "Partitions whose leader is dead, or that have none.",
+    "under_replicated": "Partitions with a replica that is not in sync.",
+    "under_min_isr": "Partitions with fewer in sync than min.insync.replicas.",
+    "moving": "Partitions that are being reassigned, or are ordered to be.",
+    "without_state": "Partitions that are assigned and never had a leader.",
+    "not_understood": "Partitions of which a znode could not be understood; they count as nothing else.",
+    "mendable": "Partitions that `plan reconcile` finds a change for, without loss.",
+    "stuck": "Offline partitions that nobody in sync could lead.",
+}
+"""Counts of Health that become a family each."""
+
+
+def _of_brokers(figures: Figures) -> Iterator[Family]:
+    if (health := figures.health) is None:
+        return
+    brokers = {"live": len(health.live), "gone": len(health.gone), "not_understood": len(health.not_understood_brokers)}
+    yield figures.by(
+        "status", "brokers", "Brokers: registered, named by partitions and not registered, not understood.", brokers
+    )
+    yield figures.by("broker", "gone_broker_partitions", "Partitions that name a broker that is gone.", health.gone)
+    yield figures.family("controller_id", "Id in /controller, -1 for none.", health.controller_id)
+    yield figures.family("controller_epoch", "Number in /controller_epoch.", health.controller_epoch)
+    yield figures.family("drained_brokers", "Brokers that are drained.", len(figures.recent.drained))
+    for name, column, text in IMBALANCE:
+        values = {row["broker_id"]: row[column] for row in health.imbalance}
+        yield figures.by("broker", name, text, values)
+
+
+IMBALANCE: Final = (
+    ("preferred_partitions", "preferred_partitions", "Partitions that prefer a broker as their leader."),
+    ("preferred_partitions_not_led", "not_led", "Of these, the ones that it does not lead."),
+    ("imbalance_ratio", "ratio", "The share of these."),
+)
+
+
+def _of_plans(figures: Figures) -> Iterator[Family]:
+    outcomes = figures.outcomes
+    yield figures.by("status", "plans", "Plans by status.", outcomes.plans)
+    done = {word: count for word, count in outcomes.rows.items() if word != Outcome.PENDING}
+    counted = figures.by("outcome", "commit_rows_total", "Rows of plans that commits came to, by outcome.", done)
+    yield Family(counted.name, counted.help, counted.samples, "counter")
+    yield figures.family(
+        "commit_rows_pending",
+        "Rows that a commit was about to write and has not recorded an outcome of.",
+        outcomes.rows[Outcome.PENDING],
+    )
+    last = outcomes.last_commit_at
+    yield figures.family(
+        "last_commit_timestamp_seconds",
+        "When a commit last recorded something.",
+        None if last is None else last.timestamp(),
+    )
+    yield figures.family(
+        "last_commit_age_seconds", "How long ago that was, when these metrics were made.", figures.seconds_since(last)
+    )
+
+
+GROUPS: Final[tuple[Callable[[Figures], Iterator[Family]], ...]] = (
+    _of_snapshot,
+    _of_partitions,
+    _of_brokers,
+    _of_plans,
+)

@@ -1,0 +1,230 @@
+"""`surveyor status`: what an operator looks at first, once or again and again. No JVM.
+
+The cluster is read from ZooKeeper, or as a snapshot left it; the warehouse, read meanwhile, says how old that is, what
+waits, and what brokers use as min.insync.replicas.
+"""
+
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from jobs.assessment.next_steps import NextStep, Situation, few, next_steps
+from jobs.basics.errors import UnreadableError, UsageError
+from jobs.basics.units import shown_duration
+from jobs.records.recent import Recent, known_min_isr_of, recent_if_readable
+from jobs.records.snapshots import find_snapshot
+from jobs.runtime.console import finish, give, wrapped
+from jobs.runtime.settings import Settings
+from jobs.survey.health import Health, health_of
+from jobs.survey.observed import observe_now, observed_by
+from schemas.names import NO_CONTROLLER
+from schemas.topic_configs import DEFAULT_MIN_ISR
+
+LABEL: Final = 18
+"""Columns that the names of the figures have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """One look."""
+
+    cluster: str
+    source: str
+    """As people are told what was read."""
+    snapshot_id: int | None
+    """The snapshot that was read, None for ZooKeeper."""
+    situation: Situation
+    surveyor_id: int
+    """What `surveyor control`, and commits in batch mode, are the controller as."""
+    min_isr_assumed: bool
+    """No broker has told its min.insync.replicas to a snapshot: Kafka's default is taken."""
+
+    @property
+    def steps(self) -> list[NextStep]:
+        """What is due; its commands name the cluster where it is not the default one."""
+        which = "" if self.cluster == "default" else f" --cluster {self.cluster}"
+        steps = next_steps(self.situation)
+        return [NextStep(s.what, None if s.command is None else f"surveyor {s.command}{which}") for s in steps]
+
+    @property
+    def json(self) -> dict[str, Any]:
+        last = self.situation.recent.snapshot
+        age = {"age_seconds": self.situation.snapshot_age}
+        return {
+            "cluster": self.cluster,
+            "at": self.situation.now,
+            "snapshot_id": self.snapshot_id,
+            **self.situation.health.json,
+            "min_isr_assumed": self.min_isr_assumed,
+            "warehouse_fault": self.situation.recent.fault,
+            "last_snapshot": last and {name: last[name] for name in ("snapshot_id", "taken_at")} | age,
+            "due": [asdict(step) for step in self.steps],
+        }
+
+
+def show_status(settings: Settings, snapshot_id: int | None) -> None:
+    """Show it once; raise UnreadableError where nothing could be read."""
+    status = look(settings, snapshot_id)
+    finish(settings, status.json, *lines(status))
+
+
+def watch_status(settings: Settings, every: float) -> None:
+    """Show it every so many seconds until interrupted: repainted on a terminal, else one block after the other.
+
+    What cannot be read at first is an error, as without watching; what cannot be read later is said, and tried again.
+    """
+    if settings.as_json:
+        raise UsageError("--watch goes on, --json is one object: give one of the two")
+    if not every:
+        raise UsageError("--watch looks again after a while: expected more than 0s")
+    block = _block(settings, look(settings, None))
+    while True:
+        paint(block)
+        time.sleep(every)
+        try:
+            block = _block(settings, look(settings, None))
+        except UnreadableError as error:
+            block = [f"{_moment(datetime.now(UTC))}  nothing could be read; trying again", *wrapped(str(error), "")]
+
+
+def _block(settings: Settings, status: Status) -> list[str]:
+    give(status.json, as_json=False, result_file=settings.result_file)
+    return list(lines(status))
+
+
+def paint(block: list[str]) -> None:
+    """Write over what was there, and wipe out what is left of it; without a terminal, leave a line between blocks."""
+    if sys.stdout.isatty():
+        sys.stdout.write("\x1b[H" + "".join(f"{line}\x1b[K\n" for line in block) + "\x1b[J")
+    else:
+        sys.stdout.write("\n".join(block) + "\n\n")
+    sys.stdout.flush()
+
+
+def look(settings: Settings, snapshot_id: int | None) -> Status:
+    """Read the cluster, and meanwhile the warehouse."""
+    threshold = settings.conf.imbalance_threshold
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(recent_if_readable, settings.lake)
+        if snapshot_id is None:
+            seen, source, snapshot = observe_now(settings.zookeeper), settings.zookeeper, None
+        else:
+            snapshot = find_snapshot(settings.lake, snapshot_id)
+            seen, source = observed_by(settings.lake, snapshot), f"snapshot {snapshot_id}"
+        recent = reading.result()
+    told = snapshot or recent.snapshot
+    drained = [row["broker_id"] for row in recent.drained]
+    min_isr = known_min_isr_of(settings.lake, told)
+    default_min_isr = DEFAULT_MIN_ISR if min_isr is None else min_isr
+    health = health_of(seen, default_min_isr=default_min_isr, threshold=threshold, drained=drained)
+    max_age = settings.conf.limits.max_plan_age_hours * 3600
+    return Status(
+        cluster=settings.cluster,
+        source=source,
+        snapshot_id=snapshot_id,
+        situation=Situation(health=health, recent=recent, now=datetime.now(UTC), max_plan_age=max_age),
+        surveyor_id=settings.conf.controller_id,
+        min_isr_assumed=min_isr is None,
+    )
+
+
+def lines(status: Status) -> Iterator[str]:
+    """Write it for people, in lines of 80 columns at most."""
+    situation = status.situation
+    yield from wrapped(f"cluster {status.cluster}, {status.source}, {_moment(situation.now)}", "")
+    for label, value in _figures(status):
+        yield from wrapped(value, label.ljust(LABEL))
+    steps = status.steps
+    yield "" if steps else "nothing is due"
+    for step in steps:
+        yield from wrapped(step.what, "due  ")
+        if step.command is not None:
+            yield f"     {step.command}"  # one line whatever its width: it is to be copied
+
+
+def _figures(status: Status) -> Iterator[tuple[str, str]]:
+    health = status.situation.health
+    yield "controller", _controller(health, status.surveyor_id)
+    yield "brokers", _brokers(health)
+    if health.gone:
+        named = [f"{broker} (in {count} partitions)" for broker, count in sorted(health.gone.items())]
+        yield "gone", few(named)
+    yield "partitions", f"{health.partitions} in {health.topics} topics"
+    yield "offline", str(health.offline)
+    yield "under-replicated", str(health.under_replicated)
+    assumed = f" ({_ASSUMED})" if status.min_isr_assumed else ""
+    yield "under min ISR", f"{health.under_min_isr}{assumed}"
+    yield "moving", str(health.moving)
+    for label, count in _rare(health):
+        if count:
+            yield label, str(count)
+    yield "imbalance", _imbalance(health)
+    yield "last snapshot", _last_snapshot(status)
+
+
+_ASSUMED: Final = "brokers taken to have Kafka's min.insync.replicas=1"
+
+
+def _rare(health: Health) -> Iterator[tuple[str, int]]:
+    """What is mostly zero, and not worth a line then."""
+    yield "without state", health.without_state
+    yield "not understood", health.not_understood
+    yield "topics to delete", health.deleting_topics
+
+
+def _controller(health: Health, surveyor_id: int) -> str:
+    """Name who is in control.
+
+    >>> from types import SimpleNamespace as Named
+    >>> _controller(Named(controller_id=2, controller_epoch=7, live=[2]), 99)
+    'broker 2, epoch 7'
+    >>> _controller(Named(controller_id=99, controller_epoch=None, live=[2]), 99)
+    'Surveyor, as 99, epoch not understood'
+    """
+    epoch = "not understood" if health.controller_epoch is None else str(health.controller_epoch)
+    if health.controller_id is None:
+        who = "not understood"
+    elif health.controller_id == NO_CONTROLLER:
+        who = "none"
+    elif health.controller_id in health.live:
+        who = f"broker {health.controller_id}"
+    elif health.controller_id == surveyor_id:
+        who = f"Surveyor, as {surveyor_id}"
+    else:
+        who = f"{health.controller_id}, not registered as a broker"
+    return f"{who}, epoch {epoch}"
+
+
+def _brokers(health: Health) -> str:
+    opaque = health.not_understood_brokers
+    understood = f"; not understood: {few(opaque)}" if opaque else ""
+    return f"{len(health.live)} live, {len(health.gone)} gone{understood}"
+
+
+def _imbalance(health: Health) -> str:
+    """Say who of the live leads least of what it should."""
+    rows = [row for row in health.imbalance if row["broker_id"] in set(health.live)]
+    if not any(row["not_led"] for row in rows):
+        return "none"
+    worst = max(rows, key=lambda row: (row["ratio"], -row["broker_id"]))
+    above = sum(row["exceeds"] for row in rows)
+    return (
+        f"broker {worst['broker_id']} does not lead {worst['not_led']} of {worst['preferred_partitions']} "
+        f"({worst['ratio']:.0%}); {above} above {worst['threshold']:.0%}"
+    )
+
+
+def _last_snapshot(status: Status) -> str:
+    recent: Recent = status.situation.recent
+    age = status.situation.snapshot_age
+    if recent.snapshot is None or age is None:
+        return "not known" if recent.fault else "none"
+    return f"{recent.snapshot['snapshot_id']}, {shown_duration(max(age, 0))} ago"
+
+
+def _moment(now: datetime) -> str:
+    return now.strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -1,0 +1,128 @@
+"""`surveyor doctor`: each thing that may be in the way, one at a time; and that it touches nothing."""
+
+import json
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from kazoo.security import make_acl
+
+from jobs.adapters.delta.lake import Lake
+from jobs.assessment.checkup import State
+from tests.jobs.support.command_line import Surveyor
+from tests.jobs.support.kafka_tree import KafkaTree
+from tests.jobs.support.lake_rows import Cluster
+
+Findings = dict[str, tuple[str, str, str | None]]
+"""State, what was found, advice, by check."""
+
+
+@pytest.fixture
+def look(surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Findings]:
+    """Findings of the doctor; brokers that do not answer are not waited for."""
+    monkeypatch.setattr("jobs.assessment.checkup.PATIENCE", 0.5)
+    monkeypatch.setattr("jobs.adapters.brokers.channel.PATIENCE", 0.5)
+
+    def found(hosts: str, code: int = 0) -> Findings:
+        ran = surveyor.run("doctor", "--zookeeper", hosts, "--json")
+        assert ran.exit_code == code
+        result = json.loads(ran.stdout)
+        findings = {row["check"]: (row["state"], row["found"], row["advice"]) for row in result["findings"]}
+        assert result["faults"] == sum(state == State.FAULT for state, _, _ in findings.values())
+        assert all(advice for state, _, advice in findings.values() if state == State.WARNING)
+        return findings
+
+    return found
+
+
+def states(findings: Findings) -> dict[str, str]:
+    return {check: state for check, (state, _, _) in findings.items()}
+
+
+def test_a_cluster_that_can_be_worked_on(tree: KafkaTree, lake: Lake, look: Callable[..., Findings]) -> None:
+    Cluster(lake).snapshot()
+    before = tree.dump()
+
+    findings = look(tree.hosts)
+
+    # fake brokers answer control requests and no others
+    assert states(findings) == dict.fromkeys(findings, State.FINE) | {"settings": State.WARNING}
+    assert [*findings] == [
+        *("python", "java", "jars", "warehouse", "tables"),
+        *("zookeeper", "controller", "permissions", "clock", "settings", "control requests"),
+    ]
+    assert findings["controller"][1] == "0, epoch 7"
+    assert tree.dump() == before
+
+
+def test_nothing_is_made_where_there_is_no_warehouse(
+    tree: KafkaTree, lake: Lake, look: Callable[..., Findings]
+) -> None:
+    findings = look(tree.hosts)
+
+    assert findings["tables"] == (State.WARNING, "no snapshot of default yet", "surveyor snapshot")
+    assert not Path(lake.warehouse).exists()
+
+
+def test_what_the_cluster_has_in_the_way(
+    tree: KafkaTree, look: Callable[..., Findings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree.client.delete("/controller")
+    tree.unregister(1)
+    tree.register(1, tree.client.get("/brokers/ids/0")[0].replace(b"PLAINTEXT", b"SSL"))
+    tree.register(9, b"?")
+    tree.client.set_acls("/controller_epoch", [make_acl("world", "anyone", read=True)])
+    monkeypatch.setattr("jobs.assessment.checkup.now", lambda: time.time() - 60)
+
+    findings = look(tree.hosts)
+
+    warned = {check for check, state in states(findings).items() if state == State.WARNING}
+    assert warned == {"tables", "znodes", "controller", "permissions", "clock", "settings", "control requests"}
+    assert findings["znodes"][1] == "not understood: /brokers/ids/9"
+    assert findings["permissions"][1] == "an ACL keeps /controller_epoch for some"
+    assert "written 60 s from now" in findings["clock"][1] or "written 59 s from now" in findings["clock"][1]
+    assert "broker 1 at" in findings["control requests"][1]
+
+
+def test_a_migration_and_nobody_there(bare_tree: KafkaTree, look: Callable[..., Findings]) -> None:
+    bare_tree.lay_out(brokers=())
+    bare_tree.write("/migration", b'{"kraft_controller_id":3000}')
+
+    findings = look(bare_tree.hosts, code=1)
+
+    assert findings["migration"][0] == State.FAULT
+    assert findings["brokers"][:2] == (State.WARNING, "none is registered")
+
+
+def test_a_machine_that_lacks_things(
+    tree: KafkaTree, look: Callable[..., Findings], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setenv("SURVEYOR_CACHE", str(tmp_path / "empty"))
+    monkeypatch.setattr("jobs.assessment.checkup.ROOM", 2**80)
+
+    findings = look(f"{tree.hosts}/elsewhere", code=1)
+
+    of_machine = ("java", "jars", "warehouse", "zookeeper")
+    assert [findings[check][0] for check in of_machine] == [State.FAULT, State.WARNING, State.WARNING, State.FAULT]
+    assert "JAVA_HOME" in findings["java"][1]
+    assert "/brokers/ids does not exist" in findings["zookeeper"][1]
+    assert not (tmp_path / "empty").exists()
+
+
+def test_people_read_what_to_do(surveyor: Surveyor) -> None:
+    ran = surveyor.run("doctor", "--zookeeper", "127.0.0.1:1")
+
+    assert ran.exit_code == 1
+    assert "FAULT  zookeeper         no ZooKeeper answered at 127.0.0.1:1" in ran.stdout
+    assert "                      -> surveyor snapshot\n" in ran.stdout
+    assert ran.stdout.endswith("\n1 fault, 1 warning\n")
+    assert max(map(len, ran.stdout.splitlines())) <= 80
+
+
+def test_a_snapshot_from_the_future(lake: Lake, tree: KafkaTree, look: Callable[..., Findings]) -> None:
+    Cluster(lake).snapshot(age=timedelta(days=-40_000))
+
+    assert look(tree.hosts)["tables"][0] == State.WARNING

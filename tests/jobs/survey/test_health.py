@@ -1,0 +1,156 @@
+"""How a cluster is, in numbers: the same from znodes and from the tables that a snapshot left."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from jobs.adapters.delta.lake import Lake, Row
+from jobs.basics.errors import UnreadableError
+from jobs.records.snapshots import find_snapshot
+from jobs.survey.health import Health, health_of
+from jobs.survey.observed import Observed, observe_now, observed_by
+from schemas.names import NO_CONTROLLER, NO_LEADER
+from schemas.znodes import State, encode_state
+from tests.jobs.support.kafka_tree import KafkaTree, state_path
+from tests.jobs.support.lake_rows import Cluster, broker, partition, topic
+
+TOPICS = {
+    "calm": {0: [0, 1], 1: [1, 2]},
+    "loud": {0: [0, 1, 2], 1: [3, 0], 2: [0, 3], 3: [3, 9], 4: [1, 0]},
+    "leaving": {0: [3, 0]},
+}
+STATES = {
+    ("loud", 0): (1, [1]),  # under-replicated, under min ISR 2, not led by the preferred replica
+    ("loud", 1): (3, [3, 0]),  # its leader is dead, 0 is in sync
+    ("loud", 2): (0, [0, 3]),  # a dead ISR member
+    ("loud", 3): (NO_LEADER, [9]),  # nobody alive
+}
+EXPECTED: Row = {
+    "controller_id": 0,
+    "controller_epoch": 7,
+    "migration": None,
+    "live": [0, 1, 2],
+    "not_understood_brokers": [],
+    "gone": {3: 4, 9: 1},
+    "topics": 3,
+    "deleting_topics": 1,
+    "partitions": 8,
+    "offline": 2,
+    "without_state": 0,
+    "under_replicated": 2,
+    "under_min_isr": 2,
+    "moving": 2,
+    "not_understood": 0,
+    "mendable": 2,
+    "stuck": 1,
+}
+IMBALANCE = [(0, 3, 1, True), (1, 2, 0, False), (3, 2, 1, True)]
+
+
+def numbers(health: Health) -> Row:
+    return {name: getattr(health, name) for name in EXPECTED}
+
+
+def judged(seen: Observed) -> Health:
+    return health_of(seen, default_min_isr=1, threshold=0.1)
+
+
+@pytest.fixture
+def troubled(tree: KafkaTree) -> KafkaTree:
+    """The cluster in znodes; an order to move waits, and a reassignment runs."""
+    for name, replicas in TOPICS.items():
+        tree.add_topic(name, replicas)
+    for (name, number), (leader, isr) in STATES.items():
+        state = State(controller_epoch=1, leader=leader, leader_epoch=6, isr=isr)
+        tree.write(state_path(name, number), encode_state(state))
+    tree.write("/config/topics/loud", b'{"version":1,"config":{"min.insync.replicas":"2"}}')
+    tree.write("/admin/delete_topics/leaving", b"")
+    order = {"version": 1, "partitions": [{"topic": "calm", "partition": 0, "replicas": [2, 1]}]}
+    tree.write("/admin/reassign_partitions", json.dumps(order).encode())
+    moving = {"version": 3, "partitions": {"0": [0, 1], "1": [1, 2]}, "adding_replicas": {"1": [2]}}
+    tree.write("/brokers/topics/calm", json.dumps(moving | {"removing_replicas": {}}).encode())
+    return tree
+
+
+@pytest.fixture
+def snapshot(lake: Lake) -> Row:
+    """The same cluster in the tables."""
+    cluster = Cluster(lake)
+    cluster.brokers = [broker(number, 10 + number) for number in (0, 1, 2)]
+    cluster.topics = [
+        topic("calm"),
+        topic("loud", config={"min.insync.replicas": "2"}),
+        topic("leaving", deletion_requested=True),
+    ]
+    for name, replicas in TOPICS.items():
+        for number, assigned in replicas.items():
+            leader, isr = STATES.get((name, number), (assigned[0], assigned))
+            cluster.partitions[name, number] = partition(assigned, leader=leader, isr=isr)
+    cluster.partitions["calm", 1] |= {"adding_replicas": [2]}
+    order = {"kind": "reassign", "topic": "calm", "partition": 0, "replicas": [2, 1], "path": "/x", "snapshot_id": 1}
+    lake.replace("requests", [order])
+    cluster.snapshot()
+    return find_snapshot(lake)
+
+
+def test_znodes_and_tables_say_the_same(troubled: KafkaTree, lake: Lake, snapshot: Row) -> None:
+    both = [judged(observe_now(troubled.hosts)), judged(observed_by(lake, snapshot))]
+
+    assert [numbers(health) for health in both] == [EXPECTED, EXPECTED]
+    columns = ("broker_id", "preferred_partitions", "not_led", "exceeds")
+    for health in both:
+        assert [tuple(row[name] for name in columns) for row in health.imbalance] == IMBALANCE
+
+
+def test_who_is_drained_is_elected_by_nobody(lake: Lake, snapshot: Row) -> None:
+    """The only one in sync that is alive."""
+    health = health_of(observed_by(lake, snapshot), default_min_isr=1, threshold=0.1, drained=[0])
+
+    assert (health.mendable, health.stuck) == (EXPECTED["mendable"] - 1, EXPECTED["stuck"] + 1)
+
+
+def spoil_state(tree: KafkaTree) -> None:
+    tree.write(state_path("calm", 0), b"{")
+
+
+def spoil_topic(tree: KafkaTree) -> None:
+    tree.write("/brokers/topics/calm", b'{"partitions":{"0":null}}')
+
+
+def spoil_controller(tree: KafkaTree) -> None:
+    tree.client.set("/controller", b"nobody")
+
+
+def spoil_broker(tree: KafkaTree) -> None:
+    tree.client.set("/brokers/ids/1", b"[]")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (spoil_state, {"not_understood": 1, "partitions": 2, "offline": 0, "quarantined": 1}),
+        (spoil_topic, {"partitions": 0, "quarantined": 1, "topics": 1}),
+        (spoil_controller, {"controller_id": None, "controller_epoch": 7, "quarantined": 1}),
+        (spoil_broker, {"live": [0, 1, 2], "not_understood_brokers": [1], "gone": {}, "offline": 0, "quarantined": 1}),
+    ],
+)
+def test_malformed_znodes_are_counted(tree: KafkaTree, spoil: Callable[[KafkaTree], None], said: Row) -> None:
+    tree.add_topic("calm", {0: [0, 1], 1: [1, 0]})
+    spoil(tree)
+    health = judged(observe_now(tree.hosts))
+
+    assert {name: getattr(health, name) for name in said} == said
+
+
+def test_an_empty_cluster(bare_tree: KafkaTree) -> None:
+    bare_tree.lay_out(brokers=())
+    health = judged(observe_now(bare_tree.hosts))
+
+    assert (health.controller_id, health.live, health.gone) == (NO_CONTROLLER, [], {})
+    assert (health.partitions, health.offline, health.imbalance) == (0, 0, [])
+
+
+def test_no_cluster_is_there(zookeeper: str) -> None:
+    with pytest.raises(UnreadableError, match="check the chroot"):
+        observe_now(zookeeper)

@@ -1,0 +1,113 @@
+"""`show brokers`, `show topics` and `show partitions`, and the forms in which all of `show` is written."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from jobs.adapters.delta.lake import Lake
+from schemas.names import NO_LEADER
+from tests.jobs.support.commands import Ran, Surveyor
+from tests.jobs.support.lake_rows import Cluster, broker, partition, topic
+
+NOWHERE = "127.0.0.1:1"
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Surveyor:
+    """Brokers 0 and 1, of which 0 is the controller; 7 is gone and still named. The partitions are as a snapshot's."""
+    lake = Lake(str(tmp_path_factory.mktemp("shown") / "warehouse"), "default")
+    cluster = Cluster(lake)
+    cluster.brokers = [broker(0, 10), broker(1, 11, rack="r1")]
+    cluster.topics = [topic("big"), topic("empty"), topic("small", config={"min.insync.replicas": "2"})]
+    well = {"under_replicated": False, "under_min_isr": False, "offline_replicas": []}
+    cluster.partitions = {
+        ("big", 0): partition([0, 1], **well),
+        ("big", 1): partition([1, 0, 7], isr=[1, 0], **well | {"under_replicated": True, "offline_replicas": [7]}),
+        ("big", 2): partition([0, 1, 7], removing_replicas=[7], adding_replicas=[1], **well),
+        ("small", 0): partition([1, 7], isr=[1], **well | {"under_replicated": True, "under_min_isr": True}),
+    }
+    cluster.snapshot()
+    lost = {"topic": "small", "partition": 1, "partition_state": "Offline", "snapshot_id": 1}
+    row = partition([7], leader=NO_LEADER, **well | {"under_min_isr": True})
+    lake.append("partitions", [row | lost])
+    (snapshot,) = lake.rows("snapshots")
+    versions = snapshot["versions"] | {"partitions": lake.version("partitions")}
+    lake.replace("snapshots", [snapshot | {"versions": versions}])
+    return Surveyor(NOWHERE, Path(lake.warehouse))
+
+
+@pytest.mark.parametrize(
+    ("flags", "partitions"),
+    [
+        ("", ["big-0", "big-1", "big-2", "small-0", "small-1"]),
+        ("--offline", ["small-1"]),
+        ("--under-replicated", ["big-1", "small-0"]),
+        ("--under-min-isr", ["small-0", "small-1"]),
+        ("--broker 7", ["big-1", "big-2", "small-0", "small-1"]),
+        ("--broker 0 --under-replicated", ["big-1"]),
+        ("--topic big --under-min-isr", []),
+    ],
+)
+def test_partitions_that_are_asked_for(shown: Surveyor, flags: str, partitions: list[str]) -> None:
+    rows = shown.json("show", "partitions", *flags.split())["rows"]
+
+    assert [f"{row['topic']}-{row['partition']}" for row in rows] == partitions
+
+
+def test_brokers_and_those_that_are_gone(shown: Surveyor) -> None:
+    rows = shown.json("show", "brokers")["rows"]
+
+    columns = ("broker_id", "live", "controller", "leaders", "replicas", "host", "understood")
+    assert [tuple(row[name] for name in columns) for row in rows] == [
+        (0, True, True, 2, 3, "h", True),
+        (1, True, False, 2, 4, "h", True),
+        (7, False, False, 0, 4, None, None),
+    ]
+
+
+def test_topics_have_partitions_and_a_replication_factor(shown: Surveyor) -> None:
+    """The factor is that of the target where replicas are on their way out."""
+    rows = shown.json("show", "topics")["rows"]
+
+    columns = ("topic", "partitions", "replication_factor", "most_replicas", "config")
+    assert [tuple(row[name] for name in columns) for row in rows] == [
+        ("big", 3, 2, 3, {}),
+        ("empty", 0, None, None, {}),
+        ("small", 2, 1, 2, {"min.insync.replicas": "2"}),
+    ]
+    assert "2..3" in shown("show", "topics").stdout
+
+
+def head(ran: Ran) -> list[str]:
+    """The names of the columns of a table."""
+    return [name.strip() for name in ran.stdout.splitlines()[1].split("┃")]
+
+
+def test_wide_is_every_column(shown: Surveyor) -> None:
+    narrow, wide = (head(shown("show", "partitions", *form)) for form in ((), ("-o", "wide")))
+
+    assert (narrow, "state_version" in narrow) == (wide[: len(narrow)], False)
+    assert {"state_version", "under_min_isr", "snapshot_id"} <= set(wide)
+    assert "cluster" not in wide
+
+
+@pytest.mark.parametrize("what", ["partitions", "brokers", "snapshots", "plans", "events"])
+def test_json_and_yaml_are_one_object(shown: Surveyor, what: str) -> None:
+    as_json, as_option, as_yaml = (shown("show", what, *form) for form in (("--json",), ("-o", "json"), ("-o", "yaml")))
+
+    assert as_json.stdout == as_option.stdout
+    assert yaml.safe_load(as_yaml.stdout) == json.loads(as_json.stdout)
+
+
+def test_two_forms_are_one_too_many(shown: Surveyor) -> None:
+    ran = shown("show", "topics", "--json", "-o", "yaml")
+
+    assert (ran.code, "give one of the two" in ran.stderr) == (2, True)
+
+
+def test_errors_are_an_object_too_where_one_is_asked_for(tmp_path: Path) -> None:
+    ran = Surveyor(NOWHERE, tmp_path / "none")("show", "topics", "-o", "json")
+
+    assert (ran.code, ran.json["exit_code"]) == (22, 22)
