@@ -4,6 +4,7 @@ BIN := .venv/bin
 WORKERS ?= 3
 JAVA = $(BIN)/python -m jobs.adapters.java.home
 TOO_OLD = 'Surveyor needs Python 3.11 or newer; $(PYTHON) is not. Install it, or: make PYTHON=/path/to/python3.11'
+NO_BROWSER = 'Without it the tests that look at pages in a browser are skipped; everything else works.'
 
 .PHONY: help
 help: ## Show this help
@@ -24,6 +25,7 @@ setup: .venv/.setup ## Make .venv and fetch what is needed to work on it; quick 
 
 .venv/.setup: .venv/.runtime
 	$(BIN)/python -m pip install -q --group dev
+	@command -v chromium || command -v chromium-browser || sh .ci/need chromium || echo $(NO_BROWSER) >&2
 	-@$(BIN)/python -m jobs.adapters.embedded.record_archives
 	-@$(BIN)/python -m tests.spark_archive
 	@touch $@

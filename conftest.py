@@ -36,6 +36,7 @@ FIXTURES = {
     "brokers": {"cluster"},
     "zookeeper": {"zookeeper_server", "ensemble"},
     "spark": {"spark"},
+    "browser": {"browser"},
     "torture": {"proxy", "ensemble"},
 }
 """The marker that a test gets for a fixture it uses, itself or by way of others."""

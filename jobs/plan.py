@@ -8,6 +8,7 @@ import typer
 
 from jobs.basics.errors import ExitCode, UsageError
 from jobs.plan_topics import assign, config, delete, expand
+from jobs.runtime.lazy_commands import HELP
 from jobs.runtime.options import AllowUnclean
 from jobs.runtime.plan_options import PlanOptions, question
 from jobs.runtime.settings import Settings
@@ -267,6 +268,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     help="Compute a plan from a snapshot; nothing is written to the cluster.",
+    context_settings=HELP,
 )
 for job in (assign, elect, drain, undrain, recover, reassign, expand, config, delete, reconcile):
     app.command()(job)

@@ -1,7 +1,8 @@
 """`surveyor reconcile`: one cycle of a controller in one process: snapshot, plan of what is due, question, commit.
 
 Dry unless --apply: then the snapshot is taken and the plan is stored, and what a commit would write is shown. Killed at
-any moment, the same command goes on: a new snapshot shows what is still due, and only that is planned.
+any moment, the same command goes on: a new snapshot shows what is still due, and only that is planned. --until-quiet
+goes on by itself; dry, it shows the first cycle.
 """
 
 from typing import Annotated
@@ -32,6 +33,9 @@ def reconcile(
     *,
     mode: Annotated[Mode, typer.Option(help="As commit takes it.")] = Mode.AUTO,
     apply: Apply = False,
+    until_quiet: Annotated[
+        bool, typer.Option("--until-quiet", help="With --apply: again and again, until nothing is due.")
+    ] = False,
     yes: Yes = False,
     allow_unclean: AllowUnclean = False,
     max_changes: MaxChanges = None,
@@ -43,16 +47,19 @@ def reconcile(
 ) -> ExitCode:
     """Snapshot, plan what is due after failures, commit it or show what that would do."""
     from jobs.assessment.limits import CommitLimits, hold_seconds
-    from jobs.cycle.reconcile import reconcile_once
+    from jobs.cycle.reconcile import reconcile_once, reconcile_until_quiet
 
     limits = CommitLimits.of(
         settings, None, max_changes, allow_majority_dead=allow_majority_dead, allow_silent=allow_silent
     )
+    hold = hold_seconds(settings, max_hold)
+    if apply and until_quiet:
+        return reconcile_until_quiet(settings, mode, limits, hold=hold, yes=yes, allow_unclean=allow_unclean)
     return reconcile_once(
         settings,
         mode,
         limits,
-        hold=hold_seconds(settings, max_hold),
+        hold=hold,
         apply=apply,
         yes=yes,
         allow_unclean=allow_unclean,

@@ -1,4 +1,4 @@
-"""Who holds the lease of a cluster: what stands in /surveyor/commit, Surveyor's one znode beside Kafka's."""
+"""Who holds the lease of a cluster, in /surveyor/commit, or its controllership to stay, in /surveyor/control."""
 
 import msgspec
 from msgspec import Struct
@@ -26,7 +26,7 @@ class Holder(Struct, frozen=True):
 
     def __str__(self) -> str:
         who = f"{self.user}@{self.host} (process {self.pid})"
-        return f"{who} since {self.since}, for `surveyor {self.command} {self.plan}`"
+        return f"{who} since {self.since}, for `surveyor {self.command}{' ' * bool(self.plan)}{self.plan}`"
 
 
 def encode_holder(holder: Holder) -> bytes:

@@ -9,6 +9,9 @@ from typing import Final
 NO_LEADER: Final = -1
 """`leader` of a partition that has none, as Kafka writes it."""
 
+LEADER_DURING_DELETE: Final = -2
+"""`leader` that brokers are told of a topic being deleted, and its leader epoch (`LeaderAndIsr.LeaderDuringDelete`)."""
+
 NO_CONTROLLER: Final = -1
 """`controller_id` of a cluster without /controller."""
 
@@ -60,6 +63,25 @@ class Action(StrEnum):
     """Let a replica that a drain stopped follow again: LeaderAndIsr to all, at the next leader epoch."""
     ELECT_PREFERRED = "elect_preferred"
     REASSIGN = "reassign"
+    """Ask Kafka's controller to carry out a reassignment."""
+    START_REASSIGNMENT = "start_reassignment"
+    """Carry it out: assign the target and whoever has been there, and let the new replicas copy."""
+    NARROW_TO_TARGET = "narrow_to_target"
+    """The target is in sync: it leads, and the ISR holds nobody else."""
+    END_REASSIGNMENT = "end_reassignment"
+    """The replicas that leave are stopped: assign the target alone."""
+
+
+class ReplicaState(StrEnum):
+    """States of Kafka's ReplicaStateMachine."""
+
+    NEW = "NewReplica"
+    ONLINE = "OnlineReplica"
+    OFFLINE = "OfflineReplica"
+    DELETION_STARTED = "ReplicaDeletionStarted"
+    DELETION_SUCCESSFUL = "ReplicaDeletionSuccessful"
+    DELETION_INELIGIBLE = "ReplicaDeletionIneligible"
+    NON_EXISTENT = "NonExistentReplica"
 
 
 class OperationKind(StrEnum):
@@ -152,6 +174,20 @@ class RejectionCode(StrEnum):
     """A broker that is not alive holds a replica, and nobody asked to empty it."""
     NO_LIVE_LEADER = "NO_LIVE_LEADER"
     """Nobody alive in its ISR leads it: whoever has its data must not be moved away."""
+    TARGET_NOT_ALIVE = "TARGET_NOT_ALIVE"
+    """A request names a broker that is not alive as a new replica."""
+    INVALID_TARGET = "INVALID_TARGET"
+    """A request names a broker twice, a negative one, or nobody."""
+    WAITS_FOR_ISR = "WAITS_FOR_ISR"
+    """The target of a reassignment is not in sync yet."""
+    WAITS_FOR_STOP = "WAITS_FOR_STOP"
+    """A replica that leaves has not said yet that it stopped."""
+    WAITS_FOR_CHANGE = "WAITS_FOR_CHANGE"
+    """Another change of the same partition comes first."""
+    WAITS_FOR_REPLICAS = "WAITS_FOR_REPLICAS"
+    """A topic is not deleted while a replica is out of reach, is moved, or is to be elected."""
+    DELETION_DISABLED = "DELETION_DISABLED"
+    """delete.topic.enable is false."""
 
 
 class Lose(StrEnum):

@@ -12,6 +12,8 @@ Number = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 BrokerId = Number
 Partition = Number
 Epoch = Number
+AskedFor = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+"""A broker that somebody asks for, be there one or not."""
 NumberOrNone = Annotated[int, Meta(ge=-1, le=2**31 - 1)]
 Port = Annotated[int, Meta(ge=-1, le=65535)]
 TopicId = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_-]{22}\Z")]
@@ -47,7 +49,7 @@ class Config(Struct):
 class ListedPartition(Struct):
     topic: str
     partition: Partition
-    replicas: list[BrokerId] | UnsetType = UNSET
+    replicas: list[AskedFor] | UnsetType = UNSET
 
 
 class ListedPartitions(Struct):

@@ -20,6 +20,8 @@ LONG: Final = 2**63 - 1
 MIN_ISR: Final = "min.insync.replicas"
 DEFAULT_MIN_ISR: Final = 1
 UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
+DELETION_ENABLED: Final = "delete.topic.enable"
+"""A broker's own, and no topic's: whether topics are deleted at all."""
 
 TIERED: Final = "remote.storage.enable"
 """Tiered storage of a topic: whether its values go together depends on the brokers' own settings."""

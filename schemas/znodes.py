@@ -298,7 +298,11 @@ def encode_config_change(entity_path: str) -> bytes:
 
 
 def decode_partitions(data: bytes | None) -> list[TopicPartition]:
-    """Decode the partition lists of /admin/reassign_partitions, /admin/preferred_replica_election and isr_change_N."""
+    """Decode the partition lists of /admin/reassign_partitions, /admin/preferred_replica_election and isr_change_N.
+
+    Replicas are as somebody asked for them, be it a broker twice or nobody: one order that makes no sense must not hold
+    up the others.
+    """
     return [_topic_partition(partition) for partition in _decode(data, _PARTITIONS).partitions]
 
 
@@ -306,9 +310,6 @@ def _topic_partition(partition: ListedPartition) -> TopicPartition:
     check_topic_name(partition.topic)
     if partition.replicas is UNSET:
         return TopicPartition(partition.topic, partition.partition)
-    _refuse_duplicates(f"{partition.topic}-{partition.partition}", partition.replicas)
-    if not partition.replicas:
-        raise MalformedZnodeError(f"{partition.topic}-{partition.partition} has no replicas")
     return TopicPartition(partition.topic, partition.partition, partition.replicas)
 
 

@@ -8,6 +8,8 @@ import pytest
 
 ROOT: Final = Path(__file__).parents[1]
 MOST_FILES: Final = 16
+MOST_COMMANDS: Final = 24
+"""Files of `jobs` itself: one a command, whose name is the command's, so that nobody has to look for it."""
 LEAST_LINES, MOST_LINES = 39, 400
 
 FEW_LINES: Final = {
@@ -32,7 +34,7 @@ def modules(room: Path) -> list[Path]:
 
 @pytest.mark.parametrize("room", ROOMS, ids=lambda room: str(room.relative_to(ROOT)))
 def test_a_room_is_not_crowded(room: Path) -> None:
-    assert len(modules(room)) <= MOST_FILES
+    assert len(modules(room)) <= (MOST_COMMANDS if room == ROOT / "jobs" else MOST_FILES)
 
 
 @pytest.mark.parametrize("room", ROOMS, ids=lambda room: str(room.relative_to(ROOT)))

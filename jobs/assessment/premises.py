@@ -102,6 +102,9 @@ class Premises:
         return None if why is None else Verdict(change, Outcome.STALE, why)
 
     def _deleted(self, change: Change) -> str | None:
+        """A topic queued for deletion gets no change but what brings a reassignment to its end, which it waits for."""
+        if change.action in {Action.NARROW_TO_TARGET, Action.END_REASSIGNMENT}:
+            return None
         return f"topic {change.topic} is queued for deletion" if change.topic in self.deleting else None
 
     def _brokers_moved(self, change: Change) -> str | None:
@@ -166,6 +169,11 @@ def adds_partition(change: Change) -> bool:
     """Tell whether a change is about a partition that its topic does not assign yet, though there is the topic."""
     new = change.action == Action.CREATE and change.topic_version != NO_VERSION
     return bool(new and change.replicas_before is None)
+
+
+def reassigns(change: Change) -> bool:
+    """Tell whether a change, written by us, assigns replicas anew to a partition that there is."""
+    return change.action in {Action.START_REASSIGNMENT, Action.END_REASSIGNMENT}
 
 
 def _is_added(change: Change, topic: Znode) -> bool:

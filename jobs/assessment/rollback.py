@@ -7,7 +7,7 @@ by another snapshot that is asked for.
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from jobs.adapters.delta.lake import Lake, Row, as_rows
 from jobs.adapters.zookeeper.cluster import ClusterState, read_cluster
@@ -18,6 +18,7 @@ from jobs.assessment.limits import refuse_other_cluster
 from jobs.basics.errors import RefusedError, UsageError
 from jobs.records.ledger import Ledger, close_plan, requested_changes
 from jobs.records.plans import Plan, read_plan, refuse_edited
+from jobs.records.recent import known_min_isr_of
 from jobs.records.snapshots import as_of, find_snapshot, last_snapshot, table_as_of
 from jobs.runtime.console import LINES_SHOWN, say
 from jobs.runtime.settings import Settings
@@ -34,7 +35,7 @@ from planner.reassignment.rollback import (
 )
 from schemas.names import Action, LintCode, Outcome, PlanKind, PlanStatus, RejectionCode, RequestKind, Step
 from schemas.rows import Change, Key
-from schemas.topic_configs import DEFAULT_MIN_ISR, MIN_ISR
+from schemas.topic_configs import DEFAULT_MIN_ISR
 
 THEN: Final = ("topic", "partition", "replicas", "adding_replicas", "removing_replicas")
 
@@ -212,10 +213,5 @@ def _around(lake: Lake, state: ClusterState) -> Around:
 
 
 def _default_min_isr(lake: Lake) -> int:
-    """The largest default that a broker said in the newest snapshot, as `planner.rows.derived.default_min_isr`."""
-    newest = last_snapshot(lake)
-    configs: list[dict[str, Any]] = (
-        [] if newest is None else as_of(lake, newest, "broker_configs", ("name", "=", MIN_ISR))
-    )
-    known = [int(row["value"]) for row in configs if not row["assumed"] and (row["value"] or "").isdecimal()]
-    return max(known, default=DEFAULT_MIN_ISR)
+    known = known_min_isr_of(lake, last_snapshot(lake))
+    return DEFAULT_MIN_ISR if known is None else known

@@ -46,6 +46,10 @@ class _State:
     as_json = False
     result_file: Path | None = None
     way = _Way.AT_ONCE
+    whole = False
+    """Whether what runs now must not be cut in two."""
+    waits = False
+    """Whether KeyboardInterrupt is to be raised as soon as that has ended."""
     first: tuple[signal.Signals, float] | None = None
     """The first signal that a way other than AT_ONCE was told of, and when."""
 
@@ -104,6 +108,22 @@ def deferred() -> Iterator[None]:
 
 
 @contextmanager
+def whole() -> Iterator[None]:
+    """Let the first signal wait for what runs here: a library's objects that were cut in two cannot be tidied up.
+
+    For what takes no time, and is `unwinding` otherwise.
+    """
+    outer, _state.whole = _state.whole, True
+    try:
+        yield
+    finally:
+        _state.whole = outer
+        if _state.waits and not outer:
+            _state.waits = False
+            raise KeyboardInterrupt
+
+
+@contextmanager
 def _going(way: _Way) -> Iterator[None]:
     alone = not _state.guarded and threading.current_thread() is threading.main_thread()
     before = [signal.getsignal(number) for number in SIGNALS]
@@ -133,7 +153,9 @@ def _handle(number: int, _frame: FrameType | None) -> None:
     if _state.first is None:
         _state.first = signal.Signals(number), now
         if _state.way is _Way.UNWINDING:
-            raise KeyboardInterrupt
+            _state.waits = _state.whole
+            if not _state.whole:
+                raise KeyboardInterrupt
     elif now > _state.first[1] + DOUBLE:
         end(128 + number, ENDED_AGAIN)
 

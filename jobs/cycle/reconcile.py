@@ -1,15 +1,20 @@
 """One cycle of a controller in one process: a snapshot, a plan of what is due, the question, and the commit.
 
-Dry unless applied: then the snapshot is taken and the plan is stored, and what a commit would write is shown. Killed at
-any moment, the same cycle goes on: a new snapshot shows what is still due, and only that is planned.
+Dry unless applied: then the snapshot is taken and the plan is stored, and what a commit would write is shown. Killed
+at any moment, the same cycle goes on: a new snapshot shows what is still due, and only that is planned. `until_quiet`
+does so again and again, until a snapshot shows nothing that is due, or cycles change nothing.
 """
 
+from collections import Counter
+from typing import Final
+
 from jobs.assessment.limits import CommitLimits
-from jobs.basics.errors import ExitCode, SurveyorError, UsageError
+from jobs.basics.errors import ExitCode, RefusedError, SurveyorError, UsageError
+from jobs.basics.interrupts import exit_code, interrupted
 from jobs.execution.admin.running import AS_EVER
 from jobs.execution.commit import apply_plan
-from jobs.execution.due import assess
-from jobs.execution.report import Beside, counts, refuse_unless_agreed, report_applied, report_dry
+from jobs.execution.due import Assessment, assess
+from jobs.execution.report import Beside, answer_of, counts, refuse_unless_agreed, report_applied, report_dry
 from jobs.planning.plan import make_plan
 from jobs.planning.reconcile import whats_due
 from jobs.records.plans import Plan, read_plan
@@ -18,6 +23,10 @@ from jobs.runtime.console import finish, say
 from jobs.runtime.plan_options import PlanOptions
 from jobs.runtime.settings import Settings
 from jobs.views.plans import rejection_lines
+from schemas.names import Outcome
+
+IN_VAIN: Final = 3
+"""Cycles in a row that change nothing, after which what is due is left to whoever looks into it."""
 
 
 def reconcile_once(
@@ -33,8 +42,7 @@ def reconcile_once(
     detailed: bool,
 ) -> ExitCode:
     """Take a snapshot, plan what is due after failures, and commit it, or show what that would do."""
-    if mode is Mode.ADMIN:
-        raise UsageError("--mode admin: Kafka's Admin API repairs no leaders and ISRs; leave it out, or say batch")
+    _refuse_admin(mode)
     plan = _plan(settings, allow_unclean=allow_unclean)
     known = {"snapshot_id": plan.row["snapshot_id"], "plan_id": plan.plan_id, "rejected": len(plan.rejections)}
     beside = Beside(known, rejection_lines(plan))
@@ -44,6 +52,7 @@ def reconcile_once(
         assessed = assess(settings, plan, mode, limits)
         if not apply:
             return report_dry(settings, plan, assessed, AS_EVER, beside, detailed=detailed, everything=everything)
+        _refuse_resident(assessed)
         if not yes:
             refuse_unless_agreed(settings, plan, assessed, AS_EVER, beside, everything=everything)
         ledger = apply_plan(settings, plan, assessed, hold)
@@ -51,6 +60,47 @@ def reconcile_once(
         error.result = known | {"status": _status(settings, plan)} | error.result
         raise
     return report_applied(settings, plan, assessed, ledger, beside, detailed=detailed)
+
+
+def reconcile_until_quiet(
+    settings: Settings, mode: Mode, limits: CommitLimits, *, hold: float, yes: bool, allow_unclean: bool
+) -> ExitCode:
+    """Reconcile until nothing is due, a line a cycle; the question is asked for the first of them."""
+    _refuse_admin(mode)
+    cycles = vain = 0
+    written: Counter[str] = Counter()
+    while True:
+        plan = _plan(settings, allow_unclean=allow_unclean)
+        beside = Beside({"snapshot_id": plan.row["snapshot_id"], "cycles": cycles, **written}, rejection_lines(plan))
+        if not plan.size:
+            finish(settings, beside.result | {"due": 0}, f"nothing is due after {cycles} cycles", *beside.lines)
+            return ExitCode.DONE
+        assessed = assess(settings, plan, mode, limits)
+        _refuse_resident(assessed)
+        if not (yes or cycles):
+            refuse_unless_agreed(settings, plan, assessed, AS_EVER, beside)
+        answer = answer_of(settings, plan, assessed, apply_plan(settings, plan, assessed, hold), detailed=False)
+        cycles += 1
+        written.update({name: answer.result[name] for name in ("applied_now", Outcome.STALE.value)})
+        say(f"surveyor: cycle {cycles}: {answer.lines[0]}")
+        vain = 0 if answer.result["applied_now"] else vain + 1
+        code = exit_code() if interrupted() else ExitCode(answer.exit_code)
+        if interrupted() or code == ExitCode.ERROR or vain == IN_VAIN:
+            result = beside.result | {"cycles": cycles, **written, "due": plan.size}
+            finish(settings, result, f"not quiet after {cycles} cycles: {answer.lines[0]}", *answer.lines[1:])
+            return code
+
+
+def _refuse_admin(mode: Mode) -> None:
+    if mode is Mode.ADMIN:
+        raise UsageError("--mode admin: Kafka's Admin API repairs no leaders and ISRs; leave it out, or say batch")
+
+
+def _refuse_resident(assessed: Assessment) -> None:
+    if assessed.in_office is not None:
+        raise RefusedError(
+            f"{assessed.in_office}, is the controller and does what is due by itself; nothing was written"
+        )
 
 
 def _plan(settings: Settings, *, allow_unclean: bool) -> Plan:

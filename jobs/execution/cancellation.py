@@ -17,6 +17,7 @@ from jobs.adapters.brokers.admin import NO_REASSIGNMENT_IN_PROGRESS, NONE, UNANS
 from jobs.adapters.delta.lake import Lake
 from jobs.adapters.zookeeper.connection import connected, look_until, sync
 from jobs.adapters.zookeeper.lease import Lease, holder_now
+from jobs.adapters.zookeeper.resident import resident
 from jobs.assessment.cancellation import Finding, Findings, look, partitions_of, rejections
 from jobs.basics.errors import ExitCode, RefusedError, SurveyorError
 from jobs.execution.admin.commit import end_throttle
@@ -224,6 +225,8 @@ def cancel_plan(settings: Settings, plan: str, *, apply: bool, yes: bool, skip_u
             *_lines(whole, findings),
         )
         return ExitCode.DONE
+    if findings.of(Standing.IN_PROGRESS):
+        _refuse_resident(settings, whole)
     if not apply:
         dry = _result(whole, findings) | {"dry_run": True}
         note = "dry run: nothing was written; --apply writes"
@@ -233,6 +236,17 @@ def cancel_plan(settings: Settings, plan: str, *, apply: bool, yes: bool, skip_u
         raise SurveyorError("not cancelled: the question was not answered with yes")
     verdicts = cancel_running(settings, whole, skip_unsafe=skip_unsafe)
     return _report(settings, whole, verdicts)
+
+
+def _refuse_resident(settings: Settings, plan: Plan) -> None:
+    """Raise RefusedError while Surveyor is the controller: only Kafka's own serves the API that cancels moves."""
+    with connected(settings.zookeeper) as client:
+        in_office = resident(client)
+    if in_office is not None:
+        raise RefusedError(
+            f"{in_office}, is the controller, and does not cancel what moves: let plan {plan.title} come to its end, "
+            "or end `surveyor control` by Ctrl-C and cancel it then, by Kafka's controller",
+        )
 
 
 def _refuse(plan: Plan, findings: Findings) -> None:

@@ -4,6 +4,8 @@ The modes share everything up to the writing: the plan is checked against the li
 is judged. No Spark and no JVM.
 """
 
+from dataclasses import replace
+
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.controllership import Controllership
@@ -17,14 +19,15 @@ from jobs.execution.admin.controllers import controller_of
 from jobs.execution.admin.lease import UnderLease, lease_for
 from jobs.execution.admin.running import AS_EVER, Running
 from jobs.execution.admin.throttles import left_over_lines, throttle_lines, throttle_rows
-from jobs.execution.batch.commit import commit_batch
+from jobs.execution.batch.commit import TellAll, commit_batch
 from jobs.execution.due import Assessment, assess
+from jobs.execution.hand_in import hand_in_and_wait
 from jobs.execution.modes import admin_of
 from jobs.execution.report import Beside, counts, refuse_unless_agreed, report_applied, report_dry
 from jobs.records.drained import refuse_resident_drain
 from jobs.records.ledger import Ledger
 from jobs.records.plans import Plan, read_plan
-from jobs.runtime.choices import Mode
+from jobs.runtime.choices import Mode, Via
 from jobs.runtime.console import Result, finish, say
 from jobs.runtime.settings import Settings
 from jobs.views.plans import how_much_is_due
@@ -39,14 +42,20 @@ def apply_plan(
     held: Controllership | None = None,
     *,
     running: Running = AS_EVER,
+    tell_all: TellAll | None = None,
 ) -> Ledger:
-    """Write what is due and record it; `held` is a controllership that the caller has and keeps."""
+    """Write what is due and record it; `held` is a controllership that the caller has and keeps.
+
+    `tell_all` is how that caller tells brokers; without it they are told over connections of the commit's own.
+    """
+    if assessment.in_office is not None:
+        running = replace(running, via=Via.ZOOKEEPER)  # it serves no Admin API
     watched = assessment.mode is Mode.ADMIN and (running.watches or bool(throttle_rows(settings.lake, plan.plan_id)))
     if assessment.mode is Mode.ADMIN and (assessment.due or watched):
         with lease_for(settings, plan.plan_id, "commit") as lease:
             return _apply(settings, plan, assessment, running=running, lease=lease)
     with deferred():
-        return _apply(settings, plan, assessment, max_hold=max_hold, held=held)
+        return _apply(settings, plan, assessment, max_hold=max_hold, held=held, tell_all=tell_all)
 
 
 def _apply(
@@ -56,6 +65,7 @@ def _apply(
     *,
     max_hold: float = 0.0,
     held: Controllership | None = None,
+    tell_all: TellAll | None = None,
     running: Running = AS_EVER,
     lease: Lease | None = None,
 ) -> Ledger:
@@ -73,7 +83,8 @@ def _apply(
         elif not assessment.due:
             say("  nothing is due")
         else:
-            commit_batch(settings, ledger, assessment.due, max_hold, held, silent=assessment.silent)
+            due, silent = assessment.due, assessment.silent
+            commit_batch(settings, ledger, due, max_hold, held, silent=silent, tell_all=tell_all)
     except SurveyorError as error:
         error.result = {"plan_id": plan.plan_id, **ledger.counts()}
         raise
@@ -98,8 +109,6 @@ def commit_plan(
     """Apply a plan, or show what that would do; of one that is closed or committed, look after its throttle."""
     rate = running.throttle
     whole = read_plan(settings.lake, plan)
-    if whole.row["status"] not in UNCOMMITTABLE:
-        refuse_resident_drain(whole)
     if (
         apply
         and whole.row["status"] in UNCOMMITTABLE
@@ -114,10 +123,14 @@ def commit_plan(
         if apply:
             _mend(settings, whole)
         raise
+    if assessment.in_office is None:
+        refuse_resident_drain(whole)
     if not apply:
         return report_dry(settings, whole, assessment, running, Beside(), detailed=detailed, everything=everything)
     if not yes:
         refuse_unless_agreed(settings, whole, assessment, running, Beside(), everything=everything)
+    if assessment.in_office is not None and assessment.mode is Mode.BATCH:
+        return hand_in_and_wait(settings, whole, assessment, limits, detailed=detailed)
     ledger = apply_plan(settings, whole, assessment, hold, running=running)
     return report_applied(settings, whole, assessment, ledger, Beside(), detailed=detailed)
 

@@ -11,6 +11,7 @@ from jobs.adapters.brokers.channel import refuse_silent
 from jobs.adapters.zookeeper.cluster import ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.controllership import refuse_take_over
+from jobs.adapters.zookeeper.resident import resident
 from jobs.assessment.limits import CommitLimits, refuse_beyond
 from jobs.assessment.moving import moving_in_zookeeper, refuse_others
 from jobs.assessment.operations import judge_tasks
@@ -24,6 +25,7 @@ from jobs.records.ledger import Verdict
 from jobs.records.plans import Plan
 from jobs.runtime.choices import Mode
 from jobs.runtime.settings import Settings
+from schemas.lease import Holder
 from schemas.names import Action
 from schemas.rows import PlanRow
 
@@ -39,14 +41,28 @@ class Assessment:
     settled: list[Verdict]
     silent: frozenset[int] = frozenset()
     """Brokers that need not answer."""
+    in_office: Holder | None = None
+    """The Surveyor that is the controller to stay, if one is; never the one that asks."""
 
 
-def assess(settings: Settings, plan: Plan, mode: Mode, limits: CommitLimits, running: Running = AS_EVER) -> Assessment:
-    """Read the cluster, refuse what must be refused, and tell what is due; the same for a dry run and a real one."""
+def assess(
+    settings: Settings,
+    plan: Plan,
+    mode: Mode,
+    limits: CommitLimits,
+    running: Running = AS_EVER,
+    *,
+    is_ours: bool = False,
+) -> Assessment:
+    """Read the cluster, refuse what must be refused, and tell what is due; the same for a dry run and a real one.
+
+    `is_ours`: whoever asks has the controllership.
+    """
     with connected(settings.zookeeper) as client:
         state = read_cluster(client, settings.zookeeper)
         refuse_beyond(limits, settings, plan, state, datetime.now(UTC))
-        chosen, why = choose_mode(mode, settings, plan, state, running)
+        in_office = None if is_ours else resident(client)
+        chosen, why = choose_mode(mode, settings, plan, state, running, in_office=in_office)
         if chosen is Mode.BATCH:
             refuse_take_over(state, settings.conf.controller_id)
             refuse_unreachable(state)
@@ -57,6 +73,6 @@ def assess(settings: Settings, plan: Plan, mode: Mode, limits: CommitLimits, run
             if any(change.action == Action.REASSIGN for change in due):
                 refuse_others(plan, moving_in_zookeeper(client))
         tasks, settled = judge_tasks(client, plan.tasks)
-    if chosen is Mode.BATCH and (due or tasks):
+    if chosen is Mode.BATCH and (due or tasks) and not (in_office or is_ours):
         refuse_silent(state.brokers, settings.conf.controller_id, limits.allow_silent)
-    return Assessment(state, chosen, why, [*due, *tasks], [*verdicts, *settled], limits.allow_silent)
+    return Assessment(state, chosen, why, [*due, *tasks], [*verdicts, *settled], limits.allow_silent, in_office)

@@ -21,14 +21,23 @@ from jobs.records.checked_configs import tiered
 from jobs.records.plans import Plan
 from jobs.runtime.choices import Mode, Via
 from jobs.runtime.settings import Settings
+from schemas.lease import Holder
 from schemas.names import NO_VERSION, Action
 from schemas.topic_configs import TIERED
 
 
 def choose_mode(
-    mode: Mode, settings: Settings, plan: Plan, state: ClusterState, running: Running = AS_EVER
+    mode: Mode,
+    settings: Settings,
+    plan: Plan,
+    state: ClusterState,
+    running: Running = AS_EVER,
+    *,
+    in_office: Holder | None = None,
 ) -> tuple[Mode, str]:
-    """Return admin or batch, and why."""
+    """Return admin or batch, and why; `in_office`: the Surveyor that is the controller to stay, if one is."""
+    if in_office is not None:
+        return _under_resident(mode, plan, running, in_office)
     if running.via is Via.ZOOKEEPER:
         return _by_orders(mode, plan, state)
     if mode is Mode.BATCH and running.throttle is not None:
@@ -49,19 +58,39 @@ def choose_mode(
     return (Mode.BATCH, silent) if silent else (Mode.ADMIN, f"broker {state.controller.broker_id} is the controller")
 
 
+def _under_resident(mode: Mode, plan: Plan, running: Running, in_office: Holder) -> tuple[Mode, str]:
+    """Replicas are moved by orders in /admin, as by Kafka's tools; everything else is handed in."""
+    who = f"{in_office}, is the controller"
+    moving = any(change.action == Action.REASSIGN for change in plan.changes)
+    if moving or running.via is Via.ZOOKEEPER:
+        if mode is Mode.BATCH:
+            raise RefusedError(f"--mode batch: {who}, which moves replicas by orders in /admin; leave --mode out")
+        _refuse_unorderable(plan, "while Surveyor is the controller, a plan that moves replicas")
+        return Mode.ADMIN, f"{who}, asked by orders in /admin"
+    if mode is Mode.ADMIN:
+        raise RefusedError(f"--mode admin: {who}, which serves no Admin API; leave --mode out: the plan is handed in")
+    if cannot_write := _not_for_batch(plan):
+        raise RefusedError(f"{who} and cannot commit plan {plan.title}: {cannot_write}")
+    return Mode.BATCH, f"{who}: the plan is handed in"
+
+
 def _by_orders(mode: Mode, plan: Plan, state: ClusterState) -> tuple[Mode, str]:
     if mode is Mode.BATCH:
         raise UsageError("--via zookeeper asks Kafka's controller, --mode batch is the controller: give one of the two")
+    _refuse_unorderable(plan, "--via zookeeper")
+    if state.controller.broker_id not in state.live:
+        raise RefusedError("--via zookeeper: no live broker is the controller, nobody would find an order in /admin")
+    return Mode.ADMIN, f"broker {state.controller.broker_id} is the controller, asked by orders in /admin"
+
+
+def _refuse_unorderable(plan: Plan, who: str) -> None:
     kinds = {change.action for change in plan.changes} | {task.action for task in plan.tasks}
     others = sorted(kinds - ORDERABLE)
     if others:
         raise RefusedError(
-            f"--via zookeeper cannot commit plan {plan.title}: only reassignments and preferred elections have an "
+            f"{who} cannot commit plan {plan.title}: only reassignments and preferred elections have an "
             f"order in /admin, not {', '.join(others)}; use --via admin",
         )
-    if state.controller.broker_id not in state.live:
-        raise RefusedError("--via zookeeper: no live broker is the controller, nobody would find an order in /admin")
-    return Mode.ADMIN, f"broker {state.controller.broker_id} is the controller, asked by orders in /admin"
 
 
 def _not_for_admin(plan: Plan) -> str | None:

@@ -16,6 +16,7 @@ from jobs.records.plans import Plan, read_plan
 from jobs.runtime.console import Result, agrees, cut, finish, is_terminal, say
 from jobs.runtime.settings import Settings
 from jobs.views.plans import change_line, how_much_is_due, warnings
+from schemas.handed_in import Answer
 from schemas.names import Outcome
 from schemas.rows import changes_among
 
@@ -93,10 +94,8 @@ def refuse_unless_agreed(
         raise SurveyorError(f"not applied: the question was not answered with yes; plan {plan.title} is stored")
 
 
-def report_applied(
-    settings: Settings, plan: Plan, assessment: Assessment, ledger: Ledger, beside: Beside, *, detailed: bool
-) -> ExitCode:
-    """Show what came of it; whatever was not written as planned is told by the exit code."""
+def answer_of(settings: Settings, plan: Plan, assessment: Assessment, ledger: Ledger, *, detailed: bool) -> Answer:
+    """What came of a plan; whatever was not written as planned is told by the exit code."""
     status = read_plan(settings.lake, plan.plan_id).row["status"]
     now = len(ledger.of(Outcome.APPLIED)) - sum(verdict.outcome is Outcome.APPLIED for verdict in assessment.settled)
     applied: Result = {"plan_id": plan.plan_id, "status": status, "applied_now": now, **ledger.counts()}
@@ -104,11 +103,20 @@ def report_applied(
     summary += f" ({now} of them now)" if now < len(ledger.of(Outcome.APPLIED)) else ""
     stale = cut(_stale_lines(ledger.verdicts), f"show commits {plan.plan_id} --all")
     title = f"plan {plan.title}: {status}; {summary or 'no changes'}"
-    finish(settings, beside.result | applied, title, *stale, *beside.lines)
+    return Answer(_code(ledger, detailed=detailed), applied, [title, *stale])
+
+
+def report_applied(
+    settings: Settings, plan: Plan, assessment: Assessment, ledger: Ledger, beside: Beside, *, detailed: bool
+) -> ExitCode:
+    """Show what came of it."""
+    answer = answer_of(settings, plan, assessment, ledger, detailed=detailed)
+    finish(settings, beside.result | answer.result, *answer.lines, *beside.lines)
     if interrupted():
+        now = answer.result["applied_now"]
         say(f"surveyor: interrupted: {now} written, {len(ledger.of(Outcome.SKIPPED))} left; commit again to go on")
         return exit_code()
-    return _code(ledger, detailed=detailed)
+    return ExitCode(answer.exit_code)
 
 
 def _code(ledger: Ledger, *, detailed: bool) -> ExitCode:

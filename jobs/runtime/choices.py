@@ -40,3 +40,14 @@ class Text(StrEnum):
 
     SURVEYOR = "surveyor"
     KAFKA = "kafka"
+
+
+class Output(StrEnum):
+    """How `surveyor show` writes what it shows."""
+
+    WIDE = "wide"
+    """A table with every column."""
+    JSON = "json"
+    """The object of --json."""
+    YAML = "yaml"
+    """The same object."""

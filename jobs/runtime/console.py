@@ -6,6 +6,7 @@ Long work says every few seconds on stderr how far it is, and `Phases` keeps how
 import json
 import sys
 import termios
+import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -15,6 +16,8 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import typer
+
+from jobs.runtime.as_yaml import in_yaml
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,6 +30,9 @@ LONG: Final = 2.0
 
 AGAIN: Final = 10.0
 """Seconds between two lines of a step that goes on."""
+
+LINE: Final = 80
+"""Columns of text that is no table: a narrow terminal has them."""
 
 Result = dict[str, Any]
 
@@ -74,9 +80,11 @@ def _tick(step: str, detail: Callable[[], str] | None, done: Event) -> None:
 def finish(settings: "Settings", result: Result, *people: "Table | str") -> None:
     """Give the result: one JSON object under --json and to --result-file, else tables and lines for people."""
     give(result, settings.as_json, settings.result_file)
-    if not settings.as_json:
+    if settings.for_people:
         for part in people:
             show(part)
+    elif not settings.as_json:
+        sys.stdout.writelines(in_yaml(result, {}))
 
 
 def is_terminal() -> bool:
@@ -97,6 +105,13 @@ def show(part: "Table | str") -> None:
         print(part)  # noqa: T201 - a rich console takes a hundred times as long
     else:
         stdout().print(part)
+
+
+def wrapped(text: str, label: str) -> list[str]:
+    """Break a text into lines of LINE columns at most, its label before the first."""
+    return textwrap.wrap(
+        text, LINE, initial_indent=label, subsequent_indent=" " * len(label), break_on_hyphens=False
+    ) or [label]
 
 
 def give(result: Result, as_json: bool, result_file: Path | None) -> None:  # noqa: FBT001 - as the flag is
@@ -120,6 +135,8 @@ def stream(settings: "Settings", result: Result, lists: Mapping[str, Iterable[Ma
         for text in _texts(result, lists) if sinks else ():
             for sink in sinks:
                 sink.write(text)
+    if not (settings.as_json or settings.for_people):
+        sys.stdout.writelines(in_yaml(result, lists))
 
 
 def _texts(result: Result, lists: Mapping[str, Iterable[Mapping[str, Any]]]) -> Iterator[str]:

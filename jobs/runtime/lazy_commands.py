@@ -7,11 +7,14 @@ it works with once they are parsed; so its own `--help` is quick, too.
 
 import sys
 from importlib import import_module
-from typing import Any
+from typing import Any, Final
 
 import typer
 from typer.core import TyperCommand
 from typer.main import get_command, get_group
+
+HELP: Final = {"help_option_names": ["-h", "--help"]}
+"""What Typer is told of the outermost command; it holds for all within it."""
 
 
 class LazyCommand(TyperCommand):

@@ -3,7 +3,7 @@
 import functools
 import inspect
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -14,7 +14,9 @@ from jobs.adapters.delta.folders import why_unwritten
 from jobs.adapters.spark.submitted import behave_as_submitted
 from jobs.basics.errors import ExitCode, SurveyorError, UsageError
 from jobs.basics.interrupts import answer_json, exit_code, guard, refuse_to_unwind
+from jobs.runtime.choices import Output
 from jobs.runtime.console import give, say
+from jobs.runtime.lazy_commands import HELP
 from jobs.runtime.settings import settings_from
 
 Cluster = Annotated[str, typer.Option(help="Name of the cluster in the tables and in the --conf file.")]
@@ -57,6 +59,11 @@ ReplaceName = Annotated[
     typer.Option("--replace-name", help="Plan anew, and take --name from the plan that has it."),
 ]
 
+OutputAs = Annotated[
+    Output | None,
+    typer.Option("-o", "--output", help="wide: every column; json: as --json; yaml: the same object as YAML."),
+]
+
 _COMMON: Final[dict[str, tuple[Any, Any]]] = {
     "cluster": (Cluster, "default"),
     "zookeeper": (ZooKeeper, None),
@@ -70,24 +77,37 @@ _COMMON: Final[dict[str, tuple[Any, Any]]] = {
 DEBUG: Final = "SURVEYOR_DEBUG"
 """Environment variable that lets an unexpected error through with its stack trace."""
 
+_SHOWING: Final[dict[str, tuple[Any, Any]]] = {**_COMMON, "output": (OutputAs, None)}
+
 Command = Callable[..., ExitCode | None]
 
 
 def command(function: Command) -> Command:
     """Give `function(settings, ...)` the common options, and turn its errors into a message and an exit code."""
+    return _with_options(function, _COMMON)
+
+
+def showing(function: Command) -> Command:
+    """The same for what shows tables, in a form that is chosen."""
+    return _with_options(function, _SHOWING)
+
+
+def _with_options(function: Command, options: Mapping[str, tuple[Any, Any]]) -> Command:
     own = inspect.signature(function)
     common = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-        for name, (annotation, default) in _COMMON.items()
+        for name, (annotation, default) in options.items()
     ]
 
     @functools.wraps(function)
     def run(**arguments: Any) -> None:  # noqa: ANN401 - as typer gives them
-        as_json, result_file = arguments["as_json"], arguments["result_file"]
+        result_file, output = arguments["result_file"], arguments.get("output")
+        as_json = arguments["as_json"] or output is Output.JSON
         with reported(as_json=as_json, result_file=result_file):
             behave_as_submitted()
             _refuse_unwritable(result_file)
-            common = {name: arguments.pop(name) for name in _COMMON}
+            _refuse_two_forms(output, as_json=as_json)
+            common = {name: arguments.pop(name) for name in options}
             settings = settings_from(**common, fleet=arguments.get("fleet", False))
             raise typer.Exit(function(settings, **arguments) or ExitCode.DONE)
 
@@ -102,6 +122,11 @@ def _refuse_unwritable(result_file: Path | None) -> None:
     """Find out before anything is done that its result could not be written."""
     if result_file is not None and (result_file.is_dir() or not os.access(result_file.absolute().parent, os.W_OK)):
         raise UsageError(f"--result-file {result_file} cannot be written: name a file in a folder that exists")
+
+
+def _refuse_two_forms(output: Output | None, *, as_json: bool) -> None:
+    if as_json and output not in {None, Output.JSON}:
+        raise UsageError(f"--json is one form and -o {output} another: give one of the two")
 
 
 @contextmanager
@@ -141,6 +166,8 @@ def unexpected(error: Exception) -> str:
 def run_alone(function: Command) -> None:
     """Run one command as a script, as spark-submit does."""
     guard()
-    app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    app = typer.Typer(
+        add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, context_settings=HELP
+    )
     app.command()(function)
     app()

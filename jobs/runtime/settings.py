@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from jobs.adapters.delta.folders import refuse_impossible, refuse_odd_name
 from jobs.basics.errors import UsageError
 from jobs.basics.units import PERIOD
+from jobs.runtime.choices import Output
 
 if TYPE_CHECKING:
     from jobs.adapters.delta.lake import Lake
@@ -66,6 +67,13 @@ class Settings:
     result_file: Path | None = None
     fleet: tuple["Settings", ...] = ()
     """Every cluster of the file, under --all."""
+    output: Output | None = None
+    """How what is shown is written, None for a table of the columns that matter most."""
+
+    @property
+    def for_people(self) -> bool:
+        """Whether stdout gets tables and lines, not an object."""
+        return not self.as_json and self.output is not Output.YAML
 
     @property
     def lake(self) -> "Lake":
@@ -110,6 +118,7 @@ def settings_from(
     as_json: bool,
     result_file: Path | None,
     fleet: bool = False,
+    output: Output | None = None,
 ) -> Settings:
     """Join flags and file; for a `fleet`, the file alone names the clusters."""
     conf = load_conf(conf_path)
@@ -133,6 +142,7 @@ def settings_from(
         cluster=cluster,
         warehouse=folder,
         conf=known.model_copy(update=flags),
-        as_json=as_json,
+        as_json=as_json or output is Output.JSON,
         result_file=result_file,
+        output=output,
     )

@@ -10,7 +10,7 @@ CHANGES and REJECTIONS.
 from collections.abc import Mapping
 from typing import Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from planner.leadership.election import (
@@ -121,14 +121,18 @@ def changes_of(verdicts: DataFrame) -> DataFrame:
 
 def rejections_of(verdicts: DataFrame) -> DataFrame:
     """Say which partitions stay without a leader, and which were not judged, as REJECTIONS."""
+    return verdicts.withColumns({"reason": why_not()}).transform(as_rejections, Action.ELECT)
+
+
+def why_not() -> Column:
+    """What to say of a verdict that has a code."""
     never_up = F.col("leader").isNull()
     nobody_alive = F.concat(F.lit("no replica is alive: "), in_words(F.col("replicas")))
-    reason = (
+    return (
         F.when(~F.col("understood"), "its znode is in quarantine: nothing is decided about it")
         .when(never_up, nobody_alive)
         .otherwise(why_nobody())
     )
-    return verdicts.withColumns({"reason": reason}).transform(as_rejections, Action.ELECT)
 
 
 def reconcile_changes(

@@ -55,9 +55,14 @@ def unchanged(partitions: DataFrame) -> DataFrame:
 
 def changed(partitions: DataFrame, what: Mapping[str, str]) -> DataFrame:
     """One CHANGES row each, without a plan id: `unchanged` but for `what`, columns in SQL, all in one step."""
+    return partitions.selectExpr(*changes_in_sql(what))
+
+
+def changes_in_sql(what: Mapping[str, str]) -> list[str]:
+    """Return the columns of CHANGES in SQL: `unchanged` but for `what`."""
     texts = {"plan_id": "NULL", **_UNCHANGED, **what}
     columns = ((field.name, field.dataType.simpleString()) for field in CHANGES)
-    return partitions.selectExpr(*(f"CAST({texts.get(name, name)} AS {kind}) AS {name}" for name, kind in columns))
+    return [f"CAST({texts.get(name, name)} AS {kind}) AS {name}" for name, kind in columns]
 
 
 def as_changes(rows: DataFrame) -> DataFrame:

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from planner.rows.liveness import NOBODY
 from planner.rows.shape import shaped
+from schemas.names import Action
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 from schemas.tables import NOTICES
 
@@ -23,16 +24,21 @@ _RECIPIENTS: Final = {
 }
 """The column that names who is told, by API."""
 
+_NARROWS: Final = f"action <=> '{Action.NARROW_TO_TARGET}'"
+
 _VALUES: Final = {
     "leader": "leader_after",
     "leader_epoch": "leader_epoch_after",
     "isr": "isr_after",
-    "replicas": "replicas_after",
-    "adding_replicas": "adding_after",
-    "removing_replicas": "removing_after",
+    # who leaves is assigned until it has stopped, and must not be taken back into the ISR meanwhile
+    "replicas": f"IF({_NARROWS}, array_except(replicas_after, removing_after), replicas_after)",
+    "adding_replicas": f"IF({_NARROWS}, {NOBODY}, adding_after)",
+    "removing_replicas": f"IF({_NARROWS}, {NOBODY}, removing_after)",
     "leader_recovery_state": "leader_recovery_state_after",
     "state_version": "state_version + 1",  # which a write at `state_version` makes
 }
+
+_NEWCOMERS: Final = f"IF(action <=> '{Action.START_REASSIGNMENT}', adding_after, {NOBODY})"
 
 _DECIDED: Final = "leader_epoch_after IS NOT NULL AND leader_recovery_state_after IS NOT NULL"
 """Whether a change says all of the state it makes: of others Kafka's controller decides, and tells."""
@@ -44,7 +50,8 @@ def due(changes: DataFrame, brokers: DataFrame) -> DataFrame:
     values = [f"{text} AS {name}" for name, text in _VALUES.items()]
     named = [f"array_intersect(coalesce({to}, {NOBODY}), update_metadata_to) AS {to}" for to in _named()]
     same = ("topic", "topic_id", "partition", "is_new", "update_metadata_to", "false AS delete_partition")
-    return changes.where(_DECIDED).crossJoin(F.broadcast(live)).selectExpr(*same, *named, *values).transform(notices)
+    rows = changes.where(_DECIDED).crossJoin(F.broadcast(live))
+    return rows.selectExpr(*same, *named, *values, f"{_NEWCOMERS} AS newcomers").transform(notices)
 
 
 def _named() -> list[str]:
@@ -52,8 +59,20 @@ def _named() -> list[str]:
 
 
 def notices(partitions: DataFrame) -> DataFrame:
-    """A row for each API that somebody is told by; in: the values of NOTICES and, for each API, who is told."""
+    """A row for each API that somebody is told by; in: the values of NOTICES and, for each API, who is told.
+
+    `newcomers`, where there is that column, are told that their replicas are new, whatever `is_new` says of the others.
+    """
+    given = set(partitions.columns)
+    new = "is_new" if "is_new" in given else "CAST(NULL AS boolean)"
+    told = [f"struct('{api}' AS api, {to} AS brokers, {new} AS is_new)" for api, to in _RECIPIENTS.items()]
+    if "newcomers" in given:
+        to = _RECIPIENTS[LEADER_AND_ISR]
+        told[0] = f"struct('{LEADER_AND_ISR}' AS api, array_except({to}, newcomers) AS brokers, {new} AS is_new)"
+        told.insert(
+            0, f"struct('{LEADER_AND_ISR}' AS api, array_intersect({to}, newcomers) AS brokers, true AS is_new)"
+        )
+    others = [name for name in partitions.columns if name != "is_new"]
+    rows = partitions.selectExpr(*others, f"inline(array({', '.join(told)}))").where("size(brokers) > 0")
     stopped = f"delete_partition AND api = '{STOP_REPLICA}'"
-    apis = ", ".join(f"struct('{api}' AS api, {to} AS brokers)" for api, to in _RECIPIENTS.items())
-    told = partitions.selectExpr("*", f"inline(array({apis}))").where("size(brokers) > 0")
-    return told.withColumns({"delete_partition": F.expr(stopped)}).transform(shaped, NOTICES)
+    return rows.withColumns({"delete_partition": F.expr(stopped)}).transform(shaped, NOTICES)

@@ -6,6 +6,8 @@ A test holds the two equal. In: changes, and the ids of the brokers that are reg
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
+from planner.reassignment.replica_assignment import target
+from schemas.names import Action
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
 from schemas.rows import Change
 
@@ -20,11 +22,8 @@ def due(changes: Iterable[Change], live: Collection[int]) -> list[Notice]:
 def _notices(change: Change, everybody: tuple[int, ...], known: frozenset[int]) -> Iterator[Notice]:
     if change.leader_epoch_after is None or change.leader_recovery_state_after is None:
         return
-    to = {
-        LEADER_AND_ISR: tuple(broker for broker in change.leader_and_isr_to if broker in known),
-        UPDATE_METADATA: everybody,
-        STOP_REPLICA: tuple(broker for broker in change.stop_replica_to or () if broker in known),
-    }
+    narrows = change.action == Action.NARROW_TO_TARGET
+    leaving = change.removing_after if narrows else []
     told: dict[str, Any] = {
         "topic": change.topic,
         "topic_id": change.topic_id,
@@ -33,11 +32,29 @@ def _notices(change: Change, everybody: tuple[int, ...], known: frozenset[int]) 
         "leader": change.leader_after,
         "leader_epoch": change.leader_epoch_after,
         "isr": change.isr_after,
-        "replicas": change.replicas_after,
-        "adding_replicas": change.adding_after,
-        "removing_replicas": change.removing_after,
-        "is_new": change.is_new,
+        # who leaves is assigned until it has stopped, and must not be taken back into the ISR meanwhile
+        "replicas": target(change.replicas_after, leaving) if leaving else change.replicas_after,
+        "adding_replicas": [] if narrows else change.adding_after,
+        "removing_replicas": [] if narrows else change.removing_after,
         "leader_recovery_state": change.leader_recovery_state_after,
         "state_version": change.state_version + 1,  # which the write at `state_version` makes
     }
-    yield from (Notice(api=api, brokers=brokers, **told) for api, brokers in to.items() if brokers)
+    yield from (
+        Notice(api=api, brokers=brokers, is_new=is_new, **told)
+        for api, brokers, is_new in _recipients(change, everybody, known)
+        if brokers
+    )
+
+
+def _recipients(
+    change: Change, everybody: tuple[int, ...], known: frozenset[int]
+) -> Iterator[tuple[str, tuple[int, ...], bool]]:
+    """Who is told by which API, and whether as new: of a reassignment that starts, those that it adds are."""
+    newcomers = change.adding_after if change.action == Action.START_REASSIGNMENT else []
+    led = tuple(broker for broker in change.leader_and_isr_to if broker in known)
+    if newcomers:
+        yield LEADER_AND_ISR, tuple(broker for broker in led if broker in newcomers), True
+        led = tuple(broker for broker in led if broker not in newcomers)
+    yield LEADER_AND_ISR, led, change.is_new
+    yield UPDATE_METADATA, everybody, change.is_new
+    yield STOP_REPLICA, tuple(broker for broker in change.stop_replica_to or () if broker in known), change.is_new

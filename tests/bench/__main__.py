@@ -15,6 +15,7 @@ from jobs.adapters.spark.session import start_session
 from jobs.runtime.console import say
 from tests.bench.cluster import TOPIC_SIZE, cluster
 from tests.bench.cold import bench_cold, bench_shell
+from tests.bench.failover import bench_failover
 from tests.bench.machine import Driver, describe
 from tests.bench.parts import bench_planning, bench_writing
 from tests.bench.placement import bench_placement
@@ -62,9 +63,12 @@ def run(options: argparse.Namespace) -> Report:
             samples += found
             samples.append(Sample(bench_shell(synthetic, warm)))
     telling = bench_telling(options.told)
+    failures = [figure for partitions in options.failover for figure in bench_failover(partitions)]
     planning = [*bench_planning(spark, options.planned, TURNS), *bench_placement(REPEATS)]
     costs = [sample.cost for sample in samples if sample.cost]
-    return Report(machine, [*cold, *(sample.figure for sample in samples), writing, telling, *planning], costs)
+    return Report(
+        machine, [*cold, *(sample.figure for sample in samples), writing, telling, *failures, *planning], costs
+    )
 
 
 def fill_in(file: Path, figures: str) -> None:
@@ -93,6 +97,13 @@ def _parser() -> argparse.ArgumentParser:
         "--planned", type=_positive, default=500_000, metavar="N", help="partitions to plan for; 500000"
     )
     parser.add_argument("--told", type=_size, default=CHANGES_TOLD, metavar="N", help="changes told to brokers; 100000")
+    parser.add_argument(
+        "--failover",
+        type=_sizes,
+        default=[6_000],
+        metavar="N,...",
+        help="partitions on real brokers, one of which is killed; 6000",
+    )
     parser.add_argument("--driver-memory", default="8g", metavar="SIZE", help="the driver JVM's heap; 8g")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="one JSON object")

@@ -98,7 +98,7 @@ def commands_page() -> str:
     parts = [
         table(["command", "what it does"], list(map(_overview, commands(top)))),
         "## Every command",
-        "These come after the command's name, as does `--help`.",
+        "These come after the command's name, as does `--help`, or `-h`. `surveyor --version` is alone.",
         _options(alone[0], everywhere),
         *(part for command in alone for part in _command(command, everywhere, "##")),
     ]

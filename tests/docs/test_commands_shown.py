@@ -14,9 +14,9 @@ HAND_WRITTEN: Final = [page for page in pages() if page.name != "commands.md"]
 
 OF_OTHERS: Final = {
     *("--generate", "--verify", "--execute", "--topics-to-move"),  # kafka-reassign-partitions
-    *("--jars", "--py-files"),  # spark-submit
-    *("--markdown", "--partitions", "--rounds", "--planned", "--told", "--driver-memory"),  # make bench
-    *("--help", "--show-completion", "--install-completion"),
+    *("--jars", "--master", "--py-files"),  # spark-submit
+    *("--markdown", "--partitions", "--rounds", "--planned", "--told", "--failover", "--driver-memory"),  # make bench
+    *("--help", "--version", "--show-completion", "--install-completion"),
 }
 
 

@@ -3,7 +3,9 @@
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
 from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
@@ -30,7 +32,8 @@ REFUSED: Final = """\
 import sys
 from jobs.cli import WITHOUT_SPARK, run
 lines = {{
-    "show": ["plans"], "vacuum": ["--dry-run"], "sizes": [],
+    "show": ["plans"], "vacuum": ["--dry-run"], "sizes": [], "status": [], "metrics": [], "doctor": [],
+    "report": ["--out", {warehouse!r} + ".html"], "dashboard": ["--address", "203.0.113.1"],  # no machine's
     **dict.fromkeys(["cancel", "commit", "export", "rollback", "verify"], ["nosuchplan"]),
 }}
 assert lines.keys() == WITHOUT_SPARK
@@ -63,7 +66,7 @@ def warehouse(tmp_path: Path) -> str:
     lake = Lake(str(tmp_path / "warehouse"), "default")
     lake.ensure_tables()
     versions = {name: lake.version(name) for name in TABLES}
-    lake.append("snapshots", [{"snapshot_id": 1, "versions": versions}])
+    lake.append("snapshots", [{"snapshot_id": 1, "taken_at": datetime.now(UTC), "versions": versions}])
     return lake.warehouse
 
 
@@ -84,11 +87,24 @@ def test_commands_without_spark_import_none_of_it(warehouse: str) -> None:
     lines = run(REFUSED.format(heavy=SPARK, warehouse=warehouse))
     assert lines[-1] == "heavy:"
     ended = [line for line in lines if line.partition(" ")[0] in WITHOUT_SPARK and line[-2:] in {" 0", " 2"}]
-    assert len(ended) == len(WITHOUT_SPARK)
+    assert len(ended) == len(WITHOUT_SPARK - {"doctor"})
+    assert {"doctor 1", "1 fault, 0 warnings"} <= {*lines}  # it was told of no ZooKeeper
 
 
 def test_a_table_is_shown_without_pandas(warehouse: str) -> None:
     assert run(SHOWN.format(heavy=(*SPARK, "pandas"), warehouse=warehouse))[-1] == "heavy:"
+
+
+@pytest.mark.parametrize("line", ["", "commit", "show", "show brokers", "plan", "plan elect", "status"])
+def test_h_is_help_everywhere(line: str) -> None:
+    short, long = (CliRunner().invoke(app, [*line.split(), flag]) for flag in ("-h", "--help"))
+    assert (short.exit_code, short.stdout) == (0, long.stdout)
+    assert "-h, --help" in short.stdout
+
+
+def test_version() -> None:
+    done = CliRunner().invoke(app, ["--version"])
+    assert (done.exit_code, done.stdout) == (0, f"surveyor {version('kafka-surveyor')}\n")
 
 
 @pytest.mark.parametrize(

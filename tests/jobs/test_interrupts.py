@@ -126,6 +126,26 @@ def test_while_modules_are_imported(tmp_path: Path, seconds: float) -> None:
     assert done or (code, lines) == (130, [ENDED])
 
 
+STARTING = """\
+import os, signal, threading
+from kazoo.handlers.threading import SequentialThreadingHandler
+from jobs.adapters.zookeeper.connection import connected
+from jobs.basics.interrupts import guard, unwinding
+class Interrupting(SequentialThreadingHandler):
+    def spawn(self, *args, **kwargs):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return SequentialThreadingHandler.spawn(self, *args, **kwargs)
+import kazoo.client
+kazoo.client.SequentialThreadingHandler = Interrupting
+guard()
+try:
+    with unwinding(), connected("{hosts}"):
+        print("never here")
+except KeyboardInterrupt:
+    print("interrupted, nothing left" if threading.active_count() == 1 else threading.enumerate())
+"""
+
+
 def test_while_python_puts_itself_away(tmp_path: Path) -> None:
     """Everything is said by then, and the exit code stands."""
     program = LEAVING.format(warehouse=str(tmp_path / "none"))
@@ -172,6 +192,15 @@ def test_snapshot(
     assert running.stop(number, alone=alone) == (128 + number, [ENDED])
     assert json.loads(running.stdout.read_text())["exit_code"] == 128 + number
     assert result.read_text() == running.stdout.read_text()
+
+
+def test_a_client_of_zookeeper_is_not_cut_in_two(zookeeper: str) -> None:
+    """Kazoo cannot stop what was never started; what was, it stops."""
+    script = STARTING.format(hosts=zookeeper)
+
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "interrupted, nothing left\n", "")
 
 
 @pytest.mark.parametrize("way", ["unwinding", "deferred"])

@@ -11,7 +11,9 @@ from typing import Final
 
 import pytest
 
+from jobs.adapters.spark.session import JVM_OPTIONS
 from tests.jobs.support.kafka_tree import KafkaTree
+from tests.spark_archive import JVM
 
 pytestmark = pytest.mark.spark
 
@@ -46,8 +48,12 @@ def _commands(hosts: str, warehouse: Path) -> list[str]:
 
 
 def _submitted(command: str, folder: Path) -> tuple[str, list[str]]:
-    """What a command says on stdout, and on stderr without progress and what the JVM says of its modules."""
+    """What a command says on stdout, and on stderr without progress and what the JVM says of its modules.
+
+    Nothing of the tests' Spark helps it, but for how its JVM compiles, which costs or saves processor time alone.
+    """
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK", "PYSPARK"))}
+    kept |= {JVM_OPTIONS: JVM}
     shell = ["/bin/bash", "-c", command]
     done = subprocess.run(shell, cwd=folder, env=kept, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

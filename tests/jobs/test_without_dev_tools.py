@@ -15,7 +15,12 @@ from tests.jobs.support.plan_rows import election, store_plan
 pytestmark = pytest.mark.spark
 
 PROJECT = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))
-IMPORTED_AS = {"import-linter": "importlinter", "pytest-randomly": "pytest_randomly", "pytest-xdist": "xdist"}
+IMPORTED_AS = {
+    "import-linter": "importlinter",
+    "prometheus-client": "prometheus_client",
+    "pytest-randomly": "pytest_randomly",
+    "pytest-xdist": "xdist",
+}
 TOOLS = [re.split(r"[<>=]", tool)[0] for tool in PROJECT["dependency-groups"]["dev"]]
 
 WITHOUT = """\

@@ -180,8 +180,13 @@ def is_topic_name(topic: str) -> bool:
     return topic not in {".", ".."} and 1 <= len(topic) <= 249 and all(letter in letters for letter in topic)
 
 
+def asked_for(value: Any) -> list[int]:  # noqa: ANN401
+    assert isinstance(value, list)
+    return [number(broker_id, low=-LARGEST - 1) for broker_id in value]
+
+
 def topic_partition(found: Any) -> TopicPartition:  # noqa: ANN401
-    replicas = broker_ids(found["replicas"]) if "replicas" in found else None
+    replicas = asked_for(found["replicas"]) if "replicas" in found else None
     assert is_topic_name(text(found["topic"]))
     return TopicPartition(found["topic"], number(found["partition"]), replicas)
 

@@ -226,7 +226,7 @@ def refuse_silent(brokers: Sequence[Row], controller_id: int, allowed: Collectio
 
     What is written then could not be told to it, and it would go on as it was.
     """
-    why = _ask_all([broker for broker in brokers if broker["broker_id"] not in allowed], str(controller_id))
+    why = why_untold([broker for broker in brokers if broker["broker_id"] not in allowed], str(controller_id))
     if not why:
         return
     ids = ",".join(map(str, why))
@@ -237,7 +237,7 @@ def refuse_silent(brokers: Sequence[Row], controller_id: int, allowed: Collectio
     )
 
 
-def _ask_all(brokers: Sequence[Row], client_id: str) -> dict[int, str]:
+def why_untold(brokers: Sequence[Row], client_id: str) -> dict[int, str]:
     """Ask all brokers at once, again and again for a while; why those that cannot be told cannot, by broker id."""
     deadline = time.monotonic() + PATIENCE
     why = {broker["broker_id"]: _named(broker, "no answer in time") for broker in brokers}

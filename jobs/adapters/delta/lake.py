@@ -80,6 +80,15 @@ class Lake:
     def version(self, table: str) -> int:
         return self._open(table).version()
 
+    def clusters(self) -> list[str]:
+        """Name the clusters that have snapshots in the warehouse, ours or not, in order."""
+        added = pa.table(self._open("snapshots").get_add_actions())
+        return sorted({file["partition"]["cluster"] for file in as_rows(added)})
+
+    def columns(self, table: str, version: int | None = None) -> set[str]:
+        """Name a table's columns, at a version or now: a table of an older version of Surveyor lacks new ones."""
+        return {field.name for field in self._open(table, version).schema().fields}
+
     def read(
         self,
         table: str,

@@ -21,13 +21,22 @@ _SCALA = "2.13"
 
 def delta_jars() -> list[Path]:
     """Delta's own two jars, for `spark.jars`; everything else they need is in pyspark."""
+    return _cached(_delta())
+
+
+def _delta() -> JarSet:
     delta = version("delta-spark")
     spark = ".".join(version("pyspark").split(".")[:2])
     artifacts = (
         Artifact("io.delta", f"delta-spark_{spark}_{_SCALA}", delta),
         Artifact("io.delta", "delta-storage", delta),
     )
-    return _cached(JarSet(f"Delta {delta}", artifacts, transitive=False))
+    return JarSet(f"Delta {delta}", artifacts, transitive=False)
+
+
+def has_delta_jars() -> bool:
+    """Whether they are there already; to ask for them fetches them."""
+    return _folder(_delta()).is_dir()
 
 
 def kafka_jars() -> list[Path]:
@@ -57,9 +66,13 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "kafka-surveyor")
 
 
-def _cached(request: JarSet) -> list[Path]:
+def _folder(request: JarSet) -> Path:
     root = request.artifacts[0]
-    folder = cache_folder().absolute() / "jars" / f"{root.name}-{root.version}"
+    return cache_folder().absolute() / "jars" / f"{root.name}-{root.version}"
+
+
+def _cached(request: JarSet) -> list[Path]:
+    folder = _folder(request)
     if not folder.is_dir():
         _download(request, folder)
     return _jars_in(folder)

@@ -219,6 +219,11 @@ def _requests(client: KazooClient, quarantine: _Quarantine) -> Iterator[Row]:
             yield {"kind": RequestKind.LOG_DIR.value, "broker_id": event.broker, "path": znode.path}
 
 
+def read_requests(client: KazooClient) -> list[Row]:
+    """Read what stands in /admin and in the notification znodes; what is not understood is left out."""
+    return [*_requests(client, _Quarantine())]
+
+
 def reassign_orders(client: KazooClient) -> dict[tuple[str, int], list[int]] | None:
     """What stands in /admin/reassign_partitions, by topic and partition; None where it is not understood."""
     znode = read(client, REASSIGN)
@@ -236,6 +241,6 @@ def _partition_requests(znode: Znode, kind: RequestKind, quarantine: _Quarantine
             "kind": kind.value,
             "topic": request.topic,
             "partition": request.partition,
-            "replicas": request.replicas,
+            "replicas": request.replicas or ([] if kind is RequestKind.REASSIGN else None),
             "path": znode.path,
         }

@@ -20,6 +20,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import ZnodeStat
 
 from jobs.basics.errors import UnreadableError, UsageError
+from jobs.basics.interrupts import whole
 
 SESSION_TIMEOUT: Final = 10.0
 """Seconds; a session that is silent for so long ends, and what is ephemeral in it goes."""
@@ -63,8 +64,10 @@ def connected(hosts: str, timeout: float = SESSION_TIMEOUT, *, first: int | None
     except ValueError as error:
         raise UsageError(f"--zookeeper {hosts!r} is not HOST:PORT[,...][/chroot]: {error}") from None
     try:
-        # not `start`, which warns of an absent chroot; `read_cluster` says what that means
-        client.start_async().wait(timeout)
+        with whole():
+            # not `start`, which warns of an absent chroot; `read_cluster` says what that means
+            started = client.start_async()
+        started.wait(timeout)
         if not client.connected:
             raise UnreadableError(
                 f"no ZooKeeper answered at {hosts} within {timeout:g} s; "
@@ -77,8 +80,9 @@ def connected(hosts: str, timeout: float = SESSION_TIMEOUT, *, first: int | None
             "check that the server runs and is reachable, then run the command again",
         ) from error
     finally:
-        client.stop()
-        client.close()
+        with whole():
+            client.stop()
+            client.close()
 
 
 def _rotated(hosts: str, first: int) -> str:

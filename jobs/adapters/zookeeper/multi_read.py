@@ -50,6 +50,7 @@ IN_FLIGHT: Final = 4
 _OPERATION_BYTES: Final = 14
 _HEADER: Final = multiheader_struct
 _END: Final = bytes(multiheader_struct.pack(-1, True, -1))  # noqa: FBT003 - framing
+_NO_WATCH: Final = b"\0"
 _ERROR: Final = -1
 
 Operation = type[GetData] | type[GetChildren]
@@ -68,7 +69,11 @@ class _MultiRead:
 
     def serialize(self) -> bytes:
         header = bytes(_HEADER.pack(self.operation.type, False, -1))  # noqa: FBT003 - framing
-        return b"".join(header + bytes(self.operation(path, None).serialize()) for path in self.paths) + _END
+        parts: list[bytes] = []
+        for path in self.paths:  # both operations are a path and no watch; kazoo's own writing takes five times as long
+            encoded = path.encode()
+            parts += (header, int_struct.pack(len(encoded)), encoded, _NO_WATCH)
+        return b"".join(parts) + _END
 
     @classmethod
     def deserialize(cls, buffer: bytes, offset: int) -> tuple[list[Reply], int]:

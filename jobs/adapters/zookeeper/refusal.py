@@ -18,6 +18,10 @@ _BYSTANDERS: Final = (RolledBackError, RuntimeInconsistency)
 _VERBS: Final = {Create.type: "create", Delete.type: "delete", SetData.type: "set", CheckVersion.type: "check"}
 
 
+class TooLargeError(Exception):
+    """A znode would not fit into a request; it is not sent, as ZooKeeper would close the connection over it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """An operation that ZooKeeper refused; without a path: the answer to the whole multi was lost."""
@@ -31,6 +35,11 @@ class Refusal:
         """Whether trying again is of no use: an ACL is in the way."""
         return isinstance(self.error, NoAuthError)
 
+    @property
+    def is_final(self) -> bool:
+        """Whether it would be refused each time as long as nobody changes what there is."""
+        return self.forbidden or isinstance(self.error, TooLargeError)
+
     def __str__(self) -> str:
         if self.path is None:
             return (
@@ -39,6 +48,8 @@ class Refusal:
             )
         if self.forbidden:
             return forbidden(f"{self.operation} {self.path}")
+        if isinstance(self.error, TooLargeError):
+            return f"cannot {self.operation} {self.path}: {self.error}"
         return f"ZooKeeper refused to {self.operation} {self.path} ({type(self.error).__name__})"
 
 

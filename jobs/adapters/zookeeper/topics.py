@@ -181,5 +181,7 @@ def _add_state(row: Row, znode: Znode) -> bool:
     row["leader_epoch"] = state.leader_epoch
     row["controller_epoch"] = state.controller_epoch
     row["leader_recovery_state"] = state.leader_recovery_state
-    strangers = {state.leader, *state.isr}.difference(row["replicas"], (NO_LEADER,))
-    return bool(strangers)
+    replicas = row["replicas"]
+    if state.isr == replicas and state.leader in replicas:  # nearly all, and seen quickly
+        return False
+    return bool({state.leader, *state.isr}.difference(replicas, (NO_LEADER,)))

@@ -21,11 +21,16 @@ HAND_OVER: Final = 60.0
 """Seconds that a cancellation waits for a commit to let go: between two looks, or once a request is answered."""
 
 
+def this_process(command: str, plan_id: str = "") -> Holder:
+    """Who we are, and what for, in the words that others read."""
+    since = datetime.now(UTC).isoformat(timespec="seconds")
+    return Holder(getpass.getuser(), socket.gethostname(), os.getpid(), command, plan_id, since)
+
+
 @contextmanager
 def lease_for(settings: Settings, plan_id: str, command: str, patience: float | None = None) -> Iterator[Lease]:
     """Hold the lease of the cluster; raise LeaseHeldError where somebody else keeps it, KeyboardInterrupt on Ctrl-C."""
-    since = datetime.now(UTC).isoformat(timespec="seconds")
-    holder = Holder(getpass.getuser(), socket.gethostname(), os.getpid(), command, plan_id, since)
+    holder = this_process(command, plan_id)
     with unwinding():
         if settings.conf.commit_lease:
             with leased(settings.zookeeper, holder, adapter.PATIENCE if patience is None else patience, say) as lease:

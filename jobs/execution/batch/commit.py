@@ -6,7 +6,7 @@ write leaves nobody uninformed for long.
 """
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -36,6 +36,9 @@ RESIGN_PATIENCE: Final = 20.0
 
 _EXAMPLES: Final = 3
 
+TellAll = Callable[[Sequence[Change]], None]
+"""Tells brokers of changes that were written."""
+
 WAITS: Final = "whoever becomes the controller announces it; watch that one does"
 
 
@@ -63,12 +66,19 @@ def commit_batch(
     held: Controllership | None = None,
     *,
     silent: Collection[int] = (),
+    tell_all: TellAll | None = None,
 ) -> None:
     """Write what is due, in the ledger's name; under `held` the controllership stays with the caller.
 
+    `tell_all` is the caller's own way of telling brokers: then what they answer is the caller's to hear, too.
     `silent` brokers are known not to answer. What was answered is read and recorded once the controllership is handed
     back: the brokers' ISR changes and producer ids wait for a controller.
     """
+    if held is not None and tell_all is not None:
+        written, _ = _write(settings, ledger, held, due, max_hold)
+        tell_all([each.change for each in written])
+        prove(settings.zookeeper, Told(held.epoch, written))
+        return
     if held is not None:
         told = _commit_held(settings, ledger, held, due, Hold(max_hold, silent, stays=True))
         _record(settings, ledger, told, Answers.of(told.answers), NO_CONTROLLER)
@@ -104,16 +114,28 @@ def _commit_between(settings: Settings, ledger: Ledger, due: Sequence[PlanRow], 
 def _commit_held(
     settings: Settings, ledger: Ledger, control: Controllership, due: Sequence[PlanRow], hold: Hold
 ) -> Told:
+    written, state = _write(settings, ledger, control, due, hold.max_hold)
+    if not written:
+        return Told(control.epoch)
+    with progress("telling the brokers"), Channels(str(control.controller_id)) as channels:
+        told = tell(control, channels, state.brokers, partial(due_of, [each.change for each in written]), hold)
+    return replace(told, written=written)
+
+
+def _write(
+    settings: Settings, ledger: Ledger, control: Controllership, due: Sequence[PlanRow], max_hold: float
+) -> tuple[list[Written], ClusterState]:
+    """Write under the fence; return what stands, and the cluster as it was found."""
     ledger.intend(due)
     state = read_cluster(control.client, settings.zookeeper)
     refuse_unreachable(state)
     tasks, changes = operations_among(due), changes_among(due)
     # not judged once more as a whole: every multi checks its premises, and whom one is refused is judged then
-    writer = FencedWriter(control, ledger.plan, hold.max_hold)
+    writer = FencedWriter(control, ledger.plan, max_hold)
     written: list[Written] = []
     try:
         with progress("writing to ZooKeeper"):
-            for judged in write_tasks(control, tasks, hold.max_hold):
+            for judged in write_tasks(control, tasks, max_hold):
                 ledger.judge(judged)
             for judged in writer.write(changes):
                 ledger.judge(judged)
@@ -121,14 +143,11 @@ def _commit_held(
     except (FencedError, SessionLostError):
         _set_aside_the_rest(ledger, [*tasks, *changes])
         raise
-    if not written:
-        return Told(control.epoch)
-    topics = sorted({each.change.topic for each in written} & set(writer.topics.creations))
-    created = f"topic and config znodes of {', '.join(topics)}, " if topics else ""
-    say(f"  written under the fence: {created}{len(written)} state znodes")
-    with progress("telling the brokers"), Channels(str(control.controller_id)) as channels:
-        told = tell(control, channels, state.brokers, partial(due_of, [each.change for each in written]), hold)
-    return replace(told, written=written)
+    if written:
+        topics = sorted({each.change.topic for each in written} & set(writer.topics.creations))
+        created = f"topic and config znodes of {', '.join(topics)}, " if topics else ""
+        say(f"  written under the fence: {created}{len(written)} state znodes")
+    return written, state
 
 
 def _written(verdicts: Sequence[Verdict]) -> Iterator[Written]:

@@ -14,8 +14,8 @@ from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONFIGS, TOPICS
 from jobs.adapters.zookeeper.connection import Znode
 from jobs.adapters.zookeeper.controllership import check_absent, check_registered
 from jobs.adapters.zookeeper.multi import Check, Create, Op, SetData
-from jobs.assessment.premises import adds_partition, state_path, topic_path
-from jobs.execution.batch.topic_znodes import TopicZnodes
+from jobs.assessment.premises import adds_partition, reassigns, state_path, topic_path
+from jobs.execution.batch.topic_znodes import TopicZnodes, with_assignments
 from schemas.names import NO_VERSION
 from schemas.rows import Change
 from schemas.znodes import encode_state
@@ -85,12 +85,14 @@ def _is_large(topic: str, topics: TopicZnodes) -> bool:
 
 
 def depends_on(due: Sequence[Change]) -> list[str]:
-    """Name the znodes that decide how the states of these changes are made; none for states that are there."""
+    """Name the znodes that decide how these changes are made; none for states that are there, as they are assigned."""
     paths: list[str] = []
     for change in due:
+        topic = topic_path(change)
         if change.state_version == NO_VERSION:
-            topic = topic_path(change)
             paths += [topic, f"{CONFIGS}/{change.topic}", f"{topic}/partitions", _folder(change)]
+        elif reassigns(change):
+            paths.append(topic)
     return list(dict.fromkeys(paths))
 
 
@@ -120,8 +122,10 @@ def of_topic(topic: str, due: Sequence[Change], topics: TopicZnodes, found: Foun
 def of_states(due: Sequence[Change], topics: TopicZnodes, found: Found, controller_epoch: int) -> list[Op]:
     """Write the states of these changes, and make the small topics among theirs that are not there."""
     ops = _premises(due)
+    moved = [change for change in due if reassigns(change)]
     for change in {change.topic: change for change in reversed(due)}.values():
-        ops += _topic(change, topics, found)
+        of_it = [each for each in moved if each.topic == change.topic] if moved else []
+        ops += _assigned_anew(of_it, found) if of_it else _topic(change, topics, found)
     for change in due:
         ops += _state(change, found, controller_epoch)
     return ops
@@ -147,6 +151,12 @@ def _topic(change: Change, topics: TopicZnodes, found: Found) -> Iterator[Op]:
         yield from _creation(topic, topics, found)
     if change.state_version == NO_VERSION and not found.has(f"{path}/partitions"):
         yield Create(f"{path}/partitions")
+
+
+def _assigned_anew(moved: Sequence[Change], found: Found) -> Iterator[Op]:
+    """Set a topic to what the reassignments of some of its partitions make of it, all others as they are."""
+    path = topic_path(moved[0])
+    yield SetData(path, with_assignments(found[path].data, moved), moved[0].topic_version)
 
 
 def _grown_version(change: Change, topics: TopicZnodes, topic: Znode) -> int:

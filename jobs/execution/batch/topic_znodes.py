@@ -13,7 +13,9 @@ from typing import Final
 from kazoo.client import KazooClient
 
 from jobs.adapters.zookeeper.connection import Znode
+from jobs.adapters.zookeeper.multi import Op, SetData
 from jobs.adapters.zookeeper.multi_read import read_many
+from jobs.adapters.zookeeper.refusal import Refusal, TooLargeError
 from jobs.assessment.premises import adds_partition, topic_path
 from jobs.basics.errors import RefusedError
 from jobs.records.plans import Plan
@@ -67,6 +69,27 @@ class TopicZnodes:
             return None
         whole = Assignment(found.partitions | added, found.adding_replicas, found.removing_replicas, found.topic_id)
         return encode_assignment(whole)
+
+
+def with_assignments(now: bytes | None, changes: Iterable[Change]) -> bytes:
+    """Return what a topic's znode holds with the assignments of these changes; what is not understood raises."""
+    found = decode_assignment(now)
+    partitions = dict(found.partitions)
+    adding, removing = dict(found.adding_replicas), dict(found.removing_replicas)
+    for change in changes:
+        partitions[change.partition] = change.replicas_after
+        adding[change.partition] = change.adding_after
+        removing[change.partition] = change.removing_after
+    return encode_assignment(Assignment(partitions, adding, removing, found.topic_id))
+
+
+def too_large(ops: Iterable[Op]) -> Refusal | None:
+    """Find the topic that would be set to more than a request can hold: what moves is named three times in it."""
+    for op in ops:
+        if isinstance(op, SetData) and len(op.data) > LIMIT:
+            size = f"it would take {len(op.data):,} bytes, more than {LIMIT:,}, and ZooKeeper takes about a megabyte"
+            return Refusal("set", op.path, TooLargeError(f"{size} a request (jute.maxbuffer); move fewer at once"))
+    return None
 
 
 def refuse_too_large(client: KazooClient, plan: Plan, due: Iterable[Change]) -> None:

@@ -28,7 +28,7 @@ from jobs.adapters.zookeeper.refusal import Refusal, lost, refusal
 from jobs.assessment.premises import Premises
 from jobs.basics.errors import FencedError, UnreadableError
 from jobs.execution.batch.multis import Found, apart, batches, depends_on, of_states, of_topic, touched
-from jobs.execution.batch.topic_znodes import TopicZnodes
+from jobs.execution.batch.topic_znodes import TopicZnodes, too_large
 from jobs.records.ledger import Verdict
 from jobs.records.plans import Plan
 from schemas.names import Outcome
@@ -93,7 +93,7 @@ class FencedWriter:
                 verdicts, refused = self._attempt(self._left)
                 if refused is not None and not verdicts:
                     unexplained += 1
-                    if unexplained >= _TRIES or refused.forbidden:
+                    if unexplained >= _TRIES or refused.is_final:
                         verdicts = self._blame(self._left, refused)
             judged = {id(verdict.change) for verdict in verdicts}
             self._left = [change for change in self._left if id(change) not in judged]
@@ -129,7 +129,8 @@ class FencedWriter:
                     return refused
             if alone:  # what is there now is what the states depend on
                 found = self._find(due)
-            return self._send(of_states(due, self.topics, found, self.control.epoch))
+            ops = of_states(due, self.topics, found, self.control.epoch)
+            return too_large(ops) or self._send(ops)
         except MalformedZnodeError as error:  # since the last reading: judging again says so
             return Refusal("go by", TOPICS, error)
 

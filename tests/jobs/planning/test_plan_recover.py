@@ -1,11 +1,14 @@
 """`plan recover` from the command line: what history says is shown, and only what is allowed is planned."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from jobs.adapters.brokers.log_dirs import COLUMNS
+from jobs.adapters.embedded.servers import EmbeddedZooKeeper
+from jobs.adapters.zookeeper.connection import connected
 from jobs.survey.sizes import store_sizes
 from tests.jobs.support.commands import Surveyor
 from tests.jobs.support.kafka_tree import TOPIC_ID, KafkaTree, state_path
@@ -13,27 +16,55 @@ from tests.jobs.support.lake_rows import NOW
 
 pytestmark = pytest.mark.usefixtures("spark")
 
+ORDERS = {0: [0, 1, 2], 1: [1, 2, 0]}
+
 
 def _state(tree: KafkaTree, isr: list[int], epoch: int) -> None:
     text = f'{{"controller_epoch":1,"leader":2,"version":1,"leader_epoch":{epoch},"isr":{isr}}}'
     tree.write(state_path("orders", 0), text.encode())
 
 
-@pytest.fixture
-def surveyor(tree: KafkaTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Surveyor:
-    """Orders-0 of [0, 1, 2]: 0 left the ISR in snapshot 2, 1 in snapshot 3; then the leader 2 died."""
-    monkeypatch.setattr("jobs.execution.batch.commit.RESIGN_PATIENCE", 0.0)
-    tree.add_topic("orders", {0: [0, 1, 2], 1: [1, 2, 0]})
-    ready = Surveyor(tree.hosts, tmp_path / "warehouse")
-    for isr, epoch in (([0, 1, 2], 5), ([1, 2], 6), ([2], 7)):
-        _state(tree, isr, epoch)
+@pytest.fixture(scope="module")
+def lived(zookeeper_server: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Surveyor]:
+    """Orders-0 of [0, 1, 2]: 0 left the ISR in snapshot 2, 1 in snapshot 3; then the leader 2 died.
+
+    It is for copies only.
+    """
+    with connected(zookeeper_server.connect) as client:
+        client.create("/lived")
+        client.chroot = "/lived"
+        tree = KafkaTree(f"{zookeeper_server.connect}/lived", client)
+        tree.lay_out()
+        tree.elect(0, epoch=7)
+        tree.add_topic("orders", ORDERS)
+        ready = Surveyor(tree.hosts, tmp_path_factory.mktemp("lived") / "warehouse")
+        for isr, epoch in (([0, 1, 2], 5), ([1, 2], 6), ([2], 7)):
+            _state(tree, isr, epoch)
+            ready.json("snapshot")
+        tree.unregister(2)
         ready.json("snapshot")
+        yield ready
+
+
+@pytest.fixture
+def past(lived: Surveyor, tree: KafkaTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Surveyor:
+    """The same past, of a cluster of the test's own that has come as far; it has yet to be looked at."""
+    monkeypatch.setattr("jobs.execution.batch.commit.RESIGN_PATIENCE", 0.0)
+    tree.add_topic("orders", ORDERS)
+    _state(tree, [2], 7)
     tree.unregister(2)
-    ready.json("snapshot")
-    return ready
+    return Surveyor(tree.hosts, lived.copied_to(tmp_path / "warehouse").warehouse)
 
 
-def test_candidates_are_shown_and_nothing_unclean_is_planned(surveyor: Surveyor) -> None:
+@pytest.fixture
+def surveyor(past: Surveyor) -> Surveyor:
+    """The cluster's own last snapshot differs from the past one in when things were written, in nothing else."""
+    past.json("snapshot")
+    return past
+
+
+def test_candidates_are_shown_and_nothing_unclean_is_planned(lived: Surveyor, tmp_path: Path) -> None:
+    surveyor = lived.copied_to(tmp_path / "warehouse")
     ran = surveyor("plan", "recover")
     assert ran.code == 0
     lines = [line.strip() for line in ran.stdout.splitlines()]
@@ -70,23 +101,23 @@ def test_unclean_is_dry_then_written_for_the_one_named(surveyor: Surveyor, tree:
     assert ranked == [(1, 1, True, None), (2, 0, False, None)]
 
 
-def test_clean_needs_no_permission(surveyor: Surveyor, tree: KafkaTree) -> None:
+def test_clean_needs_no_permission(past: Surveyor, tree: KafkaTree) -> None:
     _state(tree, [2, 0], epoch=7)
-    surveyor.json("snapshot")
-    plan = surveyor("plan", "recover")
+    past.json("snapshot")
+    plan = past("plan", "recover")
     assert "orders-0  leader 2→0  isr [2,0]→[0]  broker 2 is gone; first live in-sync replica is 0" in plan.stdout
 
 
-def test_state_that_vanished_is_not_new(surveyor: Surveyor, tree: KafkaTree) -> None:
+def test_state_that_vanished_is_not_new(past: Surveyor, tree: KafkaTree) -> None:
     """Whoever is alive would lead at epoch 0; recover offers it, the epoch goes on from the last one known."""
     tree.client.delete(state_path("orders", 1))
-    surveyor.json("snapshot")
+    past.json("snapshot")
 
-    reconciled = surveyor("plan", "reconcile")
-    offered = surveyor("plan", "recover")
-    plan = surveyor.json("plan", "recover", "--partition", "orders-1")["plan_id"]
-    named = surveyor("show", "plan", plan)
-    done = surveyor.json("commit", plan, "--max-hold", "1s", "--apply")
+    reconciled = past("plan", "reconcile")
+    offered = past("plan", "recover")
+    plan = past.json("plan", "recover", "--partition", "orders-1")["plan_id"]
+    named = past("show", "plan", plan)
+    done = past.json("commit", plan, "--max-hold", "1s", "--apply")
 
     gone = "its state znode is gone: snapshot 4 showed leader 1, ISR 1, 2, 0, leader epoch 5"
     assert f"rejected orders-1  STATE_VANISHED: {gone}; `surveyor plan recover` offers leaders" in reconciled.stdout
@@ -96,23 +127,23 @@ def test_state_that_vanished_is_not_new(surveyor: Surveyor, tree: KafkaTree) -> 
     state = tree.state("orders", 1)
     assert (state.leader, state.isr, state.leader_epoch, tree.version("orders", 1)) == (1, [1], 6, 0)
     assert (done["applied"], done["status"]) == (1, "committed")
-    events = [(row["subject"], row["before"]) for row in surveyor.lake.rows("events", ("kind", "=", "StateVanished"))]
+    events = [(row["subject"], row["before"]) for row in past.lake.rows("events", ("kind", "=", "StateVanished"))]
     assert events == [("orders-1", "leader 1, ISR [1, 2, 0], leader epoch 5")]
-    surveyor.json("snapshot")
-    assert "STATE_VANISHED" not in surveyor("plan", "reconcile").stdout
+    past.json("snapshot")
+    assert "STATE_VANISHED" not in past("plan", "reconcile").stdout
 
 
 @pytest.mark.parametrize("topic_id", ["AAAAAAAAAAAAAAAAAAAAAQ", TOPIC_ID])
-def test_topic_made_anew_is_new(surveyor: Surveyor, tree: KafkaTree, topic_id: str) -> None:
+def test_topic_made_anew_is_new(past: Surveyor, tree: KafkaTree, topic_id: str) -> None:
     """Told by its id; the same topic, with the same id, is not."""
     tree.client.delete("/brokers/topics/orders", recursive=True)
     tree.client.delete("/config/topics/orders")
-    tree.add_topic("orders", {0: [0, 1, 2], 1: [1, 2, 0]}, topic_id)
+    tree.add_topic("orders", ORDERS, topic_id)
     for partition in (0, 1):
         tree.client.delete(state_path("orders", partition))
-    surveyor.json("snapshot")
+    past.json("snapshot")
 
-    plan = surveyor.json("plan", "reconcile")
+    plan = past.json("plan", "reconcile")
 
     counts = (2, 0) if topic_id != TOPIC_ID else (0, 2)
     assert (plan["changes"], plan["rejected"]) == counts

@@ -46,7 +46,7 @@ class Surveyor:
     def json(self, *arguments: str) -> Any:  # noqa: ANN401
         """Run a command that must succeed, and return its JSON object."""
         ran = self(*arguments, "--json")
-        assert ran.code == 0, f"exit code {ran.code}: {ran.stderr}"
+        assert ran.code == 0, f"exit code {ran.code}: {ran.stderr}{ran.stdout}"
         return ran.json
 
     def rows(self, table: str, *columns: str) -> list[tuple[Any, ...]]:

@@ -102,6 +102,8 @@ class FakeBroker:
             while True:
                 (size,) = struct.unpack(">i", stream.read(4))
                 data = stream.read(size)
+                if len(data) < size:  # cut off in the midst of a request
+                    return
                 self._awake.wait()
                 answer = self._answer(data)
                 if answer is None:

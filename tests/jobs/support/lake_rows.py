@@ -1,11 +1,14 @@
 """Snapshots without ZooKeeper and Spark: rows written as `surveyor snapshot` writes them."""
 
+import shutil
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from jobs.adapters.delta.lake import Lake, Row
 from schemas.tables import TABLES
+from tests.jobs.support.empty_tables import lay_tables
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
@@ -64,7 +67,14 @@ class Cluster:
         self.controller: Row = {"controller_id": 0, "controller_epoch": 7}
         self._last: Partitions = {}
         self._id = 0
-        lake.ensure_tables()
+        lay_tables(lake)
+
+    def copied_to(self, lake: Lake) -> "Cluster":
+        """The same cluster in a warehouse that is not there yet, with all that this one has."""
+        shutil.copytree(self.lake.warehouse, lake.warehouse)
+        copy = deepcopy(self)
+        copy.lake = lake
+        return copy
 
     def snapshot(self, age: timedelta = timedelta(0)) -> int:
         """Take a snapshot, `age` before NOW; return its id."""

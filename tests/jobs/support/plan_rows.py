@@ -15,6 +15,7 @@ from schemas.names import NO_VERSION, Action, OperationKind, PlanKind
 from schemas.rows import Change, Operation
 from schemas.tables import CHANGES
 from schemas.znodes import decode_assignment, decode_state
+from tests.jobs.support.empty_tables import lay_tables
 from tests.jobs.support.kafka_tree import TOPIC_ID, KafkaTree, state_path
 
 CLUSTER = "default"
@@ -95,7 +96,7 @@ def store_plan(
     **columns: Any,  # noqa: ANN401 - columns of `plans`
 ) -> Plan:
     """Store a plan made now from the tree as it is; `columns` override what it says of itself."""
-    lake.ensure_tables()
+    lay_tables(lake)
     state = read_cluster(tree.client, tree.hosts)
     plan: Row = {
         "cluster": lake.cluster,

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from planner.telling.due import due, notices
 from planner.telling.without_spark import due as due_without_spark
+from schemas.names import Action
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
 from schemas.rows import Change
 from schemas.tables import BROKERS, CHANGES
@@ -21,6 +22,7 @@ EPOCHS = st.none() | st.integers(0, 50)
 changes = st.lists(
     st.builds(
         typed,
+        action=st.sampled_from(["elect", Action.START_REASSIGNMENT, Action.NARROW_TO_TARGET, Action.END_REASSIGNMENT]),
         topic=st.sampled_from(["t", "u"]),
         partition=st.integers(0, 20),
         topic_id=st.none() | st.just("AAAAAAAAAAAAAAAAAAAAAg"),
@@ -46,7 +48,7 @@ def as_notices(rows: Any) -> list[Notice]:  # noqa: ANN401 - a DataFrame, which 
 
 
 def in_order(rows: list[Notice]) -> list[Notice]:
-    return sorted(rows, key=lambda row: (row.api, row.topic, row.partition))
+    return sorted(rows, key=lambda row: (row.api, row.topic, row.partition, row.is_new))
 
 
 def by_spark(spark: SparkSession, decided: list[Change], understood: dict[int, bool]) -> list[Notice]:
@@ -77,6 +79,22 @@ def test_those_named_are_told_of_the_state_and_all_others_of_the_metadata() -> N
     assert {(row.leader, row.leader_epoch, row.state_version, row.delete_partition) for row in found} == {
         (1, 7, 3, False)
     }
+
+
+def test_replicas_that_a_reassignment_adds_are_new_and_those_that_leave_are_no_longer_assigned() -> None:
+    moving = {"replicas_after": [3, 1], "adding_after": [3], "removing_after": [1], "leader_and_isr_to": [1, 3]}
+    state = {"leader_after": 1, "leader_epoch_after": 7, "leader_recovery_state_after": 0, **moving}
+
+    start = due_without_spark([typed(action=Action.START_REASSIGNMENT, **state)], [1, 2, 3])
+    narrow = due_without_spark([typed(action=Action.NARROW_TO_TARGET, **state)], [1, 2, 3])
+
+    assert [(row.api, row.brokers, row.is_new) for row in start] == [
+        (LEADER_AND_ISR, (3,), True),
+        (LEADER_AND_ISR, (1,), False),
+        (UPDATE_METADATA, (1, 2, 3), False),
+    ]
+    assert {tuple(row.replicas) for row in start} == {(3, 1)}
+    assert {(*row.replicas, *row.adding_replicas, *row.removing_replicas) for row in narrow} == {(3,)}
 
 
 def test_what_kafkas_controller_decides_it_tells() -> None:

@@ -1,0 +1,89 @@
+"""Where `surveyor control` says that it is in office, and where commits hand their plans in to it.
+
+/surveyor/control is ephemeral, of the session that has /controller; /surveyor/plans/PLAN is that of the commit, which
+reads its answer there. Neither is believed for itself: who has no /controller is not in office.
+"""
+
+from typing import Final
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import BadVersionError, NoAuthError, NodeExistsError, NoNodeError
+
+from jobs.adapters.zookeeper.cluster import CONTROLLER
+from jobs.adapters.zookeeper.connection import Znode, answer, children, read
+from jobs.adapters.zookeeper.multi import ANY_VERSION
+from jobs.basics.errors import RefusedError
+from schemas.handed_in import HandedIn, encode_handed_in
+from schemas.lease import Holder, decode_holder, encode_holder
+from schemas.znodes import MalformedZnodeError
+
+RESIDENT: Final = "/surveyor/control"
+PLANS: Final = "/surveyor/plans"
+
+
+def announce_resident(client: KazooClient, holder: Holder) -> bool:
+    """Say that this session is in office; False where ZooKeeper does not let us write there."""
+    try:
+        client.ensure_path(PLANS)
+        before = read(client, RESIDENT)
+        if before.version is not None:  # of one that lost its office and does not know yet
+            _delete(client, RESIDENT)
+        answer(client.create_async(RESIDENT, encode_holder(holder), ephemeral=True))
+    except NoAuthError:
+        return False
+    return True
+
+
+def resident(client: KazooClient) -> Holder | None:
+    """Who is in office to stay, None where nobody is, as where Kafka's controller is."""
+    said, office = read(client, RESIDENT), read(client, CONTROLLER)
+    if said.stat is None or office.stat is None or said.stat.ephemeralOwner != office.stat.ephemeralOwner:
+        return None
+    try:
+        return decode_holder(said.data)
+    except MalformedZnodeError as error:
+        raise RefusedError(
+            f"{RESIDENT} is not understood ({error}): another version of Surveyor is the controller; use that one",
+        ) from None
+
+
+def path_of(plan_id: str) -> str:
+    return f"{PLANS}/{plan_id}"
+
+
+def hand_in(client: KazooClient, plan_id: str, handed: HandedIn) -> None:
+    """Hand a plan in; raise RefusedError where somebody has handed the same in."""
+    try:
+        answer(client.create_async(path_of(plan_id), encode_handed_in(handed), ephemeral=True))
+    except NodeExistsError:
+        raise RefusedError(
+            f"plan {plan_id} is handed in to `surveyor control` already ({path_of(plan_id)}): wait for that commit, or "
+            "interrupt it",
+        ) from None
+
+
+def withdraw(client: KazooClient, plan_id: str, version: int) -> bool:
+    """Take a plan back that nobody has begun; False where somebody has."""
+    return _delete(client, path_of(plan_id), version)
+
+
+def handed_in(client: KazooClient) -> list[Znode]:
+    """The plans that were handed in, in the order of their ids."""
+    return [read(client, path_of(name)) for name in children(client, PLANS) or ()]
+
+
+def write_back(client: KazooClient, path: str, handed: HandedIn, version: int = ANY_VERSION) -> bool:
+    """Say how far a plan has come; False where whoever handed it in is gone, or has taken it back."""
+    try:
+        answer(client.set_async(path, encode_handed_in(handed), version))
+    except (NoNodeError, BadVersionError):
+        return False
+    return True
+
+
+def _delete(client: KazooClient, path: str, version: int = ANY_VERSION) -> bool:
+    try:
+        answer(client.delete_async(path, version))
+    except (NoNodeError, BadVersionError):
+        return False
+    return True

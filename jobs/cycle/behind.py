@@ -1,0 +1,199 @@
+"""The tables, written behind a controller that stays: what it decided and what became of it, in the order it happened.
+
+A cycle of a second cannot wait for Delta, so a thread of its own writes: plans with their changes and rejections, the
+intents and outcomes of `commits`, and what brokers answered. It is given intents before ZooKeeper is written, and
+writes them first unless the outcomes come within a second. Cycles that end while it writes are put together. Killed,
+the process loses what was not written yet; ZooKeeper has all of it, and the next snapshot shows it.
+"""
+
+import getpass
+import socket
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import Any, Final
+
+from msgspec.structs import asdict
+
+from jobs.adapters.brokers.answers import Answer, Answers
+from jobs.adapters.delta.lake import Lake, Row, quoted
+from jobs.records import digest, last_answers
+from jobs.records.ledger import Verdict
+from jobs.records.plan_names import written
+from jobs.runtime.console import say
+from schemas.digest import plan_header
+from schemas.names import Outcome, PlanKind, PlanStatus, Step
+from schemas.rows import Change, PlanRow
+
+GATHER: Final = 1.0
+"""Seconds that what is to be written is gathered."""
+
+_APPENDED: Final = ("changes", "rejections", "commits", "plans")
+"""Tables in the order they are written: a plan's row after its rows."""
+
+
+@dataclass(slots=True)
+class Episode:
+    """What one cycle does: its changes, what it says of others, and, once it has ended, what became of it."""
+
+    snapshot_id: int
+    cluster_id: str | None
+    broker_epochs: dict[int, int]
+    controller_epoch: int
+    changes: Sequence[Change]
+    rejections: Sequence[Row]
+    verdicts: Sequence[Verdict] | None = None
+    """None as long as it is being written."""
+    plan_id: str | None = None
+    """Its plan, once the intents are in the tables and the outcomes are not."""
+    at: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """An episode that has ended."""
+
+    episode: Episode
+
+
+@dataclass(slots=True)
+class Behind:
+    """Writes what it is given, until it is closed."""
+
+    lake: Lake
+    who: str = field(default_factory=lambda: f"{getpass.getuser()}@{socket.gethostname()}")
+    _work: SimpleQueue[Episode | _Ended | Answer | tuple[Step, str] | None] = field(default_factory=SimpleQueue)
+    _thread: Thread | None = None
+    failed: str | None = None
+    _plan_id: str = ""
+    """The plan of the last episode, to which a take-over and a resignation belong."""
+
+    def start(self) -> None:
+        self._thread = Thread(target=self._run, daemon=True, name="write-behind")
+        self._thread.start()
+
+    def put(self, what: "Episode | Answer | tuple[Step, str]") -> None:
+        self._work.put(what)
+
+    def ended(self, episode: Episode, verdicts: Sequence[Verdict]) -> None:
+        """Say what became of an episode that was put."""
+        episode.verdicts = verdicts
+        self._work.put(_Ended(episode))
+
+    def close(self, patience: float = 60.0) -> None:
+        """Write what is left, and wait for it."""
+        self._work.put(None)
+        if self._thread is not None:
+            self._thread.join(patience)
+
+    def _run(self) -> None:
+        over = False
+        while not over:
+            first = self._work.get()
+            if first is None:
+                return
+            time.sleep(GATHER)
+            work, over = self._gathered(first)
+            try:
+                self._write(work)
+            except Exception as error:  # noqa: BLE001 - a full disk must not end the controllership
+                if self.failed is None:
+                    say(
+                        f"surveyor: the warehouse could not be written: {error}; the cluster is controlled nevertheless"
+                    )
+                self.failed = str(error)
+
+    def _gathered(self, first: Any) -> tuple[list[Any], bool]:  # noqa: ANN401 - of the kinds `put` takes
+        work = [first]
+        with suppress(Empty):
+            while (more := self._work.get_nowait()) is not None:
+                work.append(more)
+            return work, True
+        return work, False
+
+    def _write(self, work: Sequence[Any]) -> None:
+        rows: dict[str, list[Row]] = {table: [] for table in _APPENDED}
+        statuses: dict[str, str] = {}
+        for each in work:
+            if isinstance(each, Episode):
+                self._add(rows, each)
+            elif isinstance(each, _Ended):
+                self._add_outcomes(rows, statuses, each.episode)
+            elif isinstance(each, tuple):
+                step, message = each
+                of_it = {"action": step.value, "plan_id": self._plan_id}
+                rows["commits"].append(self._commit(Outcome.APPLIED, message, of_it))
+        for table in _APPENDED:
+            if rows[table]:
+                self.lake.append(table, rows[table])
+        for plan_id, status in statuses.items():
+            self.lake.update("plans", f"plan_id = {quoted(plan_id)}", status=quoted(status))
+        answers = [each for each in work if isinstance(each, Answer)]
+        if answers:
+            last_answers.record(self.lake, Answers.of(answers).table(self.lake.cluster))
+
+    def _add(self, rows: dict[str, list[Row]], episode: Episode) -> None:
+        """The plan with its intents, and with its outcomes where it has ended meanwhile."""
+        verdicts = episode.verdicts
+        changes = [asdict(change) for change in episode.changes]
+        epochs = [{"broker_id": b, "broker_epoch": e} for b, e in sorted(episode.broker_epochs.items())]
+        plan: Row = {
+            "cluster": self.lake.cluster,
+            "name": None,
+            "names": [],
+            "snapshot_id": episode.snapshot_id,
+            "kind": PlanKind.RECONCILE.value,
+            "parameters": written({"control": episode.controller_epoch, "at": episode.at.isoformat()}),
+            "created_at": episode.at,
+            "status": _status(episode),
+            "cluster_id": episode.cluster_id,
+            "brokers": epochs,
+        }
+        content: dict[str, Any] = {"changes": changes, "rejections": episode.rejections, "operations": []}
+        plan |= digest.summary(
+            plan_header(plan), {table: digest.in_arrow(table, some) for table, some in content.items()}
+        )
+        self._plan_id = plan["plan_id"]
+        mine = {"plan_id": plan["plan_id"], "cluster": self.lake.cluster}
+        rows["changes"] += [row | mine for row in changes]
+        rows["rejections"] += [row | mine for row in episode.rejections]
+        rows["plans"].append(plan)
+        rows["commits"] += [self._commit(Outcome.PENDING, "", _named(change) | mine) for change in episode.changes]
+        if verdicts is None:
+            episode.plan_id = plan["plan_id"]
+        else:
+            self._judge(rows, plan["plan_id"], verdicts)
+
+    def _add_outcomes(self, rows: dict[str, list[Row]], statuses: dict[str, str], episode: Episode) -> None:
+        """What became of a plan whose intents were written before."""
+        if episode.plan_id is not None and episode.verdicts is not None:
+            self._judge(rows, episode.plan_id, episode.verdicts)
+            statuses[episode.plan_id] = _status(episode)
+
+    def _judge(self, rows: dict[str, list[Row]], plan_id: str, verdicts: Sequence[Verdict]) -> None:
+        for verdict in verdicts:
+            more = {
+                "plan_id": plan_id,
+                "cluster": self.lake.cluster,
+                "state_version_after": verdict.state_version_after,
+            }
+            rows["commits"].append(self._commit(verdict.outcome, verdict.message, _named(verdict.change) | more))
+
+    def _commit(self, outcome: Outcome, message: str, more: Row) -> Row:
+        common = {"attempt": 1, "outcome": outcome.value, "committed_at": datetime.now(UTC), "who": self.who}
+        return common | {"message": message} | more
+
+
+def _named(change: PlanRow) -> Row:
+    return {name: getattr(change, name) for name in ("wave", "topic", "partition", "action")}
+
+
+def _status(episode: Episode) -> str:
+    if episode.verdicts is None:
+        return PlanStatus.COMMITTING.value
+    done = sum(verdict.outcome is Outcome.APPLIED for verdict in episode.verdicts) == len(episode.changes)
+    return (PlanStatus.COMMITTED if done else PlanStatus.PARTIAL).value

@@ -1,0 +1,385 @@
+"""A controller that stays: it holds the controllership and does in cycles whatever is due, until it is told to stop.
+
+Corresponds to `KafkaController` as a whole: `onControllerFailover` at the take-over, its events afterwards, and
+`onControllerResignation` at the end. Woken by watches and by answers of brokers, at the latest every few seconds, each
+cycle looks at what has changed, decides by `planner.cycle`, writes under the fence, and puts what is due to be told
+into the queues of the brokers. Nothing that matters is remembered: killed anywhere, the next controller finds out from
+ZooKeeper, and tells everybody everything.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from kazoo.exceptions import SessionExpiredError
+
+from jobs.adapters.brokers.queues import Queues
+from jobs.adapters.delta.lake import Row
+from jobs.adapters.zookeeper.cluster import DELETE_TOPICS
+from jobs.adapters.zookeeper.controllership import LOST, Controllership, SessionLostError, session_of, settled
+from jobs.adapters.zookeeper.refusal import Refusal
+from jobs.basics.interrupts import interrupted
+from jobs.cycle.balance import Balance
+from jobs.cycle.behind import Behind, Episode
+from jobs.cycle.deciding.decider import Decided, Decider, as_bounced
+from jobs.cycle.deciding.foresight import Foresight
+from jobs.cycle.hearing import Ears
+from jobs.cycle.looking import Look, Seen
+from jobs.cycle.memory import Memory
+from jobs.cycle.plans import Desk
+from jobs.cycle.reporting import Report
+from jobs.cycle.requests import delete_all, remove_topic, withdraw_elections, withdraw_reassignments
+from jobs.cycle.telling import Teller
+from jobs.cycle.watching import Watches
+from jobs.cycle.writing import Writer
+from jobs.records.ledger import Verdict
+from jobs.runtime.settings import Settings
+from planner.cycle.deleting import DeletionStep
+from schemas.names import Action, DrainMode, OperationKind, Outcome, RejectionCode, RequestKind
+from schemas.rows import Change, Key
+
+TICK: Final = 2.0
+"""Seconds after which the cluster is looked at, though nothing woke the controller."""
+
+AUDIT: Final = 300.0
+"""Seconds after which everything is read again, whatever watches said."""
+
+TRIES: Final = 3
+"""Cycles in which a broker's failure is written; then it is told everything that stands, if it is back."""
+
+FIRST_PAUSE: Final = 0.05
+"""Seconds after a cycle whose changes were all refused; twice as many after each further one, up to a tick."""
+
+NEVER: Final = float("-inf")
+"""When something was done that was not."""
+
+_DOUBLED: Final = 6
+"""Times that the pause is doubled, at most."""
+
+SESSION_OVER: Final = "our session ended, and the controllership with it: nothing more was written"
+
+_CARRIED_OUT: Final = frozenset({None, RejectionCode.ALREADY_ASSIGNED, RejectionCode.ALREADY_PREFERRED})
+"""Codes of requests that are done with because they are fulfilled."""
+
+
+@dataclass(slots=True)
+class Controller:
+    """One controllership, from its take-over to its end."""
+
+    control: Controllership
+    decider: Decider
+    behind: Behind
+    snapshot: Row
+    say: Callable[[str], None]
+    settings: Settings | None = None
+    """Of the command; without them no plans are carried out."""
+    memory: Memory = field(default_factory=Memory)
+    """Empty but for what history knows to have `vanished`."""
+    done: Report = field(init=False)
+    watches: Watches = field(init=False)
+    look: Look = field(init=False)
+    ears: Ears = field(init=False)
+    teller: Teller = field(init=False)
+    writer: Writer = field(init=False)
+    desk: Desk | None = field(init=False)
+    balance: Balance = field(init=False)
+    foresight: Foresight | None = field(init=False)
+    """Where there is none, each failure is decided on when it is there."""
+    _due: set[Key] = field(default_factory=set)
+    """Partitions to be looked at in the next cycle."""
+    _failed: dict[int, int] = field(default_factory=dict)
+    """Brokers that were gone, and whose failure is not written as a whole; some may have registered anew since.
+
+    With the cycles left that wait for it: what cannot be written keeps nobody from being introduced.
+    """
+    _requests_due: bool = True
+    _log_dirs: dict[str, int] = field(default_factory=dict)
+    """Log dir events that brokers are being asked about, by path."""
+    _audited: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        self.done = Report(self.say)
+        self.watches = Watches(self.control.client)
+        self.look = Look(self.control.client, self.watches, self.memory)
+        self.ears = Ears(self.memory, self.watches, self.behind)
+        self.teller = Teller(self.control, self.memory, Queues(str(self.control.controller_id), self.ears.hear))
+        self.writer = Writer(self.control, self.memory, self.look, self.watches)
+        self.desk = Desk(self.settings, self.control, self.look, self._tell_all, self.say) if self.settings else None
+        self._know_drained()
+        self.balance = Balance.of(self.decider.broker_configs)
+        self.foresight = Foresight(self.decider, self.memory)
+
+    def take_up(self) -> None:
+        """Begin: read everything, and tell everybody everything, the brokers alive first.
+
+        Notifications from before are out of date once everything has been read, and go.
+        """
+        started = time.monotonic()
+        if self.desk:
+            self.desk.open()
+        self.look.at_everything()
+        old = {
+            row["path"] for kind in (RequestKind.ISR_CHANGE, RequestKind.LOG_DIR) for row in self.memory.of_kind(kind)
+        }
+        delete_all(self.control, old)
+        self.memory.requests = [row for row in self.memory.requests if row["path"] not in old]
+        self._due = set(self.memory.partitions)
+        self.teller.introduce(self.memory.live)
+        brokers, partitions = len(self.memory.brokers), len(self.memory.partitions)
+        self.say(f"  read {brokers} brokers and {partitions} partitions in {time.monotonic() - started:.1f} s")
+
+    def run(self, *, until_quiet: bool = False) -> None:
+        """Cycle until a signal comes, or until nothing is due; FencedError once another controller has taken over."""
+        while not interrupted():
+            try:
+                if time.monotonic() - self._audited > AUDIT:
+                    self._audit()
+                busy = self.cycle()
+            except SessionExpiredError:
+                raise SessionLostError(SESSION_OVER) from None
+            except LOST:  # what was in flight is read back
+                settled(self.control.client, self.control.session)
+                self._audited, self._due = NEVER, {*self.memory.partitions}  # what was due may not have been done
+                continue
+            if until_quiet and not busy and self._is_quiet:
+                return
+            if not busy:
+                self._rest()
+            elif self.writer.in_vain:
+                time.sleep(min(TICK, FIRST_PAUSE * 2 ** min(self.writer.in_vain, _DOUBLED)))
+
+    def _rest(self) -> None:
+        """Think of what may come, one thing at a time, or wait to be woken."""
+        if self.watches.woken.is_set() or (self.foresight is not None and self.foresight.look()):
+            return
+        self.watches.woken.wait(TICK)
+
+    def _audit(self) -> None:
+        """Read everything again; what is not as it was known is looked at."""
+        seen = self.look.at_everything()
+        self._notice_brokers(seen, set())
+        self.teller.metadata(seen.partitions)  # of notifications that were lost
+        self._due |= seen.partitions
+        self._requests_due = True
+        self._audited = time.monotonic()
+
+    def stop(self) -> None:
+        """Tell nobody anything any more."""
+        self.teller.queues.stop()
+
+    @property
+    def _is_quiet(self) -> bool:
+        """Whether everybody has answered, and nothing moves."""
+        return not self.teller.queues.busy and self.ears.is_quiet and not self.memory.moving
+
+    def cycle(self) -> bool:
+        """Look, decide, write, tell; return whether something was done or is due at once."""
+        self.done.cycles += 1
+        heard = self.ears.take()
+        seen = self.look.at(self.watches.fired())
+        self._refuse_lost()
+        self._notice_brokers(seen, heard.untold)
+        self._notice_isr_changes()
+        self._notice_log_dirs()
+        if self.memory.moving:
+            self._due |= self.look.at_partitions(self.memory.moving)
+        due, self._due = self._due | seen.partitions | heard.partitions, set()
+        requests_due = self._requests_due or seen.requests or seen.brokers or heard.stopped
+        self._requests_due = False
+        first = self._leaderless(due)
+        verdicts = self._carry_out(first)[1]
+        decided, more = self._carry_out(due - first, self.balance.due(self.memory), requests_due=requests_due)
+        self._introduce_bounced([*verdicts, *more])
+        self._withdraw(decided)
+        self._delete(decided)
+        self._carry_out_plans()
+        return bool(verdicts or decided.changes or self._due or self._requests_due)
+
+    def _leaderless(self, due: set[Key]) -> set[Key]:
+        """Partitions that nobody leads: they do not wait until thousands of others are read and decided on."""
+        there = {*self.memory.live} - self._bounced
+        rows = ((key, self.memory.partitions.get(key)) for key in due - self.memory.asked_for)
+        return {key for key, row in rows if row is not None and row.leader not in there}
+
+    def _carry_out(
+        self, due: set[Key], balance: AbstractSet[Key] = frozenset(), *, requests_due: bool = False
+    ) -> tuple[Decided, list[Verdict]]:
+        """Decide on partitions, on what balance asks for and on requests, and write and tell it."""
+        # leaders that write ISRs themselves say so seconds later: what is decided on is read right before
+        self.look.at_partitions(due | balance | (self.memory.asked_for if requests_due else set()))
+        decided = self._decide(due, balance, requests_due=requests_due)
+        episode = self._record(decided)
+        verdicts = self._write(decided, episode)
+        self.done.of_cycle(verdicts, () if episode is None else episode.rejections)
+        self.teller.stop(decided.others)
+        return decided, verdicts
+
+    def _carry_out_plans(self) -> None:
+        """Carry out plans that commits have handed in; what they wrote and did not tell is told now."""
+        if self.desk is None:
+            return
+        done = self.desk.done
+        untold = self.desk.carry_out_all()
+        self.teller.again(untold)
+        self._due |= untold
+        if self.desk.done > done:
+            self._know_drained()
+            self._due |= self.writer.taken()
+
+    def _tell_all(self, changes: Sequence[Change]) -> None:
+        """Tell what a plan has written."""
+        self.writer.learn(changes)
+        self.teller.written(changes)
+
+    def _know_drained(self) -> None:
+        """Know who is drained: whose replicas a plan has stopped is told nothing that would start them again."""
+        self.decider.look_at_drained()
+        self.teller.stopped_on = frozenset(
+            row["broker_id"] for row in self.decider.drained if row["mode"] == DrainMode.RESIDENT
+        )
+
+    def _decide(self, due: set[Key], balance: AbstractSet[Key], *, requests_due: bool) -> Decided:
+        if not (due or balance or requests_due):
+            return Decided()
+        away = self._bounced
+        decided = self.decider.decide(self.memory, due, deletions=requests_due, balance=balance, away=away)
+        return replace(decided, changes=[as_bounced(change, away) for change in decided.changes]) if away else decided
+
+    def _refuse_lost(self) -> None:
+        """Raise where the controllership is no longer ours: another has it, or our session has ended."""
+        self.control.refuse_fenced()
+        if session_of(self.control.client) != self.control.session:
+            raise SessionLostError(SESSION_OVER)
+
+    def _notice_brokers(self, seen: Seen, untold: set[int]) -> None:
+        """Introduce brokers that are new, and tell the others who is there now (`onBrokerStartup`)."""
+        joined = {row["broker_id"] for row in seen.joined}
+        for broker in sorted(seen.gone | joined):
+            self.say(f"  broker {broker} {'has registered' if broker in self.memory.brokers else 'is gone'}")
+        # a leader that bounced may have changed ISRs and not notified: told of an earlier ISR it would go by that
+        anew = {key for broker in joined | untold for key in self.memory.of_broker(broker)}
+        changed = self.look.at_partitions(anew)
+        self._due |= changed
+        self._failed |= dict.fromkeys(seen.gone, TRIES)
+        if joined or untold or seen.gone:
+            new = (joined | untold) - self._bounced
+            self.teller.introduce([broker for broker in self.memory.live if broker in new])
+            self.teller.metadata(changed)
+
+    @property
+    def _bounced(self) -> set[int]:
+        """Brokers that registered anew before their failure was written."""
+        return self._failed.keys() & {*self.memory.live}
+
+    def _introduce_bounced(self, verdicts: Sequence[Verdict]) -> None:
+        """Introduce brokers that bounced, once all that they led and followed is written as after a failure."""
+        bounced, written = self._bounced, all(verdict.outcome is Outcome.APPLIED for verdict in verdicts)
+        self._failed = {} if written else {broker: left - 1 for broker, left in self._failed.items() if left > 1}
+        back = sorted(bounced - self._failed.keys())
+        if back:
+            self.teller.introduce(back)
+            self._due |= {key for broker in back for key in self.memory.of_broker(broker)}
+
+    def _notice_isr_changes(self) -> None:
+        """Read ISRs that leaders changed, and pass them on to all brokers (`processIsrChangeNotification`)."""
+        notified = self.memory.of_kind(RequestKind.ISR_CHANGE)
+        if notified:
+            named = {(row["topic"], row["partition"]) for row in notified}
+            self._due |= self.look.at_partitions(named)
+            self.teller.metadata(named)  # also of what was read before it was notified
+            delete_all(self.control, {row["path"] for row in notified})
+
+    def _notice_log_dirs(self) -> None:
+        """Ask brokers that report a failed log dir which replicas it held; they have answered once they are idle."""
+        for row in self.memory.of_kind(RequestKind.LOG_DIR):
+            if row["path"] not in self._log_dirs:
+                self._log_dirs[row["path"]] = row["broker_id"]
+                self.teller.ask_for_log_dirs(row["broker_id"])
+        if self._log_dirs and self.ears.is_quiet:
+            busy = set(self.teller.queues.busy)
+            asked = {path for path, broker in self._log_dirs.items() if broker not in busy}
+            delete_all(self.control, asked)
+            self._log_dirs = {path: broker for path, broker in self._log_dirs.items() if path not in asked}
+
+    def _write(self, decided: Decided, episode: Episode | None) -> list[Verdict]:
+        """Write what was decided, and tell each multi's part of it at once."""
+        verdicts: list[Verdict] = []
+        try:
+            for judged, written in self.writer.write(decided.changes) if decided.changes else ():
+                verdicts += judged
+                self.teller.written(written)
+                self.done.by_action.update(change.action for change in written)
+        finally:
+            if episode is not None:
+                self.behind.ended(episode, verdicts)
+        self._due |= self.writer.taken()
+        self._requests_due |= bool(verdicts) and bool(self.memory.requests)
+        return verdicts
+
+    def _withdraw(self, decided: Decided) -> None:
+        """Take requests away that are carried out, or cannot be."""
+        done = {(row["topic"], row["partition"]) for row in decided.withdrawn if row["wanted"] == Action.REASSIGN}
+        for row in decided.withdrawn:
+            if row["code"] not in _CARRIED_OUT:
+                self.say(f"  request for {row['topic']}-{row['partition']} is withdrawn: {row['why_not']}")
+        if done:
+            orders = self.memory.of_kind(RequestKind.REASSIGN)
+            keyed = {(row["topic"], row["partition"]): row["replicas"] or [] for row in orders}
+            self._heed(withdraw_reassignments(self.control, {key: keyed[key] for key in done & keyed.keys()}))
+        asked = self.memory.of_kind(RequestKind.PREFERRED_ELECTION)
+        if asked and any(row["wanted"] == Action.ELECT_PREFERRED for row in decided.withdrawn):
+            self._heed(withdraw_elections(self.control, {(row["topic"], row["partition"]) for row in asked}))
+
+    def _heed(self, refused: Refusal | None) -> bool:
+        """Look at the requests again where one could not be taken away, after a pause; return whether it was."""
+        if refused is None:
+            self.writer.in_vain = 0
+            return True
+        self.say(f"surveyor: {refused}; it is tried again")
+        self.writer.in_vain += 1
+        self._requests_due = True
+        return False
+
+    def _delete(self, decided: Decided) -> None:
+        """Tell brokers of topics that are deleted, and remove those that are."""
+        self.teller.deletions(decided)
+        for row in decided.deletions:
+            topic = row["topic"]
+            if row["step"] == DeletionStep.REMOVE:
+                self._remove(topic)
+            elif row["step"] == DeletionStep.REFUSE:
+                self.say(f"  deletion of {topic} is refused: {row['reason']}")
+                delete_all(self.control, {f"{DELETE_TOPICS}/{topic}"})
+
+    def _remove(self, topic: str) -> None:
+        if self._heed(remove_topic(self.control, topic)):
+            self._requests_due = True
+            self.memory.forget_topic(topic)
+            self.teller.forget_topic(topic)
+            self.done.by_action[OperationKind.DELETE_TOPIC] += 1
+            self.say(f"  topic {topic} is deleted")
+
+    def _record(self, decided: Decided) -> Episode | None:
+        """Record what a cycle is about to do, and what it says that is new, before anything of it is written."""
+        news = self.done.news(decided.others)
+        if not (decided.changes or news):
+            return None
+        episode = self.episode(decided.changes, news)
+        self.behind.put(episode)
+        return episode
+
+    def episode(
+        self, changes: Sequence[Change] = (), rejections: Sequence[Row] = (), verdicts: Sequence[Verdict] | None = None
+    ) -> Episode:
+        """What a cycle does, by what is known of the cluster."""
+        return Episode(
+            snapshot_id=self.snapshot["snapshot_id"],
+            cluster_id=self.snapshot["cluster_id"],
+            broker_epochs={broker: self.teller.epoch_of(broker) for broker in self.memory.brokers},
+            controller_epoch=self.control.epoch,
+            changes=changes,
+            rejections=rejections,
+            verdicts=verdicts,
+        )

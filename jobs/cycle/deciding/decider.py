@@ -1,0 +1,266 @@
+"""What is due by the memory of a controller that stays: the planner's cycle on the partitions that something concerns.
+
+The queries are built once and asked of whatever rows a decision is about, so it costs what it is about; of partitions
+that no rule can tell apart, about one, and once. In: the memory, keys. Out: typed changes, and what is said of others.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+from itertools import chain
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace as with_values
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
+
+from jobs.adapters.delta.lake import Row
+from jobs.adapters.delta.spark_tables import Tables as Warehouse
+from jobs.adapters.spark.row_files import RowFiles, again
+from jobs.adapters.spark.session import INTERPRETED, with_settings
+from jobs.cycle.deciding.alike import Kind, Known, for_all, kinds_of
+from jobs.cycle.memory import Memory
+from planner.cycle.compose import Cycle, Tables
+from planner.rows.liveness import DRAIN_MODE, FAILED, NOBODY
+from schemas.names import NO_LEADER, Action, RequestKind
+from schemas.notices import Notice
+from schemas.rows import Change, Key
+from schemas.tables import BROKER_IDS, PARTITIONS, TABLES
+
+_SHAPES: Final = {
+    "partitions": StructType([*PARTITIONS, StructField(FAILED, BROKER_IDS)]),
+    "topics": TABLES["topics"],
+    "brokers": StructType([*TABLES["brokers"], StructField(DRAIN_MODE, StringType())]),
+    "broker_configs": TABLES["broker_configs"],
+    "requests": TABLES["requests"],
+    "stopped": TABLES["answers"],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """One cycle's decisions."""
+
+    changes: list[Change] = field(default_factory=list)
+    others: list[Row] = field(default_factory=list)
+    """Decisions without a change: why, and whether the request for it is done with."""
+    withdrawn: list[Row] = field(default_factory=list)
+    deletions: list[Row] = field(default_factory=list)
+    deletion_waves: tuple[list[Notice], list[Notice]] = field(default_factory=lambda: ([], []))
+    """What is told of topics that are deleted, in this order."""
+
+
+class _Question(Enum):
+    """What is asked; each is built once."""
+
+    LEADERSHIP = auto()
+    EVERYTHING = auto()
+    """Reassignments and preferred elections, too."""
+    DELETIONS = auto()
+    STOP = auto()
+    """What brokers are told of topics that are deleted, first."""
+    DELETE = auto()
+    """And then."""
+
+
+@dataclass(frozen=True, slots=True)
+class _About:
+    """What one decision is about: kinds of partitions, what is asked for, what was answered, and who is there."""
+
+    memory: Memory
+    kinds: list[Kind]
+    requests: list[Row]
+    stopped: list[Row]
+    brokers: list[Row]
+
+
+@dataclass(slots=True)
+class Decider:
+    """Decides in one Spark session, with what brokers said of their settings when it was asked last."""
+
+    warehouse: Warehouse
+    broker_configs: list[Row]
+    allow_unclean: bool
+    drained: list[Row] = field(default_factory=list)
+    known: Known = field(default_factory=Known)
+    _files: RowFiles = field(init=False)
+    _questions: dict[_Question, DataFrame] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._files = RowFiles(self.warehouse.spark, _SHAPES)
+        self._files.put("broker_configs", self.broker_configs)
+
+    @classmethod
+    def of(cls, warehouse: Warehouse, broker_configs: list[Row], *, allow_unclean: bool) -> "Decider":
+        """A decider in a session of its own."""
+        spark = with_settings(warehouse.spark, INTERPRETED)
+        return cls(Warehouse(spark, warehouse.lake), broker_configs, allow_unclean)
+
+    def look_at_drained(self) -> None:
+        """Read who is to lead nothing."""
+        lake = self.warehouse.lake
+        self.drained = lake.rows("drained") if lake.has("drained") else []
+
+    def decide(
+        self,
+        memory: Memory,
+        keys: Collection[Key],
+        *,
+        deletions: bool,
+        balance: Collection[Key] = (),
+        away: Collection[int] = (),
+    ) -> Decided:
+        """Decide on these partitions and on the requests; `deletions`: look at topics queued for deletion, too.
+
+        `balance`: partitions that are to be led by their preferred replica, if that can be; nobody asked for them.
+        `away`: brokers that count as gone, though they are registered.
+        """
+        requests = [*memory.requests, *map(_to_be_balanced, sorted(balance))]
+        kinds = frozenset(RequestKind(row["kind"]) for row in requests)
+        deletes = deletions and RequestKind.DELETE_TOPIC in kinds
+        asked = bool(kinds & {RequestKind.REASSIGN, RequestKind.PREFERRED_ELECTION})
+        if not (keys or asked or deletes):
+            return Decided()
+        queued = _queued(memory)
+        looked_at = {*keys, *balance, *(memory.asked_for if asked else ()), *(queued if deletes else ())}
+        about = self._about(memory, looked_at, {*balance, *memory.asked_for, *queued}, requests, away)
+        rows = self._decisions(about, asked=asked)
+        rows = [row for row in rows if not _is_idle_balance(row, balance, memory.asked_for)]
+        changes = msgspec.convert([row for row in rows if row["action"] is not None], list[Change])
+        done = [row for row in rows if row["withdrawn"]]
+        others = [row for row in rows if row["code"] is not None]
+        if not deletes:
+            return Decided(changes, others, done)
+        self._put(about, about.kinds)
+        found = self._ask(_Question.DELETIONS)
+        waves: tuple[list[Notice], list[Notice]] = ([], [])
+        if any(row["step"] == "delete" for row in found):
+            waves = (self._notices(_Question.STOP), self._notices(_Question.DELETE))
+        return Decided(changes, others, done, found, waves)
+
+    def foresee(self, memory: Memory, broker: int, most: int) -> None:
+        """Know what is to be done when a live broker fails; not where more than `most` kinds had to be asked about."""
+        about = self._about(memory, memory.of_broker(broker), memory.asked_for | _queued(memory), [], {broker})
+        known = self.known.among(about.brokers)
+        like = [kind for kind in about.kinds if kind.likeness is not None and kind.likeness not in known]
+        if like and len(like) <= most:
+            self._decisions(replace(about, kinds=like), asked=False)
+
+    def _about(
+        self, memory: Memory, keys: set[Key], named: set[Key], requests: list[Row], away: Collection[int]
+    ) -> _About:
+        """What a decision is about; `named`: partitions that are named by something, and stand for themselves."""
+        stopped = _stopped(memory, keys)
+        apart = named | memory.moving | {(row["topic"], row["partition"]) for row in stopped}
+        modes = {row["broker_id"]: row["mode"] for row in self.drained}
+        there = [memory.brokers[broker] for broker in sorted(memory.brokers) if broker not in away]
+        return _About(
+            memory,
+            kinds_of(memory, keys, apart),
+            requests,
+            stopped,
+            [row | {DRAIN_MODE: modes.get(row["broker_id"])} for row in there],
+        )
+
+    def _decisions(self, about: _About, *, asked: bool) -> list[Row]:
+        """Rows of DECISIONS; of partitions that are alike, one is asked about, unless it is known already."""
+        known = self.known.among(about.brokers)
+        unknown = [kind for kind in about.kinds if kind.likeness not in known]
+        rows: dict[Key, list[Row]] = defaultdict(list)
+        if unknown or asked:
+            self._put(about, unknown)
+            moves = asked or any(kind.first in about.memory.moving for kind in unknown)
+            for row in self._ask(_Question.EVERYTHING if moves else _Question.LEADERSHIP):
+                rows[row["topic"], row["partition"]].append(row)
+        like = [kind for kind in about.kinds if kind.likeness is not None]
+        for kind in unknown:
+            if kind.likeness is not None:
+                known[kind.likeness] = rows.pop(kind.first, [])
+        return [*chain(*rows.values()), *for_all(about.memory, like, known)]
+
+    def _notices(self, question: _Question) -> list[Notice]:
+        return msgspec.convert(self._ask(question), list[Notice])
+
+    def _ask(self, question: _Question) -> list[Row]:
+        if question not in self._questions:
+            self._questions[question] = self._built(question)
+        rows: list[Row] = again(self._questions[question]).toArrow().to_pylist()
+        return rows
+
+    def _built(self, question: _Question) -> DataFrame:
+        everything = Cycle(self._tables())
+        match question:
+            case _Question.LEADERSHIP:
+                return Cycle(replace(self._tables(), moves=False)).decisions
+            case _Question.EVERYTHING:
+                return everything.decisions
+            case _Question.DELETIONS:
+                return everything.deletions
+            case _Question.STOP | _Question.DELETE:
+                return everything.deletion_notices(delete=question is _Question.DELETE)
+
+    def _put(self, about: _About, kinds: list[Kind]) -> None:
+        """Write down what is asked about."""
+        keys = [kind.first for kind in kinds]
+        self._files.put("partitions", about.memory.rows_of(keys))
+        self._files.put("topics", about.memory.topics_of(keys))
+        self._files.put("requests", about.requests)
+        self._files.put("stopped", about.stopped)
+        self._files.put("brokers", about.brokers)
+
+    def _tables(self) -> Tables:
+        named = {
+            name: frame.withColumns({"cluster": F.lit(self.warehouse.lake.cluster)})
+            for name, frame in self._files.frames.items()
+        }
+        failed = F.expr(f"coalesce({FAILED}, {NOBODY})")
+        named["partitions"] = named["partitions"].withColumns({FAILED: failed})
+        return Tables(**named, moves=True, allow_unclean=self.allow_unclean)
+
+
+def as_bounced(change: Change, away: Collection[int]) -> Change:
+    """A change that was decided as if brokers were gone that are registered anew, as it can be written.
+
+    Corresponds to `KafkaController.processBrokerChange`, where a bounced broker fails and starts: its unflushed records
+    may be lost, so it must not go on leading at the epoch at which others have them. But nobody who is not in sync is
+    elected in its place: it is back in a moment, and leads at a later epoch.
+    """
+    change = with_values(change, requires_dead=[broker for broker in change.requires_dead if broker not in away])
+    if change.action != Action.ELECT or {*(change.isr_after or ())} <= {*(change.isr_before or ())}:
+        return change
+    return with_values(
+        change,
+        action=Action.TAKE_OFFLINE.value,
+        leader_after=NO_LEADER,
+        isr_after=change.isr_before,
+        leader_recovery_state_after=change.leader_recovery_state_before,
+        requires_live=[],
+        reason="its leader has registered anew, and nobody else is in sync",
+    )
+
+
+def _queued(memory: Memory) -> set[Key]:
+    return {key for row in memory.of_kind(RequestKind.DELETE_TOPIC) for key in memory.of_topic(row["topic"])}
+
+
+def _to_be_balanced(key: Key) -> Row:
+    return {"kind": RequestKind.PREFERRED_ELECTION.value, "topic": key[0], "partition": key[1]}
+
+
+def _is_idle_balance(row: Row, balance: Collection[Key], asked_for: Collection[Key]) -> bool:
+    """Whether a row says only that a partition nobody asked about stays as it is."""
+    key = row["topic"], row["partition"]
+    idle = row["action"] is None and row["wanted"] == Action.ELECT_PREFERRED
+    return idle and key in balance and key not in asked_for
+
+
+def _stopped(memory: Memory, keys: Collection[Key]) -> list[Row]:
+    """Rows of `answers`: who said that a replica of these is stopped and deleted."""
+    return [
+        {"topic": topic, "partition": partition, "broker_id": broker, "leader_epoch": epoch}
+        for ((topic, partition), broker), epoch in memory.stopped.items()
+        if (topic, partition) in keys
+    ]

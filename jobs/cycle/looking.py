@@ -1,0 +1,172 @@
+"""What a controller that stays reads of ZooKeeper: everything once, then what something has happened to.
+
+Each reading goes into the memory, and says which partitions are not what they were. A topic is read whole where it is
+new or was assigned anew, else the states alone that are in question. In: paths that watches named. Out: keys of
+partitions to look at.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+from kazoo.client import KazooClient
+from msgspec.structs import replace
+
+from jobs.adapters.delta.lake import Row
+from jobs.adapters.zookeeper.cluster import (
+    BROKER_IDS,
+    CONFIG_CHANGES,
+    CONFIGS,
+    TOPICS,
+    read_brokers,
+    read_requests,
+)
+from jobs.adapters.zookeeper.connection import children
+from jobs.adapters.zookeeper.multi_read import read_many
+from jobs.adapters.zookeeper.topics import read_topic_rows
+from jobs.cycle.memory import Memory, Partition
+from jobs.cycle.watching import Watches
+from schemas.names import RequestKind
+from schemas.rows import Key
+from schemas.znodes import MalformedZnodeError, State, decode_config, decode_state
+
+_OF_TOPIC: Final = f"{TOPICS}/"
+
+
+@dataclass(slots=True)
+class Seen:
+    """What a look has found to be other than before."""
+
+    partitions: set[Key] = field(default_factory=set)
+    joined: list[Row] = field(default_factory=list)
+    """Registrations that are new: brokers that started, or bounced."""
+    gone: set[int] = field(default_factory=set)
+    """Brokers whose registration is no longer there; one that bounced is among them."""
+    requests: bool = False
+
+    @property
+    def brokers(self) -> bool:
+        """Whether somebody came or went."""
+        return bool(self.joined or self.gone)
+
+
+@dataclass(slots=True)
+class Look:
+    """Reads into the memory."""
+
+    client: KazooClient
+    watches: Watches
+    memory: Memory
+
+    def at_everything(self) -> Seen:
+        """Read all there is, as at a take-over; later, what watches may have missed."""
+        seen = Seen()
+        self.watches.arm_all()
+        self._brokers(seen)
+        self._topics(seen, reread=list(self.memory.topics))
+        self._requests(seen)
+        return seen
+
+    def at(self, fired: Collection[str]) -> Seen:
+        """Read what these paths name; requests in any case, as they are few and cheap."""
+        seen = Seen()
+        if BROKER_IDS in fired:
+            self._brokers(seen)
+        changed = [path.removeprefix(_OF_TOPIC) for path in fired if path.startswith(_OF_TOPIC)]
+        if TOPICS in fired or changed:
+            self._topics(seen, reread=changed)
+        if CONFIG_CHANGES in fired:
+            self._configs(seen)
+        self._requests(seen)
+        return seen
+
+    def at_partitions(self, keys: Iterable[Key]) -> set[Key]:
+        """Read states again; return those that are not what they were, absent topics forgotten."""
+        known = [self.memory.partitions[key] for key in sorted(keys) if key in self.memory.partitions]
+        znodes = read_many(self.client, [f"{TOPICS}/{row.topic}/partitions/{row.partition}/state" for row in known])
+        changed = set()
+        for row, znode in zip(known, znodes, strict=True):
+            now = _with_state(row, znode.version, znode.data)
+            if now == row:
+                continue
+            self.memory.learn(now)
+            if self.memory.partitions[row.key] != row:
+                changed.add(row.key)
+        return changed
+
+    def at_topics(self, names: Iterable[str]) -> set[Key]:
+        """Read topics whole; return the partitions that are not what they were."""
+        seen = Seen()
+        self._topics(seen, reread=list(names))
+        return seen.partitions
+
+    def _brokers(self, seen: Seen) -> None:
+        now = {row["broker_id"]: row for row in read_brokers(self.client)}
+        before, self.memory.brokers = self.memory.brokers, now
+        for broker, row in now.items():
+            if broker not in before or before[broker]["broker_epoch"] != row["broker_epoch"]:
+                seen.joined.append(row)
+            if broker not in before or before[broker] != row:
+                seen.partitions |= self.memory.of_broker(broker)
+        kept = {
+            broker for broker, row in now.items() if before.get(broker, {}).get("broker_epoch") == row["broker_epoch"]
+        }
+        seen.gone |= before.keys() - kept
+        for broker in seen.gone:
+            self.memory.forget_failures(broker)
+            seen.partitions |= self.memory.of_broker(broker)
+
+    def _topics(self, seen: Seen, reread: Collection[str]) -> None:
+        names = set(children(self.client, TOPICS) or ())
+        for topic in self.memory.topics.keys() - names:
+            self.memory.forget_topic(topic)
+        anew = sorted((names - self.memory.topics.keys()) | (names & set(reread)))
+        self.watches.arm(f"{_OF_TOPIC}{name}" for name in anew if name not in self.memory.topics)
+        for rows in read_topic_rows(self.client, anew):
+            of_topic: dict[str, list[Row]] = {row["topic"]: [] for row in rows.topics}
+            for row in rows.partitions:
+                of_topic[row["topic"]].append(row)
+            for whole in rows.topics:
+                partitions = msgspec.convert(of_topic[whole["topic"]], list[Partition])
+                seen.partitions |= self.memory.learn_topic(self._with_request(whole), partitions)
+
+    def _with_request(self, topic: Row) -> Row:
+        queued = {row["topic"] for row in self.memory.of_kind(RequestKind.DELETE_TOPIC)}
+        return topic | {"deletion_requested": topic["topic"] in queued}
+
+    def _configs(self, seen: Seen) -> None:
+        """Read the settings of all topics again: one may allow what it did not before."""
+        names = sorted(self.memory.topics)
+        for name, znode in zip(names, read_many(self.client, [f"{CONFIGS}/{name}" for name in names]), strict=True):
+            topic = self.memory.topics[name]
+            try:
+                config = {} if znode.data is None else decode_config(znode.data)
+            except MalformedZnodeError:
+                continue  # the next audit says so
+            if config != topic["config"]:
+                self.memory.topics[name] = topic | {"config": config}
+                seen.partitions |= set(self.memory.of_topic(name))
+
+    def _requests(self, seen: Seen) -> None:
+        before, self.memory.requests = self.memory.requests, read_requests(self.client)
+        seen.requests = before != self.memory.requests
+        if not seen.requests:
+            return
+        for name, topic in list(self.memory.topics.items()):
+            now = self._with_request(topic)
+            if now["deletion_requested"] != topic.get("deletion_requested"):
+                self.memory.topics[name] = now
+                seen.partitions |= set(self.memory.of_topic(name))
+
+
+def _with_state(row: Partition, version: int | None, data: bytes | None) -> Partition:
+    """A partition with the state that was read; without one, it is new."""
+    if version is None:
+        return replace(row, **dict.fromkeys((*State.__struct_fields__, "state_version")))
+    try:
+        state = decode_state(data)
+    except MalformedZnodeError:
+        return replace(row, understood=False, state_version=version)
+    values = {name: getattr(state, name) for name in State.__struct_fields__}
+    return replace(row, understood=True, state_version=version, **values)

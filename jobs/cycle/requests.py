@@ -1,0 +1,99 @@
+"""Requests taken away under the fence, and topics removed: what a controller does to /admin once it is done with it.
+
+Corresponds to `KafkaController.removePartitionsFromReassignedPartitions`,
+`removePartitionsFromPreferredReplicaElection`, `TopicDeletionManager.completeDeleteTopic` and the deletion of
+notifications. Each multi checks /controller_epoch; what has moved on since it was read refuses the multi, and the next
+cycle looks again.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Final
+
+from jobs.adapters.zookeeper.cluster import CONFIGS, DELETE_TOPICS, PREFERRED_ELECTION, REASSIGN, TOPICS
+from jobs.adapters.zookeeper.connection import children, commit, read
+from jobs.adapters.zookeeper.controllership import LOST, Controllership, fenced, refused_by_epoch, settled
+from jobs.adapters.zookeeper.multi import ANY_VERSION, Check, Delete, Op, SetData
+from jobs.adapters.zookeeper.multi_read import children_of
+from jobs.adapters.zookeeper.refusal import Refusal, refusal
+from schemas.rows import Key
+from schemas.znodes import MalformedZnodeError, decode_partitions, encode_partitions
+
+_AT_ONCE: Final = 1000
+"""Znodes that a multi deletes, at most."""
+
+
+def send(control: Controllership, ops: Sequence[Op]) -> Refusal | None:
+    """Commit a multi; a lost answer is as good as a refusal, as the next look tells what stands."""
+    multi = control.transaction(ops)
+    try:
+        results = commit(multi)
+    except LOST as error:
+        settled(control.client, control.session)
+        return Refusal("hear about", None, error)
+    if refused_by_epoch(results):
+        raise fenced(control.epoch)
+    return refusal(multi, results)
+
+
+def withdraw_reassignments(control: Controllership, done: dict[Key, list[int]]) -> Refusal | None:
+    """Take these orders out of /admin/reassign_partitions, if they still ask for the same; an empty one goes."""
+    znode = read(control.client, REASSIGN)
+    if znode.version is None:
+        return None
+    try:
+        orders = decode_partitions(znode.data)
+    except MalformedZnodeError:
+        return None
+    left = [order for order in orders if done.get((order.topic, order.partition)) != (order.replicas or [])]
+    if len(left) == len(orders):
+        return None
+    op = SetData(REASSIGN, encode_partitions(left), znode.version) if left else Delete(REASSIGN, znode.version)
+    return send(control, [op])
+
+
+def withdraw_elections(control: Controllership, done: Collection[Key]) -> Refusal | None:
+    """Take /admin/preferred_replica_election away once a pass was made, unless it asks for others meanwhile."""
+    znode = read(control.client, PREFERRED_ELECTION)
+    if znode.version is None:
+        return None
+    try:
+        wanted = {(each.topic, each.partition) for each in decode_partitions(znode.data)}
+    except MalformedZnodeError:
+        return None
+    return None if wanted - {*done} else send(control, [Delete(PREFERRED_ELECTION, znode.version)])
+
+
+def delete_all(control: Controllership, paths: Collection[str]) -> None:
+    """Delete notifications that were read; one that somebody else deleted leaves the others to the next cycle."""
+    some = sorted(paths)
+    for start in range(0, len(some), _AT_ONCE):
+        send(control, [Delete(path) for path in some[start : start + _AT_ONCE]])
+
+
+def remove_topic(control: Controllership, topic: str) -> Refusal | None:
+    """Remove a topic whose replicas are all deleted: its states, then all that is left together with the request.
+
+    Killed in between, the request still stands, and the next controller goes on. Its configuration goes in the same
+    multi as the topic: one made anew under the name must not come by it.
+    """
+    root = f"{TOPICS}/{topic}"
+    queued = Check(f"{DELETE_TOPICS}/{topic}", ANY_VERSION)
+    for paths in _chunks([*_states(control, root)]):
+        refused = send(control, [queued, *(Delete(path) for path in paths)])
+        if refused is not None:
+            return refused
+    rest = [f"{root}/partitions", root, f"{CONFIGS}/{topic}", f"{DELETE_TOPICS}/{topic}"]
+    return send(control, [Delete(path) for path in rest if read(control.client, path).version is not None])
+
+
+def _states(control: Controllership, root: str) -> Iterator[str]:
+    """Everything below the partitions of a topic, children first."""
+    folders = [f"{root}/partitions/{name}" for name in children(control.client, f"{root}/partitions") or ()]
+    for folder, names in zip(folders, children_of(control.client, folders), strict=True):
+        yield from (f"{folder}/{name}" for name in names)
+        yield folder
+
+
+def _chunks(paths: Sequence[str]) -> Iterator[Sequence[str]]:
+    for start in range(0, len(paths), _AT_ONCE):
+        yield paths[start : start + _AT_ONCE]

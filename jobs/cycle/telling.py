@@ -1,0 +1,117 @@
+"""What a controller that stays puts into the queues of the brokers: what was written, what stands, and what is to go.
+
+Corresponds to `ControllerBrokerRequestBatch` and to who fills it: `sendUpdateMetadataRequest`, `onBrokerStartup`,
+`ReplicaStateMachine` and `TopicDeletionManager`. A queue sends until it is answered, so everything is put there once
+for each registration of a broker. In: the memory. Out: notices in queues.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from jobs.adapters.brokers.control_messages import Announcement
+from jobs.adapters.brokers.queues import Queues
+from jobs.adapters.delta.lake import Row
+from jobs.adapters.zookeeper.controllership import Controllership
+from jobs.cycle.deciding.decider import Decided
+from jobs.cycle.memory import Memory, everything_to, notice_of
+from planner.cycle.deleting import DeletionStep
+from planner.telling.without_spark import due as due_of
+from schemas.names import RejectionCode
+from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
+from schemas.rows import Change, Key
+
+Registered = frozenset[tuple[int, int]]
+"""Brokers with the epochs of their registrations."""
+
+
+@dataclass(slots=True)
+class Teller:
+    """Tells the brokers of one controllership."""
+
+    control: Controllership
+    memory: Memory
+    queues: Queues
+    stopped_on: frozenset[int] = frozenset()
+    """Brokers whose replicas a drain has stopped: only where they are in sync are they told LeaderAndIsr."""
+    _asked_to_stop: dict[tuple[Key, int], tuple[int, int]] = field(default_factory=dict)
+    """Leader epoch and broker epoch at which a replica that leaves was asked to stop, by partition and broker."""
+    _deleting: dict[str, tuple[Registered, int]] = field(default_factory=dict)
+    """Topics whose deletion was told, to whom, and of how many partitions: some may be added under way."""
+
+    def tell(self, notices: Sequence[Notice], alone: Collection[int] = ()) -> None:
+        """Put notices into the queues; `alone`: brokers to which it is news by itself who is alive."""
+        if notices or alone:
+            alive = [row for row in self.memory.brokers.values() if row["understood"]]
+            self.queues.tell(Announcement(self.control.controller_id, self.control.epoch, alive, notices), alone)
+
+    def written(self, changes: Sequence[Change]) -> None:
+        """Tell what was just written."""
+        self.tell(due_of(changes, self.memory.live))
+
+    def introduce(self, broker_ids: Collection[int]) -> None:
+        """Tell these brokers everything, and all others who is alive."""
+        notices = everything_to(self.memory, broker_ids, sorted(self.memory.partitions)) if broker_ids else ()
+        self.tell([*notices], alone=self.memory.live)
+
+    def metadata(self, keys: Iterable[Key]) -> None:
+        """Tell everybody what is the state of these partitions now."""
+        self.tell(self._as_they_are(keys, UPDATE_METADATA, self.memory.live))
+
+    def again(self, keys: Collection[Key]) -> None:
+        """Tell of partitions what nobody knows whether it was told; who has it says so."""
+        notices = self._as_they_are(keys, UPDATE_METADATA, self.memory.live)
+        for broker in self.memory.live if keys else ():
+            notices += self._to_replicas(broker, self.memory.of_broker(broker).intersection(keys))
+        self.tell(notices)
+
+    def ask_for_log_dirs(self, broker: int) -> None:
+        """Tell a broker of its replicas what it knows already: those whose log dir failed, it answers otherwise for."""
+        self.tell(self._to_replicas(broker, self.memory.of_broker(broker)))
+
+    def _to_replicas(self, broker: int, keys: Iterable[Key]) -> list[Notice]:
+        """LeaderAndIsr for a broker's replicas, but for those that are to stay stopped."""
+        rows = (self.memory.partitions[key] for key in keys)
+        held = [row.key for row in rows if broker in row.replicas]
+        if broker in self.stopped_on:
+            held = [key for key in held if broker in (self.memory.partitions[key].isr or ())]
+        return self._as_they_are(held, LEADER_AND_ISR, [broker])
+
+    def stop(self, others: Sequence[Row]) -> None:
+        """Ask replicas that leave to stop and to delete their logs; once under each leader epoch and registration."""
+        waiting = [row for row in others if row["code"] == RejectionCode.WAITS_FOR_STOP]
+        self.tell([notice for row in waiting if (notice := self._stopping(row)) is not None])
+
+    def _stopping(self, row: Row) -> Notice | None:
+        key = row["topic"], row["partition"]
+        asked = {broker: (row["leader_epoch_before"], self.epoch_of(broker)) for broker in row["stop_replica_to"]}
+        to = tuple(broker for broker, when in asked.items() if self._asked_to_stop.get((key, broker)) != when)
+        if not to:
+            return None
+        self._asked_to_stop |= {(key, broker): asked[broker] for broker in to}
+        stands = notice_of(self.memory.partitions[key], row["topic_id"], STOP_REPLICA, to)
+        return replace(stands, delete_partition=True)
+
+    def deletions(self, decided: Decided) -> None:
+        """Tell brokers to delete topics, as far as those registered now were not told yet of all that there is."""
+        now: Registered = frozenset((broker, self.epoch_of(broker)) for broker in self.memory.live)
+        topics = [row["topic"] for row in decided.deletions if row["step"] == DeletionStep.DELETE]
+        going = {topic: (now, len(self.memory.of_topic(topic))) for topic in topics}
+        fresh = {topic: whole for topic, whole in going.items() if self._deleting.get(topic) != whole}
+        for wave in decided.deletion_waves:
+            self.tell([notice for notice in wave if notice.topic in fresh])
+        self._deleting |= fresh
+
+    def forget_topic(self, topic: str) -> None:
+        """A topic that is made anew under the name is another one."""
+        self._deleting.pop(topic, None)
+        self._asked_to_stop = {place: when for place, when in self._asked_to_stop.items() if place[0][0] != topic}
+
+    def epoch_of(self, broker: int) -> int:
+        return int(self.memory.brokers[broker]["broker_epoch"])
+
+    def _as_they_are(self, keys: Iterable[Key], api: str, broker_ids: Sequence[int]) -> list[Notice]:
+        known = (self.memory.partitions[key] for key in sorted(keys) if key in self.memory.partitions)
+        led = (row for row in known if row.leader is not None and row.understood)
+        return [notice_of(row, self.memory.topic_id(row.topic), api, tuple(broker_ids)) for row in led]

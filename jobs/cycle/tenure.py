@@ -1,0 +1,236 @@
+"""The life of a controller that stays: made ready, taken up, and resigned.
+
+Corresponds to `KafkaController.elect`, `onControllerFailover` and `onControllerResignation`. Everything that takes
+long is done before the take-over: a snapshot, Spark's start, and the first decisions, for which the JVM compiles;
+while nobody is the controller, nobody replaces a dead leader.
+"""
+
+import gc
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from jobs.adapters.brokers.channel import refuse_silent
+from jobs.adapters.delta.lake import Row
+from jobs.adapters.delta.spark_tables import Tables
+from jobs.adapters.spark.session import start_session
+from jobs.adapters.zookeeper.cluster import read_cluster
+from jobs.adapters.zookeeper.connection import connected, look_until
+from jobs.adapters.zookeeper.controllership import controllership, refuse_take_over, who_controls
+from jobs.basics.errors import ExitCode, RefusedError, SurveyorError, UsageError
+from jobs.basics.interrupts import deferred, exit_code, interrupted
+from jobs.cycle.behind import Behind
+from jobs.cycle.control import Controller
+from jobs.cycle.deciding.decider import Decided, Decider
+from jobs.cycle.deciding.warming import warm_up
+from jobs.cycle.looking import Look
+from jobs.cycle.memory import Memory
+from jobs.cycle.watching import Watches
+from jobs.execution.batch.commit import RESIGN_PATIENCE, refuse_unreachable
+from jobs.planning.tables import vanished_states
+from jobs.records.drained import strike_out_ended
+from jobs.records.snapshot_tables import SnapshotTables
+from jobs.records.snapshots import as_of, find_snapshot
+from jobs.runtime.console import agrees, cut, finish, is_terminal, progress, say
+from jobs.runtime.settings import Settings
+from jobs.survey.snapshot import snapshot_line, take_snapshot
+from planner.history.survey import KEY
+from planner.history.vanished import without_state
+from schemas.names import NO_CONTROLLER, PartitionState, Step
+from schemas.rows import Key
+
+_IBP: Final = "inter.broker.protocol.version"
+_SHUTDOWN: Final = "controlled.shutdown.enable"
+_ASKS_FOR_ISRS_SINCE: Final = (2, 7)
+"""From 2.7-IV2 on, which 2.7 alone means, brokers ask the controller for changes of ISRs; this one serves no API."""
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """How a controllership is to be held."""
+
+    apply: bool
+    yes: bool
+    until_quiet: bool
+    allow_unclean: bool
+    allow_silent: frozenset[int]
+
+
+def control_cluster(settings: Settings, term: Term) -> ExitCode:
+    """Be the controller until a signal comes, or say what is due where nothing is to be written."""
+    decider, snapshot = _prepare(settings, term)
+    vanished = _vanished(decider, snapshot)
+    due = _look(settings, decider, vanished)
+    if not term.apply:
+        return _report_dry(settings, snapshot, due)
+    if not term.yes and is_terminal() and not agrees("become the controller of this cluster?"):
+        raise SurveyorError("not applied: the question was not answered with yes; nothing was written")
+    with deferred():
+        return _hold(settings, term, decider, snapshot, vanished)
+
+
+def _prepare(settings: Settings, term: Term) -> tuple[Decider, Row]:
+    """Take a snapshot, ask what brokers are set to, and refuse what must be refused."""
+    with progress("starting Spark"):
+        spark = start_session("surveyor control")
+    master = str(spark.sparkContext.master)
+    if not master.startswith("local"):
+        raise UsageError(
+            f"`surveyor control` decides in the driver's own process, and the master is {master}: "
+            "run it as `surveyor control`, or with `spark-submit --master 'local[*]'`",
+        )
+    taken = take_snapshot(settings)
+    say(f"surveyor: {snapshot_line(settings.cluster, taken)}")
+    snapshot = find_snapshot(settings.lake, int(taken["snapshot_id"]))
+    configs = as_of(settings.lake, snapshot, "broker_configs")
+    refuse_protocols(configs)
+    if term.apply:
+        _refuse_untold_protocols(configs, term.allow_silent)
+    decider = Decider.of(Tables(spark, settings.lake), configs, allow_unclean=term.allow_unclean)
+    decider.look_at_drained()
+    with connected(settings.zookeeper) as client:
+        state = read_cluster(client, settings.zookeeper)
+    refuse_take_over(state, settings.conf.controller_id)
+    refuse_unreachable(state)
+    if term.apply:
+        refuse_silent(state.brokers, settings.conf.controller_id, term.allow_silent)
+    return decider, snapshot
+
+
+def refuse_protocols(configs: list[Row]) -> None:
+    """Refuse to be the controller of brokers that would wait for ever for what it does not serve."""
+    said = {row["broker_id"]: row["value"] for row in configs if row["name"] == _IBP and not row["assumed"]}
+    newer = sorted(broker for broker, value in said.items() if _asks_for_isrs(value))
+    if newer:
+        raise RefusedError(
+            f"brokers {', '.join(map(str, newer))} run with {_IBP} {said[newer[0]]}: from 2.7-IV2 on they ask the "
+            "controller for changes of ISRs, and from 3.0 on for producer ids, which `surveyor control` does not "
+            f"serve; set {_IBP}=2.6 on all brokers, or let Kafka's controller be and use `surveyor reconcile`",
+        )
+    waiting = sorted(
+        row["broker_id"]
+        for row in configs
+        if row["name"] == _SHUTDOWN and not row["assumed"] and str(row["value"]).lower() != "false"
+    )
+    if waiting:
+        say(
+            f"surveyor: brokers {', '.join(map(str, waiting))} will wait some 15 s for a controlled shutdown that is "
+            f"not served; drain them first, or set {_SHUTDOWN}=false",
+        )
+
+
+def _refuse_untold_protocols(configs: list[Row], allowed: frozenset[int]) -> None:
+    """Refuse where a broker did not say by which protocol it runs: it may be one that is not served."""
+    untold = {row["broker_id"] for row in configs if row["name"] == _IBP and row["assumed"]} - allowed
+    if untold:
+        ids = ",".join(map(str, sorted(untold)))
+        raise RefusedError(
+            f"brokers {ids} did not tell their {_IBP}: from 2.7-IV2 on they could not change ISRs any more; nothing "
+            f"was written. Give a --command-config by which they answer, or --allow-silent {ids} if you know that it "
+            "is older",
+        )
+
+
+def _asks_for_isrs(protocol: str | None) -> bool:
+    """Tell whether brokers of this inter.broker.protocol.version leave ISRs to the controller.
+
+    >>> [_asks_for_isrs(value) for value in ("2.6", "2.7-IV1", "2.7-IV2", "2.7", "3.9-IV0", None)]
+    [False, False, True, True, True, True]
+    """
+    match = re.match(r"(\d+)\.(\d+)(?:-IV(\d+))?", protocol or "")
+    if match is None:
+        return True
+    version = int(match[1]), int(match[2])
+    early = version == _ASKS_FOR_ISRS_SINCE and match[3] is not None and int(match[3]) <= 1
+    return version >= _ASKS_FOR_ISRS_SINCE and not early
+
+
+def _vanished(decider: Decider, snapshot: Row) -> set[Key]:
+    """Return the partitions without a state that history knows to have had one: they are not new."""
+    warehouse = decider.warehouse
+    new = as_of(warehouse.lake, snapshot, "partitions", ("partition_state", "=", PartitionState.NEW.value))
+    if not new:
+        return set()
+    at = SnapshotTables(warehouse, snapshot)
+    known = vanished_states(at, at["partitions"].transform(without_state, at["topics"])).select(*KEY).collect()
+    for row in known:
+        say(f"surveyor: {row.topic}-{row.partition} has no state znode and had one: see `surveyor plan recover`")
+    return {(row.topic, row.partition) for row in known}
+
+
+def _look(settings: Settings, decider: Decider, vanished: set[Key]) -> Decided:
+    """Decide as the controller will, and write nothing; return what is due."""
+    memory = Memory(vanished=set(vanished))
+    with connected(settings.zookeeper) as client, progress("deciding for the first time"):
+        warm_up(decider)
+        Look(client, Watches(client), memory).at_everything()
+        return decider.decide(memory, memory.partitions.keys(), deletions=True)
+
+
+def _report_dry(settings: Settings, snapshot: Row, due: Decided) -> ExitCode:
+    """Say what the controller would do first."""
+    result = {
+        "snapshot_id": snapshot["snapshot_id"],
+        "dry_run": True,
+        "due": len(due.changes),
+        "rejected": len(due.others),
+        "deletions": len(due.deletions),
+    }
+    lines = [f"  {change.name}: {change.action}: {change.reason}" for change in due.changes]
+    lines += [f"  {row['topic']}-{row['partition']}: {row['code']}: {row['why_not']}" for row in due.others]
+    lines += [f"  {row['topic']}: {row['step']}: {row['reason'] or 'queued for deletion'}" for row in due.deletions]
+    title = f"{len(due.changes)} changes are due; nothing was written: --apply takes the controllership and stays"
+    finish(settings, result, title, *cut(lines, "surveyor control"))
+    return ExitCode.DONE
+
+
+def _hold(settings: Settings, term: Term, decider: Decider, snapshot: Row, vanished: set[Key]) -> ExitCode:
+    behind = Behind(settings.lake)
+    behind.start()
+    try:
+        with _in_office(settings, decider, snapshot, behind) as controller:
+            controller.memory.vanished |= vanished
+            controller.take_up()
+            gc.freeze()  # what is known by now is no garbage, and to look through it would take tenths of a second
+            controller.run(until_quiet=term.until_quiet)
+            line = controller.done.line()
+        after = _resigned(settings)
+        behind.put((Step.HAND_BACK, f"{line}; {after}"))
+    except SurveyorError as error:
+        behind.put((Step.HAND_BACK, str(error)))
+        raise
+    finally:
+        behind.close()
+    result = {"cycles": controller.done.cycles, **controller.done.by_action, "stale": controller.done.stale}
+    finish(settings, result, f"resigned: {line}; {after}")
+    return exit_code() if interrupted() else ExitCode.DONE
+
+
+@contextmanager
+def _in_office(settings: Settings, decider: Decider, snapshot: Row, behind: Behind) -> Iterator[Controller]:
+    """Take over, and resign by ending the session."""
+    with controllership(settings.zookeeper, settings.conf.controller_id, lambda line: say(f"  {line}")) as control:
+        say(f"surveyor: controllership taken over: epoch {control.epoch}, id {control.controller_id}")
+        ended = strike_out_ended(settings.lake, control.epoch)
+        if ended:
+            say(f"surveyor: the drain of brokers {', '.join(map(str, ended))} has ended with another's controllership")
+        controller = Controller(control, decider, behind, snapshot, say, settings)
+        behind.put(controller.episode(verdicts=[]))
+        behind.put((Step.TAKE_OVER, f"controller epoch {control.epoch}; until resigned"))
+        try:
+            yield controller
+        finally:
+            controller.stop()
+
+
+def _resigned(settings: Settings) -> str:
+    """Wait for a broker to become the controller."""
+    started = time.monotonic()
+    with progress("waiting for a broker to become the controller"):
+        controller = look_until(lambda: who_controls(settings.zookeeper), lambda c: c != NO_CONTROLLER, RESIGN_PATIENCE)
+    if controller == NO_CONTROLLER:
+        return "no broker has become the controller yet: /controller is free for one"
+    return f"broker {controller} is the controller since {time.monotonic() - started:.1f} s after"

@@ -1,0 +1,107 @@
+"""What a controller that stays writes: changes under the fence, and what it knows of them afterwards.
+
+What was written is known without reading it again; what was out of date is read, and judged in the next cycle. In:
+changes. Out: verdicts, and partitions to look at.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from msgspec.structs import replace
+
+from jobs.adapters.zookeeper.cluster import BROKER_IDS
+from jobs.adapters.zookeeper.controllership import Controllership
+from jobs.assessment.premises import reassigns
+from jobs.cycle.looking import Look
+from jobs.cycle.memory import Memory
+from jobs.cycle.watching import Watches
+from jobs.execution.batch.writes import FencedWriter
+from jobs.records.ledger import Verdict
+from jobs.records.plans import Plan
+from schemas.names import Outcome
+from schemas.rows import Change, Key
+
+_UNTIL_RESIGNED: Final = float("inf")
+"""`max_hold` of a writer: a controller that stays is bounded by its cycles."""
+
+
+@dataclass(slots=True)
+class Writer:
+    """Writes under one controllership."""
+
+    control: Controllership
+    memory: Memory
+    look: Look
+    watches: Watches
+    due: set[Key] = field(default_factory=set)
+    """Partitions that were written, or turned out to be other than known."""
+    in_vain: int = 0
+    """Times in a row that nothing of what was decided could be written."""
+
+    def write(self, changes: Sequence[Change]) -> Iterator[tuple[list[Verdict], list[Change]]]:
+        """Write changes; yield the verdicts of each multi, and those that were written.
+
+        Who has no leader waits for nobody else. Those that assign replicas anew come last: they move the version of
+        their topic, which the others check.
+        """
+        ordered = sorted(changes, key=_turn)
+        verdicts: list[Verdict] = []
+        for judged in FencedWriter(self.control, self._as_plan(ordered), _UNTIL_RESIGNED).write(ordered):
+            verdicts += judged
+            written = [v.change for v in judged if v.outcome is Outcome.APPLIED and isinstance(v.change, Change)]
+            self.learn(written)
+            yield judged, written
+        self._look_again(verdicts)
+        if verdicts:
+            self.in_vain = 0 if any(v.outcome is Outcome.APPLIED for v in verdicts) else self.in_vain + 1
+
+    def _as_plan(self, changes: Sequence[Change]) -> Plan:
+        """The changes as a plan that was made by what is known of the brokers."""
+        brokers = [{"broker_id": b, "broker_epoch": row["broker_epoch"]} for b, row in self.memory.brokers.items()]
+        return Plan({"plan_id": "", "name": None, "brokers": brokers}, [*changes], [], [])
+
+    def learn(self, changes: Sequence[Change]) -> None:
+        """Know what was written."""
+        for change in changes:
+            self._learn(change)
+
+    def _learn(self, change: Change) -> None:
+        """Know what was written; the partition is looked at again, for the next step there may be."""
+        before = self.memory.partitions.get(change.key)
+        if before is None:  # its topic went meanwhile
+            return
+        now = replace(
+            before,
+            replicas=change.replicas_after,
+            adding_replicas=change.adding_after,
+            removing_replicas=change.removing_after,
+            leader=change.leader_after,
+            isr=change.isr_after,
+            leader_epoch=change.leader_epoch_after,
+            leader_recovery_state=change.leader_recovery_state_after,
+            controller_epoch=self.control.epoch,
+            state_version=change.state_version + 1,
+        )
+        self.memory.learn(now)
+        self.due.add(change.key)
+
+    def _look_again(self, verdicts: Sequence[Verdict]) -> None:
+        """Read topics again that were assigned anew, and those of what was out of date."""
+        stale = [v.change for v in verdicts if v.outcome is not Outcome.APPLIED]
+        topics = {v.change.topic for v in verdicts if isinstance(v.change, Change) and reassigns(v.change)}
+        topics |= {change.topic for change in stale}
+        if topics:
+            self.due |= self.look.at_topics(topics)
+        self.due |= {change.key for change in stale}
+        if stale:
+            self.watches.wake(BROKER_IDS)
+
+    def taken(self) -> set[Key]:
+        """Take the partitions that are due to be looked at."""
+        due, self.due = self.due, set()
+        return due
+
+
+def _turn(change: Change) -> tuple[bool, bool, str, int]:
+    return reassigns(change), change.leader_after == change.leader_before, change.topic, change.partition

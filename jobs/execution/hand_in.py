@@ -1,0 +1,81 @@
+"""A plan handed in to `surveyor control`, which is the controller to stay: it carries it out, and answers.
+
+A commit that is interrupted takes its plan back, unless it is begun; then the controller carries it out nevertheless.
+"""
+
+import time
+from typing import Final
+
+from kazoo.client import KazooClient
+
+from jobs.adapters.zookeeper.connection import Znode, connected, persistently, read, sync
+from jobs.adapters.zookeeper.resident import hand_in, path_of, resident, withdraw
+from jobs.assessment.limits import CommitLimits
+from jobs.basics.errors import ExitCode, SurveyorError
+from jobs.basics.interrupts import unwinding
+from jobs.execution.admin.lease import this_process
+from jobs.execution.due import Assessment
+from jobs.records.plans import Plan
+from jobs.runtime.console import finish, progress, say
+from jobs.runtime.settings import Settings
+from schemas.handed_in import Answer, HandedIn, decode_handed_in
+
+_PAUSE: Final = 0.2
+
+
+def hand_in_and_wait(
+    settings: Settings, plan: Plan, assessment: Assessment, limits: CommitLimits, *, detailed: bool
+) -> ExitCode:
+    """Let the controller carry a plan out, and show what it answered."""
+    say(f"  mode {assessment.mode} ({assessment.why}); {len(assessment.due)} rows are due")
+    handed = HandedIn(
+        holder=this_process("commit", plan.plan_id),
+        max_plan_age=limits.max_plan_age,
+        max_changes=limits.max_changes,
+        allow_majority_dead=limits.allow_majority_dead,
+        detailed=detailed,
+    )
+    with connected(settings.zookeeper) as client, progress(f"{assessment.in_office} carries it out"):
+        hand_in(client, plan.plan_id, handed)
+        try:
+            with unwinding():
+                answer = _awaited(client, plan)
+        except KeyboardInterrupt:
+            if withdraw(client, plan.plan_id, 0):
+                raise
+            raise SurveyorError(
+                f"interrupted, but the controller has begun with plan {plan.title} and carries it out: "
+                f"`surveyor show commits {plan.plan_id}` tells what came of it",
+            ) from None
+    if answer.error is not None:
+        error = SurveyorError(answer.error, answer.result)
+        error.exit_code = ExitCode(answer.exit_code)
+        raise error
+    finish(settings, answer.result, *answer.lines)
+    return ExitCode(answer.exit_code)
+
+
+def _awaited(client: KazooClient, plan: Plan) -> Answer:
+    """Wait for the answer; raise SurveyorError once nobody is there any more who would give one."""
+    while True:
+        znode = persistently(lambda: _look(client, path_of(plan.plan_id)))
+        if znode.data is None:
+            raise SurveyorError(
+                f"{path_of(plan.plan_id)} is gone, and with it the answer: our session ended; commit the plan again, "
+                "what is written is found so",
+            )
+        handed = decode_handed_in(znode.data)
+        if handed.answer is not None:
+            return handed.answer
+        if persistently(lambda: resident(client)) is None:
+            how_far = "was done with" if handed.is_begun else "came to"
+            raise SurveyorError(
+                f"the controller went out of office before it {how_far} plan {plan.title}: commit it again, what is "
+                "written is found so",
+            )
+        time.sleep(_PAUSE)
+
+
+def _look(client: KazooClient, path: str) -> Znode:
+    sync(client)
+    return read(client, path)

@@ -1,0 +1,182 @@
+"""A reassignment as a controller carries it out: one step a cycle, each read off the znodes and nothing remembered.
+
+Corresponds to `KafkaController.onPartitionReassignment`, phases A and B of KIP-455, and seed 000
+"onPartitionReassignment", [1,2,3] -> [3,4,5]. A request makes the assignment target and former replicas together, at
+the next leader epoch (START); once the target is in sync, it alone leads and is in the ISR (NARROW); once those that
+leave have stopped, the target alone is assigned (END), and the request is done with. Each step bumps the leader epoch,
+as leaders take an assignment only with a later one.
+
+Replicas that a former target added and the new one does not want leave like all others: they are stopped before they
+are forgotten, where Kafka forgets them first and a crash in between leaves their logs behind. In: PARTITIONS with
+their surroundings, REQUESTS, and who has stopped. Out: DECISIONS.
+"""
+
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from planner.cycle.decisions import Precedence, decided
+from planner.reassignment.pending import ORDERED
+from planner.rows.liveness import FAILED, NOBODY, words
+from planner.rows.requested import KEY, asked_for
+from schemas.names import Action, RejectionCode
+
+_START, _NARROW, _END = Action.START_REASSIGNMENT, Action.NARROW_TO_TARGET, Action.END_REASSIGNMENT
+_CODES: Final = RejectionCode
+
+_SURROUNDED: Final = {
+    "under_way": "array_except(replicas, removing_replicas)",
+    "origin": "array_except(replicas, adding_replicas)",
+    "is_led": "coalesce(array_contains(live, leader) AND array_contains(isr, leader), false)",
+}
+"""`under_way`: the target of what moves, or all replicas where nothing does; `origin`: who was there before."""
+
+_ASKED: Final = {
+    "moves": "size(adding_replicas) + size(removing_replicas) > 0",
+    # also a request for another order of the same replicas, and one that takes the place of what runs
+    "is_asked": f"{ORDERED} IS NOT NULL AND NOT {ORDERED} <=> under_way",
+    "added": f"array_except({ORDERED}, origin)",
+    "lagging": "array_except(under_way, isr)",
+    "outside": "array_except(isr, under_way)",
+    "heir": "get(array_intersect(array_intersect(under_way, isr), electable), 0)",
+    # whose log dir failed cannot stop, and would be waited for until somebody mends its disk
+    "unstopped": f"""array_except(
+        array_intersect(removing_replicas, eligible), concat(coalesce(stopped, {NOBODY}), {FAILED})
+    )""",
+}
+
+_ARRIVED: Final = "moves AND NOT is_asked AND size(lagging) = 0"
+_NARROWED: Final = f"{_ARRIVED} AND size(outside) = 0 AND array_contains(under_way, leader)"
+
+_INVALID: Final = f"""coalesce(
+    size({ORDERED}) = 0 OR size(array_distinct({ORDERED})) < size({ORDERED}) OR array_min({ORDERED}) < 0, false
+)"""
+
+_CODE: Final = f"""CASE
+    WHEN replicas IS NULL THEN '{_CODES.UNKNOWN_PARTITION}'
+    WHEN {_INVALID} THEN '{_CODES.INVALID_TARGET}'
+    WHEN deletion_requested AND NOT moves THEN '{_CODES.DELETION_REQUESTED}'
+    WHEN NOT understood THEN '{_CODES.NOT_UNDERSTOOD}'
+    WHEN {ORDERED} IS NOT NULL AND NOT moves AND NOT is_asked THEN '{_CODES.ALREADY_ASSIGNED}'
+    WHEN is_asked AND deletion_requested THEN '{_CODES.DELETION_REQUESTED}'
+    WHEN is_asked AND size(array_except(added, eligible)) > 0 THEN '{_CODES.TARGET_NOT_ALIVE}'
+    WHEN leader IS NULL THEN '{_CODES.NO_STATE}'
+    WHEN NOT is_led THEN '{_CODES.NO_LIVE_LEADER}'
+    WHEN is_asked THEN NULL
+    WHEN size(lagging) > 0 THEN '{_CODES.WAITS_FOR_ISR}'
+    WHEN NOT ({_NARROWED}) THEN IF(heir IS NULL, '{_CODES.NO_ELIGIBLE_LEADER}', NULL)
+    WHEN size(unstopped) > 0 THEN '{_CODES.WAITS_FOR_STOP}'
+END"""
+"""Why a partition is not moved on, null where it is."""
+
+_ACTION: Final = f"""CASE
+    WHEN code IS NOT NULL THEN NULL
+    WHEN is_asked THEN '{_START}'
+    WHEN {_NARROWED} THEN '{_END}'
+    ELSE '{_NARROW}'
+END"""
+
+_WITHDRAWN: Final = (
+    _CODES.UNKNOWN_PARTITION,
+    _CODES.INVALID_TARGET,
+    _CODES.DELETION_REQUESTED,
+    _CODES.ALREADY_ASSIGNED,
+    _CODES.TARGET_NOT_ALIVE,
+)
+"""Codes after which a request is taken away: it is carried out, or cannot be."""
+
+_STALLED: Final = f"""concat(
+    {words("lagging")}, ' of the target not in the ISR yet',
+    IF(size(array_except(lagging, live)) > 0, concat('; not alive: ', {words("array_except(lagging, live)")}), '')
+)"""
+
+_WHY_NOT: Final = f"""CASE code
+    WHEN '{_CODES.UNKNOWN_PARTITION}' THEN 'no such partition'
+    WHEN '{_CODES.INVALID_TARGET}' THEN concat(
+        'asked to be on [', array_join(transform({ORDERED}, b -> string(b)), ', '),
+        ']: expected are brokers, each once'
+    )
+    WHEN '{_CODES.DELETION_REQUESTED}' THEN 'its topic is queued for deletion'
+    WHEN '{_CODES.NOT_UNDERSTOOD}' THEN 'its znode is in quarantine'
+    WHEN '{_CODES.ALREADY_ASSIGNED}' THEN 'it is assigned as was asked for'
+    WHEN '{_CODES.TARGET_NOT_ALIVE}' THEN concat(
+        'not alive: ', {words("array_except(added, eligible)")}, '; ask again once they are'
+    )
+    WHEN '{_CODES.NO_STATE}' THEN 'it has no leader yet'
+    WHEN '{_CODES.NO_LIVE_LEADER}' THEN 'nobody alive in its ISR leads it'
+    WHEN '{_CODES.WAITS_FOR_ISR}' THEN {_STALLED}
+    WHEN '{_CODES.NO_ELIGIBLE_LEADER}' THEN 'nobody of the target may lead'
+    WHEN '{_CODES.WAITS_FOR_STOP}' THEN concat('to be stopped: ', {words("unstopped")})
+END"""
+
+_MERGED: Final = f"array_distinct(concat({ORDERED}, replicas))"
+_LEADER: Final = "IF(array_contains(under_way, leader), leader, heir)"
+
+
+def _by_action(otherwise: str, **cases: str) -> str:
+    actions = {"start": _START, "narrow": _NARROW, "end": _END}
+    whens = (f"WHEN '{actions[name]}' THEN {chosen}" for name, chosen in cases.items())
+    return f"CASE action {' '.join(whens)} ELSE {otherwise} END"
+
+
+_CHANGED: Final = {
+    "replicas_after": _by_action("replicas", start=_MERGED, end="under_way"),
+    "adding_after": _by_action("adding_replicas", start="added", end=NOBODY),
+    "removing_after": _by_action("removing_replicas", start=f"array_except(replicas, {ORDERED})", end=NOBODY),
+    "leader_after": _by_action("leader", narrow=_LEADER),
+    "isr_after": _by_action("isr", narrow="array_intersect(isr, under_way)"),
+    "leader_epoch_after": "leader_epoch + 1",
+    "leader_and_isr_to": _by_action(
+        "array_intersect(under_way, informed)", start=f"array_intersect({_MERGED}, informed)"
+    ),
+    # told by what the znodes say, again and again until it answers; see `stops`
+    "stop_replica_to": f"IF(code = '{_CODES.WAITS_FOR_STOP}', unstopped, {NOBODY})",
+    "requires_live": _by_action("array(leader)", start="array_union(array(leader), added)", narrow=f"array({_LEADER})"),
+    "reason": _by_action(
+        "NULL",
+        start=f"""concat('asked to be on ', {words(ORDERED)}, IF(moves, ', in place of what runs', ''))""",
+        narrow=f"concat('the target is in sync: ', {words('under_way')})",
+        end=f"concat('no longer there: ', {words('removing_replicas')})",
+    ),
+}
+
+
+def reassignment_decisions(
+    partitions: DataFrame, topics: DataFrame, brokers: DataFrame, orders: DataFrame, stopped: DataFrame
+) -> DataFrame:
+    """Decide on what moves, and on what is asked to.
+
+    `orders`: REQUESTS of that kind; `stopped`: topic, partition, broker_id and the leader_epoch at which a broker
+    said that it stopped the replica.
+    """
+    asked = orders.groupBy(*KEY).agg(F.first("replicas").alias(ORDERED))
+    moving = partitions.where("size(adding_replicas) + size(removing_replicas) > 0").select(*KEY)
+    return (
+        asked_for(moving.unionByName(asked.select(*KEY)), partitions, topics, brokers)
+        .join(asked, KEY, "left")
+        .join(_stopped_now(partitions, stopped), KEY, "left")
+        .selectExpr("*", *_named(_SURROUNDED))
+        .selectExpr("*", *_named(_ASKED))
+        .selectExpr("*", f"{_CODE} AS code")
+        .selectExpr("*", f"{_ACTION} AS action", f"{_WHY_NOT} AS why_not", f"{_is_withdrawn()} AS withdrawn")
+        .transform(decided, _CHANGED, Precedence.REASSIGNMENT, f"'{Action.REASSIGN}'")
+    )
+
+
+def _stopped_now(partitions: DataFrame, stopped: DataFrame) -> DataFrame:
+    """Who stopped a replica at the leader epoch it has now: an earlier one may have been started since."""
+    return (
+        stopped.join(partitions.select(*KEY, "leader_epoch"), [*KEY, "leader_epoch"])
+        .groupBy(*KEY)
+        .agg(F.collect_set("broker_id").alias("stopped"))
+    )
+
+
+def _named(columns: dict[str, str]) -> list[str]:
+    return [f"{text} AS {name}" for name, text in columns.items()]
+
+
+def _is_withdrawn() -> str:
+    codes = ", ".join(f"'{code}'" for code in _WITHDRAWN)
+    return f"{ORDERED} IS NOT NULL AND coalesce(code IN ({codes}), false)"

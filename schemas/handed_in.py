@@ -1,0 +1,56 @@
+"""A plan handed in to `surveyor control`: what stands in /surveyor/plans/PLAN, first from the commit, then answered.
+
+While Surveyor is the controller of a cluster, nobody else may be: a commit that would take the controllership over
+hands its plan in instead. The znode is the commit's own and goes with its session.
+"""
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from schemas.lease import Holder
+from schemas.znodes import MalformedZnodeError
+
+
+class Answer(Struct, frozen=True):
+    """What came of a plan: what the commit shows, and the code it exits with."""
+
+    exit_code: int
+    result: dict[str, Any]
+    lines: list[str]
+    error: str | None = None
+    """Why it was not carried out; None where it was."""
+
+
+class HandedIn(Struct, frozen=True, kw_only=True):
+    """A plan, who hands it in, and within which limits it is to be carried out.
+
+    >>> holder = Holder("ann", "ops1", 7, "commit", "1f", "2026-11-22T06:00:00+00:00")
+    >>> some = HandedIn(holder=holder, max_plan_age=60.0, max_changes=5)
+    >>> decode_handed_in(encode_handed_in(some)) == some
+    True
+    """
+
+    holder: Holder
+    max_plan_age: float
+    max_changes: int
+    allow_majority_dead: bool = False
+    detailed: bool = False
+    """Whether stale rows alone are to be told by the exit code."""
+    is_begun: bool = False
+    """Whether the controller carries it out: from then on it does so whoever waits."""
+    answer: Answer | None = None
+    version: int = 1
+
+
+def encode_handed_in(handed: HandedIn) -> bytes:
+    return msgspec.json.encode(handed)
+
+
+def decode_handed_in(data: bytes | None) -> HandedIn:
+    """Read what was handed in; raise MalformedZnodeError where it is something else."""
+    try:
+        return msgspec.json.decode(data or b"", type=HandedIn)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise MalformedZnodeError(str(error)) from None

@@ -1,0 +1,68 @@
+"""Histories that the model has found to go wrong, as short as they get: each failed before it was mended.
+
+They are run in `test_kafka_cases`, beside Kafka's: one world more would take as long as all of them.
+"""
+
+from typing import Final
+
+from tests.jobs.cycle.model.scripts import Event, Point, Script
+
+BEFORE: Final = Point.BEFORE
+
+FOUND: Final = {
+    "a leader that bounces before it notified is told of the ISR that it wrote": Script(
+        0,
+        3,
+        {"a": {0: [0, 1]}},
+        (
+            Event(0, BEFORE, "kill", (1,)),
+            Event(2, BEFORE, "start", (1,)),
+            Event(3, BEFORE, "bounce", (0,)),
+        ),
+    ),
+    "a replica whose log dir failed need not stop before it is forgotten": Script(
+        1,
+        3,
+        {"a": {0: [0, 1]}},
+        (
+            Event(0, BEFORE, "fail_dir", (1, 0)),
+            Event(0, BEFORE, "fail_dir", (1, 1)),
+            Event(0, BEFORE, "fail_dir", (1, 2)),
+            Event(2, BEFORE, "reassign", ("a", 0, [0, 2])),
+        ),
+        stay_failed=True,
+    ),
+    "who restarts is told of what moves, though its topic is queued for deletion": Script(
+        2,
+        3,
+        {"a": {0: [0, 1]}},
+        (
+            Event(0, BEFORE, "lag", (2,)),
+            Event(0, BEFORE, "reassign", ("a", 0, [0, 2])),
+            Event(2, BEFORE, "delete", ("a",)),
+            Event(3, BEFORE, "bounce", (2,)),
+        ),
+    ),
+    "a partition added to a topic that is being deleted is deleted with it": Script(
+        3,
+        3,
+        {"a": {0: [0, 1]}},
+        (
+            # after all that the other islands do: whenever a broker registers, everybody is told anew
+            Event(6, BEFORE, "stall", (1,)),
+            Event(6, BEFORE, "delete", ("a",)),
+            Event(7, BEFORE, "grow", ("a", [0, 1])),
+        ),
+    ),
+    "a state that was illegible when its topic was first seen, and then goes, is not that of a new partition": Script(
+        4,
+        3,
+        {"a": {0: [0, 1]}},
+        (
+            Event(0, BEFORE, "create", ("b", {0: [0, 1]})),
+            Event(0, BEFORE, "garble", ("b", 0)),
+            Event(2, BEFORE, "vanish", ("b", 0)),
+            Event(3, BEFORE, "grow", ("b", [1, 0])),
+        ),
+    ),
+}

@@ -1,0 +1,322 @@
+"""ZooKeeper in memory: one tree of znodes with versions, ephemerals, one-shot watches and multis, and sessions on it.
+
+A `Session` has as much of kazoo's client as the controller uses, multiRead included, so that the real readers and
+writers run on it unchanged. `meddle` is called before each multi and each reading of a session: it may raise whatever
+a test wants to happen there, or say what becomes of the multi.
+"""
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from types import SimpleNamespace
+from typing import Any, Final
+
+from kazoo.client import TransactionRequest
+from kazoo.exceptions import (
+    BadVersionError,
+    ConnectionLoss,
+    KazooException,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    RolledBackError,
+    RuntimeInconsistency,
+    SessionExpiredError,
+)
+from kazoo.protocol.serialization import CheckVersion, Create, Delete, GetData, SetData, Transaction
+from kazoo.protocol.states import ZnodeStat
+
+MULTI_READ: Final = 22
+_EPHEMERAL, _SEQUENCE, _ANY_VERSION = 1, 2, -1
+
+Watch = Callable[[object], None]
+
+
+class Fate(Enum):
+    """What becomes of a multi."""
+
+    DONE = auto()
+    LOST_AND_DONE = auto()
+    """It is carried out, and the answer is lost with the connection."""
+    LOST = auto()
+    """The connection is lost before it arrives."""
+
+
+@dataclass(slots=True)
+class Znode:
+    data: bytes | None
+    czxid: int
+    owner: int
+    version: int = 0
+    names: set[str] = field(default_factory=set)
+
+    def become(self, data: bytes | None, version: int) -> None:
+        self.data, self.version = data, version
+
+    @property
+    def stat(self) -> ZnodeStat:
+        size, children = len(self.data or b""), len(self.names)
+        return ZnodeStat(self.czxid, self.czxid, 0, 0, self.version, 0, 0, self.owner, size, children, self.czxid)
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One znode written, by whichever session; `before` and `after` are None where there was none, and is none."""
+
+    path: str
+    before: bytes | None
+    after: bytes | None
+    session: int
+
+
+def parent_of(path: str) -> str:
+    return path.rpartition("/")[0] or "/"
+
+
+@dataclass
+class Tree:
+    """What all sessions see. `seen` is called with the writes of each multi once it is done."""
+
+    nodes: dict[str, Znode] = field(default_factory=lambda: {"/": Znode(None, 0, 0)})
+    zxid: int = 0
+    seen: Callable[[Sequence[Write]], None] = lambda _: None
+    sessions: int = 0
+    writes: int = 0
+    _sequence: int = 0
+    _watches: dict[tuple[str, bool], list[tuple[int, Watch]]] = field(default_factory=lambda: defaultdict(list))
+    """By path, and whether it is of the children."""
+
+    def new_session(self) -> int:
+        self.sessions += 1
+        return self.sessions
+
+    def expire(self, session: int) -> None:
+        """End a session: its ephemerals and its watches go."""
+        for path in [path for path, node in self.nodes.items() if node.owner == session]:
+            self.multi([Delete(path, _ANY_VERSION)], session)
+        self.drop_watches(session)
+
+    def drop_watches(self, session: int) -> list[Watch]:
+        """Forget the watches of a session; return them."""
+        gone = [watch for some in self._watches.values() for owner, watch in some if owner == session]
+        for key, some in self._watches.items():
+            self._watches[key] = [each for each in some if each[0] != session]
+        return gone
+
+    def watch(self, path: str, session: int, watch: Watch, *, children: bool) -> None:
+        self._watches[path, children].append((session, watch))
+
+    def multi(self, ops: Sequence[Any], session: int) -> list[Any]:
+        """Carry out all operations, or none; results as kazoo gives them."""
+        self.zxid += 1
+        results: list[Any] = []
+        undo: list[Callable[[], None]] = []
+        writes: list[Write] = []
+        for index, op in enumerate(ops):
+            try:
+                results.append(self._apply(op, session, undo, writes))
+            except KazooException as error:
+                for back in reversed(undo):
+                    back()
+                after = len(ops) - index - 1
+                return [RolledBackError() for _ in range(index)] + [error] + [RuntimeInconsistency()] * after
+        self.writes += len(writes)
+        self.seen(writes)
+        for write in writes:
+            self._fire(write)
+        return results
+
+    def _apply(self, op: Any, session: int, undo: list[Callable[[], None]], writes: list[Write]) -> Any:  # noqa: ANN401
+        if isinstance(op, Create):
+            return self._create(op, session, undo, writes)
+        node = self.nodes.get(op.path)
+        if node is None:
+            raise NoNodeError
+        if op.version not in (_ANY_VERSION, node.version):
+            raise BadVersionError
+        if isinstance(op, CheckVersion):
+            return True
+        if isinstance(op, SetData):
+            before, version = node.data, node.version
+            undo.append(lambda: node.become(before, version))
+            node.data, node.version = op.data, version + 1
+            writes.append(Write(op.path, before or b"", op.data, session))
+            return node.stat
+        if node.names:
+            raise NotEmptyError
+        undo.append(lambda: self._attach(op.path, node))
+        self._detach(op.path)
+        writes.append(Write(op.path, node.data or b"", None, session))
+        return True
+
+    def _create(self, op: Any, session: int, undo: list[Callable[[], None]], writes: list[Write]) -> str:  # noqa: ANN401
+        path = op.path
+        if op.flags & _SEQUENCE:
+            self._sequence += 1
+            path = f"{path}{self._sequence:010d}"
+        if parent_of(path) not in self.nodes:
+            raise NoNodeError
+        if path in self.nodes:
+            raise NodeExistsError
+        undo.append(lambda: self._detach(path))
+        self._attach(path, Znode(op.data, self.zxid, session if op.flags & _EPHEMERAL else 0))
+        writes.append(Write(path, None, op.data or b"", session))
+        return str(path)
+
+    def _attach(self, path: str, node: Znode) -> None:
+        self.nodes[path] = node
+        self.nodes[parent_of(path)].names.add(path.rpartition("/")[2])
+
+    def _detach(self, path: str) -> None:
+        del self.nodes[path]
+        self.nodes[parent_of(path)].names.discard(path.rpartition("/")[2])
+
+    def _fire(self, write: Write) -> None:
+        keys = [(write.path, False)]
+        if write.before is None or write.after is None:
+            keys += [(parent_of(write.path), True), (write.path, True)]
+        for key in keys:
+            for _, watch in self._watches.pop(key, ()):
+                watch(None)
+
+    # what a test does itself, by nobody's session
+    def put(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False) -> None:
+        """Create or overwrite a znode, with its parents."""
+        if path in self.nodes and not sequence:
+            self.multi([SetData(path, data, _ANY_VERSION)], 0)
+            return
+        if parent_of(path) not in self.nodes:
+            self.put(parent_of(path))
+        flags, owner = _EPHEMERAL * ephemeral | _SEQUENCE * sequence, -1 if ephemeral else 0
+        self.multi([Create(path, data, None, flags)], owner)
+
+    def set_at(self, path: str, data: bytes, version: int) -> bool:
+        """Compare and set; tell whether it was at that version."""
+        return not isinstance(self.multi([SetData(path, data, version)], 0)[0], Exception)
+
+    def remove(self, path: str) -> None:
+        """Delete a znode, if it is there."""
+        self.multi([Delete(path, _ANY_VERSION)], 0)
+
+    def get(self, path: str) -> bytes | None:
+        node = self.nodes.get(path)
+        return None if node is None else node.data or b""
+
+    def names(self, path: str) -> list[str]:
+        return sorted(self.nodes[path].names) if path in self.nodes else []
+
+
+class _Result:
+    """An answer that is there at once."""
+
+    def __init__(self) -> None:
+        self.value: Any = None
+
+    def set(self, value: Any = None) -> None:  # noqa: ANN401
+        self.value = value
+
+    def get(self, timeout: float | None = None) -> Any:  # noqa: ANN401, ARG002 - as kazoo's
+        if isinstance(self.value, Exception):
+            raise self.value
+        return self.value
+
+    def wait(self, timeout: float | None = None) -> bool:  # noqa: ARG002 - as kazoo's
+        return True
+
+
+class Session:
+    """One session, as kazoo's client."""
+
+    chroot = ""
+    default_acl = None
+    logger = logging.getLogger("tests.zookeeper")
+    handler = SimpleNamespace(async_result=_Result)
+
+    def __init__(self, tree: Tree, meddle: Callable[[Sequence[Any] | None], Fate] = lambda _: Fate.DONE) -> None:
+        self.tree = tree
+        self.meddle = meddle
+        self.hosts = {("memory", 0)}
+        self.client_id = (tree.new_session(), b"")
+        self.over = False
+
+    @property
+    def last_zxid(self) -> int:
+        return self.tree.zxid
+
+    def expire(self) -> None:
+        self.over = True
+        self.tree.expire(self.client_id[0])
+
+    def transaction(self) -> TransactionRequest:
+        return TransactionRequest(self)
+
+    def sync_async(self, path: str) -> _Result:
+        return self._answered(lambda: path)
+
+    def get_async(self, path: str) -> _Result:
+        return self._answered(lambda: self._get(path), reads=True)
+
+    def get_children_async(self, path: str, watch: Watch | None = None) -> _Result:
+        return self._answered(lambda: self._children(path, watch))
+
+    def exists_async(self, path: str, watch: Watch | None = None) -> _Result:
+        if watch is not None:
+            self.tree.watch(path, self.client_id[0], watch, children=False)
+        return self._answered(lambda: self.tree.nodes[path].stat if path in self.tree.nodes else None)
+
+    def _call(self, request: Any, result: _Result) -> None:  # noqa: ANN401 - as kazoo takes requests
+        if request.type == MULTI_READ:
+            read = self._get if request.operation is GetData else self._children
+            answered = self._answered(lambda: ([_or_error(read, path) for path in request.paths], 0), reads=True)
+        else:
+            answered = self._answered(lambda: self._multi(request))
+        result.set(answered.value)
+
+    def _answered(self, answer: Callable[[], Any], *, reads: bool = False) -> _Result:
+        result = _Result()
+        try:
+            if self.over:
+                raise SessionExpiredError
+            if reads and self.meddle(None) is not Fate.DONE:
+                self._disconnect()
+            result.set(answer())
+        except KazooException as error:
+            result.set(error)
+        return result
+
+    def _multi(self, request: Transaction) -> list[Any]:
+        fate = self.meddle(request.operations)
+        if fate is Fate.LOST:
+            self._disconnect()
+        results = self.tree.multi(request.operations, self.client_id[0])
+        if fate is Fate.LOST_AND_DONE:
+            self._disconnect()
+        return results
+
+    def _disconnect(self) -> None:
+        """Lose the connection and find it again: all watches fire, as kazoo lets them."""
+        for watch in self.tree.drop_watches(self.client_id[0]):
+            watch(None)
+        raise ConnectionLoss
+
+    def _get(self, path: str) -> tuple[bytes | None, ZnodeStat]:
+        node = self.tree.nodes.get(path)
+        if node is None:
+            raise NoNodeError
+        return node.data, node.stat
+
+    def _children(self, path: str, watch: Watch | None = None) -> list[str]:
+        if path not in self.tree.nodes:
+            raise NoNodeError
+        if watch is not None:
+            self.tree.watch(path, self.client_id[0], watch, children=True)
+        return sorted(self.tree.nodes[path].names)
+
+
+def _or_error(read: Callable[[str], Any], path: str) -> Any:  # noqa: ANN401
+    try:
+        return read(path)
+    except NoNodeError:
+        return NoNodeError.code

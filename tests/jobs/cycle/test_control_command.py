@@ -1,0 +1,132 @@
+"""`surveyor control` as a command: dry unless applied, until quiet or told to stop, refused where it cannot serve."""
+
+import os
+import signal
+from pathlib import Path
+from threading import Timer
+
+import pytest
+
+from jobs.basics.errors import RefusedError
+from jobs.cycle import tenure
+from jobs.cycle.control import Controller
+from schemas.znodes import Assignment, decode_controller, encode_assignment
+from tests.jobs.support.commands import Surveyor
+from tests.jobs.support.kafka_tree import KafkaTree
+
+APPLY = ("control", "--apply", "--yes", "--allow-silent", "0,1,2")
+"""Brokers that only listen tell nothing of their settings."""
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No broker becomes the controller again here, and the session of the tests has compiled what it needs."""
+    monkeypatch.setattr(tenure, "RESIGN_PATIENCE", 0.0)
+    monkeypatch.setattr(tenure, "warm_up", lambda _: None)
+
+
+@pytest.fixture
+def surveyor(tree: KafkaTree, tmp_path: Path) -> Surveyor:
+    """On a cluster with a dead leader, and a topic that nobody has taken up yet."""
+    tree.add_topic("orders", {0: [7, 1], 1: [0, 1]}, topic_id=None)
+    tree.write("/brokers/topics/auto", encode_assignment(Assignment({0: [1, 2]}, {}, {}, None)))
+    return Surveyor(tree.hosts, tmp_path / "w")
+
+
+def test_dry_it_says_what_is_due_and_writes_nothing(tree: KafkaTree, surveyor: Surveyor) -> None:
+    before = tree.dump()
+
+    ran = surveyor("control")
+
+    assert ran.code == 0
+    assert "2 changes are due; nothing was written" in ran.stdout
+    assert "orders-0: elect: broker 7 is gone; first live in-sync replica is 1" in ran.stdout
+    assert "auto-0: create" in ran.stdout
+    assert tree.dump() == before
+
+
+def test_applied_it_does_what_is_due_and_resigns_once_nothing_is(tree: KafkaTree, surveyor: Surveyor) -> None:
+    found = surveyor.json(*APPLY, "--until-quiet")
+
+    assert (found["elect"], found["create"], found["stale"]) == (1, 1, 0)
+    assert (tree.state("orders").leader, tree.state("auto").leader) == (1, 1)
+    assert tree.client.exists("/controller") is None
+    assert surveyor.rows("commits", "action", "outcome") == [
+        ("create", "applied"),
+        ("create", "pending"),
+        ("elect", "applied"),
+        ("elect", "pending"),
+        ("hand_back", "applied"),
+        ("take_over", "applied"),
+    ]
+
+    again = surveyor.json(*APPLY, "--until-quiet")
+    assert again.keys().isdisjoint({"elect", "create"})
+
+
+def test_a_partition_that_history_knows_is_not_taken_for_new(tree: KafkaTree, surveyor: Surveyor) -> None:
+    surveyor.json("snapshot")
+    tree.client.delete("/brokers/topics/orders/partitions/1/state")
+
+    ran = surveyor(*APPLY, "--until-quiet")
+
+    assert ran.code == 0
+    assert "orders-1 has no state znode and had one" in ran.stderr
+    assert tree.client.exists("/brokers/topics/orders/partitions/1/state") is None
+    assert tree.state("orders", 0).leader == 1
+
+
+def test_told_to_stop_it_resigns(tree: KafkaTree, surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) -> None:
+    holders: list[int] = []
+
+    def cycle(_: Controller) -> bool:
+        holders.append(decode_controller(tree.client.get("/controller")[0]).broker_id)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return False
+
+    monkeypatch.setattr(Controller, "cycle", cycle)
+    rescue = Timer(60, os.kill, (os.getpid(), signal.SIGTERM))
+    rescue.start()
+
+    ran = surveyor(*APPLY)
+
+    rescue.cancel()
+    assert ran.code == 143
+    assert holders == [2147483647]
+    assert "resigned: " in ran.stdout
+    assert tree.client.exists("/controller") is None
+
+
+def test_brokers_that_do_not_tell_their_protocol_are_refused(tree: KafkaTree, surveyor: Surveyor) -> None:
+    before = tree.dump()
+
+    ran = surveyor("control", "--apply", "--yes")
+
+    assert ran.code == 23
+    assert "brokers 0,1,2 did not tell their inter.broker.protocol.version" in ran.stderr
+    assert tree.dump() == before
+
+
+def test_an_id_that_a_broker_has_is_refused(tree: KafkaTree, surveyor: Surveyor) -> None:
+    tree.register(2147483647)
+
+    ran = surveyor("control", "--apply", "--yes", "--allow-silent", "0,1,2,2147483647")
+
+    assert ran.code == 23
+    assert "choose another controller_id" in ran.stderr
+
+
+@pytest.mark.parametrize(("value", "refused"), [("2.6", False), ("2.7-IV1", False), ("2.7", True), ("3.9-IV0", True)])
+def test_brokers_that_ask_for_more_than_it_serves_are_refused(value: str, refused: bool) -> None:  # noqa: FBT001
+    rows = [
+        {"broker_id": 3, "name": "inter.broker.protocol.version", "value": value, "assumed": False},
+        {"broker_id": 4, "name": "inter.broker.protocol.version", "value": None, "assumed": True},
+    ]
+
+    if not refused:
+        tenure.refuse_protocols(rows)
+        return
+    with pytest.raises(RefusedError, match=r"brokers 3 run with inter.broker.protocol.version .*set .*=2.6"):
+        tenure.refuse_protocols(rows)

@@ -1,0 +1,211 @@
+"""Plans that commits hand in to a controller that stays, and what becomes of the commit."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs.adapters.delta.spark_tables import Tables
+from jobs.adapters.zookeeper.controllership import Controllership
+from jobs.cycle.balance import Balance
+from jobs.cycle.behind import Behind
+from jobs.cycle.control import Controller
+from jobs.cycle.deciding.decider import Decider
+from jobs.execution.admin.lease import this_process
+from jobs.runtime.settings import settings_from
+from schemas.handed_in import HandedIn, decode_handed_in, encode_handed_in
+from schemas.znodes import State, encode_state
+from tests.jobs.support.commands import Surveyor
+from tests.jobs.support.kafka_tree import KafkaTree, state_path
+from tests.jobs.support.move_rows import CommitProcess, reassignment
+from tests.jobs.support.plan_rows import election, store_plan
+from tests.jobs.support.real_cluster import eventually
+
+ORDERS = {0: [0, 1, 2], 1: [1, 2, 0], 2: [2, 1, 0]}
+
+
+@pytest.fixture
+def surveyor(tree: KafkaTree, tmp_path: Path, spark: SparkSession) -> Surveyor:
+    del spark
+    tree.add_topic("orders", ORDERS, topic_id=None)
+    return Surveyor(tree.hosts, tmp_path / "warehouse")
+
+
+@pytest.fixture
+def plan(tree: KafkaTree, surveyor: Surveyor) -> str:
+    """Broker 1 is to lead the first partition."""
+    return store_plan(surveyor.lake, tree, [election(tree, "orders", 0, 1)]).plan_id
+
+
+@pytest.fixture
+def controller(
+    tree: KafkaTree, control: Controllership, spark: SparkSession, surveyor: Surveyor
+) -> Iterator[Controller]:
+    given: dict[str, Any] = {"conf_path": None, "command_config": None, "as_json": False, "result_file": None}
+    settings = settings_from(cluster="default", zookeeper=tree.hosts, warehouse=str(surveyor.warehouse), **given)
+    decider = Decider.of(Tables(spark, surveyor.lake), [], allow_unclean=False)
+    some = Controller(
+        control, decider, Behind(surveyor.lake), {"snapshot_id": 1, "cluster_id": "c"}, lambda _: None, settings
+    )
+    some.balance = Balance(float("inf"), 0.1)
+    some.take_up()
+    yield some
+    some.stop()
+
+
+def commit(surveyor: Surveyor, plan: str, *options: str) -> CommitProcess:
+    where = ("--zookeeper", surveyor.hosts, "--warehouse", str(surveyor.warehouse))
+    return CommitProcess(
+        [sys.executable, "-m", "jobs.entry", "commit", plan, *where, *options],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def carried_out(controller: Controller, process: CommitProcess) -> tuple[int, str]:
+    """Cycle until the commit has ended; its exit code, and all it said."""
+
+    def over() -> bool:
+        controller.cycle()
+        return process.poll() is not None
+
+    with process:
+        assert eventually(over, seconds=60)
+        stdout, stderr = process.communicate()
+    assert eventually(lambda: not controller.teller.queues.busy)
+    return process.returncode, stdout + stderr
+
+
+def told(tree: KafkaTree, broker: int, api: str) -> set[int]:
+    """The partitions of orders that a broker heard of by an API since it was last asked."""
+    assert tree.brokers is not None
+    found = {partition for one in tree.brokers[broker].of(api) for _, partition in one.partitions}
+    tree.brokers[broker].told.clear()
+    return found
+
+
+def test_a_broker_is_drained_and_led_back(tree: KafkaTree, controller: Controller, surveyor: Surveyor) -> None:
+    """What `KafkaController.doControlledShutdown` does, and `onBrokerStartup`: stopped where it follows, told to."""
+    controller.cycle()
+    assert eventually(lambda: not controller.teller.queues.busy)
+    drain = surveyor.json("plan", "drain", "--brokers", "1", "--mode", "resident", "--refresh")["plan_id"]
+    for broker in (0, 1, 2):
+        told(tree, broker, "leader_and_isr")
+
+    code, said = carried_out(controller, commit(surveyor, drain, "--apply"))
+
+    assert (code, "committed; 3 applied" in said) == (0, True), said
+    states = [tree.state("orders", partition) for partition in ORDERS]
+    assert [(s.leader, s.isr, s.leader_epoch) for s in states] == [(0, [0, 2], 6), (2, [2, 0], 6), (2, [2, 0], 6)]
+    assert told(tree, 1, "stop_replica") == {0, 2}
+    assert surveyor.rows("drained", "broker_id", "controller_epoch") == [(1, controller.control.epoch)]
+    assert tree.client.get_children("/surveyor/plans") == []
+
+    controller.teller.ask_for_log_dirs(1)
+    controller.teller.again(controller.memory.partitions.keys())
+    assert eventually(lambda: not controller.teller.queues.busy)
+    assert told(tree, 1, "leader_and_isr") == set()  # it would start its replicas
+
+    undrain = surveyor.json("plan", "undrain", "--brokers", "1", "--refresh")["plan_id"]
+    code, said = carried_out(controller, commit(surveyor, undrain, "--apply"))
+
+    assert code == 0, said
+    assert told(tree, 1, "leader_and_isr") == {0, 1, 2}
+    assert surveyor.rows("drained", "broker_id") == []
+    assert controller.decider.drained == []
+
+
+@pytest.mark.usefixtures("controller")
+def test_dry_it_says_who_would_do_it(tree: KafkaTree, surveyor: Surveyor, plan: str) -> None:
+    before = tree.dump()
+
+    found = surveyor("commit", plan)
+
+    assert found.code == 0
+    assert "for `surveyor control`, is the controller: the plan is handed in" in found.stdout
+    assert tree.dump() == before
+
+
+def test_a_commit_that_is_interrupted_takes_its_plan_back(
+    tree: KafkaTree, controller: Controller, surveyor: Surveyor, plan: str
+) -> None:
+    with commit(surveyor, plan, "--apply") as process:
+        assert eventually(lambda: bool(tree.client.get_children("/surveyor/plans")), seconds=60)
+        process.send_signal(signal.SIGTERM)
+        stdout, stderr = process.communicate(timeout=60)
+    controller.cycle()
+
+    assert process.returncode == 143, stdout + stderr
+    assert [tree.version("orders", partition) for partition in ORDERS] == [0, 0, 0]
+    assert controller.desk is not None
+    assert controller.desk.done == 0
+
+
+def test_a_plan_that_is_refused_is_answered_for(
+    tree: KafkaTree, controller: Controller, surveyor: Surveyor, plan: str
+) -> None:
+    """It is judged anew by the controller: one that is not in its warehouse, and one that is too large."""
+    assert controller.desk is not None
+    controller.desk.settings = settings_from(
+        cluster="default",
+        zookeeper=tree.hosts,
+        warehouse=str(surveyor.warehouse) + "-elsewhere",
+        conf_path=None,
+        command_config=None,
+        as_json=False,
+        result_file=None,
+    )
+    code, said = carried_out(controller, commit(surveyor, plan, "--apply"))
+
+    assert code not in {0, 1}
+    assert "the warehouse of `surveyor control`" in said
+    assert tree.version("orders") == 0
+
+
+def test_a_plan_that_was_cut_off_is_answered_for(tree: KafkaTree, controller: Controller) -> None:
+    """By a connection that was lost, or with the controller before: whoever waits must not wait for ever."""
+    begun = HandedIn(holder=this_process("commit", "1f"), max_plan_age=60.0, max_changes=5, is_begun=True)
+    tree.write("/surveyor/plans/1f", encode_handed_in(begun))
+
+    controller.cycle()
+
+    answer = decode_handed_in(tree.client.get("/surveyor/plans/1f")[0]).answer
+    assert answer is not None
+    assert (answer.exit_code, "commit the plan again" in str(answer.error)) == (1, True)
+    tree.client.delete("/surveyor/plans/1f")
+
+
+@pytest.mark.usefixtures("controller")
+def test_a_controller_that_goes_leaves_the_commit_to_try_again(tree: KafkaTree, surveyor: Surveyor, plan: str) -> None:
+    with commit(surveyor, plan, "--apply") as process:
+        assert eventually(lambda: bool(tree.client.get_children("/surveyor/plans")), seconds=60)
+        tree.client.delete("/surveyor/control")
+        _, stderr = process.communicate(timeout=60)
+
+    assert process.returncode == 1
+    assert "the controller went out of office before it came to plan" in stderr
+
+
+def test_replicas_are_moved_by_an_order(tree: KafkaTree, controller: Controller, surveyor: Surveyor) -> None:
+    tree.add_topic("few", {0: [0, 1]}, topic_id=None)
+    controller.cycle()
+    moves = [reassignment(tree, "few", 0, [0, 2])]
+    plan = store_plan(surveyor.lake, tree, moves, kind="reassign")
+
+    with commit(surveyor, plan.plan_id, "--apply") as process:
+        assert eventually(lambda: controller.cycle() and bool(controller.memory.moving), seconds=60)
+        cancelled = surveyor("cancel", plan.plan_id, "--apply")
+        assert (cancelled.code, "does not cancel what moves" in cancelled.stderr) == (23, True)
+        found = tree.state("few")
+        tree.write(state_path("few", 0), encode_state(State(found.controller_epoch, 0, found.leader_epoch, [0, 1, 2])))
+        code, said = carried_out(controller, process)
+
+    assert (code, "asked by orders in /admin" in said) == (0, True), said
+    assert controller.memory.partitions["few", 0].replicas == [0, 2]

@@ -1,0 +1,180 @@
+"""`surveyor control` on real brokers: created, killed, back, moved, deleted, drained, paused; nothing acked is lost.
+
+The brokers change ISRs in ZooKeeper themselves (inter.broker.protocol.version 2.6), as everything that stays needs.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from jobs.adapters.delta.lake import Lake
+from jobs.adapters.embedded.cluster import EmbeddedCluster
+from jobs.adapters.embedded.servers import EmbeddedKafka
+from jobs.adapters.zookeeper.connection import read
+from schemas.znodes import (
+    Assignment,
+    State,
+    TopicPartition,
+    decode_assignment,
+    decode_controller,
+    encode_assignment,
+    encode_partitions,
+)
+from tests.jobs.support.kafka_tree import KafkaTree
+from tests.jobs.support.real_cluster import Traffic, eventually, kafka_tree, seen_by
+
+OURS = 2147483647
+TOPIC = "orders"
+SETTINGS = {"inter.broker.protocol.version": "2.6", "controlled.shutdown.enable": "false"}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(4, overrides=SETTINGS) as running:
+        yield running
+
+
+@pytest.fixture
+def kafka(cluster: EmbeddedCluster) -> Iterator[KafkaTree]:
+    with kafka_tree(cluster) as tree:
+        yield tree
+
+
+@contextmanager
+def in_office(kafka: KafkaTree, warehouse: Path) -> Iterator[subprocess.Popen[str]]:
+    """The command, as an operator starts it; ended by Ctrl-C unless it has ended before."""
+    said = warehouse.with_suffix(".log")
+    with said.open("w") as log:
+        command = [sys.executable, "-m", "jobs.entry", "control", "--apply", "--yes"]
+        where = ["--zookeeper", kafka.hosts, "--warehouse", str(warehouse)]
+        running = subprocess.Popen([*command, *where], stdout=log, stderr=log, text=True)
+    try:
+        assert eventually(lambda: controller(kafka) == OURS, 300), said.read_text()[-3000:]
+        yield running
+    finally:
+        running.send_signal(signal.SIGCONT)
+        running.send_signal(signal.SIGINT)
+        try:
+            running.wait(60)
+        finally:
+            running.kill()
+            running.wait()
+
+
+def surveyor(kafka: KafkaTree, folder: Path, *arguments: str) -> int:
+    """Another command, while the controller is in office; its exit code."""
+    where = ["--zookeeper", kafka.hosts] if arguments[0] == "commit" or "--refresh" in arguments else []
+    command = [sys.executable, "-m", "jobs.entry", *arguments, *where, "--warehouse", str(folder / "w")]
+    with (folder / "other.log").open("a") as log:
+        return subprocess.run(command, stdout=log, stderr=log, check=False, timeout=300).returncode
+
+
+def drain(kafka: KafkaTree, folder: Path, broker: int) -> None:
+    """Plan that a broker leads nothing and follows nothing that it followed, and hand the plan in."""
+    resident = ("--brokers", str(broker), "--mode", "resident")
+    assert surveyor(kafka, folder, "plan", "drain", *resident, "--refresh", "--name", "out") == 0
+    assert surveyor(kafka, folder, "commit", "out", "--apply") == 0, (folder / "other.log").read_text()
+
+
+def restart(broker: EmbeddedKafka) -> None:
+    broker.kill()
+    broker.expire()
+    broker.start()
+    broker.wait_ready()
+
+
+def controller(kafka: KafkaTree) -> int | None:
+    """Who is the controller; nobody is while it changes."""
+    data = read(kafka.client, "/controller").data
+    return None if data is None else decode_controller(data).broker_id
+
+
+def by_hand(kafka: KafkaTree, topic: str, replicas: dict[int, list[int]]) -> None:
+    kafka.write(f"/config/topics/{topic}", b'{"version":1,"config":{"min.insync.replicas":"2"}}')
+    kafka.write(f"/brokers/topics/{topic}", encode_assignment(Assignment(replicas, {}, {}, None)))
+
+
+def logs(cluster: EmbeddedCluster, broker: int, topic: str) -> list[Path]:
+    """Folders of a topic's partitions on a broker; those marked for deletion go a minute later."""
+    found = (cluster.folder / f"broker-{broker}").rglob(f"{topic}-*")
+    return [path for path in found if path.is_dir() and not path.name.endswith("-delete")]
+
+
+def test_the_life_of_a_cluster(  # noqa: PLR0915 - one life, event by event
+    cluster: EmbeddedCluster, kafka: KafkaTree, tmp_path: Path
+) -> None:
+    partitions = range(6)
+
+    def states() -> list[State]:
+        return [kafka.state(TOPIC, partition) for partition in partitions]
+
+    def soon(holds: Callable[[], bool], seconds: float = 120) -> None:
+        assert eventually(holds, seconds), (states(), (tmp_path / "w.log").read_text()[-3000:])
+
+    with in_office(kafka, tmp_path / "w") as running:
+        by_hand(kafka, TOPIC, {p: [p % 3, (p + 1) % 3, (p + 2) % 3] for p in range(4)})
+        assert eventually(lambda: kafka.client.exists(f"/brokers/topics/{TOPIC}/partitions/3/state") is not None, 60)
+        by_hand(kafka, TOPIC, {p: [p % 3, (p + 1) % 3, (p + 2) % 3] for p in partitions})
+        assert eventually(lambda: kafka.client.exists(f"/brokers/topics/{TOPIC}/partitions/5/state") is not None, 60)
+        soon(lambda: len(seen_by(cluster.brokers[3].address, TOPIC)) == len(partitions))
+
+        with Traffic(cluster.bootstrap, TOPIC) as traffic:
+            cluster.brokers[1].kill()
+            cluster.brokers[1].expire()
+            soon(lambda: all(state.leader in {0, 2} and 1 not in state.isr for state in states()))
+            restart(cluster.brokers[1])
+            soon(lambda: all(len(state.isr) == 3 for state in states()))
+
+            preferred = encode_partitions([TopicPartition(TOPIC, partition) for partition in partitions])
+            kafka.client.create("/admin/preferred_replica_election", preferred)
+            soon(lambda: [state.leader for state in states()] == [p % 3 for p in partitions])
+            assert eventually(lambda: kafka.client.exists("/admin/preferred_replica_election") is None, 60)
+
+            moves = [
+                TopicPartition(TOPIC, 0, [1, 2, 3]),
+                TopicPartition(TOPIC, 1, [3, 1]),
+                TopicPartition(TOPIC, 2, [9]),
+            ]
+            kafka.client.create("/admin/reassign_partitions", encode_partitions(moves))
+            soon(lambda: kafka.client.exists("/admin/reassign_partitions") is None, 180)
+
+            found = decode_assignment(kafka.client.get(f"/brokers/topics/{TOPIC}")[0])
+            assert (found.partitions[0], found.partitions[1], found.partitions[2]) == ([1, 2, 3], [3, 1], [2, 0, 1])
+            assert (found.adding_replicas, found.removing_replicas) == ({}, {})
+            assert eventually(lambda: f"{TOPIC}-0" not in [path.name for path in logs(cluster, 0, TOPIC)])
+
+            by_hand(kafka, "old", {0: [0, 1], 1: [2, 3]})
+            assert eventually(lambda: len(logs(cluster, 3, "old")) == 1, 60)
+            kafka.client.create("/admin/delete_topics/old")
+            assert eventually(lambda: kafka.client.exists("/brokers/topics/old") is None, 120)
+            assert kafka.client.get_children("/admin/delete_topics") == []
+            assert eventually(lambda: not any(logs(cluster, broker, "old") for broker in cluster.brokers))
+
+            soon(lambda: [len(state.isr) for state in states()] == [3, 2, 3, 3, 3, 3])
+            followed = [partition for partition in partitions if states()[partition].leader != 1]
+            drain(kafka, tmp_path, 1)
+            assert all(state.leader != 1 for state in states())
+            assert not any(1 in states()[partition].isr for partition in followed)  # stopped; what it led it follows
+            restart(cluster.brokers[1])
+            soon(lambda: all(1 in state.isr for state in states()[:2]))
+            assert all(state.leader != 1 for state in states())
+
+            epochs = [state.leader_epoch for state in states()]
+            os.kill(running.pid, signal.SIGSTOP)  # longer than its session lasts
+            assert eventually(lambda: controller(kafka) in cluster.brokers, 60)
+            os.kill(running.pid, signal.SIGCONT)
+            assert running.wait(60) in {1, 20}
+        assert traffic.failed == []
+        assert traffic.acknowledged <= traffic.stored(len(partitions))
+
+    assert all(now.leader_epoch >= before for now, before in zip(states(), epochs, strict=True))
+    written = {
+        row["action"] for row in Lake(str(tmp_path / "w"), "default").rows("commits") if row["outcome"] == "applied"
+    }
+    assert written >= {"create", "elect", "shrink_isr", "start_reassignment", "narrow_to_target", "end_reassignment"}
