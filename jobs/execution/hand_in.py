@@ -8,7 +8,7 @@ from typing import Final
 
 from kazoo.client import KazooClient
 
-from jobs.adapters.zookeeper.connection import Znode, connected, persistently, read, sync
+from jobs.adapters.zookeeper.connection import connected, persistently, read_latest
 from jobs.adapters.zookeeper.resident import hand_in, path_of, resident, withdraw
 from jobs.assessment.limits import CommitLimits
 from jobs.basics.errors import ExitCode, SurveyorError
@@ -58,7 +58,7 @@ def hand_in_and_wait(
 def _awaited(client: KazooClient, plan: Plan) -> Answer:
     """Wait for the answer; raise SurveyorError once nobody is there any more who would give one."""
     while True:
-        znode = persistently(lambda: _look(client, path_of(plan.plan_id)))
+        znode = persistently(lambda: read_latest(client, path_of(plan.plan_id)))
         if znode.data is None:
             raise SurveyorError(
                 f"{path_of(plan.plan_id)} is gone, and with it the answer: our session ended; commit the plan again, "
@@ -74,8 +74,3 @@ def _awaited(client: KazooClient, plan: Plan) -> Answer:
                 "written is found so",
             )
         time.sleep(_PAUSE)
-
-
-def _look(client: KazooClient, path: str) -> Znode:
-    sync(client)
-    return read(client, path)

@@ -3,9 +3,7 @@
 Both come to the same: partitions in Arrow, and what is few beside them. What is in quarantine counts and is left out.
 """
 
-import gc
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Final
@@ -16,6 +14,7 @@ from kazoo.client import KazooClient
 from jobs.adapters.delta.lake import Lake, Row, arrow_schema
 from jobs.adapters.zookeeper.cluster import TOPICS, ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import children, connected, persistently
+from jobs.adapters.zookeeper.multi_read import without_collection
 from jobs.adapters.zookeeper.topics import read_topic_rows
 from jobs.records.snapshots import as_of, table_as_of
 from schemas import columns
@@ -65,7 +64,7 @@ class Observed:
 
 def observe_now(hosts: str) -> Observed:
     """Read ZooKeeper; raise UnreadableError where nothing answers, or no cluster keeps its metadata."""
-    with _no_collection(), connected(hosts, PATIENCE) as client:
+    with without_collection(), connected(hosts, PATIENCE) as client:
         state = persistently(lambda: read_cluster(client, hosts))
         configs, partitions, quarantined = persistently(lambda: _read_topics(client))
     return Observed(
@@ -127,15 +126,3 @@ def _values(rows: list[Row], name: str) -> list[Any]:
     if name in _OF_STATE:
         return [row.get(name) for row in rows]
     return list(map(itemgetter(name), rows))  # twice as quick
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Spare the garbage collector the rows of a large cluster, none of which is in a cycle."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()

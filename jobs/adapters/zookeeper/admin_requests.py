@@ -14,7 +14,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError, NoNodeError
 
 from jobs.adapters.zookeeper.cluster import CONTROLLER, CONTROLLER_EPOCH, PREFERRED_ELECTION, REASSIGN
-from jobs.adapters.zookeeper.connection import LOST, Znode, commit, connected, persistently, read, sync
+from jobs.adapters.zookeeper.connection import LOST, Znode, commit, connected, persistently, read, read_latest
 from jobs.adapters.zookeeper.controllership import refused_by_epoch
 from jobs.adapters.zookeeper.refusal import refusal
 from jobs.basics.errors import RefusedError, SurveyorError
@@ -77,7 +77,7 @@ class Orders:
         """Wait until none of ours stands there."""
         pause = _SHORTEST
         mine = set(map(_identity, ours))
-        while any(_identity(each) in mine for each in _partitions_in(persistently(lambda: _read(client, path)))):
+        while any(_identity(each) in mine for each in _partitions_in(persistently(lambda: read_latest(client, path)))):
             self.refuse_late()
             time.sleep(pause)
             pause = min(_LONGEST, 1.5 * pause)
@@ -114,7 +114,7 @@ def _place(client: KazooClient, path: str, order: bytes) -> None:
         try:
             results = commit(multi)
         except LOST:
-            if persistently(lambda: _read(client, path)).data == order:
+            if persistently(lambda: read_latest(client, path)).data == order:
                 return
             continue
         refused = refusal(multi, results)
@@ -123,7 +123,7 @@ def _place(client: KazooClient, path: str, order: bytes) -> None:
         if refused.forbidden:
             raise SurveyorError(str(refused))
         if any(isinstance(result, NodeExistsError) for result in results):
-            if _read(client, path).data == order:
+            if read_latest(client, path).data == order:
                 return
             raise _stands(client, path)
         if any(isinstance(result, NoNodeError) for result in results) and not refused_by_epoch(results):
@@ -139,11 +139,6 @@ def _multi(client: KazooClient, path: str, order: bytes) -> Any:  # noqa: ANN401
     multi.check(CONTROLLER_EPOCH, epoch.version)
     multi.create(path, order)
     return multi
-
-
-def _read(client: KazooClient, path: str) -> Znode:
-    sync(client)
-    return read(client, path)
 
 
 def _identity(partition: TopicPartition) -> tuple[str, int, tuple[int, ...]]:

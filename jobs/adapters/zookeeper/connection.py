@@ -162,6 +162,12 @@ def read(client: KazooClient, path: str) -> Znode:
     return Znode(path, data, stat)
 
 
+def read_latest(client: KazooClient, path: str) -> Znode:
+    """Read one znode as it is now, and not as it was when this server last heard of it."""
+    sync(client)
+    return read(client, path)
+
+
 def children(client: KazooClient, path: str) -> list[str] | None:
     """Return the names under `path` in order, None where there is no such znode."""
     try:

@@ -15,7 +15,7 @@ from typing import Final
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError, NodeExistsError, NoNodeError
 
-from jobs.adapters.zookeeper.connection import LOST, Znode, answer, connected, persistently, read, sync
+from jobs.adapters.zookeeper.connection import LOST, Znode, answer, connected, persistently, read_latest
 from jobs.adapters.zookeeper.controllership import session_of
 from jobs.basics.errors import ExitCode, RefusedError, SurveyorError
 from schemas.lease import Holder, decode_holder, encode_holder
@@ -55,7 +55,7 @@ class Lease:
         deadline = time.monotonic() + patience
         waiting = False
         while not self._taken():
-            other = persistently(lambda: _read(self.client))
+            other = persistently(lambda: read_latest(self.client, LEASE))
             if other.stat is None:
                 continue
             if time.monotonic() > deadline:
@@ -80,7 +80,7 @@ class Lease:
                 "may create /surveyor for us, or set commit_lease = false for this cluster in the --conf file, and see "
                 "to it that only one commit runs at a time",
             ) from None
-        node = persistently(lambda: _read(self.client))
+        node = persistently(lambda: read_latest(self.client, LEASE))
         session = session_of(self.client)
         if node.stat is None or not session or node.stat.ephemeralOwner != session:
             return False
@@ -90,7 +90,7 @@ class Lease:
     def refuse_lost(self) -> None:
         """Raise LeaseLostError unless it is ours: asked right before each write."""
         try:
-            node = persistently(lambda: _read(self.client))
+            node = persistently(lambda: read_latest(self.client, LEASE))
         except LOST as error:
             raise _lost(f"ZooKeeper does not answer, {type(error).__name__}") from None
         if not self.session or node.stat is None or node.stat.ephemeralOwner != self.session:
@@ -131,7 +131,7 @@ def leased(hosts: str, holder: Holder, patience: float, say: Callable[[str], Non
 def holder_now(hosts: str) -> Holder | None:
     """Who has the lease; None where nobody has, or nobody can tell who."""
     with connected(hosts) as client:
-        node = _read(client)
+        node = read_latest(client, LEASE)
     try:
         return None if node.stat is None else decode_holder(node.data)
     except MalformedZnodeError:
@@ -167,8 +167,3 @@ def _plan_of(node: Znode) -> str | None:
         return decode_holder(node.data).plan
     except MalformedZnodeError:
         return None
-
-
-def _read(client: KazooClient) -> Znode:
-    sync(client)
-    return read(client, LEASE)

@@ -5,9 +5,11 @@ or an error of its own. Older servers answer UNIMPLEMENTED and close the connect
 on a connection of its own. Reading has no effect, so what a lost connection left unanswered is asked again.
 """
 
+import gc
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, Final
@@ -252,3 +254,15 @@ def _refuse_but_absent(path: str, reply: Reply) -> None:
         raise UnreadableError(forbidden(f"read {path}"))
     if reply != NoNodeError.code:
         raise UnreadableError(f"ZooKeeper answered error {reply} to reading {path}; check its ACL and logs")
+
+
+@contextmanager
+def without_collection() -> Iterator[None]:
+    """Spare the garbage collector a million rows, none of which is in a cycle: it took a third of the time."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
