@@ -32,20 +32,21 @@ NAMED: Final = f"""CASE
 END"""
 """The ISR and the leader; where a rule must look in any case, NO_LEADER, which is never registered."""
 
-_LED_BY_FAILED: Final = f"OR array_contains({FAILED}, leader)"
+_NAMES_FAILED: Final = f"OR array_contains({FAILED}, leader) OR arrays_overlap({FAILED}, isr)"
 
 
 def in_need(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
     """Keep what is not understood, has no state, or names a leader or an ISR member that is not registered.
 
-    Also what is led by a replica whose log dir failed; a follower whose did is taken out of the ISR by its leader.
+    Also what is led by a replica whose log dir failed, or has one in its ISR: Kafka takes it out at once, and does not
+    wait for its leader to miss it (`onReplicasBecomeOffline`).
     Of the columns those that are LOOKED_AT: one that is not needed is not even read.
     """
-    failed, led_by_failed = ([FAILED], _LED_BY_FAILED) if FAILED in partitions.columns else ([], "")
+    failed, names_failed = ([FAILED], _NAMES_FAILED) if FAILED in partitions.columns else ([], "")
     registered = brokers.select(F.col("broker_id").alias("named"))
     return (
         # a lookup for each name is many times quicker than a set operation on the brokers for each row
-        partitions.selectExpr(*LOOKED_AT, *failed, f"explode({NAMED.format(led_by_failed)}) AS named")
+        partitions.selectExpr(*LOOKED_AT, *failed, f"explode({NAMED.format(names_failed)}) AS named")
         .join(F.broadcast(registered), "named", "left_anti")
         .drop("named")
         .distinct()  # one for each name that is not registered

@@ -94,13 +94,15 @@ ELECTED: Final = [
 
 
 def test_reconcile_elects_past_them(spark: SparkSession) -> None:
-    """A failed follower alone is left to its leader; nobody that is alive has to be dead at commit."""
+    """A failed follower leaves the ISR at once; nobody that is alive has to be dead at commit."""
     taken = {"topic": "t", "action": Action.TAKE_OFFLINE, "leader_after": NO_LEADER, "requires_live": [1]}
     others = [
         {**taken, "partition": 3, "isr_after": [1], "requires_dead": []}
         | {"reason": f"no in-sync replica is alive: gone are 1; {SAID}"},
         {**taken, "partition": 7, "isr_after": [7, 1], "requires_dead": [7]}
         | {"reason": f"no in-sync replica is alive: gone are 7, 1; {SAID}"},
+        {"topic": "t", "partition": 5, "action": Action.SHRINK_ISR, "leader_after": 2, "isr_after": [2]}
+        | {"requires_live": [2, 1], "requires_dead": [], "reason": f"gone from the ISR: 1; {SAID}"},
         {"topic": "t", "partition": 6, "action": Action.SHRINK_ISR, "leader_after": 2, "isr_after": [2]}
         | {"requires_live": [2, 1], "requires_dead": [7], "reason": f"gone from the ISR: 1, 7; {SAID}"},
     ]
