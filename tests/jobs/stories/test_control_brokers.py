@@ -1,9 +1,10 @@
-"""`surveyor control` on real brokers: created, killed, back, moved, deleted, drained, paused; nothing acked is lost.
+"""`surveyor control` on real brokers: created, killed, moved, deleted, a disk lost, drained, paused; no record is lost.
 
 The brokers change ISRs in ZooKeeper themselves (inter.broker.protocol.version 2.6), as everything that stays needs.
 """
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -82,6 +83,17 @@ def drain(kafka: KafkaTree, folder: Path, broker: int) -> None:
     assert surveyor(kafka, folder, "commit", "out", "--apply") == 0, (folder / "other.log").read_text()
 
 
+@contextmanager
+def second_log_dir(broker: EmbeddedKafka) -> Iterator[Path]:
+    """Another log dir, the next to get a log, as the first holds more; the broker lives without it again afterwards."""
+    before, folder = broker.overrides, broker.folder / "second"
+    broker.overrides = {**before, "log.dirs": f"{broker.folder / 'data'},{folder}"}
+    restart(broker)
+    yield folder
+    broker.overrides = before
+    restart(broker)
+
+
 def restart(broker: EmbeddedKafka) -> None:
     broker.kill()
     broker.expire()
@@ -155,6 +167,17 @@ def test_the_life_of_a_cluster(  # noqa: PLR0915 - one life, event by event
             assert eventually(lambda: kafka.client.exists("/brokers/topics/old") is None, 120)
             assert kafka.client.get_children("/admin/delete_topics") == []
             assert eventually(lambda: not any(logs(cluster, broker, "old") for broker in cluster.brokers))
+
+            with second_log_dir(cluster.brokers[3]) as disk:
+                by_hand(kafka, "disk", {0: [3, 0], 1: [0, 3]})
+                soon(lambda: len(list(disk.glob("disk-*"))) == 2)
+                soon(lambda: all(len(kafka.state("disk", partition).isr) == 2 for partition in range(2)))
+                shutil.rmtree(disk)
+                disk.touch()
+                soon(lambda: [kafka.state("disk", partition).isr for partition in range(2)] == [[0], [0]])
+                assert [kafka.state("disk", partition).leader for partition in range(2)] == [0, 0]
+                assert [3 in state.isr for state in states()[:2]] == [True, True]  # their log dir is another
+            soon(lambda: all(len(kafka.state("disk", partition).isr) == 2 for partition in range(2)))
 
             soon(lambda: [len(state.isr) for state in states()] == [3, 2, 3, 3, 3, 3])
             followed = [partition for partition in partitions if states()[partition].leader != 1]
