@@ -21,6 +21,7 @@ from jobs.adapters.zookeeper.cluster import DELETE_TOPICS
 from jobs.adapters.zookeeper.controllership import LOST, Controllership, SessionLostError, session_of, settled
 from jobs.adapters.zookeeper.refusal import Refusal
 from jobs.basics.interrupts import interrupted
+from jobs.cycle.auditing import Audit
 from jobs.cycle.balance import Balance
 from jobs.cycle.behind import Behind, Episode
 from jobs.cycle.deciding.decider import Decided, Decider, as_bounced
@@ -43,17 +44,11 @@ from schemas.rows import Change, Key
 TICK: Final = 2.0
 """Seconds after which the cluster is looked at, though nothing woke the controller."""
 
-AUDIT: Final = 300.0
-"""Seconds after which everything is read again, whatever watches said."""
-
 TRIES: Final = 3
 """Cycles in which a broker's failure is written; then it is told everything that stands, if it is back."""
 
 FIRST_PAUSE: Final = 0.05
 """Seconds after a cycle whose changes were all refused; twice as many after each further one, up to a tick."""
-
-NEVER: Final = float("-inf")
-"""When something was done that was not."""
 
 _DOUBLED: Final = 6
 """Times that the pause is doubled, at most."""
@@ -85,6 +80,7 @@ class Controller:
     writer: Writer = field(init=False)
     desk: Desk | None = field(init=False)
     balance: Balance = field(init=False)
+    audit: Audit = field(init=False)
     foresight: Foresight | None = field(init=False)
     """Where there is none, each failure is decided on when it is there."""
     _due: set[Key] = field(default_factory=set)
@@ -97,7 +93,6 @@ class Controller:
     _requests_due: bool = True
     _log_dirs: dict[str, int] = field(default_factory=dict)
     """Log dir events that brokers are being asked about, by path."""
-    _audited: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
         self.done = Report(self.say)
@@ -108,6 +103,7 @@ class Controller:
         self.writer = Writer(self.control, self.memory, self.look, self.watches)
         self.desk = Desk(self.settings, self.control, self.look, self._tell_all, self.say) if self.settings else None
         self._know_drained()
+        self.audit = Audit(self.look, self.memory)
         self.balance = Balance.of(self.decider.broker_configs)
         self.foresight = Foresight(self.decider, self.memory)
 
@@ -134,14 +130,14 @@ class Controller:
         """Cycle until a signal comes, or until nothing is due; FencedError once another controller has taken over."""
         while not interrupted():
             try:
-                if time.monotonic() - self._audited > AUDIT:
-                    self._audit()
+                self._audit()
                 busy = self.cycle()
             except SessionExpiredError:
                 raise SessionLostError(SESSION_OVER) from None
             except LOST:  # what was in flight is read back
                 settled(self.control.client, self.control.session)
-                self._audited, self._due = NEVER, {*self.memory.partitions}  # what was due may not have been done
+                self.audit.begin_at_once()
+                self._due = {*self.memory.partitions}  # what was due may not have been done
                 continue
             if until_quiet and not busy and self._is_quiet:
                 return
@@ -152,18 +148,20 @@ class Controller:
 
     def _rest(self) -> None:
         """Think of what may come, one thing at a time, or wait to be woken."""
-        if self.watches.woken.is_set() or (self.foresight is not None and self.foresight.look()):
+        if self.watches.woken.is_set() or self.audit.is_under_way:
             return
-        self.watches.woken.wait(TICK)
+        if self.foresight is None or not self.foresight.look():
+            self.watches.woken.wait(TICK)
 
     def _audit(self) -> None:
-        """Read everything again; what is not as it was known is looked at."""
-        seen = self.look.at_everything()
+        """Read a part of everything again where that is due; what is not as it was known is looked at."""
+        seen = self.audit.go_on()
+        if seen is None:
+            return
         self._notice_brokers(seen, set())
         self.teller.metadata(seen.partitions)  # of notifications that were lost
         self._due |= seen.partitions
-        self._requests_due = True
-        self._audited = time.monotonic()
+        self._requests_due |= seen.requests or not self.audit.is_under_way
 
     def stop(self) -> None:
         """Tell nobody anything any more."""

@@ -60,7 +60,7 @@ class Look:
     memory: Memory
 
     def at_everything(self) -> Seen:
-        """Read all there is, as at a take-over; later, what watches may have missed."""
+        """Read all there is, as at a take-over."""
         seen = Seen()
         self.watches.arm_all()
         self._brokers(seen)

@@ -2,123 +2,31 @@
 
 import threading
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import suppress
-from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
-from kazoo.exceptions import ConnectionLoss, KazooException
-from kazoo.protocol.states import Callback
-from pyspark.sql import SparkSession
+from kazoo.exceptions import ConnectionLoss
 
 from jobs.adapters.delta.lake import Lake
-from jobs.adapters.delta.spark_tables import Tables
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError, take_over
 from jobs.basics.errors import FencedError
-from jobs.cycle.balance import Balance
-from jobs.cycle.behind import Behind
 from jobs.cycle.control import Controller
-from jobs.cycle.deciding.decider import Decider
 from jobs.cycle.looking import Look
 from jobs.records.ledger import Verdict
 from schemas.names import Step
 from schemas.rows import Change, Key
 from schemas.znodes import (
-    Assignment,
     State,
     TopicPartition,
-    decode_assignment,
-    encode_assignment,
     encode_partitions,
     encode_state,
 )
 from tests.jobs.support.fenced import OURS
+from tests.jobs.support.in_office import by_hand, follow, hear_watches, settle, take_up, told
 from tests.jobs.support.kafka_tree import KafkaTree, state_path
 from tests.jobs.support.real_cluster import eventually
 
 REASSIGN = "/admin/reassign_partitions"
-
-
-@pytest.fixture
-def said() -> list[str]:
-    return []
-
-
-@pytest.fixture
-def controller(
-    tree: KafkaTree, control: Controllership, spark: SparkSession, lake: Lake, said: list[str]
-) -> Iterator[Controller]:
-    """In office, on a cluster of three brokers and whatever the test has made before it asks for a cycle."""
-    lake.ensure_tables()
-    behind = Behind(lake)
-    some = Controller(
-        control,
-        Decider.of(Tables(spark, lake), [], allow_unclean=False),
-        behind,
-        {"snapshot_id": 1, "cluster_id": "c"},
-        said.append,
-    )
-    tree.write("/admin/delete_topics/.keep", b"")
-    tree.client.delete("/admin/delete_topics/.keep")
-    some.balance = Balance(float("inf"), 0.1)  # where a test does not ask for it
-    yield some
-    some.stop()
-
-
-def settle(controller: Controller) -> None:
-    """Cycle until nothing is due and everybody has answered."""
-    for _ in range(30):
-        hear_watches(controller)
-        busy = controller.cycle()
-        assert eventually(lambda: not controller.teller.queues.busy)
-        hear_watches(controller)
-        if not busy and controller.ears.is_quiet and not controller.watches.woken.is_set():
-            return
-    raise AssertionError("it never came to rest")
-
-
-def hear_watches(controller: Controller) -> None:
-    """Wait until the watches of all that is written by now have been called."""
-    client = controller.control.client
-    with suppress(KazooException):  # its session is over, and with it the watches
-        client.sync("/")  # ZooKeeper sends events before the answers that follow them
-        called = threading.Event()
-        client.handler.dispatch_callback(Callback("watch", called.set, ()))  # Kazoo calls in the order of the events
-        assert called.wait(20)
-
-
-def take_up(controller: Controller) -> None:
-    controller.take_up()
-    settle(controller)
-
-
-def by_hand(tree: KafkaTree, topic: str, replicas: dict[int, list[int]]) -> None:
-    """Write a topic as brokers do that create one themselves."""
-    tree.write(f"/brokers/topics/{topic}", encode_assignment(Assignment(replicas, {}, {}, None)))
-
-
-def follow(tree: KafkaTree, topic: str, isr: Sequence[int], partition: int = 0) -> None:
-    """Let followers join the ISR, as their leader writes it."""
-    found = tree.state(topic, partition)
-    now = State(
-        controller_epoch=found.controller_epoch, leader=found.leader, leader_epoch=found.leader_epoch, isr=[*isr]
-    )
-    tree.client.set(state_path(topic, partition), encode_state(now))
-
-
-def told(tree: KafkaTree, broker: int, api: str) -> dict[tuple[str, int], Any]:
-    """What a broker heard last by an API, by topic and partition."""
-    assert tree.brokers is not None
-    return {
-        (topic.topic_name, state.partition_index): state
-        for one in tree.brokers[broker].of(api)
-        for topic in one.request.topic_states
-        for state in topic.partition_states
-    }
-
-
-def assigned(tree: KafkaTree, topic: str) -> Assignment:
-    return decode_assignment(tree.client.get(f"/brokers/topics/{topic}")[0])
 
 
 def test_at_the_take_over_everybody_is_told_everything_the_live_brokers_first(
@@ -281,96 +189,6 @@ def test_who_is_back_before_the_failure_is_written_has_failed_nevertheless(
     assert (state.leader, state.isr, state.leader_epoch) == (1, [1], 6)
 
 
-def test_a_reassignment_by_a_request_is_carried_out_to_its_end(tree: KafkaTree, controller: Controller) -> None:
-    tree.add_topic("orders", {0: [0, 1], 1: [1, 2]}, topic_id=None)
-    take_up(controller)
-    orders = [
-        TopicPartition("orders", 0, [1, 2]),
-        TopicPartition("orders", 1, [9, 2]),
-        TopicPartition("orders", 5, [1]),
-    ]
-    tree.client.create(REASSIGN, encode_partitions(orders))
-
-    settle(controller)
-    found = assigned(tree, "orders")
-    assert (found.partitions[0], found.adding_replicas, found.removing_replicas) == ([1, 2, 0], {0: [2]}, {0: [0]})
-    assert told(tree, 2, "leader_and_isr")["orders", 0].is_new
-    assert not told(tree, 1, "leader_and_isr")["orders", 0].is_new
-    left = encode_partitions(orders[:1])
-    assert tree.client.get(REASSIGN)[0] == left  # the dead broker's and the unknown one are withdrawn
-
-    follow(tree, "orders", [0, 1, 2])
-    settle(controller)
-
-    assert assigned(tree, "orders").partitions == {0: [1, 2], 1: [1, 2]}
-    assert assigned(tree, "orders").removing_replicas == {}
-    state = tree.state("orders")
-    assert (state.leader, state.isr, state.leader_epoch) == (1, [1, 2], 8)
-    assert told(tree, 0, "stop_replica")["orders", 0].delete_partition
-    assert told(tree, 2, "leader_and_isr")["orders", 0].replicas == (1, 2)
-    assert tree.client.exists(REASSIGN) is None
-
-
-def test_a_move_that_no_request_can_hold_is_not_sent_and_holds_up_no_other(
-    tree: KafkaTree, controller: Controller, said: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tree.add_topic("large", {p: [0, 1] for p in range(8)}, topic_id=None)
-    tree.add_topic("small", {0: [0, 1]}, topic_id=None)
-    take_up(controller)
-    monkeypatch.setattr("jobs.execution.batch.topic_znodes.LIMIT", 130)
-
-    tree.write(REASSIGN, encode_partitions([TopicPartition("large", 0, [0, 2]), TopicPartition("small", 0, [1, 0])]))
-    hear_watches(controller)
-    assert controller.cycle()
-
-    assert (assigned(tree, "large").partitions[0], assigned(tree, "small").partitions[0]) == ([0, 1], [1, 0])
-    assert tree.version("large") == 0
-    assert any("1 start_reassignment failed" in line for line in said)
-
-
-def test_a_topic_is_deleted_once_all_its_replicas_are(tree: KafkaTree, controller: Controller) -> None:
-    tree.add_topic("old", {0: [0, 1], 1: [1, 2]}, topic_id=None)
-    take_up(controller)
-    tree.unregister(2)
-    tree.client.create("/admin/delete_topics/old")
-    tree.client.create("/admin/delete_topics/unknown")
-    settle(controller)
-    assert tree.client.exists("/brokers/topics/old")  # a replica is out of reach
-    assert tree.client.get_children("/admin/delete_topics") == ["old"]
-
-    tree.register(2)
-    settle(controller)
-
-    assert [tree.client.exists(path) for path in ("/brokers/topics/old", "/config/topics/old")] == [None, None]
-    assert tree.client.get_children("/admin/delete_topics") == []
-    assert told(tree, 0, "update_metadata")["old", 0].leader == -2
-    assert told(tree, 2, "stop_replica")["old", 1].delete_partition
-    by_hand(tree, "old", {0: [0, 1]})
-    settle(controller)
-    assert tree.state("old").leader_epoch == 0
-
-
-def test_preferred_elections_and_isr_changes(tree: KafkaTree, controller: Controller) -> None:
-    tree.add_topic("orders", {0: [0, 1], 1: [1, 2]}, topic_id=None)
-    take_up(controller)
-    tree.client.set(state_path("orders", 1), encode_state(State(1, 2, 6, [2, 1])))
-    tree.client.create(
-        "/isr_change_notification/isr_change_0000000007", encode_partitions([TopicPartition("orders", 1)])
-    )
-    settle(controller)
-    assert told(tree, 0, "update_metadata")["orders", 1].isr == (2, 1)
-    assert tree.client.get_children("/isr_change_notification") == []
-
-    wanted = [TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("nothing", 0)]
-    tree.client.create("/admin/preferred_replica_election", encode_partitions(wanted))
-    settle(controller)
-
-    state = tree.state("orders", 1)
-    assert (state.leader, state.isr, state.leader_epoch) == (1, [2, 1], 7)
-    assert tree.version("orders", 0) == 0
-    assert tree.client.exists("/admin/preferred_replica_election") is None
-
-
 def test_a_failed_log_dir_takes_its_replicas_offline(tree: KafkaTree, controller: Controller) -> None:
     tree.add_topic("orders", {0: [0, 1], 1: [0, 2]}, topic_id=None)
     take_up(controller)
@@ -512,24 +330,6 @@ def test_two_never_hold_it_at_once(tree: KafkaTree, controller: Controller) -> N
     assert second[0].epoch == controller.control.epoch + 1
     client.stop()
     client.close()
-
-
-def test_leadership_is_balanced_by_itself(tree: KafkaTree, controller: Controller) -> None:
-    """`checkAndTriggerAutoLeaderRebalance`: what nobody asked for, and a request meanwhile stays what it is."""
-    tree.add_topic("orders", {0: [0, 1], 1: [0, 2], 2: [1, 0]}, topic_id=None)
-    take_up(controller)
-    for partition, leader in ((0, 1), (1, 2)):
-        tree.write(state_path("orders", partition), encode_state(State(7, leader, 9, [leader, 0])))
-    controller.watches.wake("/brokers/topics/orders")
-    settle(controller)
-    assert [tree.state("orders", partition).leader for partition in range(3)] == [1, 2, 1]
-
-    controller.balance = Balance(3600.0, 0.1, _next=0.0)
-    settle(controller)
-
-    assert [tree.state("orders", partition).leader for partition in range(3)] == [0, 0, 1]
-    assert tree.state("orders").leader_epoch == 10
-    assert told(tree, 1, "leader_and_isr")["orders", 0].leader == 0
 
 
 def test_intents_are_in_the_tables_before_what_became_of_them(

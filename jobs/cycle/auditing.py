@@ -1,0 +1,58 @@
+"""The audit of a controller that stays: everything is read again every few minutes, whatever watches said.
+
+It is read a part at a time, and a cycle comes between two parts: a million partitions take half a minute, and who loses
+its leader meanwhile must not wait for it. Out: what is not as it was known.
+"""
+
+import time
+from dataclasses import dataclass, field
+from typing import Final
+
+from jobs.adapters.zookeeper.cluster import BROKER_IDS, TOPICS
+from jobs.cycle.looking import Look, Seen
+from jobs.cycle.memory import Memory
+
+PERIOD: Final = 300.0
+"""Seconds from the beginning of an audit to the next."""
+
+PART: Final = 5_000
+"""Partitions that are read at once: some tenths of a second."""
+
+
+@dataclass(slots=True)
+class Audit:
+    """Reads everything again, part by part."""
+
+    look: Look
+    memory: Memory
+    _due_at: float = field(default_factory=lambda: time.monotonic() + PERIOD)
+    _left: list[str] = field(default_factory=list)
+    """Topics to be read yet, in descending order."""
+
+    @property
+    def is_under_way(self) -> bool:
+        return bool(self._left)
+
+    def begin_at_once(self) -> None:
+        """Begin with the next part, from the beginning: nothing that was read lately can be relied on."""
+        self._due_at, self._left = time.monotonic(), []
+
+    def go_on(self) -> Seen | None:
+        """Read the next part; None where no audit is due."""
+        if self._left:
+            return Seen(self.look.at_topics(self._next_part()))
+        if time.monotonic() < self._due_at:
+            return None
+        self._due_at = time.monotonic() + PERIOD
+        self.look.watches.arm_all()
+        seen = self.look.at({BROKER_IDS, TOPICS})
+        self._left = sorted(self.memory.topics, reverse=True)
+        return seen
+
+    def _next_part(self) -> list[str]:
+        part: list[str] = []
+        partitions = 0
+        while self._left and partitions < PART:
+            part.append(self._left.pop())
+            partitions += len(self.memory.of_topic(part[-1]))
+        return part

@@ -1,0 +1,76 @@
+"""A controller that stays, as a test drives it: cycles until nothing is due, and what brokers heard."""
+
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from kazoo.exceptions import KazooException
+from kazoo.protocol.states import Callback
+
+from jobs.cycle.control import Controller
+from schemas.znodes import (
+    Assignment,
+    State,
+    decode_assignment,
+    encode_assignment,
+    encode_state,
+)
+from tests.jobs.support.kafka_tree import KafkaTree, state_path
+from tests.jobs.support.real_cluster import eventually
+
+
+def settle(controller: Controller) -> None:
+    """Cycle until nothing is due and everybody has answered."""
+    for _ in range(30):
+        hear_watches(controller)
+        busy = controller.cycle()
+        assert eventually(lambda: not controller.teller.queues.busy)
+        hear_watches(controller)
+        if not busy and controller.ears.is_quiet and not controller.watches.woken.is_set():
+            return
+    raise AssertionError("it never came to rest")
+
+
+def hear_watches(controller: Controller) -> None:
+    """Wait until the watches of all that is written by now have been called."""
+    client = controller.control.client
+    with suppress(KazooException):  # its session is over, and with it the watches
+        client.sync("/")  # ZooKeeper sends events before the answers that follow them
+        called = threading.Event()
+        client.handler.dispatch_callback(Callback("watch", called.set, ()))  # Kazoo calls in the order of the events
+        assert called.wait(20)
+
+
+def take_up(controller: Controller) -> None:
+    controller.take_up()
+    settle(controller)
+
+
+def by_hand(tree: KafkaTree, topic: str, replicas: dict[int, list[int]]) -> None:
+    """Write a topic as brokers do that create one themselves."""
+    tree.write(f"/brokers/topics/{topic}", encode_assignment(Assignment(replicas, {}, {}, None)))
+
+
+def follow(tree: KafkaTree, topic: str, isr: Sequence[int], partition: int = 0) -> None:
+    """Let followers join the ISR, as their leader writes it."""
+    found = tree.state(topic, partition)
+    now = State(
+        controller_epoch=found.controller_epoch, leader=found.leader, leader_epoch=found.leader_epoch, isr=[*isr]
+    )
+    tree.client.set(state_path(topic, partition), encode_state(now))
+
+
+def told(tree: KafkaTree, broker: int, api: str) -> dict[tuple[str, int], Any]:
+    """What a broker heard last by an API, by topic and partition."""
+    assert tree.brokers is not None
+    return {
+        (topic.topic_name, state.partition_index): state
+        for one in tree.brokers[broker].of(api)
+        for topic in one.request.topic_states
+        for state in topic.partition_states
+    }
+
+
+def assigned(tree: KafkaTree, topic: str) -> Assignment:
+    return decode_assignment(tree.client.get(f"/brokers/topics/{topic}")[0])
