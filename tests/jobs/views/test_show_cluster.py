@@ -1,12 +1,15 @@
 """`show brokers`, `show topics` and `show partitions`, and the forms in which all of `show` is written."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 import yaml
 
 from jobs.adapters.delta.lake import Lake
+from jobs.cli import run
+from jobs.views.cluster_tables import BROKER_COLUMNS
 from schemas.names import NO_LEADER
 from tests.jobs.support.commands import Ran, Surveyor
 from tests.jobs.support.lake_rows import Cluster, broker, partition, topic
@@ -111,3 +114,30 @@ def test_errors_are_an_object_too_where_one_is_asked_for(tmp_path: Path) -> None
     ran = Surveyor(NOWHERE, tmp_path / "none")("show", "topics", "-o", "json")
 
     assert (ran.code, ran.json["exit_code"]) == (22, 22)
+
+
+@pytest.mark.parametrize("columns", [40, 80, 300])
+def test_a_terminal_of_any_width_is_shown_all(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: int
+) -> None:
+    """Texts are folded; no column is left out, no number loses a digit, and nothing is obeyed by the terminal."""
+    cluster = Cluster(lake)
+    cluster.brokers = [broker(1234567890, 98765432109, rack="\x1b[2Jr", host="h" * 30, port=28186)]
+    cluster.snapshot()
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", str(columns))
+
+    run(["show", "brokers", "--warehouse", lake.warehouse])
+
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
+    (rule,) = (number for number, line in enumerate(lines) if line.startswith("━"))
+    assert (_down(lines[1:rule]), _down(lines[rule + 1 :])) == (
+        [*BROKER_COLUMNS],
+        ["1234567890", "yes", "no", "0", "0", "98765432109", "h" * 30, "28186", "\\x1b[2Jr", "yes"],
+    )
+
+
+def _down(lines: list[str]) -> list[str]:
+    """What stands in each column, folded or not."""
+    cells = [[cell.strip() for cell in re.split("[┃│]", line)] for line in lines]
+    return ["".join(column) for column in zip(*cells, strict=True)]
