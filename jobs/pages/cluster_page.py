@@ -13,10 +13,10 @@ from typing import Any, Final
 import pyarrow as pa
 
 from jobs.adapters.delta.lake import Row, arrow_schema, as_rows
+from jobs.basics.sensitive import masked_text
 from jobs.pages.charts import Group, bars, lines, percent, shades
 from jobs.pages.islands import Island
 from jobs.pages.rendering import Fact, about, alarming, fact, render
-from jobs.pages.sensitive import masked_text
 from jobs.summaries.database import Summaries
 from schemas.columns import TABLES
 from schemas.names import NO_CONTROLLER, Lose

@@ -3,6 +3,7 @@
 import functools
 import inspect
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -112,7 +113,9 @@ def _with_options(function: Command, options: Mapping[str, tuple[Any, Any]]) -> 
             _refuse_two_forms(output, as_json=as_json)
             common = {name: arguments.pop(name) for name in options}
             settings = settings_from(**common, fleet=arguments.get("fleet", False))
-            raise typer.Exit(function(settings, **arguments) or ExitCode.DONE)
+            code = function(settings, **arguments) or ExitCode.DONE
+            sys.stdout.flush()  # while somebody is there to say that nobody reads it
+            raise typer.Exit(code)
 
     parameters = [
         parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in list(own.parameters.values())[1:]
@@ -144,6 +147,10 @@ def reported(*, as_json: bool, result_file: Path | None) -> Iterator[None]:
         raise typer.Exit(error.exit_code) from None
     except (typer.Exit, typer.Abort):
         raise
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is still in buffers goes there, and nobody complains
+        say("surveyor: nobody reads the output any more; it is not whole")
+        raise typer.Exit(ExitCode.ERROR) from None
     except Exception as error:
         if os.environ.get(DEBUG):
             raise

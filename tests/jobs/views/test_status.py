@@ -98,6 +98,8 @@ def test_as_a_snapshot_left_it(used: Lake) -> None:
     assert [found[name] for name in names] == [1, [0, 2], gone, 1, 1, 1, False]
     assert found["last_snapshot"]["age_seconds"] == pytest.approx((_now() - NOW) / timedelta(seconds=1), abs=60)
     assert found["due"][0]["command"] == "surveyor reconcile"
+    title = Surveyor("127.0.0.1:1", Path(used.warehouse))("status", "--as-of", "1").stdout.partition("controller")[0]
+    assert f"snapshot 1, taken {NOW:%Y-%m-%d %H:%M:%S} UTC" in " ".join(title.split())
 
 
 def _now() -> datetime:
