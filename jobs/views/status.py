@@ -129,7 +129,7 @@ def look(settings: Settings, snapshot_id: int | None) -> Status:
         cluster=settings.cluster,
         source=source,
         snapshot_id=snapshot_id,
-        taken_at=snapshot and snapshot["taken_at"],
+        taken_at=snapshot["taken_at"] if snapshot else None,
         situation=Situation(health=health, recent=recent, now=datetime.now(UTC), max_plan_age=max_age),
         surveyor_id=settings.conf.controller_id,
         min_isr_assumed=min_isr is None,
