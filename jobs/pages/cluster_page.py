@@ -29,6 +29,8 @@ WORST: Final = 10
 """Rows of what-if for each kind of loss."""
 
 _NO_RACK: Final = "(no rack)"
+_UNKNOWN_RACK: Final = "(not known)"
+"""Of a broker that is not registered."""
 
 
 def cluster_page(at: Summaries, now: datetime) -> str:
@@ -93,7 +95,7 @@ def by_rack(brokers: list[Row], *columns: str) -> list[Group]:
     """Sum columns of brokers by their racks; those without one count together."""
     sums: dict[str, list[int]] = defaultdict(lambda: [0] * len(columns))
     for row in brokers:
-        name = row["rack"] or _NO_RACK
+        name = row["rack"] or (_NO_RACK if row.get("registered", True) else _UNKNOWN_RACK)
         sums[name] = [known + row[column] for known, column in zip(sums[name], columns, strict=True)]
     return [Group(name, values) for name, values in sorted(sums.items())]
 
