@@ -87,7 +87,8 @@ def finish(settings: "Settings", result: Result, *people: "Table | str") -> None
         for part in people:
             show(part)
     elif not settings.as_json:
-        sys.stdout.writelines(in_yaml(result, {}))
+        lists = {name: value for name, value in result.items() if isinstance(value, list)}
+        sys.stdout.writelines(in_yaml({name: result[name] for name in result if name not in lists}, lists))
 
 
 def is_terminal() -> bool:

@@ -3,7 +3,8 @@
 // Everything is shown as text, never as markup.
 
 const SPARE = 12; // rows drawn above and below those in view
-const LONG = 60; // letters above which a text is shown without its middle: a partition's number is at its end
+// letters above which a name is shown without its middle: a partition's number is at its end
+const LONG = matchMedia("(max-width: 40rem)").matches ? 28 : 60;
 const FEW = 8; // rows that everybody sees at once, and nobody needs to search
 const collator = new Intl.Collator(undefined, { numeric: true });
 
