@@ -74,8 +74,7 @@ def _brokers(at: Summaries) -> dict[str, Any]:
     everyone = at.rows("leadership")
     shown = sorted(everyone, key=itemgetter("leaders", "replicas"), reverse=True)[:MOST_BROKERS]
     groups = [
-        Group(_broker_name(row), (row["leaders"], row["replicas"]))
-        for row in sorted(shown, key=itemgetter("broker_id"))
+        Group(broker_name(row), (row["leaders"], row["replicas"])) for row in sorted(shown, key=itemgetter("broker_id"))
     ]
     table = at.query(
         "SELECT broker_id::VARCHAR AS broker, coalesce(rack, '') AS rack, coalesce(host, '') AS host, "
@@ -100,7 +99,7 @@ def by_rack(brokers: list[Row], *columns: str) -> list[Group]:
     return [Group(name, values) for name, values in sorted(sums.items())]
 
 
-def _broker_name(row: Row) -> str:
+def broker_name(row: Row) -> str:
     return f"broker {row['broker_id']}" if row["registered"] else f"{row['broker_id']} (gone)"
 
 

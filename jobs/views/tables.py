@@ -11,7 +11,7 @@ from rich.table import Table
 from jobs.adapters.delta.lake import Lake, Row
 from jobs.adapters.delta.reads import Filter
 from jobs.basics.errors import UnreadableError, UsageError
-from jobs.basics.sensitive import HIDDEN, is_sensitive
+from jobs.basics.sensitive import HIDDEN, is_sensitive, masked_text
 from jobs.basics.units import shown_duration
 from jobs.records.plan_names import names_of
 from jobs.records.plans import find_plan
@@ -188,12 +188,17 @@ def show_of_plan(
 ) -> None:
     row = find_plan(settings.lake, plan)
     rows = StoredRows.read(settings.lake, name, order, ("plan_id", "=", row["plan_id"]))
-    stream(settings, {"plan_id": row["plan_id"]}, {"rows": rows})
+    stream(settings, {"plan_id": row["plan_id"]}, {"rows": map(_without_secret, rows)})
     if settings.for_people:
-        listed = list(rows) if everything else rows.first(ROWS_SHOWN)
+        listed = [*map(_without_secret, rows if everything else rows.first(ROWS_SHOWN))]
         show(table(f"{name} of plan {plan}", chosen(settings, columns, listed), listed))
         if len(listed) < len(rows):
             show(f"... and {len(rows) - ROWS_SHOWN} more: `surveyor show {name} {plan} --all` shows them")
+
+
+def _without_secret(row: Row) -> Row:
+    """A commit's message may say what somebody has set a config to."""
+    return {**row, "message": masked_text(row["message"])} if row.get("message") else row
 
 
 def show_evidence(settings: Settings, plan: str, *, everything: bool) -> None:
