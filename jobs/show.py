@@ -67,7 +67,7 @@ def partitions(
     settings: Settings,
     *,
     topic: Topic = None,
-    broker: Annotated[int | None, typer.Option(help="Only those that this broker holds a replica of.")] = None,
+    broker: Annotated[int | None, typer.Option(min=0, help="Only those that this broker holds a replica of.")] = None,
     offline: Annotated[bool, typer.Option("--offline", help="Only those without a live leader.")] = False,
     under_replicated: Annotated[
         bool, typer.Option("--under-replicated", help="Only those with a replica that is not in sync.")
@@ -104,7 +104,9 @@ def requests(settings: Settings, *, as_of: AsOf = None) -> None:
 @showing
 def quarantine(settings: Settings, *, as_of: AsOf = None) -> None:
     """Znodes that could not be understood, and why."""
-    _show_as_of(settings, as_of, "quarantine", ("path", "reason", "data"), ["path"])
+    from jobs.views.tables import show_quarantine
+
+    show_quarantine(settings, as_of)
 
 
 @app.command()
@@ -173,7 +175,7 @@ def plan(
     *,
     plan: PlanId,
     topic: Topic = None,
-    broker: Annotated[int | None, typer.Option(help="Only changes that mean something for this broker.")] = None,
+    broker: Annotated[int | None, typer.Option(min=0, help="Only changes that mean something for this broker.")] = None,
     action: Annotated[str | None, typer.Option(help="Only this action, as elect or reassign.")] = None,
     everything: All = False,
 ) -> None:

@@ -8,27 +8,30 @@ import platform
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import NoAuthError
+from kazoo.exceptions import NoAuthError, NoNodeError
+from kazoo.security import ACL
 
 from jobs.adapters.brokers.channel import why_untold
-from jobs.adapters.brokers.configs import KAFKA_DEFAULTS, read_broker_configs, read_overrides
+from jobs.adapters.brokers.configs import KAFKA_DEFAULTS, Overrides, read_configs_and_why_not, read_overrides
 from jobs.adapters.delta.folders import is_local, refuse_unwritable
 from jobs.adapters.java.home import find_java
 from jobs.adapters.java.jars import cache_folder, has_delta_jars
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONTROLLER, CONTROLLER_EPOCH, TOPICS, ClusterState, read_cluster
-from jobs.adapters.zookeeper.connection import connected, read, sync
+from jobs.adapters.zookeeper.connection import children, connected, read, sync
 from jobs.basics.errors import SurveyorError
 from jobs.basics.units import shown_bytes
 from jobs.records.recent import recent_if_readable
+from jobs.records.snapshots import as_of
 from jobs.runtime.settings import Settings
 from schemas.names import NO_CONTROLLER
 
@@ -46,11 +49,9 @@ AHEAD: Final = 2.0
 
 SPARK: Final = ("pyspark", "delta-spark", "deltalake")
 IBP: Final = "inter.broker.protocol.version"
-GUARDED: Final = (CONTROLLER_EPOCH, CONTROLLER, TOPICS)
-"""Znodes that batch mode writes, or beside which it does."""
 
-_WRITE: Final = 2
-"""ZooKeeper's bit of an ACL for writing."""
+_WRITE, _CREATE, _DELETE = 2, 4, 8
+"""ZooKeeper's bits of an ACL; the latter two are about a znode's children."""
 
 
 class State(StrEnum):
@@ -169,8 +170,9 @@ def _cluster(settings: Settings) -> Checks:
         yield _permissions(client)
         yield _clock(client, state)
         overrides, _ = read_overrides(client)
-    configs = read_broker_configs(state.brokers, settings.conf.command_config, overrides, PATIENCE)
-    yield from _brokers(settings, state, configs)
+    yield _registered(settings, state)
+    if state.brokers:
+        yield from _guarded("command config", partial(_brokers, settings, state, overrides))
 
 
 def _znodes(state: ClusterState) -> Checks:
@@ -188,28 +190,43 @@ def _znodes(state: ClusterState) -> Checks:
 
 
 def _permissions(client: KazooClient) -> Finding:
-    """Whether anybody may write what batch mode writes; whether we are among few others only a write would tell."""
-    closed = [path for path in GUARDED if _exists(client, path) and not _anybody_writes(client, path)]
+    """Whether we may write what batch mode writes: without authentication we are anybody, or known by our address."""
+    closed, by_address = list[str](), False
+    for path, needed in _guarded_paths(client).items():
+        acls = _acls(client, path)
+        if acls is not None and not any(acl.perms & needed == needed for acl in acls if _is_anybody(acl)):
+            closed.append(path)
+            by_address |= any(acl.id.scheme == "ip" for acl in acls)
     if not closed:
         return Finding("permissions", State.FINE, "anybody may write the cluster's znodes: no ACL is in the way")
+    schemes = "an address that the ACL names" if by_address else "nobody without authentication, as Surveyor is"
     return Finding(
         "permissions",
         State.WARNING,
-        f"an ACL keeps {', '.join(closed)} for some",
-        "batch mode, `reconcile` and `control` work only as one of these; admin mode does not write them",
+        f"{', '.join(closed)} can be written by {schemes}",
+        "batch mode, `reconcile` and `control` need an ACL that lets this host or everybody write; admin mode does not",
     )
 
 
-def _exists(client: KazooClient, path: str) -> bool:
-    return read(client, path).stat is not None
+def _guarded_paths(client: KazooClient) -> dict[str, int]:
+    """What batch mode writes, and the permissions that takes: those on / are for /controller."""
+    states = [f"{TOPICS}/{topic}/partitions/0/state" for topic in (children(client, TOPICS) or [])[:1]]
+    return {"/": _CREATE | _DELETE, CONTROLLER_EPOCH: _WRITE, TOPICS: _CREATE, **dict.fromkeys(states, _WRITE)}
 
 
-def _anybody_writes(client: KazooClient, path: str) -> bool:
+def _acls(client: KazooClient, path: str) -> list[ACL] | None:
+    """The ACL of a znode; none where there is no such znode, and nobody's where we may not even read it."""
     try:
-        acls, _ = client.get_acls(path)
+        acls: list[ACL] = client.get_acls(path)[0]
+    except NoNodeError:
+        return None
     except NoAuthError:
-        return False
-    return any((acl.id.scheme, acl.id.id) == ("world", "anyone") and acl.perms & _WRITE for acl in acls)
+        return []
+    return acls
+
+
+def _is_anybody(acl: ACL) -> bool:
+    return (acl.id.scheme, acl.id.id) == ("world", "anyone")
 
 
 def now() -> float:
@@ -228,16 +245,31 @@ def _clock(client: KazooClient, state: ClusterState) -> Finding:
     return Finding("clock", State.FINE, "not behind what ZooKeeper has")
 
 
-def _brokers(settings: Settings, state: ClusterState, configs: list[dict[str, Any]]) -> Checks:
+def _registered(settings: Settings, state: ClusterState) -> Finding:
+    """Whoever is registered, against the last snapshot: `status` knows whether partitions name who is missing."""
     if not state.brokers:
-        yield Finding("brokers", State.WARNING, "none is registered", "check the chroot of --zookeeper; start brokers")
-        return
+        advice = "check the chroot of --zookeeper; start brokers"
+        return Finding("brokers", State.WARNING, "none is registered", advice)
+    known = set[int]()
+    with suppress(SurveyorError):  # the tables have findings of their own
+        snapshot = recent_if_readable(settings.lake).snapshot
+        known = {row["broker_id"] for row in as_of(settings.lake, snapshot, "brokers")} if snapshot else known
+    missing = sorted(known.difference(state.live))
+    if missing:
+        found = f"{len(state.brokers)} registered; {_ids(missing)} was in the last snapshot and is not"
+        return Finding("brokers", State.WARNING, found, "surveyor status says what is due")
+    return Finding("brokers", State.FINE, f"{len(state.brokers)} registered")
+
+
+def _brokers(settings: Settings, state: ClusterState, overrides: Overrides) -> Checks:
+    configs, why_not = read_configs_and_why_not(state.brokers, settings.conf.command_config, overrides, PATIENCE)
     silent = sorted({row["broker_id"] for row in configs if row["assumed"] and row["name"] == IBP})
     if silent:
+        why = next((f": {why_not[broker]}" for broker in silent if broker in why_not), " though asked")
         yield Finding(
             "settings",
             State.WARNING,
-            f"brokers {_ids(silent)} of {len(state.brokers)} did not tell their settings within {PATIENCE:g} s",
+            f"brokers {_ids(silent)} of {len(state.brokers)} did not tell their settings within {PATIENCE:g} s{why}",
             f"Kafka's defaults are assumed ({len(KAFKA_DEFAULTS)} names); give a --command-config by which they answer",
         )
     else:

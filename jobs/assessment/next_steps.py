@@ -71,7 +71,8 @@ def _repairs(situation: Situation) -> Iterator[NextStep]:
     elif health.controller_id == NO_CONTROLLER:
         yield NextStep("no broker is the controller: nobody is elected when a broker fails", "reconcile")
     if health.stuck:
-        yield NextStep(f"{_partitions(health.stuck)} offline, nobody in sync can lead", "plan recover --refresh")
+        what = f"{_partitions(health.stuck)} offline, nobody in sync can lead: start who was, or see who else could"
+        yield NextStep(what, "plan recover --refresh")
 
 
 def _gone(situation: Situation) -> Iterator[NextStep]:

@@ -13,10 +13,10 @@ from typing import Any, Final
 import pyarrow as pa
 
 from jobs.adapters.delta.lake import Row, arrow_schema, as_rows
+from jobs.basics.sensitive import masked_text
 from jobs.pages.charts import Group, bars, lines, percent, shades
 from jobs.pages.islands import Island
 from jobs.pages.rendering import Fact, about, alarming, fact, render
-from jobs.pages.sensitive import masked_text
 from jobs.summaries.database import Summaries
 from schemas.columns import TABLES
 from schemas.names import NO_CONTROLLER, Lose
@@ -29,6 +29,8 @@ WORST: Final = 10
 """Rows of what-if for each kind of loss."""
 
 _NO_RACK: Final = "(no rack)"
+_UNKNOWN_RACK: Final = "(not known)"
+"""Of a broker that is not registered."""
 
 
 def cluster_page(at: Summaries, now: datetime) -> str:
@@ -72,8 +74,7 @@ def _brokers(at: Summaries) -> dict[str, Any]:
     everyone = at.rows("leadership")
     shown = sorted(everyone, key=itemgetter("leaders", "replicas"), reverse=True)[:MOST_BROKERS]
     groups = [
-        Group(_broker_name(row), (row["leaders"], row["replicas"]))
-        for row in sorted(shown, key=itemgetter("broker_id"))
+        Group(broker_name(row), (row["leaders"], row["replicas"])) for row in sorted(shown, key=itemgetter("broker_id"))
     ]
     table = at.query(
         "SELECT broker_id::VARCHAR AS broker, coalesce(rack, '') AS rack, coalesce(host, '') AS host, "
@@ -93,12 +94,12 @@ def by_rack(brokers: list[Row], *columns: str) -> list[Group]:
     """Sum columns of brokers by their racks; those without one count together."""
     sums: dict[str, list[int]] = defaultdict(lambda: [0] * len(columns))
     for row in brokers:
-        name = row["rack"] or _NO_RACK
+        name = row["rack"] or (_NO_RACK if row.get("registered", True) else _UNKNOWN_RACK)
         sums[name] = [known + row[column] for known, column in zip(sums[name], columns, strict=True)]
     return [Group(name, values) for name, values in sorted(sums.items())]
 
 
-def _broker_name(row: Row) -> str:
+def broker_name(row: Row) -> str:
     return f"broker {row['broker_id']}" if row["registered"] else f"{row['broker_id']} (gone)"
 
 

@@ -17,12 +17,12 @@ import pyarrow as pa
 from jobs.adapters.delta.lake import Lake, Row, as_rows
 from jobs.assessment.limits import UNCOMMITTABLE
 from jobs.basics.errors import RefusedError, UsageError
+from jobs.basics.sensitive import masked_json, masked_text
 from jobs.basics.units import shown_bytes, shown_duration
 from jobs.pages.charts import Group, Shown, bars
 from jobs.pages.cluster_page import MOST_BROKERS, by_rack, commits
 from jobs.pages.islands import Island
 from jobs.pages.rendering import Fact, about, alarming, fact, render, shown_time
-from jobs.pages.sensitive import masked_json, masked_text
 from jobs.records import digest
 from jobs.records.figures import figures_in
 from jobs.records.plans import find_plan, titled

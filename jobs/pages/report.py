@@ -1,8 +1,5 @@
 """`surveyor report`: a page written to a file, whole or not at all. No JVM."""
 
-import os
-import tempfile
-from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -16,12 +13,11 @@ from jobs.pages.plan_page import PlanTables, plan_page
 from jobs.records.snapshots import find_snapshot
 from jobs.runtime.console import finish, progress
 from jobs.runtime.settings import Settings
+from jobs.runtime.whole_files import refuse_unwritable, replace_file
 from jobs.summaries.database import Summaries
 
 MOST_CHANGES: Final = 2_000_000
 """Changes of plans, the newest, that are read for their reasons and for what became of them."""
-
-_READABLE_BY_ALL: Final = 0o644
 
 
 def write_report(settings: Settings, out: Path | None, plan: str | None, snapshot_id: int | None) -> None:
@@ -30,7 +26,7 @@ def write_report(settings: Settings, out: Path | None, plan: str | None, snapsho
     if plan is not None and snapshot_id is not None:
         raise UsageError("--snapshot is for the report of a cluster, a plan has its own: leave one of the two out")
     if out is not None:
-        _refuse_unwritable(out)
+        refuse_unwritable(out)
     result: Row
     with progress("reading the tables and drawing the page"):
         if plan is None:
@@ -43,7 +39,7 @@ def write_report(settings: Settings, out: Path | None, plan: str | None, snapsho
             html = plan_page(tables, now, settings.conf.limits.max_plan_age_hours)
             path = out or Path(f"plan-{tables.row['plan_id']}.html")
             result = {"snapshot_id": tables.row["snapshot_id"], "plan_id": tables.row["plan_id"]}
-    written = _write(path, html)
+    written = replace_file(path, html)
     result |= {"path": str(path), "bytes": written}
     about = f"plan {result['plan_id']}" if plan else f"{settings.cluster}, snapshot {result['snapshot_id']}"
     finish(settings, result, f"report of {about}: {path} ({shown_bytes(written)})")
@@ -65,26 +61,3 @@ def _newest_plans(lake: Lake) -> dict[str, Filter]:
     if len(taken) == plans.num_rows:
         return {}
     return dict.fromkeys(("changes", "commits"), ("plan_id", "in", taken))
-
-
-def _refuse_unwritable(out: Path) -> None:
-    """Find out before anything is read that the page could not be written."""
-    if out.is_dir() or not os.access(out.absolute().parent, os.W_OK):
-        raise UsageError(f"--out {out} cannot be written: name a file in a folder that exists")
-
-
-def _write(path: Path, html: str) -> int:
-    """Write beside the file and move it to its place, so that nobody opens half a page; return its bytes."""
-    _refuse_unwritable(path)
-    content = html.encode("utf-8", errors="replace")
-    number, name = tempfile.mkstemp(dir=path.absolute().parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(number, "wb") as file:
-            file.write(content)
-        Path(name).chmod(_READABLE_BY_ALL)
-        Path(name).replace(path)
-    except BaseException:
-        with suppress(OSError):
-            Path(name).unlink()
-        raise
-    return len(content)

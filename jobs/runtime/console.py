@@ -4,6 +4,7 @@ Long work says every few seconds on stderr how far it is, and `Phases` keeps how
 """
 
 import json
+import re
 import sys
 import termios
 import textwrap
@@ -41,11 +42,13 @@ WIDTH: Final = 2000
 """Columns where stdout is no terminal: a log or a file wraps nothing, and nothing is cut off."""
 
 
-def stdout() -> "Console":
+def stdout(least: int = 0) -> "Console":
+    """Where people read; `least` columns wide at least, though a narrow terminal breaks such lines."""
     from rich.console import Console  # noqa: PLC0415 - programs, and people who are told a line, do not need it
 
     console = Console(highlight=False, emoji=False)
-    return console if console.is_terminal else Console(highlight=False, emoji=False, width=WIDTH)
+    width = max(least, console.width if console.is_terminal else WIDTH)
+    return Console(highlight=False, emoji=False, width=width)
 
 
 def say(line: str) -> None:
@@ -84,7 +87,8 @@ def finish(settings: "Settings", result: Result, *people: "Table | str") -> None
         for part in people:
             show(part)
     elif not settings.as_json:
-        sys.stdout.writelines(in_yaml(result, {}))
+        lists = {name: value for name, value in result.items() if isinstance(value, list)}
+        sys.stdout.writelines(in_yaml({name: result[name] for name in result if name not in lists}, lists))
 
 
 def is_terminal() -> bool:
@@ -104,7 +108,7 @@ def show(part: "Table | str") -> None:
     if isinstance(part, str):
         print(part)  # noqa: T201 - a rich console takes a hundred times as long
     else:
-        stdout().print(part)
+        stdout(part.width or 0).print(part)
 
 
 def wrapped(text: str, label: str) -> list[str]:
@@ -154,24 +158,65 @@ def _texts(result: Result, lists: Mapping[str, Iterable[Mapping[str, Any]]]) -> 
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> "Table":
-    """Lay out rows for people: numbers to the right, lists as [2,0], nothing for null."""
+    """Lay out rows for people: numbers to the right, lists as [2,0], nothing for null.
+
+    Where the terminal is narrow, texts and headings are folded, numbers never; what still has no room runs over its
+    edge, so that nothing is cut off.
+    """
+    from rich.markup import escape  # noqa: PLC0415 - as above
     from rich.table import Table  # noqa: PLC0415 - as above
     from rich.text import Text  # noqa: PLC0415 - as above
 
-    drawn = Table(title=title, title_justify="left", header_style="bold", show_edge=False, pad_edge=False)
-    for column in columns:
-        numeric = all(isinstance(row[column], int | float | None) for row in rows)
-        drawn.add_column(column, justify="right" if numeric else "left", overflow="fold", no_wrap=numeric)
-    for row in rows:
-        drawn.add_row(*(Text(shown(row[column])) for column in columns))
+    drawn = Table(title=escape(title), title_justify="left", header_style="bold", show_edge=False, pad_edge=False)
+    cells = [[shown(row[column]) for row in rows] for column in columns]
+    numeric = [all(isinstance(row[column], int | float | None) for row in rows) for column in columns]
+    widths = _widths(columns, cells, numeric, stdout().width - _BETWEEN * (len(columns) - 1))
+    for column, width, is_numeric in zip(columns, widths, numeric, strict=True):
+        heading = column if len(column) <= width else _folded(column)
+        drawn.add_column(heading, justify="right" if is_numeric else "left", overflow="fold", width=width)
+    for row in zip(*cells, strict=True):
+        drawn.add_row(*map(Text, row))
+    drawn.width = sum(widths) + _BETWEEN * (len(columns) - 1)
     return drawn
 
 
-def shown(value: Any) -> str:  # noqa: ANN401 - whatever a column holds
-    """Write a cell for people.
+_BETWEEN: Final = 3
+"""Columns of the terminal between two of a table."""
 
-    >>> [shown(value) for value in (None, True, [2, 0], 0.8, {"a": "b"})]
-    ['', 'yes', '[2,0]', '0.800', 'a=b']
+_FOLDED: Final = 12
+"""Columns that a text is not folded below."""
+
+
+def _folded(heading: str) -> str:
+    return heading.replace("_", "_\n")
+
+
+def _widths(columns: Sequence[str], cells: Sequence[Sequence[str]], numeric: Sequence[bool], room: int) -> list[int]:
+    """Give columns what they need; take from the widest what there is no room for, down to what each must have.
+
+    >>> names, cells = ("topic", "leader_epoch"), (["a" * 30], ["123456789"])
+    >>> [_widths(names, cells, (False, True), room) for room in (80, 40, 25, 0)]
+    [[30, 12], [28, 12], [13, 12], [12, 9]]
+    """
+    from rich.cells import cell_len  # noqa: PLC0415 - as above
+
+    longest = [max(map(cell_len, texts), default=0) for texts in cells]
+    widths = [max(content, len(column)) for content, column in zip(longest, columns, strict=True)]
+    least = [
+        max(content if is_numeric else min(content, _FOLDED), *map(len, _folded(column).split("\n")))
+        for content, is_numeric, column in zip(longest, numeric, columns, strict=True)
+    ]
+    while sum(widths) > room and widths != least:
+        widest = max(range(len(widths)), key=lambda place: (widths[place] > least[place], widths[place]))
+        widths[widest] -= 1
+    return widths
+
+
+def shown(value: Any) -> str:  # noqa: ANN401 - whatever a column holds
+    r"""Write a cell for people.
+
+    >>> [shown(value) for value in (None, True, [2, 0], 0.8, {"a": "b"}, "\x1b[2J")]
+    ['', 'yes', '[2,0]', '0.800', 'a=b', '\\x1b[2J']
     """
     match value:
         case None:
@@ -188,7 +233,11 @@ def shown(value: Any) -> str:  # noqa: ANN401 - whatever a column holds
             text = " ".join(f"{key}={shown(item)}" for key, item in value.items())
         case _:
             text = str(value)
-    return text
+    return text if text.isprintable() else _ESCAPED.sub(lambda odd: repr(odd[0])[1:-1], text)
+
+
+_ESCAPED: Final = re.compile(r"[^\x20-\x7e\xa0-\U0010ffff]")
+"""What a terminal would obey instead of showing it: a host or rack may be called anything."""
 
 
 class Phases:

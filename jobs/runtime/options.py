@@ -3,6 +3,7 @@
 import functools
 import inspect
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ from jobs.runtime.choices import Output
 from jobs.runtime.console import give, say
 from jobs.runtime.lazy_commands import HELP
 from jobs.runtime.settings import settings_from
+from jobs.runtime.whole_files import refuse_unwritable
 
 Cluster = Annotated[str, typer.Option(help="Name of the cluster in the tables and in the --conf file.")]
 ZooKeeper = Annotated[
@@ -103,25 +105,23 @@ def _with_options(function: Command, options: Mapping[str, tuple[Any, Any]]) -> 
     def run(**arguments: Any) -> None:  # noqa: ANN401 - as typer gives them
         result_file, output = arguments["result_file"], arguments.get("output")
         as_json = arguments["as_json"] or output is Output.JSON
+        with reported(as_json=as_json, result_file=None):  # where the error of a result file cannot go
+            if result_file is not None:
+                refuse_unwritable(result_file, "--result-file")
         with reported(as_json=as_json, result_file=result_file):
             behave_as_submitted()
-            _refuse_unwritable(result_file)
             _refuse_two_forms(output, as_json=as_json)
             common = {name: arguments.pop(name) for name in options}
             settings = settings_from(**common, fleet=arguments.get("fleet", False))
-            raise typer.Exit(function(settings, **arguments) or ExitCode.DONE)
+            code = function(settings, **arguments) or ExitCode.DONE
+            sys.stdout.flush()  # while somebody is there to say that nobody reads it
+            raise typer.Exit(code)
 
     parameters = [
         parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in list(own.parameters.values())[1:]
     ]
     run.__signature__ = own.replace(parameters=parameters + common, return_annotation=None)  # type: ignore[attr-defined]
     return run
-
-
-def _refuse_unwritable(result_file: Path | None) -> None:
-    """Find out before anything is done that its result could not be written."""
-    if result_file is not None and (result_file.is_dir() or not os.access(result_file.absolute().parent, os.W_OK)):
-        raise UsageError(f"--result-file {result_file} cannot be written: name a file in a folder that exists")
 
 
 def _refuse_two_forms(output: Output | None, *, as_json: bool) -> None:
@@ -147,6 +147,10 @@ def reported(*, as_json: bool, result_file: Path | None) -> Iterator[None]:
         raise typer.Exit(error.exit_code) from None
     except (typer.Exit, typer.Abort):
         raise
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is still in buffers goes there, and nobody complains
+        say("surveyor: nobody reads the output any more; it is not whole")
+        raise typer.Exit(ExitCode.ERROR) from None
     except Exception as error:
         if os.environ.get(DEBUG):
             raise

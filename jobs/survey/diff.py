@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.adapters.delta.lake import Lake, Row, as_rows
+from jobs.basics.sensitive import masked
 from jobs.records.snapshots import PARTITION, newest_rows, table_as_of
 
 COLUMNS: Final = ("what", "subject", "column", "before", "after")
@@ -73,7 +74,8 @@ def _topics(pairs: Sequence[Pair]) -> Iterator[Row]:
             continue
         yield from _changed("topic changed", topic, was, is_now, TOPIC[:-1])
         old, new = was["config"] or {}, is_now["config"] or {}
-        yield from _changed("topic config", topic, old, new, sorted({*old, *new}))
+        for row in _changed("topic config", topic, old, new, sorted({*old, *new})):
+            yield row | {side: masked(row[side], row["column"]) for side in ("before", "after")}
 
 
 def _quarantine(pairs: Sequence[Pair]) -> Iterator[Row]:

@@ -12,11 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.adapters.delta.lake import Row, as_rows
+from jobs.basics.sensitive import masked
 from jobs.records.snapshots import as_of, find_snapshot, table_as_of
 from jobs.records.stored_rows import Bools, Ints, StoredRows
 from jobs.runtime.console import finish
 from jobs.runtime.settings import Settings
-from jobs.views.tables import give_table, laid_out, refuse_unknown_topic
+from jobs.views.tables import age_line, give_as_of, laid_out, refuse_unknown_topic
 from schemas.columns import BROKERS
 from schemas.names import NO_LEADER, PartitionState
 
@@ -89,9 +90,7 @@ def show_partitions(settings: Settings, those: Those, snapshot_id: int | None) -
     filters = [] if those.topic is None else [("topic", "=", those.topic)]
     kept = those.of(table_as_of(settings.lake, snapshot, "partitions", *filters))
     rows = as_rows(kept.sort_by([("topic", "ascending"), ("partition", "ascending")]))
-    number = snapshot["snapshot_id"]
-    title = f"partitions of {settings.cluster}, snapshot {number}"
-    give_table(settings, title, PARTITION_COLUMNS, rows, snapshot_id=number)
+    give_as_of(settings, snapshot, "partitions", PARTITION_COLUMNS, rows)
 
 
 def show_brokers(settings: Settings, snapshot_id: int | None) -> None:
@@ -113,9 +112,7 @@ def show_brokers(settings: Settings, snapshot_id: int | None) -> None:
         }
         for row in sorted([*known, *named], key=itemgetter("broker_id"))
     ]
-    number = snapshot["snapshot_id"]
-    title = f"brokers of {settings.cluster}, snapshot {number}"
-    give_table(settings, title, BROKER_COLUMNS, rows, snapshot_id=number)
+    give_as_of(settings, snapshot, "brokers", BROKER_COLUMNS, rows)
 
 
 def _counted(brokers: Ints) -> dict[int, int]:
@@ -129,14 +126,14 @@ def show_topics(settings: Settings, snapshot_id: int | None) -> None:
     snapshot = find_snapshot(settings.lake, snapshot_id)
     shapes = _shapes(table_as_of(settings.lake, snapshot, "partitions", columns=_SHAPE))
     rows = [
-        {**row, **shapes.get(row["topic"], _NO_PARTITIONS)}
+        {**row, "config": masked(row["config"]), **shapes.get(row["topic"], _NO_PARTITIONS)}
         for row in sorted(as_of(settings.lake, snapshot, "topics"), key=itemgetter("topic"))
     ]
     number = snapshot["snapshot_id"]
     title = f"topics of {settings.cluster}, snapshot {number}"
     for_people = [{**row, "replication_factor": _factors(row)} for row in rows]
-    result = {"snapshot_id": number, "rows": rows}
-    finish(settings, result, *laid_out(settings, title, TOPIC_COLUMNS, for_people))
+    result = {"snapshot_id": number, "taken_at": snapshot["taken_at"], "rows": rows}
+    finish(settings, result, *laid_out(settings, title, TOPIC_COLUMNS, for_people), age_line(snapshot, len(rows)))
 
 
 def _factors(topic: Row) -> str | int | None:

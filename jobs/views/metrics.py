@@ -4,22 +4,21 @@ Every family begins with `surveyor_` and has the label `cluster`. What cannot be
 left out, so that nothing is mistaken for zero.
 """
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Any, Final
 
 from jobs.adapters.delta.lake import Row
 from jobs.adapters.http.page import Page, parse_address
-from jobs.basics.errors import SurveyorError, UnreadableError, UsageError
+from jobs.basics.errors import UnreadableError, UsageError
 from jobs.records.outcomes import Outcomes, read_outcomes
 from jobs.records.recent import Recent, known_min_isr_of, read_recent
 from jobs.runtime.console import finish, give, say
 from jobs.runtime.exposition import CONTENT_TYPE, Family, Sample, merged, written
 from jobs.runtime.settings import Settings
+from jobs.runtime.whole_files import refuse_unwritable, replace_file
 from jobs.survey.health import Health, health_of
 from jobs.survey.observed import observed_by
 from schemas.names import Outcome
@@ -66,8 +65,8 @@ def give_metrics(settings: Settings, out: Path | None, listen: str | None) -> No
 
 
 def _write(settings: Settings, out: Path | None) -> None:
-    if out is not None and (out.is_dir() or not os.access(out.absolute().parent, os.W_OK)):
-        raise UsageError(f"--out {out} cannot be written: name a file in a folder that exists")
+    if out is not None:
+        refuse_unwritable(out)
     families = _families_of_all(settings)
     text = written(families)
     result = {"samples": [_sample_row(family, sample) for family in families for sample in family.samples]}
@@ -82,29 +81,6 @@ def _write(settings: Settings, out: Path | None) -> None:
 
 def _sample_row(family: Family, sample: Sample) -> Row:
     return {"name": family.name, "type": family.type, **asdict(sample)}
-
-
-def replace_file(path: Path, text: str) -> None:
-    """Write a file that others read: they see what it was or what it becomes, never a part of it.
-
-    The new one is made beside it under a name that node_exporter's textfile collector, which reads *.prom, passes over.
-    """
-    try:
-        with NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", delete=False, encoding="utf-8") as new:
-            try:
-                new.write(text)
-                new.flush()
-                os.fsync(new.fileno())
-                Path(new.name).chmod(0o644)  # whoever collects it is another user
-                Path(new.name).replace(path)
-            except BaseException:
-                Path(new.name).unlink(missing_ok=True)
-                raise
-    except OSError as error:
-        raise SurveyorError(
-            f"--out {path} could not be written: {error.strerror}; it is what it was before, so mend that and run the "
-            "command again",
-        ) from None
 
 
 def _serve(settings: Settings, listen: str) -> None:

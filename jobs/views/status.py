@@ -37,6 +37,8 @@ class Status:
     """As people are told what was read."""
     snapshot_id: int | None
     """The snapshot that was read, None for ZooKeeper."""
+    taken_at: datetime | None
+    """When it was taken; what was read from ZooKeeper is of now."""
     situation: Situation
     surveyor_id: int
     """What `surveyor control`, and commits in batch mode, are the controller as."""
@@ -58,6 +60,7 @@ class Status:
             "cluster": self.cluster,
             "at": self.situation.now,
             "snapshot_id": self.snapshot_id,
+            "taken_at": self.taken_at,
             **self.situation.health.json,
             "min_isr_assumed": self.min_isr_assumed,
             "warehouse_fault": self.situation.recent.fault,
@@ -126,6 +129,7 @@ def look(settings: Settings, snapshot_id: int | None) -> Status:
         cluster=settings.cluster,
         source=source,
         snapshot_id=snapshot_id,
+        taken_at=snapshot["taken_at"] if snapshot else None,
         situation=Situation(health=health, recent=recent, now=datetime.now(UTC), max_plan_age=max_age),
         surveyor_id=settings.conf.controller_id,
         min_isr_assumed=min_isr is None,
@@ -134,8 +138,7 @@ def look(settings: Settings, snapshot_id: int | None) -> Status:
 
 def lines(status: Status) -> Iterator[str]:
     """Write it for people, in lines of 80 columns at most."""
-    situation = status.situation
-    yield from wrapped(f"cluster {status.cluster}, {status.source}, {_moment(situation.now)}", "")
+    yield from wrapped(f"cluster {status.cluster}, {status.source}, {_when(status)}", "")
     for label, value in _figures(status):
         yield from wrapped(value, label.ljust(LABEL))
     steps = status.steps
@@ -144,6 +147,13 @@ def lines(status: Status) -> Iterator[str]:
         yield from wrapped(step.what, "due  ")
         if step.command is not None:
             yield f"     {step.command}"  # one line whatever its width: it is to be copied
+
+
+def _when(status: Status) -> str:
+    if status.taken_at is None:
+        return _moment(status.situation.now)
+    age = (status.situation.now - status.taken_at).total_seconds()
+    return f"taken {_moment(status.taken_at)}, {shown_duration(max(age, 0))} ago"
 
 
 def _figures(status: Status) -> Iterator[tuple[str, str]]:

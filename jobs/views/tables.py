@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from operator import itemgetter
 from typing import Any, Final
 
@@ -10,6 +11,8 @@ from rich.table import Table
 from jobs.adapters.delta.lake import Lake, Row
 from jobs.adapters.delta.reads import Filter
 from jobs.basics.errors import UnreadableError, UsageError
+from jobs.basics.sensitive import HIDDEN, is_sensitive, masked_text
+from jobs.basics.units import shown_duration
 from jobs.records.plan_names import names_of
 from jobs.records.plans import find_plan
 from jobs.records.snapshots import as_of, find_snapshot
@@ -26,6 +29,21 @@ ROWS_SHOWN: Final = 200
 def give_table(settings: Settings, title: str, columns: Sequence[str], rows: Sequence[Row], **extra: Any) -> None:  # noqa: ANN401
     """Give rows: people the columns named, or every one of those the rows have where that is asked for."""
     finish(settings, {**extra, "rows": list(rows)}, *laid_out(settings, title, columns, rows))
+
+
+def give_as_of(settings: Settings, snapshot: Row, name: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
+    """Give rows of a snapshot; people are told how old it is, as the cluster may be another one by now."""
+    number = snapshot["snapshot_id"]
+    table = laid_out(settings, f"{name} of {settings.cluster}, snapshot {number}", columns, rows)
+    result = {"snapshot_id": number, "taken_at": snapshot["taken_at"], "rows": list(rows)}
+    finish(settings, result, *table, age_line(snapshot, len(rows)))
+
+
+def age_line(snapshot: Row, rows: int) -> str:
+    """Say how many rows there are, and of when."""
+    taken_at: datetime = snapshot["taken_at"]
+    age = shown_duration(max((datetime.now(UTC) - taken_at).total_seconds(), 0))
+    return f"{rows} row{'s' * (rows != 1)}, as of {taken_at:%Y-%m-%d %H:%M:%S} UTC, {age} ago"
 
 
 def laid_out(settings: Settings, title: str, columns: Sequence[str], rows: Sequence[Row]) -> list[Table | str]:
@@ -52,17 +70,28 @@ def show_as_of(
     """Show a table as a snapshot left it."""
     snapshot = find_snapshot(settings.lake, snapshot_id)
     rows = sorted(as_of(settings.lake, snapshot, name, *filters), key=itemgetter(*key))
-    number = snapshot["snapshot_id"]
-    give_table(settings, f"{name} of {settings.cluster}, snapshot {number}", columns, rows, snapshot_id=number)
+    give_as_of(settings, snapshot, name, columns, rows)
+
+
+def show_quarantine(settings: Settings, snapshot_id: int | None) -> None:
+    """Show what could not be understood; of settings with a sensitive one among them only that there are some."""
+    snapshot = find_snapshot(settings.lake, snapshot_id)
+    rows = sorted(as_of(settings.lake, snapshot, "quarantine"), key=itemgetter("path"))
+    rows = [{**row, "data": HIDDEN if _is_secret(row) else row["data"]} for row in rows]
+    give_as_of(settings, snapshot, "quarantine", ("path", "reason", "data"), rows)
+
+
+def _is_secret(row: Row) -> bool:
+    return row["path"].startswith("/config/") and is_sensitive(row["data"] or "")
 
 
 def show_imbalance(settings: Settings, snapshot_id: int | None) -> None:
     """Show how far leadership is from the preferred replicas."""
     columns = ("broker_id", "preferred_partitions", "not_led", "ratio", "exceeds")
-    snapshot = find_snapshot(settings.lake, snapshot_id)["snapshot_id"]
-    rows = settings.lake.rows("imbalance", ("snapshot_id", "=", snapshot))
+    snapshot = find_snapshot(settings.lake, snapshot_id)
+    rows = settings.lake.rows("imbalance", ("snapshot_id", "=", snapshot["snapshot_id"]))
     rows.sort(key=itemgetter("broker_id"))
-    give_table(settings, f"imbalance of {settings.cluster}, snapshot {snapshot}", columns, rows, snapshot_id=snapshot)
+    give_as_of(settings, snapshot, "imbalance", columns, rows)
 
 
 def show_events(settings: Settings, snapshot_id: int | None) -> None:
@@ -159,12 +188,17 @@ def show_of_plan(
 ) -> None:
     row = find_plan(settings.lake, plan)
     rows = StoredRows.read(settings.lake, name, order, ("plan_id", "=", row["plan_id"]))
-    stream(settings, {"plan_id": row["plan_id"]}, {"rows": rows})
+    stream(settings, {"plan_id": row["plan_id"]}, {"rows": map(_without_secret, rows)})
     if settings.for_people:
-        listed = list(rows) if everything else rows.first(ROWS_SHOWN)
+        listed = [*map(_without_secret, rows if everything else rows.first(ROWS_SHOWN))]
         show(table(f"{name} of plan {plan}", chosen(settings, columns, listed), listed))
         if len(listed) < len(rows):
             show(f"... and {len(rows) - ROWS_SHOWN} more: `surveyor show {name} {plan} --all` shows them")
+
+
+def _without_secret(row: Row) -> Row:
+    """A commit's message may say what somebody has set a config to."""
+    return {**row, "message": masked_text(row["message"])} if row.get("message") else row
 
 
 def show_evidence(settings: Settings, plan: str, *, everything: bool) -> None:

@@ -82,9 +82,18 @@ def read_broker_configs(
     default, assumed.
     Raises UsageError for a client.properties that is not understood, and nothing for a broker that fails.
     """
-    answers, _ = ask_brokers(brokers, read_properties(command_config), patience, _ask, EACH)
+    rows, _ = read_configs_and_why_not(brokers, command_config, overrides, patience)
+    return rows
+
+
+def read_configs_and_why_not(
+    brokers: Sequence[Row], command_config: Path | None, overrides: Overrides, patience: float
+) -> tuple[list[Row], dict[int, str]]:
+    """Return the same rows, and by broker id why one did not answer at all."""
+    answers, why_not = ask_brokers(brokers, read_properties(command_config), patience, _ask, EACH)
     ids = sorted({broker["broker_id"] for broker in brokers})
-    return [row for broker_id in ids for row in _rows(broker_id, answers.get(broker_id, {}), overrides)]
+    rows = [row for broker_id in ids for row in _rows(broker_id, answers.get(broker_id, {}), overrides)]
+    return rows, why_not
 
 
 def read_overrides(client: KazooClient) -> tuple[dict[int | None, dict[str, str]], list[Row]]:

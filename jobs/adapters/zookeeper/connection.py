@@ -1,9 +1,11 @@
 """ZooKeeper: a connection, `sync`, single reads, and multis. `multi_read` reads in bulk."""
 
 import logging
+import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import Thread
 from typing import Any, Final, NamedTuple, TypeVar
 
 from kazoo.client import KazooClient, TransactionRequest
@@ -27,6 +29,9 @@ SESSION_TIMEOUT: Final = 10.0
 
 PATIENCE: Final = 15.0
 """Seconds an answer may take, reconnecting included: longer than a session lasts; kazoo itself waits for ever."""
+
+LOOK_UP: Final = 1.0
+"""Seconds that a name may take to be looked up once nobody has answered."""
 
 PAUSE: Final = 0.2
 """Seconds between two looks."""
@@ -69,9 +74,12 @@ def connected(hosts: str, timeout: float = SESSION_TIMEOUT, *, first: int | None
             started = client.start_async()
         started.wait(timeout)
         if not client.connected:
+            unknown = _unknown(hosts)
+            why = f"nobody here knows the name {unknown[0]!r}: " if unknown else ""
+            runs = "this machine's DNS" if unknown else "that the server runs"
             raise UnreadableError(
                 f"no ZooKeeper answered at {hosts} within {timeout:g} s; "
-                "check --zookeeper HOST:PORT[,...][/chroot] and that the server runs",
+                f"{why}check --zookeeper HOST:PORT[,...][/chroot] and {runs}",
             )
         yield client
     except KazooException as error:
@@ -83,6 +91,27 @@ def connected(hosts: str, timeout: float = SESSION_TIMEOUT, *, first: int | None
         with whole():
             client.stop()
             client.close()
+
+
+def _unknown(hosts: str) -> list[str]:
+    """Name the servers whose names cannot be looked up, no fault of theirs; nothing is said of slow look-ups."""
+    names = {server.rpartition(":")[0].strip("[]") or server for server in hosts.partition("/")[0].split(",")}
+    unknown: list[str] = []
+
+    def look_up(name: str) -> None:
+        try:
+            socket.getaddrinfo(name, None)
+        except OSError:
+            unknown.append(name)
+
+    # daemons: nothing interrupts the look-up of a name
+    looking = [Thread(target=look_up, args=(name,), daemon=True, name="look-up") for name in names]
+    for thread in looking:
+        thread.start()
+    deadline = time.monotonic() + LOOK_UP
+    for thread in looking:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    return sorted(unknown)
 
 
 def _rotated(hosts: str, first: int) -> str:

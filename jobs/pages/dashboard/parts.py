@@ -49,7 +49,7 @@ def table(rows: pa.Table, what: str, key: str) -> None:
 
 
 def bars(title: str, rows: Sequence[Row], name: str, columns: Sequence[str]) -> None:
-    """Draw a bar for each of these columns of each row; many rows scroll."""
+    """Draw a bar for each of these columns of each row; many rows scroll, and what is left out is said."""
     series = [column.replace("_", " ") for column in columns]
     values = [
         {"name": str(row[name]), "what": what, "count": row[column]}
@@ -69,6 +69,8 @@ def bars(title: str, rows: Sequence[Row], name: str, columns: Sequence[str]) -> 
         .properties(height=AROUND + BAR * max(len(values), 1))
     )
     st.altair_chart(chart, width="stretch")
+    if len(rows) > MOST_BARS:
+        st.caption(f"the first {MOST_BARS} of {len(rows)}")
 
 
 def lines(title: str, values: Sequence[Row], series: Sequence[str]) -> None:

@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 import streamlit as st
 
 from jobs.adapters.delta.lake import Lake, Row
+from jobs.basics.sensitive import masked_text
 from jobs.pages.cluster_page import commits, plans, reigns, trouble
 from jobs.pages.plan_page import PlanTables
 from jobs.pages.report import summaries
-from jobs.pages.sensitive import masked_text
 from jobs.records.snapshots import find_snapshot
 
 FRESH: Final = 5

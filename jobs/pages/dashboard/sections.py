@@ -8,7 +8,7 @@ from typing import Final
 import streamlit as st
 
 from jobs.adapters.delta.lake import Row, as_rows
-from jobs.pages.cluster_page import by_rack, health_facts
+from jobs.pages.cluster_page import broker_name, by_rack, health_facts
 from jobs.pages.dashboard.parts import bars, lines, metrics, plain, shades, table
 from jobs.pages.dashboard.reading import Place, commit, held_by, plan, plans_and_commits, sections, views
 from jobs.pages.plan_page import (
@@ -34,7 +34,8 @@ def cluster(place: Place, _: float) -> None:
     brokers = as_rows(known["leadership"])
     left, right = st.columns(2)
     with left:
-        bars("Partitions led and replicas held, by broker", brokers, "broker_id", ("leaders", "replicas"))
+        named = [{**row, "broker": broker_name(row)} for row in brokers]
+        bars("Partitions led and replicas held, by broker", named, "broker", ("leaders", "replicas"))
     with right:
         racks = [
             {"rack": group.name, "leaders": group.values[0], "replicas": group.values[1]}

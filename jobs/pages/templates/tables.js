@@ -3,6 +3,8 @@
 // Everything is shown as text, never as markup.
 
 const SPARE = 12; // rows drawn above and below those in view
+// letters above which a name is shown without its middle: a partition's number is at its end
+const LONG = matchMedia("(max-width: 40rem)").matches ? 28 : 60;
 const FEW = 8; // rows that everybody sees at once, and nobody needs to search
 const collator = new Intl.Collator(undefined, { numeric: true });
 
@@ -45,6 +47,11 @@ function element(tag, attributes = {}, ...children) {
   for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
   made.append(...children);
   return made;
+}
+
+// Only what is one word, as a name is: of a sentence the beginning says more, and the style cuts its end.
+function shortened(text) {
+  return text.length > LONG && !/\s/.test(text) ? `${text.slice(0, LONG / 2)}…${text.slice(1 - LONG / 2)}` : text;
 }
 
 class RowTable {
@@ -165,7 +172,7 @@ class RowTable {
   line(row, place) {
     const cells = this.columns.map((column) => {
       const text = column.text(row);
-      const cell = element("td", column.kind === "number" ? { class: "number" } : {}, text);
+      const cell = element("td", column.kind === "number" ? { class: "number" } : {}, shortened(text));
       if (text.length > 40) cell.title = text;
       return cell;
     });

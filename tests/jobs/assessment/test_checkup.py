@@ -13,7 +13,7 @@ from jobs.adapters.delta.lake import Lake
 from jobs.assessment.checkup import State
 from tests.jobs.support.command_line import Surveyor
 from tests.jobs.support.kafka_tree import KafkaTree
-from tests.jobs.support.lake_rows import Cluster
+from tests.jobs.support.lake_rows import Cluster, broker
 
 Findings = dict[str, tuple[str, str, str | None]]
 """State, what was found, advice, by check."""
@@ -25,8 +25,8 @@ def look(surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) -> Callable[..., F
     monkeypatch.setattr("jobs.assessment.checkup.PATIENCE", 0.5)
     monkeypatch.setattr("jobs.adapters.brokers.channel.PATIENCE", 0.5)
 
-    def found(hosts: str, code: int = 0) -> Findings:
-        ran = surveyor.run("doctor", "--zookeeper", hosts, "--json")
+    def found(hosts: str, *options: str, code: int = 0) -> Findings:
+        ran = surveyor.run("doctor", "--zookeeper", hosts, "--json", *options)
         assert ran.exit_code == code
         result = json.loads(ran.stdout)
         findings = {row["check"]: (row["state"], row["found"], row["advice"]) for row in result["findings"]}
@@ -51,7 +51,7 @@ def test_a_cluster_that_can_be_worked_on(tree: KafkaTree, lake: Lake, look: Call
     assert states(findings) == dict.fromkeys(findings, State.FINE) | {"settings": State.WARNING}
     assert [*findings] == [
         *("python", "java", "jars", "warehouse", "tables"),
-        *("zookeeper", "controller", "permissions", "clock", "settings", "control requests"),
+        *("zookeeper", "controller", "permissions", "clock", "brokers", "settings", "control requests"),
     ]
     assert findings["controller"][1] == "0, epoch 7"
     assert tree.dump() == before
@@ -81,7 +81,9 @@ def test_what_the_cluster_has_in_the_way(
     warned = {check for check, state in states(findings).items() if state == State.WARNING}
     assert warned == {"tables", "znodes", "controller", "permissions", "clock", "settings", "control requests"}
     assert findings["znodes"][1] == "not understood: /brokers/ids/9"
-    assert findings["permissions"][1] == "an ACL keeps /controller_epoch for some"
+    assert findings["permissions"][1] == (
+        "/controller_epoch can be written by nobody without authentication, as Surveyor is"
+    )
     assert "written 60 s from now" in findings["clock"][1] or "written 59 s from now" in findings["clock"][1]
     assert "broker 1 at" in findings["control requests"][1]
 
@@ -126,3 +128,43 @@ def test_a_snapshot_from_the_future(lake: Lake, tree: KafkaTree, look: Callable[
     Cluster(lake).snapshot(age=timedelta(days=-40_000))
 
     assert look(tree.hosts)["tables"][0] == State.WARNING
+
+
+@pytest.mark.parametrize("path", ["/", "/brokers/topics", "/brokers/topics/t/partitions/0/state"])
+def test_what_an_acl_lets_nobody_write(tree: KafkaTree, look: Callable[..., Findings], path: str) -> None:
+    """As Kafka makes them with zookeeper.set.acl: everybody reads. The root is where /controller is made anew."""
+    tree.add_topic("t", {0: [0, 1]})
+    everything = tree.client.get_acls(path)[0]
+    tree.client.set_acls(path, [make_acl("world", "anyone", read=True, admin=True)])
+    closed = look(tree.hosts)["permissions"]
+    tree.client.set_acls(
+        path, [make_acl("ip", "10.1.2.3", all=True), make_acl("world", "anyone", read=True, admin=True)]
+    )
+    by_address = look(tree.hosts)["permissions"]
+    tree.client.set_acls(path, everything)
+
+    assert closed[:2] == (State.WARNING, f"{path} can be written by nobody without authentication, as Surveyor is")
+    assert by_address[:2] == (State.WARNING, f"{path} can be written by an address that the ACL names")
+
+
+def test_a_broker_that_has_gone(tree: KafkaTree, lake: Lake, look: Callable[..., Findings]) -> None:
+    cluster = Cluster(lake)
+    cluster.brokers = [broker(number, number) for number in (0, 1, 9)]
+    cluster.snapshot()
+
+    registered = len(tree.client.get_children("/brokers/ids"))
+    assert look(tree.hosts)["brokers"][:2] == (
+        State.WARNING,
+        f"{registered} registered; 9 was in the last snapshot and is not",
+    )
+
+
+def test_the_fault_is_not_the_clusters(tree: KafkaTree, look: Callable[..., Findings], tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    missing = look(tree.hosts, "--command-config", str(file), code=1)
+    file.write_text("security.protocol=SSL")
+    other = look(tree.hosts, "--command-config", str(file))
+
+    assert missing["command config"][0] == State.FAULT
+    assert missing["zookeeper"][0] != State.FAULT
+    assert "within 0.5 s: it has no SSL endpoint" in other["settings"][1]

@@ -61,7 +61,12 @@ CASES: Final[list[tuple[dict[str, object], dict[str, object], str, str | None]]]
         "no broker is the controller: nobody is elected when a broker fails",
         "reconcile",
     ),
-    ({"stuck": 1}, {}, "1 partition offline, nobody in sync can lead", "plan recover --refresh"),
+    (
+        {"stuck": 1},
+        {},
+        "1 partition offline, nobody in sync can lead: start who was, or see who else could",
+        "plan recover --refresh",
+    ),
     (
         {"gone": {4: 1, 3: 9}},
         {},

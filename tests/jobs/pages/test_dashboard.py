@@ -62,6 +62,14 @@ def test_the_slider_goes_through_history(lake: Lake, monkeypatch: pytest.MonkeyP
     assert (_metrics(earlier)["partitions offline"], len(earlier.dataframe)) == ("0", 0)
 
 
+def test_bars_say_who_is_gone_and_what_is_left_out(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jobs.pages.dashboard.parts.MOST_BARS", 3)
+    app = _opened(lake, monkeypatch)
+
+    assert [each.value for each in app.caption if each.value.startswith("the first")] == ["the first 3 of 4"]
+    assert "2 (gone)" in str(app.get("vega_lite_chart")[0].proto)
+
+
 def test_from_a_broker_to_its_partitions(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     app = _turned(_opened(lake, monkeypatch), "Brokers")
     assert [row[:3] for row in _cells(app)] == [[f"{HOSTILE}-0", "leads", "Online"], ["orders-0", "in sync", "Online"]]

@@ -62,6 +62,9 @@ def test_nothing_that_is_secret_is_in_any_page(small: Lake, tmp_path: Path) -> N
     assert [SECRET in page for page in pages] == [False, False, False]
     assert all("(hidden)" in page for page in pages)
     assert _cells(pages[2], "operations")[0][3].count("(hidden)") == 2
+    for form in ("wide", "json", "yaml"):
+        shown = Surveyor(small).run("show", "commits", "grow", "-o", form).stdout
+        assert (SECRET in shown, "sasl.jaas.config is now (hidden)" in shown) == (False, True)
 
 
 _EVERY: Final = {"cluster": (), "plan": ("--plan", "grow"), "altered": ("--plan", "altered")}

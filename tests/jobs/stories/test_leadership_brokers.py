@@ -3,6 +3,7 @@
 Producers with acks=all lose nothing, but for the unclean election, which loses at most what its plan said.
 """
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -106,6 +107,38 @@ def leaders(kafka: KafkaTree, topic: str) -> dict[int, int]:
 
 def orders(kafka: KafkaTree, topic: str) -> dict[int, list[int]]:
     return decode_assignment(kafka.client.get(f"/brokers/topics/{topic}")[0]).partitions
+
+
+def in_trouble(kafka: KafkaTree) -> dict[str, int]:
+    """What ZooKeeper has, counted here and by nothing of Surveyor's."""
+    live = set(map(int, kafka.client.get_children("/brokers/ids")))
+    states = [(replicas, kafka.state(*place)) for place, replicas in places(kafka).items()]
+    return {
+        "offline": sum(state.leader not in live for _, state in states),
+        "under-replicated": sum(not {*replicas} <= {*state.isr} for replicas, state in states),
+        "partitions": len(states),
+    }
+
+
+def facts_everywhere(surveyor: Surveyor) -> list[dict[str, int]]:
+    """The same as status, show, metrics and the page of the newest snapshot say it."""
+    page = surveyor.warehouse / "page.html"
+    surveyor.json("report", "--out", str(page))
+    status = surveyor.json("status")
+    shown = [
+        len(surveyor.json("show", "partitions", *only)["rows"]) for only in (["--offline"], ["--under-replicated"], [])
+    ]
+    metrics = {row["name"]: row["value"] for row in surveyor.json("metrics")["samples"]}
+    facts = {name: int(n) for n, name in re.findall(r"<strong>(\d+)</strong>([\w -]+)</li>", page.read_text())}
+    return [
+        {"offline": offline, "under-replicated": under_replicated, "partitions": partitions}
+        for offline, under_replicated, partitions in (
+            (status["offline"], status["under_replicated"], status["partitions"]),
+            shown,
+            [int(metrics[f"surveyor_{name}partitions"]) for name in ("offline_", "under_replicated_", "")],
+            [facts[name] for name in ("partitions offline", "under-replicated", "partitions")],
+        )
+    ]
 
 
 def committed(surveyor: Surveyor, *plan: str, mode: str = "auto") -> Any:  # noqa: ANN401
@@ -228,6 +261,7 @@ def test_clean_recovery_and_back_to_the_preferred(
         with controllership(kafka.hosts, OURS) as held:
             killed(cluster, held.client, B)
             surveyor.json("snapshot")
+            assert facts_everywhere(surveyor) == [in_trouble(kafka)] * 4
             plan = surveyor.json("plan", "recover")
             assert commit_held(surveyor, plan["plan_id"], held)["status"] == "committed"
             elected = kafka.state(topic, 1)

@@ -22,7 +22,7 @@ from jobs.adapters.http.page import Page, parse_address
 from jobs.basics.errors import SurveyorError, UnreadableError, UsageError
 from jobs.runtime.exposition import CONTENT_TYPE, Family, Sample, merged, written
 from jobs.runtime.settings import settings_from
-from jobs.views.metrics import families, read_figures, replace_file
+from jobs.views.metrics import families, read_figures
 from schemas.names import NO_LEADER, Outcome, PlanStatus
 from tests.docs.markdown import ROOT
 from tests.jobs.support.command_line import Surveyor as SurveyorAlone
@@ -163,20 +163,6 @@ def test_a_file_that_cannot_be_written(measured: Surveyor, tmp_path: Path) -> No
     ran = measured("metrics", "--out", str(tmp_path / "no" / "x.prom"))
 
     assert (ran.code, "name a file in a folder that exists" in ran.stderr) == (2, True)
-
-
-def test_a_file_is_what_it_was_until_it_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_: int) -> None:
-        assert out.read_text() == "old"
-        raise OSError(28, "No space left on device")
-
-    out = tmp_path / "x.prom"
-    out.write_text("old")
-    monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(SurveyorError, match="No space left on device"):
-        replace_file(out, "new")
-
-    assert ([path.name for path in tmp_path.iterdir()], out.read_text()) == (["x.prom"], "old")
 
 
 @pytest.mark.parametrize("arguments", [("--out", "x.prom"), ("--json",)])

@@ -1,15 +1,22 @@
 """`show brokers`, `show topics` and `show partitions`, and the forms in which all of `show` is written."""
 
 import json
+import os
+import re
+import subprocess
+import sys
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 import yaml
 
 from jobs.adapters.delta.lake import Lake
+from jobs.cli import run
+from jobs.views.cluster_tables import BROKER_COLUMNS
 from schemas.names import NO_LEADER
 from tests.jobs.support.commands import Ran, Surveyor
-from tests.jobs.support.lake_rows import Cluster, broker, partition, topic
+from tests.jobs.support.lake_rows import NOW, Cluster, broker, partition, topic
 
 NOWHERE = "127.0.0.1:1"
 
@@ -111,3 +118,73 @@ def test_errors_are_an_object_too_where_one_is_asked_for(tmp_path: Path) -> None
     ran = Surveyor(NOWHERE, tmp_path / "none")("show", "topics", "-o", "json")
 
     assert (ran.code, ran.json["exit_code"]) == (22, 22)
+
+
+@pytest.mark.parametrize("what", ["brokers", "imbalance", "partitions --offline", "quarantine", "topics"])
+def test_how_old_it_is(shown: Surveyor, what: str) -> None:
+    *_, last = shown("show", *what.split()).stdout.splitlines()
+    found = shown.json("show", *what.split())
+
+    assert re.fullmatch(rf"{len(found['rows'])} rows?, as of {NOW:%Y-%m-%d %H:%M:%S} UTC, .* ago", last)
+    assert datetime.fromisoformat(found["taken_at"]) == NOW
+
+
+def test_nobody_reads_on(shown: Surveyor) -> None:
+    """As with `| head -1`: one line, and no stack trace from Python's end either."""
+    command = [sys.executable, "-m", "jobs.entry", "status", "--as-of", "1", "--warehouse", str(shown.warehouse)]
+    reading, writing = os.pipe()
+    os.close(reading)
+    ran = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    os.close(writing)
+
+    assert (ran.returncode, ran.stderr) == (1, "surveyor: nobody reads the output any more; it is not whole\n")
+
+
+@pytest.mark.parametrize("columns", [40, 80, 300])
+def test_a_terminal_of_any_width_is_shown_all(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: int
+) -> None:
+    """Texts are folded; no column is left out, no number loses a digit, and nothing is obeyed by the terminal."""
+    cluster = Cluster(lake)
+    cluster.brokers = [broker(1234567890, 98765432109, rack="\x1b[2Jr", host="h" * 30, port=28186)]
+    cluster.snapshot()
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", str(columns))
+
+    run(["show", "brokers", "--warehouse", lake.warehouse])
+
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
+    (rule,) = (number for number, line in enumerate(lines) if line.startswith("━"))
+    assert (_down(lines[1:rule]), _down(lines[rule + 1 : -1])) == (
+        [*BROKER_COLUMNS],
+        ["1234567890", "yes", "no", "0", "0", "98765432109", "h" * 30, "28186", "\\x1b[2Jr", "yes"],
+    )
+
+
+def _down(lines: list[str]) -> list[str]:
+    """What stands in each column, folded or not."""
+    cells = [[cell.strip() for cell in re.split("[┃│]", line)] for line in lines]
+    return ["".join(column) for column in zip(*cells, strict=True)]
+
+
+@pytest.mark.parametrize("form", ["-o wide", "--json", "-o yaml"])
+def test_what_is_secret_is_shown_in_no_form(lake: Lake, form: str) -> None:
+    """Anybody can put anything into a topic's config, though Kafka has no such setting there."""
+    cluster = Cluster(lake)
+    for word in ("hunter1", "hunter2"):
+        cluster.topics = [topic("t", config={"ssl.key.password": word, "retention.ms": word[-1]})]
+        odd = {"path": "/config/topics/u", "data": f'{{"config":{{"a.password":"{word}"}}', "reason": "cut off"}
+        cluster.quarantine = [odd]
+        cluster.snapshot()
+
+    shown = Surveyor(NOWHERE, Path(lake.warehouse))
+    for what in ("topics", "quarantine", "diff 1 2"):
+        ran = shown("show", *what.split(), *form.split())
+        assert (ran.code, "(hidden)" in ran.stdout, "hunter" in ran.stdout) == (0, True, False)
+
+
+def test_no_broker_has_such_an_id(shown: Surveyor) -> None:
+    """-1 stands for nobody, who holds no replica."""
+    ran = shown("show", "partitions", "--broker", "-1")
+
+    assert (ran.code, "--broker" in ran.stderr) == (2, True)

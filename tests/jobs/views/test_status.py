@@ -98,6 +98,8 @@ def test_as_a_snapshot_left_it(used: Lake) -> None:
     assert [found[name] for name in names] == [1, [0, 2], gone, 1, 1, 1, False]
     assert found["last_snapshot"]["age_seconds"] == pytest.approx((_now() - NOW) / timedelta(seconds=1), abs=60)
     assert found["due"][0]["command"] == "surveyor reconcile"
+    title = Surveyor("127.0.0.1:1", Path(used.warehouse))("status", "--as-of", "1").stdout.partition("controller")[0]
+    assert f"snapshot 1, taken {NOW:%Y-%m-%d %H:%M:%S} UTC" in " ".join(title.split())
 
 
 def _now() -> datetime:
@@ -171,6 +173,16 @@ def test_nothing_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
     assert (ran.code, ran.json["exit_code"]) == (22, 22)
     assert "no ZooKeeper answered at 127.0.0.1:1" in ran.stderr
+    assert "that the server runs" in ran.stderr
+
+
+def test_a_name_that_is_not_known_here_is_no_fault_of_the_servers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobs.survey.observed.PATIENCE", 0.1)
+    ran = Surveyor("127.0.0.1:1,no.such.invalid:2181/kafka", tmp_path)("status")
+
+    assert (ran.code, "nobody here knows the name 'no.such.invalid'" in ran.stderr) == (22, True)
 
 
 @pytest.mark.parametrize(

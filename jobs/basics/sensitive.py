@@ -1,4 +1,4 @@
-"""Values that no page shows: those of settings whose names say that they are passwords, keys or the like.
+"""Values that nobody is shown: those of settings whose names say that they are passwords, keys or the like.
 
 Brokers answer nothing for settings that they hold sensitive, but anybody can put anything into a topic's config or a
 plan. A name decides: too much is hidden rather than too little. Kafka's own topic configs have no such name.
