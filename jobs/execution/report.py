@@ -6,6 +6,7 @@ For every command that commits. `beside` is what such a command says besides: fi
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from jobs.assessment.plan_steps import after_commit, after_dry_run
 from jobs.basics.errors import ExitCode, SurveyorError
 from jobs.basics.interrupts import exit_code, interrupted
 from jobs.execution.admin.running import Running
@@ -51,7 +52,8 @@ def report_dry(
         **counts(assessment.settled),
     }
     review = _review(settings, plan, assessment, running, everything=everything)
-    finish(settings, result, *review, *beside.lines, "dry run: nothing was written; --apply writes")
+    steps = after_dry_run(settings, plan.called, due=bool(assessment.due))
+    finish(settings, result, *review, *beside.lines, "dry run: nothing was written; --apply writes", steps=steps)
     return ExitCode.CHANGES if detailed and assessment.due else ExitCode.DONE
 
 
@@ -111,7 +113,8 @@ def report_applied(
 ) -> ExitCode:
     """Show what came of it."""
     answer = answer_of(settings, plan, assessment, ledger, detailed=detailed)
-    finish(settings, beside.result | answer.result, *answer.lines, *beside.lines)
+    steps = after_commit(settings, plan.called, answer.result["status"], answer.result)
+    finish(settings, beside.result | answer.result, *answer.lines, *beside.lines, steps=steps)
     if interrupted():
         now = answer.result["applied_now"]
         say(f"surveyor: interrupted: {now} written, {len(ledger.of(Outcome.SKIPPED))} left; commit again to go on")

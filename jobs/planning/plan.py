@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from jobs.adapters.delta.lake import Lake, Row
 from jobs.adapters.delta.spark_tables import Tables
 from jobs.adapters.spark.session import INTERPRETED, TINY, start_session, with_settings
+from jobs.assessment.plan_steps import after_planning
 from jobs.basics.errors import ExitCode, RefusedError
 from jobs.planning.plan_rows import OtherRows, plan_rows
 from jobs.planning.tables import PlanningTables
@@ -66,8 +67,10 @@ def report_plan(settings: Settings, options: PlanOptions, planner: Planner) -> E
     result = make_plan(settings, options, planner)
     lake = settings.lake
     result["operations"] = len(lake.rows("operations", ("plan_id", "=", result["plan_id"])))
+    row = find_plan(lake, result["plan_id"])
+    steps = after_planning(settings, row, options.name or row["plan_id"], operations=result["operations"])
     # programs get their counts without the plan's rows being read again
-    finish(settings, result, *([] if settings.as_json else plan_lines(lake, find_plan(lake, result["plan_id"]))))
+    finish(settings, result, *([] if settings.as_json else plan_lines(lake, row)), steps=steps)
     return ExitCode.CHANGES if options.detailed and (result["changes"] or result["operations"]) else ExitCode.DONE
 
 

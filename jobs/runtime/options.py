@@ -17,6 +17,7 @@ from jobs.basics.interrupts import answer_json, exit_code, guard, refuse_to_unwi
 from jobs.runtime.choices import Output
 from jobs.runtime.console import give, say
 from jobs.runtime.lazy_commands import HELP
+from jobs.runtime.next_commands import typed_in
 from jobs.runtime.settings import settings_from
 
 Cluster = Annotated[str, typer.Option(help="Name of the cluster in the tables and in the --conf file.")]
@@ -100,7 +101,7 @@ def _with_options(function: Command, options: Mapping[str, tuple[Any, Any]]) -> 
     ]
 
     @functools.wraps(function)
-    def run(**arguments: Any) -> None:  # noqa: ANN401 - as typer gives them
+    def run(context: typer.Context, **arguments: Any) -> None:  # noqa: ANN401 - as typer gives them
         result_file, output = arguments["result_file"], arguments.get("output")
         as_json = arguments["as_json"] or output is Output.JSON
         with reported(as_json=as_json, result_file=result_file):
@@ -108,13 +109,17 @@ def _with_options(function: Command, options: Mapping[str, tuple[Any, Any]]) -> 
             _refuse_unwritable(result_file)
             _refuse_two_forms(output, as_json=as_json)
             common = {name: arguments.pop(name) for name in options}
-            settings = settings_from(**common, fleet=arguments.get("fleet", False))
-            raise typer.Exit(function(settings, **arguments) or ExitCode.DONE)
+            settings = settings_from(**common, fleet=arguments.get("fleet", False), typed=typed_in(context))
+            its_own = {"context": context} if "context" in own.parameters else {}
+            raise typer.Exit(function(settings, **arguments, **its_own) or ExitCode.DONE)
 
     parameters = [
-        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in list(own.parameters.values())[1:]
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for parameter in list(own.parameters.values())[1:]
+        if parameter.name != "context"
     ]
-    run.__signature__ = own.replace(parameters=parameters + common, return_annotation=None)  # type: ignore[attr-defined]
+    first = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+    run.__signature__ = own.replace(parameters=[first, *parameters, *common], return_annotation=None)  # type: ignore[attr-defined]
     return run
 
 

@@ -23,6 +23,17 @@ def how_much(changes: int, operations: int) -> str:
     return f"{changes} changes" if not operations else f"{changes} changes, {done}" if changes else done
 
 
+def all_of_it(plan: Row, operations: int) -> str:
+    """Sum a plan up; where there is nothing to do, that is said, and no zeros.
+
+    >>> all_of_it({"changes": 3, "moves": 0, "rejected": 1}, 0), all_of_it({"changes": 0, "moves": 0, "rejected": 1}, 0)
+    ('3 changes, 0 replica moves, 1 rejected', 'nothing is due, 1 rejected')
+    """
+    if plan["changes"] or operations:
+        return f"{how_much(plan['changes'], operations)}, {plan['moves']} replica moves, {plan['rejected']} rejected"
+    return "nothing is due" + (f", {plan['rejected']} rejected" if plan["rejected"] else "")
+
+
 def how_much_is_due(plan: Plan, due: Sequence[PlanRow]) -> str:
     """Say how many of a plan's changes and operations are due."""
     tasks = len(operations_among(due))

@@ -34,7 +34,7 @@ def test_demotion_is_two_waves_and_a_dry_run_writes_nothing(surveyor: Surveyor, 
     said = [line.strip() for line in planned.stdout.splitlines()]
     reorder = "drained: 1: order of replicas changes, no data moves"
     assert said[1:3] == ["by action: 3 reassign, 1 elect_preferred", "by topic: orders 4"]
-    assert said[said.index("wave 0: 3 changes") :] == [
+    assert said[said.index("wave 0: 3 changes") : -2] == [
         "wave 0: 3 changes",
         f"orders-0  replicas [0,1,2]→[0,2,1]  {reorder}",
         f"orders-1  replicas [1,2,0]→[2,0,1]  {reorder}",
@@ -164,16 +164,16 @@ def test_who_would_go_offline_is_named_and_the_plan_refused(surveyor: Surveyor, 
     assert (refused.json["status"], refused.json["rejected"]) == ("refused", 1)
     assert allowed.code == 0
     assert "rejected single-0  GOES_OFFLINE: its only replica is 1" in allowed.stdout
-    assert allowed.stdout.splitlines()[-1] == (
+    assert allowed.stdout.splitlines()[-3] == (
         "  warning: 1 partitions go offline when the drained brokers stop: single-0"
     )
     commit = surveyor("commit", refused.json["plan_id"], "--apply")
     assert (commit.code, "is refused; plan again" in commit.stderr) == (23, True)
     shown = surveyor("show", "plan", "out")
-    assert allowed.stdout.splitlines()[-1] == shown.stdout.splitlines()[-1]
+    assert allowed.stdout.splitlines()[-3] == shown.stdout.splitlines()[-2]
     if mode == "admin":
         dry = surveyor("commit", "out", "--mode", "admin")
-        assert allowed.stdout.splitlines()[-1] == dry.stdout.splitlines()[-2]
+        assert allowed.stdout.splitlines()[-3] == dry.stdout.splitlines()[-3]
 
 
 REFUSED = [
@@ -225,6 +225,6 @@ def test_an_empty_cluster_is_said_to_be_empty(bare_tree: KafkaTree, tmp_path: Pa
             ran = surveyor("plan", *question)
             expected = said[case - 1]
             assert ran.code == (0 if expected is None else 23), ran.stderr
-            assert (expected or "0 changes") in ran.stdout + ran.stderr
+            assert (expected or "nothing is due") in ran.stdout + ran.stderr
         if case == 1:
             bare_tree.register(1)
