@@ -85,9 +85,9 @@ def make_plan(settings: Settings, options: PlanOptions, planner: Planner) -> Res
         refuse_older(named, alias.name, snapshot["snapshot_id"])
     _refuse_migration(snapshot)
     lake.ensure_tables()
-    with progress("starting Spark"):
-        tables = Tables(_session(snapshot["partitions"]), lake)
-    with progress("planning"):
+    late = _LateSession(snapshot["partitions"])
+    tables = Tables(late, lake)
+    with progress("planning", lambda: late.doing):
         planned = planner(PlanningTables(tables, snapshot))
         if named and alias.name:
             refuse_other_question(named, alias.name, planned.kind, planned.parameters, snapshot_id)
@@ -113,6 +113,21 @@ def _refreshed(settings: Settings) -> int:
     taken = take_snapshot(settings)
     say(f"surveyor: {snapshot_line(settings.cluster, taken)}")
     return int(taken["snapshot_id"])
+
+
+class _LateSession:
+    """Spark, started when a planner first needs it: what it finds wrong before that is said at once."""
+
+    def __init__(self, partitions: int | None) -> None:
+        self.partitions, self.doing = partitions, ""
+        self._session: SparkSession | None = None
+
+    def __call__(self) -> SparkSession:
+        if self._session is None:
+            self.doing = ": starting Spark"
+            self._session = _session(self.partitions)
+            self.doing = ""
+        return self._session
 
 
 def _session(partitions: int | None) -> SparkSession:

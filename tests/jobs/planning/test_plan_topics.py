@@ -186,6 +186,7 @@ REFUSED: Final = [
 ]
 
 
+@pytest.mark.usefixtures("unstarted")
 @pytest.mark.parametrize(("arguments", "code", "said"), REFUSED)
 def test_refusals(surveyor: Surveyor, arguments: tuple[str, ...], code: int, said: str) -> None:
     before = surveyor.rows("plans", "plan_id")

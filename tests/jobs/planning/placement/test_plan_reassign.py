@@ -226,9 +226,11 @@ WRONG: list[tuple[list[str], object, int, str]] = [
     (["--replace", "2=7"], None, 23, "--replace: broker 7 is not alive"),
     (["--replication-factor", "6", "--topics", "orders"], None, 23, "only 5 brokers may hold replicas"),
     (["--rebalance", "--snapshot", "99"], None, 2, "no snapshot 99"),
+    (["--to-snapshot", "99"], None, 2, "no snapshot 99"),
 ]
 
 
+@pytest.mark.usefixtures("unstarted")
 def test_wrong_input_is_one_message(surveyor: Surveyor, tmp_path: Path) -> None:
     found: list[Any] = []
     for arguments, content, code, said in WRONG:
