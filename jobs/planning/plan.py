@@ -6,7 +6,7 @@ first, in the same process and Spark session.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from jobs.adapters.delta.lake import Lake, Row
 from jobs.adapters.delta.spark_tables import Tables
 from jobs.adapters.spark.session import INTERPRETED, TINY, start_session, with_settings
+from jobs.assessment.deletion import deleted_by
 from jobs.assessment.plan_steps import after_planning
 from jobs.basics.errors import ExitCode, RefusedError
 from jobs.planning.plan_rows import OtherRows, plan_rows
@@ -68,6 +69,8 @@ def report_plan(settings: Settings, options: PlanOptions, planner: Planner) -> E
     lake = settings.lake
     result["operations"] = len(lake.rows("operations", ("plan_id", "=", result["plan_id"])))
     row = find_plan(lake, result["plan_id"])
+    if deleted := deleted_by(lake, row):
+        result["deleted"] = [asdict(each) for each in deleted]
     steps = after_planning(settings, row, options.name or row["plan_id"], operations=result["operations"])
     # programs get their counts without the plan's rows being read again
     finish(settings, result, *([] if settings.as_json else plan_lines(lake, row)), steps=steps)

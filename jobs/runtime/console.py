@@ -111,10 +111,21 @@ def is_terminal() -> bool:
 
 
 def agrees(question: str) -> bool:
-    """Ask on the terminal; keys pressed before the question was there are no answer to it."""
+    """Ask on the terminal for yes or no."""
+    _forget_keys()
+    return typer.confirm(question, err=True)
+
+
+def typed_answer(question: str) -> str:
+    """Ask on the terminal for a word."""
+    _forget_keys()
+    return str(typer.prompt(question, default="", show_default=False, err=True)).strip()
+
+
+def _forget_keys() -> None:
+    """Keys pressed before a question was there are no answer to it."""
     with suppress(OSError, ValueError, termios.error):  # what is no terminal has no such keys
         termios.tcflush(sys.stdin, termios.TCIFLUSH)
-    return typer.confirm(question, err=True)
 
 
 def show(part: "Table | str") -> None:

@@ -5,7 +5,7 @@ People get some lines of each kind unless they ask for all; programs get every r
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import chain
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ from rich.table import Table
 
 from jobs.adapters.delta.lake import Lake, Row
 from jobs.adapters.delta.reads import Filter
+from jobs.assessment.deletion import Deleted, deleted_by
 from jobs.assessment.plan_steps import after_review
 from jobs.records.plan_names import names_of
 from jobs.records.plans import find_plan, titled
@@ -21,7 +22,7 @@ from jobs.records.stored_rows import SIDES, Bools, StoredRows, concerning, summa
 from jobs.runtime.console import LINES_SHOWN, next_in_json, next_lines, show, shown, stream, table
 from jobs.runtime.settings import Settings
 from jobs.views.figures import figure_lines
-from jobs.views.plans import all_of_it, change_line, evidence_line, how_much, row_name, warnings
+from jobs.views.plans import all_of_it, change_line, deletion_lines, evidence_line, how_much, row_name, warnings
 from schemas.names import NO_LEADER, Action, PlanKind, RejectionCode
 from schemas.rows import Operation, Outline
 
@@ -92,6 +93,7 @@ class Review:
             "operations": len(self.operations()),
             "summary": {"changes": len(changes), **summary(changes)},
             "warnings": list(self.warnings(changes)),
+            "deleted": [asdict(each) for each in self.deleted],
         }
 
     def rows(self, changes: StoredRows) -> Mapping[str, Iterable[Row]]:
@@ -140,6 +142,12 @@ class Review:
         yield from self._cut(rejections, "rejections", _rejection_line)
         yield from self._cut(self.evidence(), "lines of evidence", lambda row: f"evidence {evidence_line(row)}")
         yield from (f"  warning: {warning}" for warning in self.warnings(changes))
+        yield from deletion_lines(self.deleted, everything=self.only.everything)
+
+    @property
+    def deleted(self) -> list[Deleted]:
+        """What goes with the topics that it deletes; nobody asks brokers before a commit."""
+        return deleted_by(self.lake, self.row)
 
     def _change_lines(self, changes: StoredRows) -> Iterator[str]:
         """A line a change; where there are several waves, each under its number and what it takes."""
