@@ -7,12 +7,14 @@ writes nothing to the cluster yet. What Kafka's controller does by itself is sai
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from shlex import quote
 from typing import Final
 
 from jobs.adapters.delta.lake import Row
 from jobs.basics.units import shown_duration
 from jobs.records.plan_names import names_of
 from jobs.records.recent import Recent
+from jobs.runtime.next_commands import NextStep
 from jobs.survey.health import Health
 from schemas.names import NO_CONTROLLER, PlanStatus
 
@@ -21,14 +23,6 @@ OLD: Final = 3600.0
 
 PLANS_SHOWN: Final = 3
 BROKERS_SHOWN: Final = 10
-
-
-@dataclass(frozen=True, slots=True)
-class NextStep:
-    """Something that is due; `command` is None where no command of Surveyor's helps."""
-
-    what: str
-    command: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +90,7 @@ def _plans(situation: Situation) -> Iterator[NextStep]:
     """Plans that were begun, and those that may still be committed."""
     waiting = [plan for plan in situation.recent.plans if _is_begun(plan) or _is_worth_a_look(situation, plan)]
     for plan in reversed(waiting[-PLANS_SHOWN:]):
-        name = (names_of(plan) or [plan["plan_id"]])[0]
+        name = quote((names_of(plan) or [plan["plan_id"]])[0])
         if _is_begun(plan):
             yield NextStep(f"plan {name} ({plan['kind']}) is {plan['status']}", f"commit {name}")
         else:

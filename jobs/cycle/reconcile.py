@@ -114,7 +114,7 @@ def _nothing_due(settings: Settings, plan: Plan, beside: Beside, *, apply: bool)
     """Say so; no broker is asked for anything then, and a dry run says no more."""
     result = beside.result | {"status": plan.row["status"], "dry_run": not apply, "due": 0, "applied_now": 0}
     title = f"nothing is due on snapshot {plan.row['snapshot_id']}: nothing was written"
-    finish(settings, result | counts([]), title, *beside.lines)
+    finish(settings, result | counts([]), title, *beside.lines, steps=[])
     return ExitCode.DONE
 
 

@@ -19,6 +19,7 @@ from jobs.adapters.zookeeper.connection import connected, look_until, sync
 from jobs.adapters.zookeeper.lease import Lease, holder_now
 from jobs.adapters.zookeeper.resident import resident
 from jobs.assessment.cancellation import Finding, Findings, look, partitions_of, rejections
+from jobs.assessment.plan_steps import after_cancellation
 from jobs.basics.errors import ExitCode, RefusedError, SurveyorError
 from jobs.execution.admin.commit import end_throttle
 from jobs.execution.admin.lease import HAND_OVER, UnderLease, lease_for
@@ -27,6 +28,7 @@ from jobs.execution.modes import admin_of
 from jobs.records.ledger import Ledger, Verdict, close_plan
 from jobs.records.plans import Plan, read_plan
 from jobs.runtime.console import LINES_SHOWN, Result, agrees, finish, is_terminal, progress, say, shown
+from jobs.runtime.next_commands import NextStep, same_step
 from jobs.runtime.settings import Settings
 from planner.reassignment.cancellation import Standing
 from planner.reassignment.rollback import ways_of
@@ -223,6 +225,7 @@ def cancel_plan(settings: Settings, plan: str, *, apply: bool, yes: bool, skip_u
             _result(whole, findings),
             f"plan {whole.title}: nothing is left to cancel",
             *_lines(whole, findings),
+            steps=_steps(settings, whole, findings),
         )
         return ExitCode.DONE
     if findings.of(Standing.IN_PROGRESS):
@@ -230,12 +233,14 @@ def cancel_plan(settings: Settings, plan: str, *, apply: bool, yes: bool, skip_u
     if not apply:
         dry = _result(whole, findings) | {"dry_run": True}
         note = "dry run: nothing was written; --apply writes"
-        finish(settings, dry, f"plan {whole.title}: {_counts_in_words(findings)}", *_lines(whole, findings), note)
+        title = f"plan {whole.title}: {_counts_in_words(findings)}"
+        steps = [same_step(settings, "apply", "cancel", whole.called, "--apply"), *_steps(settings, whole, findings)]
+        finish(settings, dry, title, *_lines(whole, findings), note, steps=steps)
         return ExitCode.DONE
     if not yes and not _agreed(whole, findings):
         raise SurveyorError("not cancelled: the question was not answered with yes")
     verdicts = cancel_running(settings, whole, skip_unsafe=skip_unsafe)
-    return _report(settings, whole, verdicts)
+    return _report(settings, read_plan(settings.lake, plan), verdicts)
 
 
 def _refuse_resident(settings: Settings, plan: Plan) -> None:
@@ -271,17 +276,22 @@ def _agreed(plan: Plan, findings: Findings) -> bool:
 
 
 def _report(settings: Settings, plan: Plan, verdicts: Sequence[Verdict]) -> ExitCode:
-    now = read_plan(settings.lake, plan.plan_id)
-    findings = look(settings, now)
-    result = _result(now, findings, verdicts)
+    findings = look(settings, plan)
+    result = _result(plan, findings, verdicts)
     failed = [v for v in verdicts if v.outcome in {Outcome.FAILED, Outcome.UNKNOWN}]
     wrong = [f"  {v.outcome}: {v.change.name}: {v.message}" for v in verdicts if v.outcome is not Outcome.APPLIED]
     title = (
-        f"plan {now.title}: {now.row['status']}; {result['cancelled_now']} cancelled now, {_counts_in_words(findings)}"
+        f"plan {plan.title}: {plan.row['status']}; {result['cancelled_now']} cancelled now, "
+        f"{_counts_in_words(findings)}"
     )
-    again = ["run it again"] if failed or findings.safe else []
-    finish(settings, result, title, *wrong[:LINES_SHOWN], *_lines(now, findings), *again)
+    again = bool(failed or findings.safe)
+    steps = _steps(settings, plan, findings, again=again)
+    finish(settings, result, title, *wrong[:LINES_SHOWN], *_lines(plan, findings), steps=steps)
     return ExitCode.ERROR if again else ExitCode.DONE
+
+
+def _steps(settings: Settings, plan: Plan, findings: Findings, *, again: bool = False) -> list[NextStep]:
+    return after_cancellation(settings, plan, again=again, complete=bool(findings.of(Standing.COMPLETE)))
 
 
 def _result(plan: Plan, findings: Findings, verdicts: Sequence[Verdict] = ()) -> Result:
@@ -309,8 +319,6 @@ def _lines(plan: Plan, findings: Findings) -> Iterator[str]:
     yield from lines[:LINES_SHOWN]
     if len(lines) > LINES_SHOWN:
         yield f"  ... and {len(lines) - LINES_SHOWN} more"
-    if findings.of(Standing.COMPLETE) and plan.row["kind"] == PlanKind.REASSIGN:
-        yield f"  what is complete goes back by `surveyor rollback {plan.plan_id}`"
     if plan.row["kind"] in {PlanKind.DRAIN, PlanKind.UNDRAIN} and plan.row["status"] != PlanStatus.PLANNED:
         brokers = shown(json.loads(plan.row["parameters"])["brokers"])
         yield f"  brokers {brokers} may still count as drained: see `surveyor show drained`, end it by a plan undrain"

@@ -12,6 +12,7 @@ from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.adapters.zookeeper.lease import Lease
 from jobs.assessment.limits import UNCOMMITTABLE, CommitLimits, refuse_other_cluster
 from jobs.assessment.moving import moving_of
+from jobs.assessment.plan_steps import after_commit
 from jobs.basics.errors import ExitCode, RefusedError, SurveyorError
 from jobs.basics.interrupts import deferred
 from jobs.execution.admin.commit import commit_admin, end_throttle, look_after
@@ -139,7 +140,8 @@ def _throttle_alone(settings: Settings, plan: Plan, rate: int | None) -> ExitCod
     moving = look_after(settings, plan, rate)
     result: Result = {"plan_id": plan.plan_id, "status": plan.row["status"], "applied_now": 0, "moving": moving}
     title = f"plan {plan.title} is {plan.row['status']}: nothing is asked for, only its throttle was looked after"
-    finish(settings, result | counts([]), title, f"  {moving} partitions still move")
+    steps = after_commit(settings, plan.called, PlanStatus.COMMITTED, {}) if moving else []
+    finish(settings, result | counts([]), title, f"  {moving} partitions still move", steps=steps)
     return ExitCode.DONE
 
 
@@ -171,5 +173,6 @@ def _already_committed(settings: Settings, plan: Plan, *, apply: bool) -> ExitCo
         refuse_other_cluster(settings, plan, read_cluster(client, settings.zookeeper))
     result: Result = {"plan_id": plan.plan_id, "status": plan.row["status"], "applied_now": 0, **outcomes}
     left = throttle_lines(settings.lake, plan, [], None)
-    finish(settings, result, f"plan {plan.title} is committed already: nothing is due", *left)
+    steps = after_commit(settings, plan.called, plan.row["status"], outcomes)
+    finish(settings, result, f"plan {plan.title} is committed already: nothing is due", *left, steps=steps)
     return ExitCode.DONE

@@ -11,6 +11,7 @@ from kazoo.client import KazooClient
 from jobs.adapters.zookeeper.connection import connected, persistently, read_latest
 from jobs.adapters.zookeeper.resident import hand_in, path_of, resident, withdraw
 from jobs.assessment.limits import CommitLimits
+from jobs.assessment.plan_steps import after_commit
 from jobs.basics.errors import ExitCode, SurveyorError
 from jobs.basics.interrupts import unwinding
 from jobs.execution.admin.lease import this_process
@@ -51,7 +52,8 @@ def hand_in_and_wait(
         error = SurveyorError(answer.error, answer.result)
         error.exit_code = ExitCode(answer.exit_code)
         raise error
-    finish(settings, answer.result, *answer.lines)
+    steps = after_commit(settings, plan.called, answer.result["status"], answer.result)
+    finish(settings, answer.result, *answer.lines, steps=steps)
     return ExitCode(answer.exit_code)
 
 

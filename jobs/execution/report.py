@@ -4,18 +4,20 @@ For every command that commits. `beside` is what such a command says besides: fi
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
+from jobs.assessment.plan_steps import after_commit, after_dry_run
 from jobs.basics.errors import ExitCode, SurveyorError
 from jobs.basics.interrupts import exit_code, interrupted
 from jobs.execution.admin.running import Running
 from jobs.execution.admin.throttles import throttle_lines
+from jobs.execution.deletion import agrees_to_delete, deletions_due
 from jobs.execution.due import Assessment
 from jobs.records.ledger import Ledger, Verdict
 from jobs.records.plans import Plan, read_plan
 from jobs.runtime.console import Result, agrees, cut, finish, is_terminal, say
 from jobs.runtime.settings import Settings
-from jobs.views.plans import change_line, how_much_is_due, warnings
+from jobs.views.plans import change_line, deletion_lines, how_much_is_due, warnings
 from schemas.handed_in import Answer
 from schemas.names import Outcome
 from schemas.rows import changes_among
@@ -50,8 +52,15 @@ def report_dry(
         "applied_now": 0,
         **counts(assessment.settled),
     }
-    review = _review(settings, plan, assessment, running, everything=everything)
-    finish(settings, result, *review, *beside.lines, "dry run: nothing was written; --apply writes")
+    deleted = deletions_due(settings, plan, assessment)
+    if deleted:
+        result["deleted"] = [asdict(each) for each in deleted]
+    review = [
+        *_review(settings, plan, assessment, running, everything=everything),
+        *deletion_lines(deleted, everything=everything),
+    ]
+    steps = after_dry_run(settings, plan.called, due=bool(assessment.due))
+    finish(settings, result, *review, *beside.lines, "dry run: nothing was written; --apply writes", steps=steps)
     return ExitCode.CHANGES if detailed and assessment.due else ExitCode.DONE
 
 
@@ -84,14 +93,17 @@ def refuse_unless_agreed(
 ) -> None:
     """Show on a terminal what a dry run shows, ask, and raise SurveyorError unless the answer is yes.
 
-    A program that says --apply means it.
+    Who deletes topics types more than yes. A program that says --apply means it.
     """
     if not is_terminal() or not assessment.due:
         return
-    for line in (*_review(settings, plan, assessment, running, everything=everything), *beside.lines):
+    deleted = deletions_due(settings, plan, assessment)
+    review = _review(settings, plan, assessment, running, everything=everything)
+    for line in (*review, *deletion_lines(deleted, everything=everything), *beside.lines):
         say(line)
-    if not agrees("write them to the cluster?"):
-        raise SurveyorError(f"not applied: the question was not answered with yes; plan {plan.title} is stored")
+    if not (agrees_to_delete(deleted) if deleted else agrees("write them to the cluster?")):
+        missed = "as it asks" if deleted else "with yes"
+        raise SurveyorError(f"not applied: the question was not answered {missed}; plan {plan.title} is stored")
 
 
 def answer_of(settings: Settings, plan: Plan, assessment: Assessment, ledger: Ledger, *, detailed: bool) -> Answer:
@@ -111,7 +123,8 @@ def report_applied(
 ) -> ExitCode:
     """Show what came of it."""
     answer = answer_of(settings, plan, assessment, ledger, detailed=detailed)
-    finish(settings, beside.result | answer.result, *answer.lines, *beside.lines)
+    steps = after_commit(settings, plan.called, answer.result["status"], answer.result)
+    finish(settings, beside.result | answer.result, *answer.lines, *beside.lines, steps=steps)
     if interrupted():
         now = answer.result["applied_now"]
         say(f"surveyor: interrupted: {now} written, {len(ledger.of(Outcome.SKIPPED))} left; commit again to go on")

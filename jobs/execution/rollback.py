@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
+from jobs.adapters.delta.lake import Row
 from jobs.assessment.limits import CommitLimits
+from jobs.assessment.plan_steps import after_commit, after_planning
 from jobs.assessment.rollback import close_if_back, find_rollback, refuse_no_way
 from jobs.basics.errors import ExitCode
 from jobs.execution.admin.running import AS_EVER
@@ -40,7 +42,9 @@ def roll_back(
         to_snapshot = None  # the plan's own rows say what that showed, also when it was dropped since
     planned = _plan(settings, undone, to_snapshot, alias)
     if not apply:
-        finish(settings, _result(planned, undone), *_shown(settings, planned))
+        row = find_plan(settings.lake, planned.plan_id)
+        steps = after_planning(settings, row, alias.name or planned.plan_id, operations=0)
+        finish(settings, _result(planned, undone), *_shown(settings, row), steps=steps)
         return ExitCode.CHANGES if detailed and planned.changes else ExitCode.DONE
     limits = CommitLimits.of(settings, None, max_changes, allow_majority_dead=False, allow_silent=None)
     ledger = _commit(settings, planned, mode, limits, yes=yes)
@@ -88,14 +92,15 @@ def _result(plan: Plan, undone: Plan) -> Result:
     return {column: plan.row[column] for column in RESULT} | {"names": names_of(plan.row)} | source
 
 
-def _shown(settings: Settings, plan: Plan) -> Iterator[Any]:
-    yield from plan_lines(settings.lake, find_plan(settings.lake, plan.plan_id))
-    if plan.changes:
-        yield f"nothing was written to the cluster; `surveyor commit {plan.plan_id} --apply` does it"
+def _shown(settings: Settings, plan: Row) -> Iterator[Any]:
+    yield from plan_lines(settings.lake, plan)
+    if plan["changes"]:
+        yield "nothing was written to the cluster"
 
 
 def _report(settings: Settings, plan: Plan, undone: Plan, counts: dict[str, int], *, back: bool) -> ExitCode:
     undone = read_plan(settings.lake, undone.plan_id)
+    steps = after_commit(settings, plan.called, plan.row["status"], counts) if plan.changes else []
     result = _result(plan, undone) | {"rolled_back": back, **counts}
     summary = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
     finish(
@@ -105,6 +110,7 @@ def _report(settings: Settings, plan: Plan, undone: Plan, counts: dict[str, int]
         *rejection_lines(plan),
         f"plan {undone.title} is {undone.row['status']}"
         + ("" if back else f"; once `surveyor verify {plan.plan_id}` finds all of it back, it is rolled_back"),
+        steps=steps,
     )
     failed = any(counts.get(outcome.value) for outcome in (Outcome.FAILED, Outcome.UNKNOWN, Outcome.SKIPPED))
     stale = counts.get(Outcome.STALE.value) and not counts.get(Outcome.APPLIED.value)

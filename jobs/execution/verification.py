@@ -10,6 +10,7 @@ from typing import Final
 from jobs.adapters.zookeeper.connection import Znode, connected, sync
 from jobs.assessment.copying import measure
 from jobs.assessment.limits import UNCOMMITTABLE
+from jobs.assessment.plan_steps import after_verification
 from jobs.assessment.premises import assigned, read_changed
 from jobs.assessment.rollback import close_undone
 from jobs.assessment.verification import verify_plan
@@ -54,7 +55,8 @@ def report_verification(
     if text is Text.KAFKA:
         finish(settings, result, *_as_kafka_says(settings, whole))
     else:
-        finish(settings, result, title + ("; the plan is complete" if complete else ""), *lines)
+        steps = after_verification(settings, whole, [standing for _, standing, _ in standings])
+        finish(settings, result, title + ("; the plan is complete" if complete else ""), *lines, steps=steps)
     return ExitCode.CHANGES if detailed and not complete else ExitCode.DONE
 
 

@@ -6,7 +6,7 @@ first, in the same process and Spark session.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -14,6 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from jobs.adapters.delta.lake import Lake, Row
 from jobs.adapters.delta.spark_tables import Tables
 from jobs.adapters.spark.session import INTERPRETED, TINY, start_session, with_settings
+from jobs.assessment.deletion import deleted_by
+from jobs.assessment.plan_steps import after_planning
 from jobs.basics.errors import ExitCode, RefusedError
 from jobs.planning.plan_rows import OtherRows, plan_rows
 from jobs.planning.tables import PlanningTables
@@ -66,8 +68,12 @@ def report_plan(settings: Settings, options: PlanOptions, planner: Planner) -> E
     result = make_plan(settings, options, planner)
     lake = settings.lake
     result["operations"] = len(lake.rows("operations", ("plan_id", "=", result["plan_id"])))
+    row = find_plan(lake, result["plan_id"])
+    if deleted := deleted_by(lake, row):
+        result["deleted"] = [asdict(each) for each in deleted]
+    steps = after_planning(settings, row, options.name or row["plan_id"], operations=result["operations"])
     # programs get their counts without the plan's rows being read again
-    finish(settings, result, *([] if settings.as_json else plan_lines(lake, find_plan(lake, result["plan_id"]))))
+    finish(settings, result, *([] if settings.as_json else plan_lines(lake, row)), steps=steps)
     return ExitCode.CHANGES if options.detailed and (result["changes"] or result["operations"]) else ExitCode.DONE
 
 
@@ -82,9 +88,9 @@ def make_plan(settings: Settings, options: PlanOptions, planner: Planner) -> Res
         refuse_older(named, alias.name, snapshot["snapshot_id"])
     _refuse_migration(snapshot)
     lake.ensure_tables()
-    with progress("starting Spark"):
-        tables = Tables(_session(snapshot["partitions"]), lake)
-    with progress("planning"):
+    late = _LateSession(snapshot["partitions"])
+    tables = Tables(late, lake)
+    with progress("planning", lambda: late.doing):
         planned = planner(PlanningTables(tables, snapshot))
         if named and alias.name:
             refuse_other_question(named, alias.name, planned.kind, planned.parameters, snapshot_id)
@@ -110,6 +116,21 @@ def _refreshed(settings: Settings) -> int:
     taken = take_snapshot(settings)
     say(f"surveyor: {snapshot_line(settings.cluster, taken)}")
     return int(taken["snapshot_id"])
+
+
+class _LateSession:
+    """Spark, started when a planner first needs it: what it finds wrong before that is said at once."""
+
+    def __init__(self, partitions: int | None) -> None:
+        self.partitions, self.doing = partitions, ""
+        self._session: SparkSession | None = None
+
+    def __call__(self) -> SparkSession:
+        if self._session is None:
+            self.doing = ": starting Spark"
+            self._session = _session(self.partitions)
+            self.doing = ""
+        return self._session
 
 
 def _session(partitions: int | None) -> SparkSession:

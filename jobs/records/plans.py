@@ -24,6 +24,13 @@ class Plan:
     changes: list[Change]
     operations: list[Operation]
     rejections: list[Row]
+    asked_for: str = ""
+    """The id or name by which the user asked for it."""
+
+    @property
+    def called(self) -> str:
+        """What the user calls it."""
+        return self.asked_for or self.plan_id
 
     @property
     def plan_id(self) -> str:
@@ -78,7 +85,7 @@ def read_plan(lake: Lake, id_or_name: str) -> Plan:
         raise RefusedError(f"plan {titled(row)} is not what was planned: {error}; {_EDITED}") from None
     changes.sort(key=attrgetter("wave", "topic", "partition"))
     operations.sort(key=attrgetter("sequence"))
-    return Plan(row, changes, operations, lake.rows("rejections", mine))
+    return Plan(row, changes, operations, lake.rows("rejections", mine), asked_for=id_or_name)
 
 
 def refuse_edited(plan: Plan) -> None:

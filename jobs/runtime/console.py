@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from jobs.runtime.next_commands import NextStep
     from jobs.runtime.settings import Settings
 
 LONG: Final = 2.0
@@ -80,15 +81,32 @@ def _tick(step: str, detail: Callable[[], str] | None, done: Event) -> None:
         pause = AGAIN
 
 
-def finish(settings: "Settings", result: Result, *people: "Table | str") -> None:
-    """Give the result: one JSON object under --json and to --result-file, else tables and lines for people."""
+def finish(
+    settings: "Settings", result: Result, *people: "Table | str", steps: "Sequence[NextStep] | None" = None
+) -> None:
+    """Give the result: one JSON object under --json and to --result-file, else tables and lines for people.
+
+    `steps` are what may be done next: `next` of the object, and the last lines; None where nothing could ever be.
+    """
+    if steps is not None:
+        result = result | next_in_json(steps)
     give(result, settings.as_json, settings.result_file)
     if settings.for_people:
-        for part in people:
+        for part in (*people, *next_lines(steps or ())):
             show(part)
     elif not settings.as_json:
         lists = {name: value for name, value in result.items() if isinstance(value, list)}
         sys.stdout.writelines(in_yaml({name: result[name] for name in result if name not in lists}, lists))
+
+
+def next_in_json(steps: "Iterable[NextStep]") -> Result:
+    """What may be done next, for programs."""
+    return {"next": [{"what": step.what, "command": step.command} for step in steps]}
+
+
+def next_lines(steps: "Iterable[NextStep]") -> Iterator[str]:
+    """The same for people: one line each whatever its width, to be copied."""
+    return (f"{step.what}: {step.command}" for step in steps)
 
 
 def is_terminal() -> bool:
@@ -97,10 +115,21 @@ def is_terminal() -> bool:
 
 
 def agrees(question: str) -> bool:
-    """Ask on the terminal; keys pressed before the question was there are no answer to it."""
+    """Ask on the terminal for yes or no."""
+    _forget_keys()
+    return typer.confirm(question, err=True)
+
+
+def typed_answer(question: str) -> str:
+    """Ask on the terminal for a word."""
+    _forget_keys()
+    return str(typer.prompt(question, default="", show_default=False, err=True)).strip()
+
+
+def _forget_keys() -> None:
+    """Keys pressed before a question was there are no answer to it."""
     with suppress(OSError, ValueError, termios.error):  # what is no terminal has no such keys
         termios.tcflush(sys.stdin, termios.TCIFLUSH)
-    return typer.confirm(question, err=True)
 
 
 def show(part: "Table | str") -> None:

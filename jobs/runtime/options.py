@@ -18,6 +18,7 @@ from jobs.basics.interrupts import answer_json, exit_code, guard, refuse_to_unwi
 from jobs.runtime.choices import Output
 from jobs.runtime.console import give, say
 from jobs.runtime.lazy_commands import HELP
+from jobs.runtime.next_commands import typed_in
 from jobs.runtime.settings import settings_from
 from jobs.runtime.whole_files import refuse_unwritable
 
@@ -102,7 +103,7 @@ def _with_options(function: Command, options: Mapping[str, tuple[Any, Any]]) -> 
     ]
 
     @functools.wraps(function)
-    def run(**arguments: Any) -> None:  # noqa: ANN401 - as typer gives them
+    def run(context: typer.Context, **arguments: Any) -> None:  # noqa: ANN401 - as typer gives them
         result_file, output = arguments["result_file"], arguments.get("output")
         as_json = arguments["as_json"] or output is Output.JSON
         with reported(as_json=as_json, result_file=None):  # where the error of a result file cannot go
@@ -112,15 +113,19 @@ def _with_options(function: Command, options: Mapping[str, tuple[Any, Any]]) -> 
             behave_as_submitted()
             _refuse_two_forms(output, as_json=as_json)
             common = {name: arguments.pop(name) for name in options}
-            settings = settings_from(**common, fleet=arguments.get("fleet", False))
-            code = function(settings, **arguments) or ExitCode.DONE
+            settings = settings_from(**common, fleet=arguments.get("fleet", False), typed=typed_in(context))
+            its_own = {"context": context} if "context" in own.parameters else {}
+            code = function(settings, **arguments, **its_own) or ExitCode.DONE
             sys.stdout.flush()  # while somebody is there to say that nobody reads it
             raise typer.Exit(code)
 
     parameters = [
-        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in list(own.parameters.values())[1:]
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for parameter in list(own.parameters.values())[1:]
+        if parameter.name != "context"
     ]
-    run.__signature__ = own.replace(parameters=parameters + common, return_annotation=None)  # type: ignore[attr-defined]
+    first = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+    run.__signature__ = own.replace(parameters=[first, *parameters, *common], return_annotation=None)  # type: ignore[attr-defined]
     return run
 
 

@@ -4,7 +4,7 @@
 """
 
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +14,7 @@ from jobs.adapters.delta.folders import refuse_impossible, refuse_odd_name
 from jobs.basics.errors import UsageError
 from jobs.basics.units import PERIOD
 from jobs.runtime.choices import Output
+from jobs.runtime.next_commands import Typed
 
 if TYPE_CHECKING:
     from jobs.adapters.delta.lake import Lake
@@ -69,6 +70,8 @@ class Settings:
     """Every cluster of the file, under --all."""
     output: Output | None = None
     """How what is shown is written, None for a table of the columns that matter most."""
+    typed: Typed = field(default_factory=dict)
+    """The options of the command line, which the commands that it names next are to have, too."""
 
     @property
     def for_people(self) -> bool:
@@ -119,6 +122,7 @@ def settings_from(
     result_file: Path | None,
     fleet: bool = False,
     output: Output | None = None,
+    typed: Typed | None = None,
 ) -> Settings:
     """Join flags and file; for a `fleet`, the file alone names the clusters."""
     conf = load_conf(conf_path)
@@ -145,4 +149,5 @@ def settings_from(
         as_json=as_json or output is Output.JSON,
         result_file=result_file,
         output=output,
+        typed=typed or {},
     )

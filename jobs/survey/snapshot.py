@@ -17,6 +17,7 @@ from jobs.basics.errors import ExitCode, SurveyorError, UsageError
 from jobs.records.drained import strike_out_ended
 from jobs.records.snapshots import last_snapshot
 from jobs.runtime.console import Phases, Result, finish, say
+from jobs.runtime.next_commands import next_step
 from jobs.runtime.options import unexpected
 from jobs.runtime.settings import Settings
 from jobs.survey.reading import read_all, read_small
@@ -92,7 +93,8 @@ def _warn(state: ClusterState, counts: dict[str, int]) -> None:
 def snapshot_one(settings: Settings) -> ExitCode:
     """Take one cluster's snapshot and show it."""
     result = take_snapshot(settings)
-    finish(settings, result, snapshot_line(settings.cluster, result))
+    steps = [next_step(settings, "see what is due", "status")]
+    finish(settings, result, snapshot_line(settings.cluster, result), steps=steps)
     return ExitCode.DONE
 
 

@@ -5,7 +5,8 @@ People get some lines of each kind unless they ask for all; programs get every r
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from itertools import chain
 from typing import Any, Final
 
 import msgspec
@@ -13,13 +14,15 @@ from rich.table import Table
 
 from jobs.adapters.delta.lake import Lake, Row
 from jobs.adapters.delta.reads import Filter
+from jobs.assessment.deletion import Deleted, deleted_by
+from jobs.assessment.plan_steps import after_review
 from jobs.records.plan_names import names_of
 from jobs.records.plans import find_plan, titled
 from jobs.records.stored_rows import SIDES, Bools, StoredRows, concerning, summary
-from jobs.runtime.console import LINES_SHOWN, show, shown, stream, table
+from jobs.runtime.console import LINES_SHOWN, next_in_json, next_lines, show, shown, stream, table
 from jobs.runtime.settings import Settings
 from jobs.views.figures import figure_lines
-from jobs.views.plans import change_line, evidence_line, how_much, row_name, warnings
+from jobs.views.plans import all_of_it, change_line, deletion_lines, evidence_line, how_much, row_name, warnings
 from schemas.names import NO_LEADER, Action, PlanKind, RejectionCode
 from schemas.rows import Operation, Outline
 
@@ -90,6 +93,7 @@ class Review:
             "operations": len(self.operations()),
             "summary": {"changes": len(changes), **summary(changes)},
             "warnings": list(self.warnings(changes)),
+            "deleted": [asdict(each) for each in self.deleted],
         }
 
     def rows(self, changes: StoredRows) -> Mapping[str, Iterable[Row]]:
@@ -121,8 +125,7 @@ class Review:
         changes, operations, rejections = self.changes(whole=False), self.operations(), self.rejections()
         yield (
             f"plan {titled(self.row)} on snapshot {self.row['snapshot_id']}: {self.row['kind']}, {self.row['status']}; "
-            f"{how_much(self.row['changes'], len(operations))}, {self.row['moves']} replica moves, "
-            f"{self.row['rejected']} rejected"
+            f"{all_of_it(self.row, len(operations))}"
         )
         yield from (f"  {line}" for line in figure_lines(self.row))
         if self.row["kind"] == PlanKind.UNDRAIN:
@@ -139,6 +142,12 @@ class Review:
         yield from self._cut(rejections, "rejections", _rejection_line)
         yield from self._cut(self.evidence(), "lines of evidence", lambda row: f"evidence {evidence_line(row)}")
         yield from (f"  warning: {warning}" for warning in self.warnings(changes))
+        yield from deletion_lines(self.deleted, everything=self.only.everything)
+
+    @property
+    def deleted(self) -> list[Deleted]:
+        """What goes with the topics that it deletes; nobody asks brokers before a commit."""
+        return deleted_by(self.lake, self.row)
 
     def _change_lines(self, changes: StoredRows) -> Iterator[str]:
         """A line a change; where there are several waves, each under its number and what it takes."""
@@ -209,8 +218,9 @@ def _rejection_line(row: Row) -> str:
 def show_review(settings: Settings, plan: str, only: Only) -> None:
     """Show a plan, or the rows of it that are asked for."""
     review = Review(settings.lake, find_plan(settings.lake, plan), only)
+    steps = after_review(settings, review.row, plan, operations=len(review.operations()))
     if settings.result_file or not settings.for_people:
         changes = review.changes(whole=True)
-        stream(settings, review.result(changes), review.rows(changes))
-    for part in review.lines() if settings.for_people else ():
+        stream(settings, review.result(changes) | next_in_json(steps), review.rows(changes))
+    for part in chain(review.lines(), next_lines(steps)) if settings.for_people else ():
         show(part)

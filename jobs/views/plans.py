@@ -2,9 +2,12 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from datetime import datetime  # noqa: F401 - the doctest's
+from datetime import datetime  # noqa: F401 - the doctests'
+from typing import Final
 
 from jobs.adapters.delta.lake import Row
+from jobs.assessment.deletion import Deleted
+from jobs.basics.units import shown_bytes
 from jobs.records.checked_configs import set_by
 from jobs.records.plans import Plan
 from jobs.runtime.console import LINES_SHOWN, cut, shown
@@ -21,6 +24,17 @@ def how_much(changes: int, operations: int) -> str:
     """
     done = f"{operations} operation{'s' * (operations != 1)}"
     return f"{changes} changes" if not operations else f"{changes} changes, {done}" if changes else done
+
+
+def all_of_it(plan: Row, operations: int) -> str:
+    """Sum a plan up; where there is nothing to do, that is said, and no zeros.
+
+    >>> all_of_it({"changes": 3, "moves": 0, "rejected": 1}, 0), all_of_it({"changes": 0, "moves": 0, "rejected": 1}, 0)
+    ('3 changes, 0 replica moves, 1 rejected', 'nothing is due, 1 rejected')
+    """
+    if plan["changes"] or operations:
+        return f"{how_much(plan['changes'], operations)}, {plan['moves']} replica moves, {plan['rejected']} rejected"
+    return "nothing is due" + (f", {plan['rejected']} rejected" if plan["rejected"] else "")
 
 
 def how_much_is_due(plan: Plan, due: Sequence[PlanRow]) -> str:
@@ -41,6 +55,47 @@ def change_line(change: Outline | Operation) -> str:
         _moved("isr", change.isr_before, change.isr_after),
     )
     return "  ".join([change.name, *filter(None, moved), change.reason])
+
+
+def deletion_line(deleted: Deleted) -> str:
+    """Say what goes with a topic, as far as it is known.
+
+    >>> deletion_line(Deleted(topic="a", partitions=6, replicas=18, bytes=2048, sizes_at=datetime(2026, 11, 21, 12),
+    ...     records=1_200))
+    'topic a goes with 6 partitions, 1,200 records and 2.0 KiB (18 replicas, as of 2026-11-21 12:00:00)'
+    >>> deletion_line(Deleted(topic="a", partitions=None, replicas=0, bytes=None, sizes_at=None))
+    'topic a goes; how many partitions, records and bytes is unknown'
+    >>> deletion_line(Deleted(topic="a", partitions=1, replicas=0, bytes=None, sizes_at=None))
+    'topic a goes with 1 partition; how many records and bytes is unknown'
+    """
+    known = []
+    if deleted.partitions is not None:
+        known.append(f"{deleted.partitions} partition{'s' * (deleted.partitions != 1)}")
+    if deleted.records is not None:
+        known.append(f"{deleted.records:,} records")
+    if deleted.bytes is not None:
+        known.append(f"{shown_bytes(deleted.bytes)} ({deleted.replicas} replicas, as of {shown(deleted.sizes_at)})")
+    unknown = [name for name in _COUNTED if getattr(deleted, name) is None]
+    what = f" with {_listed(known)}" if known else ""
+    rest = f"; how many {_listed(unknown)} is unknown" if unknown else ""
+    return f"topic {deleted.topic} goes{what}{rest}"
+
+
+_COUNTED: Final = ("partitions", "records", "bytes")
+
+
+def _listed(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def deletion_lines(deleted: Sequence[Deleted], *, everything: bool = False) -> Iterator[str]:
+    """The same of several topics, and that it is for good."""
+    if deleted:
+        named = deleted if everything else deleted[:LINES_SHOWN]
+        yield from (f"  {deletion_line(each)}" for each in named)
+        if len(deleted) > len(named):
+            yield f"  ... and {len(deleted) - len(named)} more topics"
+        yield "  warning: a deletion cannot be undone"
 
 
 def evidence_line(evidence: Row) -> str:

@@ -4,6 +4,7 @@ The cluster is read from ZooKeeper, or as a snapshot left it; the warehouse, rea
 waits, and what brokers use as min.insync.replicas.
 """
 
+import shlex
 import sys
 import time
 from collections.abc import Iterator
@@ -12,12 +13,13 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from jobs.assessment.next_steps import NextStep, Situation, few, next_steps
+from jobs.assessment.next_steps import Situation, few, next_steps
 from jobs.basics.errors import UnreadableError, UsageError
 from jobs.basics.units import shown_duration
 from jobs.records.recent import Recent, known_min_isr_of, recent_if_readable
 from jobs.records.snapshots import find_snapshot
 from jobs.runtime.console import finish, give, wrapped
+from jobs.runtime.next_commands import NextStep, next_step
 from jobs.runtime.settings import Settings
 from jobs.survey.health import Health, health_of
 from jobs.survey.observed import observe_now, observed_by
@@ -32,7 +34,7 @@ LABEL: Final = 18
 class Status:
     """One look."""
 
-    cluster: str
+    settings: Settings
     source: str
     """As people are told what was read."""
     snapshot_id: int | None
@@ -47,17 +49,18 @@ class Status:
 
     @property
     def steps(self) -> list[NextStep]:
-        """What is due; its commands name the cluster where it is not the default one."""
-        which = "" if self.cluster == "default" else f" --cluster {self.cluster}"
-        steps = next_steps(self.situation)
-        return [NextStep(s.what, None if s.command is None else f"surveyor {s.command}{which}") for s in steps]
+        """What is due; its commands are for this cluster and warehouse."""
+        return [
+            step if step.command is None else next_step(self.settings, step.what, *shlex.split(step.command))
+            for step in next_steps(self.situation)
+        ]
 
     @property
     def json(self) -> dict[str, Any]:
         last = self.situation.recent.snapshot
         age = {"age_seconds": self.situation.snapshot_age}
         return {
-            "cluster": self.cluster,
+            "cluster": self.settings.cluster,
             "at": self.situation.now,
             "snapshot_id": self.snapshot_id,
             "taken_at": self.taken_at,
@@ -126,7 +129,7 @@ def look(settings: Settings, snapshot_id: int | None) -> Status:
     health = health_of(seen, default_min_isr=default_min_isr, threshold=threshold, drained=drained)
     max_age = settings.conf.limits.max_plan_age_hours * 3600
     return Status(
-        cluster=settings.cluster,
+        settings=settings,
         source=source,
         snapshot_id=snapshot_id,
         taken_at=snapshot["taken_at"] if snapshot else None,
@@ -138,7 +141,7 @@ def look(settings: Settings, snapshot_id: int | None) -> Status:
 
 def lines(status: Status) -> Iterator[str]:
     """Write it for people, in lines of 80 columns at most."""
-    yield from wrapped(f"cluster {status.cluster}, {status.source}, {_when(status)}", "")
+    yield from wrapped(f"cluster {status.settings.cluster}, {status.source}, {_when(status)}", "")
     for label, value in _figures(status):
         yield from wrapped(value, label.ljust(LABEL))
     steps = status.steps

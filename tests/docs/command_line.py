@@ -52,7 +52,8 @@ class Command:
     def types(self) -> dict[str, Any]:
         """The Python types of its parameters."""
         parameters = inspect.signature(self.command.callback).parameters
-        return {name: get_args(parameter.annotation)[0] for name, parameter in parameters.items()}
+        annotated = {name: get_args(parameter.annotation) for name, parameter in parameters.items()}
+        return {name: args[0] for name, args in annotated.items() if args}
 
 
 @cache

@@ -67,6 +67,16 @@ def proxied(tree: KafkaTree, proxy: ZooKeeperProxy) -> Iterator[Controllership]:
 
 
 @pytest.fixture
+def unstarted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Questions that Spark is not to be started for."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr("jobs.planning.plan.start_session", refuse)
+
+
+@pytest.fixture
 def lake(tmp_path: Path) -> Lake:
     return Lake(str(tmp_path / "warehouse"), CLUSTER)
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from kafka import TopicPartition
-from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
+from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, OffsetSpec
 from kafka.errors import (
     BrokerResponseError,
     IncompatibleBrokerVersion,
@@ -59,6 +59,9 @@ CONNECTING: Final = 5.0
 
 BOOTSTRAPPING: Final = 10.0
 """Seconds within which some broker must answer."""
+
+OFFSETS_MS: Final = 5_000
+"""Milliseconds that leaders may take to be found and to say which offsets they hold."""
 
 UNANSWERED: Final = (KafkaError, OSError)
 """What leaves the outcome of a request unknown."""
@@ -187,6 +190,22 @@ class Admin:
         answer = self.client.alter_configs([request], raise_on_unknown=False, incremental=True)
         response = answer[kind][resource]
         return NONE if response == "OK" else str(response)
+
+    def records(self, topic: str) -> int | None:
+        """Count the offsets from the first to the last of each partition, None where some leader did not say.
+
+        Compaction and transactions leave gaps, so there are no more records than that.
+        """
+        try:
+            (known,) = self.client.describe_topics([topic])
+            partitions = [TopicPartition(topic, row["partition_index"]) for row in known["partitions"]]
+            first, last = (
+                self.client.list_partition_offsets(dict.fromkeys(partitions, spec), timeout_ms=OFFSETS_MS)
+                for spec in (OffsetSpec.EARLIEST, OffsetSpec.LATEST)
+            )
+        except (RuntimeError, *UNANSWERED):
+            return None
+        return sum(int(last[partition].offset - first[partition].offset) for partition in partitions)
 
     def delete_topics(self, topics: Mapping[str, str | None]) -> dict[str, int]:
         """Delete topics by their ids, so that none made anew meanwhile goes; by name where they have no id."""

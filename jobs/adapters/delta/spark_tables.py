@@ -30,10 +30,17 @@ PARTITIONED_BY: Final = "cluster"
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """The cluster's tables in a session."""
+    """The cluster's tables in a session, or in one that is started once it is needed.
 
-    spark: SparkSession
+    Whatever deltalake answers is found out without it: most questions that have to be refused are refused in a second.
+    """
+
+    session: SparkSession | Callable[[], SparkSession]
     lake: Lake
+
+    @property
+    def spark(self) -> SparkSession:
+        return self.session() if callable(self.session) else self.session
 
     def read(self, table: str, version: int | None = None) -> DataFrame:
         """Read the cluster's rows, at a Delta version or now.

@@ -7,8 +7,9 @@ from typing import Final
 import pytest
 
 from jobs.adapters.delta.lake import Row
-from jobs.assessment.next_steps import NextStep, Situation, next_steps
+from jobs.assessment.next_steps import Situation, next_steps
 from jobs.records.recent import Recent
+from jobs.runtime.next_commands import NextStep
 from jobs.survey.health import Health
 from schemas.names import NO_CONTROLLER
 from tests.docs.shown import fault

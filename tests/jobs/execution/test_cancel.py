@@ -79,7 +79,7 @@ def test_dry_run_says_what_is_to_become_of_each(tree: KafkaTree, surveyor: Surve
     assert "t-0  to be cancelled: replicas [0, 1, 2], adding [2], removing [] → [0,1]" in said
     assert "t-1  to be cancelled: replicas [2, 3, 1, 0], adding [3], removing [0] → [0,1,2]" in said
     assert "t-2  complete, not undone: replicas [0, 2]" in said
-    assert "`surveyor rollback " in said
+    assert "\nlead back what is complete: surveyor rollback moves --zookeeper " in said
 
 
 @pytest.mark.usefixtures("plan")

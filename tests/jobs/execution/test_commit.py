@@ -387,7 +387,14 @@ def test_json_alone_is_on_stdout(tree: KafkaTree, surveyor: Surveyor, plan: Plan
     done = surveyor.apply(tree.hosts, plan.plan_id, "--json", "--result-file", str(file))
 
     counts = {"applied": 4, "stale": 0, "fenced": 0, "failed": 0, "unknown": 0, "skipped": 0}
-    assert json.loads(done.stdout) == {"plan_id": plan.plan_id, "status": "committed", "applied_now": 4, **counts}
+    verify = f"surveyor verify {plan.plan_id} --zookeeper {tree.hosts} --warehouse {surveyor.lake.warehouse}"
+    assert json.loads(done.stdout) == {
+        "plan_id": plan.plan_id,
+        "status": "committed",
+        "applied_now": 4,
+        **counts,
+        "next": [{"what": "verify", "command": verify}],
+    }
     assert done.stdout.count("\n") == 1
     assert json.loads(file.read_text()) == json.loads(done.stdout)
 
@@ -412,10 +419,17 @@ def test_counts_have_the_same_names_in_every_result(tree: KafkaTree, surveyor: S
     assert applied.keys() <= again.keys()
 
 
-def test_stdout_is_for_people_without_json(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
-    done = surveyor.apply(tree.hosts, plan.plan_id)
+def test_people_are_told_the_next_command_without_json(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
+    """By the name they gave; what was dry is applied with the same options."""
+    where = f"--zookeeper {tree.hosts} --warehouse {surveyor.lake.warehouse}"
+    dry = surveyor.commit(tree.hosts, "alias", "--max-hold", "5s")
+    done = surveyor.apply(tree.hosts, "alias")
 
-    assert done.stdout == f"plan {plan.plan_id} (alias): committed; 4 applied\n"
+    *_, apply = dry.stdout.splitlines()
+    assert sorted(apply.split()) == sorted(
+        f"apply: surveyor commit alias --apply --mode batch --max-hold 5s {where}".split()
+    )
+    assert done.stdout == f"plan {plan.plan_id} (alias): committed; 4 applied\nverify: surveyor verify alias {where}\n"
     assert "controllership taken over: epoch 8, id 2147483647" in done.stderr
 
 

@@ -253,6 +253,7 @@ REFUSED = [
 ]
 
 
+@pytest.mark.usefixtures("unstarted")
 @pytest.mark.parametrize(("arguments", "code", "said"), REFUSED)
 def test_bad_input_is_one_message_and_no_plan(
     untouched: Surveyor, arguments: tuple[str, ...], code: int, said: str

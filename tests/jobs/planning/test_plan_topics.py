@@ -131,6 +131,12 @@ def test_deletions_and_what_cannot_be_deleted(surveyor: Surveyor) -> None:
     ran = surveyor("plan", "delete", "--topics", "some,queued,nope,all,opaque", "--detailed-exitcode", "--name", "gone")
 
     assert (ran.code, "rejected nope  UNKNOWN_TOPIC" in ran.stdout) == (10, True)
+    assert "  topic all goes with 1 partition; how many records and bytes is unknown\n" in ran.stdout
+    assert "  warning: a deletion cannot be undone\n" in ran.stdout
+    assert [(each["topic"], each["partitions"]) for each in surveyor.json("show", "plan", "gone")["deleted"]] == [
+        ("all", 1),
+        ("some", 1),
+    ]
     plan = read_plan(surveyor.lake, "gone")
     assert [(op.sequence, op.topic, op.data) for op in plan.operations] == [
         (0, "all", '{"topic_id": "all-id"}'),
@@ -186,6 +192,7 @@ REFUSED: Final = [
 ]
 
 
+@pytest.mark.usefixtures("unstarted")
 @pytest.mark.parametrize(("arguments", "code", "said"), REFUSED)
 def test_refusals(surveyor: Surveyor, arguments: tuple[str, ...], code: int, said: str) -> None:
     before = surveyor.rows("plans", "plan_id")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 from kafka.admin import ConfigResourceType
@@ -156,11 +157,23 @@ def _processed(log: str, topic: str) -> str:
     return lines[-1] if lines else ""
 
 
+def written(cluster: EmbeddedCluster, topic: str, records: int) -> None:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    for number in range(records):
+        producer.produce(topic, key=str(number))
+    assert producer.flush(30) == 0
+
+
 @pytest.mark.parametrize("mode", MODES)
-def test_deleted_topic_goes(kafka: KafkaTree, surveyor: Surveyor, topic: str, mode: str) -> None:
+def test_deleted_topic_goes(
+    cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, topic: str, mode: str
+) -> None:
+    written(cluster, topic, records=7)
     plan = deletion(surveyor.lake, kafka, topic)
+    told = surveyor.run("commit", plan.plan_id, "--zookeeper", kafka.hosts, "--mode", mode, "--json").stdout
     commit(surveyor, kafka, plan, mode)
 
+    assert [each["records"] for each in json.loads(told)["deleted"]] == [7 if mode == "admin" else None]
     assert eventually(lambda: kafka.client.exists(f"/brokers/topics/{topic}") is None, seconds=60)
     told = json.loads(surveyor.run("verify", plan.plan_id, "--zookeeper", kafka.hosts, "--json").stdout)
     assert told["is_complete"]

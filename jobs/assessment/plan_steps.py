@@ -1,0 +1,96 @@
+"""What may be done next with a plan that was made, committed, verified or called back, and the command for it.
+
+In: the plan's row, what is known of it, and the name that the user has for it. Out: steps with commands to copy; none
+where nothing is left to do.
+"""
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final
+
+from jobs.adapters.delta.lake import Row
+from jobs.records.plans import Plan
+from jobs.runtime.next_commands import NextStep, next_step, same_step
+from jobs.runtime.settings import Settings
+from planner.reassignment.cancellation import Standing
+from schemas.names import Outcome, PlanKind, PlanStatus
+
+RECONCILES: Final = ("allow_unclean", "until_quiet")
+"""Options of `surveyor reconcile` that a commit has not."""
+
+UNDONE: Final = (Outcome.FAILED, Outcome.UNKNOWN, Outcome.SKIPPED)
+
+BEGUN: Final = frozenset({PlanStatus.COMMITTING, PlanStatus.PARTIAL})
+
+
+def after_planning(settings: Settings, plan: Row, name: str, *, operations: int) -> list[NextStep]:
+    """What comes after a plan was made, or was found made already."""
+    steps = after_review(settings, plan, name, operations=operations)
+    is_new = plan["status"] == PlanStatus.PLANNED and steps
+    return [next_step(settings, "review", "show", "plan", name), *steps] if is_new else steps
+
+
+def after_review(settings: Settings, plan: Row, name: str, *, operations: int) -> list[NextStep]:
+    """What comes after a plan was shown."""
+    status = plan["status"]
+    if status == PlanStatus.COMMITTED:
+        return [next_step(settings, "verify", "verify", name)]
+    if status in BEGUN:
+        return [_go_on(settings, name)]
+    if status != PlanStatus.PLANNED or not (plan["changes"] or operations):
+        return []
+    return [_apply(settings, name)]
+
+
+def after_dry_run(settings: Settings, name: str, *, due: bool) -> list[NextStep]:
+    """The same commit, to be applied, with whatever else it was told."""
+    return [same_step(settings, "apply", "commit", name, "--apply", but=RECONCILES)] if due else []
+
+
+def after_commit(settings: Settings, name: str, status: str, outcomes: Mapping[str, int]) -> list[NextStep]:
+    """What comes after an attempt that came to its end; `outcomes` are counted by name."""
+    if status == PlanStatus.COMMITTED:
+        return [next_step(settings, "verify", "verify", name)]
+    steps = []
+    if any(outcomes.get(outcome.value) for outcome in UNDONE):
+        steps.append(next_step(settings, "why", "show", "commits", name))
+        steps.append(_go_on(settings, name))
+    if outcomes.get(Outcome.STALE.value):
+        steps.append(next_step(settings, "see what is due now", "status"))
+    return steps
+
+
+def after_verification(settings: Settings, plan: Plan, standings: Collection[Standing]) -> list[NextStep]:
+    """What comes after a look at how far a plan has come."""
+    return list(_after_verification(settings, plan.row, plan.called, set(standings)))
+
+
+def _after_verification(settings: Settings, plan: Row, name: str, seen: set[Standing]) -> Iterator[NextStep]:
+    is_open = plan["status"] in {PlanStatus.PLANNED, *BEGUN}
+    if Standing.IN_PROGRESS in seen:
+        yield next_step(settings, "look again", "verify", name)
+        yield next_step(settings, "call it back", "cancel", name)
+    elif is_open and Standing.NOT_STARTED in seen:
+        yield _apply(settings, name) if plan["status"] == PlanStatus.PLANNED else _go_on(settings, name)
+    if Standing.DIVERGED in seen:
+        yield next_step(settings, "see what is due now", "status")
+    if seen == {Standing.COMPLETE} and plan["kind"] == PlanKind.DRAIN:
+        brokers = ",".join(map(str, json.loads(plan["parameters"])["brokers"]))
+        yield next_step(settings, "when the work is done", "plan", "undrain", "--brokers", brokers, "--refresh")
+
+
+def after_cancellation(settings: Settings, plan: Plan, *, again: bool, complete: bool) -> list[NextStep]:
+    """What comes after a plan was called back; `again`: not all of it was; `complete`: some of it was through."""
+    if again:
+        return [same_step(settings, "cancel again", "cancel", plan.called, "--apply", but=["apply"])]
+    if complete and plan.row["kind"] == PlanKind.REASSIGN:
+        return [next_step(settings, "lead back what is complete", "rollback", plan.called)]
+    return []
+
+
+def _apply(settings: Settings, name: str) -> NextStep:
+    return next_step(settings, "apply", "commit", name, "--apply")
+
+
+def _go_on(settings: Settings, name: str) -> NextStep:
+    return next_step(settings, "go on", "commit", name, "--apply")

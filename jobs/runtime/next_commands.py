@@ -1,0 +1,87 @@
+"""Command lines for people to copy: what comes next, on the cluster and warehouse that this command was told.
+
+In: the options as they were typed. What the environment says stays there for the next command, too, and is left out;
+so is what only says in which form an answer is wanted.
+"""
+
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import typer
+
+if TYPE_CHECKING:
+    from jobs.runtime.settings import Settings
+
+Typed = Mapping[str, tuple[str, ...]]
+"""Options that were typed, by the name of their parameter: the words of each."""
+
+WHERE: Final = ("conf_path", "cluster", "zookeeper", "warehouse", "command_config")
+"""Options that say which cluster is meant, and how it is reached."""
+
+OF_A_LIVE_CLUSTER: Final = frozenset({"zookeeper", "command_config"})
+
+ON_TABLES_ALONE: Final = frozenset({"export", "metrics", "plan", "report", "show", "vacuum", "whatif"})
+"""Commands that reach no cluster, unless they --refresh."""
+
+FORM: Final = frozenset({"as_json", "result_file", "output"})
+
+
+@dataclass(frozen=True, slots=True)
+class NextStep:
+    """Something to do; `command` is None where no command of Surveyor's helps."""
+
+    what: str
+    command: str | None = None
+
+
+def typed_in(context: typer.Context) -> Typed:
+    """Return the options that were typed on this command line."""
+    words = {parameter.name: _words(parameter, context) for parameter in context.command.params if parameter.name}
+    return {name: some for name, some in words.items() if some}
+
+
+def _words(parameter: object, context: typer.Context) -> tuple[str, ...]:
+    name, options = parameter.name, parameter.opts  # type: ignore[attr-defined] # typer's own kind of parameter
+    source = context.get_parameter_source(name)
+    if source is None or source.name != "COMMANDLINE" or not options[-1].startswith("-"):
+        return ()
+    if getattr(parameter, "is_flag", False):
+        return (options[-1],)
+    value = context.params[name]
+    values = value if isinstance(value, list | tuple) else [value]
+    return tuple(word for each in values for word in (options[-1], str(each)))
+
+
+def next_step(settings: "Settings", what: str, *command: str) -> NextStep:
+    """Name a command for what may be done next, on the same cluster.
+
+    >>> from jobs.runtime.settings import ClusterConf, Settings
+    >>> typed = {"zookeeper": ("--zookeeper", "zk1"), "warehouse": ("--warehouse", "/my data"), "as_json": ("--json",)}
+    >>> settings = Settings("default", "/my data", ClusterConf(), typed=typed)
+    >>> next_step(settings, "review", "show", "plan", "repair").command
+    "surveyor show plan repair --warehouse '/my data'"
+    >>> next_step(settings, "apply", "commit", "repair", "--apply").command
+    "surveyor commit repair --apply --zookeeper zk1 --warehouse '/my data'"
+    """
+    reaches = command[0] not in ON_TABLES_ALONE or "--refresh" in command
+    names = [name for name in WHERE if reaches or name not in OF_A_LIVE_CLUSTER]
+    return NextStep(what, _line(settings, command, names))
+
+
+def same_step(settings: "Settings", what: str, *command: str, but: Iterable[str] = ()) -> NextStep:
+    """Name a command that is to have every option that this one was given, `but` some.
+
+    >>> from jobs.runtime.settings import ClusterConf, Settings
+    >>> settings = Settings("default", "w", ClusterConf(), typed={"mode": ("--mode", "batch"), "as_json": ("--json",)})
+    >>> same_step(settings, "apply", "commit", "repair", "--apply").command
+    'surveyor commit repair --apply --mode batch'
+    """
+    return NextStep(what, _line(settings, command, settings.typed.keys() - FORM - {*but}))
+
+
+def _line(settings: "Settings", command: Iterable[str], names: Iterable[str]) -> str:
+    chosen = set(names)
+    options = [word for name, words in settings.typed.items() if name in chosen for word in words]
+    return shlex.join(["surveyor", *command, *options])
