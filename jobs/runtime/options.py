@@ -32,6 +32,12 @@ Warehouse = Annotated[
     typer.Option(help="Folder of the Delta tables [default: warehouse].", envvar="SURVEYOR_WAREHOUSE"),
 ]
 ConfPath = Annotated[Path | None, typer.Option("--conf", help="surveyor.toml", envvar="SURVEYOR_CONF")]
+ZooKeeperConfig = Annotated[
+    Path | None,
+    typer.Option(
+        help="How ZooKeeper is spoken to, and as whom: TLS, SASL, digest.", envvar="SURVEYOR_ZOOKEEPER_CONFIG"
+    ),
+]
 CommandConfig = Annotated[Path | None, typer.Option(help="client.properties for the brokers' Admin API.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 ResultFile = Annotated[Path | None, typer.Option(help="Also write that JSON object to this file.")]
@@ -72,6 +78,7 @@ _COMMON: Final[dict[str, tuple[Any, Any]]] = {
     "zookeeper": (ZooKeeper, None),
     "warehouse": (Warehouse, None),
     "conf_path": (ConfPath, None),
+    "zookeeper_config": (ZooKeeperConfig, None),
     "command_config": (CommandConfig, None),
     "as_json": (AsJson, False),
     "result_file": (ResultFile, None),

@@ -42,6 +42,7 @@ class ClusterConf(_Strict):
     """One cluster of the fleet."""
 
     zookeeper: str | None = None
+    zookeeper_config: Path | None = None
     command_config: Path | None = None
     imbalance_threshold: float = Field(default=0.1, ge=0, le=1)
     controller_id: int = Field(default=CONTROLLER_ID, ge=0, le=CONTROLLER_ID)
@@ -86,12 +87,15 @@ class Settings:
 
     @property
     def zookeeper(self) -> str:
-        """Where the cluster's metadata is; raise UsageError where nobody said."""
+        """Where the cluster's metadata is, and from now on how it is spoken to; raise UsageError where nobody said."""
         if self.conf.zookeeper is None:
             raise UsageError(
                 f"no ZooKeeper given for cluster {self.cluster!r}: give --zookeeper HOST:PORT[,...][/chroot], "
                 f"or [clusters.{self.cluster}] zookeeper = ... in the file of --conf",
             )
+        from jobs.adapters.zookeeper.credentials import speak_by  # noqa: PLC0415 - Kazoo, which --help does not need
+
+        speak_by(self.conf.zookeeper, self.conf.zookeeper_config)
         return self.conf.zookeeper
 
 
@@ -118,6 +122,7 @@ def settings_from(
     warehouse: str | None,
     conf_path: Path | None,
     command_config: Path | None,
+    zookeeper_config: Path | None = None,
     as_json: bool,
     result_file: Path | None,
     fleet: bool = False,
@@ -139,7 +144,7 @@ def settings_from(
         raise UsageError(
             f"--conf {conf_path} has no [clusters.{cluster}]; it has {', '.join(sorted(conf.clusters))}",
         )
-    given = {"zookeeper": zookeeper, "command_config": command_config}
+    given = {"zookeeper": zookeeper, "zookeeper_config": zookeeper_config, "command_config": command_config}
     flags = {key: value for key, value in given.items() if value is not None}
     known = conf.clusters.get(cluster, ClusterConf())
     return Settings(

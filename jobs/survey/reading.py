@@ -143,6 +143,8 @@ def _stage(settings: Settings, tables: Tables) -> tuple[DataFrame, list[Row]]:
     tables.spark.dataSource.register(ZooKeeperDataSource)
     source = tables.spark.read.format("zookeeper").option("zookeeper", settings.zookeeper)
     source = source.option("tasks", str(TASKS_A_CORE * tables.spark.sparkContext.defaultParallelism))
+    if settings.conf.zookeeper_config is not None:
+        source = source.option("config", str(settings.conf.zookeeper_config.absolute()))
     try:
         staged = source.load().localCheckpoint()
     except (PySparkException, Py4JError) as error:

@@ -66,7 +66,11 @@ def test_commands_of_the_readme(tree: KafkaTree, tmp_path: Path, elsewhere: Path
     tree.unregister(1)
     snapshot, plan = _commands(tree.hosts, tmp_path / "warehouse")
     result, said = _submitted(snapshot, elsewhere)
-    assert re.fullmatch(r"snapshot 1 of default: .* 1 topics, 1 partitions, .*\n", result)
+    line, following = result.splitlines()
+    assert re.fullmatch(r"snapshot 1 of default: .* 1 topics, 1 partitions, .*", line)
+    assert (
+        following == f"see what is due: surveyor status --zookeeper {tree.hosts} --warehouse {tmp_path / 'warehouse'}"
+    )
     assert said == []
     unset = re.sub("export SPARK_CONF_DIR.*", "", plan)
     result, said = _submitted(unset, elsewhere)

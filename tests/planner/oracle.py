@@ -46,13 +46,8 @@ def unclean_allowed(row: Row, world: World) -> bool:
 
 
 def removal_from_isr(row: Row, world: World) -> list[int]:
-    """`removeReplicasFromIsr` for each dead broker in turn: the last member is never removed.
-
-    A replica whose log dir failed goes with them; alone it is left to its leader, which drops it.
-    """
+    """`removeReplicasFromIsr` for each replica that is offline in turn: the last member is never removed."""
     isr = list(row["isr"])
-    if set(isr) <= world.registered:
-        return isr
     for member in row["isr"]:
         if member not in online(row, world) and len(isr) > 1:
             isr.remove(member)

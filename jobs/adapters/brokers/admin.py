@@ -24,7 +24,8 @@ from kafka.errors import (
     for_code,
 )
 
-from jobs.basics.errors import RefusedError, SurveyorError, UsageError
+from jobs.basics.errors import RefusedError, SurveyorError
+from jobs.basics.properties import read_key_values
 from planner.reassignment.replica_assignment import target
 from schemas.rows import Key
 
@@ -75,18 +76,7 @@ def read_properties(path: Path | None) -> dict[str, str]:
     """Read a client.properties file into kafka-python's settings; raise UsageError on what it does not know."""
     if path is None:
         return {}
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read --command-config {path}: {error}") from None
-    settings = {}
-    for line in map(str.strip, lines):
-        if line and not line.startswith("#"):
-            key, _, value = (part.strip() for part in line.partition("="))
-            if key not in _SETTINGS:
-                raise UsageError(f"--command-config {path}: {key!r} is not known; known are {', '.join(_SETTINGS)}")
-            settings[_SETTINGS[key]] = value
-    return settings
+    return {_SETTINGS[key]: value for key, value in read_key_values(path, "--command-config", _SETTINGS).items()}
 
 
 def bootstrap(brokers: Sequence[Row], settings: dict[str, str]) -> list[str]:

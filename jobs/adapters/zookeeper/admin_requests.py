@@ -16,6 +16,7 @@ from kazoo.exceptions import NodeExistsError, NoNodeError
 from jobs.adapters.zookeeper.cluster import CONTROLLER, CONTROLLER_EPOCH, PREFERRED_ELECTION, REASSIGN
 from jobs.adapters.zookeeper.connection import LOST, Znode, commit, connected, persistently, read, read_latest
 from jobs.adapters.zookeeper.controllership import refused_by_epoch
+from jobs.adapters.zookeeper.credentials import create_as_kafka_does
 from jobs.adapters.zookeeper.refusal import refusal
 from jobs.basics.errors import RefusedError, SurveyorError
 from schemas.rows import Key
@@ -67,6 +68,7 @@ class Orders:
 
     def _place_all(self, path: str, partitions: Sequence[TopicPartition], judge: Judge = lambda chunk: chunk) -> None:
         with connected(self.hosts) as client:
+            create_as_kafka_does(client)
             for chunk in chunks(partitions, LARGEST):
                 due = judge(chunk)
                 if due:

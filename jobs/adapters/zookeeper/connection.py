@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from kazoo.client import KazooClient, TransactionRequest
 from kazoo.exceptions import (
+    AuthFailedError,
     ConnectionClosedError,
     ConnectionLoss,
     KazooException,
@@ -19,8 +20,9 @@ from kazoo.exceptions import (
     SessionExpiredError,
 )
 from kazoo.handlers.threading import KazooTimeoutError
-from kazoo.protocol.states import ZnodeStat
+from kazoo.protocol.states import KeeperState, ZnodeStat
 
+from jobs.adapters.zookeeper.credentials import OPTION, config_of, kazoo_options
 from jobs.basics.errors import UnreadableError, UsageError
 from jobs.basics.interrupts import whole
 
@@ -65,7 +67,13 @@ def connected(hosts: str, timeout: float = SESSION_TIMEOUT, *, first: int | None
     `first` numbers the server to be tried first, so that many readers spread over an ensemble; else chance decides.
     """
     try:
-        client = KazooClient(_rotated(hosts, first or 0), timeout, logger=_QUIET, randomize_hosts=first is None)
+        client = KazooClient(
+            _rotated(hosts, first or 0),
+            timeout,
+            logger=_QUIET,
+            randomize_hosts=first is None,
+            **kazoo_options(hosts),
+        )
     except ValueError as error:
         raise UsageError(f"--zookeeper {hosts!r} is not HOST:PORT[,...][/chroot]: {error}") from None
     try:
@@ -74,14 +82,10 @@ def connected(hosts: str, timeout: float = SESSION_TIMEOUT, *, first: int | None
             started = client.start_async()
         started.wait(timeout)
         if not client.connected:
-            unknown = _unknown(hosts)
-            why = f"nobody here knows the name {unknown[0]!r}: " if unknown else ""
-            runs = "this machine's DNS" if unknown else "that the server runs"
-            raise UnreadableError(
-                f"no ZooKeeper answered at {hosts} within {timeout:g} s; "
-                f"{why}check --zookeeper HOST:PORT[,...][/chroot] and {runs}",
-            )
+            raise UnreadableError(_why_not_connected(client, hosts, timeout))
         yield client
+    except AuthFailedError:
+        raise UnreadableError(_unknown_user(hosts)) from None
     except KazooException as error:
         raise UnreadableError(
             f"ZooKeeper at {hosts} stopped answering ({type(error).__name__}); "
@@ -93,7 +97,7 @@ def connected(hosts: str, timeout: float = SESSION_TIMEOUT, *, first: int | None
             client.close()
 
 
-def _unknown(hosts: str) -> list[str]:
+def _unknown_names(hosts: str) -> list[str]:
     """Name the servers whose names cannot be looked up, no fault of theirs; nothing is said of slow look-ups."""
     names = {server.rpartition(":")[0].strip("[]") or server for server in hosts.partition("/")[0].split(",")}
     unknown: list[str] = []
@@ -112,6 +116,23 @@ def _unknown(hosts: str) -> list[str]:
     for thread in looking:
         thread.join(max(0.0, deadline - time.monotonic()))
     return sorted(unknown)
+
+
+def _why_not_connected(client: KazooClient, hosts: str, timeout: float) -> str:
+    config = config_of(hosts)
+    if client.client_state == KeeperState.AUTH_FAILED:
+        return _unknown_user(hosts)
+    none = f"no ZooKeeper answered at {hosts} within {timeout:g} s; "
+    unknown = _unknown_names(hosts)
+    if unknown:
+        why = f"nobody here knows the name {unknown[0]!r}: "
+        return f"{none}{why}check --zookeeper HOST:PORT[,...][/chroot] and this machine's DNS"
+    how = f"whether it is spoken to as {OPTION} {config} says" if config else f"whether it wants TLS ({OPTION})"
+    return f"{none}check --zookeeper HOST:PORT[,...][/chroot], that the server runs, and {how}"
+
+
+def _unknown_user(hosts: str) -> str:
+    return f"ZooKeeper at {hosts} does not know the user, or not the password, of {OPTION} {config_of(hosts)}"
 
 
 def _rotated(hosts: str, first: int) -> str:
@@ -169,14 +190,14 @@ def forbidden(what: str) -> str:
     """Say that an ACL forbids something, and what to do about it.
 
     >>> print(forbidden("set /controller_epoch"))
-    ZooKeeper forbids to set /controller_epoch (NoAuth). Surveyor speaks to ZooKeeper without authentication: let the \
-ACL (of the parent, for create and delete) allow it to this host or to everybody; what only writes forbid, Kafka's \
-controller may be asked for by --mode admin
+    ZooKeeper forbids to set /controller_epoch (NoAuth): let --zookeeper-config name the user that the brokers have, \
+or the ACL (of the parent, for create and delete) allow it to this host; what only writes forbid, Kafka's controller \
+may be asked for by --mode admin
     """
     return (
-        f"ZooKeeper forbids to {what} (NoAuth). Surveyor speaks to ZooKeeper without authentication: let the ACL "
-        "(of the parent, for create and delete) allow it to this host or to everybody; what only writes forbid, "
-        "Kafka's controller may be asked for by --mode admin"
+        f"ZooKeeper forbids to {what} (NoAuth): let {OPTION} name the user that the brokers have, or the ACL (of the "
+        "parent, for create and delete) allow it to this host; what only writes forbid, Kafka's controller may be "
+        "asked for by --mode admin"
     )
 
 

@@ -23,6 +23,7 @@ from kazoo.exceptions import (
 
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONTROLLER, CONTROLLER_EPOCH, ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import PATIENCE, commit, connected, read, sync
+from jobs.adapters.zookeeper.credentials import create_as_kafka_does
 from jobs.adapters.zookeeper.multi import ANY_VERSION, Check, Create, Delete, Op, add
 from jobs.adapters.zookeeper.refusal import refusal
 from jobs.basics.errors import FencedError, RefusedError, SurveyorError, UnreadableError
@@ -118,6 +119,7 @@ def controllership(hosts: str, controller_id: int, tell: Tell = _nobody) -> Iter
 
 def take_over(client: KazooClient, hosts: str, controller_id: int, tell: Tell = _nobody) -> Controllership:
     """Become the controller, or raise and have changed nothing; `tell` people who has to be waited for."""
+    create_as_kafka_does(client)
     for _ in range(TRIES):
         state = _once_free(client, hosts, controller_id, tell)
         multi = client.transaction()

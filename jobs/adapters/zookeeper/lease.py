@@ -17,6 +17,7 @@ from kazoo.exceptions import NoAuthError, NodeExistsError, NoNodeError
 
 from jobs.adapters.zookeeper.connection import LOST, Znode, answer, connected, persistently, read_latest
 from jobs.adapters.zookeeper.controllership import session_of
+from jobs.adapters.zookeeper.credentials import create_as_kafka_does
 from jobs.basics.errors import ExitCode, RefusedError, SurveyorError
 from schemas.lease import Holder, decode_holder, encode_holder
 from schemas.znodes import MalformedZnodeError
@@ -123,6 +124,7 @@ class NoLease(Lease):
 def leased(hosts: str, holder: Holder, patience: float, say: Callable[[str], None]) -> Iterator[Lease]:
     """Hold the lease; raise LeaseHeldError where somebody else keeps it for longer than `patience` seconds."""
     with connected(hosts) as client:
+        create_as_kafka_does(client)
         lease = Lease(client, holder, say)
         lease.take(patience)
         yield lease  # it goes with the session

@@ -10,7 +10,7 @@ from typing import Final, assert_never
 
 from kazoo.client import TransactionRequest
 from kazoo.protocol import serialization
-from kazoo.security import OPEN_ACL_UNSAFE
+from kazoo.security import ACL, OPEN_ACL_UNSAFE
 
 ANY_VERSION: Final = -1
 
@@ -59,14 +59,15 @@ Op = Check | Create | SetData | Delete
 def add(multi: TransactionRequest, ops: Iterable[Op]) -> None:
     """Add operations to a multi.
 
-    Not by its own methods: their joining of paths takes longer than all the rest, and they refuse null data.
+    What is created has the ACL that the client was told to give. Not by its own methods: their joining of paths takes
+    longer than all the rest, and they refuse null data.
     """
-    chroot = multi.client.chroot
+    chroot, acl = multi.client.chroot, multi.client.default_acl or OPEN_ACL_UNSAFE
     for op in ops:
-        multi._add(_of_kazoo(op, chroot + op.path), None)  # noqa: SLF001 - kazoo has no other door
+        multi._add(_of_kazoo(op, chroot + op.path, acl), None)  # noqa: SLF001 - kazoo has no other door
 
 
-def _of_kazoo(op: Op, path: str) -> object:
+def _of_kazoo(op: Op, path: str, acl: list[ACL]) -> object:
     match op:
         case SetData():
             return serialization.SetData(path, op.data, op.version)
@@ -74,7 +75,7 @@ def _of_kazoo(op: Op, path: str) -> object:
             return serialization.CheckVersion(path, op.version)
         case Create():
             flags = _EPHEMERAL * op.ephemeral | _SEQUENCE * op.sequence
-            return serialization.Create(path, op.data, OPEN_ACL_UNSAFE, flags)
+            return serialization.Create(path, op.data, acl, flags)
         case Delete():
             return serialization.Delete(path, op.version)
         case _:

@@ -11,6 +11,7 @@ from kazoo.exceptions import BadVersionError, NoAuthError, NodeExistsError, NoNo
 
 from jobs.adapters.zookeeper.cluster import CONTROLLER
 from jobs.adapters.zookeeper.connection import Znode, answer, children, read
+from jobs.adapters.zookeeper.credentials import create_as_kafka_does
 from jobs.adapters.zookeeper.multi import ANY_VERSION
 from jobs.basics.errors import RefusedError
 from schemas.handed_in import HandedIn, encode_handed_in
@@ -53,6 +54,7 @@ def path_of(plan_id: str) -> str:
 
 def hand_in(client: KazooClient, plan_id: str, handed: HandedIn) -> None:
     """Hand a plan in; raise RefusedError where somebody has handed the same in."""
+    create_as_kafka_does(client)
     try:
         answer(client.create_async(path_of(plan_id), encode_handed_in(handed), ephemeral=True))
     except NodeExistsError:

@@ -3,13 +3,16 @@
 `spark.read.format("zookeeper").option("zookeeper", "host:port/chroot").load()` gives a cluster's topics, partitions
 and what of them could not be understood, a row each (`READ`); decoding is that of `schemas.znodes`, in the reader.
 With `.option("path", "/brokers/topics")` it gives the znodes below that path as they are (`ZNODES`), `depth` levels
-of them, 1 unless told. `tasks` says into how many ranges to split. Every connection calls `sync` first; ranges go
+of them, 1 unless told. `tasks` says into how many ranges to split, `config` the file by which the ensemble is spoken to
+(`--zookeeper-config`), on every host where an executor runs. Every connection calls `sync` first; ranges go
 round the servers of an ensemble.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from math import ceil
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -20,6 +23,7 @@ from pyspark.sql.types import BinaryType, DoubleType, IntegerType, LongType, Str
 from jobs.adapters.delta.lake import arrow_schema
 from jobs.adapters.zookeeper.cluster import TOPICS as TOPICS_PATH
 from jobs.adapters.zookeeper.connection import Znode, children, connected, persistently, sync
+from jobs.adapters.zookeeper.credentials import speak_by
 from jobs.adapters.zookeeper.multi_read import children_of, read_many, without_collection
 from jobs.adapters.zookeeper.topics import TopicRows, read_topic_rows
 from jobs.basics.errors import UnreadableError, UsageError
@@ -96,22 +100,29 @@ class ZooKeeperDataSource(DataSource):
         options = {str(name).lower(): str(value) for name, value in self.options.items()}
         if "zookeeper" not in options:
             raise UnreadableError('no ZooKeeper given: .option("zookeeper", "HOST:PORT[,...][/chroot]")')
+        config = Path(options["config"]) if "config" in options else None
         hosts, tasks = options["zookeeper"], _number(options, "tasks", "into how many ranges to split")
         if "path" in options:
             path = options["path"].strip("/")
             depth = _number(options, "depth", "how many levels below the path to read") or 1
-            return ZnodeReader(hosts, f"/{path}" if path else "", tasks, depth)
-        return TopicReader(hosts, TOPICS_PATH, tasks)
+            return ZnodeReader(hosts, f"/{path}" if path else "", tasks, depth, config=config)
+        return TopicReader(hosts, TOPICS_PATH, tasks, config=config)
 
 
 class _Reader(DataSourceReader):
     """Splits the children of `path` into tasks; a subclass says what a task makes of its share."""
 
-    def __init__(self, hosts: str, path: str, tasks: int | None = None) -> None:
-        self.hosts, self.path, self.tasks = hosts, path, tasks
+    def __init__(self, hosts: str, path: str, tasks: int | None = None, *, config: Path | None = None) -> None:
+        self.hosts, self.path, self.tasks, self.config = hosts, path, tasks, config
+
+    def connected(self, *, first: int | None = None) -> AbstractContextManager[KazooClient]:
+        """A connection of this process, which need not be the one that knows how the ensemble is spoken to."""
+        if self.config is not None:
+            speak_by(self.hosts, self.config)
+        return connected(self.hosts, first=first)
 
     def partitions(self) -> Sequence[InputPartition]:
-        with connected(self.hosts) as client:
+        with self.connected() as client:
             names = persistently(lambda: self.listed(client))
         size = ZNODES_A_TASK if self.tasks is None else max(1, ceil(len(names) / self.tasks))
         shares = [tuple(names[start : start + size]) for start in range(0, len(names), size)] or [()]
@@ -124,7 +135,7 @@ class _Reader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, Names) or not partition.names:
             return
-        with without_collection(), connected(self.hosts, first=partition.number) as client:
+        with without_collection(), self.connected(first=partition.number) as client:
             persistently(lambda: sync(client))
             yield from self.batches(client, partition.names)
 
@@ -155,8 +166,8 @@ def read_here(hosts: str) -> pa.Table:
 class ZnodeReader(_Reader):
     """Reads any znodes as they are, `depth` levels below the path."""
 
-    def __init__(self, hosts: str, path: str, tasks: int | None, depth: int) -> None:
-        super().__init__(hosts, path, tasks)
+    def __init__(self, hosts: str, path: str, tasks: int | None, depth: int, *, config: Path | None) -> None:
+        super().__init__(hosts, path, tasks, config=config)
         self.depth = depth
 
     def listed(self, client: KazooClient) -> list[str]:

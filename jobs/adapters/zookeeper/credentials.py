@@ -1,0 +1,137 @@
+"""How an ensemble is spoken to, and as whom: TLS, SASL, digest; and what the znodes that we create allow to others.
+
+All that readers and writers are given is the address of an ensemble, so what goes with an address is kept here, told
+once by the settings (`--zookeeper-config`). It is a path until a connection is made: nothing of what the file holds is
+an argument, goes into a table or a message. Names of keys are those of client.properties, where there is one.
+"""
+
+from pathlib import Path
+from typing import Any, Final
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoAuthError, NoNodeError
+from kazoo.security import OPEN_ACL_UNSAFE
+
+from jobs.basics.errors import MissingError, SurveyorError, UsageError
+from jobs.basics.properties import read_key_values
+
+OPTION: Final = "--zookeeper-config"
+
+_DIGEST_MD5: Final = "DIGEST-MD5"
+_USES_TLS: Final = {"PLAINTEXT": False, "SSL": True, "SASL_PLAINTEXT": False, "SASL_SSL": True}
+_FILES: Final = {
+    "ssl.ca.location": "ca",
+    "ssl.certificate.location": "certfile",
+    "ssl.key.location": "keyfile",
+}
+_KNOWN: Final = (
+    "security.protocol",
+    "sasl.mechanism",
+    "sasl.username",
+    "sasl.password",
+    "digest.username",
+    "digest.password",
+    *_FILES,
+    "ssl.key.password",
+    "ssl.endpoint.identification.algorithm",
+)
+"""What the file may say; PEM files. `digest`: ZooKeeper's own scheme, without SASL."""
+
+_BY_ADDRESS: Final[dict[str, Path]] = {}
+"""By the address as it was given, and by its servers alone: whoever asks these something that concerns no cluster."""
+
+_OF_KAFKA: Final = "/brokers/topics"
+"""Made by the brokers, so its ACL is the one that Kafka gives to what it makes (`ZkData.defaultAcls`)."""
+
+_MASKED: Final = ":x"
+"""What ZooKeeper shows in place of a digest to whoever may not administer the znode."""
+
+
+def speak_by(hosts: str, config: Path | None) -> None:
+    """Let this process speak to an ensemble by a file from now on; without one, as anybody and in plain text."""
+    for address in (hosts, _servers(hosts)):
+        if config is None:
+            _BY_ADDRESS.pop(address, None)
+        else:
+            _BY_ADDRESS[address] = config
+
+
+def config_of(hosts: str) -> Path | None:
+    """The file by which an ensemble is spoken to."""
+    return _BY_ADDRESS.get(hosts) or _BY_ADDRESS.get(_servers(hosts))
+
+
+def _servers(hosts: str) -> str:
+    """The servers of an ensemble in one order, without the chroot.
+
+    >>> _servers("b:2181,a:2181/kafka")
+    'a:2181,b:2181'
+    """
+    return ",".join(sorted(hosts.partition("/")[0].split(",")))
+
+
+def kazoo_options(hosts: str) -> dict[str, Any]:
+    """What Kazoo is told for an ensemble; raise UsageError on what makes no sense."""
+    config = config_of(hosts)
+    if config is None:
+        return {}
+    found = read_key_values(config, OPTION, _KNOWN)
+    protocol = found.get("security.protocol", "PLAINTEXT")
+    if protocol not in _USES_TLS:
+        raise UsageError(f"{OPTION} {config}: security.protocol is {protocol!r}; it is one of {', '.join(_USES_TLS)}")
+    options: dict[str, Any] = {}
+    if _USES_TLS[protocol]:
+        options |= _tls(config, found)
+    if protocol.startswith("SASL"):
+        options["sasl_options"] = _sasl(config, found)
+    if "digest.username" in found:
+        options["auth_data"] = [("digest", f"{found['digest.username']}:{found.get('digest.password', '')}")]
+    return options
+
+
+def _tls(config: Path, found: dict[str, str]) -> dict[str, Any]:
+    named = {key: Path(value) for key, value in found.items() if key in _FILES}
+    for key, path in named.items():
+        if not path.is_file():
+            raise UsageError(f"{OPTION} {config}: {key}: there is no file {path}")
+    algorithm = found.get("ssl.endpoint.identification.algorithm", "https")
+    return {
+        "use_ssl": True,
+        "verify_certs": True,
+        "check_hostname": algorithm.lower() == "https",
+        "keyfile_password": found.get("ssl.key.password"),
+        **{_FILES[key]: str(path) for key, path in named.items()},
+    }
+
+
+def _sasl(config: Path, found: dict[str, str]) -> dict[str, str]:
+    try:
+        import puresasl  # noqa: F401, PLC0415 - Kazoo's own way to SASL, an extra
+    except ImportError:
+        raise MissingError(
+            f"{OPTION} {config}: SASL with ZooKeeper needs one more package: pip install 'kafka-surveyor[sasl]'"
+        ) from None
+    mechanism = found.get("sasl.mechanism", _DIGEST_MD5)
+    if mechanism != _DIGEST_MD5:
+        raise UsageError(f"{OPTION} {config}: sasl.mechanism is {mechanism!r}; ZooKeeper is spoken to by {_DIGEST_MD5}")
+    if not {"sasl.username", "sasl.password"} <= found.keys():
+        raise UsageError(f"{OPTION} {config}: SASL needs sasl.username and sasl.password")
+    return {"mechanism": mechanism, "username": found["sasl.username"], "password": found["sasl.password"]}
+
+
+def create_as_kafka_does(client: KazooClient) -> None:
+    """From now on what this client creates has the ACL that Kafka gave to what it created itself.
+
+    Where brokers run with zookeeper.set.acl=true nobody else may write then, and they themselves may. Raise
+    SurveyorError where the ACL is not shown to us as it is: what we created could not be written by brokers.
+    """
+    try:
+        acls, _ = client.get_acls(_OF_KAFKA)
+    except (NoNodeError, NoAuthError):
+        return  # what comes next says so: there is no cluster, or nothing of it for us
+    if any(acl.id.scheme == "digest" and acl.id.id.endswith(_MASKED) for acl in acls):
+        raise SurveyorError(
+            f"the ACL of {_OF_KAFKA} is not shown to us, so brokers could not use what we create: let {OPTION} name "
+            "the user that the brokers have; nothing was written",
+        )
+    client.default_acl = None if acls == OPEN_ACL_UNSAFE else acls

@@ -1,0 +1,189 @@
+"""How an ensemble is spoken to: users, TLS, what is created for whom, and what is said where it fails."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.security import ACL, make_acl, make_digest_acl
+from pyspark.sql import SparkSession
+
+from jobs.adapters.zookeeper.connection import connected, read
+from jobs.adapters.zookeeper.controllership import failed, take_over
+from jobs.adapters.zookeeper.credentials import create_as_kafka_does, speak_by
+from jobs.adapters.zookeeper.lease import LEASE, Lease
+from jobs.adapters.zookeeper.multi import Check, Create, add
+from jobs.adapters.zookeeper.resident import announce_resident
+from jobs.adapters.zookeeper.source import ZooKeeperDataSource
+from jobs.basics.errors import SurveyorError, UnreadableError, UsageError
+from schemas.lease import Holder
+from tests.jobs.support.fenced import OURS
+from tests.jobs.support.guarded_zookeeper import PASSWORD, USER, GuardedZooKeeper
+from tests.jobs.support.kafka_tree import KafkaTree
+
+Configured = Callable[..., Path]
+
+SASL = {"security.protocol": "SASL_PLAINTEXT", "sasl.username": USER, "sasl.password": PASSWORD}
+DIGEST = {"digest.username": USER, "digest.password": PASSWORD}
+EVERYBODY_READS = make_acl("world", "anyone", read=True)
+CREATED = ("/controller", "/brokers/topics/new", "/surveyor/control", LEASE)
+HOLDER = Holder("ann", "ops1", 7, "commit", "1f", "2026-11-22T06:00:00+00:00")
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedZooKeeper]:
+    with GuardedZooKeeper(tmp_path_factory.mktemp("guarded")) as server:
+        yield server
+
+
+@pytest.fixture
+def configured(tmp_path: Path) -> Iterator[Configured]:
+    """Speak to the server by a file of these keys."""
+    told: list[str] = []
+
+    def configure(hosts: str, keys: dict[str, str], mode: int = 0o600) -> Path:
+        path = tmp_path / "zookeeper.properties"
+        path.write_text("# how\n" + "".join(f"{key} = {value}\n" for key, value in keys.items()))
+        path.chmod(mode)
+        speak_by(hosts, path)
+        told.append(hosts)
+        return path
+
+    yield configure
+    for hosts in told:
+        speak_by(hosts, None)
+
+
+def tls(server: GuardedZooKeeper) -> dict[str, str]:
+    files = server.certificates
+    return {
+        "security.protocol": "SSL",
+        "ssl.ca.location": str(files.ca),
+        "ssl.certificate.location": str(files.client),
+        "ssl.key.location": str(files.client),
+    }
+
+
+OF_SASL = [make_acl("sasl", USER, all=True), EVERYBODY_READS]
+OF_DIGEST = [make_digest_acl(USER, PASSWORD, all=True), EVERYBODY_READS]
+
+
+@pytest.fixture
+def chroot(guarded: GuardedZooKeeper, request: pytest.FixtureRequest) -> str:
+    """An address of the test's own, of a tree that Kafka keeps."""
+    name = f"/{abs(hash(request.node.name))}"
+    client = KazooClient(guarded.connect)
+    client.start()
+    client.create(name)
+    client.stop()
+    client.close()
+    return f"{guarded.connect}{name}"
+
+
+@pytest.fixture
+def tree(chroot: str) -> Iterator[KafkaTree]:
+    client = KazooClient(chroot)
+    client.start()
+    tree = KafkaTree(chroot, client)
+    tree.lay_out()
+    tree.elect(0, epoch=7)
+    tree.add_topic("orders", {0: [0, 1]})
+    yield tree
+    client.stop()
+    client.close()
+
+
+def secure(tree: KafkaTree, acls: list[ACL]) -> None:
+    """As brokers with zookeeper.set.acl have it: theirs to write, everybody's to read."""
+    for path in ("/", "/brokers/topics", "/controller_epoch", "/controller", "/admin/delete_topics"):
+        tree.client.set_acls(path, acls)
+
+
+@pytest.mark.parametrize(("keys", "acls"), [(SASL, OF_SASL), (DIGEST, OF_DIGEST)], ids=["sasl", "digest"])
+def test_who_is_who_the_brokers_are_writes_as_they_do(
+    tree: KafkaTree, configured: Configured, keys: dict[str, str], acls: list[ACL]
+) -> None:
+    secure(tree, acls)
+    with connected(tree.hosts) as nobody, pytest.raises(SurveyorError, match="--zookeeper-config"):
+        take_over(nobody, tree.hosts, OURS)
+
+    configured(tree.hosts, keys)
+    with connected(tree.hosts) as client:
+        held = take_over(client, tree.hosts, OURS)
+        multi = client.transaction()
+        add(multi, [Check("/controller_epoch", held.epoch_version), Create("/brokers/topics/new", b"{}")])
+        assert not failed(multi.commit())
+        announce_resident(client, HOLDER)
+        Lease(client, HOLDER, lambda _: None).take(1.0)
+        made = {path: client.get_acls(path)[0] for path in CREATED}
+
+    assert made == dict.fromkeys(made, acls)
+
+
+def test_what_nobody_secured_stays_open_to_everybody(tree: KafkaTree, configured: Configured) -> None:
+    """Brokers without zookeeper.set.acl, which are somebody else than we are, must be able to go on."""
+    configured(tree.hosts, SASL)
+    with connected(tree.hosts) as client:
+        take_over(client, tree.hosts, OURS)
+        assert client.get_acls("/controller")[0] == client.get_acls("/brokers/topics")[0]
+        assert [acl.id.scheme for acl in client.get_acls("/controller")[0]] == ["world"]
+
+
+def test_an_acl_that_is_not_shown_as_it_is_is_not_copied(tree: KafkaTree, configured: Configured) -> None:
+    ours = make_digest_acl("surveyor", "other", read=True, write=True, create=True, delete=True)
+    secure(tree, [make_digest_acl(USER, PASSWORD, all=True), ours])
+    configured(tree.hosts, {"digest.username": "surveyor", "digest.password": "other"})
+    with connected(tree.hosts) as client, pytest.raises(SurveyorError, match=r"not shown to us.*nothing was written"):
+        create_as_kafka_does(client)
+
+
+def test_by_tls_with_a_certificate(guarded: GuardedZooKeeper, configured: Configured) -> None:
+    configured(guarded.secure, tls(guarded))
+    with connected(guarded.secure) as client:
+        assert read(client, "/zookeeper").stat is not None
+    speak_by(guarded.secure, None)
+    with (
+        pytest.raises(UnreadableError, match=r"whether it wants TLS \(--zookeeper-config\)"),
+        connected(guarded.secure, 2.0),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        (SASL | {"sasl.password": "wrong-one"}, "does not know the user, or not the password"),
+        (SASL | {"security.protocol": "PLAINTEXT", "digest.user": "x"}, "'digest.user' is not known; known are "),
+        (SASL | {"security.protocol": "TLS"}, "security.protocol is 'TLS'; it is one of PLAINTEXT, SSL, "),
+        (SASL | {"sasl.mechanism": "GSSAPI"}, "sasl.mechanism is 'GSSAPI'; ZooKeeper is spoken to by DIGEST-MD5"),
+        ({"security.protocol": "SASL_PLAINTEXT"}, "SASL needs sasl.username and sasl.password"),
+        ({"security.protocol": "SSL", "ssl.ca.location": "/nowhere"}, "ssl.ca.location: there is no file /nowhere"),
+    ],
+)
+def test_what_is_wrong_is_said_without_the_password(
+    chroot: str, configured: Configured, keys: dict[str, str], said: str
+) -> None:
+    path = configured(chroot, keys)
+    with pytest.raises((UsageError, UnreadableError)) as caught, connected(chroot, 5.0) as client:
+        read(client, "/")
+    assert said in str(caught.value)
+    assert str(path) in str(caught.value)
+    assert not any(secret in str(caught.value) for secret in (PASSWORD, "wrong-one"))
+
+
+def test_a_password_that_everybody_may_read_is_refused(chroot: str, configured: Configured) -> None:
+    path = configured(chroot, SASL, mode=0o644)
+    with pytest.raises(UsageError, match=f"chmod o= {path}"), connected(chroot):
+        pass
+    configured(chroot, {"security.protocol": "PLAINTEXT"}, mode=0o644)
+    with connected(chroot):
+        pass
+
+
+def test_executors_speak_as_the_driver_does(spark: SparkSession, tree: KafkaTree, configured: Configured) -> None:
+    tree.client.set_acls("/brokers/topics", [make_acl("sasl", USER, all=True)])
+    path = configured(tree.hosts, SASL)
+    spark.dataSource.register(ZooKeeperDataSource)
+    read_by = spark.read.format("zookeeper").option("zookeeper", tree.hosts)
+    found = read_by.option("config", str(path)).load().where("kind = 'partition'").collect()
+    assert [(row.topic, row.partition, row.replicas) for row in found] == [("orders", 0, [0, 1])]
