@@ -1,0 +1,176 @@
+"""The DAGs as Airflow runs them, by the provider's spark-submit, on a real ZooKeeper and real brokers."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from jobs.adapters.brokers.admin import connected_admin
+from jobs.adapters.delta.lake import Lake, Row
+from jobs.adapters.embedded.cluster import EmbeddedCluster
+from jobs.basics.errors import ExitCode
+from tests.airflow.inside_airflow import InsideAirflow, Run
+from tests.jobs.support.real_cluster import Seen, eventually, kafka_tree, seen_by
+from tests.jobs.support.throttled_tree import overrides
+
+ROOT = Path(__file__).parents[2]
+RETRIED, FAILED = "AirflowException", "AirflowFailException"
+SUCCESS, SKIPPED = "success", "skipped"
+MORNING = "2026-11-23T06:00:00+00:00"
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    return Lake(str(tmp_path_factory.mktemp("warehouse")), "default")
+
+
+@pytest.fixture(scope="module")
+def airflow(cluster: EmbeddedCluster, lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> Iterator[InsideAirflow]:
+    home = tmp_path_factory.mktemp("airflow")
+    with InsideAirflow(home, cluster.zookeeper.connect, Path(lake.warehouse)) as inside:
+        yield inside
+
+
+def create(cluster: EmbeddedCluster, topic: str, *replicas: int) -> None:
+    """Make a topic of one partition, and wait until broker 0 knows who leads it."""
+    client = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    client.create_topics([NewTopic(topic, num_partitions=1, replica_assignment=[list(replicas)])])[topic].result(30)
+    assert eventually(lambda: seen(cluster, topic).get(0, (-1,))[0] == replicas[0])
+
+
+def seen(cluster: EmbeddedCluster, topic: str) -> Seen:
+    """A topic as broker 0 knows it, which no test kills."""
+    return seen_by(cluster.brokers[0].address, topic)
+
+
+def plan_of(lake: Lake, run: Run) -> Row:
+    (plan,) = [row for row in lake.rows("plans") if any(run.run_id in name for name in row["names"])]
+    return plan
+
+
+def test_every_dag_says_what_it_is(airflow: InsideAirflow) -> None:
+    """Approvals are asked for once: asked anew, somebody would have to answer again."""
+    said = airflow.ask(do="integrity")
+    dags = said["dags"]
+    pools = json.loads((ROOT / "airflow" / "pools.json").read_text())
+
+    assert said["errors"] == {}
+    assert {dag["file"] for dag in dags.values()} == {path.name for path in (ROOT / "airflow" / "dags").glob("*.py")}
+    assert all(f"{name}.py" == dag["file"] for name, dag in dags.items())
+    for dag in dags.values():
+        assert (dag["owners"], dag["tags"], dag["doc"]) == (["surveyor"], ["kafka", "surveyor"], True)
+        assert {task for task, retries in dag["retries"].items() if retries < 3} <= {"approve"}
+        assert set(dag["pools"]) <= {"default_pool", *pools}
+
+
+@pytest.mark.parametrize(
+    ("code", "given", "raised"),
+    [
+        (ExitCode.ERROR, {}, RETRIED),
+        (ExitCode.FENCED, {}, RETRIED),
+        (ExitCode.UNREADABLE, {}, RETRIED),
+        (ExitCode.RUNNING, {}, RETRIED),
+        (ExitCode.TERMINATED, {}, RETRIED),
+        (ExitCode.REFUSED, {}, RETRIED),
+        (ExitCode.REFUSED, {"refused": "fail"}, FAILED),
+        (ExitCode.USAGE, {}, FAILED),
+        (ExitCode.MISSING, {}, FAILED),
+        (ExitCode.STALE, {}, FAILED),
+        (ExitCode.STALE, {"stale": "skip"}, "AirflowSkipException"),
+    ],
+)
+def test_what_an_exit_code_means(airflow: InsideAirflow, code: ExitCode, given: dict[str, str], raised: str) -> None:
+    assert airflow.ask(do="outcome", code=code, result={}, **given) == raised
+
+
+def test_a_run_plans_on_the_snapshot_that_triggered_it(airflow: InsideAirflow) -> None:
+    """Of several the newest."""
+    assert airflow.ask(do="snapshot_of_run", plan="none", snapshot_ids=[7, 9, 8]) == {"snapshot_id": 9}
+
+
+def test_leader_balance(airflow: InsideAirflow, cluster: EmbeddedCluster) -> None:
+    """The next run finds nothing due; the first, run again after that, finds its plan and applies nothing twice."""
+    create(cluster, "balance", 0, 1)
+    with connected_admin([cluster.brokers[0].address], {}) as admin:
+        assert admin.reassign({("balance", 0): [1, 0]}) == {("balance", 0): 0}
+    assert eventually(lambda: seen(cluster, "balance")[0][:2] == (0, [1, 0]))
+
+    first = airflow.run("leader_balance", at=MORNING)
+    balanced = seen(cluster, "balance")
+    quiet = airflow.run("leader_balance")
+    again = airflow.run("leader_balance", at=MORNING)
+
+    assert first.having(SUCCESS) == {"snapshot", "plan", "due", "commit", "verify"}
+    assert balanced[0][0] == 1
+    assert first.results["commit"]["applied_now"] == first.results["plan"]["changes"] > 0
+    assert (again.run_id, again.state) == (first.run_id, SUCCESS)
+    assert again.results["snapshot"] == first.results["snapshot"] != quiet.results["snapshot"]
+    assert again.results["plan"]["plan_id"] == first.results["plan"]["plan_id"]
+    assert again.results["commit"]["applied_now"] == 0
+    assert (quiet.state, quiet.having(SKIPPED)) == (SUCCESS, {"commit", "verify"})
+
+
+def test_reassign_approved(airflow: InsideAirflow, cluster: EmbeddedCluster, lake: Lake) -> None:
+    """What is shown to be approved is the plan; afterwards no throttle is left."""
+    create(cluster, "approved", 0, 1)
+    conf = {"question": "replace", "value": "1=2", "topics": "approved", "throttle": "50MB/s"}
+
+    done = airflow.run("reassign", conf=conf, answer="Approve")
+
+    assert (done.state, done.having(SUCCESS)) == (SUCCESS, set(done.states))
+    assert "approved-0  replicas [0,1]→[0,2]" in done.results["show"]
+    assert sorted(seen(cluster, "approved")[0][1]) == [0, 2]
+    assert plan_of(lake, done)["status"] == "committed"
+    assert lake.rows("throttles") == []
+    with kafka_tree(cluster) as tree:
+        assert not any(overrides(tree).values())
+
+
+def test_reassign_rejected(airflow: InsideAirflow, cluster: EmbeddedCluster, lake: Lake) -> None:
+    create(cluster, "rejected", 0, 1)
+    conf = {"question": "replace", "value": "1=2", "topics": "rejected"}
+
+    done = airflow.run("reassign", conf=conf, answer="Reject")
+
+    assert (done.state, done.having(SKIPPED)) == (SUCCESS, {"commit", "verify"})
+    assert seen(cluster, "rejected")[0][1] == [0, 1]
+    assert plan_of(lake, done)["status"] == "planned"
+
+
+def test_recover(airflow: InsideAirflow, cluster: EmbeddedCluster) -> None:
+    """Broker 2 was alone in the ISR when it died; broker 1 is back, and may lead once somebody approves."""
+    create(cluster, "lost", 2, 1)
+    cluster.brokers[1].kill()
+    cluster.brokers[1].expire()
+    assert eventually(lambda: seen(cluster, "lost")[0][2] == [2])
+    cluster.brokers[2].kill()
+    cluster.brokers[2].expire()
+    cluster.brokers[1].restart()
+    assert eventually(lambda: seen(cluster, "lost")[0][0] == -1)
+
+    taken = airflow.run("snapshot")
+    offline = airflow.events("offline")
+    done = airflow.run("recover", answer="Approve")
+    led = seen(cluster, "lost")[0][0]
+    cluster.brokers[2].restart()
+
+    assert taken.having(SUCCESS) == {"snapshot", "announce", "announce_offline"}
+    assert offline == airflow.events("snapshot")[-1:] == [{"snapshot_id": taken.results["snapshot"]["snapshot_id"]}]
+    assert (done.state, done.having(SKIPPED)) == (SUCCESS, {"commit", "verify"})
+    assert "evidence lost-0" in done.results["show"]
+    assert done.results["commit_unclean"]["applied_now"] == 1
+    assert led == 1
+
+
+def test_maintenance(airflow: InsideAirflow, lake: Lake) -> None:
+    if not lake.has("snapshots"):
+        airflow.run("snapshot")
+
+    done = airflow.run("maintenance")
+
+    assert (done.state, done.having(SUCCESS)) == (SUCCESS, {"vacuum", "sizes", "report", "metrics"})
+    assert "surveyor_last_snapshot_age_seconds" in (airflow.home / "pages" / "surveyor.prom").read_text()
+    assert (airflow.home / "pages" / "report.html").read_text().startswith("<!")
