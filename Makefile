@@ -43,7 +43,7 @@ check: setup ## Lint, format, types, and the borders between the packages
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/mypy --python-executable $(AIRFLOW_BIN)/python airflow/plugins
+	MYPYPATH=airflow/plugins $(BIN)/mypy --python-executable $(AIRFLOW_BIN)/python airflow/plugins
 	$(BIN)/lint-imports
 
 .PHONY: test

@@ -4,7 +4,8 @@
 Started by hand, with a question: which one, its value, what limits it. The plan is shown in the log of `show`, and
 waits for somebody to approve it. Then it is carried out wave by wave and waited for to the end.
 
-- **Rejected**: nothing is written to the cluster. The plan stays in the tables; start a new run for another question.
+- **Rejected**, or not answered within a day: nothing is written to the cluster. The plan stays in the tables; start a
+  new run for another question.
 - **A task failed, or its worker died**: clear it. The commit goes on where it was; nothing is asked for twice.
 - **The commit failed for good**: `clear_throttle` runs whatever happened. Where a throttle was left, replicas still
   move by it: the plan is cancelled, which calls them back and takes the throttle away.
@@ -81,7 +82,7 @@ with DAG(
         subject="Surveyor: move replicas by plan {{ ti.xcom_pull(task_ids='plan')['plan_id'] }}?",
         body="```\n{{ ti.xcom_pull(task_ids='show') }}\n```",
         response_timeout=timedelta(hours=24),
-        retries=0,
+        defaults=ApprovalOperator.REJECT,
     )
     commit = CommitOperator(task_id="commit", plan=PLAN, options=commit_options(), retries=5)
     verify = PlanComplete(task_id="verify", plan=PLAN)

@@ -49,7 +49,7 @@ with DAG(
         "{{ ti.xcom_pull(task_ids='plan_unclean')['plan_id'] }}?",
         body="```\n{{ ti.xcom_pull(task_ids='show') }}\n```",
         response_timeout=timedelta(hours=24),
-        retries=0,
+        defaults=ApprovalOperator.REJECT,
     )
     commit_unclean = CommitOperator(task_id="commit_unclean", plan=UNCLEAN, pool=REPAIR_POOL)
     verify_unclean = PlanComplete(task_id="verify_unclean", plan=UNCLEAN, poke_interval=5.0, timeout=600.0)

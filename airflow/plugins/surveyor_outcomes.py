@@ -30,8 +30,8 @@ def raise_for(code: int, result: dict[str, Any], *, stale: str = "fail", refused
     if somebody has to ask anew. `refused`: "retry" where another commit may have the lease, "fail" where a plan is
     refused, which it would be again.
     """
-    why = result.get("error") or f"see the log, and exit code {code} in Surveyor's docs/exit-codes.md"
-    message = f"exit code {code}: {why}"
+    why = result.get("error") or "see the log, and the codes in Surveyor's docs/exit-codes.md"
+    message = f"exit code {code}: {why}" if code >= 0 else f"killed by signal {-code}"
     if code == STALE and stale == "skip":
         raise AirflowSkipException(f"{message}; the next snapshot is planned anew")
     if code in HOPELESS:

@@ -35,6 +35,7 @@ def variables(home: Path, zookeeper: str, warehouse: Path) -> dict[str, str]:
         "SURVEYOR_ZOOKEEPER": zookeeper,
         "SURVEYOR_WAREHOUSE": warehouse,
         "SURVEYOR_PAGES": home / "pages",
+        "PATH": f"{BIN}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
         "PYTHONDONTWRITEBYTECODE": 1,
     }
     theirs = ("SPARK", "PYSPARK", "SURVEYOR_", "AIRFLOW", "PYTHON", "VIRTUAL_ENV")

@@ -1,10 +1,15 @@
 """The DAGs as Airflow runs them, by the provider's spark-submit, on a real ZooKeeper and real brokers."""
 
 import json
+import os
+import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -19,6 +24,7 @@ from tests.jobs.support.throttled_tree import overrides
 ROOT = Path(__file__).parents[2]
 RETRIED, FAILED = "AirflowException", "AirflowFailException"
 SUCCESS, SKIPPED = "success", "skipped"
+RECORDS, RECORD = 500, b"r" * 4000
 MORNING = "2026-11-23T06:00:00+00:00"
 
 
@@ -52,7 +58,6 @@ def plan_of(lake: Lake, run: Run) -> Row:
 
 
 def test_every_dag_says_what_it_is(airflow: InsideAirflow) -> None:
-    """Approvals are asked for once: asked anew, somebody would have to answer again."""
     said = airflow.ask(do="integrity")
     dags = said["dags"]
     pools = json.loads((ROOT / "airflow" / "pools.json").read_text())
@@ -62,7 +67,7 @@ def test_every_dag_says_what_it_is(airflow: InsideAirflow) -> None:
     assert all(f"{name}.py" == dag["file"] for name, dag in dags.items())
     for dag in dags.values():
         assert (dag["owners"], dag["tags"], dag["doc"]) == (["surveyor"], ["kafka", "surveyor"], True)
-        assert {task for task, retries in dag["retries"].items() if retries < 3} <= {"approve"}
+        assert min(dag["retries"].values()) >= 3
         assert set(dag["pools"]) <= {"default_pool", *pools}
 
 
@@ -138,6 +143,39 @@ def test_reassign_rejected(airflow: InsideAirflow, cluster: EmbeddedCluster, lak
     assert (done.state, done.having(SKIPPED)) == (SUCCESS, {"commit", "verify"})
     assert seen(cluster, "rejected")[0][1] == [0, 1]
     assert plan_of(lake, done)["status"] == "planned"
+
+
+def test_commit_killed_under_a_throttle(airflow: InsideAirflow, cluster: EmbeddedCluster, lake: Lake) -> None:
+    """Nobody tries again: what moves is called back, and the throttle is gone."""
+    create(cluster, "killed", 0, 1)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    for _ in range(RECORDS):
+        producer.produce("killed", RECORD)
+    assert producer.flush(30) == 0
+    conf = {"question": "replace", "value": "1=2", "topics": "killed", "throttle": "20000"}
+
+    killer = Thread(target=kill_moving_commit, args=(cluster, lake))
+    killer.start()
+    done = airflow.run("reassign", conf=conf, answer="Approve")
+    killer.join()
+
+    assert (done.state, done.having("failed")) == ("failed", {"commit"})
+    assert done.states["clear_throttle"] == SUCCESS
+    assert seen(cluster, "killed")[0][1] == [0, 1]
+    assert (plan_of(lake, done)["status"], lake.rows("throttles")) == ("cancelled", [])
+    with kafka_tree(cluster) as tree:
+        assert not any(overrides(tree).values())
+
+
+def kill_moving_commit(cluster: EmbeddedCluster, lake: Lake) -> None:
+    """Kill the commit that writes to this warehouse, once replicas move."""
+    with connected_admin([cluster.brokers[0].address], {}) as admin:
+        eventually(lambda: bool(admin.reassignments()), seconds=120)
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            line = (process / "cmdline").read_bytes().split(b"\0")
+            if b"commit" in line and lake.warehouse.encode() in line:
+                os.kill(int(process.name), signal.SIGKILL)
 
 
 def test_recover(airflow: InsideAirflow, cluster: EmbeddedCluster) -> None:
