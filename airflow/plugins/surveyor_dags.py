@@ -32,11 +32,7 @@ SNAPSHOT_ID = "{{ ti.xcom_pull(task_ids='snapshot')['snapshot_id'] }}"
 
 
 def has_changes(plan: dict[str, Any]) -> bool:
-    """Tell by a plan's result whether there is anything to commit.
-
-    >>> has_changes({"changes": 0, "operations": 0, "rejected": 4})
-    False
-    """
+    """Tell by a plan's result whether there is anything to commit; rejections alone are nothing."""
     return bool(plan["changes"] or plan["operations"])
 
 

@@ -6,6 +6,7 @@ Surveyor's own environment, in a process of its own, and is told to stop by SIGT
 
 import json
 import logging
+import os
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -226,7 +227,7 @@ class SubmitOperator(SparkSubmitOperator):
         self.py_files = ours.py_files
         self.env_vars = {
             "JAVA_HOME": found["java_home"],
-            "SPARK_CONF_DIR": found["spark_conf_dir"],
+            "SPARK_CONF_DIR": os.environ.get("SPARK_CONF_DIR") or found["spark_conf_dir"],
             "SPARK_HOME": found["spark_home"],
             "PYSPARK_PYTHON": found["python"],
             "PYSPARK_DRIVER_PYTHON": found["python"],

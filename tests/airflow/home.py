@@ -31,6 +31,7 @@ def variables(home: Path, zookeeper: str, warehouse: Path) -> dict[str, str]:
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow.db'}",
         "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": False,
         "AIRFLOW_CONN_SURVEYOR_SPARK": json.dumps({"conn_type": "spark", "host": "local[*]"}),
+        "SPARK_LOCAL_IP": "127.0.0.1",
         "SURVEYOR_ENVIRONMENT": ROOT / ".venv",
         "SURVEYOR_ZOOKEEPER": zookeeper,
         "SURVEYOR_WAREHOUSE": warehouse,

@@ -54,10 +54,8 @@ def run(
     dag: str, conf: dict[str, Any] | None = None, at: str | None = None, answer: str | None = None
 ) -> dict[str, Any]:
     """Run a DAG, without retries; `at` is the logical date, the same one for a run that is to be run again."""
-    for task in BAG.dags[dag].tasks:
-        task.retries = 0
     when = {} if at is None else {"logical_date": datetime.fromisoformat(at), "run_after": datetime.fromisoformat(at)}
-    with answering(dag, answer):
+    with without_retries(BAG.dags[dag].tasks), answering(dag, answer):
         done = BAG.dags[dag].test(run_conf=conf, **when)
     tasks = {task.task_id: task for task in done.get_task_instances()}
     return {
@@ -66,6 +64,17 @@ def run(
         "states": {name: str(task.state) for name, task in tasks.items()},
         "results": {name: task.xcom_pull(task_ids=name) for name, task in tasks.items()},
     }
+
+
+@contextmanager
+def without_retries(tasks: list[Any]) -> Iterator[None]:
+    """What fails, fails at once: nobody waits until it is tried again."""
+    before = [task.retries for task in tasks]
+    for task in tasks:
+        task.retries = 0
+    yield
+    for task, retries in zip(tasks, before, strict=True):
+        task.retries = retries
 
 
 @contextmanager

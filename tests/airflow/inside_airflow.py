@@ -9,11 +9,14 @@ from types import TracebackType
 from typing import Any, Self
 
 from tests.airflow.home import NO_AIRFLOW, PYTHON, ROOT, prepare, variables
-from tests.spark_archive import JVM
+from tests.spark_archive import environment
 
 EXIT_SECONDS = 30
 PATIENCE = 240.0
 """Seconds for the answer: a run of a DAG takes less than a minute on a machine that is not busy."""
+
+
+SETTINGS = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "1", "spark.default.parallelism": "2"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,16 @@ class Run:
         return {task for task, became in self.states.items() if became == state}
 
 
+def _quick_spark() -> dict[str, str]:
+    """A JVM that ends soon costs less with the archive of classes; as its conf folder is empty, settings stand here."""
+    quick = environment()
+    settings = " ".join(f"-D{name}={value}" for name, value in SETTINGS.items())
+    return {
+        "SPARK_SUBMIT_OPTS": f"{quick['SPARK_SUBMIT_OPTS']} {settings}",
+        **{name: value for name, value in quick.items() if name == "SPARK_CONF_DIR"},
+    }
+
+
 class InsideAirflow:
     """Up inside its `with` block. What Airflow logs is in `home`/airflow.log."""
 
@@ -36,8 +49,7 @@ class InsideAirflow:
         assert PYTHON.exists(), NO_AIRFLOW
         self.home = home
         self.log = home / "airflow.log"
-        # how a JVM compiles costs or saves processor time alone
-        self._environment = variables(home, zookeeper, warehouse) | {"SPARK_SUBMIT_OPTS": JVM}
+        self._environment = variables(home, zookeeper, warehouse) | _quick_spark()
         self._process: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Self:
