@@ -1,6 +1,7 @@
 .DEFAULT_GOAL := help
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
+AIRFLOW_BIN := .venv-airflow/bin
 WORKERS ?= 3
 JAVA = $(BIN)/python -m jobs.adapters.java.home
 TOO_OLD = 'Surveyor needs Python 3.11 or newer; $(PYTHON) is not. Install it, or: make PYTHON=/path/to/python3.11'
@@ -23,11 +24,18 @@ setup: .venv/.setup ## Make .venv and fetch what is needed to work on it; quick 
 	$(BIN)/python -m jobs.adapters.java.jars
 	@touch $@
 
-.venv/.setup: .venv/.runtime
+.venv/.setup: .venv/.runtime .venv-airflow/.setup
 	$(BIN)/python -m pip install -q --group dev
 	@command -v chromium || command -v chromium-browser || sh .ci/need chromium || echo $(NO_BROWSER) >&2
 	-@$(BIN)/python -m jobs.adapters.embedded.record_archives
 	-@$(BIN)/python -m tests.spark_archive
+	@touch $@
+
+# Airflow's Spark provider brings a pyspark of its own, so Airflow has an environment of its own.
+.venv-airflow/.setup: airflow/requirements.txt .venv/.runtime
+	test -x $(AIRFLOW_BIN)/pip || "$(PYTHON)" -m venv .venv-airflow
+	$(AIRFLOW_BIN)/python -m pip install -q --upgrade 'pip>=25.1'
+	$(AIRFLOW_BIN)/python -m pip install -q -r airflow/requirements.txt
 	@touch $@
 
 .PHONY: check
@@ -35,6 +43,7 @@ check: setup ## Lint, format, types, and the borders between the packages
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	MYPYPATH=airflow/plugins $(BIN)/mypy --python-executable $(AIRFLOW_BIN)/python airflow/plugins
 	$(BIN)/lint-imports
 
 .PHONY: test
@@ -48,6 +57,10 @@ quick: setup ## The tests that start nothing, neither a server nor Spark
 .PHONY: demo
 demo: .venv/.runtime ## Embedded ZooKeeper and real brokers: the whole story
 	$(BIN)/surveyor demo
+
+.PHONY: airflow
+airflow: setup ## Airflow with Surveyor's DAGs on an embedded cluster, to look at, until Ctrl-C
+	@$(BIN)/python -m tests.airflow.standalone
 
 .PHONY: docs
 docs: setup ## Write anew what docs/ generates from the command line and the tables
@@ -66,4 +79,4 @@ dist: setup ## The wheel, and its copy for spark-submit --py-files, which takes 
 .PHONY: clean
 clean: ## Remove what was built and cached here; .venv and the jars stay
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
-	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
+	find . -name __pycache__ -not -path './.venv*' -prune -exec rm -rf {} +

@@ -10,6 +10,9 @@ from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from tests.jobs.support.ensemble import Ensemble
 
+collect_ignore = ["airflow/inside.py"]
+"""Runs in Airflow's environment, not in this one."""
+
 
 @pytest.fixture(scope="session")
 def zookeeper_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeeper]:

@@ -15,6 +15,7 @@ HAND_WRITTEN: Final = [page for page in pages() if page.name != "commands.md"]
 OF_OTHERS: Final = {
     *("--generate", "--verify", "--execute", "--topics-to-move"),  # kafka-reassign-partitions
     *("--jars", "--master", "--py-files"),  # spark-submit
+    *("--conn-type", "--conn-host"),  # airflow connections add
     *("--markdown", "--partitions", "--rounds", "--planned", "--told", "--failover", "--driver-memory"),  # make bench
     *("--help", "--version", "--show-completion", "--install-completion"),
 }

@@ -1,0 +1,53 @@
+"""Airflow's own environment, with these DAGs and a database of its own: for the tests, and to look at.
+
+Airflow lives in `.venv-airflow`, which `make setup` makes, because its Spark provider brings a pyspark of its own.
+"""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[2]
+BIN: Final = ROOT / ".venv-airflow" / "bin"
+PYTHON: Final = BIN / "python"
+AIRFLOW: Final = BIN / "airflow"
+
+NO_AIRFLOW: Final = f"there is no Airflow in {BIN.parent.name}: run `make setup` first"
+
+
+def variables(home: Path, zookeeper: str, warehouse: Path) -> dict[str, str]:
+    """The environment to run Airflow with: nothing of a Spark that is set up for something else.
+
+    `home` is Airflow's folder; it gets its database and logs.
+    """
+    ours = {
+        "AIRFLOW_HOME": home,
+        "AIRFLOW__CORE__DAGS_FOLDER": ROOT / "airflow" / "dags",
+        "AIRFLOW__CORE__PLUGINS_FOLDER": ROOT / "airflow" / "plugins",
+        "AIRFLOW__CORE__LOAD_EXAMPLES": False,
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": True,
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow.db'}",
+        "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": False,
+        "AIRFLOW_CONN_SURVEYOR_SPARK": json.dumps({"conn_type": "spark", "host": "local[*]"}),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SURVEYOR_ENVIRONMENT": ROOT / ".venv",
+        "SURVEYOR_ZOOKEEPER": zookeeper,
+        "SURVEYOR_WAREHOUSE": warehouse,
+        "SURVEYOR_PAGES": home / "pages",
+        "PATH": f"{BIN}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+        "PYTHONDONTWRITEBYTECODE": 1,
+    }
+    theirs = ("SPARK", "PYSPARK", "SURVEYOR_", "AIRFLOW", "PYTHON", "VIRTUAL_ENV")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(theirs)}
+    kept |= {name: value for name, value in os.environ.items() if name == "SURVEYOR_CACHE"}
+    return kept | {name: str(value) for name, value in ours.items()}
+
+
+def prepare(environment: dict[str, str]) -> None:
+    """Make the database, and the pools that docs/airflow.md tells to make."""
+    for words in (["db", "migrate"], ["pools", "import", str(ROOT / "airflow" / "pools.json")]):
+        done = subprocess.run([AIRFLOW, *words], env=environment, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"airflow {' '.join(words)} failed: {done.stdout}{done.stderr}")

@@ -1,0 +1,158 @@
+"""Runs in Airflow's environment: does what a test asks by a line of JSON on stdin, and answers by one on stdout.
+
+One process for all tests of a module, as Airflow takes seconds to be imported. Requests and answers:
+
+    {"do": "integrity"}                    what every DAG says of itself, and import errors
+    {"do": "run", "dag": ID, ...}          `dag.test()`, for real: states, results and run id
+    {"do": "outcome", "code": 21, ...}     what a task makes of an exit code: the name of what it raises
+"""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from functools import cache
+from threading import Event, Thread
+from types import SimpleNamespace
+from typing import Any
+
+ANSWERS = os.fdopen(os.dup(1), "w")
+"""The stdout that the test reads; Airflow's goes to stderr from here on."""
+os.dup2(2, 1)
+
+from airflow.api_fastapi.app import create_app
+from airflow.dag_processing.dagbag import DagBag
+from airflow.models.asset import AssetEvent
+from airflow.settings import AIRFLOW_HOME, Session
+from fastapi.testclient import TestClient
+from surveyor_operators import SnapshotOfRun
+from surveyor_outcomes import raise_for
+
+BAG = DagBag(os.environ["AIRFLOW__CORE__DAGS_FOLDER"])
+
+
+def integrity() -> dict[str, Any]:
+    """What a DAG must say of itself."""
+    dags = {
+        dag.dag_id: {
+            "tags": sorted(dag.tags),
+            "doc": bool((dag.doc_md or "").strip()),
+            "owners": sorted({task.owner for task in dag.tasks}),
+            "retries": {task.task_id: task.retries for task in dag.tasks},
+            "pools": sorted({task.pool for task in dag.tasks}),
+            "max_active_runs": dag.max_active_runs,
+            "file": os.path.basename(dag.fileloc),  # noqa: PTH119 - a name
+        }
+        for dag in BAG.dags.values()
+    }
+    return {"errors": {str(file): error for file, error in BAG.import_errors.items()}, "dags": dags}
+
+
+def run(
+    dag: str, conf: dict[str, Any] | None = None, at: str | None = None, answer: str | None = None
+) -> dict[str, Any]:
+    """Run a DAG, without retries; `at` is the logical date, the same one for a run that is to be run again."""
+    when = {} if at is None else {"logical_date": datetime.fromisoformat(at), "run_after": datetime.fromisoformat(at)}
+    with without_retries(BAG.dags[dag].tasks), answering(dag, answer):
+        done = BAG.dags[dag].test(run_conf=conf, **when)
+    tasks = {task.task_id: task for task in done.get_task_instances()}
+    return {
+        "run_id": done.run_id,
+        "state": done.state,
+        "states": {name: str(task.state) for name, task in tasks.items()},
+        "results": {name: task.xcom_pull(task_ids=name) for name, task in tasks.items()},
+    }
+
+
+@contextmanager
+def without_retries(tasks: list[Any]) -> Iterator[None]:
+    """What fails, fails at once: nobody waits until it is tried again."""
+    before = [task.retries for task in tasks]
+    for task in tasks:
+        task.retries = 0
+    yield
+    for task, retries in zip(tasks, before, strict=True):
+        task.retries = retries
+
+
+@contextmanager
+def answering(dag: str, answer: str | None) -> Iterator[None]:
+    """Give this answer to whatever a DAG asks, by Airflow's own API, as its page of required actions does."""
+    if answer is None:
+        yield
+        return
+    over, client = Event(), api()
+    thread = Thread(target=respond, args=(client, dag, answer, over))
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+@cache
+def api() -> TestClient:
+    """Airflow's API in this process, as an administrator."""
+    client = TestClient(create_app(apps="core"))
+    token = client.get("/auth/token").json()["access_token"]
+    client.headers["Authorization"] = f"Bearer {token}"
+    return client
+
+
+def respond(client: TestClient, dag: str, answer: str, over: Event) -> None:
+    """Look for what is asked every half second."""
+    while not over.wait(0.5):
+        pending = client.get(f"/api/v2/dags/{dag}/dagRuns/~/hitlDetails", params={"response_received": False})
+        for detail in pending.raise_for_status().json()["hitl_details"]:
+            task = detail["task_instance"]
+            path = f"dagRuns/{task['dag_run_id']}/taskInstances/{task['task_id']}/{task['map_index']}/hitlDetails"
+            given = {"chosen_options": [answer], "params_input": {}}
+            client.patch(f"/api/v2/dags/{dag}/{path}", json=given).raise_for_status()
+
+
+def events() -> list[Any]:
+    """Asset events so far, the oldest first."""
+    with Session() as session:
+        return [[event.asset.name, event.extra] for event in session.query(AssetEvent).order_by(AssetEvent.id)]
+
+
+def outcome(code: int, result: dict[str, Any], **given: str) -> str:
+    """Name what a task raises for an exit code."""
+    try:
+        raise_for(code, result, **given)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer
+        return type(error).__name__
+    return "nothing"
+
+
+def snapshot_of_run(plan: str, snapshot_ids: list[int]) -> dict[str, Any]:
+    """Say which snapshot a run plans on that events with these ids have triggered."""
+    events = [SimpleNamespace(extra={"snapshot_id": number}) for number in snapshot_ids]
+    found = SnapshotOfRun(task_id="snapshot", plan=plan).execute({"triggering_asset_events": {"surveyor": events}})
+    return dict(found)
+
+
+DOES: Mapping[str, Callable[..., Any]] = {
+    "integrity": integrity,
+    "run": run,
+    "events": events,
+    "outcome": outcome,
+    "snapshot_of_run": snapshot_of_run,
+}
+
+
+def main() -> None:
+    """Answer until stdin ends."""
+    for line in sys.stdin:
+        request = json.loads(line)
+        answer = DOES[request.pop("do")](**request)
+        ANSWERS.write(json.dumps(answer, default=str) + "\n")
+        ANSWERS.flush()
+
+
+if __name__ == "__main__":
+    assert os.environ["AIRFLOW_HOME"] == AIRFLOW_HOME
+    main()

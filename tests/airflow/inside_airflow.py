@@ -1,0 +1,97 @@
+"""A process in Airflow's environment, as a test speaks to it: `tests/airflow/inside.py` answers."""
+
+import json
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Timer
+from types import TracebackType
+from typing import Any, Self
+
+from tests.airflow.home import NO_AIRFLOW, PYTHON, ROOT, prepare, variables
+from tests.spark_archive import environment
+
+EXIT_SECONDS = 30
+PATIENCE = 240.0
+"""Seconds for the answer: a run of a DAG takes less than a minute on a machine that is not busy."""
+
+
+SETTINGS = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "1", "spark.default.parallelism": "2"}
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What became of a run of a DAG: the state of each task, and what it returned."""
+
+    run_id: str
+    state: str
+    states: dict[str, str]
+    results: dict[str, Any]
+
+    def having(self, state: str) -> set[str]:
+        return {task for task, became in self.states.items() if became == state}
+
+
+def _quick_spark() -> dict[str, str]:
+    """A JVM that ends soon costs less with the archive of classes; as its conf folder is empty, settings stand here."""
+    quick = environment()
+    settings = " ".join(f"-D{name}={value}" for name, value in SETTINGS.items())
+    return {
+        "SPARK_SUBMIT_OPTS": f"{quick['SPARK_SUBMIT_OPTS']} {settings}",
+        **{name: value for name, value in quick.items() if name == "SPARK_CONF_DIR"},
+    }
+
+
+class InsideAirflow:
+    """Up inside its `with` block. What Airflow logs is in `home`/airflow.log."""
+
+    def __init__(self, home: Path, zookeeper: str, warehouse: Path) -> None:
+        assert PYTHON.exists(), NO_AIRFLOW
+        self.home = home
+        self.log = home / "airflow.log"
+        self._environment = variables(home, zookeeper, warehouse) | _quick_spark()
+        self._process: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Self:
+        prepare(self._environment)
+        with self.log.open("w") as log:
+            self._process = subprocess.Popen(
+                [PYTHON, ROOT / "tests" / "airflow" / "inside.py"],
+                env=self._environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process is None:
+            return
+        try:
+            self._process.communicate(timeout=EXIT_SECONDS)
+        finally:
+            self._process.kill()
+            self._process.wait()
+
+    def ask(self, **request: Any) -> Any:  # noqa: ANN401 - whatever the request is answered with
+        assert self._process is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        watchdog = Timer(PATIENCE, self._process.kill)
+        watchdog.start()
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        watchdog.cancel()
+        assert answer, f"Airflow ended: {self.log.read_text()[-3000:]}"
+        return json.loads(answer)
+
+    def run(self, dag: str, **request: Any) -> Run:  # noqa: ANN401 - conf, at and answer
+        return Run(**self.ask(do="run", dag=f"surveyor_{dag}", **request))
+
+    def events(self, asset: str) -> list[dict[str, Any]]:
+        """What the events of an asset said, the oldest first."""
+        return [extra for name, extra in self.ask(do="events") if name == f"surveyor_{asset}"]

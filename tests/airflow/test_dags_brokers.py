@@ -1,0 +1,214 @@
+"""The DAGs as Airflow runs them, by the provider's spark-submit, on a real ZooKeeper and real brokers."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from jobs.adapters.brokers.admin import connected_admin
+from jobs.adapters.delta.lake import Lake, Row
+from jobs.adapters.embedded.cluster import EmbeddedCluster
+from jobs.basics.errors import ExitCode
+from tests.airflow.inside_airflow import InsideAirflow, Run
+from tests.jobs.support.real_cluster import Seen, eventually, kafka_tree, seen_by
+from tests.jobs.support.throttled_tree import overrides
+
+ROOT = Path(__file__).parents[2]
+RETRIED, FAILED = "AirflowException", "AirflowFailException"
+SUCCESS, SKIPPED = "success", "skipped"
+RECORDS, RECORD = 500, b"r" * 4000
+MORNING = "2026-11-23T06:00:00+00:00"
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    return Lake(str(tmp_path_factory.mktemp("warehouse")), "default")
+
+
+@pytest.fixture(scope="module")
+def airflow(cluster: EmbeddedCluster, lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> Iterator[InsideAirflow]:
+    home = tmp_path_factory.mktemp("airflow")
+    with InsideAirflow(home, cluster.zookeeper.connect, Path(lake.warehouse)) as inside:
+        yield inside
+
+
+def create(cluster: EmbeddedCluster, topic: str, *replicas: int) -> None:
+    """Make a topic of one partition, and wait until broker 0 knows who leads it."""
+    client = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    client.create_topics([NewTopic(topic, num_partitions=1, replica_assignment=[list(replicas)])])[topic].result(30)
+    assert eventually(lambda: seen(cluster, topic).get(0, (-1,))[0] == replicas[0])
+
+
+def seen(cluster: EmbeddedCluster, topic: str) -> Seen:
+    """A topic as broker 0 knows it, which no test kills."""
+    return seen_by(cluster.brokers[0].address, topic)
+
+
+def plan_of(lake: Lake, run: Run) -> Row:
+    (plan,) = [row for row in lake.rows("plans") if any(run.run_id in name for name in row["names"])]
+    return plan
+
+
+def test_every_dag_says_what_it_is(airflow: InsideAirflow) -> None:
+    said = airflow.ask(do="integrity")
+    dags = said["dags"]
+    pools = json.loads((ROOT / "airflow" / "pools.json").read_text())
+
+    assert said["errors"] == {}
+    assert {dag["file"] for dag in dags.values()} == {path.name for path in (ROOT / "airflow" / "dags").glob("*.py")}
+    assert all(f"{name}.py" == dag["file"] for name, dag in dags.items())
+    for dag in dags.values():
+        assert (dag["owners"], dag["tags"], dag["doc"]) == (["surveyor"], ["kafka", "surveyor"], True)
+        assert min(dag["retries"].values()) >= 3
+        assert set(dag["pools"]) <= {"default_pool", *pools}
+
+
+@pytest.mark.parametrize(
+    ("code", "given", "raised"),
+    [
+        (ExitCode.ERROR, {}, RETRIED),
+        (ExitCode.FENCED, {}, RETRIED),
+        (ExitCode.UNREADABLE, {}, RETRIED),
+        (ExitCode.RUNNING, {}, RETRIED),
+        (ExitCode.TERMINATED, {}, RETRIED),
+        (ExitCode.REFUSED, {}, RETRIED),
+        (ExitCode.REFUSED, {"refused": "fail"}, FAILED),
+        (ExitCode.USAGE, {}, FAILED),
+        (ExitCode.MISSING, {}, FAILED),
+        (ExitCode.STALE, {}, FAILED),
+        (ExitCode.STALE, {"stale": "skip"}, "AirflowSkipException"),
+    ],
+)
+def test_what_an_exit_code_means(airflow: InsideAirflow, code: ExitCode, given: dict[str, str], raised: str) -> None:
+    assert airflow.ask(do="outcome", code=code, result={}, **given) == raised
+
+
+def test_a_run_plans_on_the_snapshot_that_triggered_it(airflow: InsideAirflow) -> None:
+    """Of several the newest."""
+    assert airflow.ask(do="snapshot_of_run", plan="none", snapshot_ids=[7, 9, 8]) == {"snapshot_id": 9}
+
+
+def test_leader_balance(airflow: InsideAirflow, cluster: EmbeddedCluster) -> None:
+    """The next run finds nothing due; the first, run again after that, finds its plan and applies nothing twice."""
+    create(cluster, "balance", 0, 1)
+    with connected_admin([cluster.brokers[0].address], {}) as admin:
+        assert admin.reassign({("balance", 0): [1, 0]}) == {("balance", 0): 0}
+    assert eventually(lambda: seen(cluster, "balance")[0][:2] == (0, [1, 0]))
+
+    first = airflow.run("leader_balance", at=MORNING)
+    balanced = seen(cluster, "balance")
+    quiet = airflow.run("leader_balance")
+    again = airflow.run("leader_balance", at=MORNING)
+
+    assert first.having(SUCCESS) == {"snapshot", "plan", "due", "commit", "verify"}
+    assert balanced[0][0] == 1
+    assert first.results["commit"]["applied_now"] == first.results["plan"]["changes"] > 0
+    assert (again.run_id, again.state) == (first.run_id, SUCCESS)
+    assert again.results["snapshot"] == first.results["snapshot"] != quiet.results["snapshot"]
+    assert again.results["plan"]["plan_id"] == first.results["plan"]["plan_id"]
+    assert again.results["commit"]["applied_now"] == 0
+    assert (quiet.state, quiet.having(SKIPPED)) == (SUCCESS, {"commit", "verify"})
+
+
+def test_reassign_approved(airflow: InsideAirflow, cluster: EmbeddedCluster, lake: Lake) -> None:
+    """What is shown to be approved is the plan; afterwards no throttle is left."""
+    create(cluster, "approved", 0, 1)
+    conf = {"question": "replace", "value": "1=2", "topics": "approved", "throttle": "50MB/s"}
+
+    done = airflow.run("reassign", conf=conf, answer="Approve")
+
+    assert (done.state, done.having(SUCCESS)) == (SUCCESS, set(done.states))
+    assert "approved-0  replicas [0,1]→[0,2]" in done.results["show"]
+    assert sorted(seen(cluster, "approved")[0][1]) == [0, 2]
+    assert plan_of(lake, done)["status"] == "committed"
+    assert lake.rows("throttles") == []
+    with kafka_tree(cluster) as tree:
+        assert not any(overrides(tree).values())
+
+
+def test_reassign_rejected(airflow: InsideAirflow, cluster: EmbeddedCluster, lake: Lake) -> None:
+    create(cluster, "rejected", 0, 1)
+    conf = {"question": "replace", "value": "1=2", "topics": "rejected"}
+
+    done = airflow.run("reassign", conf=conf, answer="Reject")
+
+    assert (done.state, done.having(SKIPPED)) == (SUCCESS, {"commit", "verify"})
+    assert seen(cluster, "rejected")[0][1] == [0, 1]
+    assert plan_of(lake, done)["status"] == "planned"
+
+
+def test_commit_killed_under_a_throttle(airflow: InsideAirflow, cluster: EmbeddedCluster, lake: Lake) -> None:
+    """Nobody tries again: what moves is called back, and the throttle is gone."""
+    create(cluster, "killed", 0, 1)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    for _ in range(RECORDS):
+        producer.produce("killed", RECORD)
+    assert producer.flush(30) == 0
+    conf = {"question": "replace", "value": "1=2", "topics": "killed", "throttle": "20000"}
+
+    killer = Thread(target=kill_moving_commit, args=(cluster, lake))
+    killer.start()
+    done = airflow.run("reassign", conf=conf, answer="Approve")
+    killer.join()
+
+    assert (done.state, done.having("failed")) == ("failed", {"commit"})
+    assert done.states["clear_throttle"] == SUCCESS
+    assert seen(cluster, "killed")[0][1] == [0, 1]
+    assert (plan_of(lake, done)["status"], lake.rows("throttles")) == ("cancelled", [])
+    with kafka_tree(cluster) as tree:
+        assert not any(overrides(tree).values())
+
+
+def kill_moving_commit(cluster: EmbeddedCluster, lake: Lake) -> None:
+    """Kill the commit that writes to this warehouse, once replicas move."""
+    with connected_admin([cluster.brokers[0].address], {}) as admin:
+        eventually(lambda: bool(admin.reassignments()), seconds=120)
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            line = (process / "cmdline").read_bytes().split(b"\0")
+            if b"commit" in line and lake.warehouse.encode() in line:
+                os.kill(int(process.name), signal.SIGKILL)
+
+
+def test_recover(airflow: InsideAirflow, cluster: EmbeddedCluster) -> None:
+    """Broker 2 was alone in the ISR when it died; broker 1 is back, and may lead once somebody approves."""
+    create(cluster, "lost", 2, 1)
+    cluster.brokers[1].kill()
+    cluster.brokers[1].expire()
+    assert eventually(lambda: seen(cluster, "lost")[0][2] == [2])
+    cluster.brokers[2].kill()
+    cluster.brokers[2].expire()
+    cluster.brokers[1].restart()
+    assert eventually(lambda: seen(cluster, "lost")[0][0] == -1)
+
+    taken = airflow.run("snapshot")
+    offline = airflow.events("offline")
+    done = airflow.run("recover", answer="Approve")
+    led = seen(cluster, "lost")[0][0]
+    cluster.brokers[2].restart()
+
+    assert taken.having(SUCCESS) == {"snapshot", "announce", "announce_offline"}
+    assert offline == airflow.events("snapshot")[-1:] == [{"snapshot_id": taken.results["snapshot"]["snapshot_id"]}]
+    assert (done.state, done.having(SKIPPED)) == (SUCCESS, {"commit", "verify"})
+    assert "evidence lost-0" in done.results["show"]
+    assert done.results["commit_unclean"]["applied_now"] == 1
+    assert led == 1
+
+
+def test_maintenance(airflow: InsideAirflow, lake: Lake) -> None:
+    if not lake.has("snapshots"):
+        airflow.run("snapshot")
+
+    done = airflow.run("maintenance")
+
+    assert (done.state, done.having(SUCCESS)) == (SUCCESS, {"vacuum", "sizes", "report", "metrics"})
+    assert "surveyor_last_snapshot_age_seconds" in (airflow.home / "pages" / "surveyor.prom").read_text()
+    assert (airflow.home / "pages" / "report.html").read_text().startswith("<!")
