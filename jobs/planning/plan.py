@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from jobs.adapters.delta.lake import Lake, Row
 from jobs.adapters.delta.spark_tables import Tables
-from jobs.adapters.spark.session import INTERPRETED, TINY, start_session, with_settings
+from jobs.adapters.spark.session import INTERPRETED, TINY, default_parallelism, start_session, with_settings
 from jobs.basics.errors import ExitCode, RefusedError
 from jobs.planning.plan_rows import OtherRows, plan_rows
 from jobs.planning.tables import PlanningTables
@@ -83,7 +83,7 @@ def make_plan(settings: Settings, options: PlanOptions, planner: Planner) -> Res
     _refuse_migration(snapshot)
     lake.ensure_tables()
     with progress("starting Spark"):
-        tables = Tables(_session(snapshot["partitions"]), lake)
+        tables = Tables(_session(settings, snapshot["partitions"]), lake)
     with progress("planning"):
         planned = planner(PlanningTables(tables, snapshot))
         if named and alias.name:
@@ -112,13 +112,15 @@ def _refreshed(settings: Settings) -> int:
     return int(taken["snapshot_id"])
 
 
-def _session(partitions: int | None) -> SparkSession:
+def _session(settings: Settings, partitions: int | None) -> SparkSession:
     """A session with the settings for plans on so many partitions, or on an unknown number; for this plan alone."""
     tiny = partitions is not None and partitions <= TINY
-    session = start_session("surveyor plan", short_lived=tiny)
+    session = start_session("surveyor plan", short_lived=tiny, remote=settings.remote)
+    if tiny:
+        return with_settings(session, QUICK | INTERPRETED)
     # tasks make their code themselves where a rule's is too long for a stage: no more of them than run at once
-    tasks = {"spark.sql.shuffle.partitions": str(session.sparkContext.defaultParallelism)}
-    return with_settings(session, QUICK | (INTERPRETED if tiny else tasks))
+    tasks = {"spark.sql.shuffle.partitions": str(default_parallelism(session))}
+    return with_settings(session, QUICK | tasks)
 
 
 def _refuse_migration(snapshot: Row) -> None:
