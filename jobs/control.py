@@ -9,11 +9,11 @@ from typing import Annotated
 import typer
 
 from jobs.basics.errors import ExitCode
-from jobs.runtime.options import AllowSilent, AllowUnclean, Apply, Yes, command, run_alone
+from jobs.runtime.options import AllowSilent, AllowUnclean, Apply, Yes, on_spark, run_alone
 from jobs.runtime.settings import Settings
 
 
-@command
+@on_spark
 def control(
     settings: Settings,
     *,

@@ -21,13 +21,13 @@ from jobs.runtime.options import (
     MaxChanges,
     MaxHold,
     Yes,
-    command,
+    on_spark,
     run_alone,
 )
 from jobs.runtime.settings import Settings
 
 
-@command
+@on_spark
 def reconcile(
     settings: Settings,
     *,

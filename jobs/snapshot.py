@@ -5,11 +5,11 @@ from typing import Annotated
 import typer
 
 from jobs.basics.errors import ExitCode
-from jobs.runtime.options import command, run_alone
+from jobs.runtime.options import on_spark, run_alone
 from jobs.runtime.settings import Settings
 
 
-@command
+@on_spark
 def snapshot(
     settings: Settings,
     *,

@@ -4,11 +4,11 @@ from typing import Annotated
 
 import typer
 
-from jobs.runtime.options import command, run_alone
+from jobs.runtime.options import on_spark, run_alone
 from jobs.runtime.settings import Settings
 
 
-@command
+@on_spark
 def whatif(
     settings: Settings,
     *,

@@ -16,6 +16,7 @@ from typing import Final
 from jobs.adapters.brokers.channel import refuse_silent
 from jobs.adapters.delta.lake import Row
 from jobs.adapters.delta.spark_tables import Tables
+from jobs.adapters.spark.remote import REMOTE
 from jobs.adapters.spark.session import start_session
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import connected, look_until
@@ -74,6 +75,11 @@ def control_cluster(settings: Settings, term: Term) -> ExitCode:
 
 def _prepare(settings: Settings, term: Term) -> tuple[Decider, Row]:
     """Take a snapshot, ask what brokers are set to, and refuse what must be refused."""
+    if settings.remote is not None:
+        raise UsageError(
+            f"`surveyor control` decides in its own process, not on a Spark Connect server: leave out --remote, and "
+            f"{REMOTE} out of the environment",
+        )
     with progress("starting Spark"):
         spark = start_session("surveyor control")
     master = str(spark.sparkContext.master)

@@ -4,6 +4,7 @@ Every step runs the command a person would type, which is shown before its outpu
 """
 
 import json
+import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from kazoo.client import KazooClient
 
 from jobs.adapters.delta.lake import Row
 from jobs.adapters.embedded.cluster import EmbeddedCluster
+from jobs.adapters.spark.remote import REMOTE
 from jobs.adapters.spark.session import stop_session
 from jobs.adapters.zookeeper.cluster import BROKER_IDS
 from jobs.adapters.zookeeper.connection import connected, read
@@ -231,6 +233,7 @@ class Story:
 
 def tell_story(settings: Settings, run: Run) -> ExitCode:
     """Tell the story; `run` runs a Surveyor command line in this process. It fails unless every record comes back."""
+    os.environ.pop(REMOTE, None)  # the demo needs nothing but this machine
     with unwinding(), _warehouse(settings) as warehouse, EmbeddedCluster(3) as cluster:
         story = Story(run, cluster, settings.cluster, warehouse)
         acked, read_back = story.tell()

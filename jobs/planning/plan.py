@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from jobs.adapters.delta.lake import Lake, Row
 from jobs.adapters.delta.spark_tables import Tables
-from jobs.adapters.spark.session import INTERPRETED, TINY, start_session, with_settings
+from jobs.adapters.spark.session import INTERPRETED, TINY, default_parallelism, start_session, with_settings
 from jobs.assessment.deletion import deleted_by
 from jobs.assessment.plan_steps import after_planning
 from jobs.basics.errors import ExitCode, RefusedError
@@ -88,7 +88,7 @@ def make_plan(settings: Settings, options: PlanOptions, planner: Planner) -> Res
         refuse_older(named, alias.name, snapshot["snapshot_id"])
     _refuse_migration(snapshot)
     lake.ensure_tables()
-    late = _LateSession(snapshot["partitions"])
+    late = _LateSession(settings, snapshot["partitions"])
     tables = Tables(late, lake)
     with progress("planning", lambda: late.doing):
         planned = planner(PlanningTables(tables, snapshot))
@@ -121,25 +121,27 @@ def _refreshed(settings: Settings) -> int:
 class _LateSession:
     """Spark, started when a planner first needs it: what it finds wrong before that is said at once."""
 
-    def __init__(self, partitions: int | None) -> None:
-        self.partitions, self.doing = partitions, ""
+    def __init__(self, settings: Settings, partitions: int | None) -> None:
+        self.settings, self.partitions, self.doing = settings, partitions, ""
         self._session: SparkSession | None = None
 
     def __call__(self) -> SparkSession:
         if self._session is None:
             self.doing = ": starting Spark"
-            self._session = _session(self.partitions)
+            self._session = _session(self.settings, self.partitions)
             self.doing = ""
         return self._session
 
 
-def _session(partitions: int | None) -> SparkSession:
+def _session(settings: Settings, partitions: int | None) -> SparkSession:
     """A session with the settings for plans on so many partitions, or on an unknown number; for this plan alone."""
     tiny = partitions is not None and partitions <= TINY
-    session = start_session("surveyor plan", short_lived=tiny)
+    session = start_session("surveyor plan", short_lived=tiny, remote=settings.remote)
+    if tiny:
+        return with_settings(session, QUICK | INTERPRETED)
     # tasks make their code themselves where a rule's is too long for a stage: no more of them than run at once
-    tasks = {"spark.sql.shuffle.partitions": str(session.sparkContext.defaultParallelism)}
-    return with_settings(session, QUICK | (INTERPRETED if tiny else tasks))
+    tasks = {"spark.sql.shuffle.partitions": str(default_parallelism(session))}
+    return with_settings(session, QUICK | tasks)
 
 
 def _refuse_migration(snapshot: Row) -> None:

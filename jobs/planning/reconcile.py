@@ -10,7 +10,7 @@ from typing import Final
 
 from pyspark.sql import functions as F
 
-from jobs.adapters.delta.spark_tables import tallied
+from jobs.adapters.spark.session import tallied
 from jobs.planning.plan import Planned
 from jobs.planning.tables import vanished_states
 from jobs.records.failed_log_dirs import event_lines

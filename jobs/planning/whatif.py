@@ -67,7 +67,7 @@ def _costs(settings: Settings, snapshot: Row, lose: Lose) -> list[Row]:
     lake, snapshot_id = settings.lake, snapshot["snapshot_id"]
     lake.ensure_tables()
     with progress("starting Spark"):
-        at = PlanningTables(Tables(start_session("surveyor whatif"), lake), snapshot)
+        at = PlanningTables(Tables(start_session("surveyor whatif", remote=settings.remote), lake), snapshot)
     with progress("losing " + lose.value):
         known = at["partitions"], at["topics"], at["brokers"], at["broker_configs"]
         rows = [row.asDict() for row in costs_of_losing(*known, snapshot_id=snapshot_id, lose=lose).collect()]

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from jobs.adapters.delta.folders import why_unwritten
+from jobs.adapters.spark.remote import REMOTE, why_elsewhere
 from jobs.adapters.spark.submitted import behave_as_submitted
 from jobs.basics.errors import ExitCode, SurveyorError, UsageError
 from jobs.basics.interrupts import answer_json, exit_code, guard, refuse_to_unwind
@@ -68,6 +69,11 @@ ReplaceName = Annotated[
     typer.Option("--replace-name", help="Plan anew, and take --name from the plan that has it."),
 ]
 
+Remote = Annotated[
+    str | None,
+    typer.Option(help="Run Spark on this Spark Connect server, sc://HOST:PORT [default: here].", envvar=REMOTE),
+]
+
 OutputAs = Annotated[
     Output | None,
     typer.Option("-o", "--output", help="wide: every column; json: as --json; yaml: the same object as YAML."),
@@ -87,6 +93,8 @@ _COMMON: Final[dict[str, tuple[Any, Any]]] = {
 DEBUG: Final = "SURVEYOR_DEBUG"
 """Environment variable that lets an unexpected error through with its stack trace."""
 
+_ON_SPARK: Final[dict[str, tuple[Any, Any]]] = {**_COMMON, "remote": (Remote, None)}
+
 _SHOWING: Final[dict[str, tuple[Any, Any]]] = {**_COMMON, "output": (OutputAs, None)}
 
 Command = Callable[..., ExitCode | None]
@@ -95,6 +103,11 @@ Command = Callable[..., ExitCode | None]
 def command(function: Command) -> Command:
     """Give `function(settings, ...)` the common options, and turn its errors into a message and an exit code."""
     return _with_options(function, _COMMON)
+
+
+def on_spark(function: Command) -> Command:
+    """The same for what needs Spark, which may run elsewhere."""
+    return _with_options(function, _ON_SPARK)
 
 
 def showing(function: Command) -> Command:
@@ -176,7 +189,7 @@ def unexpected(error: Exception) -> str:
     """Say in one line what nobody has foreseen, or that a disk is to blame."""
     first = (str(error).splitlines() or [""])[0][:300]
     otherwise = f"unexpected {type(error).__name__}: {first}; run it again with {DEBUG}=1 to see where"
-    return why_unwritten(error) or otherwise
+    return why_unwritten(error) or why_elsewhere(error) or otherwise
 
 
 def run_alone(function: Command) -> None:

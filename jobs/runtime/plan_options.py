@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from jobs.basics.errors import ExitCode, UsageError
-from jobs.runtime.options import Command, DetailedExitcode, Name, ReplaceName, SnapshotId, command
+from jobs.runtime.options import Command, DetailedExitcode, Name, ReplaceName, SnapshotId, on_spark
 from jobs.runtime.settings import Settings
 
 Refresh = Annotated[bool, typer.Option("--refresh", help="Take a snapshot first, and plan on it.")]
@@ -60,4 +60,4 @@ def question(ask: Callable[..., ExitCode]) -> Command:
     own = [each for each in inspect.signature(ask).parameters.values() if each.name != "options"]
     functools.update_wrapper(run, ask)
     run.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
-    return command(run)
+    return on_spark(run)

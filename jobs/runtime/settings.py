@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from jobs.adapters.delta.folders import refuse_impossible, refuse_odd_name
+from jobs.adapters.delta.folders import absolute, refuse_impossible, refuse_odd_name
+from jobs.adapters.spark.remote import address
 from jobs.basics.errors import UsageError
 from jobs.basics.units import PERIOD
 from jobs.runtime.choices import Output
@@ -69,6 +70,8 @@ class Settings:
     result_file: Path | None = None
     fleet: tuple["Settings", ...] = ()
     """Every cluster of the file, under --all."""
+    remote: str | None = None
+    """URL of the Spark Connect server that runs Spark, None for a Spark of this process."""
     output: Output | None = None
     """How what is shown is written, None for a table of the columns that matter most."""
     typed: Typed = field(default_factory=dict)
@@ -125,6 +128,7 @@ def settings_from(
     zookeeper_config: Path | None = None,
     as_json: bool,
     result_file: Path | None,
+    remote: str | None = None,
     fleet: bool = False,
     output: Output | None = None,
     typed: Typed | None = None,
@@ -133,13 +137,16 @@ def settings_from(
     conf = load_conf(conf_path)
     folder = warehouse or conf.warehouse or DEFAULT_WAREHOUSE
     refuse_impossible(folder)
+    if remote is not None:
+        address(remote)
+        folder = absolute(folder)
     for name in (cluster, *conf.clusters):
         refuse_odd_name(name)
     if fleet:
         if zookeeper is not None:
             raise UsageError("--zookeeper names one cluster, --all takes those of the --conf file: give one of the two")
-        every = tuple(Settings(name, folder, known) for name, known in sorted(conf.clusters.items()))
-        return Settings(cluster, folder, ClusterConf(), as_json, result_file, every)
+        every = tuple(Settings(name, folder, known, remote=remote) for name, known in sorted(conf.clusters.items()))
+        return Settings(cluster, folder, ClusterConf(), as_json, result_file, every, remote)
     if conf.clusters and cluster not in conf.clusters:
         raise UsageError(
             f"--conf {conf_path} has no [clusters.{cluster}]; it has {', '.join(sorted(conf.clusters))}",
@@ -153,6 +160,7 @@ def settings_from(
         conf=known.model_copy(update=flags),
         as_json=as_json or output is Output.JSON,
         result_file=result_file,
+        remote=remote,
         output=output,
         typed=typed or {},
     )

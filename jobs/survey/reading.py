@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 from jobs.adapters.brokers.configs import Overrides, read_broker_configs, read_overrides
 from jobs.adapters.delta.lake import Row
 from jobs.adapters.delta.spark_tables import Tables
-from jobs.adapters.spark.session import TINY, tasks_done
+from jobs.adapters.spark.session import TINY, default_parallelism, tasks_done
 from jobs.adapters.zookeeper.cluster import TOPICS, ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import children, connected, persistently, sync
 from jobs.adapters.zookeeper.multi_read import children_of
@@ -142,7 +142,7 @@ def _stage_here(settings: Settings, tables: Tables) -> tuple[DataFrame, list[Row
 def _stage(settings: Settings, tables: Tables) -> tuple[DataFrame, list[Row]]:
     tables.spark.dataSource.register(ZooKeeperDataSource)
     source = tables.spark.read.format("zookeeper").option("zookeeper", settings.zookeeper)
-    source = source.option("tasks", str(TASKS_A_CORE * tables.spark.sparkContext.defaultParallelism))
+    source = source.option("tasks", str(TASKS_A_CORE * default_parallelism(tables.spark)))
     if settings.conf.zookeeper_config is not None:
         source = source.option("config", str(settings.conf.zookeeper_config.absolute()))
     try:

@@ -44,7 +44,7 @@ def take_snapshot(settings: Settings, *, alone: bool = True) -> Result:
         small = read_small(settings)
     with phases.of("start", "starting Spark"):
         settings.lake.ensure_tables()
-        tables = Tables(_session(tiny=small.tiny, alone=alone), settings.lake)
+        tables = Tables(_session(settings, tiny=small.tiny, alone=alone), settings.lake)
     reading = read_all(settings, tables, small, phases)
     last = last_snapshot(settings.lake)
     snapshot_id = 1 if last is None else last["snapshot_id"] + 1
@@ -69,8 +69,8 @@ def take_snapshot(settings: Settings, *, alone: bool = True) -> Result:
     return {name: row[name] for name in SHOWN} | counts | {"seconds_by_phase": phases.rounded}
 
 
-def _session(*, tiny: bool, alone: bool) -> SparkSession:
-    session = start_session("surveyor snapshot", short_lived=tiny and alone)
+def _session(settings: Settings, *, tiny: bool, alone: bool) -> SparkSession:
+    session = start_session("surveyor snapshot", short_lived=tiny and alone, remote=settings.remote)
     return with_settings(session, INTERPRETED) if tiny else session
 
 

@@ -1,5 +1,7 @@
 """What the tests of the committer share: a Kafka tree without Kafka, a proxy in front of it, and a warehouse."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +17,16 @@ from tests.jobs.support.fenced import OURS
 from tests.jobs.support.kafka_tree import KafkaTree
 from tests.jobs.support.plan_rows import CLUSTER
 from tests.jobs.support.zookeeper_proxy import ZooKeeperProxy
+
+
+@pytest.fixture(scope="session")
+def distribution(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The zip that `make dist` makes for `--py-files`."""
+    folder = tmp_path_factory.mktemp("dist")
+    build = [sys.executable, "-m", "build", "--wheel", "--outdir", str(folder), str(Path(__file__).parents[2])]
+    subprocess.run(build, check=True, capture_output=True)
+    (wheel,) = folder.glob("*.whl")
+    return wheel.rename(wheel.with_suffix(".zip"))
 
 
 @pytest.fixture

@@ -16,10 +16,14 @@ pytestmark = pytest.mark.spark
 
 PROJECT = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))
 IMPORTED_AS = {
+    "googleapis-common-protos": "google.rpc",
+    "grpcio": "grpc",
+    "grpcio-status": "grpc_status",
     "import-linter": "importlinter",
     "prometheus-client": "prometheus_client",
     "pytest-randomly": "pytest_randomly",
     "pytest-xdist": "xdist",
+    "venv-pack": "venv_pack",
 }
 TOOLS = [re.split(r"[<>=]", tool)[0] for tool in PROJECT["dependency-groups"]["dev"]]
 

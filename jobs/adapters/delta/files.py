@@ -5,7 +5,7 @@ version that a snapshot names may be of any age. A table's log is removed up to 
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,6 +57,13 @@ class TableFiles:
         for _, name in old:
             self._remove(f"{LOG}/{name}")
         return len(old)
+
+    def copy_to(self, other: "TableFiles", names: Mapping[str, str]) -> None:
+        """Copy data files, by their names within the tables here and there; neither table's log is told."""
+        (source, of), (target, to) = (table._system() for table in (self, other))  # noqa: SLF001 - one of its kind
+        for name, copy in names.items():
+            target.create_dir(f"{to}/{copy}".rpartition("/")[0])
+            fs.copy_files(f"{of}/{name}", f"{to}/{copy}", source, target)
 
     def _vacuum(self, named: Iterable[int], grace_hours: int, *, dry_run: bool) -> list[str]:
         table = DeltaTable(self.path)

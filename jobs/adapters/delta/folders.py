@@ -36,6 +36,11 @@ def is_local(path: str) -> bool:
     return "://" not in path
 
 
+def absolute(warehouse: str) -> str:
+    """Name a warehouse as another process finds it, which may run in another folder."""
+    return str(Path(warehouse).absolute()) if is_local(warehouse) else warehouse
+
+
 def refuse_impossible(warehouse: str) -> None:
     """Raise UsageError for a folder that cannot be a warehouse, UnreadableError where a file is in its place."""
     if not is_local(warehouse):

@@ -12,13 +12,13 @@ from typing import Final
 from uuid import uuid4
 
 import pyarrow as pa
-from delta.tables import DeltaTable
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, Observation, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from jobs.adapters.delta.files import TableFiles
 from jobs.adapters.delta.lake import RETRIES, Lake, Row, arrow_schema, quoted
+from jobs.adapters.spark.session import tallied
 from schemas.tables import TABLES
 
 FEW: Final = 200_000
@@ -53,7 +53,7 @@ class Tables:
             return self.arrow(arrow_schema(schema.jsonValue()).empty_table(), schema)
         stored = StructType([field for field in schema if field.name != PARTITIONED_BY])
         rows = self.spark.read.schema(stored).parquet(*map(_as_glob, paths))
-        cluster = f"{_literal(self.lake.cluster)} AS {PARTITIONED_BY}"
+        cluster = f"{self._cluster} AS {PARTITIONED_BY}"
         return rows.selectExpr(*(cluster if name == PARTITIONED_BY else name for name in schema.names))
 
     def frame(self, table: str, rows: Sequence[Row]) -> DataFrame:
@@ -69,7 +69,7 @@ class Tables:
 
     def replace(self, table: str, rows: DataFrame, where: str = "true") -> None:
         """Replace the cluster's rows that satisfy `where`; running it again changes nothing."""
-        predicate = f"cluster = {_literal(self.lake.cluster)} AND ({where})"
+        predicate = f"cluster = {self._cluster} AND ({where})"
         writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", predicate)
         _retried(lambda: writer.save(self.lake.path(table)))
 
@@ -86,31 +86,31 @@ class Tables:
 
     def copy(self, source: str, target: str) -> None:
         """Make the cluster's rows of `target` those of `source`, file by file: quicker than to encode rows again."""
-        jvm = self.spark._jvm  # noqa: SLF001 - Hadoop's files have no other door
-        assert jvm is not None  # noqa: S101 - for the type checker: a session has one
-        hadoop = jvm.org.apache.hadoop.fs
-        conf = self.spark._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001 - as above
-        copied = []
-        for file in self.lake.files(source):
-            name = f"{file.path.rpartition('/')[0]}/{uuid4()}.parquet"
-            at = (hadoop.Path(self.lake.path(source), file.path), hadoop.Path(self.lake.path(target), name))
-            of, to = ((path.getFileSystem(conf), path) for path in at)
-            hadoop.FileUtil.copy(*of, *to, False, conf)  # noqa: FBT003 - keep the source
-            copied.append(replace(file, path=name))
+        files = self.lake.files(source)
+        copied = [replace(file, path=f"{file.path.rpartition('/')[0]}/{uuid4()}.parquet") for file in files]
+        of, to = (TableFiles(self.lake.path(table)) for table in (source, target))
+        of.copy_to(to, {file.path: copy.path for file, copy in zip(files, copied, strict=True)})
         self.lake.adopt(target, copied)
 
     def merge(self, table: str, changed: DataFrame, keys: Sequence[str], vanished: str) -> None:
         """Upsert rows by their keys; those that satisfy `vanished` are deleted instead."""
         same = " AND ".join(f"t.{key} = s.{key}" for key in keys)
-        merge = (
-            DeltaTable.forPath(self.spark, self.lake.path(table))
-            .alias("t")
-            .merge(changed.alias("s"), f"t.cluster = {_literal(self.lake.cluster)} AND {same}")
-            .whenMatchedDelete(f"s.{vanished}")
-            .whenMatchedUpdateAll()
-            .whenNotMatchedInsertAll(f"NOT s.{vanished}")
-        )
-        _retried(merge.execute)
+        place, cluster = (text.replace("{", "{{").replace("}", "}}") for text in (self._place(table), self._cluster))
+        sql = f"""
+            MERGE INTO {place} t USING {{changed}} s ON t.cluster = {cluster} AND {same}
+            WHEN MATCHED AND s.{vanished} THEN DELETE
+            WHEN MATCHED THEN UPDATE SET *
+            WHEN NOT MATCHED AND NOT s.{vanished} THEN INSERT *
+        """
+        _retried(lambda: self.spark.sql(sql, changed=changed))
+
+    @property
+    def _cluster(self) -> str:
+        return _literal(self.lake.cluster)
+
+    def _place(self, table: str) -> str:
+        """Name a table by its path in SQL, where Delta's own API would want a plugin of a Spark Connect server."""
+        return f"delta.`{self.lake.path(table).replace('`', '``')}`"
 
 
 def _literal(text: str) -> str:
@@ -127,13 +127,6 @@ def counted(rows: DataFrame) -> tuple[DataFrame, int]:
     """Compute rows once, for all that is derived from them, and tell how many there are."""
     kept, counts = tallied(rows, all="true")
     return kept, counts["all"]
-
-
-def tallied(rows: DataFrame, **kinds: str) -> tuple[DataFrame, dict[str, int]]:
-    """Compute rows once, and tell how many there are of each kind, which is a condition in SQL."""
-    seen = Observation()
-    counts = [F.expr(f"count_if({condition}) AS {kind}") for kind, condition in kinds.items()]
-    return rows.observe(seen, *counts).localCheckpoint(), seen.get
 
 
 def _retried(write: Callable[[], object]) -> None:

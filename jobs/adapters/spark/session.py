@@ -1,4 +1,7 @@
-"""The Spark session: started once and lazily, with Delta, and with the settings of `conf/spark-defaults.conf`."""
+"""The Spark session: started once and lazily, with Delta, and with the settings of `conf/spark-defaults.conf`.
+
+It runs in a JVM of this process, in that of spark-submit, or on a Spark Connect server; whoever uses it need not know.
+"""
 
 import os
 import signal
@@ -11,18 +14,23 @@ from typing import Any, Final
 
 from py4j.protocol import Py4JError
 from pyspark.core import context as pyspark_context
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
 
 from jobs.adapters.java.home import find_java
 from jobs.adapters.java.jars import delta_jars
+from jobs.adapters.spark import connect
 from jobs.adapters.spark.submitted import is_submitted
 from jobs.basics.errors import MissingError
 from jobs.basics.interrupts import is_guarded
 
+UTC: Final = {"spark.sql.session.timeZone": "UTC"}
+"""Timestamps in the tables are UTC wherever a job runs."""
+
 ALWAYS: Final = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    "spark.sql.session.timeZone": "UTC",  # timestamps in the tables are UTC wherever a job runs
+    **UTC,
 }
 
 OWN_JVM: Final = {
@@ -62,12 +70,16 @@ def conf_dir() -> Path:
     return checkout if checkout.is_dir() else Path(__file__).parents[2] / "conf"
 
 
-def start_session(name: str, settings: Mapping[str, str] | None = None, *, short_lived: bool = False) -> SparkSession:
+def start_session(
+    name: str, settings: Mapping[str, str] | None = None, *, short_lived: bool = False, remote: str | None = None
+) -> SparkSession:
     """Return the running session, or start one; `settings` win over the defaults.
 
-    Under spark-submit, master, memory and jars are spark-submit's business. `short_lived`: where a JVM is started,
-    it is one for little work.
+    Under spark-submit, master, memory and jars are spark-submit's business, and that of whoever started the server
+    where `remote` is the URL of one. `short_lived`: where a JVM is started, it is one for little work.
     """
+    if remote is not None:
+        return connect.begin(remote, {**UTC, **(settings or {})})
     if short_lived:
         os.environ.setdefault(JVM_OPTIONS, SHORT_LIVED)
     options = {**ALWAYS, **({} if is_submitted() else _own_jvm()), **(settings or {})}
@@ -96,16 +108,39 @@ def _heeding_signals() -> Iterator[None]:
 def with_settings(session: SparkSession, settings: Mapping[str, str]) -> SparkSession:
     """Return a session beside this one with these SQL settings: set on this one, later jobs would have them, too.
 
-    It is a copy and no `newSession`, so that what a notebook has set on its session holds here as well.
+    It is a copy and no `newSession`, so that what a notebook has set on its session holds here as well. A server's
+    session is not shared and is set itself.
     """
-    own = SparkSession(session.sparkContext, session._jsparkSession.cloneSession())  # noqa: SLF001 - PySpark has no other
+    own = session if connect.is_connected() else _copy(session)
     for key, value in settings.items():
         own.conf.set(key, value)
     return own
 
 
+def _copy(session: SparkSession) -> SparkSession:
+    return SparkSession(session.sparkContext, session._jsparkSession.cloneSession())  # noqa: SLF001 - PySpark has no other
+
+
+def default_parallelism(session: SparkSession) -> int:
+    """Return how many tasks run at once, as far as Spark knows its cores yet."""
+    if connect.is_connected():
+        return connect.default_parallelism(session)
+    return session.sparkContext.defaultParallelism
+
+
+def tallied(rows: DataFrame, **kinds: str) -> tuple[DataFrame, dict[str, int]]:
+    """Compute rows once, and tell how many there are of each kind, which is a condition in SQL."""
+    counts = [F.expr(f"count_if({condition}) AS {kind}") for kind, condition in kinds.items()]
+    if connect.is_connected():
+        return connect.tallied(rows, counts)
+    seen = Observation()
+    return rows.observe(seen, *counts).localCheckpoint(), seen.get
+
+
 def tasks_done(session: SparkSession) -> str:
-    """Say how many tasks of the running stages are done, for people who wait; nothing where none runs."""
+    """Say how many tasks of the running stages are done, for people who wait; nothing where none runs or none tells."""
+    if connect.is_connected():
+        return ""
     tracker = session.sparkContext.statusTracker()
     running = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
     tasks = [(stage.numCompletedTasks, stage.numTasks) for stage in running if stage is not None]

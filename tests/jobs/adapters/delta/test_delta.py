@@ -10,7 +10,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from jobs.adapters.delta.lake import Lake
-from jobs.adapters.delta.spark_tables import Tables, tallied
+from jobs.adapters.delta.spark_tables import Tables
+from jobs.adapters.spark.session import tallied
 from schemas.tables import TABLES, TOPICS
 
 NAMES: Final = ["default", "prod eu/é%=1", "a[b]{c}*?", "x%20y", "it's", r"a\b'\\c"]

@@ -1,0 +1,150 @@
+"""A Spark that others run, for real: a Connect server without a JVM here, and a standalone cluster under spark-submit.
+
+The cluster of the large tree has more partitions than the driver reads by itself, so executors read ZooKeeper; whoever
+planned, the plan of a snapshot has the id that the session of the tests gives it.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from kazoo.client import KazooClient
+
+from jobs.adapters.embedded.servers import EmbeddedZooKeeper
+from jobs.adapters.java.jars import delta_jars
+from jobs.adapters.spark.session import TINY
+from jobs.basics.errors import ExitCode
+from tests.jobs.support.commands import Surveyor
+from tests.jobs.support.kafka_tree import KafkaTree, state_path
+from tests.jobs.support.spark_servers import CONF, HOME, ConnectServer, as_options, environment, standalone
+from tests.spark_archive import JVM
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
+
+ROOT: Final = Path(__file__).parents[4]
+TOPICS, PARTITIONS = 21, 500
+SURVEYOR: Final = str(Path(sys.executable).parent / "surveyor")
+assert TOPICS * PARTITIONS > TINY
+
+QUICK: Final = {
+    "spark.executor.memory": "600m",
+    "spark.executor.extraJavaOptions": JVM,
+    "spark.eventLog.enabled": "true",
+    "spark.eventLog.rolling.enabled": "false",
+    "spark.eventLog.compress": "false",
+}
+"""Small executors, and a log of who did what."""
+
+
+@pytest.fixture(scope="module")
+def large(zookeeper_server: EmbeddedZooKeeper) -> Iterator[KafkaTree]:
+    """Broker 1 is gone, so two partitions of three are due."""
+    root = KazooClient(zookeeper_server.connect)
+    root.start()
+    root.ensure_path("/large")
+    client = KazooClient(f"{zookeeper_server.connect}/large")
+    client.start()
+    tree = KafkaTree(f"{zookeeper_server.connect}/large", client)
+    tree.lay_out((0, 2))
+    tree.elect(0, epoch=7)
+    for topic in range(TOPICS):
+        tree.add_topic(f"t{topic}", {number: [number % 3, (number + 1) % 3] for number in range(PARTITIONS)})
+    yield tree
+    for each in (client, root):
+        each.stop()
+        each.close()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
+    with ConnectServer(tmp_path_factory.mktemp("connect")) as running:
+        yield running
+
+
+def _run(command: list[str], folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a command with nothing of the tests' Spark; that there is no Java is for `variables` to change."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK", "PYSPARK"))}
+    given = kept | {"JAVA_HOME": "/nonexistent"} | variables
+    return subprocess.run(command, cwd=folder, env=given, capture_output=True, text=True, check=False, timeout=300)
+
+
+def _result(command: list[str], folder: Path, **variables: str) -> Any:  # noqa: ANN401 - whatever the command said
+    done = _run([*command, "--json"], folder, **variables)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def _locally_planned(tree: KafkaTree, warehouse: Path) -> Any:  # noqa: ANN401 - as above
+    return Surveyor(tree.hosts, warehouse).json("plan", "reconcile")
+
+
+def test_on_a_connect_server(large: KafkaTree, server: ConnectServer, tmp_path: Path) -> None:
+    """Executors read, many rows are planned for, and a snapshot of one change merges it."""
+    told = ["--zookeeper", large.hosts, "--warehouse", "warehouse", "--remote", server.url]
+    taken = _result([SURVEYOR, "snapshot", *told], tmp_path)
+    planned = _result([SURVEYOR, "plan", "reconcile", *told], tmp_path)
+    assert (taken["partitions"], planned["changes"]) == (10_500, 7_014)
+    assert _locally_planned(large, tmp_path / "warehouse")["plan_id"] == planned["plan_id"]
+    large.touch(state_path("t3", 3))
+    again = _result([SURVEYOR, "snapshot", *told], tmp_path)
+    written = Surveyor(large.hosts, tmp_path / "warehouse").rows("partitions", "snapshot_id", "topic", "partition")
+    assert again["partitions"] == len(written) == 10_500
+    assert [row for row in written if row[0] == 2] == [(2, "t3", 3)]
+
+
+def test_a_tiny_cluster_on_a_connect_server(tree: KafkaTree, server: ConnectServer, tmp_path: Path) -> None:
+    """Snapshot and plan in one process, the server named by the environment; then the cost of losses."""
+    tree.add_topic("orders", {number: [0, 1, 2] for number in range(6)})
+    tree.unregister(0)
+    told = ["--zookeeper", tree.hosts, "--warehouse", str(tmp_path / "warehouse")]
+    cycle = _result([SURVEYOR, "reconcile", *told], tmp_path, SPARK_REMOTE=f"{server.url}/;user_id=me")
+    losses = _result([SURVEYOR, "whatif", "--lose", "brokers=1", *told, "--remote", server.url], tmp_path)
+    assert cycle["due"] == 6
+    assert losses["scenarios"] == 2
+    assert _locally_planned(tree, tmp_path / "warehouse")["plan_id"] == cycle["plan_id"]
+
+
+def test_what_the_server_does_not_see_is_said(tree: KafkaTree, server: ConnectServer, tmp_path: Path) -> None:
+    tree.add_topic("orders", {0: [0, 1, 2]})
+    Surveyor(tree.hosts, tmp_path / "warehouse").json("snapshot")
+    for file in (tmp_path / "warehouse" / "partitions").glob("*/*.parquet"):
+        file.unlink()
+    told = ["--warehouse", str(tmp_path / "warehouse"), "--remote", server.url]
+    done = _run([SURVEYOR, "plan", "reconcile", *told], tmp_path)
+    assert done.returncode == ExitCode.ERROR
+    assert "the warehouse must be a folder that this machine, Spark's driver and its executors share" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_on_a_standalone_cluster(large: KafkaTree, distribution: Path, tmp_path: Path) -> None:
+    """As docs/deploy.md shows it, but for where things are; the exit code comes through."""
+    logs = tmp_path / "events"
+    logs.mkdir()
+    told = ["--zookeeper", large.hosts, "--warehouse", str(tmp_path / "warehouse")]
+    with standalone(tmp_path / "cluster") as master:
+        settings = QUICK | {"spark.eventLog.dir": logs.as_uri()}
+        submit = [
+            *(str(HOME / "bin" / "spark-submit"), "--properties-file", str(CONF / "spark-defaults.conf")),
+            *("--master", master, "--jars", ",".join(map(str, delta_jars()))),
+            *("--py-files", str(distribution), *as_options(settings)),
+        ]
+        taken = _result([*submit, str(ROOT / "jobs/snapshot.py"), *told], tmp_path, **environment())
+        plan = [*submit, str(ROOT / "jobs/plan.py"), "reconcile", *told]
+        planned = _result(plan, tmp_path, **environment())
+        unknown = _run([*plan, "--snapshot", "9"], tmp_path, **environment())
+    assert (taken["partitions"], planned["changes"]) == (10_500, 7_014)
+    assert _locally_planned(large, tmp_path / "warehouse")["plan_id"] == planned["plan_id"]
+    assert (unknown.returncode, len(unknown.stderr.splitlines())) == (ExitCode.USAGE, 1), unknown.stderr
+    assert _executors(logs) == [{"0", "1"}, {"0", "1"}]
+
+
+def _executors(logs: Path) -> list[set[str]]:
+    """Which executors of each application have done tasks, as its log says."""
+    events = [[json.loads(line) for line in log.read_text().splitlines()] for log in sorted(logs.iterdir())]
+    ended = [[event for event in each if event["Event"] == "SparkListenerTaskEnd"] for each in events]
+    return [{event["Task Info"]["Executor ID"] for event in each} for each in ended]

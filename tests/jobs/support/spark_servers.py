@@ -1,0 +1,139 @@
+"""Sparks that others run, out of pyspark's own jars, on the loopback interface: a Connect server, a cluster of two.
+
+They start as users start them, by pyspark's scripts, and end by their process ids as every embedded server does. The
+settings that make JVMs quick in tests hold for them, too.
+"""
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+import pyspark
+
+from jobs.adapters.embedded.ports import LOOPBACK, accepts, free_port
+from jobs.adapters.embedded.processes import Server
+from jobs.adapters.java.home import find_java
+from jobs.adapters.java.jars import delta_jars
+from tests.spark_archive import JVM
+
+HOME: Final = Path(pyspark.__file__).parent
+CONF: Final = Path(__file__).parents[3] / "conf"
+
+DELTA: Final = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+
+
+def as_options(settings: Mapping[str, str]) -> list[str]:
+    """Write settings as spark-submit takes them."""
+    return [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+
+
+def environment() -> dict[str, str]:
+    """What Spark's scripts are told: where Java is, which Python the executors run, and to stay on this machine."""
+    return {
+        "JAVA_HOME": str(find_java().resolve().parents[1]),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": LOOPBACK,
+        "SPARK_DAEMON_JAVA_OPTS": JVM,
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_SUBMIT_OPTS": os.environ.get("SPARK_SUBMIT_OPTS", JVM),
+    }
+
+
+class _SparkServer(Server):
+    """One of Spark's servers, by one of its scripts; `said` stands in its log once it is there."""
+
+    said = ""
+
+    def arguments(self) -> list[str]:
+        raise NotImplementedError
+
+    def command(self) -> list[str]:
+        variables = [f"{name}={value}" for name, value in environment().items()]
+        return ["/usr/bin/env", *variables, *self.arguments()]
+
+    def is_ready(self) -> bool:
+        return accepts(self.port)
+
+
+class ConnectServer(_SparkServer):
+    """A Spark Connect server with Delta."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__("connect", folder, None)
+
+    @property
+    def url(self) -> str:
+        return f"sc://{LOOPBACK}:{self.port}"
+
+    def arguments(self) -> list[str]:
+        settings = {
+            **DELTA,
+            "spark.master": "local[2]",
+            "spark.connect.grpc.binding.address": LOOPBACK,
+            "spark.connect.grpc.binding.port": str(self.port),
+            "spark.driver.host": LOOPBACK,
+        }
+        submit = [str(HOME / "bin" / "spark-submit"), "--properties-file", str(CONF / "spark-defaults.conf")]
+        jars = ["--jars", ",".join(map(str, delta_jars()))]
+        main = ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
+        return [*submit, *main, *jars, *as_options(settings), "spark-internal"]
+
+
+class _Daemon(_SparkServer):
+    """A master or a worker; its page is on a port that nobody else has."""
+
+    def options(self) -> list[str]:
+        return ["--host", LOOPBACK, "--port", str(self.port), "--webui-port", str(free_port())]
+
+    def daemon(self, kind: str, *arguments: str) -> list[str]:
+        script = str(HOME / "bin" / "spark-class")
+        return [script, f"org.apache.spark.deploy.{kind}", *self.options(), *arguments]
+
+
+class Master(_Daemon):
+    """The master of a standalone cluster."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__("master", folder, None)
+
+    @property
+    def url(self) -> str:
+        return f"spark://{LOOPBACK}:{self.port}"
+
+    def arguments(self) -> list[str]:
+        return self.daemon("master.Master")
+
+
+class Worker(_Daemon):
+    """A worker of one core."""
+
+    def __init__(self, number: int, folder: Path, master: str) -> None:
+        super().__init__(f"worker-{number}", folder, None)
+        self.master = master
+
+    def arguments(self) -> list[str]:
+        work = ["--work-dir", str(self.folder / self.name)]
+        return self.daemon("worker.Worker", "--cores", "1", "--memory", "1g", *work, self.master)
+
+    def is_ready(self) -> bool:
+        return "Successfully registered with master" in self.log_of_this_run()
+
+
+@contextmanager
+def standalone(folder: Path) -> Iterator[str]:
+    """Run a master and two workers of one core each; give the master's URL."""
+    with ExitStack() as running:
+        master = running.enter_context(Master(folder))
+        workers = [Worker(number, folder, master.url) for number in (1, 2)]
+        for worker in workers:
+            running.callback(worker.kill)
+            worker.start()
+        for worker in workers:
+            worker.wait_ready()
+        yield master.url
