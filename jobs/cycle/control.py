@@ -8,7 +8,7 @@ ZooKeeper, and tells everybody everything.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -243,7 +243,9 @@ class Controller:
             return Decided()
         away = self._bounced
         decided = self.decider.decide(self.memory, due, deletions=requests_due, balance=balance, away=away)
-        return replace(decided, changes=[as_bounced(change, away) for change in decided.changes]) if away else decided
+        # who bounced is back, and has its log yet: it is not forgotten before it has stopped
+        changes = [change for change in decided.changes if away.isdisjoint(_forgotten(change))]
+        return replace(decided, changes=[as_bounced(change, away) for change in changes]) if away else decided
 
     def _refuse_lost(self) -> None:
         """Raise where the controllership is no longer ours: another has it, or our session has ended."""
@@ -265,6 +267,12 @@ class Controller:
             new = (joined | untold) - self._bounced
             self.teller.introduce([broker for broker in self.memory.live if broker in new])
             self.teller.metadata(changed)
+            self._tell_led_by(new)
+
+    def _tell_led_by(self, broker_ids: Collection[int]) -> None:
+        """Tell the replicas of what these lead once more: a follower ignores a leader that is not alive."""
+        known = ((key, broker) for broker in broker_ids for key in self.memory.of_broker(broker))
+        self.teller.again({key for key, broker in known if self.memory.partitions[key].leader == broker})
 
     @property
     def _bounced(self) -> set[int]:
@@ -381,3 +389,8 @@ class Controller:
             rejections=rejections,
             verdicts=verdicts,
         )
+
+
+def _forgotten(change: Change) -> Sequence[int]:
+    """Brokers that a change lets hold nothing of the partition any more."""
+    return change.removing_before or () if change.action == Action.END_REASSIGNMENT else ()

@@ -14,9 +14,17 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError, NoNodeError
 
 from jobs.adapters.zookeeper.cluster import CONTROLLER, CONTROLLER_EPOCH, PREFERRED_ELECTION, REASSIGN
-from jobs.adapters.zookeeper.connection import LOST, Znode, commit, connected, persistently, read, read_latest
+from jobs.adapters.zookeeper.connection import (
+    LOST,
+    Znode,
+    commit,
+    connected,
+    create_as_kafka_does,
+    persistently,
+    read,
+    read_latest,
+)
 from jobs.adapters.zookeeper.controllership import refused_by_epoch
-from jobs.adapters.zookeeper.credentials import create_as_kafka_does
 from jobs.adapters.zookeeper.refusal import refusal
 from jobs.basics.errors import RefusedError, SurveyorError
 from schemas.rows import Key

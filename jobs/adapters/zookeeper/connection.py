@@ -21,9 +21,10 @@ from kazoo.exceptions import (
 )
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KeeperState, ZnodeStat
+from kazoo.security import OPEN_ACL_UNSAFE
 
 from jobs.adapters.zookeeper.credentials import OPTION, config_of, kazoo_options
-from jobs.basics.errors import UnreadableError, UsageError
+from jobs.basics.errors import SurveyorError, UnreadableError, UsageError
 from jobs.basics.interrupts import whole
 
 SESSION_TIMEOUT: Final = 10.0
@@ -41,6 +42,12 @@ PAUSE: Final = 0.2
 _QUIET: Final = logging.getLogger("kazoo.surveyor")
 _QUIET.setLevel(logging.CRITICAL)  # what goes wrong is raised, and said once
 
+
+_OF_KAFKA: Final = "/brokers/topics"
+"""Made by the brokers, so its ACL is the one that Kafka gives to what it makes (`ZkData.defaultAcls`)."""
+
+_MASKED: Final = ":x"
+"""What ZooKeeper shows in place of a digest to whoever may not administer the znode."""
 
 LOST: Final = (ConnectionLoss, ConnectionClosedError, SessionExpiredError, OperationTimeoutError)
 """What leaves the outcome of a request unknown."""
@@ -226,3 +233,21 @@ def children(client: KazooClient, path: str) -> list[str] | None:
         return None
     except NoAuthError:
         raise UnreadableError(forbidden(f"read {path}")) from None
+
+
+def create_as_kafka_does(client: KazooClient) -> None:
+    """From now on what this client creates has the ACL that Kafka gave to what it created itself.
+
+    Where brokers run with zookeeper.set.acl=true nobody else may write then, and they themselves may. Raise
+    SurveyorError where the ACL is not shown to us as it is: what we created could not be written by brokers.
+    """
+    try:
+        acls, _ = answer(client.get_acls_async(_OF_KAFKA))
+    except (NoNodeError, NoAuthError):
+        return  # what comes next says so: there is no cluster, or nothing of it for us
+    if any(acl.id.scheme == "digest" and acl.id.id.endswith(_MASKED) for acl in acls):
+        raise SurveyorError(
+            f"the ACL of {_OF_KAFKA} is not shown to us, so brokers could not use what we create: let {OPTION} name "
+            "the user that the brokers have; nothing was written",
+        )
+    client.default_acl = None if acls == OPEN_ACL_UNSAFE else acls

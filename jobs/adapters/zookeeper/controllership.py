@@ -22,8 +22,7 @@ from kazoo.exceptions import (
 )
 
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONTROLLER, CONTROLLER_EPOCH, ClusterState, read_cluster
-from jobs.adapters.zookeeper.connection import PATIENCE, commit, connected, read, sync
-from jobs.adapters.zookeeper.credentials import create_as_kafka_does
+from jobs.adapters.zookeeper.connection import PATIENCE, commit, connected, create_as_kafka_does, read, sync
 from jobs.adapters.zookeeper.multi import ANY_VERSION, Check, Create, Delete, Op, add
 from jobs.adapters.zookeeper.refusal import refusal
 from jobs.basics.errors import FencedError, RefusedError, SurveyorError, UnreadableError

@@ -1,4 +1,4 @@
-"""How an ensemble is spoken to, and as whom: TLS, SASL, digest; and what the znodes that we create allow to others.
+"""How an ensemble is spoken to, and as whom: TLS, SASL, digest.
 
 All that readers and writers are given is the address of an ensemble, so what goes with an address is kept here, told
 once by the settings (`--zookeeper-config`). It is a path until a connection is made: nothing of what the file holds is
@@ -8,11 +8,7 @@ an argument, goes into a table or a message. Names of keys are those of client.p
 from pathlib import Path
 from typing import Any, Final
 
-from kazoo.client import KazooClient
-from kazoo.exceptions import NoAuthError, NoNodeError
-from kazoo.security import OPEN_ACL_UNSAFE
-
-from jobs.basics.errors import MissingError, SurveyorError, UsageError
+from jobs.basics.errors import MissingError, UsageError
 from jobs.basics.properties import read_key_values
 
 OPTION: Final = "--zookeeper-config"
@@ -39,12 +35,6 @@ _KNOWN: Final = (
 
 _BY_ADDRESS: Final[dict[str, Path]] = {}
 """By the address as it was given, and by its servers alone: whoever asks these something that concerns no cluster."""
-
-_OF_KAFKA: Final = "/brokers/topics"
-"""Made by the brokers, so its ACL is the one that Kafka gives to what it makes (`ZkData.defaultAcls`)."""
-
-_MASKED: Final = ":x"
-"""What ZooKeeper shows in place of a digest to whoever may not administer the znode."""
 
 
 def speak_by(hosts: str, config: Path | None) -> None:
@@ -117,21 +107,3 @@ def _sasl(config: Path, found: dict[str, str]) -> dict[str, str]:
     if not {"sasl.username", "sasl.password"} <= found.keys():
         raise UsageError(f"{OPTION} {config}: SASL needs sasl.username and sasl.password")
     return {"mechanism": mechanism, "username": found["sasl.username"], "password": found["sasl.password"]}
-
-
-def create_as_kafka_does(client: KazooClient) -> None:
-    """From now on what this client creates has the ACL that Kafka gave to what it created itself.
-
-    Where brokers run with zookeeper.set.acl=true nobody else may write then, and they themselves may. Raise
-    SurveyorError where the ACL is not shown to us as it is: what we created could not be written by brokers.
-    """
-    try:
-        acls, _ = client.get_acls(_OF_KAFKA)
-    except (NoNodeError, NoAuthError):
-        return  # what comes next says so: there is no cluster, or nothing of it for us
-    if any(acl.id.scheme == "digest" and acl.id.id.endswith(_MASKED) for acl in acls):
-        raise SurveyorError(
-            f"the ACL of {_OF_KAFKA} is not shown to us, so brokers could not use what we create: let {OPTION} name "
-            "the user that the brokers have; nothing was written",
-        )
-    client.default_acl = None if acls == OPEN_ACL_UNSAFE else acls

@@ -15,9 +15,16 @@ from typing import Final
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError, NodeExistsError, NoNodeError
 
-from jobs.adapters.zookeeper.connection import LOST, Znode, answer, connected, persistently, read_latest
+from jobs.adapters.zookeeper.connection import (
+    LOST,
+    Znode,
+    answer,
+    connected,
+    create_as_kafka_does,
+    persistently,
+    read_latest,
+)
 from jobs.adapters.zookeeper.controllership import session_of
-from jobs.adapters.zookeeper.credentials import create_as_kafka_does
 from jobs.basics.errors import ExitCode, RefusedError, SurveyorError
 from schemas.lease import Holder, decode_holder, encode_holder
 from schemas.znodes import MalformedZnodeError

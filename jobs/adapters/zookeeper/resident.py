@@ -10,8 +10,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import BadVersionError, NoAuthError, NodeExistsError, NoNodeError
 
 from jobs.adapters.zookeeper.cluster import CONTROLLER
-from jobs.adapters.zookeeper.connection import Znode, answer, children, read
-from jobs.adapters.zookeeper.credentials import create_as_kafka_does
+from jobs.adapters.zookeeper.connection import Znode, answer, children, create_as_kafka_does, read
 from jobs.adapters.zookeeper.multi import ANY_VERSION
 from jobs.basics.errors import RefusedError
 from schemas.handed_in import HandedIn, encode_handed_in

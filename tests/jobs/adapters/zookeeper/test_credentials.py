@@ -8,9 +8,9 @@ from kazoo.client import KazooClient
 from kazoo.security import ACL, make_acl, make_digest_acl
 from pyspark.sql import SparkSession
 
-from jobs.adapters.zookeeper.connection import connected, read
+from jobs.adapters.zookeeper.connection import connected, create_as_kafka_does, read
 from jobs.adapters.zookeeper.controllership import failed, take_over
-from jobs.adapters.zookeeper.credentials import create_as_kafka_does, speak_by
+from jobs.adapters.zookeeper.credentials import speak_by
 from jobs.adapters.zookeeper.lease import LEASE, Lease
 from jobs.adapters.zookeeper.multi import Check, Create, add
 from jobs.adapters.zookeeper.resident import announce_resident

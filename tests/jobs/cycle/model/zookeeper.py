@@ -27,6 +27,7 @@ from kazoo.exceptions import (
 )
 from kazoo.protocol.serialization import CheckVersion, Create, Delete, GetData, SetData, Transaction
 from kazoo.protocol.states import ZnodeStat
+from kazoo.security import OPEN_ACL_UNSAFE
 
 MULTI_READ: Final = 22
 _EPHEMERAL, _SEQUENCE, _ANY_VERSION = 1, 2, -1
@@ -257,6 +258,9 @@ class Session:
 
     def get_async(self, path: str) -> _Result:
         return self._answered(lambda: self._get(path), reads=True)
+
+    def get_acls_async(self, path: str) -> _Result:
+        return self._answered(lambda: (OPEN_ACL_UNSAFE, self._get(path)[1]))
 
     def get_children_async(self, path: str, watch: Watch | None = None) -> _Result:
         return self._answered(lambda: self._children(path, watch))
