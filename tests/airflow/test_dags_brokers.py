@@ -126,7 +126,7 @@ def test_reassign_approved(airflow: InsideAirflow, cluster: EmbeddedCluster, lak
     done = airflow.run("reassign", conf=conf, answer="Approve")
 
     assert (done.state, done.having(SUCCESS)) == (SUCCESS, set(done.states))
-    assert "approved-0  replicas [0,1]→[0,2]" in done.results["show"]
+    assert "approved-0  replicas [0,1]→" in done.results["show"]
     assert sorted(seen(cluster, "approved")[0][1]) == [0, 2]
     assert plan_of(lake, done)["status"] == "committed"
     assert lake.rows("throttles") == []
