@@ -11,6 +11,7 @@ import os
 import re
 import warnings
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import Final, cast
 
 from pyspark.errors import PySparkException
@@ -25,6 +26,8 @@ TRIES_AGAIN: Final = 5
 """Tries after a first one that found no server, at growing distances: 17 seconds together."""
 
 DELTA: Final = "io.delta.sql.DeltaSparkSessionExtension"
+
+_NEEDED: Final = ("google.rpc", "grpc", "grpc_status", "zstandard")
 
 _EXTRA: Final = "pip install 'kafka-surveyor[connect]'"
 
@@ -61,13 +64,10 @@ def tallied(rows: DataFrame, counts: Sequence[Column]) -> tuple[DataFrame, dict[
 
 
 def _opened(url: str, where: str) -> SparkSession:
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its own lines on stderr, beside the error that it gives
-    try:
-        from pyspark.sql.connect.client.retries import DefaultPolicy  # noqa: PLC0415 - gRPC may be missing
-        from pyspark.sql.connect.session import SparkSession as Remote  # noqa: PLC0415 - as above
-    except ImportError as error:
-        first = str(error).splitlines()[0]
-        raise MissingError(f"Spark Connect needs more than is installed ({first}): {_EXTRA}") from None
+    _refuse_incomplete()
+    from pyspark.sql.connect.client.retries import DefaultPolicy  # noqa: PLC0415 - gRPC may be missing
+    from pyspark.sql.connect.session import SparkSession as Remote  # noqa: PLC0415 - as above
+
     _end()
     os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"  # functions, windows and observations are Connect's from here on
     warnings.filterwarnings("ignore", r"\[RETRIES_EXCEEDED\]")  # an error says it, too
@@ -75,7 +75,7 @@ def _opened(url: str, where: str) -> SparkSession:
     _ours.append(session)
     try:
         session.client.set_retry_policies([])
-        _check(session, where)
+        check(session, where)
     except PySparkException as error:
         raise MissingError(
             f"no Spark Connect server answers at {where}: {_reason(error)}; see that it runs, and whether it wants "
@@ -91,7 +91,17 @@ def _reason(error: PySparkException) -> str:
     return told[1].rstrip('"') if told else str(error).partition("\n")[0][:200]
 
 
-def _check(session: SparkSession, where: str) -> None:
+def _refuse_incomplete() -> None:
+    """Look for what Connect needs first: pyspark 4.2, where it misses some of it, ends the process with exit code 0."""
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its own lines on stderr, beside the error that it gives
+    for module in _NEEDED:
+        try:
+            import_module(module)
+        except ImportError as error:
+            raise MissingError(f"Spark Connect needs more than is installed ({error}): {_EXTRA}") from None
+
+
+def check(session: SparkSession, where: str) -> None:
     """Refuse a server of another Spark, and one without Delta."""
     from pyspark import __version__ as ours  # noqa: PLC0415 - nobody else needs it
 

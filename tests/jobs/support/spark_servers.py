@@ -4,12 +4,14 @@ They start as users start them, by pyspark's scripts, and end by their process i
 settings that make JVMs quick in tests hold for them, too.
 """
 
+import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
+from urllib.request import urlopen
 
 import pyspark
 
@@ -39,22 +41,20 @@ def environment() -> dict[str, str]:
         "JAVA_HOME": str(find_java().resolve().parents[1]),
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": LOOPBACK,
-        "SPARK_DAEMON_JAVA_OPTS": JVM,
-        "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_SUBMIT_OPTS": os.environ.get("SPARK_SUBMIT_OPTS", JVM),
     }
 
 
 class _SparkServer(Server):
-    """One of Spark's servers, by one of its scripts; `said` stands in its log once it is there."""
+    """One of Spark's servers, by one of its scripts."""
 
-    said = ""
+    variables: Mapping[str, str] = {}
 
     def arguments(self) -> list[str]:
         raise NotImplementedError
 
     def command(self) -> list[str]:
-        variables = [f"{name}={value}" for name, value in environment().items()]
+        variables = [f"{name}={value}" for name, value in (environment() | {**self.variables}).items()]
         return ["/usr/bin/env", *variables, *self.arguments()]
 
     def is_ready(self) -> bool:
@@ -86,21 +86,24 @@ class ConnectServer(_SparkServer):
 
 
 class _Daemon(_SparkServer):
-    """A master or a worker; its page is on a port that nobody else has."""
+    """A master or a worker, and the port of its page."""
 
-    def options(self) -> list[str]:
-        return ["--host", LOOPBACK, "--port", str(self.port), "--webui-port", str(free_port())]
+    variables: Mapping[str, str] = {"SPARK_DAEMON_JAVA_OPTS": JVM, "SPARK_DAEMON_MEMORY": "256m"}
+
+    def __init__(self, name: str, folder: Path) -> None:
+        super().__init__(name, folder, None)
+        self.page = free_port()
 
     def daemon(self, kind: str, *arguments: str) -> list[str]:
-        script = str(HOME / "bin" / "spark-class")
-        return [script, f"org.apache.spark.deploy.{kind}", *self.options(), *arguments]
+        script = [str(HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}"]
+        return [*script, "--host", LOOPBACK, "--port", str(self.port), "--webui-port", str(self.page), *arguments]
 
 
 class Master(_Daemon):
     """The master of a standalone cluster."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__("master", folder, None)
+        super().__init__("master", folder)
 
     @property
     def url(self) -> str:
@@ -109,20 +112,28 @@ class Master(_Daemon):
     def arguments(self) -> list[str]:
         return self.daemon("master.Master")
 
+    def is_ready(self) -> bool:
+        return accepts(self.port) and accepts(self.page)
+
+    def workers(self) -> list[int]:
+        """The ports of the workers that have registered."""
+        with urlopen(f"http://{LOOPBACK}:{self.page}/json/", timeout=10) as answer:
+            return [worker["port"] for worker in json.load(answer)["workers"]]
+
 
 class Worker(_Daemon):
     """A worker of one core."""
 
-    def __init__(self, number: int, folder: Path, master: str) -> None:
-        super().__init__(f"worker-{number}", folder, None)
+    def __init__(self, number: int, folder: Path, master: Master) -> None:
+        super().__init__(f"worker-{number}", folder)
         self.master = master
 
     def arguments(self) -> list[str]:
         work = ["--work-dir", str(self.folder / self.name)]
-        return self.daemon("worker.Worker", "--cores", "1", "--memory", "1g", *work, self.master)
+        return self.daemon("worker.Worker", "--cores", "1", "--memory", "1g", *work, self.master.url)
 
     def is_ready(self) -> bool:
-        return "Successfully registered with master" in self.log_of_this_run()
+        return self.port in self.master.workers()
 
 
 @contextmanager
@@ -130,7 +141,7 @@ def standalone(folder: Path) -> Iterator[str]:
     """Run a master and two workers of one core each; give the master's URL."""
     with ExitStack() as running:
         master = running.enter_context(Master(folder))
-        workers = [Worker(number, folder, master.url) for number in (1, 2)]
+        workers = [Worker(number, folder, master) for number in (1, 2)]
         for worker in workers:
             running.callback(worker.kill)
             worker.start()

@@ -1,0 +1,112 @@
+"""What is said where no Spark Connect server can be had: one line, and its exit code; and what errors of Spark mean."""
+
+import json
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Final
+
+import pytest
+from pyspark import __version__ as our_spark
+from pyspark.errors import AnalysisException
+from typer.testing import CliRunner
+
+from jobs.adapters.delta.lake import Lake
+from jobs.adapters.spark import connect
+from jobs.adapters.spark.remote import why_elsewhere
+from jobs.basics.errors import ExitCode, MissingError
+from jobs.cli import app
+from schemas.columns import TABLES
+
+NOBODY: Final = "sc://127.0.0.1:1"
+"""A port that nobody listens on, and nobody may without being root."""
+
+WITHOUT: Final = """\
+import sys
+sys.modules.update(dict.fromkeys({missing!r}))
+from jobs.cli import run
+sys.exit(run({arguments!r}))
+"""
+
+
+@pytest.fixture
+def planning(tmp_path: Path) -> list[str]:
+    """A question to a warehouse with a snapshot of nothing."""
+    lake = Lake(str(tmp_path / "warehouse"), "default")
+    lake.ensure_tables()
+    versions = {name: lake.version(name) for name in TABLES}
+    lake.append("snapshots", [{"snapshot_id": 1, "taken_at": datetime.now(UTC), "versions": versions}])
+    return ["plan", "reconcile", "--json", "--warehouse", lake.warehouse]
+
+
+def _error(arguments: list[str], *missing: str) -> tuple[int, str, list[str]]:
+    """The exit code of a command in a process of its own, the error that programs get, and the lines on stderr."""
+    program = WITHOUT.format(missing=missing, arguments=arguments)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120)
+    lines = [line for line in done.stderr.splitlines() if not line.startswith("  ... ")]
+    return done.returncode, json.loads(done.stdout)["error"], lines
+
+
+@pytest.mark.parametrize("url", ["spark.example:15002", "http://h", "sc://", "sc://h:99999", "sc://h/x", "local[2]"])
+def test_what_is_no_url_of_a_server_is_a_usage_error(url: str) -> None:
+    done = CliRunner().invoke(app, ["whatif", "--lose", "brokers=1", "--remote", f"{url};token=s3cret"])
+    assert (done.exit_code, done.stderr.count("\n")) == (ExitCode.USAGE, 1)
+    assert f"--remote '{url}' is no address of a Spark Connect server: expected sc://HOST[:PORT]" in done.stderr
+    assert "s3cret" not in done.stderr
+
+
+def test_a_server_that_is_not_there_is_missing(planning: list[str]) -> None:
+    code, error, lines = _error([*planning, "--remote", f"{NOBODY}/;token=s3cret"])
+    assert (code, len(lines)) == (ExitCode.MISSING, 1)
+    assert error.startswith(f"no Spark Connect server answers at {NOBODY}: ")
+    assert "Connection refused; see that it runs" in error
+    assert "s3cret" not in error
+
+
+@pytest.mark.parametrize("module", ["grpc", "google.rpc"])
+def test_what_the_extra_brings_is_missing(planning: list[str], module: str) -> None:
+    code, error, lines = _error([*planning, "--remote", NOBODY], module)
+    assert (code, len(lines)) == (ExitCode.MISSING, 1)
+    assert "pip install 'kafka-surveyor[connect]'" in error
+
+
+def test_a_controller_decides_in_its_own_process() -> None:
+    done = CliRunner().invoke(app, ["control", "--zookeeper", "127.0.0.1:1"], env={"SPARK_REMOTE": NOBODY})
+    assert (done.exit_code, done.stderr.count("\n")) == (ExitCode.USAGE, 1)
+    assert "leave out --remote, and SPARK_REMOTE out of the environment" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("version", "extensions", "said"),
+    [
+        ("3.5.1", connect.DELTA, "is Spark 3.5.1, Surveyor needs"),
+        (our_spark, "", "has no Delta; start it with --jars"),
+    ],
+)
+def test_a_server_that_is_not_fit_is_missing(version: str, extensions: str, said: str) -> None:
+    server: Any = SimpleNamespace(version=version, conf={"spark.sql.extensions": extensions})
+    with pytest.raises(MissingError, match=said):
+        connect.check(server, NOBODY)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("StatusCode.UNAVAILABLE: Socket closed", "the Spark Connect server was lost"),
+        (
+            "[PATH_NOT_FOUND] Path does not exist: file:/data/w/x.parquet. SQLSTATE",
+            "there is no file:/data/w/x.parquet",
+        ),
+        (
+            "...\nModuleNotFoundError: No module named 'kazoo'\n...",
+            "Python has no module kazoo where Spark's executors",
+        ),
+        ("[DIVIDE_BY_ZERO]", None),
+    ],
+)
+def test_what_errors_of_spark_mean(text: str, said: str | None) -> None:
+    meant = why_elsewhere(AnalysisException(text))
+    assert meant is None if said is None else said in (meant or "")
+    assert why_elsewhere(ValueError(text)) is None
