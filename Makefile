@@ -9,7 +9,7 @@ NO_BROWSER = 'Without it the tests that look at pages in a browser are skipped; 
 
 .PHONY: help
 help: ## Show this help
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: .venv/.setup ## Make .venv and fetch what is needed to work on it; quick when it is there
@@ -75,6 +75,14 @@ dist: setup ## The wheel, and its copy for spark-submit --py-files, which takes 
 	rm -rf dist
 	$(BIN)/python -m build --wheel
 	for wheel in dist/*.whl; do cp "$$wheel" "$${wheel%.whl}.zip"; done
+
+.PHONY: dist-environment
+dist-environment: dist ## The same, and packages for a cluster: dist/surveyor-environment.tar.gz
+	rm -rf build/environment
+	"$(PYTHON)" -m venv build/environment
+	for wheel in dist/*.whl; do build/environment/bin/python -m pip install -q "$$wheel[connect]"; done
+	$(BIN)/venv-pack -q --prefix build/environment --exclude '*/pyspark/jars/*' --output dist/surveyor-environment.tar.gz
+	chmod a+r dist/surveyor-environment.tar.gz
 
 .PHONY: clean
 clean: ## Remove what was built and cached here; .venv and the jars stay

@@ -28,7 +28,7 @@ class ExitCode(IntEnum):
     REFUSED = 23
     """Limits, lint, a KRaft migration or a broker that is not understood."""
     MISSING = 24
-    """Java or jars are missing."""
+    """Java, jars, or a Spark Connect server are missing."""
     RUNNING = 25
     """Replicas still move: --max-wait is over, or the commit was interrupted; the same command goes on."""
     INTERRUPTED = 130

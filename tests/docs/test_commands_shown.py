@@ -14,7 +14,8 @@ HAND_WRITTEN: Final = [page for page in pages() if page.name != "commands.md"]
 
 OF_OTHERS: Final = {
     *("--generate", "--verify", "--execute", "--topics-to-move"),  # kafka-reassign-partitions
-    *("--jars", "--master", "--py-files"),  # spark-submit
+    *("--jars", "--master", "--py-files", "--archives", "--files", "--properties-file"),  # spark-submit
+    "--index-url",  # pip
     *("--conn-type", "--conn-host"),  # airflow connections add
     *("--markdown", "--partitions", "--rounds", "--planned", "--told", "--failover", "--driver-memory"),  # make bench
     *("--help", "--version", "--show-completion", "--install-completion"),

@@ -1,18 +1,22 @@
-"""What docs/tables.md shows for notebooks, as a script: it reads the tables, and the interpreter ends as it should."""
+"""What the pages show for notebooks: the tables are read, and a rule of the planner tells what they come to.
+
+The reader of docs/tables.md is run as a script, whose interpreter ends as it should.
+"""
 
 import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
 import pytest
+from pyspark.sql import SparkSession
 
 from jobs.adapters.delta.lake import Lake
 from tests.jobs.support.lake_rows import partition
-
-pytestmark = pytest.mark.torture
+from tests.jobs.support.shown_commands import shown
 
 ROOT: Final = Path(__file__).parents[2]
 TIMES: Final = 25
@@ -31,6 +35,7 @@ def _ended(script: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
+@pytest.mark.torture
 def test_the_reader_shown_ends_as_it_should(lake: Lake) -> None:
     lake.ensure_tables()
     for number in range(8):
@@ -39,3 +44,22 @@ def test_the_reader_shown_ends_as_it_should(lake: Lake) -> None:
     with ThreadPoolExecutor(4) as pool:
         found = set(pool.map(_ended, [_script(lake.warehouse)] * TIMES))
     assert found == {(0, "8000\n", "")}
+
+
+def test_the_rule_shown(lake: Lake, spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+    """The README's lines on tables in which broker 0 leads what broker 1 should."""
+    lake.ensure_tables()
+    lake.append("topics", [{"topic": "t", "deletion_requested": False, "understood": True}])
+    led = ([0, 1, 2], [1, 0, 2], [1, 2, 0])
+    rows = [{**partition(replicas), "topic": "t", "partition": p, "leader": 0} for p, replicas in enumerate(led)]
+    lake.append("partitions", rows)
+    *lines, last = shown("README.md", "From a notebook")
+    assert lines[0].startswith("from planner")
+    exec("\n".join([*lines, last]).replace("/data/surveyor", lake.warehouse), {"spark": spark})  # noqa: S102 - the page's own
+    found = [[cell.strip() for cell in line.split("|")] for line in capsys.readouterr().out.splitlines() if "|" in line]
+    header, *table = found
+    told = [{name: row[header.index(name)] for name in ("broker_id", "not_led", "exceeds")} for row in table]
+    assert sorted(told, key=itemgetter("broker_id")) == [
+        {"broker_id": "0", "not_led": "0", "exceeds": "false"},
+        {"broker_id": "1", "not_led": "2", "exceeds": "true"},
+    ]

@@ -3,46 +3,31 @@
 import json
 import os
 import re
-import shutil
 import subprocess
-import sys
 from pathlib import Path
-from typing import Final
 
 import pytest
 
 from jobs.adapters.spark.session import JVM_OPTIONS
 from tests.jobs.support.kafka_tree import KafkaTree
+from tests.jobs.support.shown_commands import deployed, said_here, shown
 from tests.spark_archive import JVM
 
 pytestmark = pytest.mark.spark
-
-ROOT: Final = Path(__file__).parents[2]
 
 
 @pytest.fixture
 def elsewhere(tmp_path: Path, distribution: Path) -> Path:
     """A folder that has what the lines name and no more: the environment, what `make dist` makes, and the scripts."""
-    folder = tmp_path / "elsewhere"
-    (folder / "dist").mkdir(parents=True)
-    shutil.copy(distribution, folder / "dist")
-    (folder / ".venv").symlink_to(sys.prefix)
-    (folder / "jobs").mkdir()
-    for script in ("snapshot.py", "plan.py"):
-        shutil.copy(ROOT / "jobs" / script, folder / "jobs")
-    return folder
+    return deployed(tmp_path / "elsewhere", distribution)
 
 
 def _commands(hosts: str, warehouse: Path) -> list[str]:
     """The lines of the README to the letter, but for where ZooKeeper and the warehouse are."""
-    section = (ROOT / "README.md").read_text().split("### With spark-submit")[1].split("##")[0]
-    lines = "\n".join(re.findall(r"^    (.*)$", section, re.MULTILINE)).replace("\\\n", "")
-    for said, here in {"zk1:2181/kafka": hosts, "/data/surveyor": str(warehouse)}.items():
-        assert said in lines
-        lines = lines.replace(said, here)
-    *before, first, second = lines.splitlines()
-    told = re.sub(r" jobs/.*", "", first)
-    return ["\n".join([*before, command]) for command in (first, second.replace("spark-submit …", told))]
+    here = {"zk1:2181/kafka": hosts, "/data/surveyor": str(warehouse)}
+    *before, first, second = (said_here(line, here) for line in shown("README.md", "With spark-submit"))
+    assert (hosts in first, str(warehouse) in first, str(warehouse) in second) == (True, True, True)
+    return ["\n".join([*before, command]) for command in (first, second)]
 
 
 def _submitted(command: str, folder: Path) -> tuple[str, list[str]]:

@@ -114,14 +114,16 @@ def _jars_in(folder: Path) -> list[Path]:
 
 
 def main(arguments: list[str]) -> int:
-    """Fetch all sets; with the argument `delta`, print Delta's jars as `spark-submit --jars` takes them."""
+    """Fetch all sets; with the argument `delta`, Delta's alone, and print them as `spark-submit --jars` takes them."""
     try:
-        delta, _ = delta_jars(), kafka_jars()
+        delta = delta_jars()
+        if arguments == ["delta"]:
+            sys.stdout.write(",".join(map(str, delta)) + "\n")
+        else:
+            kafka_jars()
     except MissingError as missing:
         sys.stderr.write(f"{missing}\n")
         return missing.exit_code
-    if arguments == ["delta"]:
-        sys.stdout.write(",".join(map(str, delta)) + "\n")
     return 0
 
 

@@ -6,6 +6,7 @@ settings that make JVMs quick in tests hold for them, too.
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -18,16 +19,15 @@ import pyspark
 from jobs.adapters.embedded.ports import LOOPBACK, accepts, free_port
 from jobs.adapters.embedded.processes import Server
 from jobs.adapters.java.home import find_java
-from jobs.adapters.java.jars import delta_jars
+from tests.jobs.support.shown_commands import ROOT, shown
 from tests.spark_archive import JVM
 
 HOME: Final = Path(pyspark.__file__).parent
-CONF: Final = Path(__file__).parents[3] / "conf"
 
-DELTA: Final = {
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-}
+
+def begun_with(line: str, *options: str) -> str:
+    """Give spark-submit these options before those that a line gives it."""
+    return line.replace("spark-submit", shlex.join(["spark-submit", *options]), 1)
 
 
 def as_options(settings: Mapping[str, str]) -> list[str]:
@@ -40,6 +40,7 @@ def environment() -> dict[str, str]:
     return {
         "JAVA_HOME": str(find_java().resolve().parents[1]),
         "PYSPARK_PYTHON": sys.executable,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "SPARK_LOCAL_IP": LOOPBACK,
         "SPARK_SUBMIT_OPTS": os.environ.get("SPARK_SUBMIT_OPTS", JVM),
     }
@@ -62,7 +63,7 @@ class _SparkServer(Server):
 
 
 class ConnectServer(_SparkServer):
-    """A Spark Connect server with Delta."""
+    """A Spark Connect server with Delta, started as docs/deploy.md shows it, on a port of its own."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__("connect", folder, None)
@@ -72,17 +73,11 @@ class ConnectServer(_SparkServer):
         return f"sc://{LOOPBACK}:{self.port}"
 
     def arguments(self) -> list[str]:
-        settings = {
-            **DELTA,
-            "spark.master": "local[2]",
-            "spark.connect.grpc.binding.address": LOOPBACK,
-            "spark.connect.grpc.binding.port": str(self.port),
-            "spark.driver.host": LOOPBACK,
-        }
-        submit = [str(HOME / "bin" / "spark-submit"), "--properties-file", str(CONF / "spark-defaults.conf")]
-        jars = ["--jars", ",".join(map(str, delta_jars()))]
-        main = ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
-        return [*submit, *main, *jars, *as_options(settings), "spark-internal"]
+        (self.folder / "conf").unlink(missing_ok=True)
+        (self.folder / "conf").symlink_to(ROOT / "conf")
+        (line,) = (line for line in shown("docs/deploy.md", "Spark Connect") if "SparkConnectServer" in line)
+        port = ("--conf", f"spark.connect.grpc.binding.port={self.port}")
+        return ["/bin/bash", "-c", f"exec {begun_with(line, *port)}"]
 
 
 class _Daemon(_SparkServer):
@@ -112,13 +107,16 @@ class Master(_Daemon):
     def arguments(self) -> list[str]:
         return self.daemon("master.Master")
 
-    def is_ready(self) -> bool:
-        return accepts(self.port) and accepts(self.page)
+    def workers(self) -> list[int] | None:
+        """The ports of the workers that have registered; None before the page is whole."""
+        try:
+            with urlopen(f"http://{LOOPBACK}:{self.page}/json/", timeout=10) as answer:
+                return [worker["port"] for worker in json.load(answer)["workers"]]
+        except OSError:
+            return None
 
-    def workers(self) -> list[int]:
-        """The ports of the workers that have registered."""
-        with urlopen(f"http://{LOOPBACK}:{self.page}/json/", timeout=10) as answer:
-            return [worker["port"] for worker in json.load(answer)["workers"]]
+    def is_ready(self) -> bool:
+        return accepts(self.port) and self.workers() is not None
 
 
 class Worker(_Daemon):
@@ -133,7 +131,7 @@ class Worker(_Daemon):
         return self.daemon("worker.Worker", "--cores", "1", "--memory", "1g", *work, self.master.url)
 
     def is_ready(self) -> bool:
-        return self.port in self.master.workers()
+        return self.port in (self.master.workers() or [])
 
 
 @contextmanager

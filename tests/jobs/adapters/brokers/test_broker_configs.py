@@ -90,6 +90,7 @@ def log_in(tmp_path: Path, user: str, password: str = SECRET) -> Path:
         "sasl.password": password,
     }
     path = tmp_path / "client.properties"
+    path.touch(0o600)
     path.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
     return path
 
@@ -184,6 +185,7 @@ def test_a_second_address_is_tried(kafka: EmbeddedCluster) -> None:
 def test_silent_brokers_and_absent_ones(tmp_path: Path, protocol: str) -> None:
     """One takes the connection and never answers, one takes none, one is not there, one is not understood."""
     properties = tmp_path / "client.properties"
+    properties.touch(0o600)
     properties.write_text(f"security.protocol={protocol}\nsasl.mechanism=PLAIN\nsasl.username=u\nsasl.password=p\n")
     with ExitStack() as stack:
         silent = stack.enter_context(socket.create_server((LOOPBACK, 0)))

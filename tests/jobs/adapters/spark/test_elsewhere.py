@@ -16,17 +16,16 @@ import pytest
 from kazoo.client import KazooClient
 
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
-from jobs.adapters.java.jars import delta_jars
 from jobs.adapters.spark.session import TINY
 from jobs.basics.errors import ExitCode
 from tests.jobs.support.commands import Surveyor
 from tests.jobs.support.kafka_tree import KafkaTree, state_path
-from tests.jobs.support.spark_servers import CONF, HOME, ConnectServer, as_options, environment, standalone
+from tests.jobs.support.shown_commands import deployed, said_here, shown
+from tests.jobs.support.spark_servers import ConnectServer, as_options, begun_with, environment, standalone
 from tests.spark_archive import JVM
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
-ROOT: Final = Path(__file__).parents[4]
 TOPICS, PARTITIONS = 21, 500
 SURVEYOR: Final = str(Path(sys.executable).parent / "surveyor")
 assert TOPICS * PARTITIONS > TINY
@@ -124,27 +123,28 @@ def test_what_the_server_does_not_see_is_said(tree: KafkaTree, server: ConnectSe
 
 
 def test_on_a_standalone_cluster(large: KafkaTree, distribution: Path, tmp_path: Path) -> None:
-    """As docs/deploy.md shows it, but for where things are; the exit code comes through."""
+    """The lines of docs/deploy.md, but for where things are; the exit code comes through."""
     logs = tmp_path / "events"
     logs.mkdir()
-    told = ["--zookeeper", large.hosts, "--warehouse", str(tmp_path / "warehouse")]
+    warehouse, folder = tmp_path / "warehouse", deployed(tmp_path / "elsewhere", distribution)
     with standalone(tmp_path / "cluster") as master:
-        settings = QUICK | {"spark.eventLog.dir": logs.as_uri()}
-        submit = [
-            *(str(HOME / "bin" / "spark-submit"), "--properties-file", str(CONF / "spark-defaults.conf")),
-            *("--master", master, "--jars", ",".join(map(str, delta_jars()))),
-            *("--py-files", str(distribution), *as_options(settings)),
-        ]
-        taken = _result([*submit, str(ROOT / "jobs/snapshot.py"), *told], tmp_path, **environment())
-        plan = [*submit, str(ROOT / "jobs/plan.py"), "reconcile", *told]
-        planned = _result(plan, tmp_path, **environment())
-        unknown = _run([*plan, "--snapshot", "9"], tmp_path, **environment())
-    assert (taken["partitions"], planned["changes"]) == (10_500, 7_014)
-    assert _locally_planned(large, tmp_path / "warehouse")["plan_id"] == planned["plan_id"]
+        here = {"spark://spark1:7077": master, "zk1:2181/kafka": large.hosts, "/data/surveyor": str(warehouse)}
+        activate, python, *lines = (said_here(line, here) for line in shown("docs/deploy.md", "spark-submit"))
+        options = as_options(QUICK | {"spark.eventLog.dir": logs.as_uri()})
+        snapshot, plan = (f"{activate}; {python}; {begun_with(line, *options)}" for line in lines[:2])
+        taken, planned = (_shell(line, folder) for line in (f"{snapshot} --json", plan))
+        unknown = _shell(f"{plan} --snapshot 9", folder)
+    assert (json.loads(taken.stdout)["partitions"], json.loads(planned.stdout)["changes"]) == (10_500, 7_014)
+    assert _locally_planned(large, warehouse)["plan_id"] == json.loads(planned.stdout)["plan_id"]
     said = unknown.stderr.splitlines()[-1]
     assert (unknown.returncode, said[:35]) == (ExitCode.USAGE, "surveyor: no snapshot 9 of cluster "), unknown.stderr
     read, computed = _executors(logs)
     assert read == {"0", "1"} >= computed > set()
+
+
+def _shell(line: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    variables = {name: value for name, value in environment().items() if name not in {"PATH", "PYSPARK_PYTHON"}}
+    return _run(["/bin/bash", "-c", line], folder, **variables)
 
 
 def _executors(logs: Path) -> list[set[str]]:

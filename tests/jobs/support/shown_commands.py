@@ -1,0 +1,42 @@
+"""Commands as the pages show them, to be run: the lines of a section, and a folder that has what these name."""
+
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[3]
+
+ELLIPSIS: Final = "spark-submit …"
+"""How a page says that a command begins as the one before."""
+
+
+def shown(page: str, heading: str) -> list[str]:
+    """Return the commands of a page's section, one a line, each written out."""
+    (section,) = re.findall(rf"^#+ {heading}\n(.*?)(?=^#|\Z)", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+    lines = "\n".join(re.findall(r"^    (.*)$", section, re.MULTILINE)).replace("\\\n", "").splitlines()
+    begun = ""
+    for number, line in enumerate(lines):
+        lines[number] = line.replace(ELLIPSIS, begun)
+        begun = re.sub(r" +jobs/.*", "", line) if line.startswith("spark-submit --") else begun
+    return lines
+
+
+def said_here(line: str, here: dict[str, str]) -> str:
+    """Put what is here in place of what the page says, as far as the line says it."""
+    for said, instead in here.items():
+        line = line.replace(said, instead)
+    return line
+
+
+def deployed(folder: Path, distribution: Path) -> Path:
+    """Make a folder that has what the lines name and no more: environment, settings, `make dist`'s zip, scripts."""
+    (folder / "dist").mkdir(parents=True)
+    shutil.copy(distribution, folder / "dist")
+    (folder / ".venv").symlink_to(sys.prefix)
+    (folder / "conf").symlink_to(ROOT / "conf")
+    (folder / "jobs").mkdir()
+    for script in ("snapshot.py", "plan.py"):
+        shutil.copy(ROOT / "jobs" / script, folder / "jobs")
+    return folder
