@@ -1,4 +1,4 @@
-"""Files of `key=value` lines that say how a server is spoken to, and as whom; passwords among them.
+"""Java properties, as Kafka reads them, that say how a server is spoken to, and as whom; passwords among them.
 
 A file that holds a password must not be readable for everybody on the machine: then it is refused, not read.
 """
@@ -15,26 +15,28 @@ def read_key_values(path: Path, option: str, known: Collection[str]) -> dict[str
 
     No value is ever part of a message.
     """
+    import javaproperties  # noqa: PLC0415 - imports asyncio, which who has no such file need not wait for
+
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        properties = javaproperties.loads(path.read_text(encoding="utf-8"))
         mode = path.stat().st_mode
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError, javaproperties.InvalidUEscapeError) as error:
         raise UsageError(f"cannot read {option} {path}: {_why(error)}") from None
-    found = {}
-    for line in map(str.strip, lines):
-        if not line or line.startswith("#"):
-            continue
-        key, equals, value = (part.strip() for part in line.partition("="))
-        if key not in known or not equals:
-            raise UsageError(f"{option} {path}: {key!r} is not known; known are {', '.join(known)}, each as key=value")
-        found[key] = value
+    found = {key: value.strip() for key, value in properties.items()}  # as Kafka's ConfigDef does
+    for key, value in found.items():
+        if key not in known or not value:
+            raise UsageError(f"{option} {path}: {key!r} is not known or has no value; known are {', '.join(known)}")
     if mode & stat.S_IROTH and any(_is_secret(key) for key in found):
         raise UsageError(f"{option} {path} has a password in it and everybody may read it: chmod o= {path}")
     return found
 
 
-def _why(error: OSError | UnicodeDecodeError) -> str:
-    return str(error.strerror) if isinstance(error, OSError) else "it is no UTF-8 text"
+def _why(error: OSError | ValueError) -> str:
+    if isinstance(error, OSError):
+        return str(error.strerror)
+    if isinstance(error, UnicodeDecodeError):
+        return "it is no UTF-8 text"
+    return "a \\u in it is not followed by four digits"
 
 
 def _is_secret(key: str) -> bool:

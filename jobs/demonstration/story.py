@@ -6,7 +6,6 @@ Every step runs the command a person would type, which is shown before its outpu
 import json
 import os
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.spark.remote import REMOTE
 from jobs.adapters.spark.session import stop_session
 from jobs.adapters.zookeeper.cluster import BROKER_IDS
-from jobs.adapters.zookeeper.connection import connected, read
+from jobs.adapters.zookeeper.connection import connected, look_until, read
 from jobs.adapters.zookeeper.controllership import Controllership, controllership, who_controls
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.assessment.limits import CommitLimits
@@ -208,11 +207,8 @@ class Story:
         return code
 
     def wait_until(self, happened: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + PATIENCE
-        while not happened():
-            if time.monotonic() > deadline:
-                raise SurveyorError(f"it did not happen within {PATIENCE:g} s; broker logs: {self.cluster.folder}")
-            time.sleep(0.2)
+        if not look_until(happened, bool, PATIENCE):
+            raise SurveyorError(f"it did not happen within {PATIENCE:g} s; broker logs: {self.cluster.folder}")
 
     def has_controller(self) -> bool:
         return who_controls(self.zookeeper) != NO_CONTROLLER

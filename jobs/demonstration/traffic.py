@@ -8,6 +8,7 @@ from typing import Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, Producer, TopicPartition
 
+from jobs.adapters.zookeeper.connection import look_until
 from jobs.basics.errors import SurveyorError
 
 PATIENCE: Final = 60.0
@@ -31,11 +32,8 @@ class Traffic:
         """Write from now on; return once the first record is acknowledged."""
         self._thread = threading.Thread(target=self._write, name="producer", daemon=True)
         self._thread.start()
-        deadline = time.monotonic() + PATIENCE
-        while not self.acked:
-            if time.monotonic() > deadline:
-                raise SurveyorError(f"no record was acknowledged within {PATIENCE:g} s at {self.bootstrap}")
-            time.sleep(0.05)
+        if not look_until(lambda: self.acked, bool, PATIENCE):
+            raise SurveyorError(f"no record was acknowledged within {PATIENCE:g} s at {self.bootstrap}")
 
     def stop(self) -> None:
         """Stop writing and wait for the last acknowledgements."""

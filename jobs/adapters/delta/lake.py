@@ -5,7 +5,6 @@ are created here, from `schemas.tables`, so that all of them exist from first us
 """
 
 import json
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from deltalake import DeltaTable, Schema, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction
 from pyarrow.dataset import field as dataset_field
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 
 from jobs.adapters.delta.folders import make_all, refuse_unwritable
 from jobs.adapters.delta.reads import Filter, native_files, read_where
@@ -330,15 +330,8 @@ def _add_columns(table: DeltaTable, schema: Columns) -> None:
 
 
 def _retried(write: Any) -> None:  # noqa: ANN401 - a callable of no argument, whatever it returns
-    for attempt in range(RETRIES):
-        try:
-            write()
-        except CommitFailedError:
-            if attempt == RETRIES - 1:
-                raise
-            time.sleep(0.1 * 2**attempt)
-        else:
-            return
+    conflict = retry_if_exception_type(CommitFailedError)
+    Retrying(retry=conflict, stop=stop_after_attempt(RETRIES), wait=wait_exponential(0.1), reraise=True)(write)
 
 
 def _first_line(error: Exception) -> str:

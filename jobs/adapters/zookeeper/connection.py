@@ -22,6 +22,14 @@ from kazoo.exceptions import (
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KeeperState, ZnodeStat
 from kazoo.security import OPEN_ACL_UNSAFE
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    retry_if_exception_type,
+    retry_if_not_result,
+    stop_after_delay,
+    wait_fixed,
+)
 
 from jobs.adapters.zookeeper.credentials import OPTION, config_of, kazoo_options
 from jobs.basics.errors import SurveyorError, UnreadableError, UsageError
@@ -162,24 +170,22 @@ def answer(pending: Any) -> Any:  # noqa: ANN401 - kazoo's IAsyncResult is untyp
         raise OperationTimeoutError(f"no answer within {PATIENCE:g} s") from None
 
 
-def persistently(read: Callable[[], T]) -> T:
+def persistently(read: Callable[[], T], lost: tuple[type[Exception], ...] = LOST) -> T:
     """Read once more while connections are lost on the way; only for what changes nothing and holds nothing."""
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        try:
-            return read()
-        except LOST:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.1)
+    again = retry_if_exception_type(lost)
+    return Retrying(retry=again, stop=stop_after_delay(PATIENCE), wait=wait_fixed(0.1), reraise=True)(read)
 
 
 def look_until(look: Callable[[], T], is_enough: Callable[[T], bool], patience: float) -> T:
     """Look again and again until it is enough, for `patience` seconds at most; return what was seen last."""
-    deadline = time.monotonic() + patience
-    while not is_enough(seen := look()) and time.monotonic() <= deadline:
-        time.sleep(PAUSE)
-    return seen
+    too_little = retry_if_not_result(is_enough)
+    return Retrying(
+        retry=too_little, stop=stop_after_delay(patience), wait=wait_fixed(PAUSE), retry_error_callback=_last_result
+    )(look)
+
+
+def _last_result(state: RetryCallState) -> Any:  # noqa: ANN401 - whatever was looked at
+    return state.outcome.result() if state.outcome else None
 
 
 def sync(client: KazooClient) -> None:

@@ -7,7 +7,7 @@ version, all in one multi, so that nobody can come between (seed 002's loop arou
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ from kazoo.exceptions import (
 )
 
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONTROLLER, CONTROLLER_EPOCH, ClusterState, read_cluster
-from jobs.adapters.zookeeper.connection import PATIENCE, commit, connected, create_as_kafka_does, read, sync
+from jobs.adapters.zookeeper.connection import commit, connected, create_as_kafka_does, persistently, read, sync
 from jobs.adapters.zookeeper.multi import ANY_VERSION, Check, Create, Delete, Op, add
 from jobs.adapters.zookeeper.refusal import refusal
 from jobs.basics.errors import FencedError, RefusedError, SurveyorError, UnreadableError
@@ -220,18 +220,10 @@ def settled(client: KazooClient, session: int) -> None:
 
     Requests of one session are answered in order: once the `sync` is answered, what was sent before it is decided.
     """
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        try:
-            sync(client)
-        except SessionExpiredError:
-            break
-        except LOST:
-            time.sleep(0.1)
-        else:
-            if session_of(client) == session:
-                return
-            break
+    with suppress(SessionExpiredError, *LOST):
+        persistently(lambda: sync(client), LOST)
+        if session_of(client) == session:
+            return
     raise SessionLostError("the connection to ZooKeeper was lost and our session with it; commit again")
 
 

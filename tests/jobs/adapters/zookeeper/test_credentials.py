@@ -153,7 +153,10 @@ def test_by_tls_with_a_certificate(guarded: GuardedZooKeeper, configured: Config
     ("keys", "said"),
     [
         (SASL | {"sasl.password": "wrong-one"}, "does not know the user, or not the password"),
-        (SASL | {"security.protocol": "PLAINTEXT", "digest.user": "x"}, "'digest.user' is not known; known are "),
+        (
+            SASL | {"security.protocol": "PLAINTEXT", "digest.user": "x"},
+            "'digest.user' is not known or has no value; known are ",
+        ),
         (SASL | {"security.protocol": "TLS"}, "security.protocol is 'TLS'; it is one of PLAINTEXT, SSL, "),
         (SASL | {"sasl.mechanism": "GSSAPI"}, "sasl.mechanism is 'GSSAPI'; ZooKeeper is spoken to by DIGEST-MD5"),
         ({"security.protocol": "SASL_PLAINTEXT"}, "SASL needs sasl.username and sasl.password"),
