@@ -35,7 +35,7 @@ def test_as_java_reads_them(tmp_path: Path, text: str) -> None:
     [
         (
             "sasl.user=me",
-            "'sasl.user' is not known or has no value; known are sasl.username, sasl.password, each as key=value",
+            "'sasl.user' is not known or has no value; known are sasl.username, sasl.password",
         ),
         ("sasl.username", "'sasl.username' is not known or has no value; "),
         ("sasl.username=\\u00zz", "a \\u in it is not followed by four digits"),
