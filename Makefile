@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 AIRFLOW_BIN := .venv-airflow/bin
-WORKERS ?= 3
+WORKERS ?= 4
 JAVA = $(BIN)/python -m jobs.adapters.java.home
 TOO_OLD = 'Surveyor needs Python 3.11 or newer; $(PYTHON) is not. Install it, or: make PYTHON=/path/to/python3.11'
 NO_BROWSER = 'Without it the tests that look at pages in a browser are skipped; everything else works.'

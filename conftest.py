@@ -1,6 +1,7 @@
 """What every test may use: one Spark session for the whole run, also in the doctests."""
 
 import os
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +10,7 @@ from hypothesis import settings
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from xdist.scheduler.loadfile import LoadFileScheduling
+from xdist.workermanage import WorkerController
 
 from jobs.adapters.embedded.processes import Server
 from jobs.adapters.spark.session import start_session
@@ -46,6 +48,9 @@ SERVERS = {"brokers": {"EmbeddedCluster", "EmbeddedKafka"}, "zookeeper": {"Embed
 
 UNIT = "unit"
 
+WAITS = re.compile(r"_brokers\.py|/stories/|/test_elsewhere\.py|/test_interrupts\.py|_killed\.py")
+"""Files whose tests mostly wait for servers and processes of their own."""
+
 TWO_VERSIONS = "test_leadership_brokers.py"
 """The longest file: each of its tests runs on clusters of two protocol versions, and nothing else is shared."""
 
@@ -66,18 +71,22 @@ def _used_by(item: pytest.Item) -> set[str]:
     return by_fixture | {marker for marker, some in SERVERS.items() if some & names}
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Stories on real brokers take longest: whoever else is left to run fills the time beside them."""
-    items.sort(key=lambda item: not item.path.stem.endswith("_brokers"))
-
-
 class ByFileAndCluster(LoadFileScheduling):
-    """Gives a worker a whole file, as its tests share servers; a file with clusters of two versions goes to two."""
+    """Gives a worker a whole file, as its tests share servers; a file with clusters of two versions goes to two.
+
+    Stories on real servers take longest and mostly wait. Every other worker takes those first and the rest takes them
+    last, so that from the beginning to the end there is somebody who computes beside those who wait.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
         file, _, test = nodeid.partition("::")
         return f"{file}[{test.partition('[')[2]}" if file.endswith(TWO_VERSIONS) else file
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        waits = self.nodes.index(node) % 2 == 0
+        suiting = (scope for scope in self.workqueue if bool(WAITS.search(scope)) == waits)
+        self.workqueue.move_to_end(next(suiting, next(iter(self.workqueue))), last=False)
+        super()._assign_work_unit(node)
 
 
 @pytest.hookimpl(optionalhook=True)
