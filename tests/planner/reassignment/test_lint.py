@@ -1,5 +1,6 @@
 """The lint of reassignments: each fault by itself, several at once, and what is none."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import pytest
@@ -64,9 +65,11 @@ def _faults(
     targets: list[Row],
     *,
     min_isr: str = "1",
+    more_brokers: Sequence[int] = (),
     **waived: Any,  # noqa: ANN401 - as the lint takes it
 ) -> list[Row]:
-    brokers = [*(broker_row(broker, rack=rack) for broker, rack in RACKS.items()), broker_row(7, understood=False)]
+    racks = RACKS | dict.fromkeys(more_brokers)
+    brokers = [*(broker_row(broker, rack=rack) for broker, rack in racks.items()), broker_row(7, understood=False)]
     found = placement_faults(
         frame(spark, targets, PARTITIONS).select("topic", "partition", "replicas"),
         frame(spark, partitions, PARTITIONS),
@@ -125,18 +128,22 @@ def test_another_replication_factor_may_be_asked_for(spark: SparkSession, target
 
 
 def test_a_znode_counts_with_what_is_added_and_removed(spark: SparkSession) -> None:
-    """Exactly the bytes of the codec but for the frame, which is counted generously."""
-    fitting = 21_500
-    for count, large in ((fitting, False), (fitting + 1000, True)):
-        partitions = [partition_row([1, 3], 1, [1], partition=number) for number in range(count)]
-        targets = [{"topic": "t", "partition": number, "replicas": [2, 4]} for number in range(count)]
-        written = encode_assignment(
-            Assignment(
-                partitions={number: [2, 4, 1, 3] for number in range(count)},
-                adding_replicas={number: [2, 4] for number in range(count)},
-                removing_replicas={number: [1, 3] for number in range(count)},
-                topic_id="A" * 22,
-            ),
+    """Exactly the bytes of the codec but for the frame, which is counted generously; many replicas, few partitions."""
+    now, target = [*range(1001, 1061)], [*range(2001, 2061)]
+
+    def written(count: int) -> int:
+        assignment = Assignment(
+            partitions={number: [*target, *now] for number in range(count)},
+            adding_replicas={number: target for number in range(count)},
+            removing_replicas={number: now for number in range(count)},
+            topic_id="A" * 22,
         )
-        codes = {row["code"] for row in _faults(spark, partitions, targets)}
-        assert (codes, len(written) > ZNODE_LIMIT) == ({LintCode.ZNODE_TOO_LARGE} if large else set(), large)
+        return len(encode_assignment(assignment))
+
+    each = (written(2000) - written(1000)) / 1000
+    for size, large in ((0.99, False), (1.01, True)):
+        count = int(size * ZNODE_LIMIT / each)
+        partitions = [partition_row(now, 1001, [1001], partition=number) for number in range(count)]
+        targets = [{"topic": "t", "partition": number, "replicas": target} for number in range(count)]
+        codes = {row["code"] for row in _faults(spark, partitions, targets, more_brokers=[*now, *target])}
+        assert (codes, written(count) > ZNODE_LIMIT) == ({LintCode.ZNODE_TOO_LARGE} if large else set(), large)
