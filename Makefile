@@ -3,6 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 AIRFLOW_BIN := .venv-airflow/bin
 WORKERS ?= 4
+LICENCES = 'MIT;Apache;BSD;PSF;Python Software;ISC;MPL;Mozilla;LGPL'
 JAVA = $(BIN)/python -m jobs.adapters.java.home
 TOO_OLD = 'Surveyor needs Python 3.11 or newer; $(PYTHON) is not. Install it, or: make PYTHON=/path/to/python3.11'
 NO_BROWSER = 'Without it the tests that look at pages in a browser are skipped; everything else works.'
@@ -14,28 +15,28 @@ help: ## Show this help
 .PHONY: setup
 setup: .venv/.setup ## Make .venv and fetch what is needed to work on it; quick when it is there
 
-.venv/.runtime: pyproject.toml
+.venv/.runtime: pyproject.toml constraints.txt
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo $(TOO_OLD) >&2; exit 1; }
 	@"$(PYTHON)" -c 'import ensurepip, venv' || sh .ci/need python3-venv
 	test -x $(BIN)/pip || "$(PYTHON)" -m venv .venv
 	$(BIN)/python -m pip install -q --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install -q --editable .
+	$(BIN)/python -m pip install -q -c constraints.txt --editable .
 	@$(JAVA) || { sh .ci/need openjdk-17-jdk-headless openjdk-21-jdk-headless && $(JAVA); }
 	$(BIN)/python -m jobs.adapters.java.jars
 	@touch $@
 
 .venv/.setup: .venv/.runtime .venv-airflow/.setup
-	$(BIN)/python -m pip install -q --group dev
+	$(BIN)/python -m pip install -q -c constraints.txt --group dev
 	@command -v chromium || command -v chromium-browser || sh .ci/need chromium || echo $(NO_BROWSER) >&2
 	-@$(BIN)/python -m jobs.adapters.embedded.record_archives
 	-@$(BIN)/python -m tests.spark_archive
 	@touch $@
 
 # Airflow's Spark provider brings a pyspark of its own, so Airflow has an environment of its own.
-.venv-airflow/.setup: airflow/requirements.txt .venv/.runtime
+.venv-airflow/.setup: airflow/requirements.txt airflow/constraints.txt .venv/.runtime
 	test -x $(AIRFLOW_BIN)/pip || "$(PYTHON)" -m venv .venv-airflow
 	$(AIRFLOW_BIN)/python -m pip install -q --upgrade 'pip>=25.1'
-	$(AIRFLOW_BIN)/python -m pip install -q -r airflow/requirements.txt
+	$(AIRFLOW_BIN)/python -m pip install -q -c airflow/constraints.txt -r airflow/requirements.txt
 	@touch $@
 
 .PHONY: check
@@ -45,6 +46,22 @@ check: setup ## Lint, format, types, and the borders between the packages
 	$(BIN)/mypy
 	MYPYPATH=airflow/plugins $(BIN)/mypy --python-executable $(AIRFLOW_BIN)/python airflow/plugins
 	$(BIN)/lint-imports
+	$(BIN)/pip-licenses --summary --from=mixed --partial-match --allow-only=$(LICENCES)
+
+.PHONY: lock
+lock: ## Find the newest versions that pyproject.toml and airflow/ allow, and write them down; then test them
+	rm -rf build/lock && "$(PYTHON)" -m venv build/lock && build/lock/bin/python -m pip install -q --upgrade 'pip>=25.1'
+	build/lock/bin/python -m pip install -q . --group dev
+	build/lock/bin/python -m pip freeze --exclude kafka-surveyor > constraints.txt
+	rm -rf build/lock && "$(PYTHON)" -m venv build/lock && build/lock/bin/python -m pip install -q --upgrade 'pip>=25.1'
+	build/lock/bin/python -m pip install -q -r airflow/requirements.txt
+	build/lock/bin/python -m pip freeze > airflow/constraints.txt
+
+.PHONY: audit
+audit: ## Ask for known vulnerabilities of the versions that were tested; wants the internet
+	rm -rf build/audit && "$(PYTHON)" -m venv build/audit && build/audit/bin/python -m pip install -q pip-audit
+	build/audit/bin/pip-audit --disable-pip --no-deps --strict -r constraints.txt
+	build/audit/bin/pip-audit --disable-pip --no-deps --strict -r airflow/constraints.txt
 
 .PHONY: test
 test: check ## Everything CI runs: setup, check, and all tests, by WORKERS processes

@@ -2,7 +2,8 @@
 
 Each set is downloaded once into `<cache>/jars/<first artifact>-<version>/`, where the cache is $SURVEYOR_CACHE, else
 $XDG_CACHE_HOME/kafka-surveyor, else ~/.cache/kafka-surveyor. A set's folder appears by one rename when everything is
-in it, so what is there is complete. `python -m jobs.adapters.java.jars` fetches all sets ahead of time.
+in it, so what is there is complete, and each jar is the one that `checksums` lists. `python -m jobs.adapters.java.jars`
+fetches all sets ahead of time.
 """
 
 import os
@@ -12,6 +13,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
+from jobs.adapters.java.checksums import refuse_others
 from jobs.adapters.java.resolvers import Artifact, JarSet, choose_resolver
 from jobs.basics.errors import MissingError
 
@@ -85,6 +87,7 @@ def _download(request: JarSet, folder: Path) -> None:
         jars = Path(workshop, "jars")
         jars.mkdir()
         resolve(request, jars)
+        refuse_others(request.title, _jars_in(jars))
         _publish(jars, folder)
 
 

@@ -134,8 +134,8 @@ def test_a_znode_counts_with_what_is_added_and_removed(spark: SparkSession) -> N
     def written(count: int) -> int:
         assignment = Assignment(
             partitions={number: [*target, *now] for number in range(count)},
-            adding_replicas={number: target for number in range(count)},
-            removing_replicas={number: now for number in range(count)},
+            adding_replicas=dict.fromkeys(range(count), target),
+            removing_replicas=dict.fromkeys(range(count), now),
             topic_id="A" * 22,
         )
         return len(encode_assignment(assignment))

@@ -21,6 +21,17 @@ echo content > "$folder/some.jar"
 """
 
 
+CHECKSUM = "434728a410a78f56fc1b5899c3593436e61ab0c731e9072d95e96db290205e53"
+"""Of what it puts there."""
+
+
+@pytest.fixture
+def some_jar_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checksums = tmp_path / "jars.sha256"
+    checksums.write_text(f"{CHECKSUM}  some.jar\n")
+    monkeypatch.setattr("jobs.adapters.java.checksums.LIST", checksums)
+
+
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "cache"
@@ -73,6 +84,7 @@ def test_zookeeper_is_pysparks_own() -> None:
     assert "zookeeper-3.9.5.jar" in names(zookeeper_jars())
 
 
+@pytest.mark.usefixtures("some_jar_is_known")
 def test_a_set_is_resolved_once(cache: Path, notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put_mvn_on_path(notes, monkeypatch)
 
@@ -82,6 +94,7 @@ def test_a_set_is_resolved_once(cache: Path, notes: Path, monkeypatch: pytest.Mo
     assert notes.read_text() == "ran\n"
 
 
+@pytest.mark.usefixtures("some_jar_is_known")
 def test_two_at_once_do_no_harm(cache: Path, notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put_mvn_on_path(notes, monkeypatch, ending="sleep 0.5")
 
@@ -91,6 +104,14 @@ def test_two_at_once_do_no_harm(cache: Path, notes: Path, monkeypatch: pytest.Mo
     assert names(found[0]) == names(found[1]) == ["some.jar"]
     assert notes.read_text() == "ran\nran\n"
     assert leftovers(cache) == []
+
+
+def test_another_jar_than_was_tested_is_not_used(cache: Path, notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_mvn_on_path(notes, monkeypatch)
+
+    with pytest.raises(MissingError, match=rf"some.jar: SHA-256 {CHECKSUM}, expected no jar of that name"):
+        delta_jars()
+    assert list((cache / "jars").iterdir()) == []
 
 
 def test_failure_shows_what_the_tool_said_and_leaves_nothing(

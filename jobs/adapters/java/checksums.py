@@ -1,0 +1,48 @@
+"""What each jar must be: its SHA-256, in `jars.sha256` beside this file, as `sha256sum` writes and reads it.
+
+Maven and Ivy hold what they download against checksums from the same place; these came with Surveyor. A jar of another
+content, or one that nobody has listed, is not put on a class path. `python -m jobs.adapters.java.checksums` writes the
+list anew from what is in the cache, for whoever chooses other versions and has looked at them.
+"""
+
+import hashlib
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from jobs.basics.errors import MissingError
+
+LIST: Final = Path(__file__).with_name("jars.sha256")
+
+
+def refuse_others(title: str, jars: Iterable[Path]) -> None:
+    """Raise MissingError where a jar is not the one that is listed under its name."""
+    listed = {name: digest for digest, name in (line.split() for line in LIST.read_text("utf-8").splitlines())}
+    wrong = {jar.name: found for jar in jars if (found := _digest(jar)) != listed.get(jar.name)}
+    if not wrong:
+        return
+    told = "\n  ".join(
+        f"{name}: SHA-256 {found}, expected {listed.get(name, 'no jar of that name')}" for name, found in wrong.items()
+    )
+    raise MissingError(
+        f"what was downloaded as the {title} jars is not what Surveyor was tested with, and is not used:\n  {told}\n"
+        "Find out what the mirror or proxy serves (`sha256sum`, Maven's settings.xml); then run "
+        "`python -m jobs.adapters.java.jars` again."
+    )
+
+
+def _digest(jar: Path) -> str:
+    with jar.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+def write(jars: Iterable[Path]) -> None:
+    LIST.write_text("".join(f"{_digest(jar)}  {jar.name}\n" for jar in sorted(jars, key=lambda jar: jar.name)), "utf-8")
+
+
+if __name__ == "__main__":
+    from jobs.adapters.java.jars import delta_jars, kafka_jars
+
+    write([*delta_jars(), *kafka_jars()])
+    sys.stderr.write(f"wrote {LIST}\n")

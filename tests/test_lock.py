@@ -1,0 +1,47 @@
+"""`constraints.txt` is what was tested: a version of each package, allowed by pyproject.toml, and installed here."""
+
+import tomllib
+from importlib.metadata import distributions
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+AIRFLOW = (ROOT / "airflow" / "requirements.txt").read_text().splitlines()
+
+ASKED_FOR = [
+    *PROJECT["project"]["dependencies"],
+    *(line for lines in PROJECT["project"]["optional-dependencies"].values() for line in lines),
+    *PROJECT["dependency-groups"]["dev"],
+]
+
+
+def pinned(file: str) -> dict[str, str]:
+    """The version of each package, by its name as indexes write it."""
+    pins = (line.split("==") for line in (ROOT / file).read_text().splitlines())
+    return {canonicalize_name(name): pin for name, pin in pins}
+
+
+@pytest.mark.parametrize(
+    ("file", "lines"), [("constraints.txt", ASKED_FOR), ("airflow/constraints.txt", AIRFLOW)], ids=["here", "airflow"]
+)
+def test_what_is_asked_for_allows_what_was_tested(file: str, lines: list[str]) -> None:
+    pins = pinned(file)
+    asked = [Requirement(line) for line in lines]
+    outside = {
+        f"{each}, not {pins.get(canonicalize_name(each.name))}"
+        for each in asked
+        if not each.specifier.contains(pins.get(canonicalize_name(each.name), "0"))
+    }
+    assert outside == set()
+
+
+def test_what_was_tested_is_what_is_installed() -> None:
+    """Another Python may need fewer packages than that on which the list was made."""
+    pins = pinned("constraints.txt")
+    installed = {canonicalize_name(each.name): each.version for each in distributions()}
+    assert installed.keys() >= {"pyspark", "deltalake", "kazoo", "kio"}
+    assert {name: installed.get(name, pin) for name, pin in pins.items()} == pins
