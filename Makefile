@@ -97,7 +97,7 @@ dist: setup ## The wheel, and its copy for spark-submit --py-files, which takes 
 dist-environment: dist ## The same, and packages for a cluster: dist/surveyor-environment.tar.gz
 	rm -rf build/environment
 	"$(PYTHON)" -m venv build/environment
-	for wheel in dist/*.whl; do build/environment/bin/python -m pip install -q "$$wheel[connect]"; done
+	for wheel in dist/*.whl; do build/environment/bin/python -m pip install -q -c constraints.txt "$$wheel[connect]"; done
 	$(BIN)/venv-pack -q --prefix build/environment --exclude '*/pyspark/jars/*' --output dist/surveyor-environment.tar.gz
 	chmod a+r dist/surveyor-environment.tar.gz
 
