@@ -42,6 +42,6 @@ def test_what_is_asked_for_allows_what_was_tested(file: str, lines: list[str]) -
 def test_what_was_tested_is_what_is_installed() -> None:
     """Another Python may need fewer packages than that on which the list was made."""
     pins = pinned("constraints.txt")
-    installed = {canonicalize_name(each.name): each.version for each in distributions()}
+    installed = {str(canonicalize_name(each.name)): each.version for each in distributions()}
     assert installed.keys() >= {"pyspark", "deltalake", "kazoo", "kio"}
     assert {name: installed.get(name, pin) for name, pin in pins.items()} == pins

@@ -92,7 +92,7 @@ class Premises:
 
     def _judge(self, change: Change, topic: Znode, state: Znode) -> Verdict | None:
         if is_applied(change, state) and not _is_another(change, topic):
-            return Verdict(change, Outcome.APPLIED, "found applied", state.version)
+            return Verdict(change, Outcome.APPLIED, "found applied", state.version, is_found=True)
         why = (
             self._deleted(change)
             or _topic_moved(change, topic)

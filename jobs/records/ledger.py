@@ -39,6 +39,8 @@ class Verdict:
     state_version_after: int | None = None
     is_running: bool = False
     """Whether Kafka's controller still carries out what was asked of it earlier."""
+    is_found: bool = False
+    """Whether it stood so when it was read: by a multi whose answer was lost, or by who was the controller before."""
 
 
 @dataclass(slots=True)

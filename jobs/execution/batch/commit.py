@@ -155,7 +155,7 @@ def _written(verdicts: Sequence[Verdict]) -> Iterator[Written]:
     for verdict in verdicts:
         change, version = verdict.change, verdict.state_version_after
         if verdict.outcome is Outcome.APPLIED and isinstance(change, Change) and version is not None:
-            yield Written(change, version)
+            yield Written(change, version, verdict.is_found)
 
 
 def _record(settings: Settings, ledger: Ledger, told: Told, answers: Answers, controller: int) -> None:

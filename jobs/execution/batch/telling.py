@@ -51,10 +51,12 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A change that was written, and the version that its state has since."""
+    """A change that stands in ZooKeeper, and the version that its state has since."""
 
     change: Change
     state_version: int
+    is_found: bool = False
+    """Whether it stood so before we wrote it, perhaps under the epoch of who was the controller before us."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,17 +153,21 @@ def prove(hosts: str, told: Told) -> None:
         znodes = read_many(client, [state_path(each.change) for each in told.written])
     pairs = zip(told.written, znodes, strict=True)
     others = [znode.path for each, znode in pairs if not _goes_on(each, znode, told.epoch)]
-    count = len(told.written)
+    count = sum(not each.is_found for each in told.written)
     if others:
         raise SurveyorError(
-            f"{len(others)} of {count} state znodes just written do not carry our controller epoch {told.epoch} or a "
-            f"later one, the first is {others[0]}: somebody writes without being the controller; find out who",
+            f"{len(others)} of {len(told.written)} state znodes just written do not carry our controller epoch "
+            f"{told.epoch} or a later one, the first is {others[0]}: somebody writes without being the controller; find out who",
         )
     say(f"  {count} of {count} changed state znodes carry our controller epoch {told.epoch}, or a later one")
+    if found := len(told.written) - count:
+        say(f"  {found} more stood so already when we were to write them")
 
 
 def _goes_on(written: Written, znode: Znode, epoch: int) -> bool:
     if znode.version is None:
         return True
     state = understood(znode)
-    return state is not None and state.controller_epoch >= epoch and znode.version >= written.state_version
+    if state is None or znode.version < written.state_version:
+        return False
+    return written.is_found or state.controller_epoch >= epoch

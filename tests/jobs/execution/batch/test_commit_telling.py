@@ -187,14 +187,27 @@ def test_answers_are_written_once_the_controllership_is_handed_back(
     assert held["answers"] is False
 
 
-@pytest.mark.parametrize(("epoch", "version", "ours"), [(8, 1, True), (9, 2, True), (7, 1, False), (8, 0, False)])
-def test_who_goes_on_from_what_was_written_is_no_alarm(
-    tree: KafkaTree, plan: Plan, epoch: int, version: int, *, ours: bool
+@pytest.mark.parametrize(
+    ("epoch", "version", "is_found", "ours"),
+    [
+        (8, 1, False, True),
+        (9, 2, False, True),
+        (7, 1, False, False),
+        (8, 0, False, False),
+        (7, 1, True, True),
+        (7, 0, True, False),
+    ],
+)
+def test_who_goes_on_from_what_was_written_is_no_alarm(  # noqa: PLR0913, PLR0917 - what a state is
+    tree: KafkaTree, plan: Plan, epoch: int, version: int, *, is_found: bool, ours: bool
 ) -> None:
-    """Since the hand-back a leader may have changed its ISR, or Kafka's controller the leader."""
+    """Since the hand-back a leader may have changed its ISR, or Kafka's controller the leader.
+
+    What stood so already may be of another commit, which was the controller before us.
+    """
     for _ in range(version):
         tree.write(state_path(T, 0), encode_state(State(controller_epoch=epoch, leader=1, leader_epoch=6, isr=[1])))
-    told = Told(epoch=8, written=[Written(plan.changes[0], 1)])
+    told = Told(epoch=8, written=[Written(plan.changes[0], 1, is_found)])
 
     if ours:
         prove(tree.hosts, told)

@@ -1,0 +1,118 @@
+"""A process that lets commits die: each is forked off, and killed by SIGKILL at one of the points that it passes.
+
+A point is right before and right after each thing that a commit does to somebody else: a write to ZooKeeper, the end of
+its session, a control request, a write to a Delta table. Points are numbered as they are passed, and written down.
+
+In, a line of JSON each: `arguments` of the command line, `notes`, a file for the names of points, and `die_at`, the
+number of a point, 0 for none. Out: the exit code, -9 for who died. To fork costs a tenth of starting a process, as all
+that a commit imports is there; no thread is before the first fork, and this process itself connects to nobody.
+"""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.protocol.serialization import Create, Create2, Delete, SetData, Transaction
+
+import jobs.cancel
+import jobs.commit  # noqa: F401 - what the command line would import in each process
+from jobs import cli
+from jobs.adapters.brokers.channel import Channel
+from jobs.adapters.delta import lake
+from jobs.execution.batch import commit as commit_batch
+from jobs.execution.batch import writes as fenced_writes
+
+WRITES = (Create, Create2, Delete, SetData, Transaction)
+
+
+@dataclass
+class Points:
+    notes: int
+    die_at: int
+    passed: int = 0
+
+    def __post_init__(self) -> None:
+        self.lock = Lock()
+
+    def reach(self, name: str) -> None:
+        with self.lock:
+            self.passed += 1
+            os.write(self.notes, f"{name}\n".encode())
+            if self.passed == self.die_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+def mark(points: Points) -> None:
+    """Let whatever touches somebody else pass two points."""
+    call, stop = KazooClient._call, KazooClient.stop  # noqa: SLF001 - where all requests come by
+    send, answer, retried = Channel.send, Channel.answer, lake._retried  # noqa: SLF001
+
+    def calling(client: Any, request: Any, result: Any) -> Any:  # noqa: ANN401 - kazoo's
+        if isinstance(request, WRITES):
+            points.reach(f"before {type(request).__name__}")
+            result.rawlink(lambda _: points.reach(f"after {type(request).__name__}"))
+        return call(client, request, result)
+
+    def stopping(client: Any) -> None:  # noqa: ANN401
+        points.reach("before the session's end")
+        stop(client)
+        points.reach("after the session's end")
+
+    def sending(channel: Channel, api: str, *request: Any) -> None:  # noqa: ANN401
+        points.reach(f"before {api}")
+        send(channel, api, *request)
+        points.reach(f"after {api}")
+
+    def answered(channel: Channel, *limits: Any) -> bytes:  # noqa: ANN401
+        heard = answer(channel, *limits)
+        points.reach("after an answer")
+        return heard
+
+    def writing(write: Callable[[], object]) -> None:
+        points.reach("before a table's write")
+        retried(write)
+        points.reach("after a table's write")
+
+    KazooClient._call, KazooClient.stop = calling, stopping  # noqa: SLF001
+    Channel.send = sending  # type: ignore[assignment,method-assign]
+    Channel.answer = answered  # type: ignore[assignment,method-assign]
+    lake._retried = writing  # noqa: SLF001
+
+
+def live(arguments: list[str], notes: str, die_at: int) -> None:
+    """Be a commit, and do not come back."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)
+    os.dup2(nothing, 1)
+    os.dup2(os.open(f"{notes}.stderr", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
+    mark(Points(os.open(notes, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), die_at))
+    fenced_writes.BATCH = 2  # type: ignore[misc]
+    commit_batch.RESIGN_PATIENCE = 0.0  # type: ignore[misc]
+    sys.argv = ["surveyor", *arguments]
+    cli.main()
+
+
+def main() -> None:
+    for line in sys.stdin:
+        job = json.loads(line)
+        child = os.fork()
+        if not child:
+            try:
+                live(**job)
+            except SystemExit as end:
+                code = end.code
+                sys.stderr.flush()
+                os._exit(code if isinstance(code, int) else 1)
+            os._exit(99)
+        _, status = os.waitpid(child, 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)  # noqa: T201 - the answer
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,169 @@
+"""Commits that may die, each in a cluster and a warehouse of its own, and what is there when it is over."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from uuid import uuid4
+
+from kazoo.client import KazooClient
+
+from jobs.adapters.delta.lake import Lake
+from jobs.adapters.embedded.servers import EmbeddedZooKeeper
+from jobs.records.plans import Plan
+from schemas.names import Action, Outcome
+from schemas.znodes import decode_state
+from tests.jobs.support.fake_brokers import FakeBrokers
+from tests.jobs.support.kafka_tree import KafkaTree
+from tests.jobs.support.operation_rows import alteration, deletion, expansion
+from tests.jobs.support.plan_rows import creation, election, store_plan, topic_creation
+
+DYING: Final = Path(__file__).with_name("dying.py")
+T, NEW, K = "t", "new", "retention.ms"
+PARTITIONS: Final = range(3)
+
+
+def create(lake: Lake, tree: KafkaTree) -> Plan:
+    rows = [creation(NEW, number, [number, (number + 1) % 3]) for number in PARTITIONS]
+    return store_plan(lake, tree, rows, [topic_creation(NEW, {K: "5"})])
+
+
+def elect(lake: Lake, tree: KafkaTree) -> Plan:
+    return store_plan(lake, tree, [election(tree, T, number, leader=(number + 1) % 3) for number in PARTITIONS])
+
+
+def shrink(lake: Lake, tree: KafkaTree) -> Plan:
+    """Broker 2 is gone: another leads what it led, and it leaves every ISR."""
+    tree.unregister(2)
+    rows = []
+    for number in PARTITIONS:
+        leader = 0 if number == 2 else number
+        action = Action.ELECT if number == 2 else Action.SHRINK_ISR
+        isr = [broker for broker in tree.state(T, number).isr if broker != 2]
+        columns: dict[str, Any] = {"isr_after": isr, "requires_dead": [2], "leader_and_isr_to": isr}
+        rows.append(election(tree, T, number, leader=leader, action=action.value, **columns))
+    return store_plan(lake, tree, rows)
+
+
+KINDS: Final[dict[str, Callable[[Lake, KafkaTree], Plan]]] = {
+    "create": create,
+    "expand": lambda lake, tree: expansion(lake, tree, T, [[1, 2], [2, 0], [0, 1]]),
+    "elect": elect,
+    "shrink": shrink,
+    "config": lambda lake, tree: alteration(lake, tree, T, {K: None}, {K: "2"}),
+    "delete": lambda lake, tree: deletion(lake, tree, T, "other"),
+}
+
+
+@dataclass
+class Planned:
+    """A plan of one kind, in a cluster and a warehouse of its own."""
+
+    tree: KafkaTree
+    lake: Lake
+    plan: Plan
+
+    def commit(self, *more: str) -> list[str]:
+        where = ["--zookeeper", self.tree.hosts, "--warehouse", self.lake.warehouse]
+        return ["commit", self.plan.plan_id, *where, "--mode", "batch", "--apply", *more]
+
+    @property
+    def status(self) -> str:
+        return str(self.lake.rows("plans", ("plan_id", "=", self.plan.plan_id))[0]["status"])
+
+
+@contextmanager
+def planned(server: EmbeddedZooKeeper, brokers: FakeBrokers, folder: Path, kind: str) -> Iterator[Planned]:
+    chroot = f"/killed-{uuid4().hex}"
+    client = KazooClient(server.connect)
+    client.start()
+    try:
+        client.create(chroot)
+        client.chroot = chroot
+        tree = KafkaTree(f"{server.connect}{chroot}", client, brokers)
+        tree.lay_out()
+        tree.elect(0, epoch=7)
+        tree.add_topic(T, {number: [number % 3, (number + 1) % 3, (number + 2) % 3] for number in PARTITIONS})
+        tree.add_topic("other", {0: [0, 1]}, topic_id="AAAAAAAAAAAAAAAAAAAAAA")
+        lake = Lake(str(folder / chroot[1:]), "default")
+        yield Planned(tree, lake, KINDS[kind](lake, tree))
+    finally:
+        client.stop()
+        client.close()
+
+
+def with_id(folder: Path, controller_id: int) -> tuple[str, str]:
+    """Another than the usual: the session of who was killed lasts a few seconds more."""
+    conf = folder / f"{controller_id}.toml"
+    conf.write_text(f"[clusters.default]\ncontroller_id = {controller_id}\n")
+    return "--conf", str(conf)
+
+
+@dataclass
+class Dying:
+    """The process that lets commits die, and the file in which they note how far they came."""
+
+    process: "subprocess.Popen[str]"
+    notes: Path
+
+    def run(self, arguments: list[str], die_at: int = 0) -> int:
+        """Let one live, up to a point; return its exit code."""
+        assert self.process.stdin
+        assert self.process.stdout
+        job = {"arguments": arguments, "notes": str(self.notes), "die_at": die_at}
+        self.process.stdin.write(json.dumps(job) + "\n")
+        self.process.stdin.flush()
+        return int(self.process.stdout.readline())
+
+    @property
+    def points(self) -> list[str]:
+        return self.notes.read_text().splitlines()
+
+    @property
+    def said(self) -> str:
+        return Path(f"{self.notes}.stderr").read_text()
+
+
+@contextmanager
+def dying(folder: Path) -> Iterator[Dying]:
+    command = [sys.executable, str(DYING)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
+        yield Dying(running, folder / "notes")
+        assert running.stdin
+        running.stdin.close()
+
+
+def untrue(here: Planned) -> list[str]:
+    """What `commits` says that is not so: applied, and it does not stand; or it stands, and nobody meant to."""
+    tree, lake, plan = here.tree, here.lake, here.plan
+    rows = lake.rows("commits", ("plan_id", "=", plan.plan_id)) if lake.has("commits") else []
+    lies = []
+    for change in plan.changes:
+        path = f"/brokers/topics/{change.topic}/partitions/{change.partition}/state"
+        stands = bool(tree.client.exists(path)) and tree.state(change.topic, change.partition).leader_epoch == (
+            change.leader_epoch_after
+        )
+        told = {row["outcome"] for row in rows if (row["topic"], row["partition"]) == (change.topic, change.partition)}
+        if Outcome.APPLIED in told and not stands:
+            lies.append(f"{path} does not stand as applied")
+        if stands and not told:
+            lies.append(f"{path} stands, and no intent says so")
+    return lies
+
+
+def dumped(tree: KafkaTree) -> dict[str, Any]:
+    """All that matters of the tree: data and versions; states without the epoch of whoever wrote them."""
+    found: dict[str, Any] = {}
+    for path, (data, stat) in tree.dump().items():
+        if path in {"/", "/controller", "/controller_epoch"} or path.startswith(("/surveyor", "/brokers/ids")):
+            continue
+        if path.endswith("/state"):
+            state = decode_state(data)
+            found[path] = state.leader, state.isr, state.leader_epoch, state.leader_recovery_state, stat.version
+        else:
+            found[path] = data, stat.version
+    return found

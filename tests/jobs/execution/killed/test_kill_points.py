@@ -1,0 +1,52 @@
+"""Commits that die at any point: the next one finishes the work, as if nothing had happened, and nothing is done twice.
+
+Every point of every kind of change, some thousand commits:
+
+    KILL_POINTS=all .venv/bin/pytest -m torture tests/jobs/execution/killed
+
+Without it a few points of each kind, others in each run.
+"""
+
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from jobs.adapters.embedded.servers import EmbeddedZooKeeper
+from schemas.names import PlanStatus
+from tests.jobs.execution.killed.lives import KINDS, Dying, dumped, dying, planned, untrue, with_id
+from tests.jobs.support.fake_brokers import FakeBrokers
+
+pytestmark = pytest.mark.torture
+
+ALL: Final = os.environ.get("KILL_POINTS") == "all"
+FEW: Final = 2
+"""Points of each kind that are part of every test run."""
+
+KILLED: Final = -9
+
+
+@pytest.fixture(scope="module")
+def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dying]:
+    with dying(tmp_path_factory.mktemp("mortal")) as running:
+        yield running
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_killed_at_any_point_the_next_commit_finishes(
+    kind: str, mortal: Dying, zookeeper_server: EmbeddedZooKeeper, fake_brokers: FakeBrokers, tmp_path: Path
+) -> None:
+    with planned(zookeeper_server, fake_brokers, tmp_path, kind) as here:
+        assert (mortal.run(here.commit()), untrue(here), here.status) == (0, [], PlanStatus.COMMITTED), mortal.said
+        whole, every = dumped(here.tree), range(1, len(mortal.points) + 1)
+
+    for die_at in every if ALL else random.sample(every, FEW):
+        with planned(zookeeper_server, fake_brokers, tmp_path, kind) as here:
+            died = mortal.run(here.commit(), die_at)
+            at, lies = f"killed at point {die_at} of {len(every)}: {mortal.points[-1]}", untrue(here)
+            again = mortal.run(here.commit(*with_id(tmp_path, 2147483646)))
+            found = (died, lies, again, here.status, dumped(here.tree))
+        assert (at, *found) == (at, KILLED, [], 0, PlanStatus.COMMITTED, whole), mortal.said
