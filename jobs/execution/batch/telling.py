@@ -157,7 +157,8 @@ def prove(hosts: str, told: Told) -> None:
     if others:
         raise SurveyorError(
             f"{len(others)} of {len(told.written)} state znodes just written do not carry our controller epoch "
-            f"{told.epoch} or a later one, the first is {others[0]}: somebody writes without being the controller; find out who",
+            f"{told.epoch} or a later one, the first is {others[0]}: somebody writes without being the controller; "
+            "find out who",
         )
     say(f"  {count} of {count} changed state znodes carry our controller epoch {told.epoch}, or a later one")
     if found := len(told.written) - count:

@@ -198,7 +198,7 @@ def test_answers_are_written_once_the_controllership_is_handed_back(
         (7, 0, True, False),
     ],
 )
-def test_who_goes_on_from_what_was_written_is_no_alarm(  # noqa: PLR0913, PLR0917 - what a state is
+def test_who_goes_on_from_what_was_written_is_no_alarm(  # noqa: PLR0913 - what a state is
     tree: KafkaTree, plan: Plan, epoch: int, version: int, *, is_found: bool, ours: bool
 ) -> None:
     """Since the hand-back a leader may have changed its ISR, or Kafka's controller the leader.
