@@ -71,6 +71,10 @@ test: check ## Everything CI runs: setup, check, and all tests, by WORKERS proce
 quick: setup ## The tests that start nothing, neither a server nor Spark
 	$(BIN)/pytest -n $(WORKERS) -m unit
 
+.PHONY: torture
+torture: setup ## What is killed, cut off and raced, as often as can be, for hours; options, a seed, go into TORTURE_ARGS
+	KILL_POINTS=all RACES=300 HISTORIES=2000 $(BIN)/pytest -m torture $(TORTURE_ARGS)
+
 .PHONY: demo
 demo: .venv/.runtime ## Embedded ZooKeeper and real brokers: the whole story
 	$(BIN)/surveyor demo
