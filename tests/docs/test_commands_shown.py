@@ -13,6 +13,7 @@ HAND_WRITTEN: Final = [page for page in pages() if page.name != "commands.md"]
 """The usage lines of commands.md have words in place of values."""
 
 OF_OTHERS: Final = {
+    "--randomly-seed",
     *("--generate", "--verify", "--execute", "--topics-to-move"),  # kafka-reassign-partitions
     *("--jars", "--master", "--py-files", "--archives", "--files", "--properties-file"),  # spark-submit
     "--index-url",  # pip
