@@ -225,7 +225,7 @@ def throttles(settings: Settings) -> None:
 @showing
 def commits(settings: Settings, *, plan: PlanId, everything: All = False) -> None:
     """What became of a plan, attempt by attempt."""
-    columns = ("attempt", "action", "topic", "partition", "outcome", "state_version_after", "committed_at", "message")
+    columns = ("attempt", "action", "topic", "partition", "outcome", "committed_at", "message")
     _show_of_plan(settings, plan, "commits", columns, ("attempt", "committed_at"), everything=everything)
 
 

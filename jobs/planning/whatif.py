@@ -21,17 +21,14 @@ from schemas.names import Lose
 
 COLUMNS: Final = (
     "scenario",
-    "offline",
     "newly_offline",
     "unclean_only",
-    "no_replica",
-    "under_min_isr",
     "newly_under_min_isr",
     "leaders_moved",
     "max_leaders",
     "most_leaders_on",
-    "leader_skew",
 )
+"""What people are shown: --json and the table `whatif` have what is so already, too."""
 
 
 def parse_lose(text: str) -> Lose:

@@ -27,7 +27,6 @@ PARTITION_COLUMNS: Final = (
     "replicas",
     "leader",
     "isr",
-    "leader_epoch",
     "partition_state",
     "offline_replicas",
 )
@@ -37,17 +36,14 @@ BROKER_COLUMNS: Final = (
     "controller",
     "leaders",
     "replicas",
-    "broker_epoch",
     "host",
     "port",
     "rack",
-    "understood",
 )
 TOPIC_COLUMNS: Final = (
     "topic",
     "partitions",
     "replication_factor",
-    "topic_id",
     "config",
     "deletion_requested",
     "understood",
