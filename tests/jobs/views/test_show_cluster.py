@@ -63,6 +63,14 @@ def test_partitions_that_are_asked_for(shown: Surveyor, flags: str, partitions: 
     assert [f"{row['topic']}-{row['partition']}" for row in rows] == partitions
 
 
+def test_a_broker_that_nothing_names_is_a_slip(shown: Surveyor) -> None:
+    """Broker 7 is gone and named; who is registered may hold nothing."""
+    unknown = shown("show", "partitions", "--broker", "99")
+
+    assert (unknown.code, "no broker 99 in snapshot" in unknown.stderr) == (2, True)
+    assert shown("show", "partitions", "--broker", "7").code == 0
+
+
 def test_brokers_and_those_that_are_gone(shown: Surveyor) -> None:
     rows = shown.json("show", "brokers")["rows"]
 
