@@ -26,7 +26,7 @@ def cancel(
         typer.Option("--skip-unsafe", help="Let go on what would lose data or replicas by it; else all is refused."),
     ] = False,
 ) -> ExitCode:
-    """Cancel what runs of a plan, and let nothing more of it be asked for."""
+    """Call back what still moves of a plan, and let nothing more of it be asked for."""
     from jobs.execution.cancellation import cancel_plan
 
     return cancel_plan(settings, plan, apply=apply, yes=yes, skip_unsafe=skip_unsafe)

@@ -46,7 +46,7 @@ def commit(
     everything: All = False,
     detailed_exitcode: DetailedExitcode = False,
 ) -> ExitCode:
-    """Apply a plan under the fence, or show what that would do."""
+    """Write what a plan says, or show what would be written."""
     from jobs.assessment.limits import CommitLimits, hold_seconds
     from jobs.basics.units import parse_seconds
     from jobs.execution.admin.running import Running, bytes_per_second

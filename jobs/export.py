@@ -28,7 +28,7 @@ def export(
     ] = False,
     out: Annotated[Path | None, typer.Option(help="File to write to [default: stdout].")] = None,
 ) -> ExitCode:
-    """Write a plan's target assignment for another tool."""
+    """Write a plan's targets in the format of Kafka's own tools."""
     from jobs.views.export import export_plan
 
     return export_plan(settings, plan, format, wave, out, inverse=inverse)

@@ -19,7 +19,7 @@ def report(
     plan: Annotated[str | None, typer.Option(help="Id or alias of a plan: the page to approve it from.")] = None,
     snapshot: Annotated[int | None, typer.Option(help="The cluster as of this snapshot [default: the newest].")] = None,
 ) -> None:
-    """Write one self-contained HTML page: how the cluster is and became so, or a plan before and after."""
+    """Write one self-contained HTML page: the cluster through time, or a plan to approve."""
     from jobs.pages.report import write_report
 
     write_report(settings, out, plan, snapshot)

@@ -33,7 +33,7 @@ def rollback(
     max_changes: MaxChanges = None,
     detailed_exitcode: DetailedExitcode = False,
 ) -> ExitCode:
-    """Plan the way back of what a plan moved, to be committed as every plan, or at once."""
+    """Plan the way back of what a plan moved; with --apply, commit it at once."""
     from jobs.execution.rollback import roll_back
     from jobs.records.plan_names import Alias
 

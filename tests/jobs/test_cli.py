@@ -7,15 +7,18 @@ from datetime import UTC, datetime
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 import typer
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from jobs.adapters.delta.lake import Lake
 from jobs.cli import COMMANDS, WITHOUT_SPARK, app
 from schemas.columns import TABLES
+from tests.docs.command_line import subcommands
+from tests.docs.shown import command_lines, fault
 
 SPARK: Final = ("pyspark", "py4j", "delta")
 HEAVY: Final = (*SPARK, "pyarrow", "pandas", "numpy", "deltalake", "kafka", "confluent_kafka", "kazoo", "kio", "rich")
@@ -76,6 +79,30 @@ def test_what_is_listed_is_what_the_command_says_of_itself(place: str) -> None:
     function = getattr(import_module(module), name)
     text = function.info.help if isinstance(function, typer.Typer) else function.__doc__
     assert text == COMMANDS[place]
+
+
+@pytest.mark.parametrize("group", ["", "show", "plan"])
+def test_help_is_a_page(group: str) -> None:
+    """Every command below what it is for, no line cut, none wider than a terminal."""
+    page = CliRunner().invoke(app, [*group.split(), "--help"], env={"COLUMNS": "80"}).stdout
+    listed = page.partition("\nOptions:")[0]
+    lines = [command.help for _, command in subcommands(get_command(app) if not group else member(group))]
+
+    assert (max(map(len, page.splitlines())) <= 80, "Commands:" in page) == (True, False)
+    assert [line for line in lines if " ".join(line.split()) not in " ".join(listed.split())] == []
+
+
+def member(group: str) -> Any:  # noqa: ANN401 - of whichever click Typer brings
+    return dict(subcommands(get_command(app)))[group]
+
+
+@pytest.mark.parametrize("group", ["", "show", "plan"])
+def test_examples_of_help_are_taken(group: str) -> None:
+    epilog = str((member(group) if group else get_command(app)).epilog)
+    examples = [*command_lines(epilog.replace("\n  ", "\n\n    "))]
+
+    assert len(examples) >= 5
+    assert [line for line in examples if fault(line)] == []
 
 
 def test_help_imports_nothing_that_takes_long() -> None:
