@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from jobs.basics.errors import ExitCode
-from jobs.runtime.options import command, run_alone
+from jobs.runtime.options import PlanId, command, run_alone
 from jobs.runtime.settings import Settings
 
 
@@ -16,7 +16,7 @@ from jobs.runtime.settings import Settings
 def cancel(
     settings: Settings,
     *,
-    plan: Annotated[str, typer.Argument(help="Id or alias of the plan.")],
+    plan: PlanId,
     apply: Annotated[
         bool, typer.Option("--apply", help="Write to the cluster; without it nothing is written.")
     ] = False,

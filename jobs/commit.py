@@ -17,6 +17,7 @@ from jobs.runtime.options import (
     DetailedExitcode,
     MaxChanges,
     MaxHold,
+    PlanId,
     Yes,
     command,
     run_alone,
@@ -28,7 +29,7 @@ from jobs.runtime.settings import Settings
 def commit(
     settings: Settings,
     *,
-    plan: Annotated[str, typer.Argument(help="Id or alias of the plan.")],
+    plan: PlanId,
     mode: Annotated[Mode, typer.Option(help="auto asks Kafka's controller where it can execute the plan.")] = Mode.AUTO,
     apply: Apply = False,
     yes: Yes = False,

@@ -10,6 +10,7 @@ import typer
 
 from jobs.basics.errors import ExitCode
 from jobs.runtime.choices import Mode
+from jobs.runtime.completion import plans
 from jobs.runtime.options import DetailedExitcode, MaxChanges, Name, ReplaceName, Yes, command, run_alone
 from jobs.runtime.settings import Settings
 
@@ -18,7 +19,7 @@ from jobs.runtime.settings import Settings
 def rollback(
     settings: Settings,
     *,
-    plan: Annotated[str, typer.Argument(help="Id or alias of the plan to undo.")],
+    plan: Annotated[str, typer.Argument(help="Id or alias of the plan to undo.", autocompletion=plans)],
     to_snapshot: Annotated[
         int | None,
         typer.Option(help="Back to what this snapshot shows [default: to where the plan found it]."),

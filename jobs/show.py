@@ -5,14 +5,14 @@ from typing import Annotated
 
 import typer
 
+from jobs.runtime.completion import topics as known_topics
 from jobs.runtime.help_pages import HelpPage
 from jobs.runtime.lazy_commands import HELP
-from jobs.runtime.options import All, showing
+from jobs.runtime.options import All, PlanId, showing
 from jobs.runtime.settings import Settings
 
 AsOf = Annotated[int | None, typer.Option("--as-of", help="As this snapshot left it [default: the newest].")]
-Topic = Annotated[str | None, typer.Option(help="Only this topic.")]
-PlanId = Annotated[str, typer.Argument(help="Id or alias of the plan.")]
+Topic = Annotated[str | None, typer.Option(help="Only this topic.", autocompletion=known_topics)]
 
 CLUSTER, TIME, PLANS = "The cluster as a snapshot left it", "Through time", "Plans, and what became of them"
 
@@ -91,7 +91,9 @@ def imbalance(settings: Settings, *, as_of: AsOf = None) -> None:
 def sizes(
     settings: Settings,
     *,
-    topic: Annotated[str | None, typer.Option(help="Only this topic, by partition and broker.")] = None,
+    topic: Annotated[
+        str | None, typer.Option(help="Only this topic, by partition and broker.", autocompletion=known_topics)
+    ] = None,
 ) -> None:
     """Bytes by broker, or of a topic by partition and broker, as `surveyor sizes` last found them."""
     from jobs.views.sizes import show_sizes
@@ -150,7 +152,7 @@ def events(
 def history(
     settings: Settings,
     *,
-    topic: Annotated[str, typer.Option(help="Topic.")],
+    topic: Annotated[str, typer.Option(help="Topic.", autocompletion=known_topics)],
     partition: Annotated[int | None, typer.Option(min=0, help="Only this partition.")] = None,
 ) -> None:
     """Who led when: each snapshot in which a partition changed."""

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -44,6 +44,14 @@ for name, rest in lines.items():
     print(name, run([name, *rest, "--warehouse", {warehouse!r}]))
 print("heavy:", *(name for name in {heavy!r} if name in sys.modules))
 """
+
+COMPLETED: Final = """\
+import atexit, sys
+from jobs.cli import app
+atexit.register(lambda: sys.stderr.write("".join(name for name in {heavy!r} if sys.modules.get(name))))
+app(prog_name="surveyor")
+"""
+"""What a shell runs when Tab is pressed."""
 
 SHOWN: Final = """\
 import atexit, sys
@@ -151,6 +159,41 @@ def test_a_misspelt_name_is_a_usage_error_with_a_suggestion(line: str, meant: st
         ("surveyor plan drain --mode ", ["admin", "resident"]),
     ],
 )
-def test_names_and_options_are_completed(words: str, completed: list[str]) -> None:
+def test_words_and_options_are_completed(words: str, completed: list[str]) -> None:
+    assert sorted(completed_by_bash(words)) == completed
+
+
+def completed_by_bash(words: str, **environment: str) -> list[str]:
     asked = {"_SURVEYOR_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
-    assert sorted(run("from jobs.cli import app; app(prog_name='surveyor')", **asked)) == completed
+    program = [sys.executable, "-c", COMPLETED.format(heavy=SPARK)]
+    done = subprocess.run(program, env=os.environ | asked | environment, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+@pytest.fixture
+def named(warehouse: str) -> str:
+    """Two clusters, two topics, and plans with names and without."""
+    lake, made = Lake(warehouse, "default"), datetime.now(UTC)
+    for number, names in enumerate([["repair", "tonight"], None, ["grow"]]):
+        row = {"plan_id": f"{number}f", "names": names, "kind": "elect", "status": "planned"}
+        lake.append("plans", [{**row, "created_at": made + timedelta(seconds=number)}])
+    lake.append("topics", [{"topic": "orders", "snapshot_id": 1}, {"topic": "bills", "snapshot_id": 1}])
+    Lake(warehouse, "east").append("snapshots", [{"snapshot_id": 1, "taken_at": made}])
+    return warehouse
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        ("surveyor commit ", ["grow", "1f", "repair", "tonight"]),
+        ("surveyor show plan to", ["tonight"]),
+        ("surveyor show partitions --topic o", ["orders"]),
+        ("surveyor status --cluster ", ["default", "east"]),
+        ("surveyor verify --cluster east ", []),
+        ("surveyor verify --warehouse /nowhere ", []),
+    ],
+)
+def test_names_of_the_tables_are_completed(named: str, words: str, completed: list[str]) -> None:
+    """Without Spark, and with nothing on stderr."""
+    assert completed_by_bash(words, SURVEYOR_WAREHOUSE=named) == completed
