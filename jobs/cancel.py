@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from jobs.basics.errors import ExitCode
-from jobs.runtime.options import command, run_alone
+from jobs.runtime.options import PlanId, command, run_alone
 from jobs.runtime.settings import Settings
 
 
@@ -16,7 +16,7 @@ from jobs.runtime.settings import Settings
 def cancel(
     settings: Settings,
     *,
-    plan: Annotated[str, typer.Argument(help="Id or alias of the plan.")],
+    plan: PlanId,
     apply: Annotated[
         bool, typer.Option("--apply", help="Write to the cluster; without it nothing is written.")
     ] = False,
@@ -26,7 +26,7 @@ def cancel(
         typer.Option("--skip-unsafe", help="Let go on what would lose data or replicas by it; else all is refused."),
     ] = False,
 ) -> ExitCode:
-    """Cancel what runs of a plan, and let nothing more of it be asked for."""
+    """Call back what still moves of a plan, and let nothing more of it be asked for."""
     from jobs.execution.cancellation import cancel_plan
 
     return cancel_plan(settings, plan, apply=apply, yes=yes, skip_unsafe=skip_unsafe)

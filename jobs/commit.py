@@ -17,6 +17,7 @@ from jobs.runtime.options import (
     DetailedExitcode,
     MaxChanges,
     MaxHold,
+    PlanId,
     Yes,
     command,
     run_alone,
@@ -28,7 +29,7 @@ from jobs.runtime.settings import Settings
 def commit(
     settings: Settings,
     *,
-    plan: Annotated[str, typer.Argument(help="Id or alias of the plan.")],
+    plan: PlanId,
     mode: Annotated[Mode, typer.Option(help="auto asks Kafka's controller where it can execute the plan.")] = Mode.AUTO,
     apply: Apply = False,
     yes: Yes = False,
@@ -46,7 +47,7 @@ def commit(
     everything: All = False,
     detailed_exitcode: DetailedExitcode = False,
 ) -> ExitCode:
-    """Apply a plan under the fence, or show what that would do."""
+    """Write what a plan says, or show what would be written."""
     from jobs.assessment.limits import CommitLimits, hold_seconds
     from jobs.basics.units import parse_seconds
     from jobs.execution.admin.running import Running, bytes_per_second

@@ -18,7 +18,7 @@ def dashboard(
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 8501,
 ) -> None:
-    """Serve a page to look around in: snapshots through time, brokers and their partitions, plans and commits."""
+    """Serve a page to look around in: snapshots, brokers, partitions, plans, commits."""
     from jobs.pages.serving import serve
 
     serve(settings, address, port)

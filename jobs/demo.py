@@ -9,7 +9,7 @@ from jobs.runtime.settings import Settings
 
 @command
 def demo(settings: Settings, *, context: typer.Context) -> ExitCode:
-    """Run the whole story on embedded ZooKeeper and real Kafka 3.9 brokers."""
+    """Run the whole story on an embedded ZooKeeper and real Kafka 3.9 brokers."""
     from jobs.demonstration.story import tell_story
 
     surveyor = context.find_root().command

@@ -7,7 +7,7 @@ from jobs.runtime.settings import Settings
 
 @command
 def doctor(settings: Settings) -> ExitCode:
-    """Check Java, jars, warehouse, ZooKeeper, permissions, clock and brokers, and say what to do."""
+    """Check machine, warehouse, ZooKeeper, permissions, clock and brokers; say what to do."""
     from jobs.views.checkup import show_checkup
 
     return show_checkup(settings)

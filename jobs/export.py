@@ -7,7 +7,7 @@ import typer
 
 from jobs.basics.errors import ExitCode
 from jobs.runtime.choices import Format
-from jobs.runtime.options import command, run_alone
+from jobs.runtime.options import PlanId, command, run_alone
 from jobs.runtime.settings import Settings
 
 
@@ -15,7 +15,7 @@ from jobs.runtime.settings import Settings
 def export(
     settings: Settings,
     *,
-    plan: Annotated[str, typer.Argument(help="Id or alias of the plan.")],
+    plan: PlanId,
     format: Annotated[  # noqa: A002 - the flag's name
         Format, typer.Option(help="The JSON of kafka-reassign-partitions, or what its --generate prints.")
     ] = Format.KAFKA,
@@ -28,7 +28,7 @@ def export(
     ] = False,
     out: Annotated[Path | None, typer.Option(help="File to write to [default: stdout].")] = None,
 ) -> ExitCode:
-    """Write a plan's target assignment for another tool."""
+    """Write a plan's targets in the format of Kafka's own tools."""
     from jobs.views.export import export_plan
 
     return export_plan(settings, plan, format, wave, out, inverse=inverse)

@@ -25,7 +25,7 @@ def metrics(
     ] = None,
     fleet: Annotated[bool, typer.Option("--all", help="Of every cluster of the --conf file.")] = False,
 ) -> None:
-    """Write figures of the tables for Prometheus: to stdout, into a file, or to whoever asks."""
+    """Write figures for Prometheus: to stdout, into a file, or to whoever asks."""
     from jobs.basics.errors import UsageError
     from jobs.views.metrics import give_metrics
 

@@ -8,6 +8,7 @@ import typer
 
 from jobs.basics.errors import ExitCode, UsageError
 from jobs.plan_topics import assign, config, delete, expand
+from jobs.runtime.help_pages import HelpPage
 from jobs.runtime.lazy_commands import HELP
 from jobs.runtime.options import AllowUnclean
 from jobs.runtime.plan_options import PlanOptions, question
@@ -264,14 +265,32 @@ def _only_one(questions: Mapping[str, Any]) -> tuple[str, Any]:
     return next(iter(given.items()))
 
 
+EXAMPLES: Final = """\
+Examples:
+  surveyor plan reconcile --name repair
+  surveyor plan elect --preferred --refresh --name balance
+  surveyor plan drain --brokers 2 --name drain-2
+  surveyor plan reassign --add-brokers 4,5 --max-moves-per-broker 2 --name grow
+  surveyor plan assign --topic orders --partitions 12 --replication-factor 3
+"""
+
+PAGE: Final = {
+    "Who leads": (reconcile, elect, recover, drain, undrain),
+    "Where replicas live": (reassign,),
+    "Topics": (assign, expand, config, delete),
+}
+
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     help="Compute a plan from a snapshot; nothing is written to the cluster.",
+    epilog=EXAMPLES,
     context_settings=HELP,
+    cls=HelpPage,
 )
-for job in (assign, elect, drain, undrain, recover, reassign, expand, config, delete, reconcile):
-    app.command()(job)
+for part, questions in PAGE.items():
+    for ask in questions:
+        app.command(rich_help_panel=part)(ask)
 
 
 if __name__ == "__main__":

@@ -6,10 +6,11 @@ from typing import Annotated, Final
 import typer
 
 from jobs.basics.errors import ExitCode, UsageError, raise_any
+from jobs.runtime.completion import topics
 from jobs.runtime.plan_options import PlanOptions, question
 from jobs.runtime.settings import Settings
 
-Topic = Annotated[str, typer.Option(help="A topic that exists.")]
+Topic = Annotated[str, typer.Option(help="A topic that exists.", autocompletion=topics)]
 AllowInternal = Annotated[
     bool,
     typer.Option("--allow-internal", help="Plan it for topics that belong to Kafka or the tools around it, too."),

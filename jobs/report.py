@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from jobs.runtime.completion import plans
 from jobs.runtime.options import command, run_alone
 from jobs.runtime.settings import Settings
 
@@ -16,10 +17,12 @@ def report(
     out: Annotated[
         Path | None, typer.Option(help="Where the page goes [default: report.html, of a plan plan-ID.html].")
     ] = None,
-    plan: Annotated[str | None, typer.Option(help="Id or alias of a plan: the page to approve it from.")] = None,
+    plan: Annotated[
+        str | None, typer.Option(help="Id or alias of a plan: the page to approve it from.", autocompletion=plans)
+    ] = None,
     snapshot: Annotated[int | None, typer.Option(help="The cluster as of this snapshot [default: the newest].")] = None,
 ) -> None:
-    """Write one self-contained HTML page: how the cluster is and became so, or a plan before and after."""
+    """Write one self-contained HTML page: the cluster through time, or a plan to approve."""
     from jobs.pages.report import write_report
 
     write_report(settings, out, plan, snapshot)

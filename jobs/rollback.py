@@ -10,6 +10,7 @@ import typer
 
 from jobs.basics.errors import ExitCode
 from jobs.runtime.choices import Mode
+from jobs.runtime.completion import plans
 from jobs.runtime.options import DetailedExitcode, MaxChanges, Name, ReplaceName, Yes, command, run_alone
 from jobs.runtime.settings import Settings
 
@@ -18,7 +19,7 @@ from jobs.runtime.settings import Settings
 def rollback(
     settings: Settings,
     *,
-    plan: Annotated[str, typer.Argument(help="Id or alias of the plan to undo.")],
+    plan: Annotated[str, typer.Argument(help="Id or alias of the plan to undo.", autocompletion=plans)],
     to_snapshot: Annotated[
         int | None,
         typer.Option(help="Back to what this snapshot shows [default: to where the plan found it]."),
@@ -33,7 +34,7 @@ def rollback(
     max_changes: MaxChanges = None,
     detailed_exitcode: DetailedExitcode = False,
 ) -> ExitCode:
-    """Plan the way back of what a plan moved, to be committed as every plan, or at once."""
+    """Plan the way back of what a plan moved; with --apply, commit it at once."""
     from jobs.execution.rollback import roll_back
     from jobs.records.plan_names import Alias
 

@@ -5,37 +5,38 @@ from typing import Annotated
 
 import typer
 
+from jobs.runtime.completion import topics as known_topics
+from jobs.runtime.help_pages import HelpPage
 from jobs.runtime.lazy_commands import HELP
-from jobs.runtime.options import All, showing
+from jobs.runtime.options import All, PlanId, showing
 from jobs.runtime.settings import Settings
 
 AsOf = Annotated[int | None, typer.Option("--as-of", help="As this snapshot left it [default: the newest].")]
-Topic = Annotated[str | None, typer.Option(help="Only this topic.")]
-PlanId = Annotated[str, typer.Argument(help="Id or alias of the plan.")]
+Topic = Annotated[str | None, typer.Option(help="Only this topic.", autocompletion=known_topics)]
+
+CLUSTER, TIME, PLANS = "The cluster as a snapshot left it", "Through time", "Plans, and what became of them"
+
+EXAMPLES = """\
+Examples:
+  surveyor show partitions --under-replicated
+  surveyor show partitions --broker 3 --offline -o wide
+  surveyor show history --topic orders --partition 7
+  surveyor show diff 12 15
+  surveyor show plan repair
+"""
 
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     help="Show the tables, now or as of a snapshot.",
+    epilog=EXAMPLES,
     context_settings=HELP,
+    cls=HelpPage,
 )
 
 
-@app.command()
-@showing
-def sizes(
-    settings: Settings,
-    *,
-    topic: Annotated[str | None, typer.Option(help="Only this topic, by partition and broker.")] = None,
-) -> None:
-    """Bytes by broker, or of a topic by partition and broker, as `surveyor sizes` last found them."""
-    from jobs.views.sizes import show_sizes
-
-    show_sizes(settings, topic)
-
-
-@app.command()
+@app.command(rich_help_panel=CLUSTER)
 @showing
 def brokers(settings: Settings, *, as_of: AsOf = None) -> None:
     """Brokers: what they lead and hold, who is the controller, and those that partitions name and nobody registered."""
@@ -44,15 +45,7 @@ def brokers(settings: Settings, *, as_of: AsOf = None) -> None:
     show_brokers(settings, as_of)
 
 
-@app.command()
-@showing
-def configs(settings: Settings, *, as_of: AsOf = None) -> None:
-    """What brokers say of themselves: their settings and the versions they speak."""
-    columns = ("broker_id", "name", "value", "assumed")
-    _show_as_of(settings, as_of, "broker_configs", columns, ["broker_id", "name"])
-
-
-@app.command()
+@app.command(rich_help_panel=CLUSTER)
 @showing
 def topics(settings: Settings, *, as_of: AsOf = None) -> None:
     """Topics: their partitions, replication factors and configs."""
@@ -61,7 +54,7 @@ def topics(settings: Settings, *, as_of: AsOf = None) -> None:
     show_topics(settings, as_of)
 
 
-@app.command()
+@app.command(rich_help_panel=CLUSTER)
 @showing
 def partitions(
     settings: Settings,
@@ -84,7 +77,7 @@ def partitions(
     show_partitions(settings, those, as_of)
 
 
-@app.command()
+@app.command(rich_help_panel=CLUSTER)
 @showing
 def imbalance(settings: Settings, *, as_of: AsOf = None) -> None:
     """How far leadership is from the preferred replicas, by broker."""
@@ -93,14 +86,37 @@ def imbalance(settings: Settings, *, as_of: AsOf = None) -> None:
     show_imbalance(settings, as_of)
 
 
-@app.command()
+@app.command(rich_help_panel=CLUSTER)
+@showing
+def sizes(
+    settings: Settings,
+    *,
+    topic: Annotated[
+        str | None, typer.Option(help="Only this topic, by partition and broker.", autocompletion=known_topics)
+    ] = None,
+) -> None:
+    """Bytes by broker, or of a topic by partition and broker, as `surveyor sizes` last found them."""
+    from jobs.views.sizes import show_sizes
+
+    show_sizes(settings, topic)
+
+
+@app.command(rich_help_panel=CLUSTER)
+@showing
+def configs(settings: Settings, *, as_of: AsOf = None) -> None:
+    """What brokers say of themselves: their settings and the versions they speak."""
+    columns = ("broker_id", "name", "value", "assumed")
+    _show_as_of(settings, as_of, "broker_configs", columns, ["broker_id", "name"])
+
+
+@app.command(rich_help_panel=CLUSTER)
 @showing
 def requests(settings: Settings, *, as_of: AsOf = None) -> None:
     """What stands in /admin and the notification znodes."""
     _show_as_of(settings, as_of, "requests", ("kind", "topic", "partition", "replicas", "broker_id", "path"), ["path"])
 
 
-@app.command()
+@app.command(rich_help_panel=CLUSTER)
 @showing
 def quarantine(settings: Settings, *, as_of: AsOf = None) -> None:
     """Znodes that could not be understood, and why."""
@@ -109,7 +125,16 @@ def quarantine(settings: Settings, *, as_of: AsOf = None) -> None:
     show_quarantine(settings, as_of)
 
 
-@app.command()
+@app.command(rich_help_panel=TIME)
+@showing
+def snapshots(settings: Settings) -> None:
+    """Snapshots taken."""
+    from jobs.views.tables import show_snapshots
+
+    show_snapshots(settings)
+
+
+@app.command(rich_help_panel=TIME)
 @showing
 def events(
     settings: Settings,
@@ -122,12 +147,12 @@ def events(
     show_events(settings, as_of)
 
 
-@app.command()
+@app.command(rich_help_panel=TIME)
 @showing
 def history(
     settings: Settings,
     *,
-    topic: Annotated[str, typer.Option(help="Topic.")],
+    topic: Annotated[str, typer.Option(help="Topic.", autocompletion=known_topics)],
     partition: Annotated[int | None, typer.Option(min=0, help="Only this partition.")] = None,
 ) -> None:
     """Who led when: each snapshot in which a partition changed."""
@@ -136,7 +161,7 @@ def history(
     show_history(settings, topic, partition)
 
 
-@app.command()
+@app.command(rich_help_panel=TIME)
 @showing
 def diff(
     settings: Settings,
@@ -150,16 +175,7 @@ def diff(
     show_differences(settings, before, after)
 
 
-@app.command()
-@showing
-def snapshots(settings: Settings) -> None:
-    """Snapshots taken."""
-    from jobs.views.tables import show_snapshots
-
-    show_snapshots(settings)
-
-
-@app.command()
+@app.command(rich_help_panel=PLANS)
 @showing
 def plans(settings: Settings) -> None:
     """Plans made, the newest last."""
@@ -168,7 +184,7 @@ def plans(settings: Settings) -> None:
     show_plans(settings)
 
 
-@app.command()
+@app.command(rich_help_panel=PLANS)
 @showing
 def plan(
     settings: Settings,
@@ -185,7 +201,7 @@ def plan(
     show_review(settings, plan, Only(topic, broker, action, everything))
 
 
-@app.command()
+@app.command(rich_help_panel=PLANS)
 @showing
 def rejections(settings: Settings, *, plan: PlanId, everything: All = False) -> None:
     """What a plan left out, and why."""
@@ -193,7 +209,7 @@ def rejections(settings: Settings, *, plan: PlanId, everything: All = False) -> 
     _show_of_plan(settings, plan, "rejections", columns, ("topic", "partition"), everything=everything)
 
 
-@app.command()
+@app.command(rich_help_panel=PLANS)
 @showing
 def evidence(settings: Settings, *, plan: PlanId, everything: All = False) -> None:
     """What history says of the candidates of `plan recover`, the best first."""
@@ -202,7 +218,15 @@ def evidence(settings: Settings, *, plan: PlanId, everything: All = False) -> No
     show_evidence(settings, plan, everything=everything)
 
 
-@app.command()
+@app.command(rich_help_panel=PLANS)
+@showing
+def commits(settings: Settings, *, plan: PlanId, everything: All = False) -> None:
+    """What became of a plan, attempt by attempt."""
+    columns = ("attempt", "action", "topic", "partition", "outcome", "committed_at", "message")
+    _show_of_plan(settings, plan, "commits", columns, ("attempt", "committed_at"), everything=everything)
+
+
+@app.command(rich_help_panel=PLANS)
 @showing
 def drained(settings: Settings) -> None:
     """Brokers that are drained, how, and by which plan."""
@@ -211,7 +235,7 @@ def drained(settings: Settings) -> None:
     show_drained(settings)
 
 
-@app.command()
+@app.command(rich_help_panel=PLANS)
 @showing
 def throttles(settings: Settings) -> None:
     """Throttles that commits have set and not taken away yet, and what stood before."""
@@ -219,14 +243,6 @@ def throttles(settings: Settings) -> None:
     from jobs.views.tables import show_throttles
 
     show_throttles(settings, throttle_rows)
-
-
-@app.command()
-@showing
-def commits(settings: Settings, *, plan: PlanId, everything: All = False) -> None:
-    """What became of a plan, attempt by attempt."""
-    columns = ("attempt", "action", "topic", "partition", "outcome", "state_version_after", "committed_at", "message")
-    _show_of_plan(settings, plan, "commits", columns, ("attempt", "committed_at"), everything=everything)
 
 
 def _show_as_of(

@@ -20,7 +20,7 @@ def status(
         typer.Option("--as-of", help="As this snapshot left it, from the tables [default: now, from ZooKeeper]."),
     ] = None,
 ) -> None:
-    """Show how the cluster is: brokers, partitions in trouble, imbalance, what is due and the command for it."""
+    """How the cluster is now, what is due, and the command for it."""
     from jobs.basics.errors import UsageError
     from jobs.basics.units import parse_seconds
     from jobs.views.status import show_status, watch_status

@@ -6,7 +6,7 @@ import typer
 
 from jobs.basics.errors import ExitCode
 from jobs.runtime.choices import Text
-from jobs.runtime.options import All, DetailedExitcode, command, run_alone
+from jobs.runtime.options import All, DetailedExitcode, PlanId, command, run_alone
 from jobs.runtime.settings import Settings
 
 
@@ -14,7 +14,7 @@ from jobs.runtime.settings import Settings
 def verify(
     settings: Settings,
     *,
-    plan: Annotated[str, typer.Argument(help="Id or alias of the plan.")],
+    plan: PlanId,
     measure_for: Annotated[
         str,
         typer.Option("--measure", help="Time between two looks at what is being copied; 0s: one look, no estimate."),

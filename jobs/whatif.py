@@ -22,7 +22,7 @@ def whatif(
     snapshot: Annotated[int | None, typer.Option(help="On this snapshot [default: the newest].")] = None,
     limit: Annotated[int, typer.Option(min=1, help="Rows shown; --json gives all.")] = 20,
 ) -> None:
-    """Show what losing brokers would cost: partitions offline, under min ISR, leaders piled up; worst first."""
+    """What losing brokers would cost: partitions offline, leaders piled up; worst first."""
     from jobs.planning.whatif import report_losses
 
     report_losses(settings, lose, snapshot, limit)

@@ -1,7 +1,8 @@
 """What is in the way of Surveyor here: this machine, the warehouse, ZooKeeper, the brokers. No JVM but `java -version`.
 
-Nothing is written anywhere. Each check stands by itself, and one that fails says what to do; those that need what
-another did not find are left out. In: settings. Out: findings, in the order in which things are needed.
+Nothing is changed anywhere; a znode that is gone at once tells ZooKeeper's time. Each check stands by itself, and one
+that fails says what to do; those that need what another did not find are left out. In: settings. Out: findings, in the
+order in which things are needed.
 """
 
 import platform
@@ -18,16 +19,16 @@ from pathlib import Path
 from typing import Final
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import NoAuthError, NoNodeError
-from kazoo.security import ACL
 
 from jobs.adapters.brokers.channel import why_untold
 from jobs.adapters.brokers.configs import KAFKA_DEFAULTS, Overrides, read_configs_and_why_not, read_overrides
 from jobs.adapters.delta.folders import is_local, refuse_unwritable
 from jobs.adapters.java.home import find_java
 from jobs.adapters.java.jars import cache_folder, has_delta_jars
-from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONTROLLER, CONTROLLER_EPOCH, TOPICS, ClusterState, read_cluster
-from jobs.adapters.zookeeper.connection import children, connected, read, sync
+from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONTROLLER, CONTROLLER_EPOCH, ClusterState, read_cluster
+from jobs.adapters.zookeeper.connection import connected, read, sync
+from jobs.adapters.zookeeper.credentials import OPTION, config_of
+from jobs.adapters.zookeeper.probes import not_ours_to_write, seconds_there
 from jobs.basics.errors import SurveyorError
 from jobs.basics.units import shown_bytes
 from jobs.records.recent import recent_if_readable
@@ -45,13 +46,10 @@ ROOM: Final = 2**30
 """Bytes that should be free where the warehouse is."""
 
 AHEAD: Final = 2.0
-"""Seconds by which ZooKeeper may have written something after now."""
+"""Seconds by which two clocks may differ."""
 
 SPARK: Final = ("pyspark", "delta-spark", "deltalake")
 IBP: Final = "inter.broker.protocol.version"
-
-_WRITE, _CREATE, _DELETE = 2, 4, 8
-"""ZooKeeper's bits of an ACL; the latter two are about a znode's children."""
 
 
 class State(StrEnum):
@@ -167,7 +165,7 @@ def _cluster(settings: Settings) -> Checks:
         )
         state = read_cluster(client, hosts)
         yield from _znodes(state)
-        yield _permissions(client)
+        yield _permissions(client, hosts)
         yield _clock(client, state)
         overrides, _ = read_overrides(client)
     yield _registered(settings, state)
@@ -189,44 +187,18 @@ def _znodes(state: ClusterState) -> Checks:
         yield Finding("controller", State.FINE, f"{state.controller.broker_id}, epoch {state.epoch}")
 
 
-def _permissions(client: KazooClient) -> Finding:
-    """Whether we may write what batch mode writes: without authentication we are anybody, or known by our address."""
-    closed, by_address = list[str](), False
-    for path, needed in _guarded_paths(client).items():
-        acls = _acls(client, path)
-        if acls is not None and not any(acl.perms & needed == needed for acl in acls if _is_anybody(acl)):
-            closed.append(path)
-            by_address |= any(acl.id.scheme == "ip" for acl in acls)
-    if not closed:
-        return Finding("permissions", State.FINE, "anybody may write the cluster's znodes: no ACL is in the way")
-    schemes = "an address that the ACL names" if by_address else "nobody without authentication, as Surveyor is"
-    return Finding(
-        "permissions",
-        State.WARNING,
-        f"{', '.join(closed)} can be written by {schemes}",
-        "batch mode, `reconcile` and `control` need an ACL that lets this host or everybody write; admin mode does not",
-    )
+def _permissions(client: KazooClient, hosts: str) -> Finding:
+    """Whether we may write what batch mode writes, as ZooKeeper itself says."""
+    if closed := not_ours_to_write(client):
+        user = f"the user of {OPTION}" if config_of(hosts) else "anybody, as Surveyor comes"
+        return Finding("permissions", State.WARNING, f"not to be written by {user}: {', '.join(closed)}", _LET_WRITE)
+    return Finding("permissions", State.FINE, "no ACL is in the way of what batch mode writes")
 
 
-def _guarded_paths(client: KazooClient) -> dict[str, int]:
-    """What batch mode writes, and the permissions that takes: those on / are for /controller."""
-    states = [f"{TOPICS}/{topic}/partitions/0/state" for topic in (children(client, TOPICS) or [])[:1]]
-    return {"/": _CREATE | _DELETE, CONTROLLER_EPOCH: _WRITE, TOPICS: _CREATE, **dict.fromkeys(states, _WRITE)}
-
-
-def _acls(client: KazooClient, path: str) -> list[ACL] | None:
-    """The ACL of a znode; none where there is no such znode, and nobody's where we may not even read it."""
-    try:
-        acls: list[ACL] = client.get_acls(path)[0]
-    except NoNodeError:
-        return None
-    except NoAuthError:
-        return []
-    return acls
-
-
-def _is_anybody(acl: ACL) -> bool:
-    return (acl.id.scheme, acl.id.id) == ("world", "anyone")
+_LET_WRITE: Final = (
+    f"batch mode, `reconcile` and `control` need it: let {OPTION} name the user that the brokers have, or the ACL "
+    "allow it to this host; admin mode does not"
+)
 
 
 def now() -> float:
@@ -235,14 +207,23 @@ def now() -> float:
 
 
 def _clock(client: KazooClient, state: ClusterState) -> Finding:
-    """Nobody has written anything in the future: where it seems so, our clock is behind. One ahead is not seen."""
+    """Our clock against ZooKeeper's; where that is not told, against the newest of what was written."""
+    before = now()
+    told = seconds_there(client)
+    after = now()
+    there = _last_written(client, state) if told is None else told
+    if there - after > AHEAD:
+        return Finding("clock", State.WARNING, f"{there - after:.0f} s behind ZooKeeper's", _SET_CLOCK)
+    if told is not None and before - told > AHEAD:
+        return Finding("clock", State.WARNING, f"{before - told:.0f} s ahead of ZooKeeper's", _SET_CLOCK)
+    untold = "not behind what ZooKeeper has; it is not told whether it is ahead"
+    return Finding("clock", State.FINE, untold if told is None else "as ZooKeeper's")
+
+
+def _last_written(client: KazooClient, state: ClusterState) -> float:
     paths = [CONTROLLER, CONTROLLER_EPOCH, *(f"{BROKER_IDS}/{row['broker_id']}" for row in state.brokers)]
-    stamps = [znode.stat.mtime / 1000 for znode in (read(client, path) for path in paths) if znode.stat is not None]
-    ahead = max(stamps, default=0.0) - now()
-    if ahead > AHEAD:
-        found = f"ZooKeeper has something written {ahead:.0f} s from now"
-        return Finding("clock", State.WARNING, found, _SET_CLOCK)
-    return Finding("clock", State.FINE, "not behind what ZooKeeper has")
+    znodes = (read(client, path) for path in paths)
+    return max((znode.stat.mtime / 1000 for znode in znodes if znode.stat is not None), default=0.0)
 
 
 def _registered(settings: Settings, state: ClusterState) -> Finding:

@@ -9,6 +9,7 @@ from collections import Counter
 from typing import Final
 
 from jobs.assessment.limits import CommitLimits
+from jobs.assessment.plan_steps import after_commit
 from jobs.basics.errors import ExitCode, RefusedError, SurveyorError, UsageError
 from jobs.basics.interrupts import exit_code, interrupted
 from jobs.execution.admin.running import AS_EVER
@@ -20,6 +21,7 @@ from jobs.planning.reconcile import whats_due
 from jobs.records.plans import Plan, read_plan
 from jobs.runtime.choices import Mode
 from jobs.runtime.console import finish, say
+from jobs.runtime.next_commands import next_step, same_step
 from jobs.runtime.plan_options import PlanOptions
 from jobs.runtime.settings import Settings
 from jobs.views.plans import rejection_lines
@@ -73,7 +75,9 @@ def reconcile_until_quiet(
         plan = _plan(settings, allow_unclean=allow_unclean)
         beside = Beside({"snapshot_id": plan.row["snapshot_id"], "cycles": cycles, **written}, rejection_lines(plan))
         if not plan.size:
-            finish(settings, beside.result | {"due": 0}, f"nothing is due after {cycles} cycles", *beside.lines)
+            why = next_step(settings, "why it is left", "show", "rejections", plan.plan_id)
+            title, steps = f"nothing is due after {cycles} cycles", [why] if plan.rejections else []
+            finish(settings, beside.result | {"due": 0}, title, *beside.lines, steps=steps)
             return ExitCode.DONE
         assessed = assess(settings, plan, mode, limits)
         _refuse_resident(assessed)
@@ -87,7 +91,10 @@ def reconcile_until_quiet(
         code = exit_code() if interrupted() else ExitCode(answer.exit_code)
         if interrupted() or code == ExitCode.ERROR or vain == IN_VAIN:
             result = beside.result | {"cycles": cycles, **written, "due": plan.size}
-            finish(settings, result, f"not quiet after {cycles} cycles: {answer.lines[0]}", *answer.lines[1:])
+            steps = after_commit(settings, plan.called, answer.result["status"], answer.result)
+            steps = [same_step(settings, "go on", "reconcile")] if interrupted() else steps
+            lines = f"not quiet after {cycles} cycles: {answer.lines[0]}", *answer.lines[1:]
+            finish(settings, result, *lines, steps=steps)
             return code
 
 

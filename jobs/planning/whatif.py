@@ -4,6 +4,7 @@ The result is shown worst first, and kept in the table `whatif` for dashboards, 
 snapshot and loss.
 """
 
+from collections.abc import Iterator
 from typing import Final
 
 from rich.table import Table
@@ -15,23 +16,21 @@ from jobs.basics.errors import UsageError
 from jobs.planning.tables import PlanningTables
 from jobs.records.snapshots import find_snapshot
 from jobs.runtime.console import finish, progress, table
+from jobs.runtime.next_commands import NextStep, next_step
 from jobs.runtime.settings import Settings
 from planner.whatif.losses import whatif as costs_of_losing
 from schemas.names import Lose
 
 COLUMNS: Final = (
     "scenario",
-    "offline",
     "newly_offline",
     "unclean_only",
-    "no_replica",
-    "under_min_isr",
     "newly_under_min_isr",
     "leaders_moved",
     "max_leaders",
     "most_leaders_on",
-    "leader_skew",
 )
+"""What people are shown: --json and the table `whatif` have what is so already, too."""
 
 
 def parse_lose(text: str) -> Lose:
@@ -59,7 +58,22 @@ def report_losses(settings: Settings, lose: str, snapshot: int | None, limit: in
         "scenarios_offline": offline,
         "rows": rows,
     }
-    finish(settings, result, *_for_people(settings, result, limit))
+    steps = [*_after(settings, result, is_newest=snapshot is None)]
+    finish(settings, result, *_for_people(settings, result, limit), steps=steps)
+
+
+def _after(settings: Settings, result: Row, *, is_newest: bool) -> Iterator[NextStep]:
+    """What may be done about the worst loss, where it takes anything offline."""
+    worst: Row = next(iter(result["rows"]), {"newly_offline": 0})
+    if not worst["newly_offline"]:
+        return
+    at = [] if is_newest else ["--as-of", str(result["snapshot_id"])]
+    if worst["unclean_only"]:
+        yield next_step(settings, "see who lags behind", "show", "partitions", "--under-replicated", *at)
+    for broker in worst["lost"][:1]:
+        yield next_step(settings, "see what it holds", "show", "partitions", "--broker", str(broker), *at)
+    if result["lose"] == Lose.RACKS.value:
+        yield next_step(settings, "spread over racks", "plan", "reassign", "--fix-racks", "--refresh")
 
 
 def _costs(settings: Settings, snapshot: Row, lose: Lose) -> list[Row]:

@@ -4,6 +4,7 @@ Long work says every few seconds on stderr how far it is, and `Phases` keeps how
 """
 
 import json
+import os
 import re
 import sys
 import termios
@@ -14,7 +15,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, Literal, TextIO
 
 import typer
 
@@ -47,9 +48,10 @@ def stdout(least: int = 0) -> "Console":
     """Where people read; `least` columns wide at least, though a narrow terminal breaks such lines."""
     from rich.console import Console  # noqa: PLC0415 - programs, and people who are told a line, do not need it
 
-    console = Console(highlight=False, emoji=False)
+    console = Console()
     width = max(least, console.width if console.is_terminal else WIDTH)
-    return Console(highlight=False, emoji=False, width=width)
+    colors: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"  # None: nor bold headings
+    return Console(highlight=False, emoji=False, width=width, color_system=colors)
 
 
 def say(line: str) -> None:
@@ -212,8 +214,11 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]])
 _BETWEEN: Final = 3
 """Columns of the terminal between two of a table."""
 
-_FOLDED: Final = 12
+_FOLDED: Final = 8
 """Columns that a text is not folded below."""
+
+_COPIED: Final = ("plan_id",)
+"""Columns whose texts are never folded: people copy them into the next command."""
 
 
 def _folded(heading: str) -> str:
@@ -225,14 +230,17 @@ def _widths(columns: Sequence[str], cells: Sequence[Sequence[str]], numeric: Seq
 
     >>> names, cells = ("topic", "leader_epoch"), (["a" * 30], ["123456789"])
     >>> [_widths(names, cells, (False, True), room) for room in (80, 40, 25, 0)]
-    [[30, 12], [28, 12], [13, 12], [12, 9]]
+    [[30, 12], [28, 12], [13, 12], [8, 9]]
     """
     from rich.cells import cell_len  # noqa: PLC0415 - as above
 
     longest = [max(map(cell_len, texts), default=0) for texts in cells]
     widths = [max(content, len(column)) for content, column in zip(longest, columns, strict=True)]
     least = [
-        max(content if is_numeric else min(content, _FOLDED), *map(len, _folded(column).split("\n")))
+        max(
+            content if is_numeric or column in _COPIED else min(content, _FOLDED),
+            *map(len, _folded(column).split("\n")),
+        )
         for content, is_numeric, column in zip(longest, numeric, columns, strict=True)
     ]
     while sum(widths) > room and widths != least:

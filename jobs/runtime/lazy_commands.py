@@ -24,15 +24,18 @@ class LazyCommand(TyperCommand):
         return self.callback().make_context(*arguments, **named)  # type: ignore[misc] # a LazyCommand has a callback
 
 
-def add_lazily(app: typer.Typer, place: str, help: str) -> None:  # noqa: A002 - typer's word
-    """Add the command or group of commands at a place, as `jobs.commit:commit`, under the name of its function."""
+def add_lazily(app: typer.Typer, place: str, help: str, part: str) -> None:  # noqa: A002 - typer's word
+    """Add the command or group of commands at a place, as `jobs.commit:commit`, under the name of its function.
+
+    `part` is the part of the help that it belongs to.
+    """
     module, _, function = place.partition(":")
     name = module.rpartition(".")[2] if function == "app" else function
 
     def load() -> Any:  # noqa: ANN401 - a command of typer's
         return _loaded(getattr(import_module(module), function), name)
 
-    app.command(name, cls=LazyCommand, help=help)(load)
+    app.command(name, cls=LazyCommand, help=help, rich_help_panel=part)(load)
 
 
 def _loaded(function: Any, name: str) -> Any:  # noqa: ANN401 - as above

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 Typed = Mapping[str, tuple[str, ...]]
 """Options that were typed, by the name of their parameter: the words of each."""
 
-WHERE: Final = ("conf_path", "cluster", "zookeeper", "warehouse", "command_config")
+WHERE: Final = ("conf_path", "cluster", "zookeeper", "warehouse", "zookeeper_config", "command_config")
 """Options that say which cluster is meant, and how it is reached."""
 
-OF_A_LIVE_CLUSTER: Final = frozenset({"zookeeper", "command_config"})
+OF_A_LIVE_CLUSTER: Final = frozenset({"zookeeper", "zookeeper_config", "command_config"})
 
 ON_TABLES_ALONE: Final = frozenset({"export", "metrics", "plan", "report", "show", "vacuum", "whatif"})
 """Commands that reach no cluster, unless they --refresh."""
@@ -59,11 +59,12 @@ def next_step(settings: "Settings", what: str, *command: str) -> NextStep:
 
     >>> from jobs.runtime.settings import ClusterConf, Settings
     >>> typed = {"zookeeper": ("--zookeeper", "zk1"), "warehouse": ("--warehouse", "/my data"), "as_json": ("--json",)}
+    >>> typed |= {"zookeeper_config": ("--zookeeper-config", "zk.properties")}
     >>> settings = Settings("default", "/my data", ClusterConf(), typed=typed)
     >>> next_step(settings, "review", "show", "plan", "repair").command
     "surveyor show plan repair --warehouse '/my data'"
     >>> next_step(settings, "apply", "commit", "repair", "--apply").command
-    "surveyor commit repair --apply --zookeeper zk1 --warehouse '/my data'"
+    "surveyor commit repair --apply --zookeeper zk1 --warehouse '/my data' --zookeeper-config zk.properties"
     """
     reaches = command[0] not in ON_TABLES_ALONE or "--refresh" in command
     names = [name for name in WHERE if reaches or name not in OF_A_LIVE_CLUSTER]

@@ -17,13 +17,17 @@ from jobs.adapters.spark.submitted import behave_as_submitted
 from jobs.basics.errors import ExitCode, SurveyorError, UsageError
 from jobs.basics.interrupts import answer_json, exit_code, guard, refuse_to_unwind
 from jobs.runtime.choices import Output
+from jobs.runtime.completion import clusters, plans
 from jobs.runtime.console import give, say
 from jobs.runtime.lazy_commands import HELP
 from jobs.runtime.next_commands import typed_in
 from jobs.runtime.settings import settings_from
 from jobs.runtime.whole_files import refuse_unwritable
 
-Cluster = Annotated[str, typer.Option(help="Name of the cluster in the tables and in the --conf file.")]
+Cluster = Annotated[
+    str,
+    typer.Option(help="Name of the cluster in the tables and in the --conf file.", autocompletion=clusters),
+]
 ZooKeeper = Annotated[
     str | None,
     typer.Option("--zookeeper", help="HOST:PORT[,...][/chroot]", envvar="SURVEYOR_ZOOKEEPER"),
@@ -62,6 +66,7 @@ AllowUnclean = Annotated[
     typer.Option("--allow-unclean", help="Allow unclean elections, which lose data, where nothing else can lead."),
 ]
 All = Annotated[bool, typer.Option("--all", help="List everything, not only the first lines.")]
+PlanId = Annotated[str, typer.Argument(help="Id or alias of the plan.", autocompletion=plans)]
 SnapshotId = Annotated[int | None, typer.Option("--snapshot", help="Plan on this snapshot [default: the newest].")]
 Name = Annotated[str | None, typer.Option(help="An alias for the plan; planning again under it gives the same plan.")]
 ReplaceName = Annotated[

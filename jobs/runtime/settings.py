@@ -146,7 +146,8 @@ def settings_from(
         if zookeeper is not None:
             raise UsageError("--zookeeper names one cluster, --all takes those of the --conf file: give one of the two")
         every = tuple(Settings(name, folder, known, remote=remote) for name, known in sorted(conf.clusters.items()))
-        return Settings(cluster, folder, ClusterConf(), as_json, result_file, every, remote)
+        alike = {name: words for name, words in (typed or {}).items() if name != "cluster"}
+        return Settings(cluster, folder, ClusterConf(), as_json, result_file, every, remote, typed=alike)
     if conf.clusters and cluster not in conf.clusters:
         raise UsageError(
             f"--conf {conf_path} has no [clusters.{cluster}]; it has {', '.join(sorted(conf.clusters))}",

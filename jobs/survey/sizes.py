@@ -18,6 +18,7 @@ from jobs.adapters.zookeeper.connection import connected
 from jobs.basics.errors import UnreadableError
 from jobs.basics.units import shown_bytes
 from jobs.runtime.console import Result, finish, progress, say
+from jobs.runtime.next_commands import next_step
 from jobs.runtime.settings import Settings
 from schemas.columns import TABLES
 
@@ -99,7 +100,11 @@ def report_sizes(settings: Settings) -> None:
         say(f"surveyor: {warning}")
     future = f", {result['future']} of them on their way to another log dir" if result["future"] else ""
     counts = f"{result['replicas']} replicas of {result['topics']} topics on {result['brokers']} brokers{future}"
-    finish(settings, result, f"sizes of {settings.cluster}: {shown_bytes(result['bytes'])} in {counts}")
+    steps = [
+        next_step(settings, "see who holds what", "show", "sizes"),
+        next_step(settings, "even it out", "plan", "reassign", "--rebalance", "--by-size", "--refresh"),
+    ]
+    finish(settings, result, f"sizes of {settings.cluster}: {shown_bytes(result['bytes'])} in {counts}", steps=steps)
 
 
 def _warnings(result: Result) -> Iterator[str]:

@@ -5,6 +5,7 @@ the last complete snapshot what it was.
 """
 
 import time
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
@@ -17,7 +18,7 @@ from jobs.basics.errors import ExitCode, SurveyorError, UsageError
 from jobs.records.drained import strike_out_ended
 from jobs.records.snapshots import last_snapshot
 from jobs.runtime.console import Phases, Result, finish, say
-from jobs.runtime.next_commands import next_step
+from jobs.runtime.next_commands import NextStep, next_step
 from jobs.runtime.options import unexpected
 from jobs.runtime.settings import Settings
 from jobs.survey.reading import read_all, read_small
@@ -28,6 +29,9 @@ from schemas.tables import TABLES
 SHOWN = ("snapshot_id", "controller_id", "controller_epoch", "zxid_before", "zxid_after", "seconds")
 
 COUNTED: Final = ("brokers", "topics", "partitions", "quarantined")
+
+STEPS_SHOWN: Final = 3
+"""Clusters of a fleet whose next command is shown: the others' differ in the name alone."""
 
 UNCLEAR: Final = {NO_CONTROLLER: "no controller", None: "a controller not understood"}
 """What stands in place of a controller's id."""
@@ -105,10 +109,18 @@ def snapshot_fleet(settings: Settings) -> ExitCode:
     results = {cluster.cluster: _take_or_report(cluster) for cluster in settings.fleet}
     failed = [result for result in results.values() if "error" in result]
     lines = (snapshot_line(name, result) for name, result in results.items() if "error" not in result)
-    finish(settings, {"clusters": results, "failed": len(failed)}, *lines)
+    finish(settings, {"clusters": results, "failed": len(failed)}, *lines, steps=[*_after_fleet(settings, results)])
     if len(failed) == len(results):
         return ExitCode(failed[0]["exit_code"])
     return ExitCode.ERROR if failed else ExitCode.DONE
+
+
+def _after_fleet(settings: Settings, results: Mapping[str, Result]) -> Iterator[NextStep]:
+    """What has to be mended comes first; of those that were seen, the first few stand for all."""
+    for name in (name for name, result in results.items() if "error" in result):
+        yield next_step(settings, f"see what is in the way of {name}", "doctor", "--cluster", name)
+    for name in [name for name, result in results.items() if "error" not in result][:STEPS_SHOWN]:
+        yield next_step(settings, f"see what is due on {name}", "status", "--cluster", name)
 
 
 def _take_or_report(settings: Settings) -> Result:

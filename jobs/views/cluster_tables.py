@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.adapters.delta.lake import Row, as_rows
+from jobs.basics.errors import UsageError
 from jobs.basics.sensitive import masked
 from jobs.records.snapshots import as_of, find_snapshot, table_as_of
 from jobs.records.stored_rows import Bools, Ints, StoredRows
@@ -27,7 +28,6 @@ PARTITION_COLUMNS: Final = (
     "replicas",
     "leader",
     "isr",
-    "leader_epoch",
     "partition_state",
     "offline_replicas",
 )
@@ -37,17 +37,14 @@ BROKER_COLUMNS: Final = (
     "controller",
     "leaders",
     "replicas",
-    "broker_epoch",
     "host",
     "port",
     "rack",
-    "understood",
 )
 TOPIC_COLUMNS: Final = (
     "topic",
     "partitions",
     "replication_factor",
-    "topic_id",
     "config",
     "deletion_requested",
     "understood",
@@ -89,8 +86,23 @@ def show_partitions(settings: Settings, those: Those, snapshot_id: int | None) -
     snapshot = find_snapshot(settings.lake, snapshot_id)
     filters = [] if those.topic is None else [("topic", "=", those.topic)]
     kept = those.of(table_as_of(settings.lake, snapshot, "partitions", *filters))
+    if those.broker is not None and not kept.num_rows:
+        _refuse_unknown_broker(settings, snapshot, those.broker)
     rows = as_rows(kept.sort_by([("topic", "ascending"), ("partition", "ascending")]))
     give_as_of(settings, snapshot, "partitions", PARTITION_COLUMNS, rows)
+
+
+def _refuse_unknown_broker(settings: Settings, snapshot: Row, broker: int) -> None:
+    """Raise UsageError for a broker that is not registered in a snapshot, and that no partition of it names."""
+    columns = ["replicas", "isr", "leader"]
+    partitions = StoredRows(table_as_of(settings.lake, snapshot, "partitions", columns=columns))
+    if any((partitions.brokers(name) == broker).any() for name in columns):
+        return
+    if not as_of(settings.lake, snapshot, "brokers", ("broker_id", "=", broker)):
+        raise UsageError(
+            f"no broker {broker} in snapshot {snapshot['snapshot_id']} of {settings.cluster}; "
+            "`surveyor show brokers` lists them",
+        )
 
 
 def show_brokers(settings: Settings, snapshot_id: int | None) -> None:

@@ -13,7 +13,8 @@ from jobs.adapters.delta.lake import Row
 from jobs.basics.errors import ExitCode, RefusedError, UsageError
 from jobs.records.plans import Plan, read_plan, refuse_edited
 from jobs.runtime.choices import Format
-from jobs.runtime.console import Result, finish, say
+from jobs.runtime.console import Result, finish, give, next_in_json, next_lines, say
+from jobs.runtime.next_commands import next_step
 from jobs.runtime.settings import Settings
 from jobs.views.kafka_text import generated, kafka_json
 from schemas.names import Action, PlanStatus
@@ -67,14 +68,17 @@ def export_plan(
     result: Result = {"plan_id": whole.plan_id, "format": form.value, "partitions": len(targets), "file": None}
     part = "" if wave is None else f"wave {wave} of "
     summary = f"{len(targets)} partitions of {'the way back from ' * inverse}{part}plan {whole.title}"
+    steps = [] if inverse else [next_step(settings, "once the other tool is at it", "verify", whole.called)]
     if out is not None:
         _write(out, text)
-        finish(settings, result | {"file": str(out)}, f"{summary} in {out}")
+        finish(settings, result | {"file": str(out)}, f"{summary} in {out}", steps=steps)
         return ExitCode.DONE
-    finish(settings, result | {"reassignment": msgspec.json.decode(kafka_json(targets))})
+    reassignment = {"reassignment": msgspec.json.decode(kafka_json(targets))}
+    give(result | reassignment | next_in_json(steps), settings.as_json, settings.result_file)
     if not settings.as_json:
         sys.stdout.write(f"{text}\n")
-        say(f"  {summary}")
+        for line in (f"  {summary}", *next_lines(steps)):
+            say(line)
     return ExitCode.DONE
 
 

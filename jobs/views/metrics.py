@@ -15,6 +15,7 @@ from jobs.adapters.http.page import Page, parse_address
 from jobs.basics.errors import UnreadableError, UsageError
 from jobs.records.outcomes import Outcomes, read_outcomes
 from jobs.records.recent import Recent, known_min_isr_of, read_recent
+from jobs.records.snapshots import find_snapshot
 from jobs.runtime.console import finish, give, say
 from jobs.runtime.exposition import CONTENT_TYPE, Family, Sample, merged, written
 from jobs.runtime.settings import Settings
@@ -92,6 +93,9 @@ def _serve(settings: Settings, listen: str) -> None:
 
 
 def _families_of_all(settings: Settings) -> list[Family]:
+    """Of several clusters some may be new; one alone that no snapshot was taken of is a name that nobody meant."""
+    if not settings.fleet:
+        find_snapshot(settings.lake)
     clusters = settings.fleet or (settings,)
     return merged(family for cluster in clusters for family in families(read_figures(cluster, datetime.now(UTC))))
 

@@ -15,7 +15,7 @@ from jobs.runtime.settings import Settings
 from jobs.views.tables import laid_out
 
 BROKER_COLUMNS: Final = ("broker_id", "log_dirs", "replicas", "future", "bytes", "largest", "taken_at")
-REPLICA_COLUMNS: Final = ("topic", "partition", "broker_id", "log_dir", "bytes", "offset_lag", "is_future", "taken_at")
+REPLICA_COLUMNS: Final = ("topic", "partition", "broker_id", "log_dir", "bytes", "offset_lag", "is_future")
 
 
 def by_broker(logs: pa.Table) -> list[Row]:
@@ -67,7 +67,7 @@ def _read(lake: Lake, *filters: Filter) -> pa.Table:
 
 
 def _of_topic(lake: Lake, topic: str) -> list[Row]:
-    rows = as_rows(_read(lake, ("topic", "=", topic)).select(list(REPLICA_COLUMNS)))
+    rows = as_rows(_read(lake, ("topic", "=", topic)).select([*REPLICA_COLUMNS, "taken_at"]))
     if not rows:
         raise UsageError(f"no broker told of a topic {topic!r}; run `surveyor sizes` again, or check its name")
     return sorted(rows, key=itemgetter("partition", "broker_id", "is_future"))

@@ -21,7 +21,6 @@ from jobs.runtime.choices import Output
 from jobs.runtime.console import finish, show, stream, table
 from jobs.runtime.settings import Settings
 from jobs.survey.diff import COLUMNS, differences
-from schemas.columns import EVIDENCE
 
 ROWS_SHOWN: Final = 200
 
@@ -120,7 +119,7 @@ def show_history(settings: Settings, topic: str, partition: int | None) -> None:
     if not rows:
         raise UsageError(f"no snapshot has seen {topic if partition is None else f'{topic}-{partition}'}")
     rows.sort(key=itemgetter("partition", "snapshot_id"))
-    columns = ("snapshot_id", "taken_at", "partition", "leader", "isr", "leader_epoch", "replicas", "partition_state")
+    columns = ("snapshot_id", "taken_at", "partition", "leader", "isr", "replicas", "partition_state")
     give_table(settings, f"history of {topic}", columns, rows)
 
 
@@ -155,17 +154,7 @@ def show_snapshots(settings: Settings) -> None:
     """Show the snapshots taken."""
     find_snapshot(settings.lake)
     rows = sorted(settings.lake.rows("snapshots"), key=itemgetter("snapshot_id"))
-    columns = (
-        "snapshot_id",
-        "taken_at",
-        "controller_id",
-        "controller_epoch",
-        "brokers",
-        "topics",
-        "partitions",
-        "quarantined",
-        "seconds",
-    )
+    columns = ("snapshot_id", "taken_at", "brokers", "topics", "partitions", "quarantined", "seconds")
     give_table(settings, f"snapshots of {settings.cluster}", columns, rows)
 
 
@@ -178,8 +167,7 @@ def show_plans(settings: Settings) -> None:
     ]
     rows.sort(key=itemgetter("created_at"))
     lines = [{**row, "names": ", ".join(row["names"])} for row in rows]
-    counts = ("changes", "operations", "rejected", "moves")
-    columns = ("plan_id", "names", "snapshot_id", "kind", "status", *counts, "created_at")
+    columns = ("plan_id", "names", "kind", "status", "changes", "created_at")
     finish(settings, {"rows": rows}, *laid_out(settings, f"plans of {settings.cluster}", columns, lines))
 
 
@@ -203,7 +191,7 @@ def _without_secret(row: Row) -> Row:
 
 def show_evidence(settings: Settings, plan: str, *, everything: bool) -> None:
     """Show what history says of the candidates of a plan."""
-    columns = ("topic", "partition", "rank", "broker_id", *EVIDENCE.names[6:])
+    columns = ("topic", "partition", "rank", "broker_id", "chosen", "last_in_isr_at", "log_size")
     show_of_plan(settings, plan, "evidence", columns, ("topic", "partition", "rank"), everything=everything)
 
 
@@ -218,5 +206,5 @@ def show_throttles(settings: Settings, throttle_rows: Callable[[Lake], list[Row]
     """Show the throttles that commits have set."""
     if not settings.lake.exists():
         raise UnreadableError(f"no warehouse at {settings.warehouse}; check --warehouse")
-    columns = ("plan_id", "kind", "resource", "name", "before", "set_to", "set_at")
+    columns = ("plan_id", "kind", "resource", "name", "before", "set_to")
     give_table(settings, f"throttles of {settings.cluster}", columns, throttle_rows(settings.lake))

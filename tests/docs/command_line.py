@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from pathlib import Path
+from textwrap import indent
 from typing import Any, Final, get_args
 
 import typer
@@ -97,7 +98,7 @@ def commands_page() -> str:
     alone = [Command((name,), command) for name, command in subcommands(top) if not is_group(command)]
     groups = [(name, command) for name, command in subcommands(top) if is_group(command)]
     parts = [
-        table(["command", "what it does"], list(map(_overview, commands(top)))),
+        *_overview(top),
         "## Every command",
         "These come after the command's name, as does `--help`, or `-h`. `surveyor --version` is alone.",
         _options(alone[0], everywhere),
@@ -113,7 +114,22 @@ def commands_page() -> str:
     return "\n\n".join(parts)
 
 
-def _overview(command: Command) -> list[str]:
+def _overview(top: Any) -> Iterator[str]:  # noqa: ANN401 - as above
+    """What people want, the commands for it, and examples, as --help has them."""
+    members = dict(subcommands(top))
+    for title, names in top.parts():
+        rows = [_named(command) for name in names for command in _of(name, members[name])]
+        yield f"**{title}**"
+        yield table(["command", "what it does"], rows)
+    yield "Examples:"
+    yield indent(top.epilog.partition("\n")[2].partition("\n\n")[0], "  ")
+
+
+def _of(name: str, member: Any) -> Iterable[Command]:  # noqa: ANN401 - as above
+    return commands(member, (name,)) if is_group(member) else [Command((name,), member)]
+
+
+def _named(command: Command) -> list[str]:
     return [f"[{code(command.title)}](#{command.title.replace(' ', '-')})", str(command.command.help)]
 
 

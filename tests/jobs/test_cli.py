@@ -3,19 +3,22 @@
 import os
 import subprocess
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 import typer
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from jobs.adapters.delta.lake import Lake
 from jobs.cli import COMMANDS, WITHOUT_SPARK, app
 from schemas.columns import TABLES
+from tests.docs.command_line import subcommands
+from tests.docs.shown import command_lines, fault
 
 SPARK: Final = ("pyspark", "py4j", "delta")
 HEAVY: Final = (*SPARK, "pyarrow", "pandas", "numpy", "deltalake", "kafka", "confluent_kafka", "kazoo", "kio", "rich")
@@ -41,6 +44,14 @@ for name, rest in lines.items():
     print(name, run([name, *rest, "--warehouse", {warehouse!r}]))
 print("heavy:", *(name for name in {heavy!r} if name in sys.modules))
 """
+
+COMPLETED: Final = """\
+import atexit, sys
+from jobs.cli import app
+atexit.register(lambda: sys.stderr.write("".join(name for name in {heavy!r} if sys.modules.get(name))))
+app(prog_name="surveyor")
+"""
+"""What a shell runs when Tab is pressed."""
 
 SHOWN: Final = """\
 import atexit, sys
@@ -76,6 +87,30 @@ def test_what_is_listed_is_what_the_command_says_of_itself(place: str) -> None:
     function = getattr(import_module(module), name)
     text = function.info.help if isinstance(function, typer.Typer) else function.__doc__
     assert text == COMMANDS[place]
+
+
+@pytest.mark.parametrize("group", ["", "show", "plan"])
+def test_help_is_a_page(group: str) -> None:
+    """Every command below what it is for, no line cut, none wider than a terminal."""
+    page = CliRunner().invoke(app, [*group.split(), "--help"], env={"COLUMNS": "80"}).stdout
+    listed = page.partition("\nOptions:")[0]
+    lines = [command.help for _, command in subcommands(get_command(app) if not group else member(group))]
+
+    assert (max(map(len, page.splitlines())) <= 80, "Commands:" in page) == (True, False)
+    assert [line for line in lines if " ".join(line.split()) not in " ".join(listed.split())] == []
+
+
+def member(group: str) -> Any:  # noqa: ANN401 - of whichever click Typer brings
+    return dict(subcommands(get_command(app)))[group]
+
+
+@pytest.mark.parametrize("group", ["", "show", "plan"])
+def test_examples_of_help_are_taken(group: str) -> None:
+    epilog = str((member(group) if group else get_command(app)).epilog)
+    examples = [*command_lines(epilog.replace("\n  ", "\n\n    "))]
+
+    assert len(examples) >= 5
+    assert [line for line in examples if fault(line)] == []
 
 
 def test_help_imports_nothing_that_takes_long() -> None:
@@ -124,6 +159,41 @@ def test_a_misspelt_name_is_a_usage_error_with_a_suggestion(line: str, meant: st
         ("surveyor plan drain --mode ", ["admin", "resident"]),
     ],
 )
-def test_names_and_options_are_completed(words: str, completed: list[str]) -> None:
+def test_words_and_options_are_completed(words: str, completed: list[str]) -> None:
+    assert sorted(completed_by_bash(words)) == completed
+
+
+def completed_by_bash(words: str, **environment: str) -> list[str]:
     asked = {"_SURVEYOR_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
-    assert sorted(run("from jobs.cli import app; app(prog_name='surveyor')", **asked)) == completed
+    program = [sys.executable, "-c", COMPLETED.format(heavy=SPARK)]
+    done = subprocess.run(program, env=os.environ | asked | environment, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+@pytest.fixture
+def named(warehouse: str) -> str:
+    """Two clusters, two topics, and plans with names and without."""
+    lake, made = Lake(warehouse, "default"), datetime.now(UTC)
+    for number, names in enumerate([["repair", "tonight"], None, ["grow"]]):
+        row = {"plan_id": f"{number}f", "names": names, "kind": "elect", "status": "planned"}
+        lake.append("plans", [{**row, "created_at": made + timedelta(seconds=number)}])
+    lake.append("topics", [{"topic": "orders", "snapshot_id": 1}, {"topic": "bills", "snapshot_id": 1}])
+    Lake(warehouse, "east").append("snapshots", [{"snapshot_id": 1, "taken_at": made}])
+    return warehouse
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        ("surveyor commit ", ["grow", "1f", "repair", "tonight"]),
+        ("surveyor show plan to", ["tonight"]),
+        ("surveyor show partitions --topic o", ["orders"]),
+        ("surveyor status --cluster ", ["default", "east"]),
+        ("surveyor verify --cluster east ", []),
+        ("surveyor verify --warehouse /nowhere ", []),
+    ],
+)
+def test_names_of_the_tables_are_completed(named: str, words: str, completed: list[str]) -> None:
+    """Without Spark, and with nothing on stderr."""
+    assert completed_by_bash(words, SURVEYOR_WAREHOUSE=named) == completed

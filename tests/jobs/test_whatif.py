@@ -87,6 +87,8 @@ def test_as_people_read_it(surveyor: Surveyor) -> None:
     assert [line.split()[1] for line in shown.stdout.splitlines() if line.startswith("brokers ")] == ["0+1", "0+3"]
     assert "... and 4 more; --limit shows more, --json gives all" in shown.stdout
     assert "5 of 6 scenarios take partitions offline" in shown.stdout
+    held = f"surveyor show partitions --broker 0 --warehouse {surveyor.warehouse}"
+    assert shown.stdout.endswith(f"\nsee what it holds: {held}\n")
 
 
 def test_asked_again_is_kept_once(surveyor: Surveyor) -> None:

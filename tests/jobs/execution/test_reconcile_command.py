@@ -10,6 +10,7 @@ from deltalake import DeltaTable
 from jobs.execution.due import assess
 from jobs.records.ledger import Ledger
 from jobs.records.plans import read_plan
+from tests.docs.shown import fault
 from tests.jobs.support.commands import Ran, Surveyor
 from tests.jobs.support.kafka_tree import KafkaTree, state_path
 
@@ -103,6 +104,8 @@ def test_until_quiet_is_cycles_until_nothing_is_due(surveyor: Surveyor, tree: Ka
         "due": 0,
     }
     assert "surveyor: cycle 1: plan" in ran.stderr
+    assert [step["what"] for step in ran.json["next"]] == ["why it is left"]
+    assert [step["command"] for step in ran.json["next"] if fault(step["command"].split()[1:])] == []
 
 
 @pytest.mark.usefixtures("incident")

@@ -5,10 +5,14 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http.client import HTTPConnection
+from statistics import median
 from typing import Final
+from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -88,6 +92,21 @@ def _come_about(page: Page, text: str) -> None:
 
 def _chosen(page: Page, name: str) -> None:
     page.get_by_test_id("stRadio").get_by_text(name, exact=True).click()
+
+
+def test_no_file_waits_for_an_acknowledgement(window: Sight) -> None:
+    """Which would be 40 ms each, of the 150 that a page consists of; half of them may be unlucky on a busy machine."""
+    address = urlsplit(window.page.url)
+    connection = HTTPConnection(str(address.hostname), address.port)
+    took = []
+    for _ in range(30):
+        started = time.monotonic()
+        connection.request("GET", "/favicon.png")
+        assert connection.getresponse().read()
+        took.append(time.monotonic() - started)
+    connection.close()
+
+    assert median(took) < 0.035
 
 
 def test_it_is_opened_and_looked_around_in(window: Sight) -> None:

