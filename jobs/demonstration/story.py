@@ -13,29 +13,22 @@ from pathlib import Path
 from signal import SIGTERM
 from typing import Final
 
-from kazoo.client import KazooClient
-
 from jobs.adapters.delta.lake import Row
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.spark.remote import REMOTE
 from jobs.adapters.spark.session import stop_session
-from jobs.adapters.zookeeper.cluster import BROKER_IDS
-from jobs.adapters.zookeeper.connection import connected, look_until, read
-from jobs.adapters.zookeeper.controllership import Controllership, controllership, who_controls
+from jobs.adapters.zookeeper.connection import connected, look_until
+from jobs.adapters.zookeeper.controllership import who_controls
 from jobs.adapters.zookeeper.multi_read import read_many
-from jobs.assessment.limits import CommitLimits
-from jobs.assessment.premises import understood
 from jobs.basics.errors import ExitCode, SurveyorError
 from jobs.basics.interrupts import unwinding
+from jobs.demonstration.resident import resident
 from jobs.demonstration.traffic import Traffic, read_everything
-from jobs.execution.commit import apply_plan
-from jobs.execution.due import assess
-from jobs.records.plans import read_plan
 from jobs.records.snapshots import as_of, find_snapshot
-from jobs.runtime.choices import Mode
 from jobs.runtime.console import finish, progress, stdout
 from jobs.runtime.settings import DEFAULT_WAREHOUSE, Settings, settings_from
-from schemas.names import NO_CONTROLLER, Outcome
+from schemas.names import NO_CONTROLLER
+from schemas.znodes import State, decode_state
 
 ORDERS: Final = "orders"
 
@@ -54,6 +47,9 @@ NEWCOMER: Final = 3
 
 PATIENCE: Final = 90.0
 
+
+SETTINGS: Final = {"inter.broker.protocol.version": "2.6"}
+"""Of the brokers: later ones ask the controller for ISR changes, which `surveyor control` does not serve."""
 
 Run = Callable[[list[str]], int]
 
@@ -101,32 +97,21 @@ class Story:
             self.surveyor("commit", name, "--mode", "batch", "--apply", "--yes")
 
     def survive_a_broker(self) -> None:
-        self.chapter(f"4. Broker {VICTIM} is killed while no controller is there that could repair anything")
+        self.chapter(f"4. Surveyor is the controller, as in another terminal, and broker {VICTIM} is killed")
+        self.surveyor("snapshot")
         say = stdout().print
-        with controllership(self.zookeeper, self.settings.conf.controller_id) as held:
-            say(f"the demo holds the controllership: epoch {held.epoch}; kill -9 broker {VICTIM}")
-            say("its ZooKeeper session is ended with it: by itself it would last until its timeout")
+        control = ["--apply", "--yes"]
+        say(f"\n$ surveyor control {' '.join(control)} &", markup=False)
+        with resident([*control, *self.common]) as controller:
+            self.wait_until(controller.until(self.is_ours))  # it says itself how far it is
+            say(f"$ kill -9 of broker {VICTIM}; its ZooKeeper session ends at once, and not after its timeout")
             self.cluster.brokers[VICTIM].kill()
             self.cluster.brokers[VICTIM].expire()
-            with progress(f"waiting until ZooKeeper has forgotten broker {VICTIM}"):
-                self.wait_until(lambda: read(held.client, f"{BROKER_IDS}/{VICTIM}").stat is None)
-            self.surveyor("snapshot")
-            self.surveyor("plan", "reconcile", "--name", "repair")
-            self.commit_held("repair", held)
+            self.wait_until(controller.until(self.has_repaired))
+            self.surveyor("status")
+            say("\nCtrl-C ends it; Kafka elects a controller of its own")
         with progress("waiting for a broker to become the controller"):
             self.wait_until(self.has_controller)
-
-    def commit_held(self, name: str, held: Controllership) -> None:
-        """What `commit --apply` does, under the controllership that the demo holds already."""
-        stdout().print(f"$ surveyor commit {name} --apply   # under the controllership held here")
-        plan = read_plan(self.settings.lake, name)
-        limits = CommitLimits(max_plan_age=3600, max_changes=1000, allow_majority_dead=False)
-        assessment = assess(self.settings, plan, Mode.AUTO, limits)
-        ledger = apply_plan(self.settings, plan, assessment, max_hold=PATIENCE, held=held)
-        applied = len(ledger.of(Outcome.APPLIED))
-        stdout().print(f"{applied} of {len(plan.changes)} applied, every one proved ours by its controller epoch")
-        if applied < len(plan.changes) or not applied:
-            raise SurveyorError(f"the repair applied {applied} of {len(plan.changes)} changes: {ledger.counts()}")
 
     def balance(self) -> None:
         self.chapter(f"5. Broker {VICTIM} comes back; leadership goes back to the preferred replicas")
@@ -174,6 +159,10 @@ class Story:
         return min((row["partition"] for row in moved if row["topic"] == ORDERS), default=0)
 
     @property
+    def common(self) -> list[str]:
+        return ["--cluster", self.name, "--zookeeper", self.zookeeper, "--warehouse", self.warehouse]
+
+    @property
     def settings(self) -> Settings:
         """The settings the commands get by their flags."""
         return settings_from(
@@ -198,8 +187,7 @@ class Story:
     def surveyor(self, *arguments: str) -> int:
         """Show a command, run it, and return its exit code; stop the story if it fails."""
         stdout().print(f"\n$ surveyor {' '.join(arguments)}", markup=False)
-        common = ["--cluster", self.name, "--zookeeper", self.zookeeper, "--warehouse", self.warehouse]
-        code = self.run([*arguments, *common])
+        code = self.run([*arguments, *self.common])
         if code in (ExitCode.INTERRUPTED, 128 + SIGTERM):
             raise KeyboardInterrupt
         if code not in (ExitCode.DONE, ExitCode.CHANGES):
@@ -210,27 +198,32 @@ class Story:
         if not look_until(happened, bool, PATIENCE):
             raise SurveyorError(f"it did not happen within {PATIENCE:g} s; broker logs: {self.cluster.folder}")
 
+    def is_ours(self) -> bool:
+        return who_controls(self.zookeeper) == self.settings.conf.controller_id
+
+    def has_repaired(self) -> bool:
+        return all(VICTIM not in {state.leader, *state.isr} for _, state in self.states())
+
     def has_controller(self) -> bool:
         return who_controls(self.zookeeper) != NO_CONTROLLER
 
     def all_in_sync(self) -> bool:
-        partitions = self.rows("partitions")
-        with connected(self.zookeeper) as client:
-            return all(self.in_sync(client, partitions))
+        return all(set(state.isr) == set(row["replicas"]) for row, state in self.states())
 
-    def in_sync(self, client: KazooClient, partitions: list[Row]) -> Iterator[bool]:
-        znodes = read_many(
-            client, [f"/brokers/topics/{row['topic']}/partitions/{row['partition']}/state" for row in partitions]
-        )
-        for row, znode in zip(partitions, znodes, strict=True):
-            state = understood(znode)
-            yield state is not None and set(state.isr) == set(row["replicas"])
+    def states(self) -> Iterator[tuple[Row, State]]:
+        """The partitions of the newest snapshot, and their states as they are now."""
+        rows = self.rows("partitions")
+        paths = [f"/brokers/topics/{row['topic']}/partitions/{row['partition']}/state" for row in rows]
+        with connected(self.zookeeper) as client:
+            znodes = read_many(client, paths)
+        for row, znode in zip(rows, znodes, strict=True):
+            yield row, decode_state(znode.data)
 
 
 def tell_story(settings: Settings, run: Run) -> ExitCode:
     """Tell the story; `run` runs a Surveyor command line in this process. It fails unless every record comes back."""
     os.environ.pop(REMOTE, None)  # the demo needs nothing but this machine
-    with unwinding(), _warehouse(settings) as warehouse, EmbeddedCluster(3) as cluster:
+    with unwinding(), _warehouse(settings) as warehouse, EmbeddedCluster(3, overrides=SETTINGS) as cluster:
         story = Story(run, cluster, settings.cluster, warehouse)
         acked, read_back = story.tell()
     lost = acked - read_back

@@ -77,10 +77,15 @@ def progress(step: str, detail: Callable[[], str] | None = None) -> Iterator[Non
 
 
 def _tick(step: str, detail: Callable[[], str] | None, done: Event) -> None:
-    pause = LONG
-    while not done.wait(pause):
-        say(f"  ... {step}{detail() if detail else ''}")
-        pause = AGAIN
+    if done.wait(LONG):
+        return
+    started = time.monotonic() - LONG
+    so_far = ""
+    while True:
+        say(f"  ... {step}{detail() if detail else ''}{so_far}")
+        if done.wait(AGAIN):
+            return
+        so_far = f", {time.monotonic() - started:.0f} s so far"
 
 
 def finish(
