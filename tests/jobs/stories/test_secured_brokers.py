@@ -17,6 +17,7 @@ from jobs.adapters.brokers.control_requests import announce
 from jobs.adapters.brokers.listeners import Listener
 from jobs.adapters.delta.lake import Lake
 from jobs.adapters.embedded.cluster import EmbeddedCluster
+from jobs.adapters.embedded.servers import EmbeddedKafka
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.controllership import controllership
 from jobs.records.plans import Plan
@@ -26,7 +27,7 @@ from tests.jobs.support.guarded_zookeeper import Certificates
 from tests.jobs.support.held import commit_held
 from tests.jobs.support.kafka_tree import KafkaTree
 from tests.jobs.support.plan_rows import election, store_plan
-from tests.jobs.support.real_cluster import Traffic, broker_in_control, eventually, kafka_tree
+from tests.jobs.support.real_cluster import Traffic, eventually, kafka_tree
 from tests.jobs.support.secured_kafka import (
     GUEST,
     PASSWORD,
@@ -70,8 +71,13 @@ def cluster(secured: Secured) -> EmbeddedCluster:
 @pytest.fixture
 def kafka(cluster: EmbeddedCluster) -> Iterator[KafkaTree]:
     with kafka_tree(cluster) as tree:
-        assert eventually(lambda: broker_in_control(tree))
+        assert eventually(lambda: all(map(knows_controller, cluster.brokers.values())))
         yield tree
+
+
+def knows_controller(broker: EmbeddedKafka) -> bool:
+    """Whether a broker's clients are told who the controller is: they wait for a minute where it is nobody."""
+    return AdminClient({"bootstrap.servers": broker.address}).list_topics(timeout=10).controller_id in {0, 1}
 
 
 @pytest.fixture

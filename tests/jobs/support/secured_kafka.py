@@ -11,6 +11,7 @@ from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.ports import LOOPBACK
 from jobs.adapters.embedded.servers import EmbeddedKafka
 from tests.jobs.support.guarded_zookeeper import Certificates
+from tests.jobs.support.real_cluster import eventually
 
 USER, GUEST, PASSWORD = "surveyor", "guest", "tr0ub4dor&3"
 """Who may do everything, and who may do nothing, by the same password."""
@@ -22,6 +23,9 @@ _LOGIN: Final = "org.apache.kafka.common.security"
 _USERS: Final = " ".join(f'user_{name}="{PASSWORD}"' for name in ("broker", USER, GUEST))
 _PLAIN: Final = f'{_LOGIN}.plain.PlainLoginModule required username="broker" password="{PASSWORD}" {_USERS};'
 _SCRAM: Final = f"{_LOGIN}.scram.ScramLoginModule required;"
+
+_KNOWN: Final = f"Processing override for entityPath: users/{USER} "
+"""What a broker logs once it knows a password of SCRAM."""
 
 _PROTOCOLS: Final = {"INSIDE": "PLAINTEXT", "CONTROL": "SASL_SSL", "USERS": "SASL_SSL", "MUTUAL": "SSL"}
 
@@ -52,9 +56,18 @@ class SecuredKafka(EmbeddedKafka):
             "ssl.keystore.location": str(self.certificates.server),
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": str(self.certificates.ca),
+            "offsets.topic.replication.factor": "1",  # there are two brokers
             "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
             "super.users": f"User:ANONYMOUS;User:broker;User:{USER}",
         }
+
+
+def _know_user(bootstrap: str) -> bool:
+    """Set the password; only the controller does, and which broker is asked is chance."""
+    both = (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
+    with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
+        asked = [UserScramCredentialUpsertion(USER, each, PASSWORD) for each in both]
+        return bool(admin.alter_user_scram_credentials(asked) == {USER: None})
 
 
 @contextmanager
@@ -69,9 +82,8 @@ def secured_cluster() -> Iterator[tuple[EmbeddedCluster, Certificates]]:
             secured.start()
         for broker in running.brokers.values():
             broker.wait_ready()
-        with KafkaAdminClient(bootstrap_servers=running.bootstrap) as admin:
-            both = (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
-            admin.alter_user_scram_credentials([UserScramCredentialUpsertion(USER, each, PASSWORD) for each in both])
+        assert eventually(lambda: _know_user(running.bootstrap))
+        assert eventually(lambda: all(_KNOWN in broker.log_of_this_run() for broker in running.brokers.values()))
         yield running, certificates
 
 
