@@ -91,8 +91,10 @@ def _tls(config: Path | None, settings: Mapping[str, str]) -> ssl.SSLContext:
             # a callable, or OpenSSL would ask whoever sits at the terminal
             password = settings.get("ssl_password", "")
             context.load_cert_chain(settings["ssl_certfile"], settings.get("ssl_keyfile"), lambda: password)
+    except ssl.SSLError as error:
+        raise UsageError(f"{OPTION} {config}: {key}: not the PEM file it should be ({error.reason})") from None
     except OSError as error:
-        raise UsageError(f"{OPTION} {config}: {key}: {error.strerror or 'these are no such PEM files'}") from None
+        raise UsageError(f"{OPTION} {config}: {key}: {error.strerror}") from None
     return context
 
 

@@ -16,6 +16,9 @@ _RECORD: Final = 1 << 14
 """Bytes of a record of TLS, which is sent within the time that a piece may take."""
 
 
+_DOUBT: Final = ": is TLS what it speaks there?"
+
+
 @dataclass(slots=True)
 class Transport:
     """A connection; whoever reads or writes waits as long as `within` said, then there is a TimeoutError."""
@@ -81,8 +84,10 @@ class Transport:
 def _with_tls(connection: socket.socket, host: str, tls: ssl.SSLContext) -> ssl.SSLSocket:
     try:
         return tls.wrap_socket(connection, server_hostname=host)
+    except TimeoutError:
+        raise TimeoutError(f"it did not answer when TLS began{_DOUBT}") from None
     except (ConnectionError, ssl.SSLEOFError):
-        raise ConnectionError("it closed the connection while TLS began: is TLS what it speaks there?") from None
+        raise ConnectionError(f"it closed the connection when TLS began{_DOUBT}") from None
 
 
 @contextmanager

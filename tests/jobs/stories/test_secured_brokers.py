@@ -1,20 +1,22 @@
 """Batch mode on brokers that want TLS, users and permissions, over each kind of listener; what they keep is kept."""
 
+import logging
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from typer.testing import Result
 
-from jobs.adapters.brokers.answers import Answers
+from jobs.adapters.brokers.answers import Answer, Answers
 from jobs.adapters.brokers.channel import Channels, why_untold
 from jobs.adapters.brokers.control_messages import Announcement
 from jobs.adapters.brokers.control_requests import announce
-from jobs.adapters.brokers.listeners import Listener
+from jobs.adapters.brokers.listeners import PLAIN, Listener
+from jobs.adapters.brokers.queues import Queues
 from jobs.adapters.delta.lake import Lake
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.servers import EmbeddedKafka
@@ -50,6 +52,25 @@ WAYS: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
 """Listener, and what client.properties says beside certificates."""
 
 
+@dataclass(frozen=True)
+class Way:
+    """How a command is told of a listener."""
+
+    config: Path
+    conf: Path
+    listener: str
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        return ("--command-config", str(self.config), "--conf", str(self.conf))
+
+    @property
+    def as_spoken(self) -> Listener:
+        return Listener.of(self.config, self.listener)
+
+
+Ways = dict[str, Way]
+
 Secured = tuple[EmbeddedCluster, Certificates]
 
 
@@ -61,10 +82,6 @@ def secured() -> Iterator[Secured]:
 
 @pytest.fixture
 def cluster(secured: Secured) -> EmbeddedCluster:
-    """Whoever was killed is back."""
-    for broker in secured[0].brokers.values():
-        if not broker.is_running():
-            broker.restart()
     return secured[0]
 
 
@@ -81,8 +98,11 @@ def knows_controller(broker: EmbeddedKafka) -> bool:
 
 
 @pytest.fixture
-def ways(secured: Secured, tmp_path: Path) -> dict[str, tuple[str, Path]]:
-    return {way: (WAYS[way][0], written(tmp_path, secured[1], way)) for way in WAYS}
+def ways(secured: Secured, tmp_path: Path) -> Ways:
+    return {
+        way: Way(written(tmp_path, secured[1], way), conf(tmp_path, listener), listener)
+        for way, (listener, _) in WAYS.items()
+    }
 
 
 @pytest.fixture
@@ -118,14 +138,10 @@ def create(cluster: EmbeddedCluster, kafka: KafkaTree, topic: str, partitions: i
     assert eventually(lambda: all(sorted(kafka.state(topic, number).isr) == [0, 1] for number in range(partitions)))
 
 
-def commit(surveyor: Surveyor, kafka: KafkaTree, plan: Plan, *options: str) -> Result:
-    return surveyor.apply(kafka.hosts, plan.plan_id, *options)
-
-
 def refused(surveyor: Surveyor, kafka: KafkaTree, plan: Plan, *options: str) -> str:
     """What a commit says that is refused, and has written nothing."""
     epoch = kafka.client.get("/controller_epoch")
-    done = commit(surveyor, kafka, plan, *options)
+    done = surveyor.apply(kafka.hosts, plan.plan_id, *options)
     assert (done.exit_code, kafka.client.get("/controller_epoch")) == (REFUSED, epoch), done.stderr
     assert surveyor.commits(plan.plan_id) == []
     assert PASSWORD not in done.output
@@ -133,14 +149,14 @@ def refused(surveyor: Surveyor, kafka: KafkaTree, plan: Plan, *options: str) -> 
 
 
 def test_leaders_move_over_each_listener(
-    cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, ways: dict[str, tuple[str, Path]], tmp_path: Path
+    cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, ways: Ways, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.DEBUG)
     create(cluster, kafka, "moves", len(ways))
     with Traffic(cluster.bootstrap, "moves") as traffic:
-        for partition, (listener, config) in enumerate(ways.values()):
+        for partition, way in enumerate(ways.values()):
             plan = store_plan(surveyor.lake, kafka, [election(kafka, "moves", partition, leader=0)])
-            secured = ("--command-config", str(config), "--conf", str(conf(tmp_path, listener)))
-            done = commit(surveyor, kafka, plan, *secured)
+            done = surveyor.apply(kafka.hosts, plan.plan_id, *way.options)
             assert done.exit_code == 0, done.stderr
             assert "LeaderAndIsr accepted by brokers 0, 1" in done.stderr
             assert PASSWORD not in done.output
@@ -149,16 +165,14 @@ def test_leaders_move_over_each_listener(
     assert {row["error"] for row in surveyor.lake.rows("answers")} == {0}
     assert traffic.failed == []
     assert traffic.stored(len(ways)) >= traffic.acknowledged
-    assert PASSWORD not in everything_in(Path(surveyor.lake.warehouse))
-
-
-def everything_in(folder: Path) -> str:
-    """All bytes of all tables; what is compressed is looked at as rows elsewhere."""
-    return "".join(path.read_bytes().decode("latin-1") for path in folder.rglob("*") if path.is_file())
+    tables = {path.name: surveyor.lake.rows(path.name) for path in Path(surveyor.lake.warehouse).iterdir()}
+    assert tables["commits"]
+    assert PASSWORD not in str(tables)
+    assert PASSWORD not in caplog.text
 
 
 def test_leaders_are_elected_over_each_listener_once_a_broker_was_killed(
-    cluster: EmbeddedCluster, kafka: KafkaTree, lake: Lake, ways: dict[str, tuple[str, Path]], tmp_path: Path
+    cluster: EmbeddedCluster, kafka: KafkaTree, lake: Lake, ways: Ways
 ) -> None:
     """The controllership is ours all the while, so nobody else elects anybody."""
     create(cluster, kafka, "killed", len(ways))
@@ -167,12 +181,13 @@ def test_leaders_are_elected_over_each_listener_once_a_broker_was_killed(
     with Traffic(cluster.bootstrap, "killed") as traffic, controllership(kafka.hosts, OURS) as held:
         cluster.brokers[1].kill()
         cluster.brokers[1].expire()
-        for partition, (listener, config) in enumerate(ways.values()):
+        for partition, way in enumerate(ways.values()):
             plan = store_plan(lake, kafka, [election(kafka, "killed", partition, leader=0, **alone)])
-            done = commit_held(ours, plan.plan_id, held, command_config=config, conf_path=conf(tmp_path, listener))
+            done = commit_held(ours, plan.plan_id, held, command_config=way.config, conf_path=way.conf)
             assert done["status"] == "committed"
 
     elected = [kafka.state("killed", partition) for partition in range(len(ways))]
+    cluster.brokers[1].restart()
     assert [(state.leader, state.isr) for state in elected] == [(0, [0])] * len(ways)
     assert traffic.failed == []
     assert traffic.stored(len(ways)) >= traffic.acknowledged
@@ -208,45 +223,68 @@ def test_who_is_not_let_in_or_may_not_control_writes_nothing(
     assert "control_listener" in named
 
 
-def test_a_connection_that_must_authenticate_anew_is_made_anew(
-    kafka: KafkaTree, ways: dict[str, tuple[str, Path]]
-) -> None:
-    listener, config = ways["SCRAM-SHA-256"]
+def test_a_connection_that_must_authenticate_anew_is_made_anew(kafka: KafkaTree, ways: Ways) -> None:
     state = read_cluster(kafka.client, kafka.hosts)
     told = Announcement(state.controller.broker_id, state.epoch, state.brokers, ())
 
-    with Channels("test", Listener.of(config, listener)) as channels:
+    with Channels("test", ways["SCRAM-SHA-256"].as_spoken) as channels:
         first = announce(told, time.monotonic() + 20, channels=channels)
+        before = channels.to(state.brokers[0], lambda: None, 5)
         time.sleep(1.5 * REAUTHENTICATION)
         second = announce(told, time.monotonic() + 20, channels=channels)
+        after = channels.to(state.brokers[0], lambda: None, 5)
 
     assert [Answers.of(answers).accepted for answers in (first, second)] == [[0, 1], [0, 1]]
+    assert before is not after
+
+
+def test_a_controller_that_stays_tells_over_its_queues(kafka: KafkaTree, ways: Ways) -> None:
+    state = read_cluster(kafka.client, kafka.hosts)
+    told = Announcement(state.controller.broker_id, state.epoch, state.brokers, ())
+    heard = list[Answer]()
+    for way in ways.values():
+        queues = Queues("test", heard.append, way.as_spoken)
+        queues.tell(told, alone=[0, 1])
+        assert eventually(lambda: queues.idle == [0, 1])  # noqa: B023 - called at once
+        queues.stop()
+
+    assert [(answer.api, answer.error) for answer in heard] == [("UpdateMetadata", 0)] * 2 * len(ways)
 
 
 def test_a_question_whether_brokers_can_be_told_tells_them_nothing(
-    cluster: EmbeddedCluster, kafka: KafkaTree, ways: dict[str, tuple[str, Path]]
+    cluster: EmbeddedCluster, kafka: KafkaTree, ways: Ways
 ) -> None:
-    """Not even a controller epoch: the brokers' own controller is heeded as before."""
+    """They take it for one that is late, and go by their own controller as before."""
     brokers = read_cluster(kafka.client, kafka.hosts).brokers
-    before = kafka.dump()
 
-    untold = [why_untold(brokers, str(OURS), Listener.of(config, listener)) for listener, config in ways.values()]
+    untold = [why_untold(brokers, str(OURS), way.as_spoken) for way in ways.values()]
 
     create(cluster, kafka, "afterwards", 1)
     assert untold == [{}] * len(ways)
-    assert kafka.dump().keys() > before.keys()
+    late = "StopReplica request with broker epoch 0 smaller than the current broker epoch"
+    assert all(late in broker.log_of_this_run() for broker in cluster.brokers.values())
 
 
-def test_doctor_says_whether_brokers_can_be_told(
-    kafka: KafkaTree, surveyor: Surveyor, ways: dict[str, tuple[str, Path]], tmp_path: Path
-) -> None:
-    def said(listener: str, config: Path) -> str:
-        options = ("--command-config", str(config), "--conf", str(conf(tmp_path, listener)))
-        done = surveyor.run("doctor", "--zookeeper", kafka.hosts, *options)
+def test_what_brokers_speak_where_they_are_said_to_speak_something_else(kafka: KafkaTree, ways: Ways) -> None:
+    """As behind a proxy that ends TLS, or with listeners registered by mistake."""
+    broker = read_cluster(kafka.client, kafka.hosts).brokers[0]
+    ports = {endpoint["listener"]: endpoint["port"] for endpoint in broker["endpoints"]}
+
+    def said(listener: Listener, port: int) -> str:
+        endpoint = {"listener": "L", "security_protocol": listener.security_protocol, "host": "127.0.0.1", "port": port}
+        return why_untold([{**broker, "endpoints": [endpoint]}], "test", listener)[0]
+
+    by_certificate = Listener.of(ways["a certificate"].config, None)
+
+    assert "it speaks TLS there, and was spoken to without" in said(PLAIN, ports["MUTUAL"])
+    assert "is TLS what it speaks there?" in said(by_certificate, ports["INSIDE"])
+
+
+def test_doctor_says_whether_brokers_can_be_told(kafka: KafkaTree, surveyor: Surveyor, ways: Ways) -> None:
+    def said(way: str) -> str:
+        done = surveyor.run("doctor", "--zookeeper", kafka.hosts, *ways[way].options)
         assert PASSWORD not in done.output
         return " ".join(done.stdout.split())
 
-    control, config = ways["SCRAM-SHA-512 at the control plane"]
-
-    assert "every broker can be told what batch mode writes" in said(control, config)
-    assert "the brokers' control-plane listener is CONTROL" in said(*ways["a certificate"])
+    assert "every broker can be told what batch mode writes" in said("SCRAM-SHA-512 at the control plane")
+    assert "the brokers' control-plane listener is CONTROL" in said("a certificate")

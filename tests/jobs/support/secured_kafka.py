@@ -56,7 +56,7 @@ class SecuredKafka(EmbeddedKafka):
             "ssl.keystore.location": str(self.certificates.server),
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": str(self.certificates.ca),
-            "offsets.topic.replication.factor": "1",  # there are two brokers
+            "offsets.topic.replication.factor": "2",  # there are two brokers
             "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
             "super.users": f"User:ANONYMOUS;User:broker;User:{USER}",
         }
@@ -67,7 +67,8 @@ def _know_user(bootstrap: str) -> bool:
     both = (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
     with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
         asked = [UserScramCredentialUpsertion(USER, each, PASSWORD) for each in both]
-        return bool(admin.alter_user_scram_credentials(asked) == {USER: None})
+        admin.alter_user_scram_credentials(asked)
+        return len(admin.describe_user_scram_credentials([USER])[USER]["credential_infos"]) == len(both)
 
 
 @contextmanager
