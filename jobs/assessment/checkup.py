@@ -29,7 +29,7 @@ from jobs.adapters.java.home import find_java
 from jobs.adapters.java.jars import cache_folder, has_delta_jars
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONTROLLER, CONTROLLER_EPOCH, TOPICS, ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import children, connected, read, sync
-from jobs.basics.errors import SurveyorError
+from jobs.basics.errors import SurveyorError, UsageError
 from jobs.basics.units import shown_bytes
 from jobs.records.recent import recent_if_readable
 from jobs.records.snapshots import as_of
@@ -289,7 +289,11 @@ def _brokers(settings: Settings, state: ClusterState, overrides: Overrides) -> C
 
 def _control_requests(settings: Settings, state: ClusterState, configs: Sequence[Row]) -> Finding:
     """Whether batch mode could speak to each broker, and where it should."""
-    check, listener = "control requests", settings.listener
+    check = "control requests"
+    try:
+        listener = settings.listener
+    except UsageError as error:  # Kafka's controller may be asked all the same
+        return Finding(check, State.WARNING, str(error), "batch mode, `reconcile` and `control` need that")
     untold = why_untold(state.brokers, str(settings.conf.controller_id), listener)
     if untold:
         return Finding(

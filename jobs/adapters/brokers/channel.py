@@ -278,7 +278,7 @@ def refuse_silent(
     ids = ",".join(map(str, why))
     raise RefusedError(
         f"registered, but not to be told what batch mode writes: {'; '.join(why.values())}; nothing was written. "
-        f"Wait until it answers, or until its session ends (it counts as dead then: take a new snapshot and plan "
+        "Mend that, or wait until it answers or its session ends (it counts as dead then: take a new snapshot and plan "
         f"again); --allow-silent {ids} writes nevertheless",
     )
 

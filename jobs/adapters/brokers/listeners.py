@@ -64,11 +64,13 @@ class Listener:
         endpoint = self.endpoint(broker)
         if endpoint is not None:
             return endpoint["host"], endpoint["port"]
-        known = [f"{each['listener']} ({each['security_protocol']})" for each in broker.get("endpoints") or ()]
+        if not broker.get("endpoints"):
+            raise CannotTellError(f"broker {broker['broker_id']} has registered no endpoint that is understood")
+        known = [f"{each['listener']} ({each['security_protocol']})" for each in broker["endpoints"]]
         named, key = ("", "") if self.name is None else (f" called {self.name}", ", or control_listener in the conf")
         raise CannotTellError(
             f"broker {broker['broker_id']} has no {self.security_protocol} endpoint{named}, but "
-            f"{', '.join(known) or 'none at all'}: set security.protocol in {OPTION}{key}",
+            f"{', '.join(known)}: set security.protocol in {OPTION}{key}",
         )
 
 

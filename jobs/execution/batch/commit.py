@@ -54,7 +54,7 @@ def refuse_unreachable(state: ClusterState, listener: Listener) -> None:
         try:
             listener.address(broker)
         except CannotTellError as error:
-            raise RefusedError(f"{error}: batch mode cannot tell it what was written; or use --mode admin") from None
+            raise RefusedError(f"batch mode cannot tell what it writes: {error}, or use --mode admin") from None
 
 
 def commit_batch(

@@ -85,7 +85,7 @@ def test_what_the_cluster_has_in_the_way(
         "/controller_epoch can be written by nobody without authentication, as Surveyor is"
     )
     assert "written 60 s from now" in findings["clock"][1] or "written 59 s from now" in findings["clock"][1]
-    assert "broker 1 at" in findings["control requests"][1]
+    assert "broker 1 has no PLAINTEXT endpoint, but SSL (SSL)" in findings["control requests"][1]
 
 
 def test_a_migration_and_nobody_there(bare_tree: KafkaTree, look: Callable[..., Findings]) -> None:

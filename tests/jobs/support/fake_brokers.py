@@ -48,6 +48,8 @@ class FakeBroker:
     """Seconds that it takes for a request, by API; the next one waits, as for Kafka's replicaStateChangeLock."""
     refuses: int = 0
     """The error code with which it answers everything."""
+    may_be_told: bool = True
+    """Whether its authorizer lets a controller that asks first tell it anything."""
     errors: dict[tuple[str, int], int] = field(default_factory=dict)
     """Error codes of LeaderAndIsr by topic and partition, in place of what Kafka would answer."""
     hangs_up_on: set[str] = field(default_factory=set)
@@ -122,8 +124,7 @@ class FakeBroker:
         _, start = entity_reader(request.__header_schema__)(data, 0)
         told = Told(APIS[key], version, entity_reader(request)(data, start)[0])
         if told.request.broker_epoch == 0:  # of no registration: judged by the authorizer alone, and never heeded
-            unauthorized = self.refuses == CLUSTER_AUTHORIZATION_FAILED
-            error = ErrorCode(CLUSTER_AUTHORIZATION_FAILED if unauthorized else STALE_BROKER_EPOCH)
+            error = ErrorCode(STALE_BROKER_EPOCH if self.may_be_told else CLUSTER_AUTHORIZATION_FAILED)
             return self._written(_entity(key, version, "response")(error_code=error, partition_errors=()), correlation)
         with self._lock:
             time.sleep(self.slow.get(told.api, 0))

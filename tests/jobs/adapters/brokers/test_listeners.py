@@ -21,7 +21,7 @@ from jobs.adapters.brokers.listeners import PLAIN, CannotTellError, Listener, No
 from jobs.adapters.brokers.sasl import authenticate
 from jobs.basics.errors import RefusedError, UsageError
 from planner.telling.without_spark import due
-from tests.jobs.support.fake_brokers import CLUSTER_AUTHORIZATION_FAILED, FakeBroker
+from tests.jobs.support.fake_brokers import FakeBroker
 from tests.jobs.support.guarded_zookeeper import Certificates
 from tests.jobs.support.secured_kafka import write_properties
 from tests.typed_rows import typed
@@ -271,7 +271,7 @@ def test_reader_of_tls_is_woken_up(
 
 def test_who_may_not_tell_is_refused_before_anything_is_told(serve: Callable[..., FakeBroker]) -> None:
     broker = serve()
-    broker.refuses = CLUSTER_AUTHORIZATION_FAILED
+    broker.may_be_told = False
     registered = row(broker.port, [("L", "PLAINTEXT")])
 
     with pytest.raises(RefusedError) as refused:
