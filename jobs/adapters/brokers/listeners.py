@@ -79,9 +79,10 @@ PLAIN: Final = Listener()
 
 
 def _tls(config: Path | None, settings: Mapping[str, str]) -> ssl.SSLContext:
-    """As kafka-python makes it: the host's name is checked, and TLS is 1.2 at least, as in Kafka."""
+    """As kafka-python makes it: the host's name is checked unless the file says otherwise, and TLS is 1.2 at least."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.check_hostname = bool(settings.get("ssl_check_hostname", "https"))
     try:
         key = "ssl.ca.location"
         if "ssl_cafile" in settings:

@@ -286,5 +286,8 @@ def test_doctor_says_whether_brokers_can_be_told(kafka: KafkaTree, surveyor: Sur
         assert PASSWORD not in done.output
         return " ".join(done.stdout.split())
 
-    assert "every broker can be told what batch mode writes" in said("SCRAM-SHA-512 at the control plane")
+    by_scram = said("SCRAM-SHA-512 at the control plane")
+
+    assert "settings 2 brokers told theirs" in by_scram
+    assert "every broker can be told what batch mode writes" in by_scram
     assert "the brokers' control-plane listener is CONTROL" in said("a certificate")

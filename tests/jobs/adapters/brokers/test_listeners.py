@@ -175,14 +175,31 @@ def test_certificate_of_somebody_else(
     assert "its certificate does not verify: unable to get local issuer certificate" in said
 
 
-def test_certificate_of_another_host(serve: Callable[..., FakeBroker], tmp_path: Path) -> None:
+def elsewhere(folder: Path) -> tuple[Path, Path]:
+    """The certificate of a server on another host, and its authority's."""
+    server, ca = folder / "server.pem", folder / "ca.pem"
     authority = trustme.CA()
-    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
-    authority.issue_cert("elsewhere.example").private_key_and_cert_chain_pem.write_to_path(tmp_path / "server.pem")
+    authority.cert_pem.write_to_path(ca)
+    authority.issue_cert("elsewhere.example").private_key_and_cert_chain_pem.write_to_path(server)
+    return server, ca
 
-    said = why(serve(tmp_path / "server.pem").port, by(tmp_path, ssl_ca_location=tmp_path / "ca.pem"))
+
+def test_certificate_of_another_host(serve: Callable[..., FakeBroker], tmp_path: Path) -> None:
+    server, ca = elsewhere(tmp_path)
+
+    said = why(serve(server).port, by(tmp_path, ssl_ca_location=ca))
 
     assert f"certificate is not valid for '{LOOPBACK}'" in said
+
+
+def test_certificate_of_another_host_where_names_are_not_checked(
+    serve: Callable[..., FakeBroker], tmp_path: Path
+) -> None:
+    server, ca = elsewhere(tmp_path)
+    unchecked = {"ssl_endpoint_identification_algorithm": "none"}
+    listener = by(tmp_path, ssl_ca_location=ca, **unchecked)
+
+    assert why_untold([row(serve(server).port)], "test", listener) == {}
 
 
 def test_broker_that_wants_a_certificate(
