@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -280,14 +280,21 @@ def test_what_brokers_speak_where_they_are_said_to_speak_something_else(kafka: K
     assert "is TLS what it speaks there?" in said(by_certificate, ports["INSIDE"])
 
 
-def test_doctor_says_whether_brokers_can_be_told(kafka: KafkaTree, surveyor: Surveyor, ways: Ways) -> None:
-    def said(way: str) -> str:
-        done = surveyor.run("doctor", "--zookeeper", kafka.hosts, *ways[way].options)
+def test_doctor_says_whether_brokers_can_be_told(
+    kafka: KafkaTree, surveyor: Surveyor, ways: Ways, secured: Secured, tmp_path: Path
+) -> None:
+    def said(way: Way) -> str:
+        done = surveyor.run("doctor", "--zookeeper", kafka.hosts, *way.options)
         assert PASSWORD not in done.output
         return " ".join(done.stdout.split())
 
-    by_scram = said("SCRAM-SHA-512 at the control plane")
+    scram = "SCRAM-SHA-512 at the control plane"
+    mistyped = written(tmp_path, secured[1], scram, sasl_password=f"{PASSWORD}?")
+    by_scram = said(ways[scram])
 
     assert "settings 2 brokers told theirs" in by_scram
     assert "every broker can be told what batch mode writes" in by_scram
-    assert "the brokers' control-plane listener is CONTROL" in said("a certificate")
+    assert "the brokers' control-plane listener is CONTROL" in said(ways["a certificate"])
+    assert "(SaslAuthenticationFailedError (58): see sasl.username and sasl.password)" in said(
+        replace(ways[scram], config=mistyped)
+    )
