@@ -10,6 +10,7 @@ from threading import Thread
 
 import pytest
 import trustme
+from cryptography.hazmat.primitives import serialization
 from kafka.protocol.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
 
 from jobs.adapters.brokers import channel as broker_channel
@@ -130,6 +131,21 @@ def test_properties_that_nobody_can_be_spoken_to_by(properties: dict[str, str], 
 
     assert why in str(refused.value)
     assert PASSWORD not in str(refused.value)
+
+
+def test_key_with_a_password(certificates: Certificates, tmp_path: Path) -> None:
+    """Nobody is asked for it where it is not given, and a wrong one is not shown."""
+    data, pem = certificates.client.read_bytes(), serialization.Encoding.PEM
+    encrypted = serialization.BestAvailableEncryption(PASSWORD.encode())
+    key = serialization.load_pem_private_key(data, None)
+    (tmp_path / "key.pem").write_bytes(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, encrypted))
+    files = {"ssl_certificate_location": certificates.client, "ssl_key_location": tmp_path / "key.pem"}
+
+    assert by(tmp_path, **files, ssl_key_password=PASSWORD).tls is not None
+    for given in ({}, {"ssl_key_password": "wrong-one"}):
+        with pytest.raises(UsageError, match=r"ssl\.key\.password: not the PEM file it should be") as refused:
+            by(tmp_path, **files, **given)
+        assert "wrong-one" not in str(refused.value)
 
 
 def test_secrets_are_not_part_of_what_is_shown(tmp_path: Path) -> None:
