@@ -15,6 +15,7 @@ NOT_TOLD: Final = -1
 """`error` of a broker that gave no answer, and of one that failed over the request (UNKNOWN_SERVER_ERROR)."""
 
 STALE_CONTROLLER_EPOCH: Final = 11
+CLUSTER_AUTHORIZATION_FAILED: Final = 31
 KAFKA_STORAGE_ERROR: Final = 56
 STALE_BROKER_EPOCH: Final = 77
 

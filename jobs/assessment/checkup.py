@@ -8,7 +8,7 @@ order in which things are needed.
 import platform
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,13 +23,14 @@ from kazoo.client import KazooClient
 from jobs.adapters.brokers.channel import why_untold
 from jobs.adapters.brokers.configs import KAFKA_DEFAULTS, Overrides, read_configs_and_why_not, read_overrides
 from jobs.adapters.delta.folders import is_local, refuse_unwritable
+from jobs.adapters.delta.lake import Row
 from jobs.adapters.java.home import find_java
 from jobs.adapters.java.jars import cache_folder, has_delta_jars
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONTROLLER, CONTROLLER_EPOCH, ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import connected, read, sync
 from jobs.adapters.zookeeper.credentials import OPTION, config_of
 from jobs.adapters.zookeeper.probes import not_ours_to_write, seconds_there
-from jobs.basics.errors import SurveyorError
+from jobs.basics.errors import SurveyorError, UsageError
 from jobs.basics.units import shown_bytes
 from jobs.records.recent import recent_if_readable
 from jobs.records.snapshots import as_of
@@ -50,6 +51,7 @@ AHEAD: Final = 2.0
 
 SPARK: Final = ("pyspark", "delta-spark", "deltalake")
 IBP: Final = "inter.broker.protocol.version"
+CONTROL_PLANE: Final = "control.plane.listener.name"
 
 
 class State(StrEnum):
@@ -263,16 +265,32 @@ def _brokers(settings: Settings, state: ClusterState, overrides: Overrides) -> C
             f"{IBP} {', '.join(protocols)}",
             None if len(protocols) == 1 else "a rolling upgrade is under way: end it, then plan",
         )
-    untold = why_untold(state.brokers, str(settings.conf.controller_id))
+    yield _control_requests(settings, state, configs)
+
+
+def _control_requests(settings: Settings, state: ClusterState, configs: Sequence[Row]) -> Finding:
+    """Whether batch mode could speak to each broker, and where it should."""
+    check = "control requests"
+    try:
+        listener = settings.listener
+    except UsageError as error:  # Kafka's controller may be asked all the same
+        return Finding(check, State.WARNING, str(error), "batch mode, `reconcile` and `control` need that")
+    untold = why_untold(state.brokers, str(settings.conf.controller_id), listener)
     if untold:
-        yield Finding(
-            "control requests",
+        return Finding(
+            check,
             State.WARNING,
             "; ".join(untold.values()),
-            "batch mode, `reconcile` and `control` need a PLAINTEXT listener that they reach; admin mode does not",
+            "batch mode, `reconcile` and `control` need a listener that they reach and a user who has ClusterAction; "
+            "admin mode does not",
         )
-    else:
-        yield Finding("control requests", State.FINE, "every broker can be told what batch mode writes")
+    endpoints = [endpoint["listener"] for row in state.brokers if (endpoint := listener.endpoint(row))]
+    planes = {row["value"] for row in configs if row["name"] == CONTROL_PLANE and row["value"]}
+    if others := sorted(planes.difference(endpoints)):
+        found = f"every broker can be told; the brokers' control-plane listener is {', '.join(others)}"
+        advice = "set clusters.NAME.control_listener in the conf, so that control requests wait for no client's"
+        return Finding(check, State.WARNING, found, advice)
+    return Finding(check, State.FINE, "every broker can be told what batch mode writes")
 
 
 def _ids(brokers: list[int]) -> str:

@@ -15,6 +15,7 @@ from typing import Final
 
 from kazoo.exceptions import SessionExpiredError
 
+from jobs.adapters.brokers.listeners import PLAIN
 from jobs.adapters.brokers.queues import Queues
 from jobs.adapters.delta.lake import Row
 from jobs.adapters.zookeeper.cluster import DELETE_TOPICS
@@ -69,7 +70,7 @@ class Controller:
     snapshot: Row
     say: Callable[[str], None]
     settings: Settings | None = None
-    """Of the command; without them no plans are carried out."""
+    """Of the command; without them no plans are carried out, and brokers are spoken to in plain text."""
     memory: Memory = field(default_factory=Memory)
     """Empty but for what history knows to have `vanished`."""
     done: Report = field(init=False)
@@ -99,7 +100,9 @@ class Controller:
         self.watches = Watches(self.control.client)
         self.look = Look(self.control.client, self.watches, self.memory)
         self.ears = Ears(self.memory, self.watches, self.behind)
-        self.teller = Teller(self.control, self.memory, Queues(str(self.control.controller_id), self.ears.hear))
+        listener = self.settings.listener if self.settings else PLAIN
+        queues = Queues(str(self.control.controller_id), self.ears.hear, listener)
+        self.teller = Teller(self.control, self.memory, queues)
         self.writer = Writer(self.control, self.memory, self.look, self.watches)
         self.desk = Desk(self.settings, self.control, self.look, self._tell_all, self.say) if self.settings else None
         self._know_drained()

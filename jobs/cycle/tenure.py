@@ -100,9 +100,9 @@ def _prepare(settings: Settings, term: Term) -> tuple[Decider, Row]:
     with connected(settings.zookeeper) as client:
         state = read_cluster(client, settings.zookeeper)
     refuse_take_over(state, settings.conf.controller_id)
-    refuse_unreachable(state)
+    refuse_unreachable(state, settings.listener)
     if term.apply:
-        refuse_silent(state.brokers, settings.conf.controller_id, term.allow_silent)
+        refuse_silent(state.brokers, settings.conf.controller_id, term.allow_silent, settings.listener)
     return decider, snapshot
 
 

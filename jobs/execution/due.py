@@ -65,7 +65,7 @@ def assess(
         chosen, why = choose_mode(mode, settings, plan, state, running, in_office=in_office)
         if chosen is Mode.BATCH:
             refuse_take_over(state, settings.conf.controller_id)
-            refuse_unreachable(state)
+            refuse_unreachable(state, settings.listener)
             due, verdicts = Premises.of(plan, state).judge(client, plan.changes)
             refuse_too_large(client, plan, due)
         else:
@@ -74,5 +74,5 @@ def assess(
                 refuse_others(plan, moving_in_zookeeper(client))
         tasks, settled = judge_tasks(client, plan.tasks)
     if chosen is Mode.BATCH and (due or tasks) and not (in_office or is_ours):
-        refuse_silent(state.brokers, settings.conf.controller_id, limits.allow_silent)
+        refuse_silent(state.brokers, settings.conf.controller_id, limits.allow_silent, settings.listener)
     return Assessment(state, chosen, why, [*due, *tasks], [*verdicts, *settled], limits.allow_silent, in_office)

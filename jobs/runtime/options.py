@@ -43,7 +43,7 @@ ZooKeeperConfig = Annotated[
         help="How ZooKeeper is spoken to, and as whom: TLS, SASL, digest.", envvar="SURVEYOR_ZOOKEEPER_CONFIG"
     ),
 ]
-CommandConfig = Annotated[Path | None, typer.Option(help="client.properties for the brokers' Admin API.")]
+CommandConfig = Annotated[Path | None, typer.Option(help="client.properties for the brokers: users and TLS.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 ResultFile = Annotated[Path | None, typer.Option(help="Also write that JSON object to this file.")]
 DetailedExitcode = Annotated[

@@ -18,6 +18,7 @@ from jobs.runtime.choices import Output
 from jobs.runtime.next_commands import Typed
 
 if TYPE_CHECKING:
+    from jobs.adapters.brokers.listeners import Listener
     from jobs.adapters.delta.lake import Lake
 
 CONTROLLER_ID: Final = 2147483647
@@ -45,6 +46,7 @@ class ClusterConf(_Strict):
     zookeeper: str | None = None
     zookeeper_config: Path | None = None
     command_config: Path | None = None
+    control_listener: str | None = None
     imbalance_threshold: float = Field(default=0.1, ge=0, le=1)
     controller_id: int = Field(default=CONTROLLER_ID, ge=0, le=CONTROLLER_ID)
     retention: str = Field(default="30d", pattern=PERIOD)
@@ -87,6 +89,13 @@ class Settings:
         from jobs.adapters.delta.lake import Lake  # noqa: PLC0415 - a second of Arrow, which --help does not need
 
         return Lake(self.warehouse, self.cluster)
+
+    @property
+    def listener(self) -> "Listener":
+        """Where and how brokers are sent control requests; raise UsageError where the file cannot be gone by."""
+        from jobs.adapters.brokers.listeners import Listener  # noqa: PLC0415 - kafka-python, which --help does not need
+
+        return Listener.of(self.conf.command_config, self.conf.control_listener)
 
     @property
     def zookeeper(self) -> str:

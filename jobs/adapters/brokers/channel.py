@@ -15,10 +15,14 @@ from dataclasses import dataclass, field
 from threading import Event, Lock, Thread
 from typing import Any, Final, Self
 
-from jobs.adapters.brokers.control_messages import KEYS, VERSIONS, Request, Row, header, plaintext_address
+from jobs.adapters.brokers.control_messages import KEYS, VERSIONS, Announcement, Messages, Request, Row, header
 from jobs.adapters.brokers.kio_alone import entity_reader
+from jobs.adapters.brokers.listeners import PLAIN, CannotTellError, Listener, refuse_alert, tls_in_words
+from jobs.adapters.brokers.sasl import authenticate
 from jobs.adapters.brokers.transport import Transport
 from jobs.basics.errors import RefusedError
+from schemas.answers import CLUSTER_AUTHORIZATION_FAILED
+from schemas.notices import STOP_REPLICA
 
 ANSWER: Final = 30.0
 """Seconds an answer may take before the request is sent again (`controller.socket.timeout.ms`)."""
@@ -41,9 +45,8 @@ _TOP_ERROR: Final = 5
 
 LOST: Final = (OSError, struct.error)
 
-
-class CannotTellError(Exception):
-    """A broker that cannot be told, however often it is asked."""
+_LONG_OVER: Final = 0
+"""A broker epoch from before all others: a request that names it is judged by the authorizer, and then left alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,23 +81,41 @@ class Channel:
     client_id: str
     heard: Callable[[], None]
     """Called at each sign of life."""
+    listener: Listener
     versions: dict[int, int]
     correlation: int = 0
     aborted: bool = False
 
     @classmethod
-    def to(cls, broker: Row, client_id: str, heard: Callable[[], None], patience: float) -> "Channel":
-        address = plaintext_address(broker)
-        if address is None:
-            raise CannotTellError(f"broker {broker['broker_id']} has no PLAINTEXT endpoint")
-        channel = cls(Transport.to(address, max(PAUSE, min(patience, PROBE))), broker, client_id, heard, {})
-        try:
-            channel.versions = channel.api_versions()
-        except LOST:
-            channel.close()
-            raise
+    def to(
+        cls, broker: Row, client_id: str, heard: Callable[[], None], patience: float, listener: Listener
+    ) -> "Channel":
+        """Connect, ask what the broker speaks, and say who we are; raise CannotTellError where that is in vain."""
+        seconds = max(PAUSE, min(patience, PROBE))
+        with tls_in_words():
+            transport = Transport.to(listener.address(broker), seconds, listener.tls)
+            channel = cls(transport, broker, client_id, heard, listener, {})
+            try:
+                channel._begin(time.monotonic() + seconds)
+            except (CannotTellError, *LOST):
+                channel.close()
+                raise
         heard()
         return channel
+
+    def _begin(self, until: float) -> None:
+        """Ask for versions, then authenticate, as Kafka's clients do."""
+        self.versions = self.api_versions()
+        if not self.listener.sasl:
+            return
+
+        def exchange(request: Any) -> bytes:  # noqa: ANN401 - kafka-python is untyped
+            self.transport.within(max(PAUSE, until - time.monotonic()))
+            self.correlation += 1
+            request.with_header(self.correlation, self.client_id)
+            return self._exchange(request.encode(header=True, framed=True))
+
+        authenticate(exchange, self.listener.sasl)
 
     def abort(self) -> None:
         """Wake up the thread that asks, whatever it waits for."""
@@ -109,12 +130,33 @@ class Channel:
         name = self.client_id.encode()
         self.correlation += 1
         asked = struct.pack(">hhih", _API_VERSIONS, 0, self.correlation, len(name)) + name
-        for _ in self.transport.send(struct.pack(">i", len(asked)) + asked):
-            pass
-        data = self._receive()
+        data = self._exchange(struct.pack(">i", len(asked)) + asked)
         (count,) = struct.unpack_from(">i", data, 6)
         found = (struct.unpack_from(">hhh", data, 10 + 6 * number) for number in range(count))
         return {key: highest for key, _, highest in found}
+
+    def _exchange(self, asked: bytes) -> bytes:
+        for _ in self.transport.send(asked):
+            pass
+        return self._receive()
+
+    def refuse_unauthorized(self, deadline: float) -> None:
+        """Raise CannotTellError where the broker's authorizer does not let us tell it anything.
+
+        It is sent a StopReplica of nothing, in the name of nobody and under a broker epoch that is long over: that is
+        looked at once the authorizer has judged (`KafkaApis.handleStopReplicaRequest`), and no more is done with it.
+        """
+        request = Request(STOP_REPLICA)
+        version = self.version(request)
+        nothing = Messages(Announcement(-1, 0, (), ()), deadline)
+        body = nothing.body(request, version, {"broker_epoch": _LONG_OVER})
+        over = Event()
+        self.send(STOP_REPLICA, version, body, over, deadline)
+        if Response(version, self.answer(over, deadline)).error == CLUSTER_AUTHORIZATION_FAILED:
+            raise CannotTellError(
+                f"it answers ClusterAuthorizationFailed ({CLUSTER_AUTHORIZATION_FAILED}): whoever tells it what was "
+                "written needs ClusterAction on the Cluster: see --command-config, and the ACLs",
+            )
 
     def version(self, request: Request) -> int:
         """The highest version of a request that both sides know; raise CannotTellError where there is none."""
@@ -147,7 +189,7 @@ class Channel:
             except TimeoutError:
                 if over.is_set() or time.monotonic() > until:
                     raise
-                if answers(self.broker, self.client_id):
+                if answers(self.broker, self.client_id, self.listener):
                     self.heard()
         self.transport.within(PROBE)
         data = self._receive()
@@ -155,8 +197,9 @@ class Channel:
         return data
 
     def _receive(self) -> bytes:
-        (size,) = struct.unpack(">i", self.transport.receive(4))
-        return self.transport.receive(size)
+        head = self.transport.receive(4)
+        refuse_alert(head)
+        return self.transport.receive(*struct.unpack(">i", head))
 
 
 def _no_longer_than(deadline: float) -> float:
@@ -169,6 +212,7 @@ class Channels:
     """The channels of a commit, to be closed at its end: one to each broker, under each registration."""
 
     client_id: str
+    listener: Listener = PLAIN
     _open: dict[tuple[int, int], Channel] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
     _over: bool = False
@@ -187,7 +231,7 @@ class Channels:
         """Return the broker's channel, for one who asks at a time."""
         channel = self._open.get(_registration(broker))
         if channel is None or channel.aborted:
-            channel = Channel.to(broker, self.client_id, heard, patience)
+            channel = Channel.to(broker, self.client_id, heard, patience, self.listener)
             self._keep(channel)
         channel.heard = heard
         return channel
@@ -214,45 +258,49 @@ def _registration(broker: Row) -> tuple[int, int]:
     return broker["broker_id"], broker["broker_epoch"]
 
 
-def answers(broker: Row, client_id: str) -> bool:
+def answers(broker: Row, client_id: str, listener: Listener) -> bool:
     """Tell whether a broker answers ApiVersions now."""
-    with suppress(CannotTellError, *LOST), closing(Channel.to(broker, client_id, lambda: None, PROBE)):
+    with suppress(CannotTellError, *LOST), closing(Channel.to(broker, client_id, lambda: None, PROBE, listener)):
         return True
     return False
 
 
-def refuse_silent(brokers: Sequence[Row], controller_id: int, allowed: Collection[int]) -> None:
+def refuse_silent(
+    brokers: Sequence[Row], controller_id: int, allowed: Collection[int], listener: Listener = PLAIN
+) -> None:
     """Raise RefusedError where a registered broker does not answer where control requests go, unless it is allowed to.
 
     What is written then could not be told to it, and it would go on as it was.
     """
-    why = why_untold([broker for broker in brokers if broker["broker_id"] not in allowed], str(controller_id))
+    why = why_untold([broker for broker in brokers if broker["broker_id"] not in allowed], str(controller_id), listener)
     if not why:
         return
     ids = ",".join(map(str, why))
     raise RefusedError(
         f"registered, but not to be told what batch mode writes: {'; '.join(why.values())}; nothing was written. "
-        f"Wait until it answers, or until its session ends (it counts as dead then: take a new snapshot and plan "
+        "Mend that, or wait until it answers or its session ends (it counts as dead then: take a new snapshot and plan "
         f"again); --allow-silent {ids} writes nevertheless",
     )
 
 
-def why_untold(brokers: Sequence[Row], client_id: str) -> dict[int, str]:
+def why_untold(brokers: Sequence[Row], client_id: str, listener: Listener = PLAIN) -> dict[int, str]:
     """Ask all brokers at once, again and again for a while; why those that cannot be told cannot, by broker id."""
     deadline = time.monotonic() + PATIENCE
-    why = {broker["broker_id"]: _named(broker, "no answer in time") for broker in brokers}
+    why = {broker["broker_id"]: _named(broker, listener, "no answer in time") for broker in brokers}
 
     def ask(broker: Row) -> None:
         while time.monotonic() < deadline:
+            left = deadline - time.monotonic()
             try:
-                with closing(Channel.to(broker, client_id, lambda: None, deadline - time.monotonic())) as channel:
+                with closing(Channel.to(broker, client_id, lambda: None, left, listener)) as channel:
                     for api in VERSIONS:
                         channel.version(Request(api))
+                    channel.refuse_unauthorized(deadline)
             except CannotTellError as error:
-                why[broker["broker_id"]] = _named(broker, str(error))
+                why[broker["broker_id"]] = _named(broker, listener, str(error))
                 return
             except LOST as error:
-                why[broker["broker_id"]] = _named(broker, str(error) or type(error).__name__)
+                why[broker["broker_id"]] = _named(broker, listener, str(error) or type(error).__name__)
                 time.sleep(PAUSE)
             else:
                 del why[broker["broker_id"]]
@@ -267,6 +315,9 @@ def why_untold(brokers: Sequence[Row], client_id: str) -> dict[int, str]:
     return dict(sorted(why.copy().items()))
 
 
-def _named(broker: Row, why: str) -> str:
-    host, port = plaintext_address(broker) or ("?", 0)
+def _named(broker: Row, listener: Listener, why: str) -> str:
+    try:
+        host, port = listener.address(broker)
+    except CannotTellError as error:
+        return str(error)
     return f"broker {broker['broker_id']} at {host}:{port} ({why})"

@@ -22,7 +22,6 @@ from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notic
 
 Row = dict[str, Any]
 
-PLAINTEXT: Final = "PLAINTEXT"
 KEYS: Final = {LEADER_AND_ISR: 4, STOP_REPLICA: 5, UPDATE_METADATA: 6}
 VERSIONS: Final = {LEADER_AND_ISR: range(4, 8), STOP_REPLICA: range(2, 5), UPDATE_METADATA: range(6, 9)}
 
@@ -89,14 +88,6 @@ class Request:
     def deletes(self) -> bool:
         """Whether StopReplica deletes logs, too: all in one request do, or none, as version 2 can say no other."""
         return any(notice.delete_partition for notice in self.notices)
-
-
-def plaintext_address(broker: Row) -> tuple[str, int] | None:
-    """Where a broker takes control requests in plain text, None if nowhere."""
-    for endpoint in broker.get("endpoints") or ():
-        if endpoint["security_protocol"] == PLAINTEXT:
-            return endpoint["host"], endpoint["port"]
-    return None
 
 
 def header(api: str, version: int, correlation: int, client_id: str) -> bytes:
@@ -224,9 +215,14 @@ class Messages:
                 pack(">i", row["broker_id"]) + _text(host) + pack(">i", port) + _NO_TAGS
                 for row in self.announcement.brokers
                 if row["broker_id"] in leaders
-                for host, port in [plaintext_address(row) or ("", -1)]
+                for host, port in [_first_address(row)]
             ],
         )
+
+
+def _first_address(broker: Row) -> tuple[str, int]:
+    """Brokers take the leaders' addresses out of UpdateMetadata, and do not read this one."""
+    return next(((endpoint["host"], endpoint["port"]) for endpoint in broker["endpoints"] or ()), ("", -1))
 
 
 def _apart(notice: Notice) -> bool:

@@ -15,15 +15,9 @@ from threading import Event, Thread
 from typing import Final
 
 from jobs.adapters.brokers.answers import Answer
-from jobs.adapters.brokers.channel import LOST, PAUSE, CannotTellError, Channel, Channels
-from jobs.adapters.brokers.control_messages import (
-    Announcement,
-    Messages,
-    Request,
-    Row,
-    TooLateError,
-    plaintext_address,
-)
+from jobs.adapters.brokers.channel import LOST, PAUSE, Channel, Channels
+from jobs.adapters.brokers.control_messages import Announcement, Messages, Request, Row, TooLateError
+from jobs.adapters.brokers.listeners import CannotTellError
 from jobs.basics.interrupts import interrupted
 from schemas.answers import Meaning
 
@@ -182,7 +176,7 @@ class _Round:
             return
         self._looked = time.monotonic()
         renewed = self.renew()
-        now = {row["broker_id"]: row for row in renewed.brokers if plaintext_address(row) is not None}
+        now = {row["broker_id"]: row for row in renewed.brokers if self.channels.listener.endpoint(row) is not None}
         for broker in self.tellings.keys() - now.keys():
             self.tellings[broker].stop()
         known = {broker: telling.broker["broker_epoch"] for broker, telling in self.tellings.items()}

@@ -16,12 +16,16 @@ from typing import Final
 from msgspec.structs import replace as with_values
 
 from jobs.adapters.brokers.answers import Answer
-from jobs.adapters.brokers.channel import ANSWER, LOST, PAUSE, CannotTellError, Channel
+from jobs.adapters.brokers.channel import ANSWER, LOST, PAUSE, Channel
 from jobs.adapters.brokers.control_messages import Announcement, Messages, Request, Row, TooLateError
+from jobs.adapters.brokers.listeners import PLAIN, CannotTellError, Listener, NotLetInError
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, Notice
 
 _EVER: Final = float("inf")
 """A deadline for encoding: who stays has time."""
+
+LET_IN: Final = 1.0
+"""Seconds after which a broker that does not let us in is tried again: certificates and users change meanwhile."""
 
 Heard = Callable[[Answer], None]
 """Takes an answer, in the thread of the broker that gave it."""
@@ -43,6 +47,7 @@ class Queue:
     broker: Row
     client_id: str
     heard: Heard
+    listener: Listener = PLAIN
     _waves: list[_Wave] = field(default_factory=list)
     _something: Condition = field(default_factory=Condition)
     _over: Event = field(default_factory=Event)
@@ -108,6 +113,9 @@ class Queue:
                 version = channel.version(request)
                 channel.send(request.api, version, messages.body(request, version, self.broker), self._over, _soon())
                 return replace(told, version=version, data=channel.answer(self._over, _soon()))
+            except NotLetInError:
+                self._lose()
+                self._over.wait(LET_IN)
             except CannotTellError:
                 return told
             except LOST:
@@ -117,7 +125,7 @@ class Queue:
 
     def _connected(self) -> Channel:
         if self._channel is None:
-            self._channel = Channel.to(self.broker, self.client_id, lambda: None, ANSWER)
+            self._channel = Channel.to(self.broker, self.client_id, lambda: None, ANSWER, self.listener)
         return self._channel
 
     def _lose(self) -> None:
@@ -173,6 +181,7 @@ class Queues:
 
     client_id: str
     heard: Heard
+    listener: Listener = PLAIN
     _queues: dict[int, Queue] = field(default_factory=dict)
 
     def tell(self, announcement: Announcement, alone: Iterable[int] = ()) -> None:
@@ -191,7 +200,7 @@ class Queues:
                 queue.stop()
                 del self._queues[broker_id]
         for broker_id in rows.keys() - self._queues.keys():
-            self._queues[broker_id] = queue = Queue(rows[broker_id], self.client_id, self.heard)
+            self._queues[broker_id] = queue = Queue(rows[broker_id], self.client_id, self.heard, self.listener)
             queue.start()
 
     @property

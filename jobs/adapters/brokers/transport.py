@@ -1,16 +1,22 @@
 """Bytes to and from one broker's listener: the one place that knows what a connection is made of.
 
-Plain TCP today. What TLS or SASL need, a context or a handshake, belongs into `to`: nobody else sees the socket, and
-nothing here counts on what only a plain one can do, as looking at bytes without taking them.
+Plain TCP, or TLS on it: nobody else sees the socket, and nothing here counts on what only a plain one can do, as
+looking at bytes without taking them.
 """
 
 import socket
+import ssl
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final
 
 _CHUNK: Final = 1 << 18
+_RECORD: Final = 1 << 14
+"""Bytes of a record of TLS, which is sent within the time that a piece may take."""
+
+
+_DOUBT: Final = ": is TLS what it speaks there?"
 
 
 @dataclass(slots=True)
@@ -22,10 +28,15 @@ class Transport:
     """What came and was not read yet."""
 
     @classmethod
-    def to(cls, address: tuple[str, int], seconds: float) -> "Transport":
+    def to(cls, address: tuple[str, int], seconds: float, tls: ssl.SSLContext | None = None) -> "Transport":
+        """Connect, in so many seconds; the handshake of TLS may take as long once more."""
         connection = socket.create_connection(address, timeout=seconds)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return cls(connection)
+        try:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return cls(connection if tls is None else _with_tls(connection, address[0], tls))
+        except BaseException:
+            connection.close()
+            raise
 
     def within(self, seconds: float) -> None:
         """Let each of the next reads and writes take so long."""
@@ -34,8 +45,10 @@ class Transport:
     def send(self, data: bytes) -> Iterator[int]:
         """Send, and yield after every piece: a large request takes longer than anybody should be silent."""
         whole = memoryview(data)
-        for start in range(0, len(whole), _CHUNK):
-            self._socket.sendall(whole[start : start + _CHUNK])
+        size = _RECORD if isinstance(self._socket, ssl.SSLSocket) else _CHUNK
+        for start in range(0, len(whole), size):
+            with _closed_elsewhere():
+                self._socket.sendall(whole[start : start + size])
             yield start
 
     def wait(self) -> None:
@@ -51,7 +64,8 @@ class Transport:
         return data
 
     def _receive(self) -> None:
-        part = self._socket.recv(_CHUNK)
+        with _closed_elsewhere():
+            part = self._socket.recv(_CHUNK)
         if not part:
             raise ConnectionError("the broker closed the connection")
         self._received += part
@@ -59,7 +73,29 @@ class Transport:
     def abort(self) -> None:
         """Wake up whoever reads or writes, in whatever thread: there will be nothing more."""
         with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
+            socket.socket.shutdown(
+                self._socket, socket.SHUT_RDWR
+            )  # an SSLSocket's own takes TLS off a thread that reads
 
     def close(self) -> None:
         self._socket.close()
+
+
+def _with_tls(connection: socket.socket, host: str, tls: ssl.SSLContext) -> ssl.SSLSocket:
+    try:
+        return tls.wrap_socket(connection, server_hostname=host)
+    except TimeoutError:
+        raise TimeoutError(f"it did not answer when TLS began{_DOUBT}") from None
+    except (ConnectionError, ssl.SSLEOFError):
+        raise ConnectionError(f"it closed the connection when TLS began{_DOUBT}") from None
+
+
+@contextmanager
+def _closed_elsewhere() -> Iterator[None]:
+    """What another thread closes while it is used is lost, like any connection; ssl calls that a ValueError."""
+    try:
+        yield
+    except ValueError as error:
+        if isinstance(error, OSError):  # a certificate that does not verify is both
+            raise
+        raise ConnectionAbortedError from None

@@ -15,7 +15,7 @@ from typing import Final
 from jobs.adapters.brokers.admin import error_name
 from jobs.adapters.brokers.answers import Answers
 from jobs.adapters.brokers.channel import Channels
-from jobs.adapters.brokers.control_messages import plaintext_address
+from jobs.adapters.brokers.listeners import CannotTellError, Listener
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, ClusterState, read_cluster
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError, controllership, who_controls
 from jobs.basics.errors import FencedError, RefusedError, UnreadableError
@@ -42,7 +42,7 @@ TellAll = Callable[[Sequence[Change]], None]
 WAITS: Final = "whoever becomes the controller announces it; watch that one does"
 
 
-def refuse_unreachable(state: ClusterState) -> None:
+def refuse_unreachable(state: ClusterState, listener: Listener) -> None:
     """Refuse to take over where some live broker could not be told what was written."""
     for row in state.quarantine:
         if row["path"].startswith(f"{BROKER_IDS}/"):
@@ -51,11 +51,10 @@ def refuse_unreachable(state: ClusterState) -> None:
                 "the brokers cannot be told who is alive; mend it first",
             )
     for broker in state.brokers:
-        if plaintext_address(broker) is None:
-            raise RefusedError(
-                f"broker {broker['broker_id']} has no PLAINTEXT endpoint: batch mode cannot tell it what was written; "
-                "use --mode admin",
-            )
+        try:
+            listener.address(broker)
+        except CannotTellError as error:
+            raise RefusedError(f"batch mode cannot tell what it writes: {error}, or use --mode admin") from None
 
 
 def commit_batch(
@@ -75,7 +74,7 @@ def commit_batch(
     back: the brokers' ISR changes and producer ids wait for a controller.
     """
     if held is not None and tell_all is not None:
-        written, _ = _write(settings, ledger, held, due, max_hold)
+        written, _ = _write(settings, ledger, held, due, max_hold, listener=settings.listener)
         tell_all([each.change for each in written])
         prove(settings.zookeeper, Told(held.epoch, written))
         return
@@ -114,21 +113,28 @@ def _commit_between(settings: Settings, ledger: Ledger, due: Sequence[PlanRow], 
 def _commit_held(
     settings: Settings, ledger: Ledger, control: Controllership, due: Sequence[PlanRow], hold: Hold
 ) -> Told:
-    written, state = _write(settings, ledger, control, due, hold.max_hold)
+    listener = settings.listener  # read before anything is written
+    written, state = _write(settings, ledger, control, due, hold.max_hold, listener=listener)
     if not written:
         return Told(control.epoch)
-    with progress("telling the brokers"), Channels(str(control.controller_id)) as channels:
+    with progress("telling the brokers"), Channels(str(control.controller_id), listener) as channels:
         told = tell(control, channels, state.brokers, partial(due_of, [each.change for each in written]), hold)
     return replace(told, written=written)
 
 
 def _write(
-    settings: Settings, ledger: Ledger, control: Controllership, due: Sequence[PlanRow], max_hold: float
+    settings: Settings,
+    ledger: Ledger,
+    control: Controllership,
+    due: Sequence[PlanRow],
+    max_hold: float,
+    *,
+    listener: Listener,
 ) -> tuple[list[Written], ClusterState]:
     """Write under the fence; return what stands, and the cluster as it was found."""
     ledger.intend(due)
     state = read_cluster(control.client, settings.zookeeper)
-    refuse_unreachable(state)
+    refuse_unreachable(state, listener)
     tasks, changes = operations_among(due), changes_among(due)
     # not judged once more as a whole: every multi checks its premises, and whom one is refused is judged then
     writer = FencedWriter(control, ledger.plan, max_hold)

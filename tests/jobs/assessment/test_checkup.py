@@ -85,7 +85,7 @@ def test_what_the_cluster_has_in_the_way(
     assert findings["znodes"][1] == "not understood: /brokers/ids/9"
     assert findings["permissions"][1] == "not to be written by anybody, as Surveyor comes: /controller_epoch"
     assert findings["clock"][1] in {"60 s behind ZooKeeper's", "59 s behind ZooKeeper's"}
-    assert "broker 1 at" in findings["control requests"][1]
+    assert "broker 1 has no PLAINTEXT endpoint, but SSL (SSL)" in findings["control requests"][1]
 
 
 def test_a_migration_and_nobody_there(bare_tree: KafkaTree, look: Callable[..., Findings]) -> None:

@@ -44,9 +44,11 @@ def plan(tree: KafkaTree, surveyor: Surveyor) -> str:
 
 @pytest.fixture
 def controller(
-    tree: KafkaTree, control: Controllership, spark: SparkSession, surveyor: Surveyor
+    tree: KafkaTree, control: Controllership, spark: SparkSession, surveyor: Surveyor, tmp_path: Path
 ) -> Iterator[Controller]:
-    given: dict[str, Any] = {"conf_path": None, "command_config": None, "as_json": False, "result_file": None}
+    conf = tmp_path / "surveyor.toml"
+    conf.write_text('[clusters.default]\ncontrol_listener = "PLAINTEXT"\n', encoding="utf-8")
+    given: dict[str, Any] = {"conf_path": conf, "command_config": None, "as_json": False, "result_file": None}
     settings = settings_from(cluster="default", zookeeper=tree.hosts, warehouse=str(surveyor.warehouse), **given)
     decider = Decider.of(Tables(spark, surveyor.lake), [], allow_unclean=False)
     some = Controller(
@@ -89,6 +91,10 @@ def told(tree: KafkaTree, broker: int, api: str) -> set[int]:
     found = {partition for one in tree.brokers[broker].of(api) for _, partition in one.partitions}
     tree.brokers[broker].told.clear()
     return found
+
+
+def test_brokers_are_told_at_the_listener_that_was_named(controller: Controller) -> None:
+    assert controller.teller.queues.listener.name == "PLAINTEXT"
 
 
 def test_a_broker_is_drained_and_led_back(tree: KafkaTree, controller: Controller, surveyor: Surveyor) -> None:

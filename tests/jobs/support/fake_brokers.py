@@ -21,7 +21,7 @@ from kio.serial import entity_reader, entity_writer
 API_VERSIONS: Final = 18
 APIS: Final = {4: "leader_and_isr", 5: "stop_replica", 6: "update_metadata"}
 VERSIONS: Final = {4: 7, 5: 4, 6: 8, API_VERSIONS: 0}
-STALE_CONTROLLER_EPOCH, UNSUPPORTED_VERSION, STALE_BROKER_EPOCH = 11, 35, 77
+STALE_CONTROLLER_EPOCH, CLUSTER_AUTHORIZATION_FAILED, UNSUPPORTED_VERSION, STALE_BROKER_EPOCH = 11, 31, 35, 77
 
 
 class Told(NamedTuple):
@@ -48,6 +48,8 @@ class FakeBroker:
     """Seconds that it takes for a request, by API; the next one waits, as for Kafka's replicaStateChangeLock."""
     refuses: int = 0
     """The error code with which it answers everything."""
+    may_be_told: bool = True
+    """Whether its authorizer lets a controller that asks first tell it anything."""
     errors: dict[tuple[str, int], int] = field(default_factory=dict)
     """Error codes of LeaderAndIsr by topic and partition, in place of what Kafka would answer."""
     hangs_up_on: set[str] = field(default_factory=set)
@@ -121,6 +123,9 @@ class FakeBroker:
         request = _entity(key, version, "request")
         _, start = entity_reader(request.__header_schema__)(data, 0)
         told = Told(APIS[key], version, entity_reader(request)(data, start)[0])
+        if told.request.broker_epoch == 0:  # of no registration: judged by the authorizer alone, and never heeded
+            error = ErrorCode(STALE_BROKER_EPOCH if self.may_be_told else CLUSTER_AUTHORIZATION_FAILED)
+            return self._written(_entity(key, version, "response")(error_code=error, partition_errors=()), correlation)
         with self._lock:
             time.sleep(self.slow.get(told.api, 0))
             self._awake.wait()
@@ -131,6 +136,10 @@ class FakeBroker:
         if told.api in self.hangs_up_on:
             self.hangs_up_on.discard(told.api)
             return None
+        return self._written(response, correlation)
+
+    @staticmethod
+    def _written(response: Any, correlation: int) -> bytes:  # noqa: ANN401
         answer = io.BytesIO()
         header = type(response).__header_schema__
         entity_writer(header)(answer, header(correlation_id=correlation))

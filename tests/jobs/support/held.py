@@ -1,5 +1,6 @@
 """Commits under a controllership that the test keeps, as a resident controller makes them."""
 
+from pathlib import Path
 from typing import Any
 
 from jobs.adapters.delta.lake import Row
@@ -13,9 +14,12 @@ from jobs.runtime.settings import settings_from
 from tests.jobs.support.commands import Surveyor
 
 
-def commit_held(surveyor: Surveyor, plan_id: str, held: Controllership, patience: float = 60) -> Row:
-    """What `commit --apply` does in `patience` seconds, under a controllership that the test keeps."""
-    given: dict[str, Any] = {"conf_path": None, "command_config": None, "as_json": False, "result_file": None}
+def commit_held(surveyor: Surveyor, plan_id: str, held: Controllership, patience: float = 60, **files: Path) -> Row:
+    """What `commit --apply` does in `patience` seconds, under a controllership that the test keeps.
+
+    `files`: `conf_path` and `command_config`, where they are needed.
+    """
+    given: dict[str, Any] = {"conf_path": None, "command_config": None, "as_json": False, "result_file": None, **files}
     settings = settings_from(cluster="default", zookeeper=surveyor.hosts, warehouse=str(surveyor.warehouse), **given)
     plan = read_plan(settings.lake, plan_id)
     limits = CommitLimits(max_plan_age=3600, max_changes=1000, allow_majority_dead=False)

@@ -25,7 +25,6 @@ from jobs.adapters.brokers.control_messages import (
     TooLateError,
     as_uuid,
     header,
-    plaintext_address,
 )
 from planner.telling.without_spark import due
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
@@ -233,8 +232,9 @@ def live_leaders(of: Any, ann: Announcement, rows: Sequence[Notice]) -> Iterator
     leaders = {row.leader for row in rows}
     for broker in ann.brokers:
         if hasattr(of, "LeaderAndIsrLiveLeader") and broker["broker_id"] in leaders:
-            host, port = plaintext_address(broker) or ("", -1)
-            yield of.LeaderAndIsrLiveLeader(broker_id=broker["broker_id"], host_name=host, port=port)
+            first = broker["endpoints"][0] if broker["endpoints"] else {"host": "", "port": -1}
+            address = {"host_name": first["host"], "port": first["port"]}
+            yield of.LeaderAndIsrLiveLeader(broker_id=broker["broker_id"], **address)
 
 
 def live_broker(of: Any, broker: Row) -> Any:  # noqa: ANN401

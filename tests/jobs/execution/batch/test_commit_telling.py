@@ -93,6 +93,19 @@ def test_silent_broker_does_not_matter_where_nothing_is_due(
     assert surveyor.apply(tree.hosts, plan.plan_id).exit_code == DONE
 
 
+def test_who_may_not_tell_one_broker_takes_nothing_over(
+    tree: KafkaTree, surveyor: Surveyor, plan: Plan, fake_brokers: FakeBrokers
+) -> None:
+    fake_brokers[2].may_be_told = False
+    before = tree.dump()
+
+    dry, done = surveyor.commit(tree.hosts, plan.plan_id), surveyor.apply(tree.hosts, plan.plan_id)
+
+    assert [dry.exit_code, done.exit_code] == [REFUSED, REFUSED]
+    assert "needs ClusterAction on the Cluster" in done.stderr
+    assert (tree.dump(), surveyor.commits(plan.plan_id), fake_brokers[0].told) == (before, [], [])
+
+
 @pytest.mark.parametrize(("controller", "status"), [(-1, PlanStatus.PARTIAL), (1, PlanStatus.COMMITTED)])
 def test_commit_that_every_broker_refused_is_an_error(  # noqa: PLR0913, PLR0917 - fixtures
     tree: KafkaTree,

@@ -1,0 +1,362 @@
+"""Which endpoint control requests go to, and what TLS and SASL come to where something does not fit: without Kafka."""
+
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
+from pathlib import Path
+from threading import Thread
+
+import pytest
+import trustme
+from cryptography.hazmat.primitives import serialization
+from kafka.protocol.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
+
+from jobs.adapters.brokers import channel as broker_channel
+from jobs.adapters.brokers.answers import Answers
+from jobs.adapters.brokers.channel import LOST, Channel, Channels, refuse_silent, why_untold
+from jobs.adapters.brokers.control_messages import Announcement, Row
+from jobs.adapters.brokers.control_requests import announce
+from jobs.adapters.brokers.listeners import PLAIN, CannotTellError, Listener, NotLetInError
+from jobs.adapters.brokers.sasl import authenticate
+from jobs.basics.errors import RefusedError, UsageError
+from planner.telling.without_spark import due
+from tests.jobs.support.fake_brokers import FakeBroker
+from tests.jobs.support.guarded_zookeeper import Certificates
+from tests.jobs.support.secured_kafka import write_properties
+from tests.typed_rows import typed
+
+LOOPBACK = "127.0.0.1"
+PASSWORD = "hunter-2-hunter"  # noqa: S105 - nobody's
+
+ENDPOINTS = [("INSIDE", "PLAINTEXT"), ("CLIENTS", "SASL_SSL"), ("CONTROL", "SASL_SSL")]
+
+
+def row(port: int = 1, listeners: list[tuple[str, str]] | None = None) -> Row:
+    endpoints = [
+        {"listener": name, "security_protocol": protocol, "host": LOOPBACK, "port": port + number}
+        for number, (name, protocol) in enumerate(listeners or [("L", "SSL")])
+    ]
+    return {"broker_id": 3, "broker_epoch": 1, "endpoints": endpoints, "rack": None}
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates.made_in(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker_channel, "PATIENCE", 1.0)
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., FakeBroker]]:
+    """Begin a broker behind TLS, or in plain text without a certificate; `ca`: whose clients it lets in alone."""
+    with ExitStack() as stack:
+
+        def begin(certificate: Path | None = None, ca: Path | None = None) -> FakeBroker:
+            listener = socket.create_server((LOOPBACK, 0))
+            if certificate is not None:
+                context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+                context.load_cert_chain(certificate)
+                if ca is not None:
+                    context.verify_mode = ssl.CERT_REQUIRED
+                    context.load_verify_locations(ca)
+                # the handshake is part of the first reading, in the thread of that connection
+                listener = context.wrap_socket(listener, server_side=True, do_handshake_on_connect=False)
+            broker = FakeBroker(listener)
+            stack.callback(broker.close)
+            return broker
+
+        yield begin
+
+
+def by(folder: Path, **properties: object) -> Listener:
+    """A listener by TLS, but for what is said otherwise; `_` stands for a dot."""
+    named = {key.replace("_", "."): str(value) for key, value in properties.items()}
+    return Listener.of(write_properties(folder / "client.properties", {"security.protocol": "SSL", **named}), None)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "name", "port"),
+    [
+        ("PLAINTEXT", None, 1),
+        ("SASL_SSL", None, 2),
+        ("SASL_SSL", "CONTROL", 3),
+        ("PLAINTEXT", "INSIDE", 1),
+    ],
+)
+def test_endpoint_is_the_first_of_the_protocol_or_the_one_that_is_named(
+    protocol: str, name: str | None, port: int
+) -> None:
+    assert Listener(protocol, name).address(row(listeners=ENDPOINTS)) == (LOOPBACK, port)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "name", "why"),
+    [
+        ("SSL", None, "has no SSL endpoint, but INSIDE (PLAINTEXT), CLIENTS (SASL_SSL), CONTROL (SASL_SSL): set"),
+        ("PLAINTEXT", "CONTROL", "has no PLAINTEXT endpoint called CONTROL, but"),
+        ("SASL_SSL", "control", "or control_listener in the conf"),
+    ],
+)
+def test_broker_without_such_an_endpoint(protocol: str, name: str | None, why: str) -> None:
+    with pytest.raises(CannotTellError) as refused:
+        Listener(protocol, name).address(row(listeners=ENDPOINTS))
+
+    assert str(refused.value).startswith("broker 3 has no")
+    assert why in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("properties", "why"),
+    [
+        ({"security_protocol": "TLS"}, "security.protocol is 'TLS'; it is one of PLAINTEXT, SSL, "),
+        ({"security_protocol": "SASL_PLAINTEXT"}, "sasl.mechanism is None"),
+        ({"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "GSSAPI"}, "told what was written by PLAIN, SCRAM-"),
+        ({"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}, "SASL needs sasl.username and"),
+        ({"ssl_ca_location": "/nowhere"}, "ssl.ca.location: No such file or directory"),
+        ({"ssl_ca_location": __file__}, "ssl.ca.location: not the PEM file it should be (NO_CERT"),
+        (
+            {"ssl_certificate_location": "/nowhere"},
+            "ssl.certificate.location, ssl.key.location or ssl.key.password: N",
+        ),
+    ],
+)
+def test_properties_that_nobody_can_be_spoken_to_by(properties: dict[str, str], why: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as refused:
+        by(tmp_path, sasl_password=PASSWORD, **properties)
+
+    assert why in str(refused.value)
+    assert PASSWORD not in str(refused.value)
+
+
+def test_key_with_a_password(certificates: Certificates, tmp_path: Path) -> None:
+    """Nobody is asked for it where it is not given, and a wrong one is not shown."""
+    data, pem = certificates.client.read_bytes(), serialization.Encoding.PEM
+    encrypted = serialization.BestAvailableEncryption(PASSWORD.encode())
+    key = serialization.load_pem_private_key(data, None)
+    (tmp_path / "key.pem").write_bytes(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, encrypted))
+    files = {"ssl_certificate_location": certificates.client, "ssl_key_location": tmp_path / "key.pem"}
+
+    assert by(tmp_path, **files, ssl_key_password=PASSWORD).tls is not None
+    for given in ({}, {"ssl_key_password": "wrong-one"}):
+        with pytest.raises(UsageError, match=r"ssl\.key\.password: not the PEM file it should be") as refused:
+            by(tmp_path, **files, **given)
+        assert "wrong-one" not in str(refused.value)
+
+
+def test_secrets_are_not_part_of_what_is_shown(tmp_path: Path) -> None:
+    user = {"sasl_mechanism": "PLAIN", "sasl_username": "u", "sasl_password": PASSWORD}
+
+    assert PASSWORD not in repr(by(tmp_path, security_protocol="SASL_PLAINTEXT", **user))
+
+
+def test_requests_by_tls_with_certificates(
+    serve: Callable[..., FakeBroker], certificates: Certificates, tmp_path: Path
+) -> None:
+    """One is larger than a record of TLS."""
+    broker = serve(certificates.server, certificates.ca)
+    led = {"leader_after": 3, "leader_epoch_after": 7, "isr_after": [3], "replicas_after": [3]}
+    told = {"leader_and_isr_to": [3], "stop_replica_to": [], "leader_recovery_state_after": 0, "state_version": 2}
+    changes = [typed(topic="t", partition=number, **led, **told) for number in range(2000)]
+    listener = by(tmp_path, ssl_ca_location=certificates.ca, ssl_certificate_location=certificates.client)
+
+    with Channels("test", listener) as channels:
+        announced = Announcement(1, 5, [row(broker.port)], due(changes, {3}))
+        answers = announce(announced, time.monotonic() + 60, channels=channels)
+
+    assert Answers.of(answers).accepted == [3]
+    assert [len(one.partitions) for one in broker.of("leader_and_isr")] == [2000]
+
+
+def why(port: int, listener: Listener) -> str:
+    """Why a broker cannot be told, and that it is said in time."""
+    began = time.monotonic()
+    protocol = listener.security_protocol
+    (said,) = why_untold([row(port, [("L", protocol)])], "test", listener).values()
+    assert time.monotonic() - began < 5
+    return said
+
+
+def test_certificate_of_somebody_else(
+    serve: Callable[..., FakeBroker], certificates: Certificates, tmp_path: Path
+) -> None:
+    others = Certificates.made_in(tmp_path / "others")
+
+    said = why(serve(others.server).port, by(tmp_path, ssl_ca_location=certificates.ca))
+
+    assert "its certificate does not verify: unable to get local issuer certificate" in said
+
+
+def elsewhere(folder: Path) -> tuple[Path, Path]:
+    """The certificate of a server on another host, and its authority's."""
+    server, ca = folder / "server.pem", folder / "ca.pem"
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(ca)
+    authority.issue_cert("elsewhere.example").private_key_and_cert_chain_pem.write_to_path(server)
+    return server, ca
+
+
+def test_certificate_of_another_host(serve: Callable[..., FakeBroker], tmp_path: Path) -> None:
+    server, ca = elsewhere(tmp_path)
+
+    said = why(serve(server).port, by(tmp_path, ssl_ca_location=ca))
+
+    assert f"certificate is not valid for '{LOOPBACK}'" in said
+
+
+def test_certificate_of_another_host_where_names_are_not_checked(
+    serve: Callable[..., FakeBroker], tmp_path: Path
+) -> None:
+    server, ca = elsewhere(tmp_path)
+    unchecked = {"ssl_endpoint_identification_algorithm": "none"}
+    listener = by(tmp_path, ssl_ca_location=ca, **unchecked)
+
+    assert why_untold([row(serve(server).port)], "test", listener) == {}
+
+
+def test_broker_that_wants_a_certificate(
+    serve: Callable[..., FakeBroker], certificates: Certificates, tmp_path: Path
+) -> None:
+    said = why(serve(certificates.server, certificates.ca).port, by(tmp_path, ssl_ca_location=certificates.ca))
+
+    assert "it does not take our certificate (TLSV13_ALERT_CERTIFICATE_REQUIRED): see ssl.certificate.location" in said
+
+
+@contextmanager
+def answering(data: bytes) -> Iterator[int]:
+    """Something that takes connections, says this much and closes them; its port."""
+    with socket.create_server((LOOPBACK, 0)) as server:
+
+        def serve_all() -> None:
+            with suppress(OSError):
+                while True:
+                    connection, _ = server.accept()
+                    with connection:
+                        connection.recv(1 << 16)
+                        connection.sendall(data)
+
+        serving = Thread(target=serve_all)
+        serving.start()
+        try:
+            yield server.getsockname()[1]
+        finally:
+            server.shutdown(socket.SHUT_RDWR)
+            serving.join()
+
+
+def test_plain_text_where_tls_is_spoken() -> None:
+    """What is no beginning of TLS is answered with an alert."""
+    with answering(b"\x15\x03\x03\x00\x02\x02\x50") as port:
+        said = why(port, PLAIN)
+
+    assert f"broker 3 at {LOOPBACK}:{port} (it speaks TLS there, and was spoken to without" in said
+
+
+def test_tls_where_plain_text_is_spoken(certificates: Certificates, tmp_path: Path) -> None:
+    """Kafka closes the connection: as a request, the beginning of TLS would be too large."""
+    with answering(b"") as port:
+        said = why(port, by(tmp_path, ssl_ca_location=certificates.ca))
+
+    assert "it closed the connection when TLS began: is TLS what it speaks there?" in said
+
+
+def test_broker_that_says_nothing_when_tls_begins(
+    serve: Callable[..., FakeBroker], certificates: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(broker_channel, "PROBE", 0.2)
+    broker = serve()
+    broker.stop()
+
+    said = why(broker.port, by(tmp_path, ssl_ca_location=certificates.ca))
+
+    assert "it did not answer when TLS began: is TLS what it speaks there?" in said
+
+
+def test_reader_of_tls_is_woken_up(
+    serve: Callable[..., FakeBroker], certificates: Certificates, tmp_path: Path
+) -> None:
+    """As the end of a commit wakes up who waits for a broker that has stopped."""
+    broker = serve(certificates.server)
+    channel = Channel.to(row(broker.port), "test", lambda: None, 5, by(tmp_path, ssl_ca_location=certificates.ca))
+    broker.stop()
+    raised = list[BaseException]()
+
+    def read() -> None:
+        channel.transport.within(60)
+        try:
+            channel.api_versions()
+        except LOST as error:
+            raised.append(error)
+
+    with closing(channel):
+        reader = Thread(target=read)
+        reader.start()
+        time.sleep(0.2)
+        channel.abort()
+        reader.join(5)
+
+    assert (reader.is_alive(), len(raised)) == (False, 1)
+
+
+def test_who_may_not_tell_is_refused_before_anything_is_told(serve: Callable[..., FakeBroker]) -> None:
+    broker = serve()
+    broker.may_be_told = False
+    registered = row(broker.port, [("L", "PLAINTEXT")])
+
+    with pytest.raises(RefusedError) as refused:
+        refuse_silent([registered], 1, ())
+
+    assert f"broker 3 at {LOOPBACK}:{broker.port} (it answers ClusterAuthorizationFailed (31)" in str(refused.value)
+    assert "needs ClusterAction on the Cluster" in str(refused.value)
+    assert broker.told == []
+
+
+def scripted(*answers: SaslAuthenticateResponse, mechanisms: tuple[str, ...] = ("PLAIN",)) -> list[bytes]:
+    """A broker's answers in order: to the handshake first."""
+    taken = SaslHandshakeResponse(error_code=0 if mechanisms else 33, mechanisms=list(mechanisms) or ["GSSAPI"])
+    return [_written(answer) for answer in (taken, *answers)]
+
+
+def _written(answer: SaslHandshakeResponse | SaslAuthenticateResponse) -> bytes:
+    answer.API_VERSION = 1
+    answer.with_header(correlation_id=1)
+    return bytes(answer.encode(header=True))
+
+
+def answer(error_code: int = 0, message: str | None = None, data: bytes = b"") -> SaslAuthenticateResponse:
+    return SaslAuthenticateResponse(
+        error_code=error_code, error_message=message, auth_bytes=data, session_lifetime_ms=0
+    )
+
+
+def speak(mechanism: str, answers: list[bytes]) -> None:
+    user = {"sasl_mechanism": mechanism, "sasl_plain_username": "u", "sasl_plain_password": PASSWORD}
+    given = iter(answers)
+    authenticate(lambda _: next(given), user)
+
+
+def test_plain_is_taken() -> None:
+    speak("PLAIN", scripted(answer()))
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "answers", "why"),
+    [
+        ("PLAIN", scripted(mechanisms=()), "UnsupportedSaslMechanismError (33): it takes GSSAPI, not PLAIN"),
+        ("PLAIN", scripted(answer(58, f"not {PASSWORD}")), "SaslAuthenticationFailedError (58): see sasl.username"),
+        ("PLAIN", scripted(answer(data=b"?")), "its answer to PLAIN makes no sense"),
+        ("PLAIN", [b"\0"], "are not those of a broker that knows the user"),
+        ("SCRAM-SHA-256", scripted(answer(data=b"r=somebody-else,s=AAAA,i=4096")), "are not those of a broker"),
+        ("SCRAM-SHA-512", scripted(answer(data=b"\xff")), "are not those of a broker that knows the user"),
+    ],
+)
+def test_who_is_not_let_in_by_sasl(mechanism: str, answers: list[bytes], why: str) -> None:
+    with pytest.raises(NotLetInError) as refused:
+        speak(mechanism, answers)
+
+    assert why in str(refused.value)
+    assert PASSWORD not in str(refused.value)

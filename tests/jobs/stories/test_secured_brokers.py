@@ -1,0 +1,300 @@
+"""Batch mode on brokers that want TLS, users and permissions, over each kind of listener; what they keep is kept."""
+
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from jobs.adapters.brokers.answers import Answer, Answers
+from jobs.adapters.brokers.channel import Channels, why_untold
+from jobs.adapters.brokers.control_messages import Announcement
+from jobs.adapters.brokers.control_requests import announce
+from jobs.adapters.brokers.listeners import PLAIN, Listener
+from jobs.adapters.brokers.queues import Queues
+from jobs.adapters.delta.lake import Lake
+from jobs.adapters.embedded.cluster import EmbeddedCluster
+from jobs.adapters.embedded.servers import EmbeddedKafka
+from jobs.adapters.zookeeper.cluster import read_cluster
+from jobs.adapters.zookeeper.controllership import controllership
+from jobs.records.plans import Plan
+from tests.jobs.support import commands
+from tests.jobs.support.command_line import Surveyor
+from tests.jobs.support.guarded_zookeeper import Certificates
+from tests.jobs.support.held import commit_held
+from tests.jobs.support.kafka_tree import KafkaTree
+from tests.jobs.support.plan_rows import election, store_plan
+from tests.jobs.support.real_cluster import Traffic, eventually, kafka_tree
+from tests.jobs.support.secured_kafka import (
+    GUEST,
+    PASSWORD,
+    REAUTHENTICATION,
+    USER,
+    secured_cluster,
+    write_properties,
+)
+
+OURS: Final = 2147483647
+REFUSED: Final = 23
+
+_BY_SASL: Final = {"security.protocol": "SASL_SSL", "sasl.username": USER, "sasl.password": PASSWORD}
+WAYS: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
+    "PLAIN at the control plane": ("CONTROL", {**_BY_SASL, "sasl.mechanism": "PLAIN"}),
+    "SCRAM-SHA-512 at the control plane": ("CONTROL", {**_BY_SASL, "sasl.mechanism": "SCRAM-SHA-512"}),
+    "SCRAM-SHA-256": ("USERS", {**_BY_SASL, "sasl.mechanism": "SCRAM-SHA-256"}),
+    "a certificate": ("MUTUAL", {"security.protocol": "SSL"}),
+}
+"""Listener, and what client.properties says beside certificates."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a command is told of a listener."""
+
+    config: Path
+    conf: Path
+    listener: str
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        return ("--command-config", str(self.config), "--conf", str(self.conf))
+
+    @property
+    def as_spoken(self) -> Listener:
+        return Listener.of(self.config, self.listener)
+
+
+Ways = dict[str, Way]
+
+Secured = tuple[EmbeddedCluster, Certificates]
+
+
+@pytest.fixture(scope="module")
+def secured() -> Iterator[Secured]:
+    with secured_cluster() as found:
+        yield found
+
+
+@pytest.fixture
+def cluster(secured: Secured) -> EmbeddedCluster:
+    return secured[0]
+
+
+@pytest.fixture
+def kafka(cluster: EmbeddedCluster) -> Iterator[KafkaTree]:
+    with kafka_tree(cluster) as tree:
+        assert eventually(lambda: all(map(knows_controller, cluster.brokers.values())))
+        yield tree
+
+
+def knows_controller(broker: EmbeddedKafka) -> bool:
+    """Whether a broker's clients are told who the controller is: they wait for a minute where it is nobody."""
+    return AdminClient({"bootstrap.servers": broker.address}).list_topics(timeout=10).controller_id in {0, 1}
+
+
+@pytest.fixture
+def ways(secured: Secured, tmp_path: Path) -> Ways:
+    return {
+        way: Way(written(tmp_path, secured[1], way), conf(tmp_path, listener), listener)
+        for way, (listener, _) in WAYS.items()
+    }
+
+
+@pytest.fixture
+def surveyor(lake: Lake) -> Surveyor:
+    """The command line as it is: it waits for a broker to take over again."""
+    return Surveyor(lake)
+
+
+def written(folder: Path, certificates: Certificates, way: str, **changed: str) -> Path:
+    """The client.properties of a way, but for what was changed; `_` stands for a dot."""
+    by_certificate = {"ssl.certificate.location": certificates.client, "ssl.key.location": certificates.client}
+    mine = {} if "sasl.mechanism" in WAYS[way][1] else {key: str(path) for key, path in by_certificate.items()}
+    others = {key.replace("_", "."): value for key, value in changed.items()}
+    return write_properties(
+        folder / f"{len(list(folder.iterdir()))}.properties",
+        {**WAYS[way][1], "ssl.ca.location": str(certificates.ca), **mine, **others},
+    )
+
+
+def conf(folder: Path, listener: str) -> Path:
+    path = folder / f"{listener}.toml"
+    path.write_text(f'[clusters.default]\ncontrol_listener = "{listener}"\n', encoding="utf-8")
+    return path
+
+
+def create(cluster: EmbeddedCluster, kafka: KafkaTree, topic: str, partitions: int) -> None:
+    """A topic whose partitions broker 1 leads, and broker 0 follows."""
+    new = NewTopic(topic, partitions, replica_assignment=[[1, 0]] * partitions)
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin.create_topics([new])[topic].result()
+    states = [f"/brokers/topics/{topic}/partitions/{partition}/state" for partition in range(partitions)]
+    assert eventually(lambda: all(kafka.client.exists(path) for path in states))
+    assert eventually(lambda: all(sorted(kafka.state(topic, number).isr) == [0, 1] for number in range(partitions)))
+
+
+def refused(surveyor: Surveyor, kafka: KafkaTree, plan: Plan, *options: str) -> str:
+    """What a commit says that is refused, and has written nothing."""
+    epoch = kafka.client.get("/controller_epoch")
+    done = surveyor.apply(kafka.hosts, plan.plan_id, *options)
+    assert (done.exit_code, kafka.client.get("/controller_epoch")) == (REFUSED, epoch), done.stderr
+    assert surveyor.commits(plan.plan_id) == []
+    assert PASSWORD not in done.output
+    return done.stderr
+
+
+def test_leaders_move_over_each_listener(
+    cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, ways: Ways, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    create(cluster, kafka, "moves", len(ways))
+    with Traffic(cluster.bootstrap, "moves") as traffic:
+        for partition, way in enumerate(ways.values()):
+            plan = store_plan(surveyor.lake, kafka, [election(kafka, "moves", partition, leader=0)])
+            done = surveyor.apply(kafka.hosts, plan.plan_id, *way.options)
+            assert done.exit_code == 0, done.stderr
+            assert "LeaderAndIsr accepted by brokers 0, 1" in done.stderr
+            assert PASSWORD not in done.output
+
+    assert [kafka.state("moves", partition).leader for partition in range(len(ways))] == [0] * len(ways)
+    assert {row["error"] for row in surveyor.lake.rows("answers")} == {0}
+    assert traffic.failed == []
+    assert traffic.stored(len(ways)) >= traffic.acknowledged
+    tables = {path.name: surveyor.lake.rows(path.name) for path in Path(surveyor.lake.warehouse).iterdir()}
+    assert tables["commits"]
+    assert PASSWORD not in str(tables)
+    assert PASSWORD not in caplog.text
+
+
+def test_leaders_are_elected_over_each_listener_once_a_broker_was_killed(
+    cluster: EmbeddedCluster, kafka: KafkaTree, lake: Lake, ways: Ways
+) -> None:
+    """The controllership is ours all the while, so nobody else elects anybody."""
+    create(cluster, kafka, "killed", len(ways))
+    ours = commands.Surveyor(kafka.hosts, Path(lake.warehouse))
+    alone: dict[str, Any] = {"isr_after": [0], "leader_and_isr_to": [0], "requires_dead": [1]}
+    with Traffic(cluster.bootstrap, "killed") as traffic, controllership(kafka.hosts, OURS) as held:
+        cluster.brokers[1].kill()
+        cluster.brokers[1].expire()
+        for partition, way in enumerate(ways.values()):
+            plan = store_plan(lake, kafka, [election(kafka, "killed", partition, leader=0, **alone)])
+            done = commit_held(ours, plan.plan_id, held, command_config=way.config, conf_path=way.conf)
+            assert done["status"] == "committed"
+
+    elected = [kafka.state("killed", partition) for partition in range(len(ways))]
+    cluster.brokers[1].restart()
+    assert [(state.leader, state.isr) for state in elected] == [(0, [0])] * len(ways)
+    assert traffic.failed == []
+    assert traffic.stored(len(ways)) >= traffic.acknowledged
+
+
+def test_who_is_not_let_in_or_may_not_control_writes_nothing(
+    cluster: EmbeddedCluster,
+    kafka: KafkaTree,
+    surveyor: Surveyor,
+    secured: Secured,
+    tmp_path: Path,
+) -> None:
+    create(cluster, kafka, "refused", 1)
+    plan = store_plan(surveyor.lake, kafka, [election(kafka, "refused", 0, leader=0)])
+    control = ("--conf", str(conf(tmp_path, "CONTROL")))
+
+    def told(way: str, *options: str, **changed: str) -> str:
+        config = written(tmp_path, secured[1], way, **changed)
+        return refused(surveyor, kafka, plan, "--command-config", str(config), *options)
+
+    plain = "PLAIN at the control plane"
+    assert "ClusterAuthorizationFailed (31)" in told(plain, *control, sasl_username=GUEST)
+    assert "needs ClusterAction on the Cluster" in told(plain, *control, sasl_username=GUEST)
+    for way in (plain, "SCRAM-SHA-512 at the control plane"):
+        assert "SaslAuthenticationFailedError (58)" in told(way, *control, sasl_password="wrong")  # noqa: S106 - it is
+    assert "it takes SCRAM-SHA-256, not PLAIN" in told(plain, "--conf", str(conf(tmp_path, "USERS")))
+    assert "it does not take our certificate" in told(plain, security_protocol="SSL")
+    assert "has no SASL_PLAINTEXT endpoint, but INSIDE (PLAINTEXT), CONTROL (SASL_SSL)" in told(
+        plain, security_protocol="SASL_PLAINTEXT"
+    )
+    named = told("a certificate", *control)
+    assert "has no SSL endpoint called CONTROL, but" in named
+    assert "control_listener" in named
+
+
+def test_a_connection_that_must_authenticate_anew_is_made_anew(kafka: KafkaTree, ways: Ways) -> None:
+    state = read_cluster(kafka.client, kafka.hosts)
+    told = Announcement(state.controller.broker_id, state.epoch, state.brokers, ())
+
+    with Channels("test", ways["SCRAM-SHA-256"].as_spoken) as channels:
+        first = announce(told, time.monotonic() + 20, channels=channels)
+        before = channels.to(state.brokers[0], lambda: None, 5)
+        time.sleep(1.5 * REAUTHENTICATION)
+        second = announce(told, time.monotonic() + 20, channels=channels)
+        after = channels.to(state.brokers[0], lambda: None, 5)
+
+    assert [Answers.of(answers).accepted for answers in (first, second)] == [[0, 1], [0, 1]]
+    assert before is not after
+
+
+def test_a_controller_that_stays_tells_over_its_queues(kafka: KafkaTree, ways: Ways) -> None:
+    state = read_cluster(kafka.client, kafka.hosts)
+    told = Announcement(state.controller.broker_id, state.epoch, state.brokers, ())
+    heard = list[Answer]()
+    for way in ways.values():
+        queues = Queues("test", heard.append, way.as_spoken)
+        queues.tell(told, alone=[0, 1])
+        assert eventually(lambda: queues.idle == [0, 1])  # noqa: B023 - called at once
+        queues.stop()
+
+    assert [(answer.api, answer.error) for answer in heard] == [("UpdateMetadata", 0)] * 2 * len(ways)
+
+
+def test_a_question_whether_brokers_can_be_told_tells_them_nothing(
+    cluster: EmbeddedCluster, kafka: KafkaTree, ways: Ways
+) -> None:
+    """They take it for one that is late, and go by their own controller as before."""
+    brokers = read_cluster(kafka.client, kafka.hosts).brokers
+
+    untold = [why_untold(brokers, str(OURS), way.as_spoken) for way in ways.values()]
+
+    create(cluster, kafka, "afterwards", 1)
+    assert untold == [{}] * len(ways)
+    late = "StopReplica request with broker epoch 0 smaller than the current broker epoch"
+    assert all(late in broker.log_of_this_run() for broker in cluster.brokers.values())
+
+
+def test_what_brokers_speak_where_they_are_said_to_speak_something_else(kafka: KafkaTree, ways: Ways) -> None:
+    """As behind a proxy that ends TLS, or with listeners registered by mistake."""
+    broker = read_cluster(kafka.client, kafka.hosts).brokers[0]
+    ports = {endpoint["listener"]: endpoint["port"] for endpoint in broker["endpoints"]}
+
+    def said(listener: Listener, port: int) -> str:
+        endpoint = {"listener": "L", "security_protocol": listener.security_protocol, "host": "127.0.0.1", "port": port}
+        return why_untold([{**broker, "endpoints": [endpoint]}], "test", listener)[0]
+
+    by_certificate = Listener.of(ways["a certificate"].config, None)
+
+    assert "it speaks TLS there, and was spoken to without" in said(PLAIN, ports["MUTUAL"])
+    assert "is TLS what it speaks there?" in said(by_certificate, ports["INSIDE"])
+
+
+def test_doctor_says_whether_brokers_can_be_told(
+    kafka: KafkaTree, surveyor: Surveyor, ways: Ways, secured: Secured, tmp_path: Path
+) -> None:
+    def said(way: Way) -> str:
+        done = surveyor.run("doctor", "--zookeeper", kafka.hosts, *way.options)
+        assert PASSWORD not in done.output
+        return " ".join(done.stdout.split())
+
+    scram = "SCRAM-SHA-512 at the control plane"
+    mistyped = written(tmp_path, secured[1], scram, sasl_password=f"{PASSWORD}?")
+    by_scram = said(ways[scram])
+
+    assert "settings 2 brokers told theirs" in by_scram
+    assert "every broker can be told what batch mode writes" in by_scram
+    assert "the brokers' control-plane listener is CONTROL" in said(ways["a certificate"])
+    assert "(SaslAuthenticationFailedError (58): see sasl.username and sasl.password)" in said(
+        replace(ways[scram], config=mistyped)
+    )

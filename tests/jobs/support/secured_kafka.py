@@ -1,0 +1,95 @@
+"""Real brokers that let in whom they know, on a listener of each kind, and let nobody do anything but super users."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from kafka.admin import KafkaAdminClient, ScramMechanism, UserScramCredentialUpsertion
+
+from jobs.adapters.embedded.cluster import EmbeddedCluster
+from jobs.adapters.embedded.ports import LOOPBACK
+from jobs.adapters.embedded.servers import EmbeddedKafka
+from tests.jobs.support.guarded_zookeeper import Certificates
+from tests.jobs.support.real_cluster import eventually
+
+USER, GUEST, PASSWORD = "surveyor", "guest", "tr0ub4dor&3"
+"""Who may do everything, and who may do nothing, by the same password."""
+
+REAUTHENTICATION: Final = 1.0
+"""Seconds after which a connection to USERS is closed."""
+
+_LOGIN: Final = "org.apache.kafka.common.security"
+_USERS: Final = " ".join(f'user_{name}="{PASSWORD}"' for name in ("broker", USER, GUEST))
+_PLAIN: Final = f'{_LOGIN}.plain.PlainLoginModule required username="broker" password="{PASSWORD}" {_USERS};'
+_SCRAM: Final = f"{_LOGIN}.scram.ScramLoginModule required;"
+
+_KNOWN: Final = f"Processing override for entityPath: users/{USER} "
+"""What a broker logs once it knows a password of SCRAM."""
+
+_PROTOCOLS: Final = {"INSIDE": "PLAINTEXT", "CONTROL": "SASL_SSL", "USERS": "SASL_SSL", "MUTUAL": "SSL"}
+
+
+class SecuredKafka(EmbeddedKafka):
+    """INSIDE for brokers and clients; CONTROL, the control-plane listener, USERS and MUTUAL for who is tested."""
+
+    certificates: Certificates
+
+    def properties(self) -> dict[str, str]:
+        others = [f"{name}://{LOOPBACK}:0" for name in _PROTOCOLS if name != "INSIDE"]
+        return {
+            **super().properties(),
+            "listeners": ",".join([f"INSIDE://{self.address}", *others]),
+            "listener.security.protocol.map": ",".join(map(":".join, _PROTOCOLS.items())),
+            "inter.broker.listener.name": "INSIDE",
+            "control.plane.listener.name": "CONTROL",
+            "sasl.mechanism.inter.broker.protocol": "PLAIN",
+            "listener.name.control.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+            "listener.name.control.plain.sasl.jaas.config": _PLAIN,
+            "listener.name.control.scram-sha-512.sasl.jaas.config": _SCRAM,
+            "listener.name.users.sasl.enabled.mechanisms": "SCRAM-SHA-256",
+            "listener.name.users.scram-sha-256.sasl.jaas.config": _SCRAM,
+            "listener.name.users.scram-sha-256.connections.max.reauth.ms": f"{1000 * REAUTHENTICATION:.0f}",
+            "listener.name.mutual.ssl.client.auth": "required",
+            "listener.name.mutual.ssl.principal.mapping.rules": f"RULE:^.*$/{USER}/",
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(self.certificates.server),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self.certificates.ca),
+            "offsets.topic.replication.factor": "2",  # there are two brokers
+            "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+            "super.users": f"User:ANONYMOUS;User:broker;User:{USER}",
+        }
+
+
+def _know_user(bootstrap: str) -> bool:
+    """Set the password; only the controller does, and which broker is asked is chance."""
+    both = (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
+    with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
+        asked = [UserScramCredentialUpsertion(USER, each, PASSWORD) for each in both]
+        admin.alter_user_scram_credentials(asked)
+        return len(admin.describe_user_scram_credentials([USER])[USER]["credential_infos"]) == len(both)
+
+
+@contextmanager
+def secured_cluster() -> Iterator[tuple[EmbeddedCluster, Certificates]]:
+    """Two such brokers that know USER."""
+    with EmbeddedCluster(0) as running:
+        certificates = Certificates.made_in(running.folder / "certificates")
+        for broker_id in (0, 1):
+            secured = SecuredKafka(running.zookeeper.connect, broker_id, running.folder / f"broker-{broker_id}")
+            secured.certificates = certificates
+            running.brokers[broker_id] = secured
+            secured.start()
+        for broker in running.brokers.values():
+            broker.wait_ready()
+        assert eventually(lambda: _know_user(running.bootstrap))
+        assert eventually(lambda: all(_KNOWN in broker.log_of_this_run() for broker in running.brokers.values()))
+        yield running, certificates
+
+
+def write_properties(path: Path, properties: Mapping[str, str]) -> Path:
+    """A client.properties that its owner alone may read."""
+    path.touch(0o600)
+    path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()), encoding="utf-8")
+    return path
