@@ -114,7 +114,7 @@ class Look:
         }
         seen.gone |= before.keys() - kept
         for broker in seen.gone:
-            self.memory.forget_failures(broker)
+            self.memory.forget_answers(broker)
             seen.partitions |= self.memory.of_broker(broker)
 
     def _topics(self, seen: Seen, reread: Collection[str]) -> None:

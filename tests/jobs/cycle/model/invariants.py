@@ -149,7 +149,7 @@ def _was_told_too_early(island: Island, broker: int, key: Key) -> bool:
 
 
 def _of_logs(island: Island) -> Iterator[str]:
-    """Processes host what is assigned to them, and nothing else."""
+    """Processes host what is assigned to them, and tell clients of topics that are there; and of nothing else."""
     assigned = {
         (topic, number): replicas
         for topic in island.topics
@@ -160,3 +160,6 @@ def _of_logs(island: Island) -> Iterator[str]:
         for key in broker.process.replicas if broker.process else ():
             if broker.id not in assigned.get(key, ()) and broker.hosts(key):
                 yield f"{broker.id} still hosts {key}, which is assigned to {assigned.get(key)}"
+        for key in broker.process.metadata if broker.process else ():
+            if key not in assigned:
+                yield f"{broker.id} tells clients of {key}, which is not there"
