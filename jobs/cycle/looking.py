@@ -149,10 +149,13 @@ class Look:
                 seen.partitions |= set(self.memory.of_topic(name))
 
     def _requests(self, seen: Seen) -> None:
+        asked_for = self.memory.asked_for
         before, self.memory.requests = self.memory.requests, read_requests(self.client)
         seen.requests = before != self.memory.requests
         if not seen.requests:
             return
+        # what moves was judged by its request alone, and goes on once that was withdrawn
+        seen.partitions |= (asked_for - self.memory.asked_for) & self.memory.moving
         for name, topic in list(self.memory.topics.items()):
             now = self._with_request(topic)
             if now["deletion_requested"] != topic.get("deletion_requested"):
