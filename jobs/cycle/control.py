@@ -27,7 +27,7 @@ from jobs.cycle.behind import Behind, Episode
 from jobs.cycle.deciding.decider import Decided, Decider, as_bounced
 from jobs.cycle.deciding.foresight import Foresight
 from jobs.cycle.hearing import Ears
-from jobs.cycle.looking import Look, Seen
+from jobs.cycle.looking import Look
 from jobs.cycle.memory import Memory
 from jobs.cycle.plans import Desk
 from jobs.cycle.reporting import Report
@@ -123,6 +123,7 @@ class Controller:
         self.memory.requests = [row for row in self.memory.requests if row["path"] not in old]
         self._due = set(self.memory.partitions)
         self.teller.introduce(self.memory.live)
+        self.look.joined.clear()
         brokers, partitions = len(self.memory.brokers), len(self.memory.partitions)
         self.say(f"  read {brokers} brokers and {partitions} partitions in {time.monotonic() - started:.1f} s")
 
@@ -137,7 +138,8 @@ class Controller:
             except LOST:  # what was in flight is read back
                 settled(self.control.client, self.control.session)
                 self.audit.begin_at_once()
-                self._due = {*self.memory.partitions}  # what was due may not have been done
+                # what was due may not have been done
+                self._due, self._requests_due = {*self.memory.partitions}, True
                 continue
             if until_quiet and not busy and self._is_quiet:
                 return
@@ -158,7 +160,7 @@ class Controller:
         seen = self.audit.go_on()
         if seen is None:
             return
-        self._notice_brokers(seen, set())
+        self._notice_brokers()
         self.teller.metadata(seen.partitions)  # of notifications that were lost
         self._due |= seen.partitions
         self._requests_due |= seen.requests or not self.audit.is_under_way
@@ -176,15 +178,16 @@ class Controller:
         """Look, decide, write, tell; return whether something was done or is due at once."""
         self.done.cycles += 1
         heard = self.ears.take()
+        self.look.joined |= heard.untold
         seen = self.look.at(self.watches.fired())
         self._refuse_lost()
-        self._notice_brokers(seen, heard.untold)
+        self._notice_brokers()
         self._notice_isr_changes()
         self._notice_log_dirs()
         if self.memory.moving:
             self._due |= self.look.at_partitions(self.memory.moving)
         due, self._due = self._due | seen.partitions | heard.partitions, set()
-        requests_due = self._requests_due or seen.requests or seen.brokers or heard.stopped
+        requests_due = self._requests_due or seen.requests or heard.stopped
         self._requests_due = False
         first = self._leaderless(due)
         verdicts = self._carry_out(first)[1]
@@ -253,21 +256,22 @@ class Controller:
         if session_of(self.control.client) != self.control.session:
             raise SessionLostError(SESSION_OVER)
 
-    def _notice_brokers(self, seen: Seen, untold: set[int]) -> None:
+    def _notice_brokers(self) -> None:
         """Introduce brokers that are new, and tell the others who is there now (`onBrokerStartup`)."""
-        joined = {row["broker_id"] for row in seen.joined}
-        for broker in sorted(seen.gone | joined):
-            self.say(f"  broker {broker} {'has registered' if broker in self.memory.brokers else 'is gone'}")
+        joined, gone = self.look.joined, self.look.gone
+        if not (joined or gone):
+            return
+        self._failed |= dict.fromkeys(gone, TRIES)
         # a leader that bounced may have changed ISRs and not notified: told of an earlier ISR it would go by that
-        anew = {key for broker in joined | untold for key in self.memory.of_broker(broker)}
-        changed = self.look.at_partitions(anew)
-        self._due |= changed
-        self._failed |= dict.fromkeys(seen.gone, TRIES)
-        if joined or untold or seen.gone:
-            new = (joined | untold) - self._bounced
-            self.teller.introduce([broker for broker in self.memory.live if broker in new])
-            self.teller.metadata(changed)
-            self._tell_led_by(new)
+        changed = self.look.at_partitions({key for broker in joined for key in self.memory.of_broker(broker)})
+        for broker in sorted(gone | joined):
+            self.say(f"  broker {broker} {'has registered' if broker in self.memory.brokers else 'is gone'}")
+        self._due, self._requests_due = self._due | changed, True
+        new = joined - self._bounced
+        self.teller.introduce([broker for broker in self.memory.live if broker in new])
+        self.teller.metadata(changed)
+        self._tell_led_by(new)
+        self.look.joined, self.look.gone = set(), set()
 
     def _tell_led_by(self, broker_ids: Collection[int]) -> None:
         """Tell the replicas of what these lead once more: a follower ignores a leader that is not alive."""

@@ -39,16 +39,7 @@ class Seen:
     """What a look has found to be other than before."""
 
     partitions: set[Key] = field(default_factory=set)
-    joined: list[Row] = field(default_factory=list)
-    """Registrations that are new: brokers that started, or bounced."""
-    gone: set[int] = field(default_factory=set)
-    """Brokers whose registration is no longer there; one that bounced is among them."""
     requests: bool = False
-
-    @property
-    def brokers(self) -> bool:
-        """Whether somebody came or went."""
-        return bool(self.joined or self.gone)
 
 
 @dataclass(slots=True)
@@ -58,6 +49,10 @@ class Look:
     client: KazooClient
     watches: Watches
     memory: Memory
+    joined: set[int] = field(default_factory=set)
+    """Brokers that started, or bounced, until somebody takes note of it: what is read after them may be lost."""
+    gone: set[int] = field(default_factory=set)
+    """Brokers whose registration is no longer there, until then; one that bounced is among them."""
 
     def at_everything(self) -> Seen:
         """Read all there is, as at a take-over."""
@@ -106,14 +101,15 @@ class Look:
         before, self.memory.brokers = self.memory.brokers, now
         for broker, row in now.items():
             if broker not in before or before[broker]["broker_epoch"] != row["broker_epoch"]:
-                seen.joined.append(row)
+                self.joined.add(broker)
             if broker not in before or before[broker] != row:
                 seen.partitions |= self.memory.of_broker(broker)
         kept = {
             broker for broker, row in now.items() if before.get(broker, {}).get("broker_epoch") == row["broker_epoch"]
         }
-        seen.gone |= before.keys() - kept
-        for broker in seen.gone:
+        gone = before.keys() - kept
+        self.gone |= gone
+        for broker in gone:
             self.memory.forget_answers(broker)
             seen.partitions |= self.memory.of_broker(broker)
 
