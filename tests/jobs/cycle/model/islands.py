@@ -275,8 +275,11 @@ class Island:
                 self.fault(f"the state of {key} is deleted, and its topic is not queued for deletion")
             return
         if key in self.lost:
-            if write.session or _legible(write.after) is not None:
+            if write.session:
                 self.fault(f"{key} is given a state, though its own was lost or illegible: {_text(write.after)}")
+            elif _legible(write.after) is not None:
+                # a leader that runs goes by its own state: where the version is the one it knows, it writes that anew
+                self.lost.discard(key)
             return
         self._see_values(key, write)
 
