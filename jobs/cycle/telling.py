@@ -68,7 +68,8 @@ class Teller:
 
     def ask_for_log_dirs(self, broker: int) -> None:
         """Tell a broker of its replicas what it knows already: those whose log dir failed, it answers otherwise for."""
-        self.tell(self._to_replicas(broker, self.memory.of_broker(broker)))
+        if broker in self.memory.brokers:
+            self.tell(self._to_replicas(broker, self.memory.of_broker(broker)))
 
     def _to_replicas(self, broker: int, keys: Iterable[Key]) -> list[Notice]:
         """LeaderAndIsr for a broker's replicas, but for those that are to stay stopped, or are to go."""
