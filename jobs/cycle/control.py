@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Final
 
 from kazoo.exceptions import SessionExpiredError
@@ -24,7 +25,7 @@ from jobs.basics.interrupts import interrupted
 from jobs.cycle.auditing import Audit
 from jobs.cycle.balance import Balance
 from jobs.cycle.behind import Behind, Episode
-from jobs.cycle.deciding.decider import Decided, Decider, as_bounced
+from jobs.cycle.deciding.decider import Decided, Decider, as_bounced, forgotten
 from jobs.cycle.deciding.foresight import Foresight
 from jobs.cycle.hearing import Ears
 from jobs.cycle.looking import Look
@@ -123,7 +124,6 @@ class Controller:
         self.memory.requests = [row for row in self.memory.requests if row["path"] not in old]
         self._due = set(self.memory.partitions)
         self.teller.introduce(self.memory.live)
-        self.look.joined.clear()
         brokers, partitions = len(self.memory.brokers), len(self.memory.partitions)
         self.say(f"  read {brokers} brokers and {partitions} partitions in {time.monotonic() - started:.1f} s")
 
@@ -247,7 +247,7 @@ class Controller:
         away = self._bounced
         decided = self.decider.decide(self.memory, due, deletions=requests_due, balance=balance, away=away)
         # who bounced is back, and has its log yet: it is not forgotten before it has stopped
-        changes = [change for change in decided.changes if away.isdisjoint(_forgotten(change))]
+        changes = [change for change in decided.changes if away.isdisjoint(forgotten(change))]
         return replace(decided, changes=[as_bounced(change, away) for change in changes]) if away else decided
 
     def _refuse_lost(self) -> None:
@@ -257,13 +257,14 @@ class Controller:
             raise SessionLostError(SESSION_OVER)
 
     def _notice_brokers(self) -> None:
-        """Introduce brokers that are new, and tell the others who is there now (`onBrokerStartup`)."""
-        joined, gone = self.look.joined, self.look.gone
-        if not (joined or gone):
+        """Introduce brokers that are new, and topics that are kept; tell who is there now (`onBrokerStartup`)."""
+        joined, gone, kept = self.look.joined, self.look.gone, self.look.kept
+        if not (joined or gone or kept):
             return
         self._failed |= dict.fromkeys(gone, TRIES)
+        anew = [self.memory.of_broker(broker) for broker in joined] + [self.memory.of_topic(topic) for topic in kept]
         # a leader that bounced may have changed ISRs and not notified: told of an earlier ISR it would go by that
-        changed = self.look.at_partitions({key for broker in joined for key in self.memory.of_broker(broker)})
+        changed = self.look.at_partitions({*chain(*anew)})
         for broker in sorted(gone | joined):
             self.say(f"  broker {broker} {'has registered' if broker in self.memory.brokers else 'is gone'}")
         self._due, self._requests_due = self._due | changed, True
@@ -271,7 +272,8 @@ class Controller:
         self.teller.introduce([broker for broker in self.memory.live if broker in new])
         self.teller.metadata(changed)
         self._tell_led_by(new)
-        self.look.joined, self.look.gone = set(), set()
+        self.teller.kept(kept)
+        self.look.noted()
 
     def _tell_led_by(self, broker_ids: Collection[int]) -> None:
         """Tell the replicas of what these lead once more: a follower ignores a leader that is not alive."""
@@ -393,8 +395,3 @@ class Controller:
             rejections=rejections,
             verdicts=verdicts,
         )
-
-
-def _forgotten(change: Change) -> Sequence[int]:
-    """Brokers that a change lets hold nothing of the partition any more."""
-    return change.removing_before or () if change.action == Action.END_REASSIGNMENT else ()

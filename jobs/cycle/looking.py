@@ -53,15 +53,22 @@ class Look:
     """Brokers that started, or bounced, until somebody takes note of it: what is read after them may be lost."""
     gone: set[int] = field(default_factory=set)
     """Brokers whose registration is no longer there, until then; one that bounced is among them."""
+    kept: set[str] = field(default_factory=set)
+    """Topics that are no longer queued for deletion, until then."""
 
     def at_everything(self) -> Seen:
-        """Read all there is, as at a take-over."""
+        """Read all there is, as at a take-over; who takes over introduces everybody."""
         seen = Seen()
         self.watches.arm_all()
         self._brokers(seen)
         self._topics(seen, reread=list(self.memory.topics))
         self._requests(seen)
+        self.noted()
         return seen
+
+    def noted(self) -> None:
+        """Somebody has taken note of who came and went, and of what is kept."""
+        self.joined, self.gone, self.kept = set(), set(), set()
 
     def at(self, fired: Collection[str]) -> Seen:
         """Read what these paths name; requests in any case, as they are few and cheap."""
@@ -157,6 +164,9 @@ class Look:
             if now["deletion_requested"] != topic.get("deletion_requested"):
                 self.memory.topics[name] = now
                 seen.partitions |= set(self.memory.of_topic(name))
+                if not now["deletion_requested"]:
+                    self.memory.forget_deleted(name)
+                    self.kept.add(name)
 
 
 def _with_state(row: Partition, version: int | None, data: bytes | None) -> Partition:

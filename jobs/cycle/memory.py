@@ -185,6 +185,11 @@ class Memory:
         for place in [place for place, epoch in self.stopped.items() if place[1] == broker_id and epoch >= 0]:
             del self.stopped[place]
 
+    def forget_deleted(self, topic: str) -> None:
+        """A topic that is no longer queued for deletion begins anew with its replicas."""
+        for place in [place for place in self.stopped if place[0][0] == topic]:
+            del self.stopped[place]
+
     def is_queued(self, topic: str) -> bool:
         """Whether a topic is queued for deletion."""
         return bool(self.topics.get(topic, {}).get("deletion_requested"))

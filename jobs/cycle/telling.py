@@ -112,6 +112,12 @@ class Teller:
             self.tell([notice for notice in wave if notice.topic in fresh])
         self._deleting |= fresh
 
+    def kept(self, topics: Collection[str]) -> None:
+        """Tell of topics whose deletion was refused or taken back: who registered meanwhile knows nothing of them."""
+        for topic in topics:
+            self.forget_topic(topic)
+        self.again({key for topic in topics for key in self.memory.of_topic(topic)})
+
     def forget_topic(self, topic: str) -> None:
         """A topic that is made anew under the name is another one."""
         self._deleting.pop(topic, None)

@@ -242,6 +242,11 @@ def as_bounced(change: Change, away: Collection[int]) -> Change:
     )
 
 
+def forgotten(change: Change) -> Collection[int]:
+    """Brokers that a change lets hold nothing of the partition any more."""
+    return change.removing_before or () if change.action == Action.END_REASSIGNMENT else ()
+
+
 def _queued(memory: Memory) -> set[Key]:
     return {key for row in memory.of_kind(RequestKind.DELETE_TOPIC) for key in memory.of_topic(row["topic"])}
 

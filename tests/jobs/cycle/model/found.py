@@ -132,4 +132,27 @@ FOUND: Final = {
             Event(5, BEFORE, "reassign", ("a", 0, [7])),
         ),
     ),
+    "who restarted while a topic waited for its deletion is told of it once it is kept": Script(
+        11,
+        3,
+        {"a": {0: [0, 1, 2]}},
+        (
+            Event(0, BEFORE, "kill", (2,)),
+            Event(1, BEFORE, "delete", ("a",)),
+            Event(3, BEFORE, "bounce", (0,)),
+            Event(5, BEFORE, "keep", ("a",)),
+        ),
+    ),
+    "a topic that was kept half deleted can be deleted": Script(
+        12,
+        3,
+        {"a": {0: [0, 1, 2]}},
+        (
+            # after others have registered: with each that does, a deletion is told anew
+            Event(5, BEFORE, "stall", (2,)),
+            Event(5, BEFORE, "delete", ("a",)),
+            Event(6, BEFORE, "keep", ("a",)),
+            Event(7, BEFORE, "delete", ("a",)),
+        ),
+    ),
 }

@@ -203,6 +203,10 @@ class Island:
     def _delete(self, name: str) -> None:
         self.tree.put(f"/admin/delete_topics/{self.topic(name)}")
 
+    def _keep(self, name: str) -> None:
+        """Take back that a topic is to be deleted, as operators do by hand; Kafka knows no such request."""
+        self.tree.remove(f"/admin/delete_topics/{self.topic(name)}")
+
     def _reassign(self, name: str, partition: int, replicas: list[int]) -> None:
         self._order(REASSIGN, TopicPartition(self.topic(name), partition, self.ids(replicas)))
 
