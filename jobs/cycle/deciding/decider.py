@@ -229,7 +229,8 @@ def as_bounced(change: Change, away: Collection[int]) -> Change:
     elected in its place: it is back in a moment, and leads at a later epoch.
     """
     change = with_values(change, requires_dead=[broker for broker in change.requires_dead if broker not in away])
-    if change.action != Action.ELECT or {*(change.isr_after or ())} <= {*(change.isr_before or ())}:
+    in_sync = {*(change.isr_before or ())}
+    if change.action != Action.ELECT or {*(change.isr_after or ())} <= in_sync or in_sync.isdisjoint(away):
         return change
     return with_values(
         change,

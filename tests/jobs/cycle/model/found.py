@@ -84,6 +84,7 @@ FOUND: Final = {
             Event(0, BEFORE, "stall", (1,)),
             Event(0, BEFORE, "reassign", ("a", 0, [0])),
             Event(4, BEFORE, "stall", (1,)),
+            # while others elect uncleanly: that somebody bounces elsewhere is nothing to them
             Event(5, BEFORE, "bounce", (1,)),
         ),
     ),
