@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Final
 
 from kazoo.exceptions import SessionExpiredError
@@ -25,10 +26,10 @@ from jobs.basics.interrupts import interrupted
 from jobs.cycle.auditing import Audit
 from jobs.cycle.balance import Balance
 from jobs.cycle.behind import Behind, Episode
-from jobs.cycle.deciding.decider import Decided, Decider, as_bounced
+from jobs.cycle.deciding.decider import Decided, Decider, as_bounced, forgotten
 from jobs.cycle.deciding.foresight import Foresight
 from jobs.cycle.hearing import Ears
-from jobs.cycle.looking import Look, Seen
+from jobs.cycle.looking import Look
 from jobs.cycle.memory import Memory
 from jobs.cycle.plans import Desk
 from jobs.cycle.reporting import Report
@@ -140,7 +141,8 @@ class Controller:
             except LOST:  # what was in flight is read back
                 settled(self.control.client, self.control.session)
                 self.audit.begin_at_once()
-                self._due = {*self.memory.partitions}  # what was due may not have been done
+                # what was due may not have been done
+                self._due, self._requests_due = {*self.memory.partitions}, True
                 continue
             if until_quiet and not busy and self._is_quiet:
                 return
@@ -161,7 +163,7 @@ class Controller:
         seen = self.audit.go_on()
         if seen is None:
             return
-        self._notice_brokers(seen, set())
+        self._notice_brokers()
         self.teller.metadata(seen.partitions)  # of notifications that were lost
         self._due |= seen.partitions
         self._requests_due |= seen.requests or not self.audit.is_under_way
@@ -179,15 +181,16 @@ class Controller:
         """Look, decide, write, tell; return whether something was done or is due at once."""
         self.done.cycles += 1
         heard = self.ears.take()
+        self.look.joined |= heard.untold
         seen = self.look.at(self.watches.fired())
         self._refuse_lost()
-        self._notice_brokers(seen, heard.untold)
+        self._notice_brokers()
         self._notice_isr_changes()
         self._notice_log_dirs()
         if self.memory.moving:
             self._due |= self.look.at_partitions(self.memory.moving)
         due, self._due = self._due | seen.partitions | heard.partitions, set()
-        requests_due = self._requests_due or seen.requests or seen.brokers or heard.stopped
+        requests_due = self._requests_due or seen.requests or heard.stopped
         self._requests_due = False
         first = self._leaderless(due)
         verdicts = self._carry_out(first)[1]
@@ -247,7 +250,7 @@ class Controller:
         away = self._bounced
         decided = self.decider.decide(self.memory, due, deletions=requests_due, balance=balance, away=away)
         # who bounced is back, and has its log yet: it is not forgotten before it has stopped
-        changes = [change for change in decided.changes if away.isdisjoint(_forgotten(change))]
+        changes = [change for change in decided.changes if away.isdisjoint(forgotten(change))]
         return replace(decided, changes=[as_bounced(change, away) for change in changes]) if away else decided
 
     def _refuse_lost(self) -> None:
@@ -256,21 +259,24 @@ class Controller:
         if session_of(self.control.client) != self.control.session:
             raise SessionLostError(SESSION_OVER)
 
-    def _notice_brokers(self, seen: Seen, untold: set[int]) -> None:
-        """Introduce brokers that are new, and tell the others who is there now (`onBrokerStartup`)."""
-        joined = {row["broker_id"] for row in seen.joined}
-        for broker in sorted(seen.gone | joined):
-            self.say(f"  broker {broker} {'has registered' if broker in self.memory.brokers else 'is gone'}")
+    def _notice_brokers(self) -> None:
+        """Introduce brokers that are new, and topics that are kept; tell who is there now (`onBrokerStartup`)."""
+        joined, gone, kept = self.look.joined, self.look.gone, self.look.kept
+        if not (joined or gone or kept):
+            return
+        self._failed |= dict.fromkeys(gone, TRIES)
+        anew = [self.memory.of_broker(broker) for broker in joined] + [self.memory.of_topic(topic) for topic in kept]
         # a leader that bounced may have changed ISRs and not notified: told of an earlier ISR it would go by that
-        anew = {key for broker in joined | untold for key in self.memory.of_broker(broker)}
-        changed = self.look.at_partitions(anew)
-        self._due |= changed
-        self._failed |= dict.fromkeys(seen.gone, TRIES)
-        if joined or untold or seen.gone:
-            new = (joined | untold) - self._bounced
-            self.teller.introduce([broker for broker in self.memory.live if broker in new])
-            self.teller.metadata(changed)
-            self._tell_led_by(new)
+        changed = self.look.at_partitions({*chain(*anew)})
+        for broker in sorted(gone | joined):
+            self.say(f"  broker {broker} {'has registered' if broker in self.memory.brokers else 'is gone'}")
+        self._due, self._requests_due = self._due | changed, True
+        new = joined - self._bounced
+        self.teller.introduce([broker for broker in self.memory.live if broker in new])
+        self.teller.metadata(changed)
+        self._tell_led_by(new)
+        self.teller.kept(kept)
+        self.look.noted()
 
     def _tell_led_by(self, broker_ids: Collection[int]) -> None:
         """Tell the replicas of what these lead once more: a follower ignores a leader that is not alive."""
@@ -392,8 +398,3 @@ class Controller:
             rejections=rejections,
             verdicts=verdicts,
         )
-
-
-def _forgotten(change: Change) -> Sequence[int]:
-    """Brokers that a change lets hold nothing of the partition any more."""
-    return change.removing_before or () if change.action == Action.END_REASSIGNMENT else ()

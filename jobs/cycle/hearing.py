@@ -14,7 +14,7 @@ from jobs.cycle.behind import Behind
 from jobs.cycle.memory import Memory
 from jobs.cycle.watching import Watches
 from schemas.answers import KAFKA_STORAGE_ERROR, NONE, Meaning
-from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
+from schemas.notices import STOP_REPLICA, UPDATE_METADATA
 from schemas.rows import Key
 
 
@@ -74,15 +74,20 @@ class Ears:
         heard.stopped |= answer.api == STOP_REPLICA
         for notice, error in zip(answer.notices, answer.errors(), strict=True):
             key = notice.topic, notice.partition
-            if answer.api == LEADER_AND_ISR:
-                if self._is_news_of_log_dir(key, broker, error):
+            if answer.api == STOP_REPLICA and error == NONE:
+                # what is heard late of a deletion says nothing of a topic that was kept, or made anew
+                if notice.delete_partition and (notice.leader_epoch >= 0 or self.memory.is_queued(notice.topic)):
+                    self.memory.stopped[key, broker] = notice.leader_epoch
                     heard.partitions.add(key)
-            elif notice.delete_partition and error == NONE:
-                self.memory.stopped[key, broker] = notice.leader_epoch
+            elif self._is_news_of_log_dir(key, broker, error):
                 heard.partitions.add(key)
 
     def _is_news_of_log_dir(self, key: Key, broker: int, error: int) -> bool:
-        """KAFKA_STORAGE_ERROR takes a replica offline, NONE brings it back, other codes say nothing."""
+        """KAFKA_STORAGE_ERROR takes a replica offline, NONE brings it back, other codes say nothing.
+
+        Also where it was told to stop: that may have taken the place of a LeaderAndIsr that was to find it out, and who
+        waits for replicas to stop, as Kafka does not, must not wait for one that cannot.
+        """
         known = broker in self.memory.failed.get(key, ())
         if error == KAFKA_STORAGE_ERROR and not known:
             self.memory.failed[key].add(broker)

@@ -39,16 +39,7 @@ class Seen:
     """What a look has found to be other than before."""
 
     partitions: set[Key] = field(default_factory=set)
-    joined: list[Row] = field(default_factory=list)
-    """Registrations that are new: brokers that started, or bounced."""
-    gone: set[int] = field(default_factory=set)
-    """Brokers whose registration is no longer there; one that bounced is among them."""
     requests: bool = False
-
-    @property
-    def brokers(self) -> bool:
-        """Whether somebody came or went."""
-        return bool(self.joined or self.gone)
 
 
 @dataclass(slots=True)
@@ -58,15 +49,26 @@ class Look:
     client: KazooClient
     watches: Watches
     memory: Memory
+    joined: set[int] = field(default_factory=set)
+    """Brokers that started, or bounced, until somebody takes note of it: what is read after them may be lost."""
+    gone: set[int] = field(default_factory=set)
+    """Brokers whose registration is no longer there, until then; one that bounced is among them."""
+    kept: set[str] = field(default_factory=set)
+    """Topics that are no longer queued for deletion, until then."""
 
     def at_everything(self) -> Seen:
-        """Read all there is, as at a take-over."""
+        """Read all there is, as at a take-over; who takes over introduces everybody."""
         seen = Seen()
         self.watches.arm_all()
         self._brokers(seen)
         self._topics(seen, reread=list(self.memory.topics))
         self._requests(seen)
+        self.noted()
         return seen
+
+    def noted(self) -> None:
+        """Somebody has taken note of who came and went, and of what is kept."""
+        self.joined, self.gone, self.kept = set(), set(), set()
 
     def at(self, fired: Collection[str]) -> Seen:
         """Read what these paths name; requests in any case, as they are few and cheap."""
@@ -106,15 +108,16 @@ class Look:
         before, self.memory.brokers = self.memory.brokers, now
         for broker, row in now.items():
             if broker not in before or before[broker]["broker_epoch"] != row["broker_epoch"]:
-                seen.joined.append(row)
+                self.joined.add(broker)
             if broker not in before or before[broker] != row:
                 seen.partitions |= self.memory.of_broker(broker)
         kept = {
             broker for broker, row in now.items() if before.get(broker, {}).get("broker_epoch") == row["broker_epoch"]
         }
-        seen.gone |= before.keys() - kept
-        for broker in seen.gone:
-            self.memory.forget_failures(broker)
+        gone = before.keys() - kept
+        self.gone |= gone
+        for broker in gone:
+            self.memory.forget_answers(broker)
             seen.partitions |= self.memory.of_broker(broker)
 
     def _topics(self, seen: Seen, reread: Collection[str]) -> None:
@@ -149,15 +152,21 @@ class Look:
                 seen.partitions |= set(self.memory.of_topic(name))
 
     def _requests(self, seen: Seen) -> None:
+        asked_for = self.memory.asked_for
         before, self.memory.requests = self.memory.requests, read_requests(self.client)
         seen.requests = before != self.memory.requests
         if not seen.requests:
             return
+        # what moves was judged by its request alone, and goes on once that was withdrawn
+        seen.partitions |= (asked_for - self.memory.asked_for) & self.memory.moving
         for name, topic in list(self.memory.topics.items()):
             now = self._with_request(topic)
             if now["deletion_requested"] != topic.get("deletion_requested"):
                 self.memory.topics[name] = now
                 seen.partitions |= set(self.memory.of_topic(name))
+                if not now["deletion_requested"]:
+                    self.memory.forget_deleted(name)
+                    self.kept.add(name)
 
 
 def _with_state(row: Partition, version: int | None, data: bytes | None) -> Partition:

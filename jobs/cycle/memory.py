@@ -175,10 +175,28 @@ class Memory:
             if count > left[broker]
         }
 
-    def forget_failures(self, broker_id: int) -> None:
-        """A broker that has registered anew, or is gone, begins anew with its log dirs."""
+    def forget_answers(self, broker_id: int) -> None:
+        """A broker that has registered anew, or is gone, begins anew with its log dirs, and with replicas that leave.
+
+        These it is told of as of all others; who deleted a replica of a topic that goes is not told of that again.
+        """
         for brokers in self.failed.values():
             brokers.discard(broker_id)
+        for place in [place for place, epoch in self.stopped.items() if place[1] == broker_id and epoch >= 0]:
+            del self.stopped[place]
+
+    def forget_deleted(self, topic: str) -> None:
+        """A topic that is no longer queued for deletion begins anew with its replicas."""
+        for place in [place for place in self.stopped if place[0][0] == topic]:
+            del self.stopped[place]
+
+    def is_queued(self, topic: str) -> bool:
+        """Whether a topic is queued for deletion."""
+        return bool(self.topics.get(topic, {}).get("deletion_requested"))
+
+    def goes(self, row: Partition) -> bool:
+        """Whether a partition is to be deleted, or is already: its replicas are told nothing that would start them."""
+        return self.is_queued(row.topic) and not row.is_moving
 
     def topic_id(self, topic: str) -> str | None:
         found: str | None = self.topics.get(topic, {}).get("topic_id")
@@ -217,14 +235,12 @@ def everything_to(memory: Memory, broker_ids: Collection[int], keys: Iterable[Ke
     to = tuple(sorted(broker_ids))
     for key in keys:
         row = memory.partitions[key]
-        topic = memory.topics.get(row.topic, {})
-        queued = topic.get("deletion_requested")
-        if row.leader is None or not row.understood or (queued and not row.is_moving):
+        if row.leader is None or not row.understood or memory.goes(row):
             continue
         holders = tuple(broker for broker in to if broker in row.replicas)
-        for api, brokers in ((LEADER_AND_ISR, holders), (UPDATE_METADATA, () if queued else to)):
+        for api, brokers in ((LEADER_AND_ISR, holders), (UPDATE_METADATA, () if memory.is_queued(row.topic) else to)):
             if brokers:
-                yield notice_of(row, topic.get("topic_id"), api, brokers)
+                yield notice_of(row, memory.topic_id(row.topic), api, brokers)
 
 
 def notice_of(row: Partition, topic_id: str | None, api: str, brokers: tuple[int, ...]) -> Notice:

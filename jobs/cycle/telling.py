@@ -15,7 +15,7 @@ from jobs.adapters.brokers.queues import Queues
 from jobs.adapters.delta.lake import Row
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.cycle.deciding.decider import Decided
-from jobs.cycle.memory import Memory, everything_to, notice_of
+from jobs.cycle.memory import Memory, Partition, everything_to, notice_of
 from planner.cycle.deleting import DeletionStep
 from planner.telling.without_spark import due as due_of
 from schemas.names import RejectionCode
@@ -57,23 +57,28 @@ class Teller:
 
     def metadata(self, keys: Iterable[Key]) -> None:
         """Tell everybody what is the state of these partitions now."""
-        self.tell(self._as_they_are(keys, UPDATE_METADATA, self.memory.live))
+        self.tell(self._metadata(keys))
 
     def again(self, keys: Collection[Key]) -> None:
         """Tell of partitions what nobody knows whether it was told; who has it says so."""
-        notices = self._as_they_are(keys, UPDATE_METADATA, self.memory.live)
+        notices = self._metadata(keys)
         for broker in self.memory.live if keys else ():
             notices += self._to_replicas(broker, self.memory.of_broker(broker).intersection(keys))
         self.tell(notices)
 
     def ask_for_log_dirs(self, broker: int) -> None:
         """Tell a broker of its replicas what it knows already: those whose log dir failed, it answers otherwise for."""
-        self.tell(self._to_replicas(broker, self.memory.of_broker(broker)))
+        if broker in self.memory.brokers:
+            self.tell(self._to_replicas(broker, self.memory.of_broker(broker)))
 
     def _to_replicas(self, broker: int, keys: Iterable[Key]) -> list[Notice]:
-        """LeaderAndIsr for a broker's replicas, but for those that are to stay stopped."""
+        """LeaderAndIsr for a broker's replicas, but for those that are to stay stopped, or are to go."""
         rows = (self.memory.partitions[key] for key in keys)
-        held = [row.key for row in rows if broker in row.replicas]
+        held = [
+            row.key
+            for row in rows
+            if broker in row.replicas and not (self.memory.goes(row) or self._leaves(row, broker))
+        ]
         if broker in self.stopped_on:
             held = [key for key in held if broker in (self.memory.partitions[key].isr or ())]
         return self._as_they_are(held, LEADER_AND_ISR, [broker])
@@ -82,6 +87,10 @@ class Teller:
         """Ask replicas that leave to stop and to delete their logs; once under each leader epoch and registration."""
         waiting = [row for row in others if row["code"] == RejectionCode.WAITS_FOR_STOP]
         self.tell([notice for row in waiting if (notice := self._stopping(row)) is not None])
+
+    def _leaves(self, row: Partition, broker: int) -> bool:
+        """Whether a replica was asked to stop as things are: told of its leader, it would begin anew."""
+        return self._asked_to_stop.get((row.key, broker)) == (row.leader_epoch, self.epoch_of(broker))
 
     def _stopping(self, row: Row) -> Notice | None:
         key = row["topic"], row["partition"]
@@ -103,6 +112,12 @@ class Teller:
             self.tell([notice for notice in wave if notice.topic in fresh])
         self._deleting |= fresh
 
+    def kept(self, topics: Collection[str]) -> None:
+        """Tell of topics whose deletion was refused or taken back: who registered meanwhile knows nothing of them."""
+        for topic in topics:
+            self.forget_topic(topic)
+        self.again({key for topic in topics for key in self.memory.of_topic(topic)})
+
     def forget_topic(self, topic: str) -> None:
         """A topic that is made anew under the name is another one."""
         self._deleting.pop(topic, None)
@@ -110,6 +125,11 @@ class Teller:
 
     def epoch_of(self, broker: int) -> int:
         return int(self.memory.brokers[broker]["broker_epoch"])
+
+    def _metadata(self, keys: Iterable[Key]) -> list[Notice]:
+        """UpdateMetadata for everybody, but for topics that are queued for deletion: who forgot them keeps to it."""
+        kept = [key for key in keys if not self.memory.is_queued(key[0])]
+        return self._as_they_are(kept, UPDATE_METADATA, self.memory.live)
 
     def _as_they_are(self, keys: Iterable[Key], api: str, broker_ids: Sequence[int]) -> list[Notice]:
         known = (self.memory.partitions[key] for key in sorted(keys) if key in self.memory.partitions)

@@ -229,7 +229,8 @@ def as_bounced(change: Change, away: Collection[int]) -> Change:
     elected in its place: it is back in a moment, and leads at a later epoch.
     """
     change = with_values(change, requires_dead=[broker for broker in change.requires_dead if broker not in away])
-    if change.action != Action.ELECT or {*(change.isr_after or ())} <= {*(change.isr_before or ())}:
+    in_sync = {*(change.isr_before or ())}
+    if change.action != Action.ELECT or {*(change.isr_after or ())} <= in_sync or in_sync.isdisjoint(away):
         return change
     return with_values(
         change,
@@ -240,6 +241,11 @@ def as_bounced(change: Change, away: Collection[int]) -> Change:
         requires_live=[],
         reason="its leader has registered anew, and nobody else is in sync",
     )
+
+
+def forgotten(change: Change) -> Collection[int]:
+    """Brokers that a change lets hold nothing of the partition any more."""
+    return change.removing_before or () if change.action == Action.END_REASSIGNMENT else ()
 
 
 def _queued(memory: Memory) -> set[Key]:

@@ -1,15 +1,20 @@
 """What is asked for in /admin, and what balance asks for, carried out cycle by cycle to its end."""
 
 import pytest
+from msgspec.structs import replace
 
 from jobs.cycle.balance import Balance
 from jobs.cycle.control import Controller
+from jobs.cycle.memory import notice_of
+from schemas.names import LEADER_DURING_DELETE
+from schemas.notices import STOP_REPLICA
 from schemas.znodes import (
     State,
     TopicPartition,
     encode_partitions,
     encode_state,
 )
+from tests.jobs.cycle.model.network import Said
 from tests.jobs.support.in_office import assigned, by_hand, follow, hear_watches, settle, take_up, told
 from tests.jobs.support.kafka_tree import KafkaTree, state_path
 
@@ -61,6 +66,20 @@ def test_a_move_that_no_request_can_hold_is_not_sent_and_holds_up_no_other(
     assert (assigned(tree, "large").partitions[0], assigned(tree, "small").partitions[0]) == ([0, 1], [1, 0])
     assert tree.version("large") == 0
     assert any("1 start_reassignment failed" in line for line in said)
+
+
+def test_what_is_heard_of_a_deletion_once_it_is_over_counts_for_nothing(
+    tree: KafkaTree, controller: Controller
+) -> None:
+    tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
+    take_up(controller)
+    stands = notice_of(controller.memory.partitions["orders", 0], None, STOP_REPLICA, (0,))
+    deleted = replace(stands, leader_epoch=LEADER_DURING_DELETE, delete_partition=True)
+
+    controller.ears.hear(Said(controller.memory.brokers[0], 1, STOP_REPLICA, [deleted], b"", 3, codes=(0,)))
+    controller.cycle()
+
+    assert not controller.memory.stopped
 
 
 def test_a_topic_is_deleted_once_all_its_replicas_are(tree: KafkaTree, controller: Controller) -> None:

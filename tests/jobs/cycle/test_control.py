@@ -151,6 +151,29 @@ def test_what_was_due_when_the_connection_was_lost_is_due_afterwards(
     assert {p: (s.leader, s.isr) for p, s in states.items()} == {0: (0, [0]), 1: (0, [0]), 2: (2, [2, 0])}
 
 
+@pytest.mark.parametrize("reading", ["_requests", "at_partitions"])
+def test_who_bounced_is_introduced_though_the_next_reading_was_lost(
+    tree: KafkaTree, controller: Controller, monkeypatch: pytest.MonkeyPatch, reading: str
+) -> None:
+    tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
+    take_up(controller)
+    assert tree.brokers is not None
+    tree.brokers[1].told.clear()
+    read, losses = getattr(Look, reading), [ConnectionLoss()]
+
+    def lose_once(look: Look, what: object) -> object:
+        if losses:
+            raise losses.pop()
+        return read(look, what)
+
+    monkeypatch.setattr(Look, reading, lose_once)
+    tree.bounce(1)
+    hear_watches(controller)
+    controller.run(until_quiet=True)
+
+    assert told(tree, 1, "leader_and_isr")["orders", 0].leader_epoch == 6
+
+
 @pytest.mark.parametrize("unclean", ["false", "true"])
 def test_who_alone_is_in_sync_and_bounces_leads_on_at_a_later_epoch(
     tree: KafkaTree, controller: Controller, unclean: str

@@ -59,6 +59,8 @@ class Process:
     alive: set[int] = field(default_factory=set)
     metadata: dict[Key, tuple[int, int, list[int]]] = field(default_factory=dict)
     """Leader, leader epoch and ISR, as clients hear them."""
+    forgotten: set[Key] = field(default_factory=set)
+    """Partitions that it was told to forget, as their topics were to be deleted, and not told of since they are not."""
     unsaid: list[Key] = field(default_factory=list)
     """Partitions whose ISR it changed, and has not notified of."""
 
@@ -120,8 +122,11 @@ class Broker:
         key = notice.topic, notice.partition
         if notice.leader == LEADER_DURING_DELETE:
             self.process.metadata.pop(key, None)
-        else:
-            self.process.metadata[key] = notice.leader, notice.leader_epoch, [*notice.isr]
+            self.process.forgotten.add(key)
+            return NONE
+        self.process.metadata[key] = notice.leader, notice.leader_epoch, [*notice.isr]
+        if f"/admin/delete_topics/{key[0]}" not in self.tree.nodes:
+            self.process.forgotten.discard(key)
         return NONE
 
     def _lead_or_follow(self, notice: Notice) -> int:

@@ -65,4 +65,95 @@ FOUND: Final = {
             Event(3, BEFORE, "grow", ("b", [1, 0])),
         ),
     ),
+    "a replica whose log dir failed, and that is told to stop before it could say so, is not waited for": Script(
+        5,
+        3,
+        {"a": {0: [0, 1]}},
+        (
+            Event(0, BEFORE, "stall", (1,)),
+            Event(0, BEFORE, "fail_dir", (1, 2)),
+            Event(0, BEFORE, "reassign", ("a", 0, [0])),
+        ),
+        stay_failed=True,
+    ),
+    "who bounces after it has stopped is stopped once more before it is forgotten": Script(
+        6,
+        3,
+        {"a": {0: [0, 1]}},
+        (
+            Event(0, BEFORE, "stall", (1,)),
+            Event(0, BEFORE, "reassign", ("a", 0, [0])),
+            Event(4, BEFORE, "stall", (1,)),
+            # while others elect uncleanly: that somebody bounces elsewhere is nothing to them
+            Event(5, BEFORE, "bounce", (1,)),
+        ),
+    ),
+    "who has deleted a topic does not begin it anew, whatever it is asked about its log dirs": Script(
+        7,
+        3,
+        {"a": {0: [0, 1]}},
+        (
+            Event(0, BEFORE, "stall", (0,)),
+            Event(0, BEFORE, "delete", ("a",)),
+            Event(2, BEFORE, "fail_dir", (1, 0)),
+            Event(2, BEFORE, "bounce", (1,)),
+        ),
+    ),
+    "who has deleted a topic is not told of its ISR, though that was notified late": Script(
+        8,
+        3,
+        {"a": {0: [0, 1, 2]}},
+        (
+            # after others have registered: with each that does, a deletion is told anew
+            Event(5, BEFORE, "stall", (2,)),
+            Event(5, BEFORE, "lag", (1,)),
+            Event(6, BEFORE, "delete", ("a",)),
+            Event(7, BEFORE, "stall", (2,)),
+        ),
+    ),
+    "a leader that runs writes its own state in the place of one that is illegible": Script(
+        9,
+        3,
+        {"a": {0: [0, 1]}},
+        (
+            Event(0, BEFORE, "create", ("b", {0: [0, 1]})),
+            Event(3, BEFORE, "vanish", ("b", 0)),
+            Event(3, BEFORE, "garble", ("b", 0)),
+            Event(3, BEFORE, "kill", (1,)),
+        ),
+    ),
+    "a move goes on that is overridden by a request which is refused": Script(
+        10,
+        3,
+        {"a": {0: [0, 1]}},
+        (
+            Event(0, BEFORE, "lag", (2,)),
+            Event(0, BEFORE, "reassign", ("a", 0, [0, 2])),
+            Event(3, BEFORE, "lag", (2,)),
+            Event(5, BEFORE, "reassign", ("a", 0, [7])),
+        ),
+    ),
+    "who restarted while a topic waited for its deletion is told of it once it is kept": Script(
+        11,
+        3,
+        {"a": {0: [0, 1, 2]}},
+        (
+            Event(0, BEFORE, "kill", (2,)),
+            Event(1, BEFORE, "delete", ("a",)),
+            Event(3, BEFORE, "bounce", (0,)),
+            Event(5, BEFORE, "keep", ("a",)),
+        ),
+    ),
+    "a topic that was kept half deleted can be deleted": Script(
+        12,
+        3,
+        {"a": {0: [0, 1, 2]}},
+        (
+            # after others have registered: with each that does, a deletion is told anew
+            Event(5, BEFORE, "stall", (2,)),
+            Event(5, BEFORE, "delete", ("a",)),
+            Event(6, BEFORE, "keep", ("a",)),
+            Event(7, BEFORE, "delete", ("a",)),
+        ),
+    ),
 }

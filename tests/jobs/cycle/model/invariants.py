@@ -149,7 +149,11 @@ def _was_told_too_early(island: Island, broker: int, key: Key) -> bool:
 
 
 def _of_logs(island: Island) -> Iterator[str]:
-    """Processes host what is assigned to them, and nothing else."""
+    """Processes host what is assigned to them, and nothing else, and tell clients of no topic that they forgot.
+
+    Who took no requests while a topic was deleted, until the controller ended, tells clients of it for ever, as with
+    Kafka: the next controller does not know that there was such a topic.
+    """
     assigned = {
         (topic, number): replicas
         for topic in island.topics
@@ -160,3 +164,6 @@ def _of_logs(island: Island) -> Iterator[str]:
         for key in broker.process.replicas if broker.process else ():
             if broker.id not in assigned.get(key, ()) and broker.hosts(key):
                 yield f"{broker.id} still hosts {key}, which is assigned to {assigned.get(key)}"
+        for key in broker.process.forgotten & broker.process.metadata.keys() if broker.process else ():
+            if key not in assigned:
+                yield f"{broker.id} tells clients again of {key}, which is deleted"
