@@ -348,7 +348,7 @@ def test_a_controller_that_is_not_understood_makes_no_event(surveyor: Surveyor, 
 def test_seconds_are_told_by_phase(surveyor: Surveyor) -> None:
     seconds = surveyor.json("snapshot")["seconds_by_phase"]
     assert set(seconds) == {"read", "start", "decode", "difference", "write"}
-    assert min(seconds.values()) > 0
+    assert min(seconds.values()) >= 0 < sum(seconds.values())
 
 
 @pytest.mark.usefixtures("both_ways")
