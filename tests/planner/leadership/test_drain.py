@@ -219,7 +219,7 @@ def _applied(world: World, changes: DataFrame) -> World:
     return World(rows, world.topics, world.live, world.opaque, world.configs)
 
 
-@settings(BATCHES, max_examples=4)
+@settings(BATCHES, max_examples=3)
 @given(worlds())
 def test_undrain_of_a_drain_is_what_was(spark: SparkSession, world: World) -> None:
     """Also of two after each other, undone in the order of the drains: what is drained still stays last."""

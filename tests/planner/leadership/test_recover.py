@@ -211,7 +211,7 @@ def _ranked_by_hand(rows: list[Row], kept: list[int], sizes: dict[int, int | Non
     return sorted([1, 2, 3], key=key)
 
 
-@settings(BATCHES, max_examples=4)
+@settings(BATCHES, max_examples=3)
 @given(st.lists(_histories(), min_size=1, max_size=40))
 def test_ranking_by_hand(
     spark: SparkSession, histories: list[tuple[list[Row], list[int], dict[int, int | None]]]
