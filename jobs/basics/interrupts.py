@@ -52,6 +52,8 @@ class _State:
     """Whether KeyboardInterrupt is to be raised as soon as that has ended."""
     first: tuple[signal.Signals, float] | None = None
     """The first signal that a way other than AT_ONCE was told of, and when."""
+    over = False
+    """Whether the last line is said."""
 
 
 _state = _State()
@@ -163,6 +165,7 @@ def _handle(number: int, _frame: FrameType | None) -> None:
 def end(code: int, line: str) -> NoReturn:
     """End this process and its children now, with one line: no handler, `finally` or library has another word."""
     ignore()
+    _state.over = True
     # to the descriptors themselves: what a library was just printing holds the locks of sys.stdout and sys.stderr
     _write(2, f"surveyor: {line}\n")
     answer = json.dumps({"error": line, "exit_code": code}) + "\n"
@@ -178,6 +181,20 @@ def end(code: int, line: str) -> NoReturn:
 def _write(descriptor: int, text: str) -> None:
     with suppress(OSError):
         os.write(descriptor, text.encode())
+
+
+def hand_on(source: int) -> None:
+    """Hand a child's stderr, the reading end of a pipe, on to ours, in a thread, until our last line is said.
+
+    A JVM that is told to end in the midst of work complains of that in many words.
+    """
+
+    def relay() -> None:
+        while said := os.read(source, 1 << 16):
+            if not _state.over:
+                _write(2, said.decode(errors="replace"))
+
+    threading.Thread(target=relay, name="stderr of a child", daemon=True).start()
 
 
 def _end_children() -> None:

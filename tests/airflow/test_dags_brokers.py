@@ -41,9 +41,12 @@ def airflow(cluster: EmbeddedCluster, lake: Lake, tmp_path_factory: pytest.TempP
 
 
 def create(cluster: EmbeddedCluster, topic: str, *replicas: int) -> None:
-    """Make a topic of one partition, and wait until broker 0 knows who leads it."""
+    """Make a topic of one partition, and wait until broker 0 knows who leads it.
+
+    librdkafka waits a minute where a broker that has just come back names no controller yet.
+    """
     client = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    client.create_topics([NewTopic(topic, num_partitions=1, replica_assignment=[list(replicas)])])[topic].result(30)
+    client.create_topics([NewTopic(topic, num_partitions=1, replica_assignment=[list(replicas)])])[topic].result(120)
     assert eventually(lambda: seen(cluster, topic).get(0, (-1,))[0] == replicas[0])
 
 

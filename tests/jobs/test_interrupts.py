@@ -126,6 +126,24 @@ def test_while_modules_are_imported(tmp_path: Path, seconds: float) -> None:
     assert done or (code, lines) == (130, [ENDED])
 
 
+COMPLAINING = """\
+import os, subprocess, time
+from jobs.basics.interrupts import guard, hand_on
+guard()
+reading, writing = os.pipe()
+hand_on(reading)
+child = "trap 'echo told to end >&2; exit 1' TERM; echo at work >&2; while :; do sleep 0.05; done"
+subprocess.Popen(["sh", "-c", child], stderr=writing)
+time.sleep(30)
+"""
+
+
+def test_a_child_is_heard_until_the_last_line(tmp_path: Path) -> None:
+    running = Running(tmp_path, sys.executable, "-c", COMPLAINING)
+    assert eventually(running.says("at work"))
+    assert running.stop(signal.SIGTERM, alone=True) == (143, ["at work", ENDED])
+
+
 STARTING = """\
 import os, signal, threading
 from kazoo.handlers.threading import SequentialThreadingHandler

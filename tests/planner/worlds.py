@@ -35,7 +35,7 @@ BATCHES: Final = settings(
     phases=(Phase.explicit, Phase.reuse, Phase.generate),  # shrinking takes minutes; the diff names the partition
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
 )
-"""An example is a whole cluster, planned by Spark in half a second, the first as simple as can be: few and large ones."""
+"""An example is a whole cluster, planned by Spark in half a second, the first as simple as can be: few, large ones."""
 
 _ids = st.lists(st.sampled_from(BROKERS), min_size=1, max_size=4, unique=True)
 

@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
@@ -22,7 +23,7 @@ from jobs.adapters.java.jars import delta_jars
 from jobs.adapters.spark import connect
 from jobs.adapters.spark.submitted import is_submitted
 from jobs.basics.errors import MissingError
-from jobs.basics.interrupts import is_guarded
+from jobs.basics.interrupts import hand_on, is_guarded
 
 UTC: Final = {"spark.sql.session.timeZone": "UTC"}
 """Timestamps in the tables are UTC wherever a job runs."""
@@ -94,15 +95,24 @@ def start_session(
 
 @contextmanager
 def _heeding_signals() -> Iterator[None]:
-    """Keep a command's handlers: PySpark puts in its own for Ctrl-C, which raises in the midst of what py4j does."""
+    """Keep a command's handlers: PySpark puts in its own for Ctrl-C, which raises in the midst of what py4j does.
+
+    And let the JVM that is started say nothing after an interruption's one line.
+    """
+    if not is_guarded():
+        yield
+        return
     module: Any = pyspark_context
-    theirs = module.signal
-    if is_guarded():
-        module.signal = SimpleNamespace(SIGINT=signal.SIGINT, signal=lambda *_: None)
+    theirs, launch = module.signal, module.launch_gateway
+    reading, writing = os.pipe()
+    hand_on(reading)
+    module.signal = SimpleNamespace(SIGINT=signal.SIGINT, signal=lambda *_: None)
+    module.launch_gateway = partial(launch, popen_kwargs={"stderr": writing})
     try:
         yield
     finally:
-        module.signal = theirs
+        module.signal, module.launch_gateway = theirs, launch
+        os.close(writing)
 
 
 def with_settings(session: SparkSession, settings: Mapping[str, str]) -> SparkSession:

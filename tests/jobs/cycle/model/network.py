@@ -13,6 +13,7 @@ from msgspec.structs import replace as with_values
 
 from jobs.adapters.brokers.answers import Answer
 from jobs.adapters.brokers.control_messages import Announcement, Messages, Request, Row
+from jobs.adapters.brokers.listeners import Listener
 from jobs.adapters.brokers.queues import Heard, Queue, _Wave
 from schemas.notices import LEADER_AND_ISR, UPDATE_METADATA, Notice
 from tests.jobs.cycle.model.brokers import NONE, Broker
@@ -100,7 +101,7 @@ class Network:
     _parts: dict[int, Messages] = field(default_factory=dict)
     _notices: dict[int, list[Notice]] = field(default_factory=dict)
 
-    def queue(self, broker: Row, client_id: str, heard: Heard) -> ModelQueue:
+    def queue(self, broker: Row, client_id: str, heard: Heard, _listener: Listener) -> ModelQueue:
         """Stand in for the class of queues."""
         return ModelQueue(broker, client_id, heard, self)
 

@@ -55,8 +55,7 @@ def test_zookeeper_lost_after_rows_were_written_is_an_error(  # noqa: PLR0913, P
     nth: int,
 ) -> None:
     """In the middle of the writing, or after its end: not the code for a cluster that could not be read."""
-    for module in ("connection", "controllership"):
-        monkeypatch.setattr(f"jobs.adapters.zookeeper.{module}.PATIENCE", 3.0)
+    monkeypatch.setattr("jobs.adapters.zookeeper.connection.PATIENCE", 3.0)
     monkeypatch.setattr("jobs.execution.batch.writes.BATCH", 1)
     plan = move_all(topic, lake)
 
