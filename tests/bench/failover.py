@@ -131,7 +131,7 @@ def _outage(cluster: EmbeddedCluster, client: KazooClient, places: Sequence[Topi
 def _heal(cluster: EmbeddedCluster, client: KazooClient, places: Sequence[TopicPartition]) -> None:
     with progress("the broker comes back"):
         cluster.brokers[VICTIM].start()
-        cluster.brokers[VICTIM].wait_ready()
+        cluster.brokers[VICTIM].wait_ready(PATIENCE)
         _healed(client, places)
 
 
