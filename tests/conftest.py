@@ -1,14 +1,13 @@
 """Real servers for the tests: one ZooKeeper for the whole run, a Kafka cluster for each module that asks for one."""
 
 from collections.abc import Iterator
-from uuid import uuid4
 
 import pytest
-from kazoo.client import KazooClient
 
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from tests.jobs.support.ensemble import Ensemble
+from tests.jobs.support.kafka_tree import new_chroot
 
 collect_ignore = ["airflow/inside.py"]
 """Runs in Airflow's environment, not in this one."""
@@ -23,13 +22,7 @@ def zookeeper_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embed
 @pytest.fixture
 def zookeeper(zookeeper_server: EmbeddedZooKeeper) -> str:
     """`host:port/chroot`: a tree of the test's own, empty."""
-    chroot = f"/test-{uuid4().hex}"
-    client = KazooClient(zookeeper_server.connect)
-    client.start()
-    client.create(chroot)
-    client.stop()
-    client.close()
-    return f"{zookeeper_server.connect}{chroot}"
+    return new_chroot(zookeeper_server.connect)
 
 
 @pytest.fixture(scope="module")

@@ -33,6 +33,11 @@ def find_java() -> Path:
     return java
 
 
+def java_home() -> Path:
+    """Its folder, as JAVA_HOME names it."""
+    return find_java().resolve().parents[1]
+
+
 def _from_home() -> Path | None:
     home = os.environ.get("JAVA_HOME")
     if not home:

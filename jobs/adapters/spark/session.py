@@ -18,7 +18,7 @@ from pyspark.core import context as pyspark_context
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
-from jobs.adapters.java.home import find_java
+from jobs.adapters.java.home import java_home
 from jobs.adapters.java.jars import delta_jars
 from jobs.adapters.spark import connect
 from jobs.adapters.spark.submitted import is_submitted
@@ -29,7 +29,7 @@ UTC: Final = {"spark.sql.session.timeZone": "UTC"}
 """Timestamps in the tables are UTC wherever a job runs."""
 
 ALWAYS: Final = {
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.extensions": connect.DELTA,
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     **UTC,
 }
@@ -167,7 +167,7 @@ def stop_session() -> None:
 
 
 def _own_jvm() -> dict[str, str]:
-    os.environ["JAVA_HOME"] = str(find_java().resolve().parents[1])
+    os.environ["JAVA_HOME"] = str(java_home())
     os.environ.setdefault("SPARK_CONF_DIR", str(conf_dir()))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers need what is installed here
     return {**OWN_JVM, "spark.jars": ",".join(map(str, delta_jars()))}

@@ -12,7 +12,7 @@ from typing import TypedDict
 
 import pyspark
 
-from jobs.adapters.java.home import find_java
+from jobs.adapters.java.home import java_home
 from jobs.adapters.java.jars import delta_jars
 from jobs.adapters.spark.session import conf_dir
 from jobs.basics.errors import MissingError
@@ -39,7 +39,7 @@ def submission() -> Submission:
         spark_home=str(Path(pyspark.__file__).parent),
         scripts=str(Path(__file__).parents[2]),
         python=sys.executable,
-        java_home=str(find_java().resolve().parents[1]),
+        java_home=str(java_home()),
         spark_conf_dir=str(conf_dir()),
         jars=",".join(map(str, delta_jars())),
     )

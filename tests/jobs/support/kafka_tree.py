@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
+from uuid import uuid4
 
 from kazoo.client import KazooClient
 from kazoo.protocol.states import ZnodeStat
@@ -133,6 +134,17 @@ class KafkaTree:
             found[path] = self.client.get(path)
             pending += [f"{path.rstrip('/')}/{name}" for name in self.client.get_children(path)]
         return found
+
+
+def new_chroot(connect: str) -> str:
+    """Make an empty tree on a server; return its address."""
+    chroot = f"/test-{uuid4().hex}"
+    client = KazooClient(connect)
+    client.start()
+    client.create(chroot)
+    client.stop()
+    client.close()
+    return f"{connect}{chroot}"
 
 
 def in_parallel(*works: Any) -> list[Any]:  # noqa: ANN401 - whatever they return

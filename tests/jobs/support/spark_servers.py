@@ -18,7 +18,7 @@ import pyspark
 
 from jobs.adapters.embedded.ports import LOOPBACK, accepts, free_port
 from jobs.adapters.embedded.processes import Server
-from jobs.adapters.java.home import find_java
+from jobs.adapters.java.home import java_home
 from tests.jobs.support.shown_commands import ROOT, shown
 from tests.spark_archive import JVM
 
@@ -38,7 +38,7 @@ def as_options(settings: Mapping[str, str]) -> list[str]:
 def environment() -> dict[str, str]:
     """What Spark's scripts are told: where Java is, which Python the executors run, and to stay on this machine."""
     return {
-        "JAVA_HOME": str(find_java().resolve().parents[1]),
+        "JAVA_HOME": str(java_home()),
         "PYSPARK_PYTHON": sys.executable,
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "SPARK_LOCAL_IP": LOOPBACK,

@@ -19,7 +19,7 @@ from jobs.basics.errors import SurveyorError, UnreadableError, UsageError
 from schemas.lease import Holder
 from tests.jobs.support.fenced import OURS
 from tests.jobs.support.guarded_zookeeper import PASSWORD, USER, GuardedZooKeeper
-from tests.jobs.support.kafka_tree import KafkaTree
+from tests.jobs.support.kafka_tree import KafkaTree, new_chroot
 
 Configured = Callable[..., Path]
 
@@ -69,15 +69,9 @@ OF_DIGEST = [make_digest_acl(USER, PASSWORD, all=True), EVERYBODY_READS]
 
 
 @pytest.fixture
-def chroot(guarded: GuardedZooKeeper, request: pytest.FixtureRequest) -> str:
+def chroot(guarded: GuardedZooKeeper) -> str:
     """An address of the test's own, of a tree that Kafka keeps."""
-    name = f"/{abs(hash(request.node.name))}"
-    client = KazooClient(guarded.connect)
-    client.start()
-    client.create(name)
-    client.stop()
-    client.close()
-    return f"{guarded.connect}{name}"
+    return new_chroot(guarded.connect)
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
-from uuid import uuid4
 
 from kazoo.client import KazooClient
 
@@ -18,7 +17,7 @@ from jobs.records.plans import Plan
 from schemas.names import Action, Outcome
 from schemas.znodes import decode_state
 from tests.jobs.support.fake_brokers import FakeBrokers
-from tests.jobs.support.kafka_tree import KafkaTree
+from tests.jobs.support.kafka_tree import KafkaTree, new_chroot
 from tests.jobs.support.operation_rows import alteration, deletion, expansion
 from tests.jobs.support.plan_rows import creation, election, store_plan, topic_creation
 
@@ -78,18 +77,16 @@ class Planned:
 
 @contextmanager
 def planned(server: EmbeddedZooKeeper, brokers: FakeBrokers, folder: Path, kind: str) -> Iterator[Planned]:
-    chroot = f"/killed-{uuid4().hex}"
-    client = KazooClient(server.connect)
+    hosts = new_chroot(server.connect)
+    client = KazooClient(hosts)
     client.start()
     try:
-        client.create(chroot)
-        client.chroot = chroot
-        tree = KafkaTree(f"{server.connect}{chroot}", client, brokers)
+        tree = KafkaTree(hosts, client, brokers)
         tree.lay_out()
         tree.elect(0, epoch=7)
         tree.add_topic(T, {number: [number % 3, (number + 1) % 3, (number + 2) % 3] for number in PARTITIONS})
         tree.add_topic("other", {0: [0, 1]}, topic_id="AAAAAAAAAAAAAAAAAAAAAA")
-        lake = Lake(str(folder / chroot[1:]), "default")
+        lake = Lake(str(folder / hosts.rpartition("/")[2]), "default")
         yield Planned(tree, lake, KINDS[kind](lake, tree))
     finally:
         client.stop()
