@@ -1,4 +1,6 @@
 .DEFAULT_GOAL := help
+# Compiled once: tests start some hundred commands, and each of four workers would prepare all asserts anew.
+export PYTHONDONTWRITEBYTECODE :=
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 AIRFLOW_BIN := .venv-airflow/bin

@@ -13,20 +13,8 @@ from xdist.scheduler.loadfile import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
 from jobs.adapters.embedded.processes import Server
-from jobs.adapters.spark.session import start_session
+from tests.shared_spark import own_session, session_of_run
 from tests.spark_archive import environment
-
-QUICK = {
-    "spark.master": "local[2]",
-    "spark.sql.shuffle.partitions": "1",
-    "spark.default.parallelism": "2",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.databricks.delta.snapshotPartitions": "1",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.ui.explainMode": "simple",
-}
-"""Tables of a few rows: no time for shuffles that nobody needs, nor for compiling what runs once."""
 
 for name, value in environment().items():
     os.environ.setdefault(name, value)
@@ -106,10 +94,10 @@ def _refuse(server: Server) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    session = start_session("surveyor-tests", QUICK)
-    yield session
-    session.stop()
+def spark(worker_id: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    alone = worker_id == "master"
+    with own_session() if alone else session_of_run(tmp_path_factory.getbasetemp().parent) as session:
+        yield session
 
 
 @pytest.fixture(autouse=True)

@@ -74,11 +74,11 @@ def _run(folder: Path, variables: Mapping[str, str]) -> None:
     os.environ |= variables
     from kazoo.client import KazooClient  # noqa: PLC0415 - Spark reads the variables when it is imported
 
-    from conftest import QUICK  # noqa: PLC0415
     from jobs.adapters.embedded.servers import EmbeddedZooKeeper  # noqa: PLC0415
     from jobs.adapters.spark.session import start_session  # noqa: PLC0415
     from tests.jobs.support.commands import Surveyor  # noqa: PLC0415
     from tests.jobs.support.kafka_tree import KafkaTree  # noqa: PLC0415
+    from tests.shared_spark import OWN, QUICK  # noqa: PLC0415
 
     with EmbeddedZooKeeper(folder / "zookeeper") as server:
         client = KazooClient(server.connect)
@@ -87,7 +87,7 @@ def _run(folder: Path, variables: Mapping[str, str]) -> None:
         tree.lay_out()
         tree.elect(0, epoch=7)
         tree.add_topic("orders", {number: [0, 1, 2] for number in range(6)})
-        session = start_session("recording", QUICK)
+        session = start_session("recording", QUICK | OWN)
         surveyor = Surveyor(server.connect, folder / "warehouse")
         surveyor.json("snapshot")
         tree.unregister(2)

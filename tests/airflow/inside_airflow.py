@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from tests.airflow.home import NO_AIRFLOW, PYTHON, ROOT, prepare, variables
+from tests.shared_spark import QUICK
 from tests.spark_archive import environment
 
 EXIT_SECONDS = 30
@@ -16,7 +17,7 @@ PATIENCE = 240.0
 """Seconds for the answer: a run of a DAG takes less than a minute on a machine that is not busy."""
 
 
-SETTINGS = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "1", "spark.default.parallelism": "2"}
+SETTINGS = QUICK | {"spark.ui.enabled": "false"}
 
 
 @dataclass(frozen=True, slots=True)

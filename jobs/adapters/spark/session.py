@@ -65,6 +65,16 @@ JVM_OPTIONS: Final = "SPARK_SUBMIT_OPTS"
 """Environment variable by which Spark's launcher is given options for the JVM; who has set it knows better."""
 
 
+LOOKED_UP: Final = {
+    "PythonUtils": ["toSeq"],
+    "PythonSQLUtils": ["toDataFrame"],
+    "functions": ["broadcast"],
+    "org.apache.spark.sql.functions": ["array", "coalesce", "col", "concat", "expr", "lit", "not", "struct", "when"],
+    "org.apache.spark.sql.classic.SparkSession": ["setActiveSession"],
+}
+"""Classes that PySpark asks the JVM for each time it makes a Column, and which of their functions it then asks for."""
+
+
 def conf_dir() -> Path:
     """Return the folder of `spark-defaults.conf`: beside the packages in a checkout, inside `jobs` in a wheel."""
     checkout = Path(__file__).parents[3] / "conf"
@@ -90,6 +100,7 @@ def start_session(
     with _heeding_signals():
         session = builder.getOrCreate()
     _check_delta(session)
+    _remember_classes(session)
     return session
 
 
@@ -171,6 +182,17 @@ def _own_jvm() -> dict[str, str]:
     os.environ.setdefault("SPARK_CONF_DIR", str(conf_dir()))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers need what is installed here
     return {**OWN_JVM, "spark.jars": ",".join(map(str, delta_jars()))}
+
+
+def _remember_classes(session: SparkSession) -> None:
+    """Keep at hand what PySpark looks up for each Column: py4j remembers nothing, and the JVM searches all jars.
+
+    A plan makes thousands of Columns.
+    """
+    jvm = session.sparkContext._jvm  # noqa: SLF001 - PySpark looks things up in it
+    for name, members in LOOKED_UP.items():
+        found = vars(jvm).setdefault(name, getattr(jvm, name))
+        vars(found).update({member: getattr(found, member) for member in members})
 
 
 def _check_delta(session: SparkSession) -> None:

@@ -1,0 +1,126 @@
+"""One Spark for all workers of a run: the JVM starts once, and what it compiles for one test it has for the others.
+
+Each worker has a session of its own in it, as two notebooks of one server have. A process of its own keeps the JVM for
+as long as any worker has a lock on a file; the lock of a worker that was killed is gone with it, so nothing is left.
+`python -m tests.shared_spark FOLDER` is that process.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from fcntl import LOCK_EX, LOCK_SH, flock
+from pathlib import Path
+from typing import Any, Final
+from unittest.mock import patch
+
+from pyspark.conf import SparkConf
+from pyspark.core.context import SparkContext
+from pyspark.sql import SparkSession
+
+from jobs.adapters.spark.session import JVM_OPTIONS, start_session
+from tests.spark_archive import environment
+
+NAME: Final = "surveyor-tests"
+
+QUICK: Final = {
+    "spark.sql.shuffle.partitions": "1",
+    "spark.default.parallelism": "2",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.ui.explainMode": "simple",
+}
+"""Tables of a few rows: no time for shuffles that nobody needs, nor for compiling what runs once."""
+
+OWN: Final = {"spark.master": "local[2]"}
+FOR_ALL: Final = {"spark.master": "local[6]", "spark.driver.memory": "4g"}
+"""Nobody waits for a core while the task of another worker's test waits for a server."""
+
+ROOMY: Final = "-Xms2g -Xmn1g"
+"""A JVM that begins with little collects its young objects three times a second, a twentieth of the time."""
+
+GATEWAY: Final = "spark-gateway.json"
+USERS: Final = "spark-users"
+_START_SECONDS: Final = 120.0
+_ROOT: Final = Path(__file__).parents[1]
+
+
+@contextmanager
+def own_session() -> Iterator[SparkSession]:
+    """Run a Spark for this process alone."""
+    session = start_session(NAME, QUICK | OWN)
+    yield session
+    session.stop()
+
+
+@contextmanager
+def session_of_run(folder: Path) -> Iterator[SparkSession]:
+    """Use the Spark of the run, whose workers have `folder` in common; whoever comes first starts it."""
+    gateway = folder / GATEWAY
+    with (folder / USERS).open("w") as users:
+        with (folder / "spark-starting").open("w") as starting:
+            flock(starting, LOCK_EX)
+            flock(users, LOCK_SH)
+            keeper = None if gateway.exists() else _started(folder, gateway)
+        try:
+            yield _connected(json.loads(gateway.read_text()))
+        finally:
+            users.close()
+            if keeper is not None:
+                keeper.wait()
+
+
+def _started(folder: Path, gateway: Path) -> subprocess.Popen[bytes]:
+    """Start the process that keeps Spark, and wait until it has."""
+    keeper = subprocess.Popen([sys.executable, "-m", "tests.shared_spark", str(folder)], cwd=_ROOT)
+    until = time.monotonic() + _START_SECONDS
+    while not gateway.exists():
+        assert keeper.poll() is None, f"the Spark of the run ended at its start with {keeper.returncode}"
+        assert time.monotonic() < until, f"the Spark of the run was not up after {_START_SECONDS:.0f} s"
+        time.sleep(0.1)
+    return keeper
+
+
+def _connected(gateway: Mapping[str, str]) -> SparkSession:
+    """Return a session of this process in the JVM behind a gateway, and let `start_session` find it."""
+    with patch.dict(os.environ, gateway):
+        SparkContext._ensure_initialized()  # noqa: SLF001 - what it is asked to connect to it takes from the environment
+    jvm: Any = SparkContext._jvm  # noqa: SLF001 - a context that runs already is found in the JVM only
+    classic = getattr(jvm, "org.apache.spark.sql.classic.SparkSession")
+    running = classic.getDefaultSession().get()
+    found = jvm.JavaSparkContext.fromSparkContext(running.sparkContext())
+    context = SparkContext(conf=SparkConf(_jconf=found.getConf()), jsc=found)
+    return SparkSession(context, running.cloneSession())
+
+
+def keep(folder: Path) -> None:
+    """Run Spark for as long as any worker uses it."""
+    os.environ.update(environment())
+    os.environ[JVM_OPTIONS] += f" {ROOMY}"
+    session = start_session(NAME, QUICK | FOR_ALL)
+    gateway = folder / GATEWAY
+    _tell(gateway, session)
+    with (folder / USERS).open() as users:
+        flock(users, LOCK_EX)
+        gateway.unlink()
+        session.stop()
+
+
+def _tell(file: Path, session: SparkSession) -> None:
+    """Write down how to connect: the file is whole as soon as it is there, and nobody else's to read."""
+    gateway: Any = session.sparkContext._gateway  # noqa: SLF001 - nobody else knows
+    found = gateway.gateway_parameters
+    told = {"PYSPARK_GATEWAY_PORT": str(found.port), "PYSPARK_GATEWAY_SECRET": found.auth_token}
+    unfinished = file.with_suffix(".new")
+    unfinished.touch(0o600)
+    unfinished.write_text(json.dumps(told))
+    unfinished.rename(file)
+
+
+if __name__ == "__main__":
+    keep(Path(sys.argv[1]))
