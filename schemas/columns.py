@@ -318,6 +318,7 @@ ANSWERS: Final = _table(
     Column("controller_epoch", INT, "controller epoch the request named"),
     Column("leader_epoch", INT, "leader epoch told"),
     Column("error", INT, "Kafka error code answered, 0 none"),
+    Column("delete_partition", BOOLEAN, "StopReplica: the log was to be deleted, too; else null"),
     Column("at", TIMESTAMP, "when the answer came, UTC"),
 )
 

@@ -33,14 +33,15 @@ from jobs.cycle.looking import Look
 from jobs.cycle.memory import Memory
 from jobs.cycle.plans import Desk
 from jobs.cycle.reporting import Report
-from jobs.cycle.requests import delete_all, remove_topic, withdraw_elections, withdraw_reassignments
 from jobs.cycle.telling import Teller
 from jobs.cycle.watching import Watches
 from jobs.cycle.writing import Writer
+from jobs.execution.batch.requests import delete_all, remove_topic, withdraw_elections, withdraw_reassignments
 from jobs.records.ledger import Verdict
 from jobs.runtime.settings import Settings
+from planner.cycle.decisions import FULFILLED
 from planner.cycle.deleting import DeletionStep
-from schemas.names import Action, DrainMode, OperationKind, Outcome, RejectionCode, RequestKind
+from schemas.names import Action, DrainMode, OperationKind, Outcome, RequestKind
 from schemas.rows import Change, Key
 
 TICK: Final = 2.0
@@ -56,9 +57,6 @@ _DOUBLED: Final = 6
 """Times that the pause is doubled, at most."""
 
 SESSION_OVER: Final = "our session ended, and the controllership with it: nothing more was written"
-
-_CARRIED_OUT: Final = frozenset({None, RejectionCode.ALREADY_ASSIGNED, RejectionCode.ALREADY_PREFERRED})
-"""Codes of requests that are done with because they are fulfilled."""
 
 
 @dataclass(slots=True)
@@ -337,7 +335,7 @@ class Controller:
         """Take requests away that are carried out, or cannot be."""
         done = {(row["topic"], row["partition"]) for row in decided.withdrawn if row["wanted"] == Action.REASSIGN}
         for row in decided.withdrawn:
-            if row["code"] not in _CARRIED_OUT:
+            if row["code"] is not None and row["code"] not in FULFILLED:
                 self.say(f"  request for {row['topic']}-{row['partition']} is withdrawn: {row['why_not']}")
         if done:
             orders = self.memory.of_kind(RequestKind.REASSIGN)
