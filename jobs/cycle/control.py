@@ -185,10 +185,12 @@ class Controller:
         self._notice_brokers()
         self._notice_isr_changes()
         self._notice_log_dirs()
+        again = self.writer.held_until_now()
+        self._due |= again
         if self.memory.moving:
             self._due |= self.look.at_partitions(self.memory.moving)
         due, self._due = self._due | seen.partitions | heard.partitions, set()
-        requests_due = self._requests_due or seen.requests or heard.stopped
+        requests_due = self._requests_due or seen.requests or heard.stopped or bool(again)
         self._requests_due = False
         first = self._leaderless(due)
         verdicts = self._carry_out(first)[1]
@@ -248,8 +250,8 @@ class Controller:
         away = self._bounced
         decided = self.decider.decide(self.memory, due, deletions=requests_due, balance=balance, away=away)
         # who bounced is back, and has its log yet: it is not forgotten before it has stopped
-        changes = [change for change in decided.changes if away.isdisjoint(forgotten(change))]
-        return replace(decided, changes=[as_bounced(change, away) for change in changes]) if away else decided
+        changes = [c for c in self.writer.not_held(decided.changes) if away.isdisjoint(forgotten(c))]
+        return replace(decided, changes=[as_bounced(change, away) for change in changes] if away else changes)
 
     def _refuse_lost(self) -> None:
         """Raise where the controllership is no longer ours: another has it, or our session has ended."""
