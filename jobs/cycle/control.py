@@ -103,7 +103,8 @@ class Controller:
         queues = Queues(str(self.control.controller_id), self.ears.hear, listener)
         self.teller = Teller(self.control, self.memory, queues)
         self.writer = Writer(self.control, self.memory, self.look, self.watches)
-        self.desk = Desk(self.settings, self.control, self.look, self._tell_all, self.say) if self.settings else None
+        at_hand = self.control, self.look, self.writer, self.teller, self._know_drained, self.say
+        self.desk = Desk(self.settings, *at_hand) if self.settings else None
         self._know_drained()
         self.audit = Audit(self.look, self.memory)
         self.balance = Balance.of(self.decider.broker_configs)
@@ -168,11 +169,15 @@ class Controller:
 
     def stop(self) -> None:
         """Tell nobody anything any more."""
+        if self.desk:
+            self.desk.close()
         self.teller.queues.stop()
 
     @property
     def _is_quiet(self) -> bool:
-        """Whether everybody has answered, and nothing moves."""
+        """Whether everybody has answered, nothing moves, and no plan is being carried out."""
+        if self.desk and self.desk.is_busy:
+            return False
         return not self.teller.queues.busy and self.ears.is_quiet and not self.memory.moving
 
     def cycle(self) -> bool:
@@ -221,21 +226,12 @@ class Controller:
         return decided, verdicts
 
     def _carry_out_plans(self) -> None:
-        """Carry out plans that commits have handed in; what they wrote and did not tell is told now."""
+        """Go on with plans that commits have handed in; what they wrote and did not tell is told now."""
         if self.desk is None:
             return
-        done = self.desk.done
-        untold = self.desk.carry_out_all()
+        untold = self.desk.go_on()
         self.teller.again(untold)
-        self._due |= untold
-        if self.desk.done > done:
-            self._know_drained()
-            self._due |= self.writer.taken()
-
-    def _tell_all(self, changes: Sequence[Change]) -> None:
-        """Tell what a plan has written."""
-        self.writer.learn(changes)
-        self.teller.written(changes)
+        self._due |= untold | self.writer.taken()
 
     def _know_drained(self) -> None:
         """Know who is drained: whose replicas a plan has stopped is told nothing that would start them again."""
