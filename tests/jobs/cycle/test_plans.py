@@ -5,7 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -18,18 +18,21 @@ from jobs.cycle.behind import Behind
 from jobs.cycle.control import Controller
 from jobs.cycle.deciding.decider import Decider
 from jobs.execution.admin.lease import this_process
+from jobs.execution.cancellation import cancel_running
 from jobs.execution.commit import apply_plan
-from jobs.records.ledger import Ledger
+from jobs.records.ledger import Ledger, Verdict
 from jobs.runtime.settings import settings_from
 from schemas.handed_in import HandedIn, decode_handed_in, encode_handed_in
-from schemas.znodes import State, encode_state
+from schemas.names import Outcome
+from schemas.znodes import State, TopicPartition, decode_partitions, encode_partitions, encode_state
 from tests.jobs.support.commands import Surveyor
-from tests.jobs.support.in_office import hear_watches
+from tests.jobs.support.in_office import assigned, hear_watches, settle
 from tests.jobs.support.kafka_tree import KafkaTree, state_path
 from tests.jobs.support.move_rows import CommitProcess, reassignment
 from tests.jobs.support.plan_rows import election, store_plan
 from tests.jobs.support.real_cluster import eventually
 
+REASSIGN = "/admin/reassign_partitions"
 ORDERS = {0: [0, 1, 2], 1: [1, 2, 0], 2: [2, 1, 0]}
 
 
@@ -267,11 +270,38 @@ def test_replicas_are_moved_by_an_order(tree: KafkaTree, controller: Controller,
 
     with commit(surveyor, plan.plan_id, "--apply") as process:
         assert eventually(lambda: controller.cycle() and bool(controller.memory.moving), seconds=60)
-        cancelled = surveyor("cancel", plan.plan_id, "--apply")
-        assert (cancelled.code, "does not cancel what moves" in cancelled.stderr) == (23, True)
         found = tree.state("few")
         tree.write(state_path("few", 0), encode_state(State(found.controller_epoch, 0, found.leader_epoch, [0, 1, 2])))
         code, said = carried_out(controller, process)
 
     assert (code, "asked by orders in /admin" in said) == (0, True), said
     assert controller.memory.partitions["few", 0].replicas == [0, 2]
+
+
+def test_what_moves_is_led_back_where_the_plan_is_cancelled(
+    tree: KafkaTree, controller: Controller, surveyor: Surveyor
+) -> None:
+    """By an order that takes the place of the plan's own; what others ordered stays."""
+    for topic in ("few", "others"):
+        tree.add_topic(topic, {0: [0, 1]}, topic_id=None)
+    controller.cycle()
+    plan = store_plan(surveyor.lake, tree, [reassignment(tree, "few", 0, [0, 2])], kind="reassign")
+    orders = [TopicPartition(topic, 0, [0, 2]) for topic in ("few", "others")]
+    tree.write(REASSIGN, encode_partitions(orders))
+    settle(controller)
+    assert controller.memory.moving == {("few", 0), ("others", 0)}
+    verdicts: list[Verdict] = []
+    assert controller.desk is not None
+    given = controller.desk.settings, plan
+
+    cancels = Thread(target=lambda: verdicts.extend(cancel_running(*given, skip_unsafe=False)))
+    cancels.start()
+    assert eventually(lambda: not controller.cycle() and not cancels.is_alive(), seconds=60)
+
+    assert [(verdict.change.key, verdict.outcome) for verdict in verdicts] == [(("few", 0), Outcome.APPLIED)]
+    found = assigned(tree, "few")
+    assert (found.partitions, found.adding_replicas, found.removing_replicas) == ({0: [0, 1]}, {}, {})
+    assert told(tree, 2, "stop_replica") == {0}
+    settle(controller)
+    assert decode_partitions(tree.client.get(REASSIGN)[0]) == orders[1:]
+    assert controller.memory.moving == {("others", 0)}
