@@ -143,6 +143,8 @@ def _removal(data: Mapping[str, Any], now: TopicNow) -> _Judged:
     judged = _going(data, now)
     if judged is not None:
         return judged
+    if now.topic.version != data["topic_version"]:
+        return Outcome.STALE, "partitions were added since its replicas were deleted"
     epoch, known = int(now.admin[CONTROLLER_EPOCH].data or 0), data["controller_epoch"]
     return None if epoch - known in {0, 1} else (Outcome.STALE, f"another controller, of epoch {epoch}, was in office")
 

@@ -204,16 +204,25 @@ class _Steps:
             for topic, partition, broker in cycle.going.orderBy("topic", "partition", "broker_id").collect():
                 going[topic][str(partition)].append(broker)
         epoch = {"controller_epoch": self.at.snapshot["controller_epoch"]}
+        removed = [row["topic"] for row in deletions if row["step"] == DeletionStep.REMOVE]
+        versions = self._versions_of(removed) if removed else {}
         for row in deletions:
             topic, known = row["topic"], {"topic_id": row["topic_id"]}
             match row["step"]:
                 case DeletionStep.DELETE:
                     yield _operation(OperationKind.DELETE_REPLICAS, topic, known | {"replicas": going[topic]})
                 case DeletionStep.REMOVE:
-                    yield _operation(OperationKind.REMOVE_TOPIC, topic, known | epoch)
+                    yield _operation(
+                        OperationKind.REMOVE_TOPIC, topic, known | epoch | {"topic_version": versions[topic]}
+                    )
                 case DeletionStep.REFUSE:
                     why = {"reason": row["reason"], "exists": row["code"] != RejectionCode.UNKNOWN_TOPIC}
                     yield _operation(OperationKind.WITHDRAW_DELETION, topic, why)
+
+    def _versions_of(self, topics: list[str]) -> dict[str, int]:
+        """Versions of topics: partitions that are added later are nobody's to have confirmed."""
+        rows = as_of(self.at.tables.lake, self.at.snapshot, "topics", ("topic", "in", topics))
+        return {row["topic"]: row["topic_version"] for row in rows}
 
 
 def _judged(cycle: Cycle) -> tuple[DataFrame, dict[str, int]]:

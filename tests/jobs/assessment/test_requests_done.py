@@ -29,7 +29,7 @@ def asked(*partitions: Mapping[str, Any]) -> bytes:
 
 ORDER = {"topic": "t", "partition": 0, "replicas": [1, 2]}
 GOES = {"topic_id": MINE, "replicas": {"0": [1, 2]}}
-REMOVED = {"topic_id": MINE, "controller_epoch": 7}
+REMOVED = {"topic_id": MINE, "controller_epoch": 7, "topic_version": 0}
 KIND = OperationKind
 DUE = None
 
@@ -57,6 +57,7 @@ CASES: Final[dict[str, tuple[OperationKind, dict[str, Any], dict[str, bytes], Ou
     "is gone": (KIND.DELETE_REPLICAS, GOES, {}, Outcome.APPLIED),
     "is removed": (KIND.REMOVE_TOPIC, REMOVED, {DELETION: b"", T: topic(), EPOCH: b"7"}, DUE),
     "is removed by us": (KIND.REMOVE_TOPIC, REMOVED, {DELETION: b"", T: topic(), EPOCH: b"8"}, DUE),
+    "has grown": (KIND.REMOVE_TOPIC, REMOVED | {"topic_version": -1}, {DELETION: b"", T: topic()}, Outcome.STALE),
     "others were in office": (KIND.REMOVE_TOPIC, REMOVED, {DELETION: b"", T: topic(), EPOCH: b"9"}, Outcome.STALE),
 }
 

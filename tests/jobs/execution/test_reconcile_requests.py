@@ -108,7 +108,7 @@ def test_a_topic_is_removed_only_by_the_next_controller(tree: KafkaTree, control
     """Another one in between may have started its replicas again."""
     tree.add_topic("going", {0: [0, 1], 1: [1, 2]})
     tree.write(GOING, b"")
-    data = {"topic_id": TOPIC_ID, "controller_epoch": control.epoch - 1 - between}
+    data = {"topic_id": TOPIC_ID, "controller_epoch": control.epoch - 1 - between, "topic_version": 0}
     task = Operation(sequence=0, kind=OperationKind.REMOVE_TOPIC, topic="going", data=json.dumps(data))
 
     ((verdict,),) = write_tasks(control, [task], max_hold=30)
