@@ -216,8 +216,8 @@ written stands in ZooKeeper, so take a new snapshot and plan again
 
 
 def _set_aside_the_rest(ledger: Ledger, due: Sequence[PlanRow]) -> None:
-    judged = {v.change.key for v in ledger.verdicts}
-    left = (change for change in due if change.key not in judged)
+    judged = {v.change.place for v in ledger.verdicts}
+    left = (change for change in due if change.place not in judged)
     ledger.judge(Verdict(change, Outcome.SKIPPED, "the commit stopped before it") for change in left)
 
 

@@ -72,9 +72,12 @@ class Told:
     fenced: FencedError | None = None
 
     def after(self, later: "Told") -> "Told":
-        """What was told at first, and what was told then."""
+        """What was told at first, and what was told then, as far as there was time."""
         return replace(
-            later, answers=[*self.answers, *later.answers], named=self.named | later.named, written=self.written
+            self,
+            answers=[*self.answers, *later.answers],
+            named=self.named | later.named,
+            fenced=self.fenced or later.fenced,
         )
 
     def unheard(self, answers: Answers) -> str | None:

@@ -10,12 +10,14 @@ import pytest
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.basics.errors import FencedError
 from jobs.execution.batch.operations import write_tasks
-from schemas.names import OperationKind, Outcome
+from schemas.names import OperationKind, Outcome, PlanKind
 from schemas.rows import Operation
 from schemas.znodes import State, decode_assignment, decode_partitions, encode_state
 from tests.jobs.support.commands import Surveyor
 from tests.jobs.support.fake_brokers import FakeBrokers, Told
+from tests.jobs.support.held import commit_held
 from tests.jobs.support.kafka_tree import TOPIC_ID, KafkaTree, state_path
+from tests.jobs.support.plan_rows import store_plan
 
 REASSIGN, ELECTION = "/admin/reassign_partitions", "/admin/preferred_replica_election"
 GOING = "/admin/delete_topics/going"
@@ -134,3 +136,31 @@ def test_an_election_is_withdrawn_beside_others_and_under_the_fence(
     left = decode_partitions(tree.client.get(ELECTION)[0])
     assert [each.topic for each in left] == (["stray", "later"] if fenced else ["later"])
     assert [verdict.outcome for verdict in verdicts] == ([] if fenced else [Outcome.APPLIED])
+
+
+def test_of_two_requests_for_a_topic_each_is_accounted_for(
+    tree: KafkaTree, control: Controllership, tmp_path: Path
+) -> None:
+    surveyor = Surveyor(tree.hosts, tmp_path / "warehouse")
+    asks(tree, ELECTION, {"topic": "stray", "partition": 0})
+    asks(tree, REASSIGN, {"topic": "stray", "partition": 0, "replicas": [0]})
+    data = {
+        OperationKind.WITHDRAW_ELECTION: {"partitions": [0]},
+        OperationKind.WITHDRAW_REASSIGNMENT: {"orders": {"0": [0]}},
+    }
+    operations = [
+        {"sequence": number, "kind": kind.value, "topic": "stray", "data": json.dumps(data[kind])}
+        for number, kind in enumerate(data)
+    ]
+    plan = store_plan(surveyor.lake, tree, [], operations, kind=PlanKind.RECONCILE.value)
+    tree.touch("/controller_epoch")
+
+    with pytest.raises(FencedError):
+        commit_held(surveyor, plan.plan_id, control)
+
+    found = {
+        (action, outcome) for action, outcome in surveyor.rows("commits", "action", "outcome") if outcome != "pending"
+    }
+    assert found == {("withdraw_election", "fenced"), ("withdraw_reassignment", "skipped")}
+    assert tree.client.exists(ELECTION)
+    assert tree.client.exists(REASSIGN)
