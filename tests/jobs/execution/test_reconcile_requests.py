@@ -13,6 +13,7 @@ from jobs.execution.batch.operations import write_tasks
 from schemas.names import OperationKind, Outcome, PlanKind
 from schemas.rows import Operation
 from schemas.znodes import State, decode_assignment, decode_partitions, encode_state
+from tests.docs.shown import fault
 from tests.jobs.support.commands import Surveyor
 from tests.jobs.support.fake_brokers import FakeBrokers, Told
 from tests.jobs.support.held import commit_held
@@ -20,6 +21,7 @@ from tests.jobs.support.kafka_tree import TOPIC_ID, KafkaTree, state_path
 from tests.jobs.support.plan_rows import store_plan
 
 REASSIGN, ELECTION = "/admin/reassign_partitions", "/admin/preferred_replica_election"
+REJECTED = ("topic", "partition", "code")
 GOING = "/admin/delete_topics/going"
 
 
@@ -41,6 +43,8 @@ def led_by(tree: KafkaTree, topic: str, leader: int, isr: list[int]) -> None:
 
 
 def all_is_asked_for(tree: KafkaTree) -> None:
+    """Beside a partition that nobody can lead, which is no reason to go on."""
+    tree.add_topic("lonely", {0: [9]})
     tree.add_topic("moves", {0: [0, 1]})
     tree.add_topic("stray", {0: [0, 1]})
     led_by(tree, "stray", 1, [0, 1])
@@ -85,24 +89,28 @@ def test_everything_is_brought_to_its_end(surveyor: Surveyor, tree: KafkaTree, f
     all_is_asked_for(tree)
     in_sync_once_told(tree, fake_brokers)
 
-    ran = surveyor("reconcile", "--apply", "--until-quiet")
+    ran = surveyor("reconcile", "--apply", "--until-quiet", "--json")
 
-    assert (ran.code, "nothing is due after" in ran.stdout) == (0, True), ran.stderr + ran.stdout
+    assert ran.code == 0, ran.stderr + ran.stdout
+    assert {name: ran.json[name] for name in ("cycles", "stale", "due")} == {"cycles": 3, "stale": 0, "due": 0}
+    assert [step["what"] for step in ran.json["next"]] == ["why it is left"]
+    assert [step["command"] for step in ran.json["next"] if fault(step["command"].split()[1:])] == []
     assignment = decode_assignment(tree.client.get("/brokers/topics/moves")[0])
     assert (assignment.partitions, assignment.adding_replicas, assignment.removing_replicas) == ({0: [1, 2]}, {}, {})
     assert (tree.state("moves").leader, tree.state("moves").isr) == (1, [1, 2])
-    assert tree.state("stray").leader == 0
+    assert (tree.state("stray").leader, tree.state("lonely").leader) == (0, -1)
     left = [path for path in (REASSIGN, ELECTION, GOING, "/brokers/topics/going") if tree.client.exists(path)]
     assert (left, tree.client.get_children("/admin/delete_topics")) == ([], [])
     assert stops(fake_brokers, "moves") == {(0, 0, True)}
     holders = {(0, 0), (1, 0), (1, 1), (2, 1)}
     assert stops(fake_brokers, "going") == {(*holder, delete) for holder in holders for delete in (False, True)}
     assert "surveyor: cycle 3: plan" in ran.stderr
-    assert "rejected unknown-3  UNKNOWN_PARTITION" in surveyor("show", "plan", _first_plan(surveyor)).stdout
-
-
-def _first_plan(surveyor: Surveyor) -> str:
-    return str(min(surveyor.lake.rows("plans"), key=lambda row: row["snapshot_id"])["plan_id"])
+    rejected = {(topic, partition, code) for topic, partition, code in surveyor.rows("rejections", *REJECTED)}
+    assert rejected == {
+        ("lonely", 0, "NO_ELIGIBLE_LEADER"),
+        ("unknown", 3, "UNKNOWN_PARTITION"),
+        ("nosuch", -1, "UNKNOWN_TOPIC"),
+    }
 
 
 @pytest.mark.parametrize("between", [0, 1])
