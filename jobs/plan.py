@@ -10,7 +10,7 @@ from jobs.basics.errors import ExitCode, UsageError
 from jobs.plan_topics import assign, config, delete, expand
 from jobs.runtime.help_pages import HelpPage
 from jobs.runtime.lazy_commands import HELP
-from jobs.runtime.options import AllowUnclean
+from jobs.runtime.options import AllowUnclean, Requests
 from jobs.runtime.plan_options import PlanOptions, question
 from jobs.runtime.settings import Settings
 from schemas.names import DrainMode
@@ -25,13 +25,14 @@ def reconcile(
     settings: Settings,
     *,
     allow_unclean: AllowUnclean = False,
+    requests: Requests = False,
     options: PlanOptions,
 ) -> ExitCode:
     """Plan what is due after failures: dead leaders replaced, dead followers out of the ISR, first leaders."""
     from jobs.planning.plan import report_plan
     from jobs.planning.reconcile import whats_due
 
-    return report_plan(settings, options, lambda at: whats_due(at, allow_unclean=allow_unclean))
+    return report_plan(settings, options, lambda at: whats_due(at, allow_unclean=allow_unclean, requests=requests))
 
 
 @question

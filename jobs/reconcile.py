@@ -20,6 +20,7 @@ from jobs.runtime.options import (
     DetailedExitcode,
     MaxChanges,
     MaxHold,
+    Requests,
     Yes,
     on_spark,
     run_alone,
@@ -38,6 +39,7 @@ def reconcile(
     ] = False,
     yes: Yes = False,
     allow_unclean: AllowUnclean = False,
+    requests: Requests = False,
     max_changes: MaxChanges = None,
     max_hold: MaxHold = None,
     allow_majority_dead: AllowMajorityDead = False,
@@ -47,14 +49,14 @@ def reconcile(
 ) -> ExitCode:
     """Snapshot, plan what is due after failures, commit it or show what that would do."""
     from jobs.assessment.limits import CommitLimits, hold_seconds
-    from jobs.cycle.reconcile import reconcile_once, reconcile_until_quiet
+    from jobs.cycle.reconcile import Due, reconcile_once, reconcile_until_quiet
 
     limits = CommitLimits.of(
         settings, None, max_changes, allow_majority_dead=allow_majority_dead, allow_silent=allow_silent
     )
-    hold = hold_seconds(settings, max_hold)
+    hold, question = hold_seconds(settings, max_hold), Due(allow_unclean, requests)
     if apply and until_quiet:
-        return reconcile_until_quiet(settings, mode, limits, hold=hold, yes=yes, allow_unclean=allow_unclean)
+        return reconcile_until_quiet(settings, mode, limits, hold=hold, yes=yes, question=question)
     return reconcile_once(
         settings,
         mode,
@@ -62,7 +64,7 @@ def reconcile(
         hold=hold,
         apply=apply,
         yes=yes,
-        allow_unclean=allow_unclean,
+        question=question,
         everything=everything,
         detailed=detailed_exitcode,
     )

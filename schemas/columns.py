@@ -233,7 +233,7 @@ CHANGES: Final = _table(
 OPERATIONS: Final = _table(
     _PLAN_ID,
     Column("sequence", INT, "order within the plan"),
-    Column("kind", STRING, "create_topic, expand_topic, alter_config or delete_topic"),
+    Column("kind", STRING, "create_topic, expand_topic, alter_config, delete_topic, or a step of what /admin asks for"),
     _TOPIC,
     Column("data", STRING, "JSON object of what the operation needs"),
 )
@@ -318,6 +318,7 @@ ANSWERS: Final = _table(
     Column("controller_epoch", INT, "controller epoch the request named"),
     Column("leader_epoch", INT, "leader epoch told"),
     Column("error", INT, "Kafka error code answered, 0 none"),
+    Column("delete_partition", BOOLEAN, "StopReplica: the log was to be deleted, too; else null"),
     Column("at", TIMESTAMP, "when the answer came, UTC"),
 )
 

@@ -92,9 +92,31 @@ class OperationKind(StrEnum):
     """Add partitions; its changes write their first leaders."""
     ALTER_CONFIG = "alter_config"
     DELETE_TOPIC = "delete_topic"
+    WITHDRAW_REASSIGNMENT = "withdraw_reassignment"
+    """Take orders that are carried out, or cannot be, out of /admin/reassign_partitions."""
+    WITHDRAW_ELECTION = "withdraw_election"
+    """A pass was made: take /admin/preferred_replica_election away."""
+    WITHDRAW_DELETION = "withdraw_deletion"
+    """Take a request away for a topic that is not there, or must not be deleted."""
+    DELETE_REPLICAS = "delete_replicas"
+    """Tell brokers that a queued topic is deleted, and to delete its replicas."""
+    REMOVE_TOPIC = "remove_topic"
+    """Every replica of a queued topic is deleted: remove it from ZooKeeper."""
 
 
-STANDALONE: Final = frozenset({OperationKind.ALTER_CONFIG, OperationKind.DELETE_TOPIC})
+WITHDRAWALS: Final = frozenset(
+    {
+        OperationKind.WITHDRAW_REASSIGNMENT,
+        OperationKind.WITHDRAW_ELECTION,
+        OperationKind.WITHDRAW_DELETION,
+    }
+)
+"""Requests that are taken away, once what was asked for is written."""
+
+CARRIED_OUT: Final = WITHDRAWALS | {OperationKind.DELETE_REPLICAS, OperationKind.REMOVE_TOPIC}
+"""What a controller does about requests in /admin, beside changes."""
+
+STANDALONE: Final = CARRIED_OUT | {OperationKind.ALTER_CONFIG, OperationKind.DELETE_TOPIC}
 """Operations that no change carries: a commit judges and records them by themselves."""
 
 
@@ -180,6 +202,8 @@ class RejectionCode(StrEnum):
     """A request names a broker twice, a negative one, or nobody."""
     WAITS_FOR_ISR = "WAITS_FOR_ISR"
     """The target of a reassignment is not in sync yet."""
+    WAITS_FOR_BROKER = "WAITS_FOR_BROKER"
+    """The target of a reassignment has a broker that is not alive."""
     WAITS_FOR_STOP = "WAITS_FOR_STOP"
     """A replica that leaves has not said yet that it stopped."""
     WAITS_FOR_CHANGE = "WAITS_FOR_CHANGE"

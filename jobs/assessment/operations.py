@@ -7,19 +7,28 @@ it is stale when the topic is another one, or somebody else altered the same set
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kazoo.client import KazooClient
 
-from jobs.adapters.zookeeper.cluster import CONFIGS, DELETE_TOPICS, TOPICS
+from jobs.adapters.zookeeper.cluster import (
+    CONFIGS,
+    CONTROLLER_EPOCH,
+    DELETE_TOPICS,
+    PREFERRED_ELECTION,
+    REASSIGN,
+    TOPICS,
+)
 from jobs.adapters.zookeeper.connection import Znode
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.records.ledger import Verdict
 from schemas.names import OperationKind, Outcome
 from schemas.rows import Operation
 from schemas.topic_configs import conflicts
-from schemas.znodes import MalformedZnodeError, decode_assignment, decode_config
+from schemas.znodes import MalformedZnodeError, decode_assignment, decode_config, decode_partitions
+
+_SHARED: Final = (REASSIGN, PREFERRED_ELECTION, CONTROLLER_EPOCH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +38,8 @@ class TopicNow:
     topic: Znode
     config: Znode
     deletion: Znode
+    admin: Mapping[str, Znode] = field(default_factory=dict)
+    """What is asked for of all topics, and the controller epoch, by path."""
 
     @property
     def overrides(self) -> dict[str, str]:
@@ -38,8 +49,9 @@ class TopicNow:
 def read_topics(client: KazooClient, names: Sequence[str]) -> dict[str, TopicNow]:
     """Read each topic's znodes, all at once."""
     paths = [f"{root}/{name}" for name in names for root in (TOPICS, CONFIGS, DELETE_TOPICS)]
-    znodes = iter(read_many(client, paths))
-    return {name: TopicNow(next(znodes), next(znodes), next(znodes)) for name in names}
+    znodes = iter(read_many(client, [*_SHARED, *paths]))
+    admin = {path: next(znodes) for path in _SHARED}
+    return {name: TopicNow(next(znodes), next(znodes), next(znodes), admin) for name in names}
 
 
 def judge_tasks(client: KazooClient, tasks: Sequence[Operation]) -> tuple[list[Operation], list[Verdict]]:
@@ -93,6 +105,50 @@ def _deletion(data: Mapping[str, Any], now: TopicNow) -> _Judged:
     return None if now.deletion.stat is None else (Outcome.APPLIED, "found queued for deletion")
 
 
+def _orders(data: Mapping[str, Any], now: TopicNow) -> _Judged:
+    found = _asked(now, REASSIGN)
+    same = [p for p, replicas in data["orders"].items() if found.get(int(p)) == replicas]
+    return None if same else (Outcome.APPLIED, "found withdrawn")
+
+
+def _elections(data: Mapping[str, Any], now: TopicNow) -> _Judged:
+    found = _asked(now, PREFERRED_ELECTION)
+    return None if found.keys() & set(data["partitions"]) else (Outcome.APPLIED, "found withdrawn")
+
+
+def _asked(now: TopicNow, path: str) -> dict[int, list[int]]:
+    """What is asked for of the partitions of a topic."""
+    znode, topic = now.admin[path], now.topic.path.rpartition("/")[2]
+    asked = [] if znode.stat is None else decode_partitions(znode.data)
+    return {each.partition: each.replicas or [] for each in asked if each.topic == topic}
+
+
+def _refusal(data: Mapping[str, Any], now: TopicNow) -> _Judged:
+    if now.deletion.stat is None:
+        return Outcome.APPLIED, "found withdrawn"
+    if data["exists"] is not (now.topic.stat is not None):
+        return Outcome.STALE, "the topic is gone" if data["exists"] else "there is such a topic now"
+    return None
+
+
+def _going(data: Mapping[str, Any], now: TopicNow) -> _Judged:
+    if now.topic.stat is None:
+        return Outcome.APPLIED, "found gone"
+    if _other_topic(data, now):
+        return Outcome.STALE, "the topic was deleted and made anew: this one is not the one that goes"
+    return (Outcome.STALE, "the topic is no longer queued for deletion") if now.deletion.stat is None else None
+
+
+def _removal(data: Mapping[str, Any], now: TopicNow) -> _Judged:
+    judged = _going(data, now)
+    if judged is not None:
+        return judged
+    if now.topic.version != data["topic_version"]:
+        return Outcome.STALE, "partitions were added since its replicas were deleted"
+    epoch, known = int(now.admin[CONTROLLER_EPOCH].data or 0), data["controller_epoch"]
+    return None if epoch - known in {0, 1} else (Outcome.STALE, f"another controller, of epoch {epoch}, was in office")
+
+
 def _other_topic(data: Mapping[str, Any], now: TopicNow) -> bool:
     """A topic of before 2.8 may get its id from an upgraded controller, and is the same then."""
     return data["topic_id"] is not None and decode_assignment(now.topic.data).topic_id != data["topic_id"]
@@ -101,4 +157,9 @@ def _other_topic(data: Mapping[str, Any], now: TopicNow) -> bool:
 _JUDGES: Final[dict[OperationKind, Callable[[Mapping[str, Any], TopicNow], _Judged]]] = {
     OperationKind.ALTER_CONFIG: _alteration,
     OperationKind.DELETE_TOPIC: _deletion,
+    OperationKind.WITHDRAW_REASSIGNMENT: _orders,
+    OperationKind.WITHDRAW_ELECTION: _elections,
+    OperationKind.WITHDRAW_DELETION: _refusal,
+    OperationKind.DELETE_REPLICAS: _going,
+    OperationKind.REMOVE_TOPIC: _removal,
 }

@@ -57,6 +57,8 @@ def _reassignment(change: Change, way: Sequence[Change], topic: Znode, state: St
 def standing_of_task(task: Operation, now: TopicNow) -> tuple[Standing, str]:
     """Tell how far an operation has come, and what is found."""
     verdict = verdict_on(task, now)
+    if verdict is None and task.action == OperationKind.DELETE_REPLICAS:
+        return Standing.IN_PROGRESS, "queued for deletion, and still there"
     if verdict is None:
         return Standing.NOT_STARTED, "as it was planned from"
     if verdict.outcome is not Outcome.APPLIED:

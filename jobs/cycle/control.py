@@ -33,14 +33,15 @@ from jobs.cycle.looking import Look
 from jobs.cycle.memory import Memory
 from jobs.cycle.plans import Desk
 from jobs.cycle.reporting import Report
-from jobs.cycle.requests import delete_all, remove_topic, withdraw_elections, withdraw_reassignments
 from jobs.cycle.telling import Teller
 from jobs.cycle.watching import Watches
 from jobs.cycle.writing import Writer
+from jobs.execution.batch.requests import delete_all, remove_topic, withdraw_elections, withdraw_reassignments
 from jobs.records.ledger import Verdict
 from jobs.runtime.settings import Settings
+from planner.cycle.decisions import FULFILLED
 from planner.cycle.deleting import DeletionStep
-from schemas.names import Action, DrainMode, OperationKind, Outcome, RejectionCode, RequestKind
+from schemas.names import Action, DrainMode, OperationKind, Outcome, RequestKind
 from schemas.rows import Change, Key
 
 TICK: Final = 2.0
@@ -56,9 +57,6 @@ _DOUBLED: Final = 6
 """Times that the pause is doubled, at most."""
 
 SESSION_OVER: Final = "our session ended, and the controllership with it: nothing more was written"
-
-_CARRIED_OUT: Final = frozenset({None, RejectionCode.ALREADY_ASSIGNED, RejectionCode.ALREADY_PREFERRED})
-"""Codes of requests that are done with because they are fulfilled."""
 
 
 @dataclass(slots=True)
@@ -105,7 +103,8 @@ class Controller:
         queues = Queues(str(self.control.controller_id), self.ears.hear, listener)
         self.teller = Teller(self.control, self.memory, queues)
         self.writer = Writer(self.control, self.memory, self.look, self.watches)
-        self.desk = Desk(self.settings, self.control, self.look, self._tell_all, self.say) if self.settings else None
+        at_hand = self.control, self.look, self.writer, self.teller, self._know_drained, self.say
+        self.desk = Desk(self.settings, *at_hand) if self.settings else None
         self._know_drained()
         self.audit = Audit(self.look, self.memory)
         self.balance = Balance.of(self.decider.broker_configs)
@@ -170,11 +169,15 @@ class Controller:
 
     def stop(self) -> None:
         """Tell nobody anything any more."""
+        if self.desk:
+            self.desk.close()
         self.teller.queues.stop()
 
     @property
     def _is_quiet(self) -> bool:
-        """Whether everybody has answered, and nothing moves."""
+        """Whether everybody has answered, nothing moves, and no plan is being carried out."""
+        if self.desk and self.desk.is_busy:
+            return False
         return not self.teller.queues.busy and self.ears.is_quiet and not self.memory.moving
 
     def cycle(self) -> bool:
@@ -187,10 +190,12 @@ class Controller:
         self._notice_brokers()
         self._notice_isr_changes()
         self._notice_log_dirs()
+        again = self.writer.held_until_now()
+        self._due |= again
         if self.memory.moving:
             self._due |= self.look.at_partitions(self.memory.moving)
         due, self._due = self._due | seen.partitions | heard.partitions, set()
-        requests_due = self._requests_due or seen.requests or heard.stopped
+        requests_due = self._requests_due or seen.requests or heard.stopped or bool(again)
         self._requests_due = False
         first = self._leaderless(due)
         verdicts = self._carry_out(first)[1]
@@ -221,21 +226,12 @@ class Controller:
         return decided, verdicts
 
     def _carry_out_plans(self) -> None:
-        """Carry out plans that commits have handed in; what they wrote and did not tell is told now."""
+        """Go on with plans that commits have handed in; what they wrote and did not tell is told now."""
         if self.desk is None:
             return
-        done = self.desk.done
-        untold = self.desk.carry_out_all()
+        untold = self.desk.go_on()
         self.teller.again(untold)
-        self._due |= untold
-        if self.desk.done > done:
-            self._know_drained()
-            self._due |= self.writer.taken()
-
-    def _tell_all(self, changes: Sequence[Change]) -> None:
-        """Tell what a plan has written."""
-        self.writer.learn(changes)
-        self.teller.written(changes)
+        self._due |= untold | self.writer.taken()
 
     def _know_drained(self) -> None:
         """Know who is drained: whose replicas a plan has stopped is told nothing that would start them again."""
@@ -250,8 +246,8 @@ class Controller:
         away = self._bounced
         decided = self.decider.decide(self.memory, due, deletions=requests_due, balance=balance, away=away)
         # who bounced is back, and has its log yet: it is not forgotten before it has stopped
-        changes = [change for change in decided.changes if away.isdisjoint(forgotten(change))]
-        return replace(decided, changes=[as_bounced(change, away) for change in changes]) if away else decided
+        changes = [c for c in self.writer.not_held(decided.changes) if away.isdisjoint(forgotten(c))]
+        return replace(decided, changes=[as_bounced(change, away) for change in changes] if away else changes)
 
     def _refuse_lost(self) -> None:
         """Raise where the controllership is no longer ours: another has it, or our session has ended."""
@@ -337,7 +333,7 @@ class Controller:
         """Take requests away that are carried out, or cannot be."""
         done = {(row["topic"], row["partition"]) for row in decided.withdrawn if row["wanted"] == Action.REASSIGN}
         for row in decided.withdrawn:
-            if row["code"] not in _CARRIED_OUT:
+            if row["code"] is not None and row["code"] not in FULFILLED:
                 self.say(f"  request for {row['topic']}-{row['partition']} is withdrawn: {row['why_not']}")
         if done:
             orders = self.memory.of_kind(RequestKind.REASSIGN)

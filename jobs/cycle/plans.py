@@ -4,10 +4,17 @@ While it is in office nobody else can be, so what a commit in batch mode would d
 drain for a planned shutdown, topics, settings, a recovery. The plan is judged anew by what ZooKeeper shows, written by
 the same fenced multis, and told through the same queues as everything else. Corresponds to
 `KafkaController.doControlledShutdown` for drains. In: /surveyor/plans. Out: an answer, and partitions to look at.
+
+The tables and a large plan take seconds, and a failure must not wait for them: so a plan is written by a thread of its
+own, beside the cycles. Every multi checks its versions, so neither overwrites the other; what is told, and what is
+known, is the cycles' alone.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from queue import SimpleQueue
+from threading import Event, Thread
+from time import monotonic
 from typing import Final
 
 from msgspec.structs import replace as with_values
@@ -18,6 +25,9 @@ from jobs.adapters.zookeeper.resident import announce_resident, handed_in, write
 from jobs.assessment.limits import CommitLimits
 from jobs.basics.errors import ExitCode, FencedError, SurveyorError
 from jobs.cycle.looking import Look
+from jobs.cycle.memory import Partition
+from jobs.cycle.telling import Teller
+from jobs.cycle.writing import Writer
 from jobs.execution.admin.lease import this_process
 from jobs.execution.commit import apply_plan
 from jobs.execution.due import assess
@@ -29,6 +39,9 @@ from schemas.handed_in import Answer, HandedIn, decode_handed_in
 from schemas.rows import Change, Key
 from schemas.znodes import MalformedZnodeError
 
+SOME: Final = 2_000
+"""Partitions of a plan that are told, or looked at, in a cycle: a failure waits for no more of them."""
+
 _UNTIL_RESIGNED: Final = float("inf")
 
 _CUT_OFF: Final = Answer(
@@ -39,6 +52,15 @@ _CUT_OFF: Final = Answer(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class _Untold:
+    """Changes that stand in ZooKeeper, and whether they have been told."""
+
+    changes: Sequence[Change]
+    is_first: bool
+    told: Event = field(default_factory=Event)
+
+
 @dataclass(slots=True)
 class Desk:
     """Where plans are handed in while one controllership lasts."""
@@ -46,12 +68,20 @@ class Desk:
     settings: Settings
     control: Controllership
     look: Look
-    tell_all: Callable[[Sequence[Change]], None]
+    writer: Writer
+    teller: Teller
+    know_drained: Callable[[], None]
+    """Learns who is drained, before and after a plan that may have changed it."""
     say: Callable[[str], None]
     done: int = 0
     """Plans that were answered."""
     _touched: set[str] = field(default_factory=set)
     """Topics that plans have named since the last time that was asked."""
+    _thread: Thread | None = None
+    _untold: SimpleQueue[_Untold] = field(default_factory=SimpleQueue)
+    _failed: Exception | None = None
+    """What ended the thread."""
+    _closed: bool = False
 
     def open(self) -> None:
         """Let commits know that this is where plans are carried out."""
@@ -61,30 +91,106 @@ class Desk:
                 "this is the controller; let somebody create /surveyor for us",
             )
 
-    def carry_out_all(self) -> set[Key]:
-        """Carry out what was handed in, and answer; return the partitions that are not what they were."""
-        for znode in handed_in(self.control.client):
-            self._carry_out(znode)
-        touched, self._touched = self._touched, set()
-        return self.look.at_topics(touched) if touched else set()
+    @property
+    def is_busy(self) -> bool:
+        """Whether a plan is being carried out."""
+        return self._thread is not None or bool(self._touched)
 
-    def _carry_out(self, znode: Znode) -> None:
+    def go_on(self) -> set[Key]:
+        """Tell what the plan in hand has written; once it is done, begin with the next that was handed in.
+
+        Returns the partitions that are not what they were known to be, nobody knows whether that was told.
+        """
+        self._tell_some()
+        if self._thread is not None and (self._thread.is_alive() or not self._untold.empty()):
+            return set()
+        if self._thread is not None:
+            self._thread = None
+            self.know_drained()
+        if self._failed is not None:
+            error, self._failed = self._failed, None
+            raise error
+        if self._touched:
+            return self._look_at_some()
+        for znode in handed_in(self.control.client):
+            if self._begins(znode):
+                break
+        return set()
+
+    def _look_at_some(self) -> set[Key]:
+        """Read topics again that a plan has named, a few thousand partitions in a cycle."""
+        some, partitions = set[str](), 0
+        while self._touched and partitions < SOME:
+            some.add(self._touched.pop())
+            partitions = sum(len(self.writer.memory.of_topic(topic)) for topic in some)
+        self.look.watches.wake()
+        return self.look.at_topics(some)
+
+    def close(self, patience: float = 20.0) -> None:
+        """Let the plan in hand come to the next border, and tell what of it is written."""
+        deadline = monotonic() + patience
+        while self._thread is not None and self._thread.is_alive() and monotonic() < deadline:
+            self._thread.join(0.05)
+            self._tell_some()
+        self._closed = True
+
+    def _tell_some(self) -> None:
+        """Tell a part of what was written; of what has changed since, as it is now."""
+        if self._untold.empty():
+            return
+        untold = self._untold.get()
+        if untold.is_first:
+            self.know_drained()
+        known = self.writer.memory.partitions
+        later = [c for c in untold.changes if c.key in known and _is_past(known[c.key], c)]
+        overtaken = {change.key for change in later}
+        written = [change for change in untold.changes if change.key not in overtaken]
+        self.writer.learn(written)
+        self.teller.written(written)
+        self.teller.overtaken(later)
+        untold.told.set()
+        self.look.watches.wake()
+
+    def _begins(self, znode: Znode) -> bool:
+        """Begin with a plan, where it is one that can be begun."""
         try:
             handed = decode_handed_in(znode.data)
         except MalformedZnodeError as error:
             if znode.version is not None:
                 self.say(f"surveyor: {znode.path} is not understood and left alone: {error}")
-            return
+            return False
         if handed.answer is not None:
-            return
+            return False
         if handed.is_begun:  # nobody is at it now: it was cut off
             write_back(self.control.client, znode.path, with_values(handed, answer=_CUT_OFF))
-            return
+            return False
         begun = with_values(handed, is_begun=True)
         if znode.version is None or not write_back(self.control.client, znode.path, begun, znode.version):
-            return  # taken back
+            return False  # taken back
         plan_id = znode.path.rpartition("/")[2]
         self.say(f"  plan {plan_id} was handed in by {handed.holder}")
+        self._thread = Thread(target=self._run, args=(znode, plan_id, handed), daemon=True, name=f"plan-{plan_id}")
+        self._thread.start()
+        return True
+
+    def _run(self, znode: Znode, plan_id: str, handed: HandedIn) -> None:
+        try:
+            self._carry_out(znode, plan_id, handed)
+        except Exception as error:  # noqa: BLE001 - raised where the cycles are
+            self._failed = error
+        finally:
+            self.look.watches.wake()
+
+    def _tell_in_turn(self, changes: Sequence[Change]) -> None:
+        """Let the cycles tell what the thread has written, and wait for that."""
+        parts = [_Untold(changes[at : at + SOME], is_first=at == 0) for at in range(0, len(changes), SOME)]
+        for part in parts:
+            self._untold.put(part)
+        self.look.watches.wake()
+        while parts and not parts[-1].told.wait(0.2) and not self._closed:
+            pass
+
+    def _carry_out(self, znode: Znode, plan_id: str, handed: HandedIn) -> None:
         answer = self._answer(plan_id, handed)
         self.done += 1
         said = answer.error or answer.lines[0]
@@ -110,5 +216,10 @@ class Desk:
         self._touched |= {change.topic for change in plan.changes}
         limits = CommitLimits(handed.max_plan_age, handed.max_changes, handed.allow_majority_dead)
         assessment = assess(self.settings, plan, Mode.BATCH, limits, is_ours=True)
-        ledger = apply_plan(self.settings, plan, assessment, _UNTIL_RESIGNED, self.control, tell_all=self.tell_all)
+        ledger = apply_plan(self.settings, plan, assessment, _UNTIL_RESIGNED, self.control, tell_all=self._tell_in_turn)
         return answer_of(self.settings, plan, assessment, ledger, detailed=handed.detailed)
+
+
+def _is_past(row: Partition, change: Change) -> bool:
+    """Whether a partition has changed since a change of it was written."""
+    return row.state_version is not None and row.state_version > change.state_version + 1

@@ -5,7 +5,9 @@ at any moment, the same cycle goes on: a new snapshot shows what is still due, a
 does so again and again, until a snapshot shows nothing that is due, or cycles change nothing.
 """
 
+import time
 from collections import Counter
+from dataclasses import asdict, dataclass
 from typing import Final
 
 from jobs.assessment.limits import CommitLimits
@@ -25,10 +27,23 @@ from jobs.runtime.next_commands import next_step, same_step
 from jobs.runtime.plan_options import PlanOptions
 from jobs.runtime.settings import Settings
 from jobs.views.plans import rejection_lines
-from schemas.names import Outcome
+from schemas.names import Outcome, RejectionCode
+from schemas.rows import Place, PlanRow
 
 IN_VAIN: Final = 3
-"""Cycles in a row that change nothing, after which what is due is left to whoever looks into it."""
+"""Cycles in a row that change nothing, or plan the same, after which it is left to whoever looks into it."""
+
+FIRST_PAUSE: Final = 2.0
+LONGEST_PAUSE: Final = 30.0
+"""Seconds between two looks at replicas that copy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """What is asked: what is due, allowing what, and whether with requests that a broker would carry out."""
+
+    allow_unclean: bool = False
+    requests: bool = False
 
 
 def reconcile_once(
@@ -39,13 +54,13 @@ def reconcile_once(
     hold: float,
     apply: bool,
     yes: bool,
-    allow_unclean: bool,
+    question: Due,
     everything: bool,
     detailed: bool,
 ) -> ExitCode:
     """Take a snapshot, plan what is due after failures, and commit it, or show what that would do."""
     _refuse_admin(mode)
-    plan = _plan(settings, allow_unclean=allow_unclean)
+    plan = _plan(settings, question)
     known = {"snapshot_id": plan.row["snapshot_id"], "plan_id": plan.plan_id, "rejected": len(plan.rejections)}
     beside = Beside(known, rejection_lines(plan))
     if not plan.size:
@@ -65,14 +80,27 @@ def reconcile_once(
 
 
 def reconcile_until_quiet(
-    settings: Settings, mode: Mode, limits: CommitLimits, *, hold: float, yes: bool, allow_unclean: bool
+    settings: Settings, mode: Mode, limits: CommitLimits, *, hold: float, yes: bool, question: Due
 ) -> ExitCode:
-    """Reconcile until nothing is due, a line a cycle; the question is asked for the first of them."""
+    """Reconcile until nothing is due, a line a cycle; the question is asked for the first of them.
+
+    While replicas copy nothing is due, and it looks again; what waits for a broker that is not there is left.
+    """
     _refuse_admin(mode)
     cycles = vain = 0
+    pause, steps_before = FIRST_PAUSE, frozenset[Place]()
     written: Counter[str] = Counter()
     while True:
-        plan = _plan(settings, allow_unclean=allow_unclean)
+        plan = _plan(settings, question)
+        if not plan.size and (
+            copying := [row for row in plan.rejections if row["code"] == RejectionCode.WAITS_FOR_ISR]
+        ):
+            first = f"{copying[0]['topic']}-{copying[0]['partition']}: {copying[0]['reason']}"
+            say(f"surveyor: {len(copying)} partitions copy ({first}); it looks again in {pause:g} s")
+            time.sleep(pause)
+            pause = min(LONGEST_PAUSE, pause * 2)
+            continue
+        pause = FIRST_PAUSE
         beside = Beside({"snapshot_id": plan.row["snapshot_id"], "cycles": cycles, **written}, rejection_lines(plan))
         if not plan.size:
             why = next_step(settings, "why it is left", "show", "rejections", plan.plan_id)
@@ -87,7 +115,10 @@ def reconcile_until_quiet(
         cycles += 1
         written.update({name: answer.result[name] for name in ("applied_now", Outcome.STALE.value)})
         say(f"surveyor: cycle {cycles}: {answer.lines[0]}")
-        vain = 0 if answer.result["applied_now"] else vain + 1
+        rows: list[PlanRow] = [*plan.changes, *plan.tasks]
+        steps_now = frozenset(row.place for row in rows)
+        vain = 0 if answer.result["applied_now"] and steps_now != steps_before else vain + 1
+        steps_before = steps_now
         code = exit_code() if interrupted() else ExitCode(answer.exit_code)
         if interrupted() or code == ExitCode.ERROR or vain == IN_VAIN:
             result = beside.result | {"cycles": cycles, **written, "due": plan.size}
@@ -110,11 +141,13 @@ def _refuse_resident(assessed: Assessment) -> None:
         )
 
 
-def _plan(settings: Settings, *, allow_unclean: bool) -> Plan:
+def _plan(settings: Settings, question: Due) -> Plan:
     """Take a snapshot and plan on it."""
-    made = make_plan(settings, PlanOptions(refresh=True), lambda at: whats_due(at, allow_unclean=allow_unclean))
-    say(f"surveyor: plan {made['plan_id']} on snapshot {made['snapshot_id']}: {made['changes']} changes")
-    return read_plan(settings.lake, made["plan_id"])
+    made = make_plan(settings, PlanOptions(refresh=True), lambda at: whats_due(at, **asdict(question)))
+    plan = read_plan(settings.lake, made["plan_id"])
+    tasks = f", {len(plan.tasks)} operations" if plan.tasks else ""
+    say(f"surveyor: plan {made['plan_id']} on snapshot {made['snapshot_id']}: {made['changes']} changes{tasks}")
+    return plan
 
 
 def _nothing_due(settings: Settings, plan: Plan, beside: Beside, *, apply: bool) -> ExitCode:

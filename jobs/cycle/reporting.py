@@ -1,6 +1,6 @@
 """What a controller that stays says of its cycles: a line for each that did something, and what came of all of them."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -19,6 +19,7 @@ class Report:
     by_action: Counter[str] = field(default_factory=Counter)
     stale: int = 0
     _said: dict[Key, str] = field(default_factory=dict)
+    _failing: set[Key] = field(default_factory=set)
 
     def line(self) -> str:
         """Say it in one line."""
@@ -28,10 +29,26 @@ class Report:
     def of_cycle(self, verdicts: Sequence[Verdict], rejections: Iterable[Row]) -> None:
         """Say what a cycle did, and which rejections are new."""
         self.stale += sum(verdict.outcome is not Outcome.APPLIED for verdict in verdicts)
-        counts = Counter(f"{verdict.change.action} {verdict.outcome}" for verdict in verdicts)
+        news = self._news_of_failures(verdicts)
+        counts = Counter(f"{verdict.change.action} {verdict.outcome}" for verdict in news)
         counts.update(f"{row['action']}: {row['code']}" for row in rejections)
         if counts:
             self.say("  " + ", ".join(f"{count} {what}" for what, count in sorted(counts.items())))
+
+    def _news_of_failures(self, verdicts: Sequence[Verdict]) -> list[Verdict]:
+        """Say once what cannot be written and why; leave out what was said to fail already."""
+        failed = [verdict for verdict in verdicts if verdict.outcome is Outcome.FAILED]
+        self._failing -= {verdict.change.key for verdict in verdicts if verdict.outcome is not Outcome.FAILED}
+        new: dict[str, list[str]] = defaultdict(list)
+        for verdict in failed:
+            if verdict.change.key not in self._failing:
+                new[verdict.message].append(verdict.change.name)
+        for message, names in new.items():
+            others = f" and {len(names) - 1} others" if len(names) > 1 else ""
+            self.say(f"surveyor: {names[0]}{others}: {message}; it is tried again")
+        known = set(self._failing)
+        self._failing |= {verdict.change.key for verdict in failed}
+        return [v for v in verdicts if v.outcome is not Outcome.FAILED or v.change.key not in known]
 
     def news(self, rows: Iterable[Row]) -> list[Row]:
         """Rejections, of decisions that were not said of their partitions before."""

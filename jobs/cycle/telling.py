@@ -66,6 +66,14 @@ class Teller:
             notices += self._to_replicas(broker, self.memory.of_broker(broker).intersection(keys))
         self.tell(notices)
 
+    def overtaken(self, changes: Sequence[Change]) -> None:
+        """Tell of changes that were written and overtaken: as things are now; who was to stop still is."""
+        self.again({change.key for change in changes})
+        stops = [notice for notice in due_of(changes, self.memory.live) if notice.api == STOP_REPLICA]
+        rows = [self.memory.partitions[notice.topic, notice.partition] for notice in stops]
+        pairs = zip(rows, stops, strict=True)
+        self.tell([notice_of(row, stop.topic_id, STOP_REPLICA, stop.brokers) for row, stop in pairs])
+
     def ask_for_log_dirs(self, broker: int) -> None:
         """Tell a broker of its replicas what it knows already: those whose log dir failed, it answers otherwise for."""
         if broker in self.memory.brokers:

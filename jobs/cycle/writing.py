@@ -6,6 +6,7 @@ changes. Out: verdicts, and partitions to look at.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Final
 
 from msgspec.structs import replace
@@ -25,6 +26,24 @@ from schemas.rows import Change, Key
 _UNTIL_RESIGNED: Final = float("inf")
 """`max_hold` of a writer: a controller that stays is bounded by its cycles."""
 
+FIRST_HOLD: Final = 4.0
+LONGEST_HOLD: Final = 300.0
+"""Seconds after which an assignment that ZooKeeper would not take is tried again, twice as many each time."""
+
+
+@dataclass(slots=True)
+class _Held:
+    """An assignment that could not be written, and nothing has changed about it since."""
+
+    change: Change
+    seconds: float
+    until: float
+    is_over: bool = False
+
+    def holds(self, change: Change) -> bool:
+        same = (change.topic_version, change.replicas_after) == (self.change.topic_version, self.change.replicas_after)
+        return same and not self.is_over
+
 
 @dataclass(slots=True)
 class Writer:
@@ -38,6 +57,8 @@ class Writer:
     """Partitions that were written, or turned out to be other than known."""
     in_vain: int = 0
     """Times in a row that nothing of what was decided could be written."""
+    _held: dict[Key, _Held] = field(default_factory=dict)
+    """Moves that are too large for a request, as nothing else fails for long."""
 
     def write(self, changes: Sequence[Change]) -> Iterator[tuple[list[Verdict], list[Change]]]:
         """Write changes; yield the verdicts of each multi, and those that were written.
@@ -49,12 +70,36 @@ class Writer:
         verdicts: list[Verdict] = []
         for judged in FencedWriter(self.control, self._as_plan(ordered), _UNTIL_RESIGNED).write(ordered):
             verdicts += judged
+            self._hold(judged)
             written = [v.change for v in judged if v.outcome is Outcome.APPLIED and isinstance(v.change, Change)]
             self.learn(written)
             yield judged, written
         self._look_again(verdicts)
         if verdicts:
             self.in_vain = 0 if any(v.outcome is Outcome.APPLIED for v in verdicts) else self.in_vain + 1
+
+    def _hold(self, judged: Sequence[Verdict]) -> None:
+        for verdict in judged:
+            change = verdict.change
+            if not isinstance(change, Change) or not reassigns(change):
+                continue
+            before = self._held.pop(change.key, None)
+            if verdict.outcome is Outcome.FAILED:
+                seconds = FIRST_HOLD if before is None else min(LONGEST_HOLD, before.seconds * 2)
+                self._held[change.key] = _Held(change, seconds, monotonic() + seconds)
+
+    def not_held(self, changes: Sequence[Change]) -> list[Change]:
+        """Leave out assignments that failed, until it is time to try them again."""
+        if not self._held:
+            return [*changes]
+        return [c for c in changes if not (c.key in self._held and self._held[c.key].holds(c))]
+
+    def held_until_now(self) -> set[Key]:
+        """Partitions whose assignment is tried again."""
+        over = {key for key, held in self._held.items() if not held.is_over and held.until <= monotonic()}
+        for key in over:
+            self._held[key].is_over = True
+        return over
 
     def _as_plan(self, changes: Sequence[Change]) -> Plan:
         """The changes as a plan that was made by what is known of the brokers."""

@@ -7,6 +7,7 @@ A crash anywhere leaves a closed plan whose partitions tell how far they are: ca
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,6 +25,7 @@ from jobs.basics.errors import ExitCode, RefusedError, SurveyorError
 from jobs.execution.admin.commit import end_throttle
 from jobs.execution.admin.lease import HAND_OVER, UnderLease, lease_for
 from jobs.execution.admin.throttles import throttle_rows
+from jobs.execution.admin.via_zookeeper import Overriding
 from jobs.execution.modes import admin_of
 from jobs.records.ledger import Ledger, Verdict, close_plan
 from jobs.records.plans import Plan, read_plan
@@ -37,6 +39,9 @@ from schemas.rows import Brokers, Change, Key, PlanRow
 
 PATIENCE: Final = 15.0
 """Seconds for a cancellation to be seen in ZooKeeper: Kafka's controller answers once it has written it."""
+
+LED_BACK: Final = 60.0
+"""Seconds for `surveyor control` to lead partitions back: it takes some cycles, and brokers that stop replicas."""
 
 _DONE: Final = {NONE, NO_REASSIGNMENT_IN_PROGRESS}
 
@@ -78,14 +83,18 @@ def _cancel_leased(settings: Settings, plan: Plan, ledger: Ledger, lease: Lease,
     A commit that let go of the lease has asked for all that it ever will.
     """
     state = look(settings, plan).state
-    with connected(settings.zookeeper) as client, admin_of(settings, state) as admin:
+    with connected(settings.zookeeper) as client, ExitStack() as stack:
+        in_office = resident(client) is not None
+        throttled = bool(throttle_rows(settings.lake, plan.plan_id))
+        admin = stack.enter_context(admin_of(settings, state)) if throttled or not in_office else None
         findings = look(settings, plan)
         if not skip_unsafe:
             refuse_unsafe(plan, findings)
-        work = _Work(settings, plan, ledger, client, admin, findings, lease, skip_unsafe)
+        asked = Overriding(client) if in_office or admin is None else admin
+        work = _Work(settings, plan, ledger, client, asked, findings, lease, skip_unsafe)
         verdicts = work.cancel(findings.safe)
         verdicts += work.restore(work.read([f.key for f in [*findings.safe, *findings.of(Standing.OUT_OF_ORDER)]]))
-        if throttle_rows(settings.lake, plan.plan_id):
+        if admin is not None and throttled:
             end_throttle(settings, plan, UnderLease(admin, lease))
     return verdicts
 
@@ -107,7 +116,7 @@ class _Work:
     plan: Plan
     ledger: Ledger
     client: KazooClient
-    admin: Admin
+    admin: Admin | Overriding
     findings: Findings
     lease: Lease
     skip_unsafe: bool
@@ -123,7 +132,15 @@ class _Work:
             return []
         self._intend(Step.CANCEL, running)
         safe, unsafe = self._judge_again(running)
-        return unsafe + self._ask(Step.CANCEL, safe, lambda _: None, Standing.IN_PROGRESS)
+        # an order names where to go, the Admin API that it is over
+        return unsafe + self._ask(
+            Step.CANCEL, safe, _replicas_before if self.is_led_back else lambda _: None, Standing.IN_PROGRESS
+        )
+
+    @property
+    def is_led_back(self) -> bool:
+        """Whether `surveyor control` is asked."""
+        return isinstance(self.admin, Overriding)
 
     def _judge_again(self, running: Sequence[Finding]) -> tuple[list[Finding], list[Verdict]]:
         """Set aside what would lose its last copy in sync by now: to store the intents took time."""
@@ -165,7 +182,13 @@ class _Work:
             codes, lost = self._answers({finding.key: target_of(finding) for finding in findings})
         refused = {key for key, code in codes.items() if code not in _DONE}
         seen = self._wait([finding.key for finding in findings], until_not, refused)
-        verdicts = [_verdict(f, seen[f.key], step, until_not, codes.get(f.key), lost) for f in findings]
+        led_back = {key for key in seen if self.is_led_back and seen[key].standing is Standing.DIVERGED} - refused
+        verdicts = [
+            Verdict(_row(f, step), Outcome.UNKNOWN, f"ordered back, and on its way: {seen[f.key].detail}")
+            if f.key in led_back
+            else _verdict(f, seen[f.key], step, until_not, codes.get(f.key), lost)
+            for f in findings
+        ]
         self.ledger.note(verdicts)
         return verdicts
 
@@ -177,10 +200,12 @@ class _Work:
             return {}, f"no answer came ({named(error)})"
 
     def _wait(self, keys: Sequence[Key], until_not: Standing, refused: set[Key]) -> dict[Key, Finding]:
-        def are_through(seen: Mapping[Key, Finding]) -> bool:
-            return not {key for key, finding in seen.items() if finding.standing is until_not} - refused
+        under_way = {until_not, Standing.DIVERGED} if self.is_led_back else {until_not}
 
-        return look_until(lambda: self.read(keys), are_through, PATIENCE)
+        def are_through(seen: Mapping[Key, Finding]) -> bool:
+            return not {key for key, finding in seen.items() if finding.standing in under_way} - refused
+
+        return look_until(lambda: self.read(keys), are_through, LED_BACK if self.is_led_back else PATIENCE)
 
 
 def _replicas_before(finding: Finding) -> Brokers | None:
@@ -228,8 +253,6 @@ def cancel_plan(settings: Settings, plan: str, *, apply: bool, yes: bool, skip_u
             steps=_steps(settings, whole, findings),
         )
         return ExitCode.DONE
-    if findings.of(Standing.IN_PROGRESS):
-        _refuse_resident(settings, whole)
     if not apply:
         dry = _result(whole, findings) | {"dry_run": True}
         note = "dry run: nothing was written; --apply writes"
@@ -241,17 +264,6 @@ def cancel_plan(settings: Settings, plan: str, *, apply: bool, yes: bool, skip_u
         raise SurveyorError("not cancelled: the question was not answered with yes")
     verdicts = cancel_running(settings, whole, skip_unsafe=skip_unsafe)
     return _report(settings, read_plan(settings.lake, plan), verdicts)
-
-
-def _refuse_resident(settings: Settings, plan: Plan) -> None:
-    """Raise RefusedError while Surveyor is the controller: only Kafka's own serves the API that cancels moves."""
-    with connected(settings.zookeeper) as client:
-        in_office = resident(client)
-    if in_office is not None:
-        raise RefusedError(
-            f"{in_office}, is the controller, and does not cancel what moves: let plan {plan.title} come to its end, "
-            "or end `surveyor control` by Ctrl-C and cancel it then, by Kafka's controller",
-        )
 
 
 def _refuse(plan: Plan, findings: Findings) -> None:

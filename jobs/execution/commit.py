@@ -4,6 +4,7 @@ The modes share everything up to the writing: the plan is checked against the li
 is judged. No Spark and no JVM.
 """
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 from jobs.adapters.zookeeper.cluster import read_cluster
@@ -55,7 +56,8 @@ def apply_plan(
     if assessment.mode is Mode.ADMIN and (assessment.due or watched):
         with lease_for(settings, plan.plan_id, "commit") as lease:
             return _apply(settings, plan, assessment, running=running, lease=lease)
-    with deferred():
+    # who has the controllership defers signals, perhaps in another thread
+    with deferred() if held is None else nullcontext():
         return _apply(settings, plan, assessment, max_hold=max_hold, held=held, tell_all=tell_all)
 
 

@@ -22,7 +22,7 @@ from jobs.records.plans import Plan
 from jobs.runtime.choices import Mode, Via
 from jobs.runtime.settings import Settings
 from schemas.lease import Holder
-from schemas.names import NO_VERSION, Action
+from schemas.names import CARRIED_OUT, NO_VERSION, Action
 from schemas.topic_configs import TIERED
 
 
@@ -69,6 +69,8 @@ def _under_resident(mode: Mode, plan: Plan, running: Running, in_office: Holder)
         return Mode.ADMIN, f"{who}, asked by orders in /admin"
     if mode is Mode.ADMIN:
         raise RefusedError(f"--mode admin: {who}, which serves no Admin API; leave --mode out: the plan is handed in")
+    if _of_requests(plan):
+        raise RefusedError(f"{who}, and does by itself what /admin asks for: plan {plan.title} is left to it")
     if cannot_write := _not_for_batch(plan):
         raise RefusedError(f"{who} and cannot commit plan {plan.title}: {cannot_write}")
     return Mode.BATCH, f"{who}: the plan is handed in"
@@ -98,9 +100,17 @@ def _not_for_admin(plan: Plan) -> str | None:
     others = sorted(actions - EXECUTABLE)
     if others:
         return f"the Admin API offers no repair of leaders and ISRs: {', '.join(others)}"
+    if _of_requests(plan):
+        return "what /admin asks for is done by whoever is the controller"
     first_leaders = (c for c in plan.changes if c.action == Action.CREATE and c.topic_version != NO_VERSION)
     states_only = [change for change in first_leaders if not adds_partition(change)]
     return "the Admin API makes no first leaders of partitions that exist" if states_only else None
+
+
+def _of_requests(plan: Plan) -> bool:
+    """Tell whether a plan does what requests in /admin ask a controller for."""
+    steps = {Action.START_REASSIGNMENT, Action.NARROW_TO_TARGET, Action.END_REASSIGNMENT}
+    return any(task.action in CARRIED_OUT for task in plan.tasks) or any(c.action in steps for c in plan.changes)
 
 
 def _not_for_batch(plan: Plan) -> str | None:

@@ -1,27 +1,49 @@
-"""What one cycle finds due after failures, as a plan, and what is left to the controller that stays.
+"""What one cycle finds due, as a plan: after failures, and, where nobody else does it, of what /admin asks for.
 
-`planner.leadership.reconcile` decides; what it takes for new is looked up in history, which may know better. What takes
-several steps, and somebody to wait between them, is no part of a plan: reassignments, deletions and elections that are
-asked for in /admin. They are named, with what they wait for.
+`planner.cycle` decides; what it takes for new is looked up in history, which may know better. What is asked for in
+/admin takes several steps. Where a broker is the controller it goes on with them, and they are named with what they
+wait for; where nobody is, or where it is asked for, a plan holds the next step due of each. Each step leaves the
+cluster in a state that Kafka's controller knows, from which it goes on when it takes over between two commits.
 """
 
+import json
+from collections import defaultdict
 from collections.abc import Iterator
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from jobs.adapters.delta.lake import Row
 from jobs.adapters.spark.session import tallied
 from jobs.planning.plan import Planned
 from jobs.planning.tables import vanished_states
+from jobs.planning.topics import operation
 from jobs.records.failed_log_dirs import event_lines
 from jobs.records.snapshot_tables import SnapshotTables
 from jobs.records.snapshots import as_of
 from jobs.runtime.console import say
 from planner.cycle.compose import Cycle, Tables
+from planner.cycle.decisions import FULFILLED
+from planner.cycle.deleting import DeletionStep
 from planner.history.survey import KEY
 from planner.history.vanished import vanished_rejections
 from planner.leadership.reconcile import changes_of, reconcile_verdicts, rejections_of
-from schemas.names import PlanKind, RequestKind
+from planner.rows.shape import shaped
+from schemas.answers import NONE
+from schemas.names import (
+    LEADER_DURING_DELETE,
+    NO_CONTROLLER,
+    WHOLE_TOPIC,
+    Action,
+    OperationKind,
+    PlanKind,
+    RejectionCode,
+    RequestKind,
+)
+from schemas.notices import STOP_REPLICA
+from schemas.tables import CHANGES, REJECTIONS
 
 WAITING_SHOWN: Final = 20
 """Lines of what waits, at most."""
@@ -32,13 +54,38 @@ _ASKED: Final = frozenset({RequestKind.REASSIGN, RequestKind.PREFERRED_ELECTION,
 NEW: Final = "leader IS NULL AND understood AND (action IS NOT NULL OR code IS NOT NULL)"
 """Verdicts on partitions without a state znode: new, unless history knows better."""
 
+_NEW_TOO: Final = f"""leader_before IS NULL AND wanted = '{Action.ELECT}'
+    AND NOT code <=> '{RejectionCode.NOT_UNDERSTOOD}'"""
+"""The same of decisions."""
 
-def whats_due(at: SnapshotTables, *, allow_unclean: bool = False) -> Planned:
-    """Plan the changes and rejections of one cycle, looking at all partitions once."""
+_REFUSED: Final = f"""code IS NOT NULL
+    AND NOT (withdrawn AND code IN ({", ".join(f"'{code}'" for code in sorted(FULFILLED))}))"""
+"""Decisions that are rejections: not those that say that a request is fulfilled."""
+
+_DONE_WITH: Final = f"withdrawn OR action <=> '{Action.END_REASSIGNMENT}'"
+"""Decisions after which a request is done with: a move that ends here needs its order no more."""
+
+
+def whats_due(at: SnapshotTables, *, allow_unclean: bool = False, requests: bool = False) -> Planned:
+    """Plan the changes, operations and rejections of one cycle.
+
+    `requests`: what is asked for in /admin is planned, too, though somebody is the controller.
+    """
     for line in event_lines(at.tables.lake, at.snapshot):
         say(f"surveyor: {line}")
-    for line in waiting_lines(at):
+    asked = as_of(at.tables.lake, at.snapshot, "requests")
+    tables = _asked_for(at, asked)
+    if tables is None:
+        return _after_failures(at, allow_unclean=allow_unclean)
+    if requests or at.snapshot["controller_id"] == NO_CONTROLLER:
+        return _Steps(at, replace(tables, allow_unclean=allow_unclean, stays=False), asked).planned()
+    for line in _waiting_lines(at, Cycle(tables)):
         say(line)
+    return _after_failures(at, allow_unclean=allow_unclean)
+
+
+def _after_failures(at: SnapshotTables, *, allow_unclean: bool) -> Planned:
+    """What is due where nothing is asked for, or is left to others: all partitions are looked at once."""
     known = at["partitions"], at["topics"], at["brokers"], at["broker_configs"]
     judged = reconcile_verdicts(*known, allow_unclean=allow_unclean)
     verdicts, counts = tallied(judged, due="action IS NOT NULL", refused="code IS NOT NULL", stateless=NEW)
@@ -53,23 +100,172 @@ def whats_due(at: SnapshotTables, *, allow_unclean: bool = False) -> Planned:
     )
 
 
-def waiting_lines(at: SnapshotTables) -> Iterator[str]:
-    """Say what waits for the controller that stays, Kafka's own or `surveyor control`, and for what."""
-    lake = at.tables.lake
-    requests = as_of(lake, at.snapshot, "requests")
+def _asked_for(at: SnapshotTables, requests: list[Row]) -> Tables | None:
+    """What a cycle looks at, None where nothing is asked for and nothing moves."""
     partitions = at["partitions"]
     is_moving = partitions.where(_MOVING).limit(1).count()
     if not (is_moving or any(row["kind"] in _ASKED for row in requests)):
-        return
-    tables = Tables(
+        return None
+    return Tables(
         partitions=partitions,
         topics=at["topics"],
         brokers=at["brokers"],
         broker_configs=at["broker_configs"],
         requests=at.tables.frame("requests", requests),
-        stopped=at.tables.frame("answers", []),
+        stopped=at.tables.frame("answers", _stopped(at)),
     )
-    rows = Cycle(tables).for_who_stays().orderBy("topic", "partition").limit(WAITING_SHOWN + 1).collect()
+
+
+def _stopped(at: SnapshotTables) -> list[Row]:
+    """Who said that a replica is stopped and its log deleted, under the controllership that the snapshot found last.
+
+    Kafka's controller starts all replicas when it takes over: what was said before it did counts for nothing. Nor does
+    what a broker said before it registered anew, but of a topic that is deleted. What `surveyor control` heard may be
+    about a topic that it has removed since, and that was made anew: all is told again after it.
+    """
+    lake = at.tables.lake
+    if _was_control(at):
+        return []
+    epochs = {row["broker_id"]: row["broker_epoch"] for row in as_of(lake, at.snapshot, "brokers")}
+    of_last = ("controller_epoch", "=", at.snapshot["controller_epoch"])
+    rows = lake.rows("answers", ("api", "=", STOP_REPLICA), ("error", "=", NONE), of_last)
+    return [
+        row
+        for row in rows
+        if row["delete_partition"]
+        and (row["leader_epoch"] == LEADER_DURING_DELETE or row["broker_epoch"] == epochs.get(row["broker_id"]))
+    ]
+
+
+def _was_control(at: SnapshotTables) -> bool:
+    """Tell whether `surveyor control` was the last controller: its plans name its epoch."""
+    of_it = {"control": at.snapshot["controller_epoch"]}
+    kind = ("kind", "=", PlanKind.RECONCILE.value)
+    parameters = at.tables.lake.read("plans", kind, columns=["parameters"])["parameters"].to_pylist()
+    return any(of_it.items() <= json.loads(each).items() for each in parameters)
+
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """What is due of everything, failures and requests."""
+
+    at: SnapshotTables
+    tables: Tables
+    requests: list[Row]
+
+    def planned(self) -> Planned:
+        at, cycle = self.at, Cycle(self.tables)
+        decisions, counts = _judged(cycle)
+        vanished = vanished_states(at, decisions.where(_NEW_TOO)) if counts["stateless"] else None
+        if vanished is not None and vanished.limit(1).count():
+            cycle = Cycle(replace(self.tables, partitions=_left_alone(self.tables.partitions, vanished)))
+            decisions, counts = _judged(cycle)
+        queued = any(row["kind"] == RequestKind.DELETE_TOPIC for row in self.requests)
+        deletions = [row.asDict() for row in cycle.deletions.orderBy("topic").collect()] if queued else []
+        waits = [_rejection(row) for row in deletions if row["code"] is not None]
+        done = decisions.where(_DONE_WITH).orderBy(*KEY).collect() if counts["done_with"] else ()
+        operations = [*self._withdrawals([row.asDict() for row in done]), *self._of_deletions(deletions, cycle)]
+        return Planned(
+            PlanKind.RECONCILE,
+            {"allow_unclean": self.tables.allow_unclean, "requests": True},
+            decisions.where("action IS NOT NULL").transform(shaped, CHANGES),
+            _rejections(decisions, vanished).unionByName(
+                at.tables.frame("rejections", waits), allowMissingColumns=True
+            ),
+            [row | {"sequence": number} for number, row in enumerate(operations)],
+            at_most=counts["due"] + counts["refused"] + counts["stateless"] + len(waits),
+        )
+
+    def _withdrawals(self, withdrawn: list[Row]) -> Iterator[Row]:
+        """Requests that are done with; elections are, once none of a pass waits for another change."""
+        done: dict[str, set[tuple[str, int]]] = defaultdict(set)
+        for row in withdrawn:
+            done[row["wanted"]].add((row["topic"], row["partition"]))
+        orders: dict[str, dict[str, list[int]]] = defaultdict(dict)
+        elections: dict[str, list[int]] = defaultdict(list)
+        wanted = {_key(row) for row in self.requests if row["kind"] == RequestKind.PREFERRED_ELECTION}
+        for row in sorted(self.requests, key=lambda row: (row["topic"] or "", row["partition"] or 0)):
+            if row["kind"] == RequestKind.REASSIGN and _key(row) in done[Action.REASSIGN]:
+                orders[row["topic"]][str(row["partition"])] = [*(row["replicas"] or ())]
+        for topic, partition in sorted(wanted) if wanted <= done[Action.ELECT_PREFERRED] else ():
+            elections[topic].append(partition)
+        for topic, of_topic in orders.items():
+            yield _operation(OperationKind.WITHDRAW_REASSIGNMENT, topic, {"orders": of_topic})
+        for topic, partitions in elections.items():
+            yield _operation(OperationKind.WITHDRAW_ELECTION, topic, {"partitions": partitions})
+
+    def _of_deletions(self, deletions: list[Row], cycle: Cycle) -> Iterator[Row]:
+        """The step of each queued topic; a confirmation holds until somebody else is the controller.
+
+        So all replicas are told of each time, those too that have confirmed under an earlier controllership of ours.
+        """
+        going: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+        if any(row["step"] == DeletionStep.DELETE for row in deletions):
+            for topic, partition, broker in cycle.going.orderBy("topic", "partition", "broker_id").collect():
+                going[topic][str(partition)].append(broker)
+        epoch = {"controller_epoch": self.at.snapshot["controller_epoch"]}
+        removed = [row["topic"] for row in deletions if row["step"] == DeletionStep.REMOVE]
+        versions = self._versions_of(removed) if removed else {}
+        for row in deletions:
+            topic, known = row["topic"], {"topic_id": row["topic_id"]}
+            match row["step"]:
+                case DeletionStep.DELETE:
+                    yield _operation(OperationKind.DELETE_REPLICAS, topic, known | {"replicas": going[topic]})
+                case DeletionStep.REMOVE:
+                    yield _operation(
+                        OperationKind.REMOVE_TOPIC, topic, known | epoch | {"topic_version": versions[topic]}
+                    )
+                case DeletionStep.REFUSE:
+                    why = {"reason": row["reason"], "exists": row["code"] != RejectionCode.UNKNOWN_TOPIC}
+                    yield _operation(OperationKind.WITHDRAW_DELETION, topic, why)
+
+    def _versions_of(self, topics: list[str]) -> dict[str, int]:
+        """Versions of topics: partitions that are added later are nobody's to have confirmed."""
+        rows = as_of(self.at.tables.lake, self.at.snapshot, "topics", ("topic", "in", topics))
+        return {row["topic"]: row["topic_version"] for row in rows}
+
+
+def _judged(cycle: Cycle) -> tuple[DataFrame, dict[str, int]]:
+    return tallied(
+        cycle.decisions, due="action IS NOT NULL", refused=_REFUSED, done_with=_DONE_WITH, stateless=_NEW_TOO
+    )
+
+
+def _rejections(decisions: DataFrame, vanished: DataFrame | None) -> DataFrame:
+    """What decisions say of partitions without a change; of those whose state is gone, history says more."""
+    refused = decisions.where(_REFUSED)
+    if vanished is not None:
+        refused = refused.join(F.broadcast(vanished.select(*KEY)), KEY, "left_anti")
+    named = refused.drop("action", "reason").withColumnsRenamed({"wanted": "action", "why_not": "reason"})
+    rows = named.transform(shaped, REJECTIONS)
+    return rows if vanished is None else rows.unionByName(vanished_rejections(vanished))
+
+
+def _left_alone(partitions: DataFrame, vanished: DataFrame) -> DataFrame:
+    """Partitions whose state is gone as such that are not understood: nobody elects, moves or creates them."""
+    gone = vanished.selectExpr(*KEY, "true AS is_gone")
+    named = [name for name in partitions.columns if name != "understood"]
+    return partitions.join(F.broadcast(gone), KEY, "left").selectExpr(
+        *named, "understood AND is_gone IS NULL AS understood"
+    )
+
+
+def _operation(kind: OperationKind, topic: str, data: dict[str, Any]) -> Row:
+    return operation(0, kind, topic, json.dumps(data, sort_keys=True))
+
+
+def _rejection(deletion: Row) -> Row:
+    common = {"topic": deletion["topic"], "partition": WHOLE_TOPIC, "action": OperationKind.DELETE_TOPIC.value}
+    return common | {"code": deletion["code"], "reason": deletion["reason"]}
+
+
+def _key(row: Row) -> tuple[str, int]:
+    return row["topic"], row["partition"]
+
+
+def _waiting_lines(at: SnapshotTables, cycle: Cycle) -> Iterator[str]:
+    """Say what waits for the controller that stays, Kafka's own or `surveyor control`, and for what."""
+    rows = cycle.for_who_stays().orderBy("topic", "partition").limit(WAITING_SHOWN + 1).collect()
     for row in rows[:WAITING_SHOWN]:
         name = row.topic if row.partition is None else f"{row.topic}-{row.partition}"
         yield f"  waits for {_who_stays(at)}: {name}: {row.what}: {row.why}"

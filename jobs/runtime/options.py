@@ -65,6 +65,12 @@ AllowUnclean = Annotated[
     bool,
     typer.Option("--allow-unclean", help="Allow unclean elections, which lose data, where nothing else can lead."),
 ]
+Requests = Annotated[
+    bool,
+    typer.Option(
+        "--requests", help="Also take the next steps of what /admin asks for, though a broker is the controller."
+    ),
+]
 All = Annotated[bool, typer.Option("--all", help="List everything, not only the first lines.")]
 PlanId = Annotated[str, typer.Argument(help="Id or alias of the plan.", autocompletion=plans)]
 SnapshotId = Annotated[int | None, typer.Option("--snapshot", help="Plan on this snapshot [default: the newest].")]

@@ -35,7 +35,8 @@ class Tables:
     """What a cycle looks at, each of the shape of its table.
 
     `stopped`: rows of `answers`, what brokers said to StopReplica under this controller epoch. `moves`: whether some
-    partition may be under reassignment, or something may be asked for in /admin.
+    partition may be under reassignment, or something may be asked for in /admin. `stays`: whether the controller stays
+    until brokers have answered.
     """
 
     partitions: DataFrame
@@ -45,6 +46,7 @@ class Tables:
     requests: DataFrame
     stopped: DataFrame
     moves: bool = True
+    stays: bool = True
     allow_unclean: bool = False
 
     def of_kind(self, kind: RequestKind) -> DataFrame:
@@ -77,7 +79,7 @@ class Cycle:
     def _reassignment(self) -> DataFrame:
         t = self.tables
         orders = t.of_kind(RequestKind.REASSIGN)
-        return reassignment_decisions(t.partitions, t.topics, t.brokers, orders, t.stopped)
+        return reassignment_decisions(t.partitions, t.topics, t.brokers, orders, t.stopped, stays=t.stays)
 
     def _preferred(self) -> DataFrame:
         t = self.tables
@@ -113,6 +115,11 @@ class Cycle:
     def deletion_notices(self, *, delete: bool) -> DataFrame:
         """NOTICES of topics that are being deleted; first those without `delete`, then those with it."""
         return deletion_notices(self.deletions, self._queued, self._replicas, self.tables.brokers, delete=delete)
+
+    @property
+    def going(self) -> DataFrame:
+        """Replicas of queued topics: topic, partition, broker_id."""
+        return self._replicas.select("topic", "partition", "broker_id")
 
     @cached_property
     def _queued(self) -> DataFrame:

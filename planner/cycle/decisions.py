@@ -30,6 +30,9 @@ DECISIONS: Final = StructType(
 )
 """A row a partition and rule: `action` is null where the rule makes no change; no table stores them."""
 
+FULFILLED: Final = frozenset({RejectionCode.ALREADY_ASSIGNED, RejectionCode.ALREADY_PREFERRED})
+"""Codes of requests that are done with because they are carried out."""
+
 _OWN: Final = ("code", "why_not", "wanted", "precedence", "withdrawn")
 
 

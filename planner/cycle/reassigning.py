@@ -53,6 +53,8 @@ _INVALID: Final = f"""coalesce(
     size({ORDERED}) = 0 OR size(array_distinct({ORDERED})) < size({ORDERED}) OR array_min({ORDERED}) < 0, false
 )"""
 
+_UNSTOPPED: Final = f"{_NARROWED} AND size(unstopped) > 0"
+
 _CODE: Final = f"""CASE
     WHEN replicas IS NULL THEN '{_CODES.UNKNOWN_PARTITION}'
     WHEN {_INVALID} THEN '{_CODES.INVALID_TARGET}'
@@ -64,16 +66,17 @@ _CODE: Final = f"""CASE
     WHEN leader IS NULL THEN '{_CODES.NO_STATE}'
     WHEN NOT is_led THEN '{_CODES.NO_LIVE_LEADER}'
     WHEN is_asked THEN NULL
+    WHEN size(array_except(lagging, live)) > 0 THEN '{_CODES.WAITS_FOR_BROKER}'
     WHEN size(lagging) > 0 THEN '{_CODES.WAITS_FOR_ISR}'
     WHEN NOT ({_NARROWED}) THEN IF(heir IS NULL, '{_CODES.NO_ELIGIBLE_LEADER}', NULL)
-    WHEN size(unstopped) > 0 THEN '{_CODES.WAITS_FOR_STOP}'
+    WHEN stays AND size(unstopped) > 0 THEN '{_CODES.WAITS_FOR_STOP}'
 END"""
 """Why a partition is not moved on, null where it is."""
 
 _ACTION: Final = f"""CASE
     WHEN code IS NOT NULL THEN NULL
     WHEN is_asked THEN '{_START}'
-    WHEN {_NARROWED} THEN '{_END}'
+    WHEN {_NARROWED} AND size(unstopped) = 0 THEN '{_END}'
     ELSE '{_NARROW}'
 END"""
 
@@ -85,11 +88,6 @@ _WITHDRAWN: Final = (
     _CODES.TARGET_NOT_ALIVE,
 )
 """Codes after which a request is taken away: it is carried out, or cannot be."""
-
-_STALLED: Final = f"""concat(
-    {words("lagging")}, ' of the target not in the ISR yet',
-    IF(size(array_except(lagging, live)) > 0, concat('; not alive: ', {words("array_except(lagging, live)")}), '')
-)"""
 
 _WHY_NOT: Final = f"""CASE code
     WHEN '{_CODES.UNKNOWN_PARTITION}' THEN 'no such partition'
@@ -105,7 +103,10 @@ _WHY_NOT: Final = f"""CASE code
     )
     WHEN '{_CODES.NO_STATE}' THEN 'it has no leader yet'
     WHEN '{_CODES.NO_LIVE_LEADER}' THEN 'nobody alive in its ISR leads it'
-    WHEN '{_CODES.WAITS_FOR_ISR}' THEN {_STALLED}
+    WHEN '{_CODES.WAITS_FOR_BROKER}' THEN concat(
+        {words("lagging")}, ' of the target not in the ISR yet; not alive: ', {words("array_except(lagging, live)")}
+    )
+    WHEN '{_CODES.WAITS_FOR_ISR}' THEN concat({words("lagging")}, ' of the target not in the ISR yet')
     WHEN '{_CODES.NO_ELIGIBLE_LEADER}' THEN 'nobody of the target may lead'
     WHEN '{_CODES.WAITS_FOR_STOP}' THEN concat('to be stopped: ', {words("unstopped")})
 END"""
@@ -130,23 +131,40 @@ _CHANGED: Final = {
     "leader_and_isr_to": _by_action(
         "array_intersect(under_way, informed)", start=f"array_intersect({_MERGED}, informed)"
     ),
-    # told by what the znodes say, again and again until it answers; see `stops`
-    "stop_replica_to": f"IF(code = '{_CODES.WAITS_FOR_STOP}', unstopped, {NOBODY})",
+    # told by what the znodes say, again and again until it answers; who does not stay tells it with the change, and
+    # all of them once more with a later one, as what was answered holds for one leader epoch
+    "stop_replica_to": f"""CASE
+        WHEN code = '{_CODES.WAITS_FOR_STOP}' THEN unstopped
+        WHEN NOT stays AND action = '{_NARROW}' THEN array_except(
+            array_intersect(removing_replicas, eligible), {FAILED}
+        )
+        ELSE {NOBODY}
+    END""",
     "requires_live": _by_action("array(leader)", start="array_union(array(leader), added)", narrow=f"array({_LEADER})"),
     "reason": _by_action(
         "NULL",
         start=f"""concat('asked to be on ', {words(ORDERED)}, IF(moves, ', in place of what runs', ''))""",
-        narrow=f"concat('the target is in sync: ', {words('under_way')})",
+        narrow=f"""IF({_UNSTOPPED},
+            concat('to be stopped: ', {words("unstopped")}), concat('the target is in sync: ', {words("under_way")})
+        )""",
         end=f"concat('no longer there: ', {words('removing_replicas')})",
     ),
 }
 
 
-def reassignment_decisions(
-    partitions: DataFrame, topics: DataFrame, brokers: DataFrame, orders: DataFrame, stopped: DataFrame
+def reassignment_decisions(  # noqa: PLR0913 - a table each
+    partitions: DataFrame,
+    topics: DataFrame,
+    brokers: DataFrame,
+    orders: DataFrame,
+    stopped: DataFrame,
+    *,
+    stays: bool = True,
 ) -> DataFrame:
     """Decide on what moves, and on what is asked to.
 
+    `stays`: the controller waits for those that leave to stop, and asks them again; one that does not stay narrows
+    once more, by which they are told to.
     `orders`: REQUESTS of that kind; `stopped`: topic, partition, broker_id and the leader_epoch at which a broker
     said that it stopped the replica.
     """
@@ -157,7 +175,7 @@ def reassignment_decisions(
         .join(asked, KEY, "left")
         .join(_stopped_now(partitions, stopped), KEY, "left")
         .selectExpr("*", *_named(_SURROUNDED))
-        .selectExpr("*", *_named(_ASKED))
+        .selectExpr("*", *_named(_ASKED), f"{str(stays).lower()} AS stays")
         .selectExpr("*", f"{_CODE} AS code")
         .selectExpr("*", f"{_ACTION} AS action", f"{_WHY_NOT} AS why_not", f"{_is_withdrawn()} AS withdrawn")
         .transform(decided, _CHANGED, Precedence.REASSIGNMENT, f"'{Action.REASSIGN}'")

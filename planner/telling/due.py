@@ -49,7 +49,7 @@ def due(changes: DataFrame, brokers: DataFrame) -> DataFrame:
     live = brokers.where("understood").agg(F.sort_array(F.collect_set("broker_id")).alias("update_metadata_to"))
     values = [f"{text} AS {name}" for name, text in _VALUES.items()]
     named = [f"array_intersect(coalesce({to}, {NOBODY}), update_metadata_to) AS {to}" for to in _named()]
-    same = ("topic", "topic_id", "partition", "is_new", "update_metadata_to", "false AS delete_partition")
+    same = ("topic", "topic_id", "partition", "is_new", "update_metadata_to", f"{_NARROWS} AS delete_partition")
     rows = changes.where(_DECIDED).crossJoin(F.broadcast(live))
     return rows.selectExpr(*same, *named, *values, f"{_NEWCOMERS} AS newcomers").transform(notices)
 

@@ -1,13 +1,14 @@
 """What is due to be told of changes, on typed rows: the rule of `planner.telling.due` for who runs without Spark.
 
-A test holds the two equal. In: changes, and the ids of the brokers that are registered and can be told. Out: notices.
+And of topics that are deleted, as `planner.cycle.deleting` has it. Tests hold them equal. In: changes or replicas, and
+the ids of the brokers that are registered and can be told. Out: notices.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from planner.reassignment.replica_assignment import target
-from schemas.names import Action
+from schemas.names import LEADER_DURING_DELETE, Action
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
 from schemas.rows import Change
 
@@ -19,6 +20,37 @@ def due(changes: Iterable[Change], live: Collection[int]) -> list[Notice]:
     return [notice for change in changes for notice in _notices(change, everybody, known)]
 
 
+def due_of_deletion(
+    topic: str, topic_id: str | None, replicas: Mapping[int, Collection[int]], live: Collection[int], *, delete: bool
+) -> list[Notice]:
+    """What is to be told of a topic that goes: first that nobody leads and that replicas stop, then `delete`.
+
+    `replicas`: who is to delete theirs, by partition.
+    """
+    everybody = tuple(sorted(live))
+    told: dict[str, Any] = {
+        "topic": topic,
+        "topic_id": topic_id,
+        "leader": LEADER_DURING_DELETE,
+        "leader_epoch": LEADER_DURING_DELETE,
+        "isr": [],
+        "adding_replicas": [],
+        "removing_replicas": [],
+        "is_new": False,
+        "leader_recovery_state": 0,
+        "state_version": 0,
+    }
+    return [
+        Notice(api=api, partition=partition, brokers=brokers, delete_partition=gone, replicas=sorted(on), **told)
+        for partition, on in replicas.items()
+        for api, brokers, gone in (
+            (UPDATE_METADATA, () if delete else everybody, False),
+            (STOP_REPLICA, tuple(broker for broker in sorted(on) if broker in everybody), delete),
+        )
+        if brokers
+    ]
+
+
 def _notices(change: Change, everybody: tuple[int, ...], known: frozenset[int]) -> Iterator[Notice]:
     if change.leader_epoch_after is None or change.leader_recovery_state_after is None:
         return
@@ -28,7 +60,6 @@ def _notices(change: Change, everybody: tuple[int, ...], known: frozenset[int]) 
         "topic": change.topic,
         "topic_id": change.topic_id,
         "partition": change.partition,
-        "delete_partition": False,
         "leader": change.leader_after,
         "leader_epoch": change.leader_epoch_after,
         "isr": change.isr_after,
@@ -40,7 +71,8 @@ def _notices(change: Change, everybody: tuple[int, ...], known: frozenset[int]) 
         "state_version": change.state_version + 1,  # which the write at `state_version` makes
     }
     yield from (
-        Notice(api=api, brokers=brokers, is_new=is_new, **told)
+        # a replica that a reassignment leaves behind goes with its log, one that a drain stops stays
+        Notice(api=api, brokers=brokers, is_new=is_new, delete_partition=narrows and api == STOP_REPLICA, **told)
         for api, brokers, is_new in _recipients(change, everybody, known)
         if brokers
     )

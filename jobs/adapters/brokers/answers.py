@@ -16,7 +16,7 @@ from jobs.adapters.brokers.kio_alone import SerialError
 from jobs.adapters.delta.lake import arrow_schema
 from schemas.answers import NOT_TOLD, Meaning, meaning
 from schemas.columns import ANSWERS
-from schemas.notices import LEADER_AND_ISR, UPDATE_METADATA, Notice
+from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
 
 _ABOUT_WHAT_WAS_TOLD: Final = (Meaning.TAKEN, Meaning.UNKNOWN)
 """What the answer to a whole request means where it is not about who sent it."""
@@ -141,7 +141,7 @@ class Answers:
         }
         of = pa.array(list(chain.from_iterable(repeat(n, count) for n, count in enumerate(counts))), pa.int64())
         columns = {name: pa.array(values, schema.field(name).type).take(of) for name, values in by_answer.items()}
-        for name in ("topic", "partition", "leader_epoch"):
+        for name in ("topic", "partition", "leader_epoch", "delete_partition"):
             values = chain.from_iterable(_column(answer, name) for answer in self.answers)
             columns[name] = pa.array(list(values), schema.field(name).type)
         columns["error"] = pa.array(list(chain.from_iterable(self.errors)), schema.field("error").type)
@@ -161,7 +161,11 @@ class Answers:
 
 
 def _column(answer: Answer, name: str) -> list[Any]:
-    return [None] if answer.api == UPDATE_METADATA else [getattr(notice, name) for notice in answer.notices]
+    if answer.api == UPDATE_METADATA:
+        return [None]
+    if name == "delete_partition" and answer.api != STOP_REPLICA:
+        return [None] * len(answer.notices)
+    return [getattr(notice, name) for notice in answer.notices]
 
 
 def _names(answer: Answer) -> Iterator[str | None]:

@@ -2,7 +2,7 @@
 
 Corresponds to `KafkaZkClient.createPartitionReassignment` and `createPreferredReplicaElection`, and is the only way
 before Kafka 2.4. An order is created, never altered: where one stands already, it is somebody else's, or the same one
-that an earlier try left.
+that an earlier try left. Only who calls its own moves back puts other targets into it, as `override` does.
 """
 
 import time
@@ -91,6 +91,44 @@ class Orders:
             self.refuse_late()
             time.sleep(pause)
             pause = min(_LONGEST, 1.5 * pause)
+
+
+def override(client: KazooClient, targets: Targets, versions: Mapping[str, int]) -> bool:
+    """Let the order ask for these targets, whatever it asks for the same partitions, and beside all others.
+
+    `versions`: znodes by path that must not have moved on; False where one has, or the order was too late. Raises
+    SurveyorError where ZooKeeper does not take it.
+    """
+    for _ in range(_TRIES):
+        now = read_latest(client, REASSIGN)
+        try:
+            asked = [] if now.stat is None else decode_partitions(now.data)
+        except MalformedZnodeError as error:
+            raise SurveyorError(f"{REASSIGN} is not understood ({error}): nothing is ordered beside it") from None
+        kept = [each for each in asked if (each.topic, each.partition) not in targets]
+        order = encode_partitions([*kept, *(TopicPartition(*key, to) for key, to in sorted(targets.items()))])
+        if len(order) > LARGEST:
+            raise RefusedError(
+                f"{REASSIGN} would take {len(order):,} bytes, more than {LARGEST:,}: wait, then try again"
+            )
+        multi = client.transaction()
+        for path, version in versions.items():
+            multi.check(path, version)
+        if now.version is None:
+            multi.create(REASSIGN, order)
+        else:
+            multi.set_data(REASSIGN, order, version=now.version)
+        try:
+            refused = refusal(multi, commit(multi))
+        except LOST:
+            continue  # what stands there says whether it was heard
+        if refused is None:
+            return True
+        if refused.forbidden:
+            raise SurveyorError(str(refused))
+        if refused.path != REASSIGN:
+            return False
+    raise SurveyorError(f"{REASSIGN} could not be written: it changed {_TRIES} times; try again")
 
 
 def chunks(partitions: Sequence[TopicPartition], largest: int) -> Iterator[list[TopicPartition]]:

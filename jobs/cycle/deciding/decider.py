@@ -218,7 +218,7 @@ class Decider:
         }
         failed = F.expr(f"coalesce({FAILED}, {NOBODY})")
         named["partitions"] = named["partitions"].withColumns({FAILED: failed})
-        return Tables(**named, moves=True, allow_unclean=self.allow_unclean)
+        return Tables(**named, moves=True, stays=True, allow_unclean=self.allow_unclean)
 
 
 def as_bounced(change: Change, away: Collection[int]) -> Change:

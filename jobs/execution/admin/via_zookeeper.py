@@ -3,18 +3,21 @@
 Nobody answers: an order goes away, and what the cluster shows then says what became of each partition.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from jobs.adapters.brokers.admin import NONE
-from jobs.adapters.zookeeper.admin_requests import Orders
+from kazoo.client import KazooClient
+
+from jobs.adapters.brokers.admin import NO_REASSIGNMENT_IN_PROGRESS, NONE
+from jobs.adapters.zookeeper.admin_requests import Orders, override
 from jobs.adapters.zookeeper.cluster import TOPICS
-from jobs.adapters.zookeeper.connection import connected, look_until, sync
+from jobs.adapters.zookeeper.connection import Znode, connected, look_until, sync
 from jobs.adapters.zookeeper.lease import Lease
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.assessment.moving import moving_in_zookeeper, reassignments_of, standings
 from jobs.assessment.premises import assigned, judge_for_admin, understood
+from jobs.basics.errors import SurveyorError
 from jobs.execution.admin.requests import Codes
 from jobs.records.ledger import Ledger, Verdict
 from jobs.runtime.console import progress
@@ -26,6 +29,8 @@ from schemas.znodes import TopicPartition
 
 ORDERABLE: Final = frozenset({Action.ELECT_PREFERRED, Action.REASSIGN})
 """What has an order in /admin."""
+
+_TRIES: Final = 5
 
 SEEN: Final = 10.0
 """Seconds within which a controller that took an order away has written what became of it."""
@@ -103,6 +108,30 @@ class ZooKeeperController:
             done = assignment is not None and led == assignment[0][0]
             codes[topic, partition] = NONE if done else f"it took the order away, and the leader is {led}"
         return codes
+
+
+@dataclass(frozen=True, slots=True)
+class Overriding:
+    """`surveyor control`, asked to lead partitions back: it goes by what an order asks for last, as Kafka's does."""
+
+    client: KazooClient
+
+    def reassign(self, targets: Mapping[Key, list[int] | None]) -> dict[Key, int]:
+        """Order these targets, but for partitions that have come to their end; what has come there stays."""
+        for _ in range(_TRIES):
+            topics = sorted({topic for topic, _ in targets})
+            znodes = dict(zip(topics, read_many(self.client, [f"{TOPICS}/{name}" for name in topics]), strict=True))
+            due = {key: to for key, to in targets.items() if to is not None and _goes_on(znodes[key[0]], key[1], to)}
+            versions = {znodes[topic].path: znodes[topic].version or 0 for topic, _ in due}
+            if not due or override(self.client, due, versions):
+                return {key: NONE if key in due else NO_REASSIGNMENT_IN_PROGRESS for key in targets}
+        raise SurveyorError(f"the topics to be led back changed {_TRIES} times in between; cancel again")
+
+
+def _goes_on(topic: Znode, partition: int, target: Sequence[int]) -> bool:
+    """Tell whether a partition moves, or has these replicas in another order."""
+    found = assigned(topic, partition)
+    return found is not None and (bool(found[1] or found[2]) or {*found[0]} == {*target})
 
 
 def _settled(look: Callable[[], dict[tuple[str, Any], int | str]], expected: int) -> dict[tuple[str, Any], int | str]:

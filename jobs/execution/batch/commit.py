@@ -18,7 +18,9 @@ from jobs.adapters.brokers.channel import Channels
 from jobs.adapters.brokers.listeners import CannotTellError, Listener
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, ClusterState, read_cluster
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError, controllership, who_controls
+from jobs.assessment.premises import reassigns
 from jobs.basics.errors import FencedError, RefusedError, UnreadableError
+from jobs.execution.batch.deletion import deleted, going_first, then_deleted
 from jobs.execution.batch.operations import write_tasks
 from jobs.execution.batch.telling import Hold, Told, Written, prove, tell
 from jobs.execution.batch.writes import FencedWriter
@@ -27,9 +29,8 @@ from jobs.records.drained import refuse_resident_drain
 from jobs.records.ledger import Ledger, Verdict
 from jobs.runtime.console import progress, say
 from jobs.runtime.settings import Settings
-from planner.telling.without_spark import due as due_of
-from schemas.names import NO_CONTROLLER, Outcome, Step
-from schemas.rows import Change, PlanRow, changes_among, operations_among
+from schemas.names import NO_CONTROLLER, WITHDRAWALS, OperationKind, Outcome, Step
+from schemas.rows import Change, Operation, PlanRow, changes_among, operations_among
 
 RESIGN_PATIENCE: Final = 20.0
 """Seconds within which a broker should have become the controller again."""
@@ -74,7 +75,7 @@ def commit_batch(
     back: the brokers' ISR changes and producer ids wait for a controller.
     """
     if held is not None and tell_all is not None:
-        written, _ = _write(settings, ledger, held, due, max_hold, listener=settings.listener)
+        written, _, _ = _write(settings, ledger, held, due, max_hold, listener=settings.listener)
         tell_all([each.change for each in written])
         prove(settings.zookeeper, Told(held.epoch, written))
         return
@@ -114,11 +115,16 @@ def _commit_held(
     settings: Settings, ledger: Ledger, control: Controllership, due: Sequence[PlanRow], hold: Hold
 ) -> Told:
     listener = settings.listener  # read before anything is written
-    written, state = _write(settings, ledger, control, due, hold.max_hold, listener=listener)
-    if not written:
+    written, going, state = _write(settings, ledger, control, due, hold.max_hold, listener=listener)
+    if not (written or going):
         return Told(control.epoch)
+    changes = [each.change for each in written]
     with progress("telling the brokers"), Channels(str(control.controller_id), listener) as channels:
-        told = tell(control, channels, state.brokers, partial(due_of, [each.change for each in written]), hold)
+        first = partial(going_first, changes, going)
+        told = tell(control, channels, state.brokers, first, hold)
+        if going and not told.late and told.fenced is None:
+            told = told.after(tell(control, channels, state.brokers, partial(then_deleted, going), hold))
+    ledger.judge(deleted(going, told))
     return replace(told, written=written)
 
 
@@ -130,22 +136,28 @@ def _write(
     max_hold: float,
     *,
     listener: Listener,
-) -> tuple[list[Written], ClusterState]:
-    """Write under the fence; return what stands, and the cluster as it was found."""
+) -> tuple[list[Written], list[Operation], ClusterState]:
+    """Write under the fence; return what stands, whose replicas are to be deleted, and the cluster as it was found."""
     ledger.intend(due)
     state = read_cluster(control.client, settings.zookeeper)
     refuse_unreachable(state, listener)
     tasks, changes = operations_among(due), changes_among(due)
+    going = [task for task in tasks if task.action == OperationKind.DELETE_REPLICAS]
+    withdrawn = [task for task in tasks if task.action in WITHDRAWALS]
+    first = [task for task in tasks if task not in (*going, *withdrawn)]
     # not judged once more as a whole: every multi checks its premises, and whom one is refused is judged then
     writer = FencedWriter(control, ledger.plan, max_hold)
     written: list[Written] = []
     try:
         with progress("writing to ZooKeeper"):
-            for judged in write_tasks(control, tasks, max_hold):
+            for judged in write_tasks(control, first, max_hold):
                 ledger.judge(judged)
-            for judged in writer.write(changes):
+            for judged in writer.write(sorted(changes, key=reassigns)):
                 ledger.judge(judged)
                 written += _written(judged)
+            # what is written is what was asked for: a crash in between leaves the request, which is found fulfilled
+            for judged in write_tasks(control, withdrawn, max_hold):
+                ledger.judge(judged)
     except (FencedError, SessionLostError):
         _set_aside_the_rest(ledger, [*tasks, *changes])
         raise
@@ -153,7 +165,7 @@ def _write(
         topics = sorted({each.change.topic for each in written} & set(writer.topics.creations))
         created = f"topic and config znodes of {', '.join(topics)}, " if topics else ""
         say(f"  written under the fence: {created}{len(written)} state znodes")
-    return written, state
+    return written, going, state
 
 
 def _written(verdicts: Sequence[Verdict]) -> Iterator[Written]:
@@ -166,7 +178,7 @@ def _written(verdicts: Sequence[Verdict]) -> Iterator[Written]:
 
 def _record(settings: Settings, ledger: Ledger, told: Told, answers: Answers, controller: int) -> None:
     """Write down what brokers answered, prove what was written, and say of whom nobody knows whether he was told."""
-    if not told.written:
+    if not (told.written or told.answers):
         return
     for line in told.lines(answers):
         say(line)
@@ -183,7 +195,8 @@ def _record(settings: Settings, ledger: Ledger, told: Told, answers: Answers, co
         say(f"surveyor: {why}; what was written stands in ZooKeeper: {after}")
     if told.fenced is not None:
         raise told.fenced
-    prove(settings.zookeeper, told)
+    if told.written:
+        prove(settings.zookeeper, told)
 
 
 def _unled_in_words(unled: Mapping[tuple[str, int], int]) -> str:
@@ -203,8 +216,8 @@ written stands in ZooKeeper, so take a new snapshot and plan again
 
 
 def _set_aside_the_rest(ledger: Ledger, due: Sequence[PlanRow]) -> None:
-    judged = {v.change.key for v in ledger.verdicts}
-    left = (change for change in due if change.key not in judged)
+    judged = {v.change.place for v in ledger.verdicts}
+    left = (change for change in due if change.place not in judged)
     ledger.judge(Verdict(change, Outcome.SKIPPED, "the commit stopped before it") for change in left)
 
 

@@ -1,4 +1,4 @@
-"""Configurations altered and topics queued for deletion under the fence, each in a multi of its own.
+"""Operations that no change carries, under the fence: settings, topics queued for deletion, requests done with.
 
 What Kafka's brokers write themselves is written here in their way: /config/topics/T with its sequential notification in
 /config/changes (`AdminZkClient.changeTopicConfig`), which every broker watches, and /admin/delete_topics/T
@@ -7,7 +7,7 @@ What Kafka's brokers write themselves is written here in their way: /config/topi
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 from kazoo.exceptions import KazooException
 
@@ -21,12 +21,13 @@ from jobs.adapters.zookeeper.controllership import (
     refused_by_epoch,
     settled,
 )
-from jobs.adapters.zookeeper.multi import ANY_VERSION, Check, Create, Op, SetData
+from jobs.adapters.zookeeper.multi import ANY_VERSION, Check, Create, Delete, Op, SetData
 from jobs.adapters.zookeeper.refusal import Refusal, refusal
 from jobs.assessment.operations import TopicNow, judge_tasks, read_topics
-from jobs.basics.errors import UnreadableError
+from jobs.basics.errors import FencedError, UnreadableError
+from jobs.execution.batch.requests import remove_topic, send, withdraw_elections, withdraw_reassignments
 from jobs.records.ledger import Verdict
-from schemas.names import OperationKind, Outcome
+from schemas.names import CARRIED_OUT, OperationKind, Outcome
 from schemas.rows import Operation
 from schemas.znodes import encode_config, encode_config_change
 
@@ -60,21 +61,51 @@ def _write(control: Controllership, task: Operation) -> Verdict:
             due, verdicts = judge_tasks(control.client, [task])
             if not due:
                 return verdicts[0]
-            now = read_topics(control.client, [task.topic])[task.topic]
-            told = task.action == OperationKind.DELETE_TOPIC or read(control.client, CONFIG_CHANGES).stat is not None
-            multi = control.transaction(operations_of(task, now, has_notifications=told))
-            results: list[Any] = commit(multi)
+            if why := _not_ours(control, task):
+                return Verdict(task, Outcome.STALE, why)
+            refused = _carry_out(control, task) if task.action in CARRIED_OUT else _send(control, task)
+        except FencedError:
+            return Verdict(task, Outcome.FENCED, "another controller took over")
         except LOST:
             settled(control.client, control.session)
             continue
-        if refused_by_epoch(results):
-            return Verdict(task, Outcome.FENCED, "another controller took over")
-        refused = refusal(multi, results)
         if refused is None:
             return Verdict(task, Outcome.APPLIED, "written")
         if refused.forbidden:
             break
     return Verdict(task, Outcome.FAILED, f"the connection was lost {_TRIES} times" if refused is None else str(refused))
+
+
+def _send(control: Controllership, task: Operation) -> Refusal | None:
+    now = read_topics(control.client, [task.topic])[task.topic]
+    told = task.action == OperationKind.DELETE_TOPIC or read(control.client, CONFIG_CHANGES).stat is not None
+    multi = control.transaction(operations_of(task, now, has_notifications=told))
+    results = commit(multi)
+    if refused_by_epoch(results):
+        raise fenced(control.epoch)
+    return refusal(multi, results)
+
+
+def _not_ours(control: Controllership, task: Operation) -> str | None:
+    """Say why what brokers confirmed counts for nothing: somebody else has been the controller in between."""
+    if task.action != OperationKind.REMOVE_TOPIC:
+        return None
+    told_in = json.loads(task.data)["controller_epoch"]
+    between = "another controller was in office since its replicas were deleted"
+    return None if control.epoch == told_in + 1 else between
+
+
+def _carry_out(control: Controllership, task: Operation) -> Refusal | None:
+    """Do about a request what a controller that stays does."""
+    data, topic = json.loads(task.data), task.topic
+    match OperationKind(task.action):
+        case OperationKind.WITHDRAW_REASSIGNMENT:
+            return withdraw_reassignments(control, {(topic, int(p)): to for p, to in data["orders"].items()})
+        case OperationKind.WITHDRAW_ELECTION:
+            return withdraw_elections(control, [(topic, partition) for partition in data["partitions"]])
+        case OperationKind.REMOVE_TOPIC:
+            return remove_topic(control, topic)
+    return send(control, [Delete(f"{DELETE_TOPICS}/{topic}")])
 
 
 def operations_of(task: Operation, now: TopicNow, *, has_notifications: bool) -> list[Op]:

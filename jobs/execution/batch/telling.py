@@ -7,7 +7,7 @@ longer than the controllership may be held, it is left to Kafka, and so is whoev
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from jobs.adapters.brokers.answers import Answer, Answers
@@ -71,6 +71,15 @@ class Told:
     """Live brokers that something was to be told to of leaders, ISRs or replicas."""
     fenced: FencedError | None = None
 
+    def after(self, later: "Told") -> "Told":
+        """What was told at first, and what was told then, as far as there was time."""
+        return replace(
+            self,
+            answers=[*self.answers, *later.answers],
+            named=self.named | later.named,
+            fenced=self.fenced or later.fenced,
+        )
+
     def unheard(self, answers: Answers) -> str | None:
         """Say why nobody who should was told, None if somebody was."""
         if self.late:
@@ -82,7 +91,7 @@ class Told:
 
     def summary(self, answers: Answers) -> str:
         """Say it for the ledger."""
-        if not self.written:
+        if not (self.written or self.answers):
             return ""
         missing = sorted(self.named - set(answers.accepted))
         left = f"not accepted by {', '.join(map(str, missing))}: left to Kafka's controller" if missing else "accepted"

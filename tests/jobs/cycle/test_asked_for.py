@@ -1,5 +1,7 @@
 """What is asked for in /admin, and what balance asks for, carried out cycle by cycle to its end."""
 
+import time
+
 import pytest
 from msgspec.structs import replace
 
@@ -66,6 +68,20 @@ def test_a_move_that_no_request_can_hold_is_not_sent_and_holds_up_no_other(
     assert (assigned(tree, "large").partitions[0], assigned(tree, "small").partitions[0]) == ([0, 1], [1, 0])
     assert tree.version("large") == 0
     assert any("1 start_reassignment failed" in line for line in said)
+    settle(controller)
+    assert len([line for line in said if "large-0: cannot set" in line]) == 1
+
+    monkeypatch.setattr("jobs.cycle.writing.monotonic", lambda: time.monotonic() + 5)
+    settle(controller)  # it is tried once more, in vain, and waits longer
+    assert len([line for line in said if "failed" in line or "cannot set" in line]) == 2
+    assert controller.done.stale == 2
+
+    monkeypatch.setattr("jobs.execution.batch.topic_znodes.LIMIT", 1_000)
+    settle(controller)
+    assert assigned(tree, "large").partitions[0] == [0, 1]
+    monkeypatch.setattr("jobs.cycle.writing.monotonic", lambda: time.monotonic() + 14)
+    settle(controller)
+    assert assigned(tree, "large").partitions[0] == [0, 2, 1]
 
 
 def test_what_is_heard_of_a_deletion_once_it_is_over_counts_for_nothing(

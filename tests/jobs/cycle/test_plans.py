@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -17,15 +18,21 @@ from jobs.cycle.behind import Behind
 from jobs.cycle.control import Controller
 from jobs.cycle.deciding.decider import Decider
 from jobs.execution.admin.lease import this_process
+from jobs.execution.cancellation import cancel_running
+from jobs.execution.commit import apply_plan
+from jobs.records.ledger import Ledger, Verdict
 from jobs.runtime.settings import settings_from
 from schemas.handed_in import HandedIn, decode_handed_in, encode_handed_in
-from schemas.znodes import State, encode_state
+from schemas.names import Outcome
+from schemas.znodes import State, TopicPartition, decode_partitions, encode_partitions, encode_state
 from tests.jobs.support.commands import Surveyor
+from tests.jobs.support.in_office import assigned, hear_watches, settle
 from tests.jobs.support.kafka_tree import KafkaTree, state_path
 from tests.jobs.support.move_rows import CommitProcess, reassignment
 from tests.jobs.support.plan_rows import election, store_plan
 from tests.jobs.support.real_cluster import eventually
 
+REASSIGN = "/admin/reassign_partitions"
 ORDERS = {0: [0, 1, 2], 1: [1, 2, 0], 2: [2, 1, 0]}
 
 
@@ -81,8 +88,12 @@ def carried_out(controller: Controller, process: CommitProcess) -> tuple[int, st
     with process:
         assert eventually(over, seconds=60)
         stdout, stderr = process.communicate()
-    assert eventually(lambda: not controller.teller.queues.busy)
+    assert eventually(lambda: not controller.cycle() and not is_busy(controller))
     return process.returncode, stdout + stderr
+
+
+def is_busy(controller: Controller) -> bool:
+    return bool(controller.teller.queues.busy) or (controller.desk is not None and controller.desk.is_busy)
 
 
 def told(tree: KafkaTree, broker: int, api: str) -> set[int]:
@@ -175,6 +186,58 @@ def test_a_plan_that_is_refused_is_answered_for(
     assert tree.version("orders") == 0
 
 
+def test_a_failure_does_not_wait_for_a_plan(
+    tree: KafkaTree, controller: Controller, plan: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what it has written since is not overwritten by the plan."""
+    begun, may_go_on = Event(), Event()
+
+    def slowly(*arguments: Any, **others: Any) -> Ledger:  # noqa: ANN401 - those of `apply_plan`
+        begun.set()
+        assert may_go_on.wait(60)
+        return apply_plan(*arguments, **others)
+
+    monkeypatch.setattr("jobs.cycle.plans.apply_plan", slowly)
+    handed = HandedIn(holder=this_process("commit", plan), max_plan_age=1e9, max_changes=5)
+    tree.write(f"/surveyor/plans/{plan}", encode_handed_in(handed))
+    controller.cycle()
+    assert begun.wait(20)
+
+    tree.unregister(2)
+    hear_watches(controller)
+    controller.cycle()
+    found = [tree.state("orders", partition) for partition in ORDERS]
+    may_go_on.set()
+    assert eventually(lambda: not controller.cycle() and not is_busy(controller))
+
+    assert [(state.leader, state.isr) for state in found] == [(0, [0, 1]), (1, [1, 0]), (1, [1, 0])]
+    answer = decode_handed_in(tree.client.get(f"/surveyor/plans/{plan}")[0]).answer
+    assert answer is not None
+    assert (answer.exit_code, answer.result["stale"], tree.state("orders").leader) == (21, 1, 0)
+    tree.client.delete(f"/surveyor/plans/{plan}")
+
+
+def test_what_a_plan_has_written_and_others_have_changed_since_is_told_as_it_is(
+    tree: KafkaTree, controller: Controller, surveyor: Surveyor
+) -> None:
+    drained = election(tree, "orders", 0, 1) | {"stop_replica_to": [0]}
+    (written,) = store_plan(surveyor.lake, tree, [drained]).changes
+    tree.write(state_path("orders", 0), encode_state(State(7, 2, 9, [2])))
+    controller.look.at_partitions([("orders", 0)])
+    assert eventually(lambda: not controller.teller.queues.busy)
+    for broker in (0, 1, 2):
+        told(tree, broker, "leader_and_isr")
+
+    controller.teller.overtaken([written])
+
+    assert eventually(lambda: not controller.teller.queues.busy)
+    assert tree.brokers is not None
+    (follows,) = tree.brokers[1].of("leader_and_isr")
+    (stops,) = tree.brokers[0].of("stop_replica")
+    epochs = [follows.request.topic_states[0].partition_states[0], stops.request.topic_states[0].partition_states[0]]
+    assert [state.leader_epoch for state in epochs] == [9, 9]
+
+
 def test_a_plan_that_was_cut_off_is_answered_for(tree: KafkaTree, controller: Controller) -> None:
     """By a connection that was lost, or with the controller before: whoever waits must not wait for ever."""
     begun = HandedIn(holder=this_process("commit", "1f"), max_plan_age=60.0, max_changes=5, is_begun=True)
@@ -207,11 +270,38 @@ def test_replicas_are_moved_by_an_order(tree: KafkaTree, controller: Controller,
 
     with commit(surveyor, plan.plan_id, "--apply") as process:
         assert eventually(lambda: controller.cycle() and bool(controller.memory.moving), seconds=60)
-        cancelled = surveyor("cancel", plan.plan_id, "--apply")
-        assert (cancelled.code, "does not cancel what moves" in cancelled.stderr) == (23, True)
         found = tree.state("few")
         tree.write(state_path("few", 0), encode_state(State(found.controller_epoch, 0, found.leader_epoch, [0, 1, 2])))
         code, said = carried_out(controller, process)
 
     assert (code, "asked by orders in /admin" in said) == (0, True), said
     assert controller.memory.partitions["few", 0].replicas == [0, 2]
+
+
+def test_what_moves_is_led_back_where_the_plan_is_cancelled(
+    tree: KafkaTree, controller: Controller, surveyor: Surveyor
+) -> None:
+    """By an order that takes the place of the plan's own; what others ordered stays."""
+    for topic in ("few", "others"):
+        tree.add_topic(topic, {0: [0, 1]}, topic_id=None)
+    controller.cycle()
+    plan = store_plan(surveyor.lake, tree, [reassignment(tree, "few", 0, [0, 2])], kind="reassign")
+    orders = [TopicPartition(topic, 0, [0, 2]) for topic in ("few", "others")]
+    tree.write(REASSIGN, encode_partitions(orders))
+    settle(controller)
+    assert controller.memory.moving == {("few", 0), ("others", 0)}
+    verdicts: list[Verdict] = []
+    assert controller.desk is not None
+    given = controller.desk.settings, plan
+
+    cancels = Thread(target=lambda: verdicts.extend(cancel_running(*given, skip_unsafe=False)))
+    cancels.start()
+    assert eventually(lambda: not controller.cycle() and not cancels.is_alive(), seconds=60)
+
+    assert [(verdict.change.key, verdict.outcome) for verdict in verdicts] == [(("few", 0), Outcome.APPLIED)]
+    found = assigned(tree, "few")
+    assert (found.partitions, found.adding_replicas, found.removing_replicas) == ({0: [0, 1]}, {}, {})
+    assert told(tree, 2, "stop_replica") == {0}
+    settle(controller)
+    assert decode_partitions(tree.client.get(REASSIGN)[0]) == orders[1:]
+    assert controller.memory.moving == {("others", 0)}

@@ -32,6 +32,7 @@ def cycle_of(  # noqa: PLR0913 - a table each
     stopped: Iterable[Mapping[str, Any]] = (),
     topics: Sequence[Row] | None = None,
     configs: Sequence[Row] = (),
+    stays: bool = True,
 ) -> Cycle:
     failed = any(FAILED in row for row in partitions)
     return Cycle(
@@ -42,6 +43,7 @@ def cycle_of(  # noqa: PLR0913 - a table each
             broker_configs=frame(spark, configs, BROKER_CONFIGS),
             requests=frame(spark, requests, REQUESTS),
             stopped=frame(spark, stopped, ANSWERS),
+            stays=stays,
         )
     )
 

@@ -5,6 +5,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from planner.cycle.deleting import DeletionStep
+from planner.telling.without_spark import due_of_deletion
 from schemas.names import LEADER_DURING_DELETE, RejectionCode, RequestKind
 from schemas.notices import STOP_REPLICA, UPDATE_METADATA
 from tests.planner.cycle.cycles import cycle_of, request_row, stopped_row
@@ -66,6 +67,13 @@ def test_which_are_deleted_and_what_they_wait_for_and_who_is_told(spark: SparkSe
         )
     }
     assert {(row["leader"], row["leader_epoch"]) for row in first} == {(LEADER_DURING_DELETE, LEADER_DURING_DELETE)}
+    for delete, wave in ((False, first), (True, then)):
+        rows = due_of_deletion("plain", None, {0: [1, 2]}, LIVE, delete=delete)
+        alike = [row for row in wave if row["topic"] == "plain"]
+        same = ("api", "partition", "delete_partition", "leader", "leader_epoch", "is_new", "state_version")
+        assert {(*(getattr(n, name) for name in same), n.brokers) for n in rows} == {
+            (*(row[name] for name in same), tuple(row["brokers"])) for row in alike
+        }
 
 
 def test_where_deletion_is_disabled_requests_are_refused_and_nothing_else_is_done(spark: SparkSession) -> None:

@@ -93,7 +93,7 @@ NOT_MOVED: Final[dict[str, tuple[Row | None, list[int], RejectionCode, bool]]] =
     "no such partition": (None, [3, 4], CODES.UNKNOWN_PARTITION, True),
     "no state": (partition_row([9], None, None), [2, 3], CODES.NO_STATE, False),
     "no leader": (partition_row([9, 1], -1, [9]), [2, 3], CODES.NO_LIVE_LEADER, False),
-    "a target died": (moving([9, 2, 1], [9, 2], [1], 1, [1, 2]), [9, 2], CODES.WAITS_FOR_ISR, False),
+    "a target died": (moving([9, 2, 1], [9, 2], [1], 1, [1, 2]), [9, 2], CODES.WAITS_FOR_BROKER, False),
     "not understood": (partition_row([1, 2], 1, [1, 2], understood=False), [2, 3], CODES.NOT_UNDERSTOOD, False),
 }
 
@@ -144,3 +144,18 @@ def test_what_moves_goes_on_as_far_as_brokers_and_log_dirs_let_it(spark: SparkSe
     assert (failed["action"], failed["isr_after"]) == (Action.SHRINK_ISR, [1, 4])
     assert (waits["partition"], waits["action"], waits["code"]) == (4, None, CODES.WAITS_FOR_CHANGE)
     assert after(unstoppable)[:2] == (END, [3, 4])
+
+
+def test_who_does_not_stay_tells_those_that_leave_with_each_narrowing(spark: SparkSession) -> None:
+    """What was answered holds for one leader epoch: all are told again, until all have answered in one."""
+    in_sync = moving([3, 4, 1, 2], [3, 4], [1, 2], 1, [1, 2, 3, 4])
+    narrowed = moving([3, 4, 1, 2], [3, 4], [1, 2], 3, [3, 4])
+    rows = [row | {"partition": number} for number, row in enumerate((in_sync, narrowed, narrowed))]
+    stopped = [stopped_row(1, 1, 5), stopped_row(2, 1, 5), stopped_row(2, 2, 5)]
+
+    first, again, end = decisions(cycle_of(spark, rows, LIVE, stopped=stopped, stays=False))
+
+    assert (first["action"], first["stop_replica_to"], first["code"]) == (NARROW, [1, 2], None)
+    assert (after(again), again["stop_replica_to"]) == ((NARROW, [3, 4, 1, 2], [3, 4], [1, 2], 3, [3, 4]), [1, 2])
+    assert (again["leader_epoch_after"], again["reason"]) == (6, "to be stopped: 2")
+    assert (end["action"], end["stop_replica_to"]) == (END, [])

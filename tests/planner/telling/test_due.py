@@ -86,7 +86,7 @@ def test_replicas_that_a_reassignment_adds_are_new_and_those_that_leave_are_no_l
     state = {"leader_after": 1, "leader_epoch_after": 7, "leader_recovery_state_after": 0, **moving}
 
     start = due_without_spark([typed(action=Action.START_REASSIGNMENT, **state)], [1, 2, 3])
-    narrow = due_without_spark([typed(action=Action.NARROW_TO_TARGET, **state)], [1, 2, 3])
+    narrow = due_without_spark([typed(action=Action.NARROW_TO_TARGET, stop_replica_to=[1], **state)], [1, 2, 3])
 
     assert [(row.api, row.brokers, row.is_new) for row in start] == [
         (LEADER_AND_ISR, (3,), True),
@@ -95,6 +95,7 @@ def test_replicas_that_a_reassignment_adds_are_new_and_those_that_leave_are_no_l
     ]
     assert {tuple(row.replicas) for row in start} == {(3, 1)}
     assert {(*row.replicas, *row.adding_replicas, *row.removing_replicas) for row in narrow} == {(3,)}
+    assert [(row.api, row.brokers) for row in narrow if row.delete_partition] == [(STOP_REPLICA, (1,))]
 
 
 def test_what_kafkas_controller_decides_it_tells() -> None:

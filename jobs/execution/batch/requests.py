@@ -52,15 +52,20 @@ def withdraw_reassignments(control: Controllership, done: dict[Key, list[int]]) 
 
 
 def withdraw_elections(control: Controllership, done: Collection[Key]) -> Refusal | None:
-    """Take /admin/preferred_replica_election away once a pass was made, unless it asks for others meanwhile."""
+    """Take these out of /admin/preferred_replica_election once a pass was made; an empty one goes."""
     znode = read(control.client, PREFERRED_ELECTION)
     if znode.version is None:
         return None
     try:
-        wanted = {(each.topic, each.partition) for each in decode_partitions(znode.data)}
+        wanted = decode_partitions(znode.data)
     except MalformedZnodeError:
         return None
-    return None if wanted - {*done} else send(control, [Delete(PREFERRED_ELECTION, znode.version)])
+    left = [each for each in wanted if (each.topic, each.partition) not in done]
+    if len(left) == len(wanted) and left:
+        return None
+    data = encode_partitions(left)
+    op = SetData(PREFERRED_ELECTION, data, znode.version) if left else Delete(PREFERRED_ELECTION, znode.version)
+    return send(control, [op])
 
 
 def delete_all(control: Controllership, paths: Collection[str]) -> None:

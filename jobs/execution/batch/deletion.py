@@ -1,0 +1,58 @@
+"""A queued topic's replicas deleted by a commit: brokers are told twice, and what they confirm counts at the next one.
+
+Corresponds to `TopicDeletionManager.onTopicDeletion` and `onPartitionDeletion`: everybody hears that nobody leads, the
+replicas stop, and then delete their logs. Nothing is written; the topic goes by a later plan, once `answers` says that
+every replica is deleted. In: operations of that kind. Out: notices, and what became of the operations.
+"""
+
+import json
+from collections.abc import Collection, Iterator, Sequence
+
+from jobs.adapters.brokers.answers import Answers
+from jobs.execution.batch.telling import Told
+from jobs.records.ledger import Verdict
+from planner.telling.without_spark import due, due_of_deletion
+from schemas.answers import NONE
+from schemas.names import Outcome
+from schemas.notices import STOP_REPLICA, Notice
+from schemas.rows import Change, Key, Operation
+
+
+def going_first(changes: Sequence[Change], going: Sequence[Operation], live: Collection[int]) -> list[Notice]:
+    """What is told of changes, and of topics that go before they are deleted."""
+    return [*due(changes, live), *_of_all(going, live, delete=False)]
+
+
+def then_deleted(going: Sequence[Operation], live: Collection[int]) -> list[Notice]:
+    """What is told of topics that go once their replicas have stopped."""
+    return _of_all(going, live, delete=True)
+
+
+def _of_all(going: Sequence[Operation], live: Collection[int], *, delete: bool) -> list[Notice]:
+    return [notice for task in going for notice in _of(task, live, delete=delete)]
+
+
+def _of(task: Operation, live: Collection[int], *, delete: bool) -> list[Notice]:
+    data = json.loads(task.data)
+    replicas = {int(partition): on for partition, on in data["replicas"].items()}
+    return due_of_deletion(task.topic, data["topic_id"], replicas, live, delete=delete)
+
+
+def deleted(going: Sequence[Operation], told: Told) -> Iterator[Verdict]:
+    """What became of these: told is done, as the next plan tells those again who did not confirm."""
+    confirmed = set(_confirmed(told)) if going else set()
+    for task in going:
+        left = json.loads(task.data)["replicas"]
+        replicas = {(broker, (task.topic, int(partition))) for partition, on in left.items() for broker in on}
+        said = f"{len(replicas & confirmed)} of {len(replicas)} replicas are deleted"
+        late = told.late or told.fenced is not None
+        yield Verdict(task, Outcome.SKIPPED if late else Outcome.APPLIED, f"no time to tell; {said}" if late else said)
+
+
+def _confirmed(told: Told) -> Iterator[tuple[int, Key]]:
+    """Who said that a replica is deleted: broker, topic and partition."""
+    answers = Answers.of([answer for answer in told.answers if answer.api == STOP_REPLICA])
+    for answer, errors in zip(answers.answers, answers.errors, strict=True):
+        for notice, error in zip(answer.notices, errors, strict=True):
+            if notice.delete_partition and error == NONE:
+                yield answer.broker["broker_id"], (notice.topic, notice.partition)

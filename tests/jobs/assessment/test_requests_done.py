@@ -1,0 +1,77 @@
+"""Requests that a plan is done with, judged by what stands in ZooKeeper when it is committed."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pytest
+from kazoo.protocol.states import ZnodeStat
+
+from jobs.adapters.zookeeper.connection import Znode
+from jobs.assessment.operations import TopicNow, verdict_on
+from schemas.names import OperationKind, Outcome
+from schemas.rows import Operation
+from schemas.znodes import Assignment, encode_assignment
+
+REASSIGN, ELECTION, EPOCH = "/admin/reassign_partitions", "/admin/preferred_replica_election", "/controller_epoch"
+T, CONFIG, DELETION = "/brokers/topics/t", "/config/topics/t", "/admin/delete_topics/t"
+MINE, OTHER = "AAAAAAAAAAAAAAAAAAAAAg", "BBBBBBBBBBBBBBBBBBBBBg"
+STAT: Final = ZnodeStat(*[0] * 11)
+
+
+def topic(topic_id: str = MINE) -> bytes:
+    return encode_assignment(Assignment({0: [1, 2]}, {}, {}, topic_id))
+
+
+def asked(*partitions: Mapping[str, Any]) -> bytes:
+    return json.dumps({"version": 1, "partitions": partitions}).encode()
+
+
+ORDER = {"topic": "t", "partition": 0, "replicas": [1, 2]}
+GOES = {"topic_id": MINE, "replicas": {"0": [1, 2]}}
+REMOVED = {"topic_id": MINE, "controller_epoch": 7, "topic_version": 0}
+KIND = OperationKind
+DUE = None
+
+# the operation, the znodes there are, and the outcome
+CASES: Final[dict[str, tuple[OperationKind, dict[str, Any], dict[str, bytes], Outcome | None]]] = {
+    "an order": (KIND.WITHDRAW_REASSIGNMENT, {"orders": {"0": [1, 2]}}, {REASSIGN: asked(ORDER)}, DUE),
+    "no order any more": (KIND.WITHDRAW_REASSIGNMENT, {"orders": {"0": [1, 2]}}, {}, Outcome.APPLIED),
+    "another order": (KIND.WITHDRAW_REASSIGNMENT, {"orders": {"0": [3]}}, {REASSIGN: asked(ORDER)}, Outcome.APPLIED),
+    "an order of another topic": (
+        KIND.WITHDRAW_REASSIGNMENT,
+        {"orders": {"0": [1, 2]}},
+        {REASSIGN: asked(ORDER | {"topic": "u"})},
+        Outcome.APPLIED,
+    ),
+    "a garbled order": (KIND.WITHDRAW_REASSIGNMENT, {"orders": {"0": [1]}}, {REASSIGN: b"?"}, Outcome.STALE),
+    "an election": (KIND.WITHDRAW_ELECTION, {"partitions": [0]}, {ELECTION: asked(ORDER)}, DUE),
+    "another election": (KIND.WITHDRAW_ELECTION, {"partitions": [1]}, {ELECTION: asked(ORDER)}, Outcome.APPLIED),
+    "no such topic": (KIND.WITHDRAW_DELETION, {"exists": False}, {DELETION: b""}, DUE),
+    "a topic after all": (KIND.WITHDRAW_DELETION, {"exists": False}, {DELETION: b"", T: topic()}, Outcome.STALE),
+    "must not be deleted": (KIND.WITHDRAW_DELETION, {"exists": True}, {DELETION: b"", T: topic()}, DUE),
+    "taken back already": (KIND.WITHDRAW_DELETION, {"exists": True}, {T: topic()}, Outcome.APPLIED),
+    "goes": (KIND.DELETE_REPLICAS, GOES, {DELETION: b"", T: topic()}, DUE),
+    "is kept": (KIND.DELETE_REPLICAS, GOES, {T: topic()}, Outcome.STALE),
+    "was made anew": (KIND.DELETE_REPLICAS, GOES, {DELETION: b"", T: topic(OTHER)}, Outcome.STALE),
+    "is gone": (KIND.DELETE_REPLICAS, GOES, {}, Outcome.APPLIED),
+    "is removed": (KIND.REMOVE_TOPIC, REMOVED, {DELETION: b"", T: topic(), EPOCH: b"7"}, DUE),
+    "is removed by us": (KIND.REMOVE_TOPIC, REMOVED, {DELETION: b"", T: topic(), EPOCH: b"8"}, DUE),
+    "has grown": (KIND.REMOVE_TOPIC, REMOVED | {"topic_version": -1}, {DELETION: b"", T: topic()}, Outcome.STALE),
+    "others were in office": (KIND.REMOVE_TOPIC, REMOVED, {DELETION: b"", T: topic(), EPOCH: b"9"}, Outcome.STALE),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_due_of_a_request(name: str) -> None:
+    kind, data, there, outcome = CASES[name]
+    task = Operation(sequence=0, kind=kind, topic="t", data=json.dumps(data))
+    found = {path: _znode(path, there) for path in (T, CONFIG, DELETION, REASSIGN, ELECTION, EPOCH)}
+
+    verdict = verdict_on(task, TopicNow(found[T], found[CONFIG], found[DELETION], found))
+
+    assert (None if verdict is None else verdict.outcome) == outcome
+
+
+def _znode(path: str, there: Mapping[str, bytes]) -> Znode:
+    return Znode(path, there.get(path), STAT if path in there else None)

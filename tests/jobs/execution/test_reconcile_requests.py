@@ -1,0 +1,174 @@
+"""What /admin asks for, carried out by plans and commits alone where nobody is the controller; brokers only listen."""
+
+import json
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.adapters.zookeeper.controllership import Controllership
+from jobs.basics.errors import FencedError
+from jobs.execution.batch.operations import write_tasks
+from schemas.names import OperationKind, Outcome, PlanKind
+from schemas.rows import Operation
+from schemas.znodes import State, decode_assignment, decode_partitions, encode_state
+from tests.docs.shown import fault
+from tests.jobs.support.commands import Surveyor
+from tests.jobs.support.fake_brokers import FakeBrokers, Told
+from tests.jobs.support.held import commit_held
+from tests.jobs.support.kafka_tree import TOPIC_ID, KafkaTree, state_path
+from tests.jobs.support.plan_rows import store_plan
+
+REASSIGN, ELECTION = "/admin/reassign_partitions", "/admin/preferred_replica_election"
+REJECTED = ("topic", "partition", "code")
+GOING = "/admin/delete_topics/going"
+
+
+@pytest.fixture
+def surveyor(tree: KafkaTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Surveyor:
+    """Nobody is the controller, before a commit and after it."""
+    monkeypatch.setattr("jobs.execution.batch.commit.RESIGN_PATIENCE", 0.0)
+    monkeypatch.setattr("jobs.cycle.reconcile.FIRST_PAUSE", 0.0)
+    tree.client.delete("/controller")
+    return Surveyor(tree.hosts, tmp_path / "warehouse")
+
+
+def asks(tree: KafkaTree, path: str, *partitions: dict[str, Any]) -> None:
+    tree.write(path, json.dumps({"version": 1, "partitions": partitions}).encode())
+
+
+def led_by(tree: KafkaTree, topic: str, leader: int, isr: list[int]) -> None:
+    tree.write(state_path(topic, 0), encode_state(State(controller_epoch=7, leader=leader, leader_epoch=5, isr=isr)))
+
+
+def all_is_asked_for(tree: KafkaTree) -> None:
+    """Beside a partition that nobody can lead, which is no reason to go on."""
+    tree.add_topic("lonely", {0: [9]})
+    tree.add_topic("moves", {0: [0, 1]})
+    tree.add_topic("stray", {0: [0, 1]})
+    led_by(tree, "stray", 1, [0, 1])
+    tree.add_topic("going", {0: [0, 1], 1: [1, 2]})
+    asks(tree, REASSIGN, {"topic": "moves", "partition": 0, "replicas": [1, 2]})
+    asks(tree, ELECTION, {"topic": "stray", "partition": 0}, {"topic": "unknown", "partition": 3})
+    tree.write(GOING, b"")
+    tree.write("/admin/delete_topics/nosuch", b"")
+
+
+def in_sync_once_told(tree: KafkaTree, brokers: FakeBrokers) -> None:
+    """The leader of what moves takes the new replica into the ISR."""
+
+    def copied(told: Told) -> None:
+        if told.api == "leader_and_isr" and ("moves", 0) in told.partitions and 2 not in tree.state("moves").isr:
+            before = tree.state("moves")
+            after = State(
+                controller_epoch=before.controller_epoch,
+                leader=before.leader,
+                leader_epoch=before.leader_epoch,
+                isr=[*before.isr, 2],
+            )
+            tree.write(state_path("moves", 0), encode_state(after))
+
+    brokers[0].on_told = copied
+
+
+def stops(brokers: FakeBrokers, topic: str) -> set[tuple[int, int, bool]]:
+    """Broker, partition and whether the log goes, of each StopReplica."""
+    return {
+        (broker, state.partition_index, state.delete_partition)
+        for broker in (0, 1, 2)
+        for told in brokers[broker].of("stop_replica")
+        for of_topic in told.request.topic_states
+        for state in of_topic.partition_states
+        if of_topic.topic_name == topic
+    }
+
+
+@pytest.mark.usefixtures("spark")
+def test_everything_is_brought_to_its_end(surveyor: Surveyor, tree: KafkaTree, fake_brokers: FakeBrokers) -> None:
+    all_is_asked_for(tree)
+    in_sync_once_told(tree, fake_brokers)
+
+    ran = surveyor("reconcile", "--apply", "--until-quiet", "--json")
+
+    assert ran.code == 0, ran.stderr + ran.stdout
+    assert {name: ran.json[name] for name in ("cycles", "stale", "due")} == {"cycles": 3, "stale": 0, "due": 0}
+    assert [step["what"] for step in ran.json["next"]] == ["why it is left"]
+    assert [step["command"] for step in ran.json["next"] if fault(step["command"].split()[1:])] == []
+    assignment = decode_assignment(tree.client.get("/brokers/topics/moves")[0])
+    assert (assignment.partitions, assignment.adding_replicas, assignment.removing_replicas) == ({0: [1, 2]}, {}, {})
+    assert (tree.state("moves").leader, tree.state("moves").isr) == (1, [1, 2])
+    assert (tree.state("stray").leader, tree.state("lonely").leader) == (0, -1)
+    left = [path for path in (REASSIGN, ELECTION, GOING, "/brokers/topics/going") if tree.client.exists(path)]
+    assert (left, tree.client.get_children("/admin/delete_topics")) == ([], [])
+    assert stops(fake_brokers, "moves") == {(0, 0, True)}
+    holders = {(0, 0), (1, 0), (1, 1), (2, 1)}
+    assert stops(fake_brokers, "going") == {(*holder, delete) for holder in holders for delete in (False, True)}
+    assert "surveyor: cycle 3: plan" in ran.stderr
+    rejected = {(topic, partition, code) for topic, partition, code in surveyor.rows("rejections", *REJECTED)}
+    assert rejected == {
+        ("lonely", 0, "NO_ELIGIBLE_LEADER"),
+        ("unknown", 3, "UNKNOWN_PARTITION"),
+        ("nosuch", -1, "UNKNOWN_TOPIC"),
+    }
+
+
+@pytest.mark.parametrize("between", [0, 1])
+def test_a_topic_is_removed_only_by_the_next_controller(tree: KafkaTree, control: Controllership, between: int) -> None:
+    """Another one in between may have started its replicas again."""
+    tree.add_topic("going", {0: [0, 1], 1: [1, 2]})
+    tree.write(GOING, b"")
+    data = {"topic_id": TOPIC_ID, "controller_epoch": control.epoch - 1 - between, "topic_version": 0}
+    task = Operation(sequence=0, kind=OperationKind.REMOVE_TOPIC, topic="going", data=json.dumps(data))
+
+    ((verdict,),) = write_tasks(control, [task], max_hold=30)
+
+    assert verdict.outcome == (Outcome.STALE if between else Outcome.APPLIED)
+    assert bool(tree.client.exists("/brokers/topics/going")) is bool(tree.client.exists(GOING)) is bool(between)
+
+
+@pytest.mark.parametrize("fenced", [False, True])
+def test_an_election_is_withdrawn_beside_others_and_under_the_fence(
+    tree: KafkaTree, control: Controllership, *, fenced: bool
+) -> None:
+    mine, others = {"topic": "stray", "partition": 0}, {"topic": "later", "partition": 1}
+    asks(tree, ELECTION, mine, others)
+    if fenced:
+        tree.touch("/controller_epoch")
+    task = Operation(sequence=0, kind=OperationKind.WITHDRAW_ELECTION, topic="stray", data='{"partitions": [0]}')
+
+    verdicts = []
+    with pytest.raises(FencedError) if fenced else nullcontext():
+        verdicts += [verdict for (verdict,) in write_tasks(control, [task], max_hold=30)]
+
+    left = decode_partitions(tree.client.get(ELECTION)[0])
+    assert [each.topic for each in left] == (["stray", "later"] if fenced else ["later"])
+    assert [verdict.outcome for verdict in verdicts] == ([] if fenced else [Outcome.APPLIED])
+
+
+def test_of_two_requests_for_a_topic_each_is_accounted_for(
+    tree: KafkaTree, control: Controllership, tmp_path: Path
+) -> None:
+    surveyor = Surveyor(tree.hosts, tmp_path / "warehouse")
+    asks(tree, ELECTION, {"topic": "stray", "partition": 0})
+    asks(tree, REASSIGN, {"topic": "stray", "partition": 0, "replicas": [0]})
+    data = {
+        OperationKind.WITHDRAW_ELECTION: {"partitions": [0]},
+        OperationKind.WITHDRAW_REASSIGNMENT: {"orders": {"0": [0]}},
+    }
+    operations = [
+        {"sequence": number, "kind": kind.value, "topic": "stray", "data": json.dumps(data[kind])}
+        for number, kind in enumerate(data)
+    ]
+    plan = store_plan(surveyor.lake, tree, [], operations, kind=PlanKind.RECONCILE.value)
+    tree.touch("/controller_epoch")
+
+    with pytest.raises(FencedError):
+        commit_held(surveyor, plan.plan_id, control)
+
+    found = {
+        (action, outcome) for action, outcome in surveyor.rows("commits", "action", "outcome") if outcome != "pending"
+    }
+    assert found == {("withdraw_election", "fenced"), ("withdraw_reassignment", "skipped")}
+    assert tree.client.exists(ELECTION)
+    assert tree.client.exists(REASSIGN)
