@@ -6,8 +6,6 @@ writes them first unless the outcomes come within a second. Cycles that end whil
 the process loses what was not written yet; ZooKeeper has all of it, and the next snapshot shows it.
 """
 
-import getpass
-import socket
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -22,6 +20,7 @@ from msgspec.structs import asdict
 from jobs.adapters.brokers.answers import Answer, Answers
 from jobs.adapters.delta.lake import Lake, Row, quoted
 from jobs.records import digest, last_answers
+from jobs.records.author import Author, this_author
 from jobs.records.ledger import Verdict
 from jobs.records.plan_names import written
 from jobs.runtime.console import say
@@ -65,12 +64,14 @@ class Behind:
     """Writes what it is given, until it is closed."""
 
     lake: Lake
-    who: str = field(default_factory=lambda: f"{getpass.getuser()}@{socket.gethostname()}")
+    author: Author = field(default_factory=this_author)
     _work: SimpleQueue[Episode | _Ended | Answer | tuple[Step, str] | None] = field(default_factory=SimpleQueue)
     _thread: Thread | None = None
     failed: str | None = None
     _plan_id: str = ""
     """The plan of the last episode, to which a take-over and a resignation belong."""
+    _epoch: int | None = None
+    """The controller epoch of that episode."""
 
     def start(self) -> None:
         self._thread = Thread(target=self._run, daemon=True, name="write-behind")
@@ -157,7 +158,7 @@ class Behind:
         plan |= digest.summary(
             plan_header(plan), {table: digest.in_arrow(table, some) for table, some in content.items()}
         )
-        self._plan_id = plan["plan_id"]
+        self._plan_id, self._epoch = plan["plan_id"], episode.controller_epoch
         mine = {"plan_id": plan["plan_id"], "cluster": self.lake.cluster}
         rows["changes"] += [row | mine for row in changes]
         rows["rejections"] += [row | mine for row in episode.rejections]
@@ -184,8 +185,8 @@ class Behind:
             rows["commits"].append(self._commit(verdict.outcome, verdict.message, _named(verdict.change) | more))
 
     def _commit(self, outcome: Outcome, message: str, more: Row) -> Row:
-        common = {"attempt": 1, "outcome": outcome.value, "committed_at": datetime.now(UTC), "who": self.who}
-        return common | {"message": message} | more
+        common = {"attempt": 1, "outcome": outcome.value, "committed_at": datetime.now(UTC), **self.author.columns}
+        return common | {"message": message, "controller_epoch": self._epoch} | more
 
 
 def _named(change: PlanRow) -> Row:
