@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from msgspec.structs import asdict
 
@@ -26,7 +26,7 @@ from jobs.records.ledger import Verdict
 from jobs.records.plan_names import written
 from jobs.runtime.console import say
 from schemas.digest import plan_header
-from schemas.names import Outcome, PlanKind, PlanStatus, Step
+from schemas.names import OperationKind, Outcome, PlanKind, PlanStatus, Step
 from schemas.rows import Change, PlanRow
 
 GATHER: Final = 1.0
@@ -59,6 +59,14 @@ class Episode:
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
 
+class Deed(NamedTuple):
+    """What is no change of a partition: a take-over, a resignation, a topic that is gone."""
+
+    action: Step | OperationKind
+    message: str
+    topic: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class _Ended:
     """An episode that has ended."""
@@ -72,7 +80,7 @@ class Behind:
 
     lake: Lake
     author: Author = field(default_factory=this_author)
-    _work: SimpleQueue[Episode | _Ended | Answer | tuple[Step, str] | None] = field(default_factory=SimpleQueue)
+    _work: SimpleQueue[Episode | _Ended | Answer | Deed | None] = field(default_factory=SimpleQueue)
     _thread: Thread | None = None
     failed: str | None = None
     """Why the tables could not be written when it was last tried."""
@@ -89,7 +97,7 @@ class Behind:
         self._thread = Thread(target=self._run, daemon=True, name="write-behind")
         self._thread.start()
 
-    def put(self, what: "Episode | Answer | tuple[Step, str]") -> None:
+    def put(self, what: "Episode | Answer | Deed") -> None:
         self._work.put(what)
 
     def ended(self, episode: Episode, verdicts: Sequence[Verdict]) -> None:
@@ -159,10 +167,9 @@ class Behind:
                 self._add(rows, each)
             elif isinstance(each, _Ended):
                 self._add_outcomes(rows, self._statuses, each.episode)
-            elif isinstance(each, tuple):
-                step, message = each
-                of_it = {"action": step.value, "plan_id": self._plan_id}
-                rows["commits"].append(self._commit(Outcome.APPLIED, message, of_it))
+            elif isinstance(each, Deed):
+                of_it = {"action": each.action.value, "plan_id": self._plan_id, "topic": each.topic}
+                rows["commits"].append(self._commit(Outcome.APPLIED, each.message, of_it))
             else:
                 self._answers.append(each)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jobs.adapters.delta.lake import Lake
-from jobs.cycle.behind import Behind, Episode
+from jobs.cycle.behind import Behind, Deed, Episode
 from schemas.names import Step
 from tests.jobs.support.empty_tables import lay_tables
 from tests.jobs.support.real_cluster import eventually
@@ -44,11 +44,11 @@ def test_what_could_not_be_written_is_written_once_there_is_room(
 ) -> None:
     behind.start()
     behind.put(EPISODE)
-    behind.put((Step.TAKE_OVER, "controller epoch 8"))
+    behind.put(Deed(Step.TAKE_OVER, "controller epoch 8"))
     assert eventually(lambda: behind.failed is not None)
     Disk.is_full = False
     assert eventually(lambda: behind.failed is None)
-    behind.put((Step.HAND_BACK, "resigned"))
+    behind.put(Deed(Step.HAND_BACK, "resigned"))
     behind.close()
 
     (plan,) = behind.lake.rows("plans")
@@ -66,11 +66,11 @@ def test_what_waits_too_long_for_the_warehouse_is_given_up(
     monkeypatch.setattr("jobs.cycle.behind.KEPT", 1)
     behind.put(EPISODE)
     for number in range(3):
-        behind.put((Step.TAKE_OVER, str(number)))
+        behind.put(Deed(Step.TAKE_OVER, str(number)))
     behind.start()
     assert eventually(lambda: behind.failed is not None)
     Disk.is_full = False
-    behind.put((Step.HAND_BACK, "resigned"))
+    behind.put(Deed(Step.HAND_BACK, "resigned"))
     assert eventually(lambda: behind.failed is None)
     behind.close()
 
