@@ -6,6 +6,7 @@ themselves (inter.broker.protocol.version 2.6), so that any mode may be drawn.
 """
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,7 +17,9 @@ from types import TracebackType
 from typing import Final, Self
 
 from jobs.adapters.delta.lake import Lake
+from jobs.adapters.embedded import tether
 from jobs.adapters.embedded.ports import LOOPBACK, free_port
+from jobs.adapters.embedded.processes import exit_on_sigterm
 from jobs.adapters.embedded.servers import EmbeddedKafka
 from tests.jobs.support.ensemble import Ensemble
 from tests.jobs.torture.links import Link
@@ -52,13 +55,14 @@ class Run:
 
 @dataclass
 class Arena:
-    """Up inside its `with` block. `folder` keeps all logs; it stays if `keep` is set."""
+    """Up inside its `with` block. `folder` has all logs; it stays if something went wrong, or `keep` is set."""
 
     folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="surveyor-torture-")))
     runs: list[Run] = field(default_factory=list)
     """Surveyor's processes that may write, the newest last."""
     killed: set[int] = field(default_factory=set)
     """Those that were killed, by their process ids."""
+    keep: bool = False
 
     def __post_init__(self) -> None:
         self.warehouse = self.folder / "warehouse"
@@ -92,7 +96,8 @@ class Arena:
         conf.write_text(f'[clusters.default]\ncontroller_id = {controller_id}\ncontrol_listener = "LINK"\n')
         where = ["--zookeeper", self.own_link.hosts, "--warehouse", str(self.warehouse), "--conf", str(conf)]
         log = self.folder / f"command-{len(self.runs)}.log"
-        command = [sys.executable, "-m", "jobs.entry", *arguments, *where]
+        tethered = [sys.executable, "-I", "-S", tether.__file__, str(os.getpid())]
+        command = [*tethered, sys.executable, "-m", "jobs.entry", *arguments, *where]
         with log.open("wb") as output:
             output.write(f"{' '.join(arguments)}\n".encode())
             output.flush()
@@ -102,6 +107,8 @@ class Arena:
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
+            stack.enter_context(exit_on_sigterm())
+            stack.push(self._tidy)
             stack.callback(self._end_runs)
             self._mount(stack)
             stack.enter_context(self.ensemble)
@@ -147,6 +154,10 @@ class Arena:
         self.to_broker[broker_id], self.to_zookeeper[broker_id] = link, own
         self.brokers[broker_id] = EmbeddedKafka(self.hosts, broker_id, folder, port=port, overrides=overrides)
         self.brokers[broker_id].start()
+
+    def _tidy(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None and not self.keep:
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     def _kill_brokers(self) -> None:
         for broker in self.brokers.values():

@@ -1,9 +1,9 @@
 """Rounds in the manner of Jepsen: a cluster with producers and consumers, changes by Surveyor, and faults by chance.
 
-    ROUNDS=30 .venv/bin/pytest -n 0 -m torture tests/jobs/torture -p randomly --randomly-seed=SEED
+    ROUNDS=40 .venv/bin/pytest -m torture tests/jobs/torture --randomly-seed=SEED
 
-Each round is drawn from the seed and its number; ROUND=N lives through that one alone. A round in which something was
-wrong ends its arena, whose folder stays, and the next one begins in a new arena.
+Each round is drawn from the seed and its number; ROUND=N ROUNDS=1 lives through that one alone. A round in which
+something was wrong ends its arena, whose folder stays, and the next one begins in a new arena.
 """
 
 import os
@@ -49,5 +49,6 @@ def test_rounds(request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[st
             with capsys.disabled():
                 sys.stderr.write(f"\nseed {seed} round {number} {drawn}\n  {told}\n  {wrong or 'all is well'}\n")
             if wrong:
+                made.keep = True
                 failures.append((number, drawn, wrong, str(made.folder)))
     assert failures == [], f"seed {seed}"
