@@ -125,7 +125,9 @@ def live_through(arena: Arena, client: KazooClient, traffic: Traffic, drawn: Dra
     eventually(lambda: not unsettled(arena, client), SETTLED)
     history = History.of(arena.history())
     wrong = [*steps.wrong, *faults.wrong, *unsettled(arena, client), *history.wrong(), *traffic.found()]
-    return wrong + unaccounted(history, arena.lake, killed_at), steps.told
+    ours = sum(each.session in history.ours for each in history.written)
+    figures = f"{len(traffic.acked)} records acknowledged, {len(history.written)} states written, {ours} by Surveyor"
+    return wrong + unaccounted(history, arena.lake, killed_at), [*steps.told, figures]
 
 
 def _in_office(arena: Arena, client: KazooClient) -> Run:

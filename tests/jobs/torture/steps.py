@@ -16,7 +16,7 @@ from jobs.adapters.delta.lake import Row
 from jobs.basics.errors import ExitCode
 from schemas.names import PlanStatus
 from schemas.znodes import decode_assignment
-from tests.jobs.support.commands import Surveyor
+from tests.jobs.support.command_line import Surveyor
 from tests.jobs.support.kafka_tree import KafkaTree
 from tests.jobs.support.plan_rows import election, store_plan
 from tests.jobs.torture.arena import BROKERS, OURS, Arena, Run
@@ -25,9 +25,9 @@ from tests.jobs.torture.traffic import MOVED, ORDERS
 BATCH, ADMIN, CONTROL = "batch", "admin", "control"
 
 KINDS: Final = {
-    BATCH: ("create", "expand", "lead", "repair", "config", "delete"),
+    BATCH: ("create", "expand", "lead", "lead", "lead", "repair", "repair", "config", "delete"),
     ADMIN: ("create", "expand", "elect", "drain", "move", "move", "cancel", "config", "delete"),
-    CONTROL: ("create", "expand", "lead", "drain", "move", "config", "delete"),
+    CONTROL: ("create", "expand", "lead", "lead", "drain", "move", "config", "delete"),
 }
 CHURNED: Final = "churned-"
 """How the topics begin that come and go."""
@@ -133,12 +133,16 @@ class Steps:
         if step.kind == "lead":
             return self._lead(step.choice)
         question = self._question(step)
-        surveyor = Surveyor(self.arena.hosts, self.arena.warehouse)
-        ran = surveyor("plan", *question, "--refresh", "--json")
-        if ran.code != ExitCode.DONE:
-            self.told.append(f"plan {question[0]} ended with {ran.code}: {ran.stderr.strip()[-300:]}")
+        where = ["--zookeeper", self.arena.hosts, "--refresh", "--json"]
+        try:
+            ran = Surveyor(self.arena.lake).run("plan", *question, *where)
+        except Exception as error:  # noqa: BLE001 - told with the rest: whatever befalls it, it says so in words
+            self.wrong.append(f"plan {question} raised {error!r}")
             return None
-        return str(ran.json["plan_id"])
+        if ran.exit_code != ExitCode.DONE:
+            self.told.append(f"plan {question[0]} ended with {ran.exit_code}: {ran.stderr.strip()[-300:]}")
+            return None
+        return str(json.loads(ran.stdout)["plan_id"])
 
     def _lead(self, choice: int) -> str:
         """Another member of the ISR leads each partition of a topic: what no question plans, and any election may."""
