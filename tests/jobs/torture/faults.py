@@ -195,6 +195,10 @@ AT_BROKERS: Final[dict[str, Fault]] = {
     "hold broker from ZooKeeper": broker_held_from_zookeeper,
     "slow broker to ZooKeeper": broker_slow_to_zookeeper,
 }
+_WITHOUT_ZOOKEEPER: Final = {"stop broker", "cut broker from ZooKeeper", "hold broker from ZooKeeper"}
+AT_BROKERS_WITH_ZOOKEEPER: Final = {name: fault for name, fault in AT_BROKERS.items() if name not in _WITHOUT_ZOOKEEPER}
+"""What leaves a broker its session, or ends it whole."""
+
 AT_ZOOKEEPER: Final[dict[str, Fault]] = {"kill ZooKeeper": killed_zookeeper, "stop ZooKeeper": stopped_zookeeper}
 AT_COMMITTERS: Final[dict[str, Fault]] = {
     "kill committer": killed_committer,

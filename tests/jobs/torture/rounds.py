@@ -15,13 +15,13 @@ from kazoo.client import KazooClient
 
 from tests.jobs.support.real_cluster import eventually
 from tests.jobs.torture.arena import BROKERS, OURS, Arena, Run
-from tests.jobs.torture.faults import AT_BROKERS, AT_COMMITTERS, AT_ZOOKEEPER, FAULTS
+from tests.jobs.torture.faults import AT_BROKERS, AT_BROKERS_WITH_ZOOKEEPER, AT_COMMITTERS, AT_ZOOKEEPER, FAULTS
 from tests.jobs.torture.history import History
 from tests.jobs.torture.invariants import unaccounted, unsettled
-from tests.jobs.torture.steps import ADMIN, BATCH, CONTROL, KINDS, Step, Steps
+from tests.jobs.torture.steps import ADMIN, BATCH, CHURNED, CONTROL, COPYING, KINDS, Step, Steps
 from tests.jobs.torture.traffic import MOVED, ORDERS, PAYMENTS, Traffic, flowing
 
-REPLICAS: Final = {ORDERS: (6, 3), MOVED: (4, 2), PAYMENTS: (3, 3)}
+REPLICAS: Final = {ORDERS: (6, 3), MOVED: (4, 2), PAYMENTS: (3, 3), f"{CHURNED}first": (3, 3), f"{CHURNED}next": (3, 3)}
 SETTLED: Final = 240.0
 """Seconds after which all must be well again."""
 
@@ -54,7 +54,8 @@ def draw(seed: int, number: int) -> Drawn:
     steps = []
     for _ in range(chance.randint(2, 3)):
         step = Step(chance.choice(KINDS[mode]), chance.randrange(10_000), chance.random() < 0.25)
-        families = [AT_COMMITTERS, chance.choice([AT_BROKERS, AT_BROKERS, AT_ZOOKEEPER])]
+        at_brokers = AT_BROKERS if step.kind not in COPYING else AT_BROKERS_WITH_ZOOKEEPER
+        families = [AT_COMMITTERS, chance.choice([at_brokers, at_brokers, AT_ZOOKEEPER])]
         hits = [
             Hit(chance.choice(sorted(family)), chance.choice(BROKERS), chance.uniform(0.5, 3), chance.uniform(3, 30))
             for family in chance.sample(families, chance.choice([1, 1, 2]))
@@ -112,6 +113,8 @@ def live_through(arena: Arena, client: KazooClient, traffic: Traffic, drawn: Dra
         stack.callback(faults.lifted)
         resident = _in_office(arena, client) if drawn.mode == CONTROL else None
         for step, hits in drawn.steps:
+            if step.kind in COPYING:
+                faults.lifted()
             runs = steps.begin(step)
             faults.schedule(hits)
             steps.end(step, runs)
