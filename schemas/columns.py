@@ -305,8 +305,10 @@ COMMITS: Final = _table(
     Column("outcome", STRING, "pending (written before), applied, stale, fenced, failed, unknown or skipped"),
     Column("state_version_after", INT, "state znode version that our write made"),
     Column("committed_at", TIMESTAMP, "when this row was recorded, UTC"),
-    Column("who", STRING, "user and host that committed"),
+    Column("who", STRING, "user and host that committed, or handed the plan in to `surveyor control`"),
     Column("message", STRING, "what happened"),
+    Column("controller_epoch", INT, "controller epoch held when this was recorded, null where Kafka's was asked"),
+    Column("run", STRING, "dag/run/task of the Airflow task that committed, null where none did"),
 )
 
 ANSWERS: Final = _table(

@@ -38,6 +38,8 @@ class HandedIn(Struct, frozen=True, kw_only=True):
     allow_majority_dead: bool = False
     detailed: bool = False
     """Whether stale rows alone are to be told by the exit code."""
+    run: str | None = None
+    """The task of Airflow's that hands it in."""
     is_begun: bool = False
     """Whether the controller carries it out: from then on it does so whoever waits."""
     answer: Answer | None = None

@@ -2,12 +2,11 @@
 
 A cycle of a second cannot wait for Delta, so a thread of its own writes: plans with their changes and rejections, the
 intents and outcomes of `commits`, and what brokers answered. It is given intents before ZooKeeper is written, and
-writes them first unless the outcomes come within a second. Cycles that end while it writes are put together. Killed,
-the process loses what was not written yet; ZooKeeper has all of it, and the next snapshot shows it.
+writes them first unless the outcomes come within a second. Cycles that end while it writes are put together. What the
+warehouse does not take, as with a full disk, is kept and tried again. Killed, the process loses what was not written
+yet; ZooKeeper has all of it, and the next snapshot shows it.
 """
 
-import getpass
-import socket
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -15,22 +14,29 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from msgspec.structs import asdict
 
 from jobs.adapters.brokers.answers import Answer, Answers
 from jobs.adapters.delta.lake import Lake, Row, quoted
 from jobs.records import digest, last_answers
+from jobs.records.author import Author, this_author
 from jobs.records.ledger import Verdict
 from jobs.records.plan_names import written
 from jobs.runtime.console import say
 from schemas.digest import plan_header
-from schemas.names import Outcome, PlanKind, PlanStatus, Step
+from schemas.names import OperationKind, Outcome, PlanKind, PlanStatus, Step
 from schemas.rows import Change, PlanRow
 
 GATHER: Final = 1.0
 """Seconds that what is to be written is gathered."""
+
+AGAIN: Final = 5.0
+"""Seconds after which what could not be written is tried again."""
+
+KEPT: Final = 500_000
+"""Rows that are kept while they cannot be written; beyond these, all of them are given up."""
 
 _APPENDED: Final = ("changes", "rejections", "commits", "plans")
 """Tables in the order they are written: a plan's row after its rows."""
@@ -53,6 +59,14 @@ class Episode:
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
 
+class Deed(NamedTuple):
+    """What is no change of a partition: a take-over, a resignation, a topic that is gone."""
+
+    action: Step | OperationKind
+    message: str
+    topic: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class _Ended:
     """An episode that has ended."""
@@ -65,18 +79,25 @@ class Behind:
     """Writes what it is given, until it is closed."""
 
     lake: Lake
-    who: str = field(default_factory=lambda: f"{getpass.getuser()}@{socket.gethostname()}")
-    _work: SimpleQueue[Episode | _Ended | Answer | tuple[Step, str] | None] = field(default_factory=SimpleQueue)
+    author: Author = field(default_factory=this_author)
+    _work: SimpleQueue[Episode | _Ended | Answer | Deed | None] = field(default_factory=SimpleQueue)
     _thread: Thread | None = None
     failed: str | None = None
+    """Why the tables could not be written when it was last tried."""
+    _rows: dict[str, list[Row]] = field(default_factory=lambda: {table: [] for table in _APPENDED})
+    _statuses: dict[str, str] = field(default_factory=dict)
+    _answers: list[Answer] = field(default_factory=list)
+    """What is to be written, with all that could not be."""
     _plan_id: str = ""
     """The plan of the last episode, to which a take-over and a resignation belong."""
+    _epoch: int | None = None
+    """The controller epoch of that episode."""
 
     def start(self) -> None:
         self._thread = Thread(target=self._run, daemon=True, name="write-behind")
         self._thread.start()
 
-    def put(self, what: "Episode | Answer | tuple[Step, str]") -> None:
+    def put(self, what: "Episode | Answer | Deed") -> None:
         self._work.put(what)
 
     def ended(self, episode: Episode, verdicts: Sequence[Verdict]) -> None:
@@ -93,19 +114,42 @@ class Behind:
     def _run(self) -> None:
         over = False
         while not over:
-            first = self._work.get()
-            if first is None:
-                return
-            time.sleep(GATHER)
-            work, over = self._gathered(first)
+            work, over = self._next()
             try:
-                self._write(work)
+                self._take(work)
+                waiting = self._waiting
+                self._write()
             except Exception as error:  # noqa: BLE001 - a full disk must not end the controllership
-                if self.failed is None:
-                    say(
-                        f"surveyor: the warehouse could not be written: {error}; the cluster is controlled nevertheless"
-                    )
-                self.failed = str(error)
+                self._keep(str(error))
+            else:
+                if waiting and self.failed is not None:
+                    say("surveyor: the warehouse is written again")
+                    self.failed = None
+
+    def _next(self) -> tuple[list[Any], bool]:
+        """Wait for something to be written, or for its turn to be tried again; and tell whether it is the last."""
+        try:
+            first = self._work.get(timeout=None if self.failed is None else AGAIN)
+        except Empty:
+            return [], False
+        if first is None:
+            return [], True
+        time.sleep(GATHER)
+        return self._gathered(first)
+
+    @property
+    def _waiting(self) -> int:
+        """Count what is to be written."""
+        return sum(map(len, self._rows.values())) + len(self._statuses) + len(self._answers)
+
+    def _keep(self, why: str) -> None:
+        if self.failed is None:
+            say(f"surveyor: the warehouse could not be written: {why}; the cluster is controlled nevertheless")
+        self.failed = why
+        if self._waiting > KEPT:
+            say("surveyor: too much is waiting for the warehouse; what was done since it failed will not be in it")
+            self._rows = {table: [] for table in _APPENDED}
+            self._statuses, self._answers = {}, []
 
     def _gathered(self, first: Any) -> tuple[list[Any], bool]:  # noqa: ANN401 - of the kinds `put` takes
         work = [first]
@@ -115,26 +159,32 @@ class Behind:
             return work, True
         return work, False
 
-    def _write(self, work: Sequence[Any]) -> None:
-        rows: dict[str, list[Row]] = {table: [] for table in _APPENDED}
-        statuses: dict[str, str] = {}
+    def _take(self, work: Sequence[Any]) -> None:
+        """Make rows of what was put."""
+        rows = self._rows
         for each in work:
             if isinstance(each, Episode):
                 self._add(rows, each)
             elif isinstance(each, _Ended):
-                self._add_outcomes(rows, statuses, each.episode)
-            elif isinstance(each, tuple):
-                step, message = each
-                of_it = {"action": step.value, "plan_id": self._plan_id}
-                rows["commits"].append(self._commit(Outcome.APPLIED, message, of_it))
+                self._add_outcomes(rows, self._statuses, each.episode)
+            elif isinstance(each, Deed):
+                of_it = {"action": each.action.value, "plan_id": self._plan_id, "topic": each.topic}
+                rows["commits"].append(self._commit(Outcome.APPLIED, each.message, of_it))
+            else:
+                self._answers.append(each)
+
+    def _write(self) -> None:
+        """Write what there is; what is written is forgotten at once, so that it is not written twice."""
         for table in _APPENDED:
-            if rows[table]:
-                self.lake.append(table, rows[table])
-        for plan_id, status in statuses.items():
+            if self._rows[table]:
+                self.lake.append(table, self._rows[table])
+                self._rows[table] = []
+        for plan_id, status in list(self._statuses.items()):
             self.lake.update("plans", f"plan_id = {quoted(plan_id)}", status=quoted(status))
-        answers = [each for each in work if isinstance(each, Answer)]
-        if answers:
-            last_answers.record(self.lake, Answers.of(answers).table(self.lake.cluster))
+            del self._statuses[plan_id]
+        if self._answers:
+            last_answers.record(self.lake, Answers.of(self._answers).table(self.lake.cluster))
+            self._answers = []
 
     def _add(self, rows: dict[str, list[Row]], episode: Episode) -> None:
         """The plan with its intents, and with its outcomes where it has ended meanwhile."""
@@ -157,7 +207,7 @@ class Behind:
         plan |= digest.summary(
             plan_header(plan), {table: digest.in_arrow(table, some) for table, some in content.items()}
         )
-        self._plan_id = plan["plan_id"]
+        self._plan_id, self._epoch = plan["plan_id"], episode.controller_epoch
         mine = {"plan_id": plan["plan_id"], "cluster": self.lake.cluster}
         rows["changes"] += [row | mine for row in changes]
         rows["rejections"] += [row | mine for row in episode.rejections]
@@ -184,8 +234,8 @@ class Behind:
             rows["commits"].append(self._commit(verdict.outcome, verdict.message, _named(verdict.change) | more))
 
     def _commit(self, outcome: Outcome, message: str, more: Row) -> Row:
-        common = {"attempt": 1, "outcome": outcome.value, "committed_at": datetime.now(UTC), "who": self.who}
-        return common | {"message": message} | more
+        common = {"attempt": 1, "outcome": outcome.value, "committed_at": datetime.now(UTC), **self.author.columns}
+        return common | {"message": message, "controller_epoch": self._epoch} | more
 
 
 def _named(change: PlanRow) -> Row:

@@ -25,7 +25,7 @@ from jobs.adapters.zookeeper.refusal import Refusal
 from jobs.basics.interrupts import interrupted
 from jobs.cycle.auditing import Audit
 from jobs.cycle.balance import Balance
-from jobs.cycle.behind import Behind, Episode
+from jobs.cycle.behind import Behind, Deed, Episode
 from jobs.cycle.deciding.decider import Decided, Decider, as_bounced, forgotten
 from jobs.cycle.deciding.foresight import Foresight
 from jobs.cycle.hearing import Ears
@@ -370,6 +370,7 @@ class Controller:
             self.memory.forget_topic(topic)
             self.teller.forget_topic(topic)
             self.done.by_action[OperationKind.DELETE_TOPIC] += 1
+            self.behind.put(Deed(OperationKind.DELETE_TOPIC, "every broker has confirmed it", topic))
             self.say(f"  topic {topic} is deleted")
 
     def _record(self, decided: Decided) -> Episode | None:
@@ -385,12 +386,6 @@ class Controller:
         self, changes: Sequence[Change] = (), rejections: Sequence[Row] = (), verdicts: Sequence[Verdict] | None = None
     ) -> Episode:
         """What a cycle does, by what is known of the cluster."""
-        return Episode(
-            snapshot_id=self.snapshot["snapshot_id"],
-            cluster_id=self.snapshot["cluster_id"],
-            broker_epochs={broker: self.teller.epoch_of(broker) for broker in self.memory.brokers},
-            controller_epoch=self.control.epoch,
-            changes=changes,
-            rejections=rejections,
-            verdicts=verdicts,
-        )
+        epochs = {broker: self.teller.epoch_of(broker) for broker in self.memory.brokers}
+        ids = self.snapshot["snapshot_id"], self.snapshot["cluster_id"]
+        return Episode(*ids, epochs, self.control.epoch, changes, rejections, verdicts)

@@ -32,6 +32,7 @@ from jobs.execution.admin.lease import this_process
 from jobs.execution.commit import apply_plan
 from jobs.execution.due import assess
 from jobs.execution.report import answer_of
+from jobs.records.author import Author
 from jobs.records.plans import read_plan
 from jobs.runtime.choices import Mode
 from jobs.runtime.settings import Settings
@@ -216,7 +217,9 @@ class Desk:
         self._touched |= {change.topic for change in plan.changes}
         limits = CommitLimits(handed.max_plan_age, handed.max_changes, handed.allow_majority_dead)
         assessment = assess(self.settings, plan, Mode.BATCH, limits, is_ours=True)
-        ledger = apply_plan(self.settings, plan, assessment, _UNTIL_RESIGNED, self.control, tell_all=self._tell_in_turn)
+        author = Author(f"{handed.holder.user}@{handed.holder.host}", handed.run)
+        tell_all, control = self._tell_in_turn, self.control
+        ledger = apply_plan(self.settings, plan, assessment, _UNTIL_RESIGNED, control, tell_all=tell_all, author=author)
         return answer_of(self.settings, plan, assessment, ledger, detailed=handed.detailed)
 
 

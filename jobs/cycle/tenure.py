@@ -23,7 +23,7 @@ from jobs.adapters.zookeeper.connection import connected, look_until
 from jobs.adapters.zookeeper.controllership import controllership, refuse_take_over, who_controls
 from jobs.basics.errors import ExitCode, RefusedError, SurveyorError, UsageError
 from jobs.basics.interrupts import deferred, exit_code, interrupted
-from jobs.cycle.behind import Behind
+from jobs.cycle.behind import Behind, Deed
 from jobs.cycle.control import Controller
 from jobs.cycle.deciding.decider import Decided, Decider
 from jobs.cycle.deciding.warming import warm_up
@@ -204,9 +204,9 @@ def _hold(settings: Settings, term: Term, decider: Decider, snapshot: Row, vanis
             controller.run(until_quiet=term.until_quiet)
             line = controller.done.line()
         after = _resigned(settings)
-        behind.put((Step.HAND_BACK, f"{line}; {after}"))
+        behind.put(Deed(Step.HAND_BACK, f"{line}; {after}"))
     except SurveyorError as error:
-        behind.put((Step.HAND_BACK, str(error)))
+        behind.put(Deed(Step.HAND_BACK, str(error)))
         raise
     finally:
         behind.close()
@@ -225,7 +225,7 @@ def _in_office(settings: Settings, decider: Decider, snapshot: Row, behind: Behi
             say(f"surveyor: the drain of brokers {', '.join(map(str, ended))} has ended with another's controllership")
         controller = Controller(control, decider, behind, snapshot, say, settings)
         behind.put(controller.episode(verdicts=[]))
-        behind.put((Step.TAKE_OVER, f"controller epoch {control.epoch}; until resigned"))
+        behind.put(Deed(Step.TAKE_OVER, f"controller epoch {control.epoch}; until resigned"))
         try:
             yield controller
         finally:

@@ -26,6 +26,7 @@ from jobs.execution.due import Assessment, assess
 from jobs.execution.hand_in import hand_in_and_wait
 from jobs.execution.modes import admin_of
 from jobs.execution.report import Beside, counts, refuse_unless_agreed, report_applied, report_dry
+from jobs.records.author import Author
 from jobs.records.drained import refuse_resident_drain
 from jobs.records.ledger import Ledger
 from jobs.records.plans import Plan, read_plan
@@ -45,10 +46,12 @@ def apply_plan(
     *,
     running: Running = AS_EVER,
     tell_all: TellAll | None = None,
+    author: Author | None = None,
 ) -> Ledger:
-    """Write what is due and record it; `held` is a controllership that the caller has and keeps.
+    """Write what is due and record it, in the name of an author where that is not this process.
 
-    `tell_all` is how that caller tells brokers; without it they are told over connections of the commit's own.
+    `held` is a controllership that the caller has and keeps. `tell_all` is how that caller tells brokers; without it
+    they are told over connections of the commit's own.
     """
     if assessment.in_office is not None:
         running = replace(running, via=Via.ZOOKEEPER)  # it serves no Admin API
@@ -58,7 +61,7 @@ def apply_plan(
             return _apply(settings, plan, assessment, running=running, lease=lease)
     # who has the controllership defers signals, perhaps in another thread
     with deferred() if held is None else nullcontext():
-        return _apply(settings, plan, assessment, max_hold=max_hold, held=held, tell_all=tell_all)
+        return _apply(settings, plan, assessment, max_hold=max_hold, held=held, tell_all=tell_all, author=author)
 
 
 def _apply(
@@ -71,13 +74,14 @@ def _apply(
     tell_all: TellAll | None = None,
     running: Running = AS_EVER,
     lease: Lease | None = None,
+    author: Author | None = None,
 ) -> Ledger:
     """`lease` is that of the cluster, which is ours where Kafka's controller is to be asked."""
     say(f"  mode {assessment.mode} ({assessment.why}); {how_much_is_due(plan, assessment.due)}")
     for line in left_over_lines(settings.lake, plan):
         say(line)
-    ledger = Ledger.open(settings.lake, plan)
-    ledger.controller_epoch = None if held is None else held.epoch
+    ledger = Ledger.open(settings.lake, plan, author)
+    ledger.controller_epoch = ledger.written_under = None if held is None else held.epoch
     ledger.judge(verdict for verdict in assessment.settled)
     try:
         if lease is not None:

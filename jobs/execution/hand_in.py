@@ -16,6 +16,7 @@ from jobs.basics.errors import ExitCode, SurveyorError
 from jobs.basics.interrupts import unwinding
 from jobs.execution.admin.lease import this_process
 from jobs.execution.due import Assessment
+from jobs.records.author import this_author
 from jobs.records.plans import Plan
 from jobs.runtime.console import finish, progress, say
 from jobs.runtime.settings import Settings
@@ -35,6 +36,7 @@ def hand_in_and_wait(
         max_changes=limits.max_changes,
         allow_majority_dead=limits.allow_majority_dead,
         detailed=detailed,
+        run=this_author().run,
     )
     with connected(settings.zookeeper) as client, progress(f"{assessment.in_office} carries it out"):
         hand_in(client, plan.plan_id, handed)

@@ -4,8 +4,6 @@ Rows of `commits` are only ever appended. An attempt that was killed leaves its 
 the cluster, not the ledger, to see what was done.
 """
 
-import getpass
-import socket
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +14,7 @@ import pyarrow as pa
 
 from jobs.adapters.delta.lake import Lake, Row, arrow_schema, quoted
 from jobs.basics.errors import RefusedError
+from jobs.records.author import Author, this_author
 from jobs.records.drained import mark, strike_out
 from jobs.records.plans import Plan
 from schemas.columns import COMMITS
@@ -50,10 +49,12 @@ class Ledger:
     lake: Lake
     plan: Plan
     attempt: int
-    who: str
+    author: Author
     verdicts: list[Verdict] = field(default_factory=list)
     controller_epoch: int | None = None
-    """Under which we are the controller, None while we are not."""
+    """Under which we are the controller and stay it, None while we are not."""
+    written_under: int | None = None
+    """Under which we are, or were, the controller for this attempt; None where Kafka's is asked."""
     begun: bool = False
     unfinished: bool = False
     """What was asked for still runs, and the plan has something to do once it is complete."""
@@ -61,9 +62,11 @@ class Ledger:
     """What was written was accepted by none of the brokers it was told to."""
 
     @classmethod
-    def open(cls, lake: Lake, plan: Plan) -> "Ledger":
+    def open(cls, lake: Lake, plan: Plan, author: Author | None = None) -> "Ledger":
+        """Begin an attempt in the name of an author, else of this process."""
+        lake.ensure_columns("commits")
         attempts = lake.read("commits", ("plan_id", "=", plan.plan_id))["attempt"].to_pylist()
-        return cls(lake, plan, max(attempts, default=0) + 1, f"{getpass.getuser()}@{socket.gethostname()}")
+        return cls(lake, plan, max(attempts, default=0) + 1, author or this_author())
 
     def intend(self, changes: Sequence[PlanRow]) -> None:
         """Record what is about to be written, and that the plan is being committed; refused if it was closed."""
@@ -137,8 +140,9 @@ class Ledger:
             "attempt": self.attempt,
             "outcome": outcome.value,
             "committed_at": datetime.now(UTC),
-            "who": self.who,
             "message": message,
+            "controller_epoch": self.written_under,
+            **self.author.columns,
         }
 
     def _pending(self, changes: Sequence[PlanRow]) -> pa.Table:

@@ -180,6 +180,8 @@ CONTRACT: Final[dict[str, dict[str, str]]] = {
         "committed_at": "timestamp",
         "who": "string",
         "message": "string",
+        "controller_epoch": "int",
+        "run": "string",
     },
     "answers": {
         "broker_id": "int",

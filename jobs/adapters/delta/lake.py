@@ -61,12 +61,13 @@ class Lake:
         refuse_unwritable(self.warehouse)
         with ThreadPoolExecutor() as pool:  # to open a table is to wait for its files
             there = dict(zip(TABLES, pool.map(self.has, TABLES), strict=True))
-            list(pool.map(self._add_columns, [name for name in TABLES if there[name]]))
+            list(pool.map(self.ensure_columns, [name for name in TABLES if there[name]]))
             missing = [name for name in TABLES if not there[name]]
             if missing:
                 make_all(self.warehouse, missing, lambda tables: _create_all(pool, tables))
 
-    def _add_columns(self, name: str) -> None:
+    def ensure_columns(self, name: str) -> None:
+        """Give a table the columns that an older version did not know."""
         _add_columns(self._open(name), TABLES[name])
 
     def exists(self) -> bool:

@@ -139,7 +139,12 @@ class EmbeddedKafka(Server):
         self.broker_id = broker_id
         self.rack = rack
         self.overrides = dict(overrides or {})
-        self.class_options = shared_classes(BROKER, kafka_jars())
+        self.class_options = shared_classes(BROKER, self.jars)
+
+    @property
+    def jars(self) -> list[Path]:
+        """The class path: which Kafka it is."""
+        return kafka_jars()
 
     @property
     def address(self) -> str:
@@ -166,7 +171,7 @@ class EmbeddedKafka(Server):
         # The first compiler only: on few cores several brokers start in half the time.
         options = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Dlog4j.configuration=file:{logging}"]
         options += self.class_options
-        return [str(find_java()), *options, "-cp", class_path(kafka_jars()), "kafka.Kafka", str(config)]
+        return [str(find_java()), *options, "-cp", class_path(self.jars), "kafka.Kafka", str(config)]
 
     def start(self) -> None:
         """Start once ZooKeeper has forgotten an earlier run: a broker whose id is registered refuses to start."""

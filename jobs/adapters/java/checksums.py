@@ -42,7 +42,7 @@ def write(jars: Iterable[Path]) -> None:
 
 
 if __name__ == "__main__":
-    from jobs.adapters.java.jars import delta_jars, kafka_jars
+    from jobs.adapters.java.jars import OLDER_KAFKA, delta_jars, kafka_jars
 
-    write([*delta_jars(), *kafka_jars()])
+    write({jar.name: jar for jar in (*delta_jars(), *kafka_jars(), *kafka_jars(OLDER_KAFKA))}.values())
     sys.stderr.write(f"wrote {LIST}\n")

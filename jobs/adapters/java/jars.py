@@ -18,6 +18,8 @@ from jobs.adapters.java.resolvers import Artifact, JarSet, choose_resolver
 from jobs.basics.errors import MissingError
 
 KAFKA_VERSION = "3.9.2"
+OLDER_KAFKA = "2.8.2"
+"""What tests of older brokers run; nobody else fetches it."""
 _SCALA = "2.13"
 
 
@@ -41,16 +43,17 @@ def has_delta_jars() -> bool:
     return _folder(_delta()).is_dir()
 
 
-def kafka_jars() -> list[Path]:
+def kafka_jars(version: str = KAFKA_VERSION) -> list[Path]:
     """The class path of a Kafka broker, its ZooKeeper client and logging included."""
+    tools = () if version == OLDER_KAFKA else (Artifact("org.apache.kafka", "kafka-tools", version),)
     artifacts = (
-        Artifact("org.apache.kafka", f"kafka_{_SCALA}", KAFKA_VERSION),
-        Artifact("org.apache.kafka", "kafka-tools", KAFKA_VERSION),
+        Artifact("org.apache.kafka", f"kafka_{_SCALA}", version),
+        *tools,  # which were part of it then
         Artifact("org.slf4j", "slf4j-reload4j", "1.7.36"),
         # Named because Maven and Ivy would each choose another one.
         Artifact("ch.qos.reload4j", "reload4j", "1.2.25"),
     )
-    return _cached(JarSet(f"Kafka {KAFKA_VERSION}", artifacts, transitive=True))
+    return _cached(JarSet(f"Kafka {version}", artifacts, transitive=True))
 
 
 def zookeeper_jars() -> list[Path]:

@@ -103,6 +103,7 @@ def _what_was_written_said(ledger: Ledger) -> Iterator[None]:
 
 def _commit_between(settings: Settings, ledger: Ledger, due: Sequence[PlanRow], hold: Hold) -> None:
     with controllership(settings.zookeeper, settings.conf.controller_id, lambda line: say(f"  {line}")) as control:
+        ledger.written_under = control.epoch
         ledger.step(Step.TAKE_OVER, Outcome.APPLIED, f"controller epoch {control.epoch}")
         say(f"  controllership taken over: epoch {control.epoch}, id {control.controller_id}")
         told = _commit_held(settings, ledger, control, due, hold)

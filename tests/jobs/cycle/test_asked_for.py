@@ -5,6 +5,7 @@ import time
 import pytest
 from msgspec.structs import replace
 
+from jobs.adapters.delta.lake import Lake
 from jobs.cycle.balance import Balance
 from jobs.cycle.control import Controller
 from jobs.cycle.memory import notice_of
@@ -98,7 +99,8 @@ def test_what_is_heard_of_a_deletion_once_it_is_over_counts_for_nothing(
     assert not controller.memory.stopped
 
 
-def test_a_topic_is_deleted_once_all_its_replicas_are(tree: KafkaTree, controller: Controller) -> None:
+def test_a_topic_is_deleted_once_all_its_replicas_are(tree: KafkaTree, controller: Controller, lake: Lake) -> None:
+    controller.behind.start()
     tree.add_topic("old", {0: [0, 1], 1: [1, 2]}, topic_id=None)
     take_up(controller)
     tree.unregister(2)
@@ -118,6 +120,9 @@ def test_a_topic_is_deleted_once_all_its_replicas_are(tree: KafkaTree, controlle
     by_hand(tree, "old", {0: [0, 1]})
     settle(controller)
     assert tree.state("old").leader_epoch == 0
+    controller.behind.close()
+    gone = [(row["topic"], row["outcome"]) for row in lake.rows("commits") if row["action"] == "delete_topic"]
+    assert gone == [("old", "applied")]
 
 
 def test_preferred_elections_and_isr_changes(tree: KafkaTree, controller: Controller) -> None:

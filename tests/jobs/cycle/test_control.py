@@ -10,6 +10,7 @@ from kazoo.exceptions import ConnectionLoss
 from jobs.adapters.delta.lake import Lake
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError, take_over
 from jobs.basics.errors import FencedError
+from jobs.cycle.behind import Deed
 from jobs.cycle.control import Controller
 from jobs.cycle.looking import Look
 from jobs.records.ledger import Verdict
@@ -308,7 +309,7 @@ def test_the_tables_have_all_of_it_behind(tree: KafkaTree, controller: Controlle
     tree.add_topic("orders", {0: [0, 1], 1: [7]}, topic_id=None)
     controller.behind.start()
     controller.behind.put(controller.episode(verdicts=[]))
-    controller.behind.put((Step.TAKE_OVER, "controller epoch 8"))
+    controller.behind.put(Deed(Step.TAKE_OVER, "controller epoch 8"))
     take_up(controller)
     tree.unregister(0)
     settle(controller)

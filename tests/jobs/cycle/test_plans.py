@@ -20,6 +20,7 @@ from jobs.cycle.deciding.decider import Decider
 from jobs.execution.admin.lease import this_process
 from jobs.execution.cancellation import cancel_running
 from jobs.execution.commit import apply_plan
+from jobs.records.author import AIRFLOW
 from jobs.records.ledger import Ledger, Verdict
 from jobs.runtime.settings import settings_from
 from schemas.handed_in import HandedIn, decode_handed_in, encode_handed_in
@@ -108,7 +109,9 @@ def test_brokers_are_told_at_the_listener_that_was_named(controller: Controller)
     assert controller.teller.queues.listener.name == "PLAINTEXT"
 
 
-def test_a_broker_is_drained_and_led_back(tree: KafkaTree, controller: Controller, surveyor: Surveyor) -> None:
+def test_a_broker_is_drained_and_led_back(
+    tree: KafkaTree, controller: Controller, surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What `KafkaController.doControlledShutdown` does, and `onBrokerStartup`: stopped where it follows, told to."""
     controller.cycle()
     assert eventually(lambda: not controller.teller.queues.busy)
@@ -116,9 +119,14 @@ def test_a_broker_is_drained_and_led_back(tree: KafkaTree, controller: Controlle
     for broker in (0, 1, 2):
         told(tree, broker, "leader_and_isr")
 
+    monkeypatch.setenv(AIRFLOW[1], "manual__1")
     code, said = carried_out(controller, commit(surveyor, drain, "--apply"))
+    monkeypatch.delenv(AIRFLOW[1])
 
     assert (code, "committed; 3 applied" in said) == (0, True), said
+    assert set(surveyor.rows("commits", "plan_id", "controller_epoch", "run")) == {
+        (drain, controller.control.epoch, "/manual__1/")
+    }
     states = [tree.state("orders", partition) for partition in ORDERS]
     assert [(s.leader, s.isr, s.leader_epoch) for s in states] == [(0, [0, 2], 6), (2, [2, 0], 6), (2, [2, 0], 6)]
     assert told(tree, 1, "stop_replica") == {0, 2}

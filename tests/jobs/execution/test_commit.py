@@ -2,16 +2,19 @@
 
 import json
 import re
+import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Schema
 
 from jobs.adapters.delta.lake import Lake
 from jobs.adapters.zookeeper.controllership import controllership, take_over
 from jobs.execution.batch import writes as fenced_writes
+from jobs.records.author import AIRFLOW, this_author
 from jobs.records.plans import Plan
+from schemas.columns import COMMITS
 from schemas.names import Action, PlanStatus
 from tests.jobs.support.command_line import Surveyor
 from tests.jobs.support.kafka_tree import KafkaTree, state_path
@@ -111,6 +114,24 @@ def test_ledger_tells_intents_steps_and_outcomes(tree: KafkaTree, surveyor: Surv
         *[(Action.ELECT_PREFERRED, "applied")] * 4,
     ]
     assert {row["state_version_after"] for row in rows if row["outcome"] == "applied" and row["topic"]} == {1}
+
+
+def test_each_row_says_under_which_epoch_and_in_which_run_of_airflow(
+    tree: KafkaTree, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A warehouse of an older version gets the columns by the commit itself: no snapshot comes between."""
+    path = surveyor.lake.path("commits")
+    older = [column for column in COMMITS.json["fields"] if column["name"] not in {"controller_epoch", "run"}]
+    shutil.rmtree(path)
+    DeltaTable.create(path, Schema.from_json(json.dumps(COMMITS.json | {"fields": older})), partition_by=["cluster"])
+    for variable, value in zip(AIRFLOW, ("balance", "manual__1", "apply"), strict=True):
+        monkeypatch.setenv(variable, value)
+
+    surveyor.apply(tree.hosts, plan.plan_id)
+
+    rows = surveyor.commits(plan.plan_id)
+    assert {(row["controller_epoch"], row["run"]) for row in rows} == {(8, "balance/manual__1/apply")}
+    assert {row["who"] for row in rows} == {this_author().who}
 
 
 def test_applying_twice_changes_nothing_the_second_time(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:

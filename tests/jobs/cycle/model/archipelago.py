@@ -25,10 +25,9 @@ from jobs.adapters.delta.lake import Lake
 from jobs.adapters.delta.spark_tables import Tables
 from jobs.adapters.zookeeper.controllership import SessionLostError, take_over
 from jobs.basics.errors import FencedError
-from jobs.cycle.behind import Behind, Episode
+from jobs.cycle.behind import Behind, Deed, Episode
 from jobs.cycle.control import Controller
 from jobs.cycle.deciding.decider import Decided, Decider
-from schemas.names import Step
 from schemas.znodes import encode_controller
 from tests.jobs.cycle.model.invariants import faults_at_rest
 from tests.jobs.cycle.model.islands import Island
@@ -79,7 +78,7 @@ def ordeals(seed: int, rounds: int, often: float = 0.6) -> dict[int, Ordeal]:
 class _Forgetful(Behind):
     """The tables are another matter."""
 
-    def put(self, what: Episode | Answer | tuple[Step, str]) -> None:
+    def put(self, what: Episode | Answer | Deed) -> None:
         pass
 
 

@@ -9,6 +9,7 @@ import pytest
 from jobs.adapters.delta.lake import Lake
 from jobs.execution.admin.commit import _Run
 from jobs.execution.admin.throttles import set_throttle, throttle_rows
+from jobs.records.author import Author
 from jobs.records.ledger import Ledger, close_plan
 from jobs.records.plans import Plan
 from schemas.names import PlanKind, PlanStatus
@@ -214,9 +215,9 @@ def test_read_again_before_the_first_wave(
     """Somebody has reordered partition 0 after the plan was found good, and before anything was asked."""
     opened = Ledger.open
 
-    def reordered(lake: Lake, plan: Plan) -> Ledger:
+    def reordered(lake: Lake, plan: Plan, author: Author | None = None) -> Ledger:
         controller.begin((T, 0), [1, 0])
-        return opened(lake, plan)
+        return opened(lake, plan, author)
 
     monkeypatch.setattr(Ledger, "open", reordered)
 

@@ -3,9 +3,11 @@
 A point is right before and right after each thing that a commit does to somebody else: a write to ZooKeeper, the end of
 its session, a control request, a write to a Delta table. Points are numbered as they are passed, and written down.
 
-In, a line of JSON each: `arguments` of the command line, `notes`, a file for the names of points, and `die_at`, the
-number of a point, 0 for none. Out: the exit code, -9 for who died. To fork costs a tenth of starting a process, as all
-that a commit imports is there; no thread is before the first fork, and this process itself connects to nobody.
+In, a line of JSON each: `arguments` of the command line, `notes`, a file for the names of points, `die_at`, the number
+of a point, 0 for none, and, for who asks Kafka's controller, `asks`, the ZooKeeper that it lives in, and `stuck`, where
+what it moves is not to arrive (`asked.py`). Out: the exit code, -9 for who died. To fork costs a tenth of starting a
+process, as all that a commit imports is there; no thread is before the first fork, and this process itself connects to
+nobody.
 """
 
 import json
@@ -27,6 +29,7 @@ from jobs.adapters.brokers.channel import Channel
 from jobs.adapters.delta import lake
 from jobs.execution.batch import commit as commit_batch
 from jobs.execution.batch import writes as fenced_writes
+from tests.jobs.execution.killed import asked
 
 WRITES = (Create, Create2, Delete, SetData, Transaction)
 
@@ -85,13 +88,16 @@ def mark(points: Points) -> None:
     lake._retried = writing  # noqa: SLF001
 
 
-def live(arguments: list[str], notes: str, die_at: int) -> None:
+def live(arguments: list[str], notes: str, die_at: int, asks: str | None, *, stuck: bool) -> None:
     """Be a commit, and do not come back."""
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
     os.dup2(nothing, 1)
     os.dup2(os.open(f"{notes}.stderr", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
-    mark(Points(os.open(notes, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), die_at))
+    points = Points(os.open(notes, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), die_at)
+    if asks is not None:
+        asked.install(asks, points.reach, stuck=stuck)
+    mark(points)
     fenced_writes.BATCH = 2  # type: ignore[misc]
     commit_batch.RESIGN_PATIENCE = 0.0  # type: ignore[misc]
     sys.argv = ["surveyor", *arguments]

@@ -67,8 +67,11 @@ class Planned:
     plan: Plan
 
     def commit(self, *more: str) -> list[str]:
+        return self.command("commit", "--mode", "batch", *more)
+
+    def command(self, name: str, *more: str) -> list[str]:
         where = ["--zookeeper", self.tree.hosts, "--warehouse", self.lake.warehouse]
-        return ["commit", self.plan.plan_id, *where, "--mode", "batch", "--apply", *more]
+        return [name, self.plan.plan_id, *where, "--apply", *more]
 
     @property
     def status(self) -> str:
@@ -76,7 +79,9 @@ class Planned:
 
 
 @contextmanager
-def planned(server: EmbeddedZooKeeper, brokers: FakeBrokers, folder: Path, kind: str) -> Iterator[Planned]:
+def planned(
+    server: EmbeddedZooKeeper, brokers: FakeBrokers, folder: Path, make: Callable[[Lake, KafkaTree], Plan]
+) -> Iterator[Planned]:
     hosts = new_chroot(server.connect)
     client = KazooClient(hosts)
     client.start()
@@ -87,7 +92,7 @@ def planned(server: EmbeddedZooKeeper, brokers: FakeBrokers, folder: Path, kind:
         tree.add_topic(T, {number: [number % 3, (number + 1) % 3, (number + 2) % 3] for number in PARTITIONS})
         tree.add_topic("other", {0: [0, 1]}, topic_id="AAAAAAAAAAAAAAAAAAAAAA")
         lake = Lake(str(folder / hosts.rpartition("/")[2]), "default")
-        yield Planned(tree, lake, KINDS[kind](lake, tree))
+        yield Planned(tree, lake, make(lake, tree))
     finally:
         client.stop()
         client.close()
@@ -107,11 +112,11 @@ class Dying:
     process: "subprocess.Popen[str]"
     notes: Path
 
-    def run(self, arguments: list[str], die_at: int = 0) -> int:
-        """Let one live, up to a point; return its exit code."""
+    def run(self, arguments: list[str], die_at: int = 0, asks: str | None = None, *, stuck: bool = False) -> int:
+        """Let one live, up to a point; return its exit code. `asks`: the ZooKeeper of the controller it asks."""
         assert self.process.stdin
         assert self.process.stdout
-        job = {"arguments": arguments, "notes": str(self.notes), "die_at": die_at}
+        job = {"arguments": arguments, "notes": str(self.notes), "die_at": die_at, "asks": asks, "stuck": stuck}
         self.process.stdin.write(json.dumps(job) + "\n")
         self.process.stdin.flush()
         return int(self.process.stdout.readline())

@@ -39,12 +39,12 @@ def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dying]:
 def test_killed_at_any_point_the_next_commit_finishes(
     kind: str, mortal: Dying, zookeeper_server: EmbeddedZooKeeper, fake_brokers: FakeBrokers, tmp_path: Path
 ) -> None:
-    with planned(zookeeper_server, fake_brokers, tmp_path, kind) as here:
+    with planned(zookeeper_server, fake_brokers, tmp_path, KINDS[kind]) as here:
         assert (mortal.run(here.commit()), untrue(here), here.status) == (0, [], PlanStatus.COMMITTED), mortal.said
         whole, every = dumped(here.tree), range(1, len(mortal.points) + 1)
 
     for die_at in every if ALL else random.sample(every, FEW):
-        with planned(zookeeper_server, fake_brokers, tmp_path, kind) as here:
+        with planned(zookeeper_server, fake_brokers, tmp_path, KINDS[kind]) as here:
             died = mortal.run(here.commit(), die_at)
             at, lies = f"killed at point {die_at} of {len(every)}: {mortal.points[-1]}", untrue(here)
             again = mortal.run(here.commit(*with_id(tmp_path, 2147483646)))

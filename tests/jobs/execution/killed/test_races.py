@@ -16,7 +16,7 @@ import pytest
 
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from schemas.names import Outcome, PlanStatus
-from tests.jobs.execution.killed.lives import Dying, dumped, dying, planned, untrue, with_id
+from tests.jobs.execution.killed.lives import KINDS, Dying, dumped, dying, planned, untrue, with_id
 from tests.jobs.support.fake_brokers import FakeBrokers
 from tests.jobs.support.kafka_tree import in_parallel
 
@@ -43,11 +43,11 @@ def test_of_two_at_once_each_state_is_written_by_one(
     for folder in folders:
         folder.mkdir()
     with dying(folders[0]) as one, dying(folders[1]) as two:
-        with planned(zookeeper_server, fake_brokers, tmp_path, "elect") as here:
+        with planned(zookeeper_server, fake_brokers, tmp_path, KINDS["elect"]) as here:
             assert one.run(here.commit()) == DONE, one.said
             whole = dumped(here.tree)
         for number in range(RACES):
-            with planned(zookeeper_server, fake_brokers, tmp_path, "elect") as here:
+            with planned(zookeeper_server, fake_brokers, tmp_path, KINDS["elect"]) as here:
                 apart = random.uniform(-HEAD_START, HEAD_START)  # noqa: S311 - any will do
                 codes = in_parallel(
                     partial(late, max(0.0, apart), one, here.commit(*ids[0])),

@@ -1,0 +1,64 @@
+"""A commit while the ZooKeeper ensemble loses its leader: it goes on or stops cleanly, and the next one finishes."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from kazoo.client import TransactionRequest
+
+from jobs.adapters.delta.lake import Lake
+from jobs.adapters.zookeeper.connection import answer
+from schemas.names import PlanStatus
+from tests.jobs.support.command_line import Surveyor
+from tests.jobs.support.ensemble import Ensemble
+from tests.jobs.support.kafka_tree import KafkaTree, new_chroot
+from tests.jobs.support.plan_rows import election, store_plan
+from tests.jobs.support.real_cluster import eventually
+
+T = "t"
+PARTITIONS = range(4)
+DONE, ERROR = 0, 1
+
+
+@pytest.fixture
+def zookeeper(ensemble: Ensemble) -> str:
+    return new_chroot(ensemble.connect)
+
+
+def at_multi(monkeypatch: pytest.MonkeyPatch, nth: int, then: Callable[[], object]) -> None:
+    """Let something happen once the nth multi of changes is sent, before its answer is read."""
+    sent: list[TransactionRequest] = []
+
+    def commit_and(multi: TransactionRequest) -> Any:  # noqa: ANN401 - kazoo's
+        pending = multi.commit_async()
+        sent.append(multi)
+        if len(sent) == nth:
+            then()
+        return answer(pending)
+
+    monkeypatch.setattr("jobs.execution.batch.writes.commit", commit_and)
+    monkeypatch.setattr("jobs.execution.batch.writes.BATCH", 1)
+
+
+def test_the_leader_dies_while_a_multi_is_under_way(
+    ensemble: Ensemble, tree: KafkaTree, lake: Lake, surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Written or not, nobody heard: it is read back from whoever leads next, and no state is written twice."""
+    tree.add_topic(T, {partition: [0, 1, 2] for partition in PARTITIONS})
+    plan = store_plan(lake, tree, [election(tree, T, partition, leader=1) for partition in PARTITIONS]).plan_id
+    leader = ensemble.leader()
+    at_multi(monkeypatch, 3, leader.kill)
+
+    first = surveyor.apply(tree.hosts, plan)
+    leader.restart()
+    ensemble.leader()
+    assert eventually(lambda: tree.client.connected)
+    told = {partition for partition, outcome in surveyor.outcomes(plan).items() if outcome == "applied"}
+    written = {partition for partition in PARTITIONS if tree.version(T, partition)}
+    again = surveyor.apply(tree.hosts, plan)
+
+    assert first.exit_code in {DONE, ERROR}, first.stderr
+    assert told <= written
+    assert (again.exit_code, surveyor.status(plan)) == (DONE, PlanStatus.COMMITTED), again.stderr
+    states = [(tree.state(T, partition).leader, tree.version(T, partition)) for partition in PARTITIONS]
+    assert states == [(1, 1)] * len(PARTITIONS)

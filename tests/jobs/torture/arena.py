@@ -1,0 +1,169 @@
+"""Where rounds take place: three ZooKeeper servers, three brokers, and links between all of them that can be cut.
+
+Brokers reach ZooKeeper by links, and Surveyor reaches both by links of its own: brokers have a second listener, LINK,
+whose advertised address is a link's. Who plans, measures and checks goes directly. Brokers change ISRs in ZooKeeper
+themselves (inter.broker.protocol.version 2.6), so that any mode may be drawn.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from jobs.adapters.delta.lake import Lake
+from jobs.adapters.embedded import tether
+from jobs.adapters.embedded.ports import LOOPBACK, free_port
+from jobs.adapters.embedded.processes import exit_on_sigterm
+from jobs.adapters.embedded.servers import EmbeddedKafka
+from tests.jobs.support.ensemble import Ensemble
+from tests.jobs.torture.links import Link
+from tests.jobs.torture.zookeeper_log import Transaction, transactions
+
+BROKERS: Final = (0, 1, 2)
+OURS: Final = (2147483647, 2147483646)
+"""Ids of controllers that are no brokers: the usual one, and that of a second committer."""
+
+_SETTINGS: Final = {
+    "inter.broker.protocol.version": "2.6",
+    "controlled.shutdown.enable": "false",
+    "min.insync.replicas": "2",
+    "auto.create.topics.enable": "false",
+    "replica.lag.time.max.ms": "10000",  # so that who is stopped for long leaves the ISR within a round
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.num.partitions": "1",
+}
+_DISK: Final = "64m"
+
+
+@dataclass
+class Run:
+    """A command as a process of its own, and what it printed."""
+
+    process: "subprocess.Popen[bytes]"
+    log: Path
+
+    @property
+    def said(self) -> str:
+        return self.log.read_text(errors="replace")
+
+
+@dataclass
+class Arena:
+    """Up inside its `with` block. `folder` has all logs; it stays if something went wrong, or `keep` is set."""
+
+    folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="surveyor-torture-")))
+    runs: list[Run] = field(default_factory=list)
+    """Surveyor's processes that may write, the newest last."""
+    killed: set[int] = field(default_factory=set)
+    """Those that were killed, by their process ids."""
+    keep: bool = False
+
+    def __post_init__(self) -> None:
+        self.warehouse = self.folder / "warehouse"
+        self.ensemble = Ensemble(self.folder / "zookeeper")
+        self.brokers: dict[int, EmbeddedKafka] = {}
+        self.to_zookeeper: dict[int, Link] = {}
+        """Brokers' links to ZooKeeper."""
+        self.to_broker: dict[int, Link] = {}
+        """Surveyor's links to brokers."""
+        self._stack = ExitStack()
+
+    @property
+    def hosts(self) -> str:
+        return self.ensemble.connect
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(broker.address for broker in self.brokers.values())
+
+    @property
+    def lake(self) -> Lake:
+        return Lake(str(self.warehouse), "default")
+
+    def history(self) -> list[Transaction]:
+        """All that was ever written to ZooKeeper here."""
+        return transactions(server.folder / "data" for server in self.ensemble.servers.values())
+
+    def start(self, *arguments: str, controller_id: int = OURS[0]) -> Run:
+        """Run a command that may write, by way of the links."""
+        conf = self.folder / f"{controller_id}.toml"
+        conf.write_text(f'[clusters.default]\ncontroller_id = {controller_id}\ncontrol_listener = "LINK"\n')
+        where = ["--zookeeper", self.own_link.hosts, "--warehouse", str(self.warehouse), "--conf", str(conf)]
+        log = self.folder / f"command-{len(self.runs)}.log"
+        tethered = [sys.executable, "-I", "-S", tether.__file__, str(os.getpid())]
+        command = [*tethered, sys.executable, "-m", "jobs.entry", *arguments, *where]
+        with log.open("wb") as output:
+            output.write(f"{' '.join(arguments)}\n".encode())
+            output.flush()
+            running = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+        self.runs.append(Run(running, log))
+        return self.runs[-1]
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            stack.enter_context(exit_on_sigterm())
+            stack.push(self._tidy)
+            stack.callback(self._end_runs)
+            self._mount(stack)
+            stack.enter_context(self.ensemble)
+            self.own_link = stack.enter_context(self._link_to_ensemble("committer to ZooKeeper"))
+            stack.callback(self._kill_brokers)
+            for broker in BROKERS:
+                self._start_broker(broker, stack)
+            for each in self.brokers.values():
+                each.wait_ready()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
+
+    def _mount(self, stack: ExitStack) -> None:
+        """Give the warehouse a disk of its own, small enough to be filled; only root may."""
+        self.warehouse.mkdir(parents=True)
+        if os.geteuid() == 0:
+            options = ["-t", "tmpfs", "-o", f"size={_DISK}", "tmpfs", str(self.warehouse)]
+            if subprocess.run(["/bin/mount", *options], check=False).returncode == 0:
+                stack.callback(subprocess.run, ["/bin/umount", "--lazy", str(self.warehouse)], check=False)
+
+    def _link_to_ensemble(self, name: str) -> Link:
+        return Link(name, *(server.port for server in self.ensemble.servers.values()))
+
+    def _start_broker(self, broker_id: int, stack: ExitStack) -> None:
+        folder, behind, port = self.folder / f"broker-{broker_id}", free_port(), free_port()
+        link = stack.enter_context(Link(f"committer to broker {broker_id}", behind))
+        own = stack.enter_context(self._link_to_ensemble(f"broker {broker_id} to ZooKeeper"))
+        direct = f"PLAINTEXT://{LOOPBACK}:{port}"
+        overrides = {
+            **_SETTINGS,
+            "zookeeper.connect": own.hosts,
+            "listeners": f"{direct},LINK://{LOOPBACK}:{behind}",
+            "advertised.listeners": f"{direct},LINK://{link.hosts}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,LINK:PLAINTEXT",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "log.dirs": f"{folder / 'data'},{folder / 'second'}",
+        }
+        self.to_broker[broker_id], self.to_zookeeper[broker_id] = link, own
+        self.brokers[broker_id] = EmbeddedKafka(self.hosts, broker_id, folder, port=port, overrides=overrides)
+        self.brokers[broker_id].start()
+
+    def _tidy(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None and not self.keep:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _kill_brokers(self) -> None:
+        for broker in self.brokers.values():
+            broker.kill()
+
+    def _end_runs(self) -> None:
+        for run in self.runs:
+            run.process.kill()
+            run.process.wait()

@@ -1,0 +1,215 @@
+"""What is done to others, each a context: it begins, and at the end of the block it is lifted.
+
+SIGKILL and SIGSTOP of brokers, ZooKeeper servers and Surveyor's processes; links cut, held or slowed; a disk that is
+full under the warehouse, a log dir that fails; a second committer and Kafka's own tools at the same time.
+"""
+
+import os
+import resource
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import Final
+
+from jobs.adapters.embedded.processes import Server
+from jobs.adapters.java.home import find_java
+from jobs.adapters.java.jars import kafka_jars
+from jobs.adapters.java.resolvers import class_path
+from tests.jobs.torture.arena import Arena, Run
+from tests.jobs.torture.links import Link
+
+TOOL: Final = "org.apache.kafka.tools.LeaderElectionCommand"
+_TOOL_SECONDS: Final = 90
+
+
+@contextmanager
+def killed_broker(arena: Arena, target: int) -> Iterator[None]:
+    """SIGKILL; ZooKeeper notices when it would, or, for a broker of an even id, at once."""
+    broker = arena.brokers[target]
+    broker.kill()
+    if target % 2 == 0:
+        broker.expire()
+    yield
+    broker.start()
+    broker.wait_ready(120)
+
+
+@contextmanager
+def killed_zookeeper(arena: Arena, target: int) -> Iterator[None]:
+    """SIGKILL of a server, the leader for target 0; the others are a quorum."""
+    server = arena.ensemble.leader() if target == 0 else arena.ensemble.servers[target + 1]
+    server.kill()
+    yield
+    server.start()
+    server.wait_ready(120)
+
+
+@contextmanager
+def killed_committer(arena: Arena, _: int) -> Iterator[None]:
+    for run in _running(arena):
+        arena.killed.add(run.process.pid)
+        run.process.kill()
+    yield
+
+
+@contextmanager
+def _stopped(pids: list[int]) -> Iterator[None]:
+    _signal(pids, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        _signal(pids, signal.SIGCONT)
+
+
+def _signal(pids: list[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):  # it ended by itself
+            os.kill(pid, number)
+
+
+def _pids(*servers: Server) -> list[int]:
+    return [server.pid for server in servers if server.pid is not None]
+
+
+def stopped_broker(arena: Arena, target: int) -> AbstractContextManager[None]:
+    return _stopped(_pids(arena.brokers[target]))
+
+
+def stopped_zookeeper(arena: Arena, target: int) -> AbstractContextManager[None]:
+    return _stopped(_pids(arena.ensemble.servers[target + 1]))
+
+
+def stopped_committer(arena: Arena, _: int) -> AbstractContextManager[None]:
+    return _stopped([run.process.pid for run in _running(arena)])
+
+
+def _running(arena: Arena) -> list[Run]:
+    return [run for run in arena.runs if run.process.poll() is None]
+
+
+@contextmanager
+def _linked(link: Link, harm: Callable[[Link], object]) -> Iterator[None]:
+    harm(link)
+    try:
+        yield
+    finally:
+        link.lift()
+
+
+def _late(link: Link) -> None:
+    link.slow(0.7)
+
+
+def cut_from_zookeeper(arena: Arena, _: int) -> AbstractContextManager[None]:
+    return _linked(arena.own_link, Link.cut)
+
+
+def held_from_zookeeper(arena: Arena, _: int) -> AbstractContextManager[None]:
+    return _linked(arena.own_link, Link.hold)
+
+
+def slow_to_zookeeper(arena: Arena, _: int) -> AbstractContextManager[None]:
+    return _linked(arena.own_link, _late)
+
+
+def cut_from_broker(arena: Arena, target: int) -> AbstractContextManager[None]:
+    return _linked(arena.to_broker[target], Link.cut)
+
+
+def held_from_broker(arena: Arena, target: int) -> AbstractContextManager[None]:
+    return _linked(arena.to_broker[target], Link.hold)
+
+
+def slow_to_broker(arena: Arena, target: int) -> AbstractContextManager[None]:
+    return _linked(arena.to_broker[target], _late)
+
+
+def broker_cut_from_zookeeper(arena: Arena, target: int) -> AbstractContextManager[None]:
+    return _linked(arena.to_zookeeper[target], Link.cut)
+
+
+def broker_held_from_zookeeper(arena: Arena, target: int) -> AbstractContextManager[None]:
+    return _linked(arena.to_zookeeper[target], Link.hold)
+
+
+def broker_slow_to_zookeeper(arena: Arena, target: int) -> AbstractContextManager[None]:
+    return _linked(arena.to_zookeeper[target], _late)
+
+
+@contextmanager
+def full_disk(arena: Arena, _: int) -> Iterator[None]:
+    """Nothing can be written to the warehouse: its disk is filled; without root, committers may write no file."""
+    if not arena.warehouse.is_mount():
+        limited = [run.process.pid for run in _running(arena)]
+        for pid in limited:
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+        yield
+        for pid in limited:
+            with suppress(ProcessLookupError):
+                resource.prlimit(pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        return
+    ballast = arena.warehouse / ".ballast"
+    with ballast.open("wb", buffering=0) as opened, suppress(OSError):
+        while True:
+            opened.write(bytes(4096))
+    try:
+        yield
+    finally:
+        ballast.unlink()
+
+
+@contextmanager
+def failed_log_dir(arena: Arena, target: int) -> Iterator[None]:
+    """A folder that is no folder any more; what was in it comes back with the broker's next start."""
+    broker = arena.brokers[target]
+    folder = broker.folder / "second"
+    folder.rename(broker.folder / "away")
+    folder.touch()
+    yield
+    broker.kill()
+    folder.unlink()
+    (broker.folder / "away").rename(folder)
+    broker.start()
+    broker.wait_ready(120)
+
+
+@contextmanager
+def kafkas_tool(arena: Arena, _: int) -> Iterator[None]:
+    """Everybody's preferred leader, asked for by kafka-leader-election; it may fail as it likes."""
+    asked = ["--bootstrap-server", arena.bootstrap, "--election-type", "preferred", "--all-topic-partitions"]
+    command = [str(find_java()), "-XX:TieredStopAtLevel=1", "-cp", class_path(kafka_jars()), TOOL, *asked]
+    with (arena.folder / "tool.log").open("ab") as log:
+        subprocess.run(command, stdout=log, stderr=log, check=False, timeout=_TOOL_SECONDS)
+    yield
+
+
+Fault = Callable[[Arena, int], AbstractContextManager[None]]
+"""Harms an arena, or one of its brokers or servers; brokers are numbered from 0, and so are servers here."""
+
+AT_BROKERS: Final[dict[str, Fault]] = {
+    "kill broker": killed_broker,
+    "stop broker": stopped_broker,
+    "fail log dir": failed_log_dir,
+    "cut broker from ZooKeeper": broker_cut_from_zookeeper,
+    "hold broker from ZooKeeper": broker_held_from_zookeeper,
+    "slow broker to ZooKeeper": broker_slow_to_zookeeper,
+}
+_WITHOUT_ZOOKEEPER: Final = {"stop broker", "cut broker from ZooKeeper", "hold broker from ZooKeeper"}
+AT_BROKERS_WITH_ZOOKEEPER: Final = {name: fault for name, fault in AT_BROKERS.items() if name not in _WITHOUT_ZOOKEEPER}
+"""What leaves a broker its session, or ends it whole."""
+
+AT_ZOOKEEPER: Final[dict[str, Fault]] = {"kill ZooKeeper": killed_zookeeper, "stop ZooKeeper": stopped_zookeeper}
+AT_COMMITTERS: Final[dict[str, Fault]] = {
+    "kill committer": killed_committer,
+    "stop committer": stopped_committer,
+    "cut committer from ZooKeeper": cut_from_zookeeper,
+    "hold committer from ZooKeeper": held_from_zookeeper,
+    "slow committer to ZooKeeper": slow_to_zookeeper,
+    "cut committer from broker": cut_from_broker,
+    "hold committer from broker": held_from_broker,
+    "slow committer to broker": slow_to_broker,
+    "fill disk": full_disk,
+    "run Kafka's tool": kafkas_tool,
+}
+FAULTS: Final = AT_BROKERS | AT_ZOOKEEPER | AT_COMMITTERS

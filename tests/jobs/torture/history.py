@@ -1,0 +1,108 @@
+"""What each transaction of ZooKeeper's history meant to Kafka: states, controllers, and under whose fence.
+
+The history is complete, so what must never be is looked for all along, not only at the end of a round.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
+
+from schemas.znodes import State, decode_controller, decode_epoch, decode_state
+from tests.jobs.torture.arena import OURS
+from tests.jobs.torture.zookeeper_log import CHECK, CREATE, DELETE, SET, Op, Transaction
+
+_STATE: Final = re.compile(r"/brokers/topics/([^/]+)/partitions/(\d+)/state")
+_EPOCH: Final = "/controller_epoch"
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """One state of a partition, as it was written, and the one before it."""
+
+    at: float
+    session: int
+    topic: str
+    partition: int
+    state: State
+    version: int
+    before: State | None
+    fenced: bool
+    """Whether the same transaction checked the controller epoch."""
+    epoch: int
+    """The epoch in /controller_epoch at that moment."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}-{self.partition} at version {self.version}"
+
+
+@dataclass
+class History:
+    """What was written to /controller_epoch and to states, in order."""
+
+    epochs: list[int] = field(default_factory=list)
+    written: list[Written] = field(default_factory=list)
+    ours: set[int] = field(default_factory=set)
+    """Sessions that were the controller and no broker's."""
+    unfenced: list[str] = field(default_factory=list)
+    """What such a session wrote of topics without checking the epoch."""
+
+    @classmethod
+    def of(cls, transactions: Iterable[Transaction]) -> "History":
+        history, states = cls(), dict[str, State]()
+        for each in transactions:
+            history._take(each, states)
+        return history
+
+    def _take(self, transaction: Transaction, states: dict[str, State]) -> None:
+        fenced = any(op.kind == CHECK and op.path == _EPOCH for op in transaction.ops)
+        for op in transaction.ops:
+            if op.path == _EPOCH and op.kind in {CREATE, SET}:
+                self.epochs.append(decode_epoch(op.data))
+            elif op.path == "/controller" and op.kind == CREATE and decode_controller(op.data).broker_id in OURS:
+                self.ours.add(transaction.session)
+            elif transaction.session in self.ours and not fenced and _is_metadata(op):
+                self.unfenced.append(f"{op.path} was written in zxid {transaction.zxid:#x} without the fence")
+            match = _STATE.fullmatch(op.path)
+            if match is None or op.kind == CHECK:
+                continue
+            before = states.pop(op.path, None)
+            if op.kind == DELETE:
+                continue
+            state = states[op.path] = decode_state(op.data)
+            place = match[1], int(match[2])
+            epoch = self.epochs[-1] if self.epochs else 0
+            now = Written(transaction.at, transaction.session, *place, state, op.version, before, fenced, epoch)
+            self.written.append(now)
+
+    def wrong(self) -> list[str]:
+        """What must never have been."""
+        found = [f"/controller_epoch went from {a} to {b}" for a, b in _pairs(self.epochs) if b != a + 1]
+        found += self.unfenced
+        for each in self.written:
+            found += [f"{each.name}: {why}" for why in _faults(each, ours=each.session in self.ours)]
+        return found
+
+
+def _is_metadata(op: Op) -> bool:
+    return op.kind != CHECK and op.path.startswith(("/brokers/topics/", "/config/"))
+
+
+def _pairs(epochs: list[int]) -> Iterator[tuple[int, int]]:
+    return pairwise(epochs)
+
+
+def _faults(written: Written, *, ours: bool) -> Iterator[str]:
+    now, before = written.state, written.before
+    if now.leader not in {-1, *now.isr}:
+        yield f"leader {now.leader} is not in the ISR {now.isr}"
+    if before is not None and now.leader_epoch < before.leader_epoch:
+        yield f"leader epoch {before.leader_epoch} is followed by {now.leader_epoch}"
+    if before is not None and now.controller_epoch < before.controller_epoch:
+        yield f"controller epoch {before.controller_epoch} is followed by {now.controller_epoch}"
+    if ours and now.controller_epoch != written.epoch:
+        yield f"written under controller epoch {now.controller_epoch} in the times of {written.epoch}"
+    if ours and before is not None and now.leader_epoch == before.leader_epoch:
+        yield f"written twice at leader epoch {now.leader_epoch}"

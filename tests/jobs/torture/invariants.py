@@ -1,0 +1,147 @@
+"""What must hold once all faults are lifted, and what `commits` must say of all that Surveyor wrote.
+
+Each look answers what is wrong, in words; nothing, if all is well.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+
+from jobs.adapters.delta.lake import Lake, Row
+from schemas.names import Outcome
+from schemas.znodes import Assignment, State, decode_assignment, decode_config, decode_controller, decode_state
+from tests.jobs.torture.arena import BROKERS, Arena
+from tests.jobs.torture.history import History, Written
+
+WRITTEN_BEHIND: Final = 10.0
+"""Seconds before a `surveyor control` was killed, of which the tables may know nothing; documented is the last second,
+on a machine that has nothing else to do."""
+
+_THROTTLES: Final = ".replication.throttled."
+
+Place = tuple[str, int]
+
+
+def unsettled(arena: Arena, client: KazooClient) -> list[str]:
+    """What is not yet as it must be in the end."""
+    try:
+        topics = {topic: _assignment(client, topic) for topic in client.get_children("/brokers/topics")}
+        states = {
+            (topic, number): _state(client, topic, number)
+            for topic, found in topics.items()
+            for number in found.partitions
+        }
+        data = client.get("/controller")[0]
+    except NoNodeError as error:
+        return [f"something is missing in ZooKeeper: {error!r}"]
+    controller = decode_controller(data).broker_id
+    return [
+        *([] if controller in BROKERS else [f"{controller} is the controller"]),
+        *_unhealthy(topics, states),
+        *_requests(client),
+        *_throttles(client),
+        *(wrong for broker in BROKERS for wrong in _strange_metadata(arena, broker, topics, states)),
+    ]
+
+
+def _assignment(client: KazooClient, topic: str) -> Assignment:
+    return decode_assignment(client.get(f"/brokers/topics/{topic}")[0])
+
+
+def _state(client: KazooClient, topic: str, partition: int) -> State:
+    return decode_state(client.get(f"/brokers/topics/{topic}/partitions/{partition}/state")[0])
+
+
+def _unhealthy(topics: dict[str, Assignment], states: dict[Place, State]) -> Iterator[str]:
+    for topic, found in topics.items():
+        if found.adding_replicas or found.removing_replicas:
+            yield f"{topic} still moves: {found}"
+        for number, replicas in found.partitions.items():
+            state = states[topic, number]
+            if state.leader not in state.isr or {*state.isr} != {*replicas}:
+                yield f"{topic}-{number} of {replicas} is led by {state.leader}, in sync are {state.isr}"
+
+
+def _requests(client: KazooClient) -> Iterator[str]:
+    for path in ("/admin/reassign_partitions", "/admin/preferred_replica_election"):
+        if client.exists(path):
+            yield f"{path} is still there"
+    for path in ("/admin/delete_topics", "/surveyor/plans"):
+        left = client.get_children(path) if client.exists(path) else []
+        if left:
+            yield f"{path} still has {left}"
+
+
+def _throttles(client: KazooClient) -> Iterator[str]:
+    for kind in ("brokers", "topics"):
+        for name in client.get_children(f"/config/{kind}"):
+            config = decode_config(client.get(f"/config/{kind}/{name}")[0])
+            left = {key: value for key, value in config.items() if _THROTTLES in key}
+            if left:
+                yield f"/config/{kind}/{name} is still throttled: {left}"
+
+
+def _strange_metadata(
+    arena: Arena, broker: int, topics: dict[str, Assignment], states: dict[Place, State]
+) -> Iterator[str]:
+    """What a broker tells its clients that is not so in ZooKeeper."""
+    try:
+        known = AdminClient({"bootstrap.servers": arena.brokers[broker].address, "log_level": 0}).list_topics(
+            timeout=10
+        )
+    except KafkaException as error:
+        yield f"broker {broker} does not tell its metadata: {error}"
+        return
+    if known.topics.keys() != topics.keys():
+        yield f"broker {broker} knows the topics {sorted(known.topics)}, and there are {sorted(topics)}"
+        return
+    told = {
+        (topic, number): (one.leader, one.replicas, sorted(one.isrs))
+        for topic, found in known.topics.items()
+        for number, one in found.partitions.items()
+    }
+    for place, state in states.items():
+        expected = state.leader, topics[place[0]].partitions[place[1]], sorted(state.isr)
+        if told.get(place) != expected:
+            yield f"broker {broker} tells {place} as {told.get(place)}, and it is {expected}"
+
+
+def unaccounted(history: History, lake: Lake, killed_at: list[float]) -> list[str]:
+    """States that Surveyor wrote and that no row of `commits`, with the change it is about, owns up to."""
+    if not lake.has("commits"):
+        return []
+    epochs = {
+        (row["plan_id"], row["wave"], row["topic"], row["partition"]): row["leader_epoch_after"]
+        for row in lake.rows("changes")
+    }
+    attempts: dict[tuple[Place, int | None], dict[tuple[str, int], list[Row]]] = defaultdict(lambda: defaultdict(list))
+    for row in lake.rows("commits"):
+        place = row["topic"], row["partition"]
+        epoch = epochs.get((row["plan_id"], row["wave"], *place))
+        attempts[place, epoch][row["plan_id"], row["attempt"]].append(row)
+    return [
+        f"{each.name}, written under controller epoch {each.epoch}, is in no row of `commits`"
+        for each in history.written
+        if each.session in history.ours
+        and not _is_owned(each, attempts[(each.topic, each.partition), each.state.leader_epoch].values())
+        and not any(0 <= killed - each.at <= WRITTEN_BEHIND for killed in killed_at)
+    ]
+
+
+def _is_owned(written: Written, attempts: Iterable[list[Row]]) -> bool:
+    """Whether some attempt applied it under that epoch, or meant to and never came to say what became of it."""
+    for rows in attempts:
+        outcomes = {row["outcome"] for row in rows}
+        applied = [row for row in rows if row["outcome"] == Outcome.APPLIED]
+        if any(
+            (row["state_version_after"], row["controller_epoch"]) == (written.version, written.epoch) for row in applied
+        ):
+            return True
+        if outcomes == {Outcome.PENDING} or Outcome.UNKNOWN in outcomes:
+            return True
+    return False

@@ -1,0 +1,205 @@
+"""What is asked of Surveyor in a round: planned as an operator plans, committed by processes that may die.
+
+Who plans is this process, with direct lines; who commits goes by the arena's links. A commit that came to nothing is
+run again once the faults are lifted, until nothing of its plan is due.
+"""
+
+import json
+import subprocess
+import time
+from dataclasses import dataclass, field
+from typing import Final
+
+from kazoo.client import KazooClient
+
+from jobs.adapters.delta.lake import Row
+from jobs.basics.errors import ExitCode
+from schemas.names import PlanStatus
+from schemas.znodes import decode_assignment
+from tests.jobs.support.command_line import Surveyor
+from tests.jobs.support.kafka_tree import KafkaTree
+from tests.jobs.support.plan_rows import election, store_plan
+from tests.jobs.torture.arena import BROKERS, OURS, Arena, Run
+from tests.jobs.torture.traffic import MOVED, ORDERS
+
+BATCH, ADMIN, CONTROL = "batch", "admin", "control"
+
+KINDS: Final = {
+    BATCH: ("create", "expand", "lead", "lead", "lead", "repair", "repair", "config", "delete"),
+    ADMIN: ("create", "expand", "elect", "drain", "move", "move", "cancel", "config", "delete"),
+    CONTROL: ("create", "expand", "lead", "lead", "drain", "move", "config", "delete"),
+}
+COPYING: Final = frozenset({"create", "expand", "move", "cancel"})
+"""Kinds that bring replicas to brokers which have none.
+
+Not to one that is without ZooKeeper: Kafka then notes the leader epoch, fails on the topic's config, never follows at
+that epoch, whichever controller tells it again, and with a folder in two log dirs does not start any more (3.9.2).
+"""
+
+CHURNED: Final = "churned-"
+"""How the topics begin that come and go."""
+
+DOCUMENTED: Final = {-9, *(ExitCode.DONE, ExitCode.ERROR, ExitCode.FENCED, ExitCode.STALE, ExitCode.UNREADABLE)} | {
+    ExitCode.REFUSED,
+    ExitCode.RUNNING,
+}
+SLOW, FAST = "300KB/s", "50MB/s"
+_PATIENCE: Final = 300.0
+_TRIES: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What is asked for; `choice` decides of what, among what there is then; `twice`: by two commits at once."""
+
+    kind: str
+    choice: int
+    twice: bool
+
+
+@dataclass
+class Steps:
+    """Carries out the steps of a round, in one mode."""
+
+    arena: Arena
+    client: KazooClient
+    mode: str
+    wrong: list[str] = field(default_factory=list)
+    planned: list[tuple[Step, str]] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)
+    """What each step came to, in short."""
+
+    def begin(self, step: Step) -> list[Run]:
+        """Plan a step, and start its commits."""
+        plan = self._plan(step)
+        if plan is None:
+            self.told.append(f"{step.kind}: no plan")
+            return []
+        self.planned.append((step, plan))
+        runs = [self._commit(step, plan)]
+        if step.twice:
+            time.sleep(step.choice % 10 / 20)
+            runs.append(self._commit(step, plan, controller_id=OURS[1]))
+        return runs
+
+    def end(self, step: Step, runs: list[Run]) -> None:
+        """Wait for what was started, and call back what is to be cancelled."""
+        codes = [self.ended(run) for run in runs]
+        if runs and step.kind == "cancel":
+            codes.append(
+                self.ended(self.arena.start("cancel", self.planned[-1][1], "--apply", "--yes", "--skip-unsafe"))
+            )
+        if runs:
+            self.told.append(f"{step.kind}: {codes}")
+
+    def finish(self) -> None:
+        """Run every commit again until its plan has come to an end, one way or the other."""
+        for step, plan in self.planned:
+            if step.kind == "cancel":
+                self._until_done("cancel", plan, "--apply", "--yes", "--skip-unsafe")
+                self._until_done("commit", plan, "--apply", "--mode", ADMIN, "--throttle", "none", "--max-wait", "60s")
+            else:
+                self._until_done(*self._command(step, plan, FAST))
+
+    def ended(self, run: Run) -> int:
+        """Wait for a process; its exit code, which must be one that is documented."""
+        try:
+            code = run.process.wait(_PATIENCE)
+        except subprocess.TimeoutExpired:
+            run.process.kill()
+            self.wrong.append(f"it did not end within {_PATIENCE:g} s: {run.said}")
+            return run.process.wait()
+        if code not in DOCUMENTED or "Traceback" in run.said:
+            self.wrong.append(f"it ended with {code}: {run.said}")
+        return code
+
+    def _until_done(self, *command: str) -> None:
+        for _ in range(_TRIES):
+            code = self.ended(run := self.arena.start(*command))
+            if code in {ExitCode.DONE, ExitCode.STALE}:
+                return
+            if code == ExitCode.REFUSED and self._is_closed(command[1]):
+                return
+            time.sleep(2)
+        self.told.append(f"unfinished: {run.said}")
+
+    def _is_closed(self, plan: str) -> bool:
+        (row,) = self.arena.lake.rows("plans", ("plan_id", "=", plan))
+        return row["status"] in {PlanStatus.CANCELLED, PlanStatus.ROLLED_BACK}
+
+    def _commit(self, step: Step, plan: str, controller_id: int = OURS[0]) -> Run:
+        return self.arena.start(*self._command(step, plan, SLOW), controller_id=controller_id)
+
+    def _command(self, step: Step, plan: str, rate: str) -> list[str]:
+        mode = "auto" if self.mode == CONTROL else self.mode
+        moves = step.kind in {"move", "cancel"} and self.mode == ADMIN
+        waits = ["--throttle", rate, "--max-wait", "3s" if step.kind == "cancel" else "60s"] if moves else []
+        return ["commit", plan, "--apply", "--yes", "--mode", mode, *waits]
+
+    def _plan(self, step: Step) -> str | None:
+        if step.kind == "lead":
+            return self._lead(step.choice)
+        question = self._question(step)
+        if question is None:
+            return None
+        where = ["--zookeeper", self.arena.hosts, "--refresh", "--json"]
+        try:
+            ran = Surveyor(self.arena.lake).run("plan", *question, *where)
+        except Exception as error:  # noqa: BLE001 - told with the rest: whatever befalls it, it says so in words
+            self.wrong.append(f"plan {question} raised {error!r}")
+            return None
+        if ran.exit_code != ExitCode.DONE:
+            self.told.append(f"plan {question[0]} ended with {ran.exit_code}: {ran.stderr.strip()[-300:]}")
+            return None
+        return str(json.loads(ran.stdout)["plan_id"])
+
+    def _lead(self, choice: int) -> str:
+        """Another member of the ISR leads each partition of a topic: what no question plans, and any election may."""
+        tree = KafkaTree(self.arena.hosts, self.client)
+        rows = []
+        for number in range(6):
+            isr = tree.state(ORDERS, number).isr
+            rows.append(election(tree, ORDERS, number, leader=isr[(choice + number) % len(isr)]))
+        moved = [row for row in rows if row["leader_before"] != row["leader_after"]]
+        return store_plan(self.arena.lake, tree, moved).plan_id
+
+    def _question(self, step: Step) -> list[str] | None:
+        churned = sorted(topic for topic in self.client.get_children("/brokers/topics") if topic.startswith(CHURNED))
+        topic = churned[step.choice % len(churned)] if churned else None
+        drained = [str(row["broker_id"]) for row in self._rows("drained")]
+        broker = str(BROKERS[step.choice % len(BROKERS)])
+        if topic is None and step.kind in {"expand", "config", "delete"}:
+            return None
+        if step.kind == "create":
+            name = f"{CHURNED}{step.choice}"
+            return ["assign", "--topic", name, "--partitions", "3", "--replication-factor", "3"]
+        if topic is not None and step.kind == "expand":
+            return ["expand", "--topic", topic, "--partitions", str(len(self._replicas(topic)) + 2)]
+        if topic is not None and step.kind == "config":
+            return ["config", "--topic", topic, "--set", f"retention.ms={86_400_000 + step.choice}"]
+        if topic is not None and step.kind == "delete":
+            return ["delete", "--topics", topic]
+        resident = ["--mode", "resident"] if self.mode == CONTROL else []
+        questions = {
+            "elect": ["elect", "--preferred", "--imbalance-threshold", "0"],
+            "repair": ["reconcile"],
+            "drain": ["undrain", "--brokers", drained[0]] if drained else ["drain", "--brokers", broker, *resident],
+        }
+        return questions.get(step.kind) or ["reassign", "--reassignment-json-file", self._targets(step.choice)]
+
+    def _rows(self, table: str) -> list[Row]:
+        return self.arena.lake.rows(table) if self.arena.lake.has(table) else []
+
+    def _replicas(self, topic: str) -> dict[int, list[int]]:
+        return decode_assignment(self.client.get(f"/brokers/topics/{topic}")[0]).partitions
+
+    def _targets(self, choice: int) -> str:
+        """A file that moves one replica of each partition to the broker that has none."""
+        moves = []
+        for number, replicas in self._replicas(MOVED).items():
+            (free,) = {*BROKERS} - {*replicas}
+            target = [replicas[0], free] if (choice + number) % 2 else [free, replicas[1]]
+            moves.append({"topic": MOVED, "partition": number, "replicas": target})
+        path = self.arena.folder / "targets.json"
+        path.write_text(json.dumps({"version": 1, "partitions": moves}))
+        return str(path)

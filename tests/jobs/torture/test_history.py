@@ -1,0 +1,49 @@
+"""What the rounds look for in ZooKeeper's history is found where it is."""
+
+import pytest
+
+from schemas.znodes import State, encode_controller, encode_epoch, encode_state
+from tests.jobs.torture.arena import OURS
+from tests.jobs.torture.history import History
+from tests.jobs.torture.zookeeper_log import CHECK, CREATE, SET, Op, Transaction
+
+SURVEYOR, BROKER = 1, 2
+PATH = "/brokers/topics/t/partitions/0/state"
+FENCE = Op(CHECK, "/controller_epoch", version=1)
+
+
+def took_over(session: int, controller: int, epoch: int) -> Transaction:
+    kind = CREATE if epoch == 1 else SET
+    ops = (
+        Op(CREATE, "/controller", encode_controller(controller, 0)),
+        Op(kind, "/controller_epoch", encode_epoch(epoch)),
+    )
+    return Transaction(epoch, session, 0.0, ops)
+
+
+def wrote(session: int, *checks: Op, leader: int = 0, leader_epoch: int = 6, controller_epoch: int = 2) -> Transaction:
+    state = State(controller_epoch=controller_epoch, leader=leader, leader_epoch=leader_epoch, isr=[0, 1])
+    return Transaction(9, session, 0.0, (*checks, Op(SET, PATH, encode_state(state), 1)))
+
+
+MADE = wrote(BROKER, leader_epoch=5, controller_epoch=1)
+
+
+@pytest.mark.parametrize(
+    ("last", "wrong"),
+    [
+        (wrote(SURVEYOR, FENCE, leader=-1), ""),
+        (wrote(BROKER, leader_epoch=5), ""),
+        (wrote(SURVEYOR), "without the fence"),
+        (wrote(SURVEYOR, FENCE, leader_epoch=5), "written twice at leader epoch 5"),
+        (wrote(SURVEYOR, FENCE, controller_epoch=1), "under controller epoch 1 in the times of 2"),
+        (wrote(BROKER, leader=7), "leader 7 is not in the ISR [0, 1]"),
+        (wrote(BROKER, leader_epoch=4), "leader epoch 5 is followed by 4"),
+        (wrote(BROKER, controller_epoch=0), "controller epoch 1 is followed by 0"),
+        (took_over(BROKER, 0, 4), "/controller_epoch went from 2 to 4"),
+    ],
+)
+def test_what_must_never_be_is_found(last: Transaction, wrong: str) -> None:
+    found = History.of([took_over(BROKER, 0, 1), MADE, took_over(SURVEYOR, OURS[0], 2), last]).wrong()
+
+    assert (len(found), wrong in "".join(found)) == (int(bool(wrong)), True)

@@ -1,0 +1,108 @@
+"""Batch mode on brokers of 2.8.2, and on today's that speak as those of 2.4 did: they obey, and lose nothing."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from jobs.adapters.delta.lake import Lake
+from jobs.adapters.embedded.cluster import EmbeddedCluster
+from jobs.adapters.embedded.servers import EmbeddedKafka
+from jobs.adapters.java.jars import OLDER_KAFKA, kafka_jars
+from jobs.adapters.zookeeper.controllership import controllership
+from tests.jobs.support.commands import Surveyor
+from tests.jobs.support.held import commit_held
+from tests.jobs.support.kafka_tree import KafkaTree
+from tests.jobs.support.plan_rows import creation, election, store_plan, topic_creation
+from tests.jobs.support.real_cluster import Traffic, broker_in_control, eventually, kafka_tree, seen_by
+
+pytestmark = pytest.mark.torture
+
+OURS: Final = 2147483647
+TOPIC, MADE = "orders", "made"
+REPLICAS: Final = {0: [0, 1, 2], 1: [1, 2, 0], 2: [2, 0, 1]}
+
+
+class OlderKafka(EmbeddedKafka):
+    """A broker of 2.8.2, at its own defaults."""
+
+    @property
+    def jars(self) -> list[Path]:
+        return kafka_jars(OLDER_KAFKA)
+
+
+KAFKAS: Final[Mapping[str, tuple[type[EmbeddedKafka], dict[str, str]]]] = {
+    "2.8.2": (OlderKafka, {}),
+    "2.8.2 as 2.4": (OlderKafka, {"inter.broker.protocol.version": "2.4"}),
+    "3.9.2 as 2.4": (EmbeddedKafka, {"inter.broker.protocol.version": "2.4"}),
+}
+
+
+@pytest.fixture(params=KAFKAS)
+def cluster(request: pytest.FixtureRequest) -> Iterator[EmbeddedCluster]:
+    kind, overrides = KAFKAS[request.param]
+    with EmbeddedCluster(0) as running:
+        for broker_id in REPLICAS:
+            folder = running.folder / f"broker-{broker_id}"
+            running.brokers[broker_id] = kind(running.zookeeper.connect, broker_id, folder, overrides=overrides)
+            running.brokers[broker_id].start()
+        for broker in running.brokers.values():
+            broker.wait_ready()
+        yield running
+
+
+@pytest.fixture
+def kafka(cluster: EmbeddedCluster) -> Iterator[KafkaTree]:
+    with kafka_tree(cluster) as tree:
+        assert eventually(lambda: broker_in_control(tree))
+        new = NewTopic(TOPIC, len(REPLICAS), replica_assignment=list(REPLICAS.values()))
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        admin.create_topics([new])[TOPIC].result()
+        assert eventually(lambda: tree.client.exists(f"/brokers/topics/{TOPIC}/partitions/2/state") is not None)
+        assert eventually(lambda: all(len(tree.state(TOPIC, partition).isr) == 3 for partition in REPLICAS))
+        yield tree
+
+
+def everybody_sees(cluster: EmbeddedCluster, topic: str, leaders: list[int], isr: set[int]) -> bool:
+    """Whether each broker that runs tells its clients so."""
+    running = [broker for broker in cluster.brokers.values() if broker.is_running()]
+    seen = [seen_by(broker.address, topic) for broker in running]
+    return all(
+        [found[number][0] for number in sorted(found)] == leaders and all({*row[2]} == isr for row in found.values())
+        for found in seen
+    )
+
+
+def test_they_are_led_shrunk_and_given_topics(cluster: EmbeddedCluster, kafka: KafkaTree, tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path / "warehouse"), "default")
+    surveyor = Surveyor(kafka.hosts, tmp_path / "warehouse")
+    with Traffic(cluster.bootstrap, TOPIC) as traffic:
+        moves = store_plan(lake, kafka, [election(kafka, TOPIC, number, REPLICAS[number][1]) for number in REPLICAS])
+        moved = surveyor("commit", moves.plan_id, "--mode", "batch", "--apply", "--yes")
+        assert moved.code == 0, moved.stderr
+        assert "LeaderAndIsr accepted by brokers 0, 1, 2" in moved.stderr
+        assert eventually(lambda: everybody_sees(cluster, TOPIC, [1, 2, 0], {0, 1, 2}))
+
+        made = [creation(MADE, number, replicas[:2], topic_id=None) for number, replicas in REPLICAS.items()]
+        plan = store_plan(lake, kafka, made, [topic_creation(MADE, topic_id=None)])
+        created = surveyor("commit", plan.plan_id, "--mode", "batch", "--apply", "--yes")
+        assert created.code == 0, created.stderr
+        assert eventually(lambda: [seen_by(it.address, MADE)[2][0] for it in cluster.brokers.values()] == [2, 2, 2])
+
+        with controllership(kafka.hosts, OURS) as held:
+            cluster.brokers[1].kill()
+            cluster.brokers[1].expire()
+            without: dict[str, Any] = {"isr_after": [0, 2], "leader_and_isr_to": [0, 2], "requires_dead": [1]}
+            shrunk = [election(kafka, TOPIC, number, [2, 2, 0][number], **without) for number in REPLICAS]
+            plan = store_plan(lake, kafka, shrunk)
+            assert commit_held(surveyor, plan.plan_id, held)["status"] == "committed"
+            assert eventually(lambda: everybody_sees(cluster, TOPIC, [2, 2, 0], {0, 2}))
+        cluster.brokers[1].restart()
+        assert eventually(lambda: all(len(kafka.state(TOPIC, number).isr) == 3 for number in REPLICAS), 60)
+
+    assert traffic.failed == []
+    assert traffic.stored(len(REPLICAS)) >= traffic.acknowledged
+    assert {row["error"] for row in lake.rows("answers")} == {0}

@@ -1,0 +1,54 @@
+"""Rounds in the manner of Jepsen: a cluster with producers and consumers, changes by Surveyor, and faults by chance.
+
+    ROUNDS=40 .venv/bin/pytest -m torture tests/jobs/torture --randomly-seed=SEED
+
+Each round is drawn from the seed and its number; ROUND=N ROUNDS=1 lives through that one alone. A round in which
+something was wrong ends its arena, whose folder stays, and the next one begins in a new arena.
+"""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Final
+
+import pytest
+from kazoo.client import KazooClient
+
+from jobs.adapters.zookeeper.connection import connected
+from tests.jobs.torture.arena import Arena
+from tests.jobs.torture.rounds import Drawn, draw, live_through, prepare
+from tests.jobs.torture.traffic import Traffic
+
+pytestmark = [pytest.mark.torture, pytest.mark.brokers, pytest.mark.usefixtures("spark")]
+
+ROUNDS: Final = int(os.environ["ROUNDS"])
+FIRST: Final = int(os.environ.get("ROUND", "0"))
+IN_ONE_ARENA: Final = 6
+"""Rounds that one arena lives through: what is written in them is read again after each."""
+
+
+@contextmanager
+def arena() -> Iterator[tuple[Arena, KazooClient, Traffic]]:
+    with Arena() as made, connected(made.hosts) as client:
+        prepare(made, client)
+        with Traffic(made.bootstrap) as traffic:
+            yield made, client, traffic
+
+
+def test_rounds(request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]) -> None:
+    seed = request.config.getoption("randomly_seed")
+    failures: list[tuple[int, Drawn, list[str], str]] = []
+    with ExitStack() as stack:
+        for number in range(FIRST, FIRST + ROUNDS):
+            if (number - FIRST) % IN_ONE_ARENA == 0 or (failures and failures[-1][0] == number - 1):
+                stack.close()
+                made, client, traffic = stack.enter_context(arena())
+            drawn = draw(seed, number)
+            wrong, told = live_through(made, client, traffic, drawn)
+            with capsys.disabled():
+                sys.stderr.write(f"\nseed {seed} round {number} {drawn}\n  {told}\n  {wrong or 'all is well'}\n")
+            if wrong:
+                made.keep = True
+                failures.append((number, drawn, wrong, str(made.folder)))
+    assert failures == [], f"seed {seed}"
