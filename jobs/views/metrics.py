@@ -85,8 +85,12 @@ def _sample_row(family: Family, sample: Sample) -> Row:
 
 
 def _serve(settings: Settings, listen: str) -> None:
-    """Serve them, read anew for each request; a warehouse that cannot be read now may be readable later."""
+    """Serve them, read anew for each request.
+
+    What cannot be read at the start is most likely misspelt; what cannot be read later may be readable again.
+    """
     address = parse_address("--listen", listen)
+    _families_of_all(settings)
     with Page(address, PATH, CONTENT_TYPE, lambda: written(_families_of_all(settings))) as page:
         say(f"surveyor: metrics at {page.url}; Ctrl-C ends it")
         page.serve_forever()

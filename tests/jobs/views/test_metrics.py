@@ -137,6 +137,14 @@ def test_a_cluster_that_nobody_has_seen_has_no_metrics(measured: Surveyor, tmp_p
     assert "no snapshot of cluster 'defualt'" in ran.stderr
 
 
+def test_nor_are_they_served(measured: Surveyor) -> None:
+    """Found before the address, so that nobody serves the whole day what is not there."""
+    with Page(("127.0.0.1", 0), "/metrics", CONTENT_TYPE, str) as taken:
+        ran = measured("metrics", "--cluster", "defualt", "--listen", str(taken.server_address[1]))
+
+    assert (ran.code, "no snapshot of cluster 'defualt'" in ran.stderr) == (22, True)
+
+
 def test_no_warehouse(tmp_path: Path) -> None:
     ran = Surveyor(NOWHERE, tmp_path / "none")("metrics")
 
