@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from jobs.adapters.delta.folders import absolute
 from jobs.adapters.delta.lake import Row
 from jobs.adapters.http.page import Page, parse_address
 from jobs.basics.errors import UnreadableError, UsageError
@@ -109,7 +110,7 @@ def read_figures(settings: Settings, now: datetime) -> Figures:
     lake = settings.lake
     if not lake.exists():
         raise UnreadableError(
-            f"no warehouse at {settings.warehouse}; check --warehouse, or take a `surveyor snapshot` first"
+            f"no warehouse at {absolute(settings.warehouse)}; check --warehouse, or take a `surveyor snapshot` first"
         )
     recent = read_recent(lake)
     return Figures(
