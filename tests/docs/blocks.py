@@ -70,7 +70,8 @@ ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
         "-- ": "tests/docs/test_views_shown.py",
     },
     "planning.md": {"[{": DATA},
-    "reassigning.md": {"{": DATA},
+    "reassigning.md": {"{": DATA, "surveyor cancel": "tests/jobs/stories/test_cancel_brokers.py"},
+    "operations.md": {"surveyor reconcile": "tests/jobs/execution/test_reconcile_command.py"},
     "tables.md": {"from ": "tests/jobs/test_notebook.py"},
 }
 """How a line or a block of a page begins, and the file that runs it, or why nobody does."""

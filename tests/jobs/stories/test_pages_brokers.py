@@ -34,7 +34,7 @@ SPREAD: Final = [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
 PROGRESS: Final = "  ... "
 """How a line begins that depends on how long something took."""
 
-CHANGES, STILL_MOVING, INTERRUPTED = 10, 25, 130
+CHANGES, INTERRUPTED = 10, 130
 CODES: Final = {
     ("status.md", "surveyor status --watch 5s"): INTERRUPTED,
     ("operations.md", "surveyor status --watch 5s"): INTERRUPTED,
@@ -113,24 +113,11 @@ def grow(stage: Stage) -> None:
     stage.at.json("plan", "reassign", *question, "--refresh", "--name", "grow")
 
 
-def grow_slowly(stage: Stage) -> None:
-    """Replicas still move, in a warehouse where that plan is called grow."""
-    stage.go_to(REAL, "slowly")
-    stage.make_topic("ledger", [[0, 1], [1, 0]], records=3)
-    stage.at.json("plan", "reassign", "--add-brokers", "2", "--topics", "ledger", "--refresh", "--name", "grow")
-    ran = stage.at("commit", "grow", "--throttle", "10kB/s", "--max-wait", "0s", "--apply")
-    assert ran.code == STILL_MOVING, ran.stderr
-
-
 def outage(stage: Stage) -> None:
-    """Broker 0 has died, and no controller is there."""
+    """Broker 2 has died, and no controller is there that answers."""
     pairs = [[0, 1], [1, 2], [2, 3], [3, 4], [4, 5], [5, 0], [3, 1], [2, 5], [3, 5], [4, 1]]
     stage.lay_out("outage", dict.fromkeys(range(6)), {"orders": pairs})
     stage.go_to("outage")
-    stage.tree.unregister(0)
-
-
-def to_be_repaired(stage: Stage) -> None:
     stage.tree.unregister(2)
     stage.at.json("plan", "reconcile", "--refresh", "--name", "repair")
 
@@ -175,13 +162,11 @@ SCENES: Final[Mapping[str, Mapping[str, Callable[[Stage], object]]]] = {
         "Bytes instead of replicas": sizes_file,
         "Waves": waves,
         "Running it": grow,
-        "Calling back: cancel": grow_slowly,
-        "The way back: rollback": lambda stage: stage.go_to(REAL),
     },
     "operations.md": {
         "On a schedule": lambda stage: stage.go_to(REAL),
-        "In an outage: reconcile": outage,
-        "Reviewing a plan": to_be_repaired,
+        "Looking": lambda stage: stage.go_to("small"),
+        "Reviewing a plan": outage,
     },
 }
 """The pages in the order in which they are run, and what comes before the first command of a section."""

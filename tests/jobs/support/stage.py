@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Final, Self
 
 import pytest
-from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -54,8 +53,8 @@ class Stage:
         """What is here, and what the pages say instead."""
         return {self.at.hosts: "zk1:2181,zk2:2181/kafka", str(self.at.warehouse): "/data/surveyor"}
 
-    def go_to(self, place: str, warehouse: str | None = None) -> Surveyor:
-        self.at = Surveyor(self.trees[place].hosts, self.folder / (warehouse or place))
+    def go_to(self, place: str) -> Surveyor:
+        self.at = Surveyor(self.trees[place].hosts, self.folder / place)
         self._patch.setenv("SURVEYOR_ZOOKEEPER", self.at.hosts)
         self._patch.setenv("SURVEYOR_WAREHOUSE", str(self.at.warehouse))
         return self.at
@@ -85,15 +84,11 @@ class Stage:
             state = State(controller_epoch=7, leader=leader, leader_epoch=6, isr=isr)
             self.tree.client.set(state_path(topic, partition), encode_state(state))
 
-    def make_topic(self, name: str, replicas: Replicas, records: int = 0) -> None:
-        """Make a topic on the real brokers, with records of 100 kB in each partition."""
+    def make_topic(self, name: str, replicas: Replicas) -> None:
+        """Make a topic on the real brokers, and wait until it is led."""
         admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap})
         new = NewTopic(name, num_partitions=len(replicas), replica_assignment=list(replicas))
         admin.create_topics([new])[name].result()
-        producer = Producer({"bootstrap.servers": self.cluster.bootstrap, "acks": "all"})
-        for partition in [*range(len(replicas))] * records:
-            producer.produce(name, b" " * 100_000, partition=partition)
-        assert producer.flush(60) == 0
         assert eventually(lambda: all(self._is_led(name, partition) for partition in range(len(replicas))))
 
     def _is_led(self, topic: str, partition: int) -> bool:
