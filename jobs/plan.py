@@ -8,6 +8,8 @@ import typer
 
 from jobs.basics.errors import ExitCode, UsageError
 from jobs.plan_topics import assign, config, delete, expand
+from jobs.runtime.completion import brokers as known_brokers
+from jobs.runtime.completion import by_comma, snapshots
 from jobs.runtime.help_pages import HelpPage
 from jobs.runtime.lazy_commands import HELP
 from jobs.runtime.options import AllowUnclean, Requests
@@ -15,7 +17,10 @@ from jobs.runtime.plan_options import PlanOptions, question
 from jobs.runtime.settings import Settings
 from schemas.names import DrainMode
 
-Brokers = Annotated[str, typer.Option(help="Broker ids, by comma; several are one decision.")]
+Brokers = Annotated[
+    str,
+    typer.Option(help="Broker ids, by comma; several are one decision.", autocompletion=by_comma(known_brokers)),
+]
 
 BY_TOPICS: Final = "--topics-to-move-json-file"
 
@@ -189,18 +194,31 @@ def reassign(
         Path | None,
         typer.Option(help="Topics to spread evenly over --broker-list, as kafka-reassign-partitions reads them."),
     ] = None,
-    broker_list: Annotated[str | None, typer.Option(help="Broker ids, by comma: all that may hold them.")] = None,
-    add_brokers: Annotated[
-        str | None, typer.Option(help="New brokers, by comma, to get their even share; others only give.")
+    broker_list: Annotated[
+        str | None,
+        typer.Option(help="Broker ids, by comma: all that may hold them.", autocompletion=by_comma(known_brokers)),
     ] = None,
-    remove_brokers: Annotated[str | None, typer.Option(help="Brokers, by comma, dead ones too, to empty.")] = None,
+    add_brokers: Annotated[
+        str | None,
+        typer.Option(
+            help="New brokers, by comma, to get their even share; others only give.",
+            autocompletion=by_comma(known_brokers),
+        ),
+    ] = None,
+    remove_brokers: Annotated[
+        str | None,
+        typer.Option(help="Brokers, by comma, dead ones too, to empty.", autocompletion=by_comma(known_brokers)),
+    ] = None,
     replace: Annotated[str | None, typer.Option(help="7=107[,...]: what 7 holds goes to 107 where it can.")] = None,
     replication_factor: Annotated[int | None, typer.Option(min=1, help="Replicas of each partition.")] = None,
     rebalance: Annotated[bool, typer.Option("--rebalance", help="Make replicas and leaders even.")] = False,
     fix_racks: Annotated[
         bool, typer.Option("--fix-racks", help="Spread replicas over as many racks as can be.")
     ] = False,
-    to_snapshot: Annotated[int | None, typer.Option(help="Back to the replicas that this snapshot shows.")] = None,
+    to_snapshot: Annotated[
+        int | None,
+        typer.Option(help="Back to the replicas that this snapshot shows.", autocompletion=snapshots),
+    ] = None,
     topics: Annotated[str | None, typer.Option(help="Only topics whose whole name matches this regex.")] = None,
     exclude: Annotated[str | None, typer.Option(help="But not those whose whole name matches this one.")] = None,
     max_moves: Annotated[int | None, typer.Option(min=0, help="Copy at most this many replicas.")] = None,

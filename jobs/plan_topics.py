@@ -6,11 +6,13 @@ from typing import Annotated, Final
 import typer
 
 from jobs.basics.errors import ExitCode, UsageError, raise_any
-from jobs.runtime.completion import topics
+from jobs.runtime.completion import brokers as known_brokers
+from jobs.runtime.completion import by_comma
+from jobs.runtime.completion import topics as known_topics
 from jobs.runtime.plan_options import PlanOptions, question
 from jobs.runtime.settings import Settings
 
-Topic = Annotated[str, typer.Option(help="A topic that exists.", autocompletion=topics)]
+Topic = Annotated[str, typer.Option(help="A topic that exists.", autocompletion=known_topics)]
 AllowInternal = Annotated[
     bool,
     typer.Option("--allow-internal", help="Plan it for topics that belong to Kafka or the tools around it, too."),
@@ -37,7 +39,12 @@ def assign(
         Path | None,
         typer.Option(help="Many new topics, each with its name, sizes or replicas, and config, instead of --topic."),
     ] = None,
-    brokers: Annotated[str | None, typer.Option(help="Brokers to use, in this order: 0,1,2 [default: all].")] = None,
+    brokers: Annotated[
+        str | None,
+        typer.Option(
+            help="Brokers to use, in this order: 0,1,2 [default: all].", autocompletion=by_comma(known_brokers)
+        ),
+    ] = None,
     start_index: Annotated[
         int | None, typer.Option(min=0, max=_MOST, help="Where partition 0 leads [default: by name].")
     ] = None,
@@ -154,7 +161,7 @@ def config(
 def delete(
     settings: Settings,
     *,
-    topics: Annotated[str, typer.Option(help="Topics by comma: T1,T2")],
+    topics: Annotated[str, typer.Option(help="Topics by comma: T1,T2", autocompletion=by_comma(known_topics))],
     allow_internal: AllowInternal = False,
     options: PlanOptions,
 ) -> ExitCode:

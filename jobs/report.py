@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from jobs.runtime.completion import plans
+from jobs.runtime.completion import plans, snapshots
 from jobs.runtime.options import command, run_alone
 from jobs.runtime.settings import Settings
 
@@ -20,7 +20,10 @@ def report(
     plan: Annotated[
         str | None, typer.Option(help="Id or alias of a plan: the page to approve it from.", autocompletion=plans)
     ] = None,
-    snapshot: Annotated[int | None, typer.Option(help="The cluster as of this snapshot [default: the newest].")] = None,
+    snapshot: Annotated[
+        int | None,
+        typer.Option(help="The cluster as of this snapshot [default: the newest].", autocompletion=snapshots),
+    ] = None,
 ) -> None:
     """Write one self-contained HTML page: the cluster through time, or a plan to approve."""
     from jobs.pages.report import write_report

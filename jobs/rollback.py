@@ -10,7 +10,7 @@ import typer
 
 from jobs.basics.errors import ExitCode
 from jobs.runtime.choices import Mode
-from jobs.runtime.completion import plans
+from jobs.runtime.completion import plans, snapshots
 from jobs.runtime.options import DetailedExitcode, MaxChanges, Name, ReplaceName, Yes, command, run_alone
 from jobs.runtime.settings import Settings
 
@@ -22,7 +22,9 @@ def rollback(
     plan: Annotated[str, typer.Argument(help="Id or alias of the plan to undo.", autocompletion=plans)],
     to_snapshot: Annotated[
         int | None,
-        typer.Option(help="Back to what this snapshot shows [default: to where the plan found it]."),
+        typer.Option(
+            help="Back to what this snapshot shows [default: to where the plan found it].", autocompletion=snapshots
+        ),
     ] = None,
     name: Name = None,
     replace_name: ReplaceName = False,

@@ -5,13 +5,18 @@ from typing import Annotated
 
 import typer
 
+from jobs.runtime.completion import brokers as known_brokers
+from jobs.runtime.completion import snapshots as known_snapshots
 from jobs.runtime.completion import topics as known_topics
 from jobs.runtime.help_pages import HelpPage
 from jobs.runtime.lazy_commands import HELP
 from jobs.runtime.options import All, PlanId, showing
 from jobs.runtime.settings import Settings
 
-AsOf = Annotated[int | None, typer.Option("--as-of", help="As this snapshot left it [default: the newest].")]
+AsOf = Annotated[
+    int | None,
+    typer.Option("--as-of", help="As this snapshot left it [default: the newest].", autocompletion=known_snapshots),
+]
 Topic = Annotated[str | None, typer.Option(help="Only this topic.", autocompletion=known_topics)]
 
 CLUSTER, TIME, PLANS = "The cluster as a snapshot left it", "Through time", "Plans, and what became of them"
@@ -60,7 +65,10 @@ def partitions(
     settings: Settings,
     *,
     topic: Topic = None,
-    broker: Annotated[int | None, typer.Option(min=0, help="Only those that this broker holds a replica of.")] = None,
+    broker: Annotated[
+        int | None,
+        typer.Option(min=0, help="Only those that this broker holds a replica of.", autocompletion=known_brokers),
+    ] = None,
     offline: Annotated[bool, typer.Option("--offline", help="Only those without a live leader.")] = False,
     under_replicated: Annotated[
         bool, typer.Option("--under-replicated", help="Only those with a replica that is not in sync.")
@@ -139,7 +147,10 @@ def snapshots(settings: Settings) -> None:
 def events(
     settings: Settings,
     *,
-    as_of: Annotated[int | None, typer.Option("--as-of", help="Up to this snapshot [default: the newest].")] = None,
+    as_of: Annotated[
+        int | None,
+        typer.Option("--as-of", help="Up to this snapshot [default: the newest].", autocompletion=known_snapshots),
+    ] = None,
 ) -> None:
     """What happened between snapshots, the newest last."""
     from jobs.views.tables import show_events
@@ -166,8 +177,11 @@ def history(
 def diff(
     settings: Settings,
     *,
-    before: Annotated[int, typer.Argument(metavar="A", help="A snapshot.")],
-    after: Annotated[int, typer.Argument(metavar="B", help="Another; an older one shows the way back.")],
+    before: Annotated[int, typer.Argument(metavar="A", help="A snapshot.", autocompletion=known_snapshots)],
+    after: Annotated[
+        int,
+        typer.Argument(metavar="B", help="Another; an older one shows the way back.", autocompletion=known_snapshots),
+    ],
 ) -> None:
     """What differs between two snapshots."""
     from jobs.views.tables import show_differences
@@ -191,7 +205,10 @@ def plan(
     *,
     plan: PlanId,
     topic: Topic = None,
-    broker: Annotated[int | None, typer.Option(min=0, help="Only changes that mean something for this broker.")] = None,
+    broker: Annotated[
+        int | None,
+        typer.Option(min=0, help="Only changes that mean something for this broker.", autocompletion=known_brokers),
+    ] = None,
     action: Annotated[str | None, typer.Option(help="Only this action, as elect or reassign.")] = None,
     everything: All = False,
 ) -> None:

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from jobs.runtime.completion import snapshots
 from jobs.runtime.options import command, run_alone
 from jobs.runtime.settings import Settings
 
@@ -17,7 +18,11 @@ def status(
     ] = None,
     as_of: Annotated[
         int | None,
-        typer.Option("--as-of", help="As this snapshot left it, from the tables [default: now, from ZooKeeper]."),
+        typer.Option(
+            "--as-of",
+            help="As this snapshot left it, from the tables [default: now, from ZooKeeper].",
+            autocompletion=snapshots,
+        ),
     ] = None,
 ) -> None:
     """How the cluster is now, what is due, and the command for it."""

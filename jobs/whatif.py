@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from jobs.runtime.completion import snapshots
 from jobs.runtime.options import on_spark, run_alone
 from jobs.runtime.settings import Settings
 
@@ -19,7 +20,9 @@ def whatif(
             "A broker without a rack, or not understood, counts as a rack of its own.",
         ),
     ],
-    snapshot: Annotated[int | None, typer.Option(help="On this snapshot [default: the newest].")] = None,
+    snapshot: Annotated[
+        int | None, typer.Option(help="On this snapshot [default: the newest].", autocompletion=snapshots)
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Rows shown; --json gives all.")] = 20,
 ) -> None:
     """What losing brokers would cost: partitions offline, leaders piled up; worst first."""

@@ -183,16 +183,17 @@ def _write(descriptor: int, text: str) -> None:
         os.write(descriptor, text.encode())
 
 
-def hand_on(source: int) -> None:
+def hand_on(source: int, without: bytes = b"") -> None:
     """Hand a child's stderr, the reading end of a pipe, on to ours, in a thread, until our last line is said.
 
-    A JVM that is told to end in the midst of work complains of that in many words.
+    A JVM that is told to end in the midst of work complains of that in many words. `without` is left out, too: what it
+    says each time, and nobody needs to know.
     """
 
     def relay() -> None:
         while said := os.read(source, 1 << 16):
             if not _state.over:
-                _write(2, said.decode(errors="replace"))
+                _write(2, (said.replace(without, b"") if without else said).decode(errors="replace"))
 
     threading.Thread(target=relay, name="stderr of a child", daemon=True).start()
 

@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import asdict
 
+from jobs.adapters.delta.folders import absolute
 from jobs.adapters.delta.lake import Lake, Row
 from jobs.basics.errors import RefusedError, UnreadableError, UsageError
 from jobs.records.plan_names import names_of, plan_named
@@ -64,7 +65,7 @@ def titled(plan: Row) -> str:
 def find_plan(lake: Lake, id_or_name: str) -> Row:
     """Return a plan's row by id or alias."""
     if not lake.exists():
-        raise UnreadableError(f"no warehouse at {lake.warehouse}; check --warehouse")
+        raise UnreadableError(f"no warehouse at {absolute(lake.warehouse)}; check --warehouse")
     rows = lake.rows("plans", ("plan_id", "=", id_or_name)) or list(filter(None, [plan_named(lake, id_or_name)]))
     if rows:
         return rows[0]

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jobs.adapters.delta.folders import absolute
 from jobs.adapters.delta.lake import Lake, Row, as_rows
 from jobs.adapters.delta.reads import Filter
 from jobs.basics.errors import RefusedError, UnreadableError, UsageError
@@ -29,7 +30,7 @@ def find_snapshot(lake: Lake, snapshot_id: int | None = None) -> Row:
     """Return the snapshot asked for, or the newest; raise where there is none."""
     if not lake.exists():
         raise UnreadableError(
-            f"no warehouse at {lake.warehouse}; check --warehouse, or take a `surveyor snapshot` first",
+            f"no warehouse at {absolute(lake.warehouse)}; check --warehouse, or take a `surveyor snapshot` first",
         )
     newest = last_snapshot(lake)
     if newest is None:

@@ -1,7 +1,8 @@
-"""Names that a shell completes: clusters, plans and topics, as the tables have them. No JVM, and never a message.
+"""Names that a shell completes: clusters, plans, topics, brokers and snapshots, as the tables have them. No JVM.
 
 In: what stands on the command line already, the environment included, and how the name begins. What is not there, or
-cannot be read, completes to nothing: whoever presses Tab is not to be told what is wrong with a warehouse.
+cannot be read, completes to nothing, and to no message: whoever presses Tab is not to be told what is wrong with a
+warehouse.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,7 +18,10 @@ if TYPE_CHECKING:
 Completed = list[tuple[str, str]]
 """Names, each with what a shell may show beside it."""
 
-_PLANS_OFFERED: Final = 50
+Completer = Callable[[typer.Context, str], Completed]
+
+_OFFERED: Final = 50
+"""The newest plans and snapshots; nobody looks for an older one by Tab."""
 
 
 def clusters(ctx: typer.Context, incomplete: str) -> Completed:
@@ -34,7 +38,7 @@ def plans(ctx: typer.Context, incomplete: str) -> Completed:
     """Plans by their names, those without one by their ids, the newest first."""
 
     def known(_: "Conf", lake: "Lake") -> Iterable[tuple[str, str]]:
-        rows = sorted(lake.rows("plans"), key=lambda row: row["created_at"], reverse=True)[:_PLANS_OFFERED]
+        rows = sorted(lake.rows("plans"), key=lambda row: row["created_at"], reverse=True)[:_OFFERED]
         for row in rows:
             for name in row.get("names") or [row["name"] or row["plan_id"]]:
                 yield name, f"{row['kind']}, {row['status']}"
@@ -49,6 +53,38 @@ def topics(ctx: typer.Context, incomplete: str) -> Completed:
         return [(name, "") for name in sorted(lake.read("topics", columns=["topic"])["topic"].to_pylist())]
 
     return _completed(ctx, incomplete, known)
+
+
+def brokers(ctx: typer.Context, incomplete: str) -> Completed:
+    """Brokers of the last snapshot: who was registered, and who was gone and is preferred by partitions."""
+
+    def known(_: "Conf", lake: "Lake") -> Iterable[tuple[str, str]]:
+        at = ("snapshot_id", "=", max(lake.read("snapshots", columns=["snapshot_id"])["snapshot_id"].to_pylist()))
+        preferred = lake.read("imbalance", at, columns=["broker_id"])["broker_id"].to_pylist()
+        live = {row["broker_id"]: row["host"] or "" for row in lake.rows("brokers")}
+        return [(str(broker), live.get(broker, "gone")) for broker in sorted({*live, *preferred})]
+
+    return _completed(ctx, incomplete, known)
+
+
+def snapshots(ctx: typer.Context, incomplete: str) -> Completed:
+    """Snapshots with their times, UTC, the newest first."""
+
+    def known(_: "Conf", lake: "Lake") -> Iterable[tuple[str, str]]:
+        taken = lake.read("snapshots", columns=["snapshot_id", "taken_at"]).sort_by([("snapshot_id", "descending")])
+        return [(str(row["snapshot_id"]), f"{row['taken_at']:%F %T}") for row in taken.slice(0, _OFFERED).to_pylist()]
+
+    return _completed(ctx, incomplete, known)
+
+
+def by_comma(one: Completer) -> Completer:
+    """Several by comma: the last of them is completed, and none is offered twice."""
+
+    def complete(ctx: typer.Context, incomplete: str) -> Completed:
+        before, comma, last = incomplete.rpartition(",")
+        return [(before + comma + name, text) for name, text in one(ctx, last) if name not in before.split(",")]
+
+    return complete
 
 
 def _completed(

@@ -17,7 +17,7 @@ from jobs.adapters.spark.submitted import behave_as_submitted
 from jobs.basics.errors import ExitCode, SurveyorError, UsageError
 from jobs.basics.interrupts import answer_json, exit_code, guard, refuse_to_unwind
 from jobs.runtime.choices import Output
-from jobs.runtime.completion import clusters, plans
+from jobs.runtime.completion import brokers, by_comma, clusters, plans, snapshots
 from jobs.runtime.console import give, say
 from jobs.runtime.lazy_commands import HELP
 from jobs.runtime.next_commands import typed_in
@@ -59,7 +59,11 @@ AllowMajorityDead = Annotated[
 ]
 AllowSilent = Annotated[
     str | None,
-    typer.Option(metavar="BROKERS", help="Brokers, as 2,5, that need not answer before batch mode writes."),
+    typer.Option(
+        metavar="BROKERS",
+        help="Brokers, as 2,5, that need not answer before batch mode writes.",
+        autocompletion=by_comma(brokers),
+    ),
 ]
 AllowUnclean = Annotated[
     bool,
@@ -73,7 +77,10 @@ Requests = Annotated[
 ]
 All = Annotated[bool, typer.Option("--all", help="List everything, not only the first lines.")]
 PlanId = Annotated[str, typer.Argument(help="Id or alias of the plan.", autocompletion=plans)]
-SnapshotId = Annotated[int | None, typer.Option("--snapshot", help="Plan on this snapshot [default: the newest].")]
+SnapshotId = Annotated[
+    int | None,
+    typer.Option("--snapshot", help="Plan on this snapshot [default: the newest].", autocompletion=snapshots),
+]
 Name = Annotated[str | None, typer.Option(help="An alias for the plan; planning again under it gives the same plan.")]
 ReplaceName = Annotated[
     bool,

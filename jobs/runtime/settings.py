@@ -153,7 +153,10 @@ def settings_from(
         refuse_odd_name(name)
     if fleet:
         if zookeeper is not None:
-            raise UsageError("--zookeeper names one cluster, --all takes those of the --conf file: give one of the two")
+            raise UsageError(
+                "--zookeeper, or SURVEYOR_ZOOKEEPER in the environment, names one cluster, --all takes those of the "
+                "--conf file: give one of the two"
+            )
         every = tuple(Settings(name, folder, known, remote=remote) for name, known in sorted(conf.clusters.items()))
         alike = {name: words for name, words in (typed or {}).items() if name != "cluster"}
         return Settings(cluster, folder, ClusterConf(), as_json, result_file, every, remote, typed=alike)

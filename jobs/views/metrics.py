@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from jobs.adapters.delta.folders import absolute
 from jobs.adapters.delta.lake import Row
 from jobs.adapters.http.page import Page, parse_address
 from jobs.basics.errors import UnreadableError, UsageError
@@ -85,8 +86,12 @@ def _sample_row(family: Family, sample: Sample) -> Row:
 
 
 def _serve(settings: Settings, listen: str) -> None:
-    """Serve them, read anew for each request; a warehouse that cannot be read now may be readable later."""
+    """Serve them, read anew for each request.
+
+    What cannot be read at the start is most likely misspelt; what cannot be read later may be readable again.
+    """
     address = parse_address("--listen", listen)
+    _families_of_all(settings)
     with Page(address, PATH, CONTENT_TYPE, lambda: written(_families_of_all(settings))) as page:
         say(f"surveyor: metrics at {page.url}; Ctrl-C ends it")
         page.serve_forever()
@@ -105,7 +110,7 @@ def read_figures(settings: Settings, now: datetime) -> Figures:
     lake = settings.lake
     if not lake.exists():
         raise UnreadableError(
-            f"no warehouse at {settings.warehouse}; check --warehouse, or take a `surveyor snapshot` first"
+            f"no warehouse at {absolute(settings.warehouse)}; check --warehouse, or take a `surveyor snapshot` first"
         )
     recent = read_recent(lake)
     return Figures(

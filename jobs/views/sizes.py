@@ -6,6 +6,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jobs.adapters.delta.folders import absolute
 from jobs.adapters.delta.lake import Lake, Row, as_rows
 from jobs.adapters.delta.reads import Filter
 from jobs.basics.errors import UnreadableError, UsageError
@@ -57,7 +58,9 @@ def show_sizes(settings: Settings, topic: str | None) -> None:
 def _read(lake: Lake, *filters: Filter) -> pa.Table:
     """Read the table; raise UnreadableError where nobody has filled it yet."""
     if not lake.exists():
-        raise UnreadableError(f"no warehouse at {lake.warehouse}; check --warehouse, or run `surveyor sizes` first")
+        raise UnreadableError(
+            f"no warehouse at {absolute(lake.warehouse)}; check --warehouse, or run `surveyor sizes` first"
+        )
     logs = lake.read("sizes", *filters)
     if not logs.num_rows and not (filters and lake.read("sizes", columns=["broker_id"]).num_rows):
         raise UnreadableError(

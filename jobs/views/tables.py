@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from rich.table import Table
 
+from jobs.adapters.delta.folders import absolute
 from jobs.adapters.delta.lake import Lake, Row
 from jobs.adapters.delta.reads import Filter
 from jobs.basics.errors import UnreadableError, UsageError
@@ -205,6 +206,6 @@ def show_drained(settings: Settings) -> None:
 def show_throttles(settings: Settings, throttle_rows: Callable[[Lake], list[Row]]) -> None:
     """Show the throttles that commits have set."""
     if not settings.lake.exists():
-        raise UnreadableError(f"no warehouse at {settings.warehouse}; check --warehouse")
+        raise UnreadableError(f"no warehouse at {absolute(settings.warehouse)}; check --warehouse")
     columns = ("plan_id", "kind", "resource", "name", "before", "set_to")
     give_table(settings, f"throttles of {settings.cluster}", columns, throttle_rows(settings.lake))

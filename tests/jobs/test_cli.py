@@ -173,12 +173,14 @@ def completed_by_bash(words: str, **environment: str) -> list[str]:
 
 @pytest.fixture
 def named(warehouse: str) -> str:
-    """Two clusters, two topics, and plans with names and without."""
+    """Two clusters, two topics, brokers 0, 10 and, gone, 11, and plans with names and without."""
     lake, made = Lake(warehouse, "default"), datetime.now(UTC)
     for number, names in enumerate([["repair", "tonight"], None, ["grow"]]):
         row = {"plan_id": f"{number}f", "names": names, "kind": "elect", "status": "planned"}
         lake.append("plans", [{**row, "created_at": made + timedelta(seconds=number)}])
     lake.append("topics", [{"topic": "orders", "snapshot_id": 1}, {"topic": "bills", "snapshot_id": 1}])
+    lake.append("brokers", [{"broker_id": broker, "host": f"kafka{broker}"} for broker in (0, 10)])
+    lake.append("imbalance", [{"snapshot_id": 1, "broker_id": broker} for broker in (0, 11)])
     Lake(warehouse, "east").append("snapshots", [{"snapshot_id": 1, "taken_at": made}])
     return warehouse
 
@@ -190,6 +192,9 @@ def named(warehouse: str) -> str:
         ("surveyor show plan to", ["tonight"]),
         ("surveyor show partitions --topic o", ["orders"]),
         ("surveyor status --cluster ", ["default", "east"]),
+        ("surveyor show partitions --broker 1", ["10", "11"]),
+        ("surveyor plan drain --brokers 10,", ["10,0", "10,11"]),
+        ("surveyor show diff ", ["1"]),
         ("surveyor verify --cluster east ", []),
         ("surveyor verify --warehouse /nowhere ", []),
     ],

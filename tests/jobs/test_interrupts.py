@@ -15,7 +15,7 @@ import pytest
 from tests.jobs.support.kafka_tree import KafkaTree
 from tests.jobs.support.real_cluster import eventually
 
-PROGRESS = re.compile(r"  \.\.\. .*|WARNING: Using incubator modules: .*")
+PROGRESS = re.compile(r"  \.\.\. .*")
 pytestmark = [pytest.mark.spark, pytest.mark.torture]
 
 SURVEYOR = [sys.executable, "-m", "jobs.entry"]

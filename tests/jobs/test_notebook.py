@@ -9,12 +9,13 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from operator import itemgetter
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from pyspark.sql import SparkSession
 
 from jobs.adapters.delta.lake import Lake
+from tests.jobs.support.kafka_tree import KafkaTree
 from tests.jobs.support.lake_rows import partition
 from tests.jobs.support.shown_commands import shown
 
@@ -44,6 +45,20 @@ def test_the_reader_shown_ends_as_it_should(lake: Lake) -> None:
     with ThreadPoolExecutor(4) as pool:
         found = set(pool.map(_ended, [_script(lake.warehouse)] * TIMES))
     assert found == {(0, "8000\n", "")}
+
+
+def test_the_reader_and_the_source_shown(tree: KafkaTree, lake: Lake, spark: SparkSession) -> None:
+    """Each once, in this process."""
+    lake.ensure_tables()
+    lake.append("partitions", [{**partition([0, 1, 2]), "topic": "t", "partition": 0, "snapshot_id": 1}])
+    tree.add_topic("orders", {0: [0, 1], 1: [1, 2]})
+    names: dict[str, Any] = {"spark": spark}
+    exec(_script(lake.warehouse), names)  # noqa: S102 - the page's own, as in the next lines
+    *lines, topics, znodes = shown("docs/tables.md", "ZooKeeper from Spark")
+    exec("\n".join(lines).replace("zk1:2181/kafka", tree.hosts), names)  # noqa: S102
+    found = [eval(line, names).count() for line in (topics, znodes)]  # noqa: S307
+
+    assert (len(names["DeltaTable"](names["table"]).to_pandas()), found) == (1, [5, 2])
 
 
 def test_the_rule_shown(lake: Lake, spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:

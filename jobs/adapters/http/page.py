@@ -49,9 +49,9 @@ class Page(ThreadingHTTPServer):
         try:
             super().__init__(address, _Request)
         except OSError as error:
-            raise SurveyorError(
-                f"nobody can listen on {address[0]}:{address[1]} ({error.strerror or error}): "
-                "is another process there already? Give another address",
+            raise UsageError(
+                f"cannot listen on {address[0]}:{address[1]} ({error.strerror or error}); give another port, or an "
+                "address of this machine",
             ) from None
 
     @property

@@ -61,6 +61,9 @@ SHORT_LIVED: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeC
 Without that compiler the JVM keeps 48 MB of compiled code only, which Spark fills within a snapshot and a plan.
 """
 
+_INCUBATOR: Final = b"WARNING: Using incubator modules: jdk.incubator.vector\n"
+"""What the JVM says of a module that Spark's launcher asks for; a wait for Spark begins with our own line."""
+
 JVM_OPTIONS: Final = "SPARK_SUBMIT_OPTS"
 """Environment variable by which Spark's launcher is given options for the JVM; who has set it knows better."""
 
@@ -116,7 +119,7 @@ def _heeding_signals() -> Iterator[None]:
     module: Any = pyspark_context
     theirs, launch = module.signal, module.launch_gateway
     reading, writing = os.pipe()
-    hand_on(reading)
+    hand_on(reading, without=_INCUBATOR)
     module.signal = SimpleNamespace(SIGINT=signal.SIGINT, signal=lambda *_: None)
     module.launch_gateway = partial(launch, popen_kwargs={"stderr": writing})
     try:

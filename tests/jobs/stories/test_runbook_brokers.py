@@ -130,7 +130,7 @@ def test_the_runbook_says_what_commands_answer(
     monkeypatch.setenv("SURVEYOR_WAREHOUSE", str(tmp_path / "surveyor"))
     monkeypatch.setattr("jobs.runtime.console.WIDTH", 80)  # as on a narrow terminal
 
-    def answer(heading: str, command: str) -> list[str]:
+    def answer(heading: str, command: str, *_: object) -> list[str]:
         hands.bring_about(heading)
         words = split(command)
         if words[0] == "ssh":

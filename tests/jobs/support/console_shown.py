@@ -1,5 +1,6 @@
-"""Pages that show a console: commands after `$`, and below each what it answered; run again, and written anew.
+"""Pages that show commands, after `$` or as they are typed, and below them what they answered; run again, written anew.
 
+After `$` all is compared that is answered; below a command without it, comments, if there are any.
 What differs from run to run is no difference: ids of plans, times, ports, sizes, which broker is the controller.
 """
 
@@ -8,7 +9,14 @@ from collections.abc import Callable, Sequence
 from itertools import takewhile
 from typing import Final
 
+CODE: Final = "    "
 PROMPT: Final = "    $ "
+REMARK: Final = "    # "
+"""How a line of an answer begins where commands stand without a prompt."""
+
+TYPED: Final = ("    surveyor ", "    unset SURVEYOR_")
+"""How a command begins that stands without a prompt."""
+
 HEADING: Final = "## "
 CUT: Final = " ..."
 """How a page ends a line that it shortens."""
@@ -31,8 +39,8 @@ VARYING: Final = (
 )
 """What differs from run to run, in lines as told, and what stands for it."""
 
-Answering = Callable[[str, str], list[str]]
-"""What runs a command, given the heading that it stands below."""
+Answering = Callable[[str, str, bool], list[str]]
+"""What runs a command, given the heading that it stands below, and whether the page shows what it answers."""
 
 
 def rewritten(page: str, answering: Answering) -> str:
@@ -45,12 +53,22 @@ def rewritten(page: str, answering: Answering) -> str:
         written.append(line)
         if line.startswith(HEADING):
             heading = line.removeprefix(HEADING)
-        if line.startswith(PROMPT):
-            shown = _answer(lines)
+        if line.startswith((PROMPT, *TYPED)):
+            begin = CODE if line.startswith(PROMPT) else REMARK
+            shown = _answer(lines) if begin == CODE else _remarks(lines)
             del lines[: len(shown)]
-            answered = answering(heading, line.removeprefix(PROMPT))
-            written += shown if agree(shown, answered) else map(_indented, answered)
+            kept = begin == REMARK and not shown
+            answered = answering(heading, line.removeprefix(PROMPT).strip(), not kept)
+            written += (
+                shown
+                if kept or agree([each.removeprefix(begin) for each in shown], answered)
+                else (_indented(each, begin) for each in answered)
+            )
     return "\n".join(written) + "\n"
+
+
+def _remarks(lines: Sequence[str]) -> list[str]:
+    return [*takewhile(lambda line: line.startswith(REMARK), lines)]
 
 
 def _answer(lines: Sequence[str]) -> list[str]:
@@ -87,11 +105,11 @@ def told(line: str) -> str:
     return line.strip()
 
 
-def _indented(line: str) -> str:
+def _indented(line: str, begin: str = CODE) -> str:
     """Write a line of an answer as the page has it.
 
     >>> _indented("a " * 60)[-7:], _indented("")
     ('a a ...', '')
     """
-    line = f"    {line}".rstrip()
+    line = f"{begin}{line}".rstrip()
     return line if len(line) <= WIDEST else line[: WIDEST - len(CUT) + 1].rpartition(" ")[0] + CUT

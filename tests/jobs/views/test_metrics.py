@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from jobs.adapters.delta.lake import Lake, Row
 from jobs.adapters.http.page import Page, parse_address
-from jobs.basics.errors import SurveyorError, UnreadableError, UsageError
+from jobs.basics.errors import UnreadableError, UsageError
 from jobs.runtime.exposition import CONTENT_TYPE, Family, Sample, merged, written
 from jobs.runtime.settings import settings_from
 from jobs.views.metrics import families, read_figures
@@ -137,6 +137,14 @@ def test_a_cluster_that_nobody_has_seen_has_no_metrics(measured: Surveyor, tmp_p
     assert "no snapshot of cluster 'defualt'" in ran.stderr
 
 
+def test_nor_are_they_served(measured: Surveyor) -> None:
+    """Found before the address, so that nobody serves the whole day what is not there."""
+    with Page(("127.0.0.1", 0), "/metrics", CONTENT_TYPE, str) as taken:
+        ran = measured("metrics", "--cluster", "defualt", "--listen", str(taken.server_address[1]))
+
+    assert (ran.code, "no snapshot of cluster 'defualt'" in ran.stderr) == (22, True)
+
+
 def test_no_warehouse(tmp_path: Path) -> None:
     ran = Surveyor(NOWHERE, tmp_path / "none")("metrics")
 
@@ -235,7 +243,7 @@ def _asked(url: str) -> tuple[int, str]:
 def test_an_address_that_is_taken() -> None:
     with Page(("127.0.0.1", 0), "/metrics", CONTENT_TYPE, str) as page:
         address = page.server_address[0], page.server_address[1]
-        with pytest.raises(SurveyorError, match="is another process there already"):
+        with pytest.raises(UsageError, match=r"cannot listen on .* give another port"):
             Page((str(address[0]), int(address[1])), "/metrics", CONTENT_TYPE, str)
 
 

@@ -1,5 +1,6 @@
 """Real servers: they start, keep their port and id, say why they cannot, and are gone whenever their owner is."""
 
+import random
 import signal
 import socket
 import subprocess
@@ -180,6 +181,16 @@ def test_port_that_was_asked_for_must_be_free(tmp_path: Path, taken_port: int) -
 
     with pytest.raises(SurveyorError, match=f"Port {taken_port} .* is in use by another process: stop"):
         server.start()
+
+
+def test_no_port_is_found_twice() -> None:
+    """Broker 1 looks for one while broker 0, which has its own, does not listen yet."""
+    ports = set()
+    for _ in range(3):
+        random.seed(7)
+        ports.add(free_port())
+
+    assert len(ports) == 3
 
 
 @pytest.mark.parametrize("late", [False, True])

@@ -1,0 +1,91 @@
+"""What somebody waits for who starts the dashboard and opens it: its text, and its first chart, in a real browser.
+
+Against a Streamlit page of one word, started and opened in the same way by turns: what that takes is Python's,
+Streamlit's and chromium's own. `python -m tests.bench.dashboard 5` says the median of five rounds.
+"""
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from operator import attrgetter
+from pathlib import Path
+from time import perf_counter
+from typing import Final
+
+from playwright.sync_api import Browser
+
+from jobs.adapters.delta.lake import Lake
+from jobs.adapters.embedded.ports import free_port
+from jobs.pages.dashboard.__main__ import OPTIONS
+from jobs.runtime.console import say
+from tests.bench.figures import Figure, median_of
+from tests.jobs.support.browser import seen, started
+from tests.jobs.support.page_rows import lived_in
+
+TEXT: Final = "[data-testid=stText]"
+CHARTS: Final = "[data-testid=stVegaLiteChart]"
+LISTENS: Final = "URL:"
+"""What Streamlit says once it takes connections."""
+
+PLAIN: Final = 'import streamlit as st\nst.text("snapshot")\n'
+
+
+def bench_dashboard(rounds: int) -> Iterator[Figure]:
+    """Measure it from the command on, and from the opening of the page; of each the round with the median ratio."""
+    with tempfile.TemporaryDirectory(prefix="surveyor-bench-") as folder, started() as browser:
+        lake = Lake(f"{folder}/warehouse", "default")
+        lived_in(lake)
+        ours = ["-m", "jobs.dashboard", "--warehouse", lake.warehouse, "--port"]
+        app = Path(folder) / "plain.py"
+        app.write_text(PLAIN)
+        flags = [part for name, value in OPTIONS.items() for part in (f"--{name}", value)]
+        plain = ["-m", "streamlit", "run", str(app), *flags, "--server.address", "127.0.0.1", "--server.port"]
+        turns = [
+            (_opened(browser, plain, has_charts=False), _opened(browser, ours, has_charts=True)) for _ in range(rounds)
+        ]
+    for begin, since in (("started and opened", 0), ("opened", 1)):
+        for what, number in (("its text", 2), ("its first chart", 3)):
+            figures = [
+                Figure(
+                    f"dashboard {begin}: until {what} is there",
+                    found[number] - found[since],
+                    f"a Streamlit page of one word {begin}",
+                    bare[2] - bare[since],
+                )
+                for bare, found in turns
+            ]
+            yield median_of(figures, attrgetter("ratio"))
+
+
+def _opened(browser: Browser, command: Sequence[str], *, has_charts: bool) -> list[float]:
+    """Start a server and open its page; return the moments: started, listening, its text and first chart are there."""
+    port = free_port()
+    moments = [perf_counter()]
+    with _serving([sys.executable, *command, str(port)]):
+        moments.append(perf_counter())
+        with seen(browser, f"http://127.0.0.1:{port}") as sight:
+            sight.page.locator(TEXT).first.wait_for()
+            moments.append(perf_counter())
+            if has_charts:
+                sight.page.locator(CHARTS).get_by_role("img").first.wait_for(state="attached")
+                moments.append(perf_counter())
+    return moments
+
+
+@contextmanager
+def _serving(command: Sequence[str]) -> Iterator[None]:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        try:
+            heard = process.stdout or ()
+            if not any(LISTENS in line for line in heard):
+                raise RuntimeError(f"{command} did not come to listen")
+            yield
+        finally:
+            process.kill()
+
+
+if __name__ == "__main__":
+    for figure in bench_dashboard(int(sys.argv[1])):
+        say(f"{figure.measured}: {figure.seconds:.2f} / {figure.baseline_seconds:.2f} = {figure.ratio:.2f}")

@@ -1,0 +1,86 @@
+"""Blocks of code that the pages show, and who runs each: nothing is shown that nobody has tried.
+
+Commands of the pages in RUN are run by tests/jobs/stories/test_pages_brokers.py, and what they are shown to answer is
+compared. All others stand in ELSEWHERE.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from tests.docs.markdown import pages
+
+RUN: Final = (
+    "README.md",
+    "status.md",
+    "configuration.md",
+    "pages.md",
+    "planning.md",
+    "reassigning.md",
+    "operations.md",
+)
+"""In this order: what one leaves behind the next one finds."""
+
+RUN_LINES: Final = ("surveyor ", "unset SURVEYOR_", "export SURVEYOR_")
+"""How the blocks begin whose lines are commands to be run there."""
+
+WHOLE: Final = {
+    "runbook.md": "tests/jobs/stories/test_runbook_brokers.py",
+    "commands.md": "tests/docs/test_generated.py",
+}
+"""Pages with a test of their own; the usage lines of commands.md have words in place of values."""
+
+DATA: Final = "tests/jobs/stories/test_pages_brokers.py"
+"""Files that commands are given there."""
+
+NOT_RUN: Final = "not run: "
+
+ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
+    "README.md": {
+        "make demo": "tests/jobs/stories/test_demo.py",
+        ". .venv/bin/activate": "tests/jobs/test_spark_submit.py",
+        "from planner.": "tests/jobs/test_notebook.py",
+    },
+    "CONTRIBUTING.md": {"make setup": NOT_RUN + "it is what runs the tests"},
+    "airflow.md": {"make airflow": NOT_RUN + "it stays until Ctrl-C; tests/airflow runs its DAGs"},
+    "architecture.md": {"jobs/ ": NOT_RUN + "names of folders"},
+    "benchmarks.md": {"make bench": NOT_RUN + "it takes a quarter of an hour"},
+    "configuration.md": {
+        "security.protocol=SASL_SSL": NOT_RUN + "a file, for brokers and a ZooKeeper that want it",
+        "  kafka-acls": NOT_RUN + "a tool of Kafka's, for brokers with an authorizer",
+    },
+    "deploy.md": {
+        "make dist": "tests/jobs/conftest.py",
+        "pip wheel": NOT_RUN + "it wants a package index",
+        "python -m jobs.adapters.java.jars": "tests/jobs/adapters/embedded/test_jars.py",
+        ". .venv/bin/activate": "tests/jobs/adapters/spark/test_elsewhere.py",
+        "mkdir environment": NOT_RUN + "it packs 240 MB, for machines without packages",
+        "export PYSPARK_PYTHON": "tests/jobs/support/spark_servers.py",
+        "surveyor snapshot --remote": "tests/jobs/adapters/spark/test_elsewhere.py",
+    },
+    "modes.md": {
+        "surveyor control": "tests/jobs/cycle/test_control_command.py",
+        "surveyor plan drain": "tests/jobs/stories/test_control_brokers.py",
+    },
+    "pages.md": {
+        "pip install": NOT_RUN + "it wants a package index",
+        "surveyor dashboard": "tests/jobs/pages/test_dashboard.py",
+        "import duckdb": "tests/docs/test_views_shown.py",
+        "from jobs.": "tests/docs/test_views_shown.py",
+        "-- ": "tests/docs/test_views_shown.py",
+    },
+    "planning.md": {"[{": DATA},
+    "reassigning.md": {"{": DATA, "surveyor cancel": "tests/jobs/stories/test_cancel_brokers.py"},
+    "operations.md": {"surveyor reconcile": "tests/jobs/execution/test_reconcile_command.py"},
+    "tables.md": {"from ": "tests/jobs/test_notebook.py"},
+}
+"""How a line or a block of a page begins, and the file that runs it, or why nobody does."""
+
+
+def page_path(name: str) -> Path:
+    """Return where a page is.
+
+    >>> page_path("README.md").name
+    'README.md'
+    """
+    return next(path for path in pages() if path.name == name)
