@@ -88,6 +88,7 @@ def _started(folder: Path, gateway: Path) -> subprocess.Popen[bytes]:
 
 def _connected(gateway: Mapping[str, str]) -> SparkSession:
     """Return a session of this process in the JVM behind a gateway, and let `start_session` find it."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     with patch.dict(os.environ, gateway):
         SparkContext._ensure_initialized()  # noqa: SLF001 - what it is asked to connect to it takes from the environment
     jvm: Any = SparkContext._jvm  # noqa: SLF001 - a context that runs already is found in the JVM only
