@@ -2,7 +2,10 @@
 
 import os
 import re
+import shutil
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,8 +19,20 @@ from jobs.adapters.embedded.processes import Server
 from tests.shared_spark import own_session, session_of_run
 from tests.spark_archive import environment
 
-for name, value in environment().items():
+MEMORY, ROOM = Path("/dev/shm"), 4 * 2**30  # noqa: S108 - as Linux has it
+"""Where files cost no disk, and the bytes that must be free there for it to be used."""
+
+
+def _in_memory() -> dict[str, str]:
+    """Temporary folders in memory: tests write small files without end, and ZooKeeper waits for each to be on disk."""
+    usable = os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM
+    return {"TMPDIR": str(MEMORY)} if usable else {}
+
+
+# one thread does for tables of a few rows: an eighth of the processor time of tests that do nothing but read and write
+for name, value in (environment() | _in_memory() | {"TOKIO_WORKER_THREADS": "1"}).items():
     os.environ.setdefault(name, value)
+tempfile.tempdir = None  # whoever has asked for it before asks again
 
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")

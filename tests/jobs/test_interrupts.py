@@ -122,8 +122,8 @@ def test_while_modules_are_imported(tmp_path: Path, seconds: float) -> None:
     assert eventually(running.handles_signals)
     time.sleep(seconds)
     code, lines = running.stop(signal.SIGINT)
-    done = code == 22 and "no warehouse at" in lines[0]  # a quick machine is through by then
-    assert done or (code, lines) == (130, [ENDED])
+    said = [line for line in lines if "no warehouse at" not in line]  # a quick machine is through by then, or nearly
+    assert (code, said) in [(22, []), (130, [ENDED])]
 
 
 COMPLAINING = """\
