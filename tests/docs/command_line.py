@@ -63,14 +63,17 @@ def root() -> Any:  # noqa: ANN401 - a command of whichever click typer brings
     return get_command(app)
 
 
-def subcommands(group: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - as above
-    """Yield the commands of a group by name, in its order.
+@cache
+def subcommands(group: Any) -> list[tuple[str, Any]]:  # noqa: ANN401 - as above
+    """Return the commands of a group by name, in its order.
 
     One that stands for a command until it is called has that command in its context.
     """
     context = typer.Context(group, info_name=NAME)
-    for name in group.list_commands(context):
-        yield name, group.get_command(context, name).make_context(name, [], resilient_parsing=True).command
+    return [
+        (name, group.get_command(context, name).make_context(name, [], resilient_parsing=True).command)
+        for name in group.list_commands(context)
+    ]
 
 
 def is_group(command: Any) -> bool:  # noqa: ANN401 - as above
