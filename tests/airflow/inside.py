@@ -103,8 +103,8 @@ def api() -> TestClient:
 
 
 def respond(client: TestClient, dag: str, answer: str, over: Event) -> None:
-    """Look for what is asked every half second."""
-    while not over.wait(0.5):
+    """Look for what is asked every second."""
+    while not over.wait(1.0):
         pending = client.get(f"/api/v2/dags/{dag}/dagRuns/~/hitlDetails", params={"response_received": False})
         for detail in pending.raise_for_status().json()["hitl_details"]:
             task = detail["task_instance"]

@@ -1,4 +1,7 @@
-"""The README's spark-submit commands, as they stand there, from another folder: stdout is what they say alone."""
+"""The README's spark-submit commands, as they stand there, from another folder: stdout is what they say alone.
+
+The exit code comes through.
+"""
 
 import json
 import os
@@ -9,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from jobs.adapters.spark.session import JVM_OPTIONS
+from jobs.basics.errors import ExitCode
 from tests.jobs.support.kafka_tree import KafkaTree
 from tests.jobs.support.shown_commands import deployed, said_here, shown
 from tests.spark_archive import JVM
@@ -30,7 +34,7 @@ def _commands(hosts: str, warehouse: Path) -> list[str]:
     return ["\n".join([*before, command]) for command in (first, second)]
 
 
-def _submitted(command: str, folder: Path) -> tuple[str, list[str]]:
+def _submitted(command: str, folder: Path, code: int = 0) -> tuple[str, list[str]]:
     """What a command says on stdout, and on stderr without progress and what the JVM says of its modules.
 
     Nothing of the tests' Spark helps it, but for how its JVM compiles, which costs or saves processor time alone.
@@ -39,7 +43,7 @@ def _submitted(command: str, folder: Path) -> tuple[str, list[str]]:
     kept |= {JVM_OPTIONS: JVM}
     shell = ["/bin/bash", "-c", command]
     done = subprocess.run(shell, cwd=folder, env=kept, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == code, done.stderr
     usual = ("  ... ", "WARNING: Using incubator modules")
     return done.stdout, [line for line in done.stderr.splitlines() if not line.startswith(usual)]
 
@@ -59,3 +63,5 @@ def test_commands_of_the_readme(tree: KafkaTree, tmp_path: Path, elsewhere: Path
     result, said = _submitted(unset, elsewhere)
     assert json.loads(result)["changes"] == 1
     assert len(said) < 20, said
+    _, said = _submitted(f"{plan} --snapshot 9", elsewhere, ExitCode.USAGE)
+    assert said[-1].startswith("surveyor: no snapshot 9 of cluster ")
