@@ -6,7 +6,7 @@ notifications. Each multi checks /controller_epoch; what has moved on since it w
 cycle looks again.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final
 
 from jobs.adapters.zookeeper.cluster import CONFIGS, DELETE_TOPICS, PREFERRED_ELECTION, REASSIGN, TOPICS
@@ -16,7 +16,7 @@ from jobs.adapters.zookeeper.multi import ANY_VERSION, Check, Delete, Op, SetDat
 from jobs.adapters.zookeeper.multi_read import children_of
 from jobs.adapters.zookeeper.refusal import Refusal, refusal
 from schemas.rows import Key
-from schemas.znodes import MalformedZnodeError, decode_partitions, encode_partitions
+from schemas.znodes import MalformedZnodeError, TopicPartition, decode_partitions, encode_partitions
 
 _AT_ONCE: Final = 1000
 """Znodes that a multi deletes, at most."""
@@ -36,36 +36,30 @@ def send(control: Controllership, ops: Sequence[Op]) -> Refusal | None:
 
 
 def withdraw_reassignments(control: Controllership, done: dict[Key, list[int]]) -> Refusal | None:
-    """Take these orders out of /admin/reassign_partitions, if they still ask for the same; an empty one goes."""
-    znode = read(control.client, REASSIGN)
-    if znode.version is None:
-        return None
-    try:
-        orders = decode_partitions(znode.data)
-    except MalformedZnodeError:
-        return None
-    left = [order for order in orders if done.get((order.topic, order.partition)) != (order.replicas or [])]
-    if len(left) == len(orders):
-        return None
-    op = SetData(REASSIGN, encode_partitions(left), znode.version) if left else Delete(REASSIGN, znode.version)
-    return send(control, [op])
+    """Take these orders out of /admin/reassign_partitions, if they still ask for the same."""
+    return _keep(control, REASSIGN, lambda order: done.get((order.topic, order.partition)) != (order.replicas or []))
 
 
 def withdraw_elections(control: Controllership, done: Collection[Key]) -> Refusal | None:
-    """Take these out of /admin/preferred_replica_election once a pass was made; an empty one goes."""
-    znode = read(control.client, PREFERRED_ELECTION)
+    """Take these out of /admin/preferred_replica_election once a pass was made."""
+    return _keep(control, PREFERRED_ELECTION, lambda each: (each.topic, each.partition) not in done)
+
+
+def _keep(control: Controllership, path: str, is_left: Callable[[TopicPartition], bool]) -> Refusal | None:
+    """Leave these in a request for partitions; one that asks for nothing goes, as it is in the way of the next."""
+    znode = read(control.client, path)
     if znode.version is None:
         return None
     try:
-        wanted = decode_partitions(znode.data)
+        asked = decode_partitions(znode.data)
     except MalformedZnodeError:
         return None
-    left = [each for each in wanted if (each.topic, each.partition) not in done]
-    if len(left) == len(wanted) and left:
+    left = [each for each in asked if is_left(each)]
+    if left and len(left) == len(asked):
         return None
-    data = encode_partitions(left)
-    op = SetData(PREFERRED_ELECTION, data, znode.version) if left else Delete(PREFERRED_ELECTION, znode.version)
-    return send(control, [op])
+    return send(
+        control, [SetData(path, encode_partitions(left), znode.version) if left else Delete(path, znode.version)]
+    )
 
 
 def delete_all(control: Controllership, paths: Collection[str]) -> None:
