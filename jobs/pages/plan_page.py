@@ -31,6 +31,7 @@ from jobs.records.stored_rows import StoredRows, summary
 from jobs.summaries.database import Summaries
 from jobs.views.figures import figure_lines
 from jobs.views.plan_review import Only, Review
+from jobs.views.plans import deletion_lines
 from schemas.digest import plan_header
 from schemas.names import PlanStatus
 
@@ -128,6 +129,9 @@ def plan_page(plan: PlanTables, now: datetime, max_age_hours: float) -> str:
 
 
 def commands_of(row: Row) -> Iterator[str]:
+    """How to carry it out; nothing where no commit does."""
+    if row["status"] in UNCOMMITTABLE:
+        return
     named = f"{row['plan_id']} --cluster {quote(row['cluster'])}"
     yield f"commit {named}"
     yield f"commit {named} --apply"
@@ -135,9 +139,11 @@ def commands_of(row: Row) -> Iterator[str]:
 
 
 def warnings_of(plan: PlanTables, now: datetime, max_age_hours: float) -> Iterator[str]:
-    """What a reviewer must not miss: first what the plan's age and status say, then what its rows do."""
+    """What a reviewer must not miss: what the plan's age and status say, then what goes, then what its rows do."""
+    review = Review(plan.at.lake, plan.row, Only())
     yield from _standing(plan, now, max_age_hours)
-    yield from map(masked_text, Review(plan.at.lake, plan.row, Only()).warnings(plan.changes))
+    yield from (line.strip().removeprefix("warning: ") for line in deletion_lines(review.deleted))
+    yield from map(masked_text, review.warnings(plan.changes))
 
 
 def _standing(plan: PlanTables, now: datetime, max_age_hours: float) -> Iterator[str]:

@@ -136,6 +136,20 @@ def test_what_a_plan_is_warned_of_comes_first(small: Lake) -> None:
     ]
 
 
+def test_what_goes_with_a_topic_is_warned_of(small: Lake) -> None:
+    delete = {"sequence": 0, "kind": OperationKind.DELETE_TOPIC.value, "topic": "orders", "data": "{}"}
+    warned = _warnings(_plan_page(small, stored_plan(small, [], operations=[delete], kind=PlanKind.DELETE)))
+    assert warned[-1] == "a deletion cannot be undone"
+    assert warned[-2].startswith("topic orders goes")
+
+
+@pytest.mark.parametrize(("status", "is_shown"), [("planned", True), ("cancelled", False), ("refused", False)])
+def test_only_what_a_commit_carries_out_is_approved(small: Lake, status: str, *, is_shown: bool) -> None:
+    plan = stored_plan(small, [change("orders", 0, [2, 1, 0], [1, 2, 0])])
+    small.update("plans", f"plan_id = '{plan['plan_id']}'", status=f"'{status}'")
+    assert (f"surveyor commit {plan['plan_id']}" in _plan_page(small, plan)) == is_shown
+
+
 @pytest.mark.parametrize(("status", "said"), [("cancelled", "no commit carries it out"), ("partial", "begun already")])
 def test_a_plan_that_is_planned_no_more(small: Lake, status: str, said: str) -> None:
     plan = stored_plan(small, [change("orders", 0, [2, 1, 0], [1, 2, 0])])
