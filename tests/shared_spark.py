@@ -21,19 +21,13 @@ from pyspark.conf import SparkConf
 from pyspark.core.context import SparkContext
 from pyspark.sql import SparkSession
 
-from jobs.adapters.spark.session import JVM_OPTIONS, start_session
-from tests.spark_archive import environment
+from jobs.adapters.spark.session import INTERPRETED, JVM_OPTIONS, start_session
 
 NAME: Final = "surveyor-tests"
 
-QUICK: Final = {
-    "spark.sql.shuffle.partitions": "1",
+QUICK: Final = INTERPRETED | {
     "spark.default.parallelism": "2",
-    "spark.sql.adaptive.enabled": "false",
     "spark.databricks.delta.snapshotPartitions": "1",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.ui.explainMode": "simple",
 }
 """Tables of a few rows: no time for shuffles that nobody needs, nor for compiling what runs once."""
 
@@ -100,8 +94,7 @@ def _connected(gateway: Mapping[str, str]) -> SparkSession:
 
 
 def keep(folder: Path) -> None:
-    """Run Spark for as long as any worker uses it."""
-    os.environ.update(environment())
+    """Run Spark for as long as any worker uses it; how its JVM starts was told to the worker that began this."""
     os.environ[JVM_OPTIONS] += f" {ROOMY}"
     session = start_session(NAME, QUICK | FOR_ALL)
     gateway = folder / GATEWAY

@@ -1,9 +1,11 @@
 """Commits that may die, each in a cluster and a warehouse of its own, and what is there when it is over."""
 
 import json
+import os
+import random
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,9 +23,17 @@ from tests.jobs.support.kafka_tree import KafkaTree, new_chroot
 from tests.jobs.support.operation_rows import alteration, deletion, expansion
 from tests.jobs.support.plan_rows import creation, election, store_plan, topic_creation
 
+ALL: Final = os.environ.get("KILL_POINTS") == "all"
+KILLED: Final = -9
+
 DYING: Final = Path(__file__).with_name("dying.py")
 T, NEW, K = "t", "new", "retention.ms"
 PARTITIONS: Final = range(3)
+
+
+def tried(points: Sequence[int], few: int) -> Sequence[int]:
+    """At which of the points it is killed in this run: at all of them, or at a few, others in each run."""
+    return points if ALL else random.sample(points, few)
 
 
 def create(lake: Lake, tree: KafkaTree) -> Plan:

@@ -4,9 +4,7 @@ Every point: KILL_POINTS=all, as in `test_kill_points.py`.
 """
 
 import json
-import os
-import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -19,7 +17,7 @@ from jobs.adapters.embedded.sessions import end_session
 from jobs.records.plans import Plan
 from schemas.names import PlanKind, PlanStatus
 from schemas.znodes import decode_assignment
-from tests.jobs.execution.killed.lives import Dying, Planned, dying, planned
+from tests.jobs.execution.killed.lives import KILLED, Dying, Planned, planned, tried
 from tests.jobs.support.fake_brokers import FakeBrokers
 from tests.jobs.support.kafka_tree import KafkaTree
 from tests.jobs.support.move_rows import reassignment
@@ -28,9 +26,7 @@ from tests.jobs.support.throttled_tree import overrides
 
 pytestmark = pytest.mark.torture
 
-ALL: Final = os.environ.get("KILL_POINTS") == "all"
 FEW: Final = 1
-KILLED: Final = -9
 T: Final = "moves"
 BEFORE: Final = {0: [0, 1], 1: [1, 2], 2: [2, 0]}
 AFTER: Final = {0: [2, 1], 1: [1, 0], 2: [2, 1]}
@@ -69,12 +65,6 @@ KINDS: Final = {
 }
 
 
-@pytest.fixture(scope="module")
-def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dying]:
-    with dying(tmp_path_factory.mktemp("mortal")) as running:
-        yield running
-
-
 @pytest.mark.parametrize("name", KINDS)
 def test_killed_at_any_point_the_next_one_finishes(
     name: str, mortal: Dying, zookeeper_server: EmbeddedZooKeeper, fake_brokers: FakeBrokers, tmp_path: Path
@@ -86,7 +76,7 @@ def test_killed_at_any_point_the_next_one_finishes(
         whole, every = shown(here), range(1, len(mortal.points) + 1)
     assert whole["status"] == kind.status
 
-    for die_at in every if ALL else random.sample(every, FEW):
+    for die_at in tried(every, FEW):
         with planned(zookeeper_server, fake_brokers, tmp_path, kind.make) as here:
             begin(kind, mortal, here)
             died = run(kind, mortal, here, die_at)

@@ -7,9 +7,6 @@ Every point of every kind of change, some thousand commits:
 Without it a few points of each kind, others in each run.
 """
 
-import os
-import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -17,22 +14,13 @@ import pytest
 
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from schemas.names import PlanStatus
-from tests.jobs.execution.killed.lives import KINDS, Dying, dumped, dying, planned, untrue, with_id
+from tests.jobs.execution.killed.lives import KILLED, KINDS, Dying, dumped, planned, tried, untrue, with_id
 from tests.jobs.support.fake_brokers import FakeBrokers
 
 pytestmark = pytest.mark.torture
 
-ALL: Final = os.environ.get("KILL_POINTS") == "all"
 FEW: Final = 2
 """Points of each kind that are part of every test run."""
-
-KILLED: Final = -9
-
-
-@pytest.fixture(scope="module")
-def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dying]:
-    with dying(tmp_path_factory.mktemp("mortal")) as running:
-        yield running
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -43,7 +31,7 @@ def test_killed_at_any_point_the_next_commit_finishes(
         assert (mortal.run(here.commit()), untrue(here), here.status) == (0, [], PlanStatus.COMMITTED), mortal.said
         whole, every = dumped(here.tree), range(1, len(mortal.points) + 1)
 
-    for die_at in every if ALL else random.sample(every, FEW):
+    for die_at in tried(every, FEW):
         with planned(zookeeper_server, fake_brokers, tmp_path, KINDS[kind]) as here:
             died = mortal.run(here.commit(), die_at)
             at, lies = f"killed at point {die_at} of {len(every)}: {mortal.points[-1]}", untrue(here)
