@@ -5,7 +5,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import Thread
+from threading import Event, Thread
 from typing import Any, Final, NamedTuple, TypeVar
 
 from kazoo.client import KazooClient, TransactionRequest
@@ -91,17 +91,18 @@ def connected(hosts: str, timeout: float = SESSION_TIMEOUT, *, first: int | None
         )
     except ValueError as error:
         raise UsageError(f"--zookeeper {hosts!r} is not HOST:PORT[,...][/chroot]: {error}") from None
+    refused = _refused_users(client)
     try:
         with whole():
             # not `start`, which warns of an absent chroot; `read_cluster` says what that means
             started = client.start_async()
         started.wait(timeout)
         if not client.connected:
-            raise UnreadableError(_why_not_connected(client, hosts, timeout))
+            raise UnreadableError(_unknown_user(hosts) if refused.is_set() else _why_not_connected(hosts, timeout))
         yield client
-    except AuthFailedError:
-        raise UnreadableError(_unknown_user(hosts)) from None
     except KazooException as error:
+        if refused.is_set() or isinstance(error, AuthFailedError):
+            raise UnreadableError(_unknown_user(hosts)) from None
         raise UnreadableError(
             f"ZooKeeper at {hosts} stopped answering ({type(error).__name__}); "
             "check that the server runs and is reachable, then run the command again",
@@ -133,10 +134,20 @@ def _unknown_names(hosts: str) -> list[str]:
     return sorted(unknown)
 
 
-def _why_not_connected(client: KazooClient, hosts: str, timeout: float) -> str:
+def _refused_users(client: KazooClient) -> Event:
+    """Remember that a user was refused: kazoo is connected before it asks, and is merely closed soon afterwards."""
+    refused = Event()
+
+    def note(_: str) -> None:
+        if client.client_state == KeeperState.AUTH_FAILED:
+            refused.set()
+
+    client.add_listener(note)
+    return refused
+
+
+def _why_not_connected(hosts: str, timeout: float) -> str:
     config = config_of(hosts)
-    if client.client_state == KeeperState.AUTH_FAILED:
-        return _unknown_user(hosts)
     none = f"no ZooKeeper answered at {hosts} within {timeout:g} s; "
     unknown = _unknown_names(hosts)
     if unknown:

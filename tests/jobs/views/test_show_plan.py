@@ -155,7 +155,7 @@ def test_a_new_first_replica_means_something_for_both(planned: Callable[..., Sur
     """The leader stays until an election."""
     surveyor = planned([_change("t", 0, [1, 2, 3], [2, 1, 3], leader_after=1)], [], [])
     found = {broker: len(_changes(_lines(surveyor, "--broker", str(broker)))) for broker in (1, 2, 3)}
-    shown = {broker: any("t-0" in line for line in _lines(surveyor, "--broker", str(broker))) for broker in (1, 2, 3)}
+    shown = {broker: any(" t-0 " in line for line in _lines(surveyor, "--broker", str(broker))) for broker in (1, 2, 3)}
     assert (found, shown) == ({1: 0, 2: 0, 3: 0}, {1: True, 2: True, 3: False})
 
 

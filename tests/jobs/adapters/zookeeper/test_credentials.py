@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.protocol.states import KeeperState
 from kazoo.security import ACL, make_acl, make_digest_acl
 from pyspark.sql import SparkSession
 
-from jobs.adapters.zookeeper.connection import connected, create_as_kafka_does, read
+from jobs.adapters.zookeeper.connection import connected, create_as_kafka_does, look_until, read
 from jobs.adapters.zookeeper.controllership import failed, take_over
 from jobs.adapters.zookeeper.credentials import speak_by
 from jobs.adapters.zookeeper.lease import LEASE, Lease
@@ -166,6 +167,19 @@ def test_what_is_wrong_is_said_without_the_password(
     assert said in str(caught.value)
     assert str(path) in str(caught.value)
     assert not any(secret in str(caught.value) for secret in (PASSWORD, "wrong-one"))
+
+
+def test_a_refused_user_is_told_so_also_late(chroot: str, configured: Configured) -> None:
+    """Kazoo says for a moment only that it was the user; then it is closed like any other client."""
+    configured(chroot, SASL | {"sasl.password": "wrong-one"})
+
+    def read_once_closed() -> None:
+        with connected(chroot, 5.0) as client:
+            look_until(lambda: client.client_state, lambda state: state == KeeperState.CLOSED, 10.0)
+            client.get("/")
+
+    with pytest.raises(UnreadableError, match="does not know the user"):
+        read_once_closed()
 
 
 def test_a_password_that_everybody_may_read_is_refused(chroot: str, configured: Configured) -> None:
