@@ -24,6 +24,9 @@ from tests.spark_archive import JVM
 
 HOME: Final = Path(pyspark.__file__).parent
 
+QUICK_JVM: Final = os.environ.get("SPARK_SUBMIT_OPTS", JVM)
+"""Options with which each of these JVMs starts quickly; the archive of classes fits where SPARK_CONF_DIR is as here."""
+
 
 def begun_with(line: str, *options: str) -> str:
     """Give spark-submit these options before those that a line gives it."""
@@ -42,7 +45,8 @@ def environment() -> dict[str, str]:
         "PYSPARK_PYTHON": sys.executable,
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "SPARK_LOCAL_IP": LOOPBACK,
-        "SPARK_SUBMIT_OPTS": os.environ.get("SPARK_SUBMIT_OPTS", JVM),
+        "SPARK_SUBMIT_OPTS": QUICK_JVM,
+        "SPARK_CONF_DIR": os.environ.get("SPARK_CONF_DIR", str(HOME / "conf")),
     }
 
 
@@ -83,7 +87,7 @@ class ConnectServer(_SparkServer):
 class _Daemon(_SparkServer):
     """A master or a worker, and the port of its page."""
 
-    variables: Mapping[str, str] = {"SPARK_DAEMON_JAVA_OPTS": JVM, "SPARK_DAEMON_MEMORY": "256m"}
+    variables: Mapping[str, str] = {"SPARK_DAEMON_JAVA_OPTS": QUICK_JVM, "SPARK_DAEMON_MEMORY": "256m"}
 
     def __init__(self, name: str, folder: Path) -> None:
         super().__init__(name, folder, None)

@@ -21,8 +21,7 @@ from jobs.basics.errors import ExitCode
 from tests.jobs.support.commands import Surveyor
 from tests.jobs.support.kafka_tree import KafkaTree, state_path
 from tests.jobs.support.shown_commands import deployed, said_here, shown
-from tests.jobs.support.spark_servers import ConnectServer, as_options, begun_with, environment, standalone
-from tests.spark_archive import JVM
+from tests.jobs.support.spark_servers import QUICK_JVM, ConnectServer, as_options, begun_with, environment, standalone
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
@@ -34,7 +33,7 @@ QUICK: Final = {
     "spark.cores.max": "2",
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
     "spark.executor.memory": "600m",
-    "spark.executor.extraJavaOptions": JVM,
+    "spark.executor.extraJavaOptions": QUICK_JVM,
     "spark.eventLog.enabled": "true",
     "spark.eventLog.rolling.enabled": "false",
     "spark.eventLog.compress": "false",
