@@ -10,6 +10,7 @@ from kazoo.client import KazooClient
 from jobs.adapters.delta.lake import Lake
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from tests.jobs.support.commands import Surveyor
+from tests.jobs.support.first_snapshot import write_first_snapshot
 from tests.jobs.support.kafka_tree import KafkaTree, registration
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -34,7 +35,7 @@ def untouched(zookeeper_server: EmbeddedZooKeeper) -> Iterator[KafkaTree]:
 @pytest.fixture(scope="module")
 def first(untouched: KafkaTree, tmp_path_factory: pytest.TempPathFactory) -> Surveyor:
     ready = Surveyor(untouched.hosts, tmp_path_factory.mktemp("whatif") / "warehouse")
-    ready.json("snapshot")
+    write_first_snapshot(ready)
     return ready
 
 

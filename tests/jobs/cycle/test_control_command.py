@@ -12,6 +12,7 @@ from jobs.cycle import tenure
 from jobs.cycle.control import Controller
 from schemas.znodes import Assignment, decode_controller, encode_assignment
 from tests.jobs.support.commands import Surveyor
+from tests.jobs.support.first_snapshot import write_first_snapshot
 from tests.jobs.support.kafka_tree import KafkaTree
 
 APPLY = ("control", "--apply", "--yes", "--allow-silent", "0,1,2")
@@ -67,7 +68,7 @@ def test_applied_it_does_what_is_due_and_resigns_once_nothing_is(tree: KafkaTree
 
 
 def test_a_partition_that_history_knows_is_not_taken_for_new(tree: KafkaTree, surveyor: Surveyor) -> None:
-    surveyor.json("snapshot")
+    write_first_snapshot(surveyor)
     tree.client.delete("/brokers/topics/orders/partitions/1/state")
 
     ran = surveyor(*APPLY, "--until-quiet")

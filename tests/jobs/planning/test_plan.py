@@ -12,6 +12,7 @@ from kazoo.client import KazooClient
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from jobs.records.plans import read_plan, refuse_edited
 from tests.jobs.support.commands import Surveyor
+from tests.jobs.support.first_snapshot import write_first_snapshot
 from tests.jobs.support.kafka_tree import KafkaTree, registration
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -29,7 +30,7 @@ def surveyor(request: pytest.FixtureRequest, tmp_path: Path) -> Surveyor:
     tree: KafkaTree = request.getfixturevalue("tree")
     tree.add_topic("orders", ORDERS)
     ready = Surveyor(tree.hosts, tmp_path / "warehouse")
-    ready.json("snapshot")
+    write_first_snapshot(ready)
     return ready
 
 
@@ -46,7 +47,7 @@ def untouched(zookeeper_server: EmbeddedZooKeeper, tmp_path_factory: pytest.Temp
     tree.elect(0, epoch=7)
     tree.add_topic("orders", ORDERS)
     ready = Surveyor(hosts, tmp_path_factory.mktemp("untouched") / "warehouse")
-    ready.json("snapshot")
+    write_first_snapshot(ready)
     yield ready
     client.stop()
     client.close()
@@ -105,7 +106,7 @@ def test_a_cluster_of_nothing_has_nothing_to_plan(bare_tree: KafkaTree, tmp_path
     for path in ("/brokers/ids", "/brokers/topics"):
         bare_tree.client.ensure_path(path)
     empty = Surveyor(bare_tree.hosts, tmp_path / "warehouse")
-    empty.json("snapshot")
+    write_first_snapshot(empty)
     for asked in (("reconcile",), ("elect", "--preferred"), ("elect", "--offline"), ("recover",)):
         assert empty.json("plan", *asked)["changes"] == 0
     assert empty.json("whatif", "--lose", "pairs")["rows"] == []
@@ -168,7 +169,7 @@ def test_plans_of_an_older_version_keep_their_names(surveyor: Surveyor) -> None:
 
 def test_stored_plan_hashes_to_its_id(surveyor: Surveyor, tree: KafkaTree) -> None:
     tree.unregister(2)
-    surveyor.json("snapshot")
+    write_first_snapshot(surveyor)
     plan = read_plan(surveyor.lake, surveyor.json("plan", "reconcile")["plan_id"])
     refuse_edited(plan)
     assert len(plan.changes) == 3
@@ -184,7 +185,7 @@ def test_planning_writes_nothing_to_the_cluster(surveyor: Surveyor, tree: KafkaT
 
 def test_reconcile_after_a_death(surveyor: Surveyor, tree: KafkaTree) -> None:
     tree.unregister(2)
-    surveyor.json("snapshot")
+    write_first_snapshot(surveyor)
     ran = surveyor("plan", "reconcile", "--detailed-exitcode")
     assert ran.code == 10
     assert "orders-2  leader 2→0  isr [2,0,1]→[0,1]  broker 2 is gone; first live in-sync replica is 0" in ran.stdout
@@ -198,7 +199,7 @@ def test_reconcile_after_a_death(surveyor: Surveyor, tree: KafkaTree) -> None:
 def test_elect_rewrites_the_imbalance_with_its_threshold(surveyor: Surveyor, tree: KafkaTree) -> None:
     state = b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":6,"isr":[0,1,2]}'
     tree.write("/brokers/topics/orders/partitions/0/state", state)
-    surveyor.json("snapshot")
+    write_first_snapshot(surveyor)
     assert surveyor.json("plan", "elect", "--preferred")["changes"] == 1
     assert surveyor.json("plan", "elect", "--preferred", "--imbalance-threshold", "1")["changes"] == 0
     rows = surveyor.json("show", "imbalance")["rows"]
@@ -221,7 +222,7 @@ def test_election_file_names_rejections(surveyor: Surveyor, tmp_path: Path) -> N
 
 def test_reassign_counts_moves(surveyor: Surveyor, tmp_path: Path, tree: KafkaTree) -> None:
     tree.register(3)
-    surveyor.json("snapshot")
+    write_first_snapshot(surveyor)
     file = _file(tmp_path, _moves(("orders", 0, [0, 1, 3]), ("orders", 1, [2, 1, 0]), ("orders", 2, [2, 0, 1])))
     plan = surveyor.json("plan", "reassign", "--reassignment-json-file", file)
     assert (plan["changes"], plan["moves"], plan["rejected"]) == (2, 1, 1)
@@ -285,7 +286,7 @@ def test_bad_reassignment_file(untouched: Surveyor, tmp_path: Path, content: obj
 
 def test_racks_are_not_ignored_silently(surveyor: Surveyor, tree: KafkaTree) -> None:
     tree.client.set("/brokers/ids/0", tree.client.get("/brokers/ids/0")[0].replace(b'"rack": null', b'"rack": "a"'))
-    surveyor.json("snapshot")
+    write_first_snapshot(surveyor)
     ran = surveyor("plan", "assign", "--topic", "t", *SIZE)
     assert (ran.code, "brokers are in racks (a) but 1, 2 are in none" in ran.stderr) == (23, True)
     assert surveyor.json("plan", "assign", "--topic", "t", *SIZE, "--disable-rack-aware")["changes"] == 3
@@ -297,7 +298,7 @@ def test_racks_take_turns_where_all_brokers_have_one(bare_tree: KafkaTree, tmp_p
         bare_tree.register(broker, registration(rack=rack))
     bare_tree.elect(0, epoch=7)
     surveyor = Surveyor(bare_tree.hosts, tmp_path / "warehouse")
-    surveyor.json("snapshot")
+    write_first_snapshot(surveyor)
     size = ["--partitions", "7", "--replication-factor", "3", "--start-index", "0", "--shift", "0"]
     plan = surveyor.json("plan", "assign", "--topic", "t", *size)
     replicas = surveyor.rows("changes", "partition", "replicas_after")
@@ -308,10 +309,10 @@ def test_racks_take_turns_where_all_brokers_have_one(bare_tree: KafkaTree, tmp_p
 def test_world_in_which_nothing_can_be_planned(surveyor: Surveyor, tree: KafkaTree) -> None:
     for broker in (0, 1, 2):
         tree.unregister(broker)
-    surveyor.json("snapshot")
+    write_first_snapshot(surveyor)
     dead = surveyor("plan", "assign", "--topic", "t", *SIZE)
     assert (dead.code, "no broker is alive" in dead.stderr) == (23, True)
     tree.write("/migration", b'{"version":0,"kraft_controller_id":3000,"kraft_controller_epoch":4}')
-    surveyor.json("snapshot")
+    write_first_snapshot(surveyor)
     migrating = surveyor("plan", "reconcile")
     assert (migrating.code, "migration to KRaft" in migrating.stderr) == (23, True)

@@ -6,6 +6,7 @@ import pytest
 
 from jobs.adapters.zookeeper.controllership import controllership
 from tests.jobs.support.commands import Surveyor
+from tests.jobs.support.first_snapshot import write_first_snapshot
 from tests.jobs.support.held import commit_held
 from tests.jobs.support.kafka_tree import KafkaTree
 
@@ -22,7 +23,7 @@ def surveyor(tree: KafkaTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("jobs.execution.batch.commit.RESIGN_PATIENCE", 0.0)
     tree.add_topic("orders", ORDERS)
     ready = Surveyor(tree.hosts, tmp_path / "warehouse")
-    ready.json("snapshot")
+    write_first_snapshot(ready)
     return ready
 
 
@@ -50,7 +51,7 @@ def test_a_partition_that_an_order_waits_for_is_left_alone(surveyor: Surveyor, t
     """Kafka's controller would take the order up in the midst of the drain, and undo what it asked for."""
     order = b'{"version":1,"partitions":[{"topic":"orders","partition":1,"replicas":[2,1]}]}'
     tree.write("/admin/reassign_partitions", order)
-    surveyor.json("snapshot")
+    write_first_snapshot(surveyor)
     ran = surveyor("plan", "drain", "--brokers", "1", "--name", "out")
     changes = surveyor.lake.rows("changes")
     assert "rejected orders-1  REASSIGNMENT_IN_PROGRESS: an order to move it to [2, 1] waits" in ran.stdout
@@ -152,7 +153,7 @@ def test_drained_stays_unelected_until_it_is_undrained(surveyor: Surveyor, tree:
 @pytest.mark.parametrize("mode", ["admin", "resident"])
 def test_who_would_go_offline_is_named_and_the_plan_refused(surveyor: Surveyor, tree: KafkaTree, mode: str) -> None:
     tree.add_topic("single", {0: [1], 1: [0]}, topic_id=None)
-    surveyor.json("snapshot")
+    write_first_snapshot(surveyor)
     drain = ("plan", "drain", "--brokers", "1", "--mode", mode, "--name", "out")
 
     refused = surveyor(*drain, "--json")
@@ -225,7 +226,7 @@ def test_an_empty_cluster_is_said_to_be_empty(bare_tree: KafkaTree, tmp_path: Pa
     bare_tree.lay_out(brokers=())
     surveyor = Surveyor(bare_tree.hosts, tmp_path / "warehouse")
     for case in (1, 2):
-        surveyor.json("snapshot")
+        write_first_snapshot(surveyor)
         for question, *said in EMPTY:
             ran = surveyor("plan", *question)
             expected = said[case - 1]

@@ -7,6 +7,7 @@ import pytest
 from jobs.plan import app
 from jobs.planning import plan as planning
 from tests.jobs.support.commands import Surveyor
+from tests.jobs.support.first_snapshot import write_first_snapshot
 from tests.jobs.support.kafka_tree import KafkaTree
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -21,7 +22,7 @@ def surveyor(tree: KafkaTree, tmp_path: Path) -> Surveyor:
 
 
 def test_the_plan_is_on_the_snapshot_that_was_taken(surveyor: Surveyor, tree: KafkaTree) -> None:
-    surveyor.json("snapshot")
+    write_first_snapshot(surveyor)
     tree.unregister(2)
 
     ran = surveyor("plan", "reconcile", "--refresh", "--json", "--detailed-exitcode")
@@ -89,7 +90,7 @@ def test_a_name_of_an_older_snapshot_is_refused(surveyor: Surveyor) -> None:
 
 
 def test_no_snapshot_no_plan(surveyor: Surveyor) -> None:
-    surveyor.json("snapshot")
+    write_first_snapshot(surveyor)
     elsewhere = Surveyor(f"{surveyor.hosts}/nowhere", surveyor.warehouse)
 
     ran = elsewhere("plan", "reconcile", "--refresh", "--json")

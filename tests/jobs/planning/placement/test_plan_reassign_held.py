@@ -11,6 +11,7 @@ from kazoo.client import KazooClient
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from schemas.znodes import State, encode_state
 from tests.jobs.support.commands import Surveyor
+from tests.jobs.support.first_snapshot import write_first_snapshot
 from tests.jobs.support.kafka_tree import KafkaTree, state_path
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -37,7 +38,7 @@ def surveyor(zookeeper_server: EmbeddedZooKeeper, tmp_path_factory: pytest.TempP
     order = {"version": 1, "partitions": [{"topic": "waiting", "partition": 0, "replicas": [0]}]}
     tree.write("/admin/reassign_partitions", json.dumps(order).encode())
     ready = Surveyor(hosts, tmp_path_factory.mktemp("held") / "warehouse")
-    ready.json("snapshot")
+    write_first_snapshot(ready)
     yield ready
     client.stop()
     client.close()

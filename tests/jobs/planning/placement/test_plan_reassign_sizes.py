@@ -14,6 +14,7 @@ from jobs.adapters.delta.lake import Lake, Row
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from jobs.survey.sizes import store_sizes
 from tests.jobs.support.commands import Surveyor
+from tests.jobs.support.first_snapshot import write_first_snapshot
 from tests.jobs.support.kafka_tree import KafkaTree
 from tests.jobs.support.lake_rows import NOW
 
@@ -44,7 +45,7 @@ def surveyor(zookeeper_server: EmbeddedZooKeeper, tmp_path_factory: pytest.TempP
     for topic in ("big", "small"):
         tree.add_topic(topic, {number: where for (name, number), where in REPLICAS.items() if name == topic})
     ready = Surveyor(tree.hosts, tmp_path_factory.mktemp("sizes") / "warehouse")
-    ready.json("snapshot")
+    write_first_snapshot(ready)
     yield ready
     client.stop()
     client.close()

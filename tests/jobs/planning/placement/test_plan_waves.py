@@ -18,6 +18,7 @@ from jobs.assessment.waves import by_wave, judge_waves
 from schemas.rows import Change
 from schemas.znodes import Assignment, State, decode_assignment, encode_assignment, encode_state
 from tests.jobs.support.commands import Surveyor
+from tests.jobs.support.first_snapshot import write_first_snapshot
 from tests.jobs.support.kafka_tree import KafkaTree, registration, state_path
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -54,7 +55,7 @@ def tree(zookeeper_server: EmbeddedZooKeeper) -> Iterator[KafkaTree]:
 @pytest.fixture(scope="module")
 def surveyor(tree: KafkaTree, tmp_path_factory: pytest.TempPathFactory) -> Surveyor:
     ready = Surveyor(tree.hosts, tmp_path_factory.mktemp("waves") / "warehouse")
-    ready.json("snapshot")
+    write_first_snapshot(ready)
     return ready
 
 
