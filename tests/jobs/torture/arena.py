@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import ClassVar, Final, Self
 
 from jobs.adapters.delta.lake import Lake
 from jobs.adapters.embedded import tether
@@ -40,7 +40,6 @@ _SETTINGS: Final = {
     "auto.create.topics.enable": "false",
     "replica.lag.time.max.ms": "10000",  # so that who is stopped for long leaves the ISR within a round
     "offsets.topic.replication.factor": "3",
-    "transaction.state.log.num.partitions": "1",
 }
 _DISK: Final = "64m"
 
@@ -68,6 +67,8 @@ class Arena:
     """Those that were killed, by their process ids."""
     protocol: str = EARLY
     keep: bool = False
+    listener: ClassVar = "LINK"
+    """Of the brokers', the one that Surveyor speaks to."""
 
     def __post_init__(self) -> None:
         self.warehouse = self.folder / "warehouse"
@@ -99,7 +100,7 @@ class Arena:
     def start(self, *arguments: str, controller_id: int = OURS[0]) -> Run:
         """Run a command that may write, by way of the links."""
         conf = self.folder / f"{controller_id}.toml"
-        conf.write_text(f'[clusters.default]\ncontroller_id = {controller_id}\ncontrol_listener = "LINK"\n')
+        conf.write_text(f'[clusters.default]\ncontroller_id = {controller_id}\ncontrol_listener = "{self.listener}"\n')
         where = ["--zookeeper", self.own_link.hosts, "--warehouse", str(self.warehouse), "--conf", str(conf)]
         log = self.folder / f"command-{len(self.runs)}.log"
         tethered = [sys.executable, "-I", "-S", tether.__file__, str(os.getpid())]
