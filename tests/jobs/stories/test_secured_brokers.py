@@ -241,9 +241,7 @@ def test_a_controller_that_stays_and_what_it_leaves_to_kafkas_own(
     assert ran.exit_code == 130, ran.output
 
     assert eventually(lambda: all(map(knows_controller, cluster.brokers.values())))
-    AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0}).elect_leaders(
-        ElectionType.PREFERRED, [TopicPartition("ours", 0)]
-    ).result()
+    elect_preferred(cluster, "ours")
     assert eventually(lambda: led().leader == 1)
     paths = (
         "/brokers/topics/{}",
@@ -259,6 +257,12 @@ def test_a_controller_that_stays_and_what_it_leaves_to_kafkas_own(
     assert surveyor.apply(kafka.hosts, going.plan_id, *way.options).exit_code == 0
     assert eventually(lambda: kafka.client.exists("/brokers/topics/ours") is None, 60)
     assert PASSWORD not in ran.output
+
+
+def elect_preferred(cluster: EmbeddedCluster, topic: str) -> None:
+    """By Kafka's own controller."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+    admin.elect_leaders(ElectionType.PREFERRED, [TopicPartition(topic, 0)]).result()
 
 
 @contextmanager
