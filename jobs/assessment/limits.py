@@ -18,6 +18,9 @@ from schemas.names import PlanStatus
 _FEWEST: Final = 3
 """Brokers below which a majority says nothing."""
 
+AHEAD: Final = 300.0
+"""Seconds that a plan may be ahead of our clock: of one from later than that nobody can tell how old it is."""
+
 UNCOMMITTABLE: Final = CLOSED | {PlanStatus.REFUSED}
 """What no commit carries out: those plans, and those that the lint refused."""
 
@@ -96,6 +99,11 @@ def refuse_other_cluster(settings: Settings, plan: Plan, state: ClusterState) ->
 
 def _refuse_old(limits: CommitLimits, plan: Plan, now: datetime) -> None:
     age = now - plan.row["created_at"]
+    if age < -timedelta(seconds=AHEAD):
+        raise RefusedError(
+            f"plan {plan.title} was made {-age.total_seconds() / 3600:.1f} h from now by this machine's clock: nobody "
+            "can tell how old it is; set the clock (`surveyor doctor` compares it with ZooKeeper's), or plan again",
+        )
     if age > timedelta(seconds=limits.max_plan_age):
         raise RefusedError(
             f"plan {plan.title} is {age.total_seconds() / 3600:.1f} h old, older than --max-plan-age allows "

@@ -11,6 +11,7 @@ from shlex import quote
 from typing import Final
 
 from jobs.adapters.delta.lake import Row
+from jobs.assessment.limits import AHEAD
 from jobs.basics.units import shown_duration
 from jobs.records.plan_names import names_of
 from jobs.records.recent import Recent
@@ -42,7 +43,7 @@ class Situation:
 
     def is_fresh(self, plan: Row) -> bool:
         """Whether a commit would still take the plan."""
-        return self._since(plan["created_at"]) <= self.max_plan_age
+        return -AHEAD <= self._since(plan["created_at"]) <= self.max_plan_age
 
     def _since(self, moment: datetime) -> float:
         return (self.now - moment).total_seconds()

@@ -60,11 +60,13 @@ class Episode:
 
 
 class Deed(NamedTuple):
-    """What is no change of a partition: a take-over, a resignation, a topic that is gone."""
+    """What is no change of a partition: a take-over, a resignation, a topic that is gone, a request taken away."""
 
     action: Step | OperationKind
     message: str
     topic: str | None = None
+    partition: int | None = None
+    outcome: Outcome = Outcome.APPLIED
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +170,9 @@ class Behind:
             elif isinstance(each, _Ended):
                 self._add_outcomes(rows, self._statuses, each.episode)
             elif isinstance(each, Deed):
-                of_it = {"action": each.action.value, "plan_id": self._plan_id, "topic": each.topic}
-                rows["commits"].append(self._commit(Outcome.APPLIED, each.message, of_it))
+                place = {"topic": each.topic, "partition": each.partition}
+                of_it = {"action": each.action.value, "plan_id": self._plan_id, **place}
+                rows["commits"].append(self._commit(each.outcome, each.message, of_it))
             else:
                 self._answers.append(each)
 

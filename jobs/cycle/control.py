@@ -19,13 +19,12 @@ from kazoo.exceptions import SessionExpiredError
 from jobs.adapters.brokers.listeners import PLAIN
 from jobs.adapters.brokers.queues import Queues
 from jobs.adapters.delta.lake import Row
-from jobs.adapters.zookeeper.cluster import DELETE_TOPICS
 from jobs.adapters.zookeeper.controllership import LOST, Controllership, SessionLostError, session_of, settled
 from jobs.adapters.zookeeper.refusal import Refusal
 from jobs.basics.interrupts import interrupted
 from jobs.cycle.auditing import Audit
 from jobs.cycle.balance import Balance
-from jobs.cycle.behind import Behind, Deed, Episode
+from jobs.cycle.behind import Behind, Episode
 from jobs.cycle.deciding.decider import Decided, Decider, as_bounced, forgotten
 from jobs.cycle.deciding.foresight import Foresight
 from jobs.cycle.hearing import Ears
@@ -33,15 +32,15 @@ from jobs.cycle.looking import Look
 from jobs.cycle.memory import Memory
 from jobs.cycle.plans import Desk
 from jobs.cycle.reporting import Report
+from jobs.cycle.requests import Requests
 from jobs.cycle.telling import Teller
 from jobs.cycle.watching import Watches
 from jobs.cycle.writing import Writer
-from jobs.execution.batch.requests import delete_all, remove_topic, withdraw_elections, withdraw_reassignments
+from jobs.execution.batch.requests import delete_all
 from jobs.records.ledger import Verdict
 from jobs.runtime.settings import Settings
-from planner.cycle.decisions import FULFILLED
 from planner.cycle.deleting import DeletionStep
-from schemas.names import Action, DrainMode, OperationKind, Outcome, RequestKind
+from schemas.names import DrainMode, OperationKind, Outcome, RequestKind
 from schemas.rows import Change, Key
 
 TICK: Final = 2.0
@@ -78,6 +77,7 @@ class Controller:
     ears: Ears = field(init=False)
     teller: Teller = field(init=False)
     writer: Writer = field(init=False)
+    requests: Requests = field(init=False)
     desk: Desk | None = field(init=False)
     balance: Balance = field(init=False)
     audit: Audit = field(init=False)
@@ -103,6 +103,7 @@ class Controller:
         queues = Queues(str(self.control.controller_id), self.ears.hear, listener)
         self.teller = Teller(self.control, self.memory, queues)
         self.writer = Writer(self.control, self.memory, self.look, self.watches)
+        self.requests = Requests(self.control, self.memory, self.behind, self.say)
         at_hand = self.control, self.look, self.writer, self.teller, self._know_drained, self.say
         self.desk = Desk(self.settings, *at_hand) if self.settings else None
         self._know_drained()
@@ -331,17 +332,8 @@ class Controller:
 
     def _withdraw(self, decided: Decided) -> None:
         """Take requests away that are carried out, or cannot be."""
-        done = {(row["topic"], row["partition"]) for row in decided.withdrawn if row["wanted"] == Action.REASSIGN}
-        for row in decided.withdrawn:
-            if row["code"] is not None and row["code"] not in FULFILLED:
-                self.say(f"  request for {row['topic']}-{row['partition']} is withdrawn: {row['why_not']}")
-        if done:
-            orders = self.memory.of_kind(RequestKind.REASSIGN)
-            keyed = {(row["topic"], row["partition"]): row["replicas"] or [] for row in orders}
-            self._heed(withdraw_reassignments(self.control, {key: keyed[key] for key in done & keyed.keys()}))
-        asked = self.memory.of_kind(RequestKind.PREFERRED_ELECTION)
-        if asked and any(row["wanted"] == Action.ELECT_PREFERRED for row in decided.withdrawn):
-            self._heed(withdraw_elections(self.control, {(row["topic"], row["partition"]) for row in asked}))
+        for refused in self.requests.withdraw(decided):
+            self._heed(refused)
 
     def _heed(self, refused: Refusal | None) -> bool:
         """Look at the requests again where one could not be taken away, after a pause; return whether it was."""
@@ -361,16 +353,14 @@ class Controller:
             if row["step"] == DeletionStep.REMOVE:
                 self._remove(topic)
             elif row["step"] == DeletionStep.REFUSE:
-                self.say(f"  deletion of {topic} is refused: {row['reason']}")
-                delete_all(self.control, {f"{DELETE_TOPICS}/{topic}"})
+                self._heed(self.requests.refuse_deletion(topic, row["reason"]))
 
     def _remove(self, topic: str) -> None:
-        if self._heed(remove_topic(self.control, topic)):
+        if self._heed(self.requests.remove_topic(topic)):
             self._requests_due = True
             self.memory.forget_topic(topic)
             self.teller.forget_topic(topic)
             self.done.by_action[OperationKind.DELETE_TOPIC] += 1
-            self.behind.put(Deed(OperationKind.DELETE_TOPIC, "every broker has confirmed it", topic))
             self.say(f"  topic {topic} is deleted")
 
     def _record(self, decided: Decided) -> Episode | None:

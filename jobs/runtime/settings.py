@@ -5,6 +5,7 @@
 
 import tomllib
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -61,7 +62,7 @@ class Conf(_Strict):
     clusters: dict[str, ClusterConf] = {}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # with a __dict__, where what was read once is kept
 class Settings:
     """What every command is told."""
 
@@ -90,9 +91,9 @@ class Settings:
 
         return Lake(self.warehouse, self.cluster)
 
-    @property
+    @cached_property
     def listener(self) -> "Listener":
-        """Where and how brokers are sent control requests; raise UsageError where the file cannot be gone by."""
+        """Where and how brokers are sent control requests, read once; raise UsageError on a file not to be gone by."""
         from jobs.adapters.brokers.listeners import Listener  # noqa: PLC0415 - kafka-python, which --help does not need
 
         return Listener.of(self.conf.command_config, self.conf.control_listener)

@@ -99,7 +99,7 @@ def test_a_run_plans_on_the_snapshot_that_triggered_it(airflow: InsideAirflow) -
     assert airflow.ask(do="snapshot_of_run", plan="none", snapshot_ids=[7, 9, 8]) == {"snapshot_id": 9}
 
 
-def test_leader_balance(airflow: InsideAirflow, cluster: EmbeddedCluster) -> None:
+def test_leader_balance(airflow: InsideAirflow, cluster: EmbeddedCluster, lake: Lake) -> None:
     """The next run finds nothing due; the first, run again after that, finds its plan and applies nothing twice."""
     create(cluster, "balance", 0, 1)
     with connected_admin([cluster.brokers[0].address], {}) as admin:
@@ -114,6 +114,8 @@ def test_leader_balance(airflow: InsideAirflow, cluster: EmbeddedCluster) -> Non
     assert first.having(SUCCESS) == {"snapshot", "plan", "due", "commit", "verify"}
     assert balanced[0][0] == 1
     assert first.results["commit"]["applied_now"] == first.results["plan"]["changes"] > 0
+    rows = lake.rows("commits", ("plan_id", "=", first.results["plan"]["plan_id"]))
+    assert {row["run"] for row in rows} == {f"surveyor_leader_balance/{first.run_id}/commit"}
     assert (again.run_id, again.state) == (first.run_id, SUCCESS)
     assert again.results["snapshot"] == first.results["snapshot"] != quiet.results["snapshot"]
     assert again.results["plan"]["plan_id"] == first.results["plan"]["plan_id"]

@@ -159,7 +159,9 @@ class EmbeddedKafka(Server):
             "listeners": f"PLAINTEXT://{self.address}",
             "log.dirs": str(self.folder / "data"),
             "auto.leader.rebalance.enable": "false",
-            "offsets.topic.num.partitions": "1",  # fifty logs would be opened by each broker at each start
+            # fifty logs of each would be opened by each broker at each start
+            "offsets.topic.num.partitions": "1",
+            "transaction.state.log.num.partitions": "1",
             **rack,
             **self.overrides,
         }

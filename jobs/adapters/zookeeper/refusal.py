@@ -31,6 +31,11 @@ class Refusal:
     error: Exception
 
     @property
+    def is_lost(self) -> bool:
+        """Whether nobody heard what became of the multi."""
+        return self.path is None
+
+    @property
     def forbidden(self) -> bool:
         """Whether trying again is of no use: an ACL is in the way."""
         return isinstance(self.error, NoAuthError)
@@ -41,7 +46,7 @@ class Refusal:
         return self.forbidden or isinstance(self.error, TooLargeError)
 
     def __str__(self) -> str:
-        if self.path is None:
+        if self.is_lost:
             return (
                 f"the connection was lost over {self.operation}, each time it was tried; ZooKeeper's log says why "
                 "(it closes connections over requests larger than its jute.maxbuffer)"

@@ -20,7 +20,7 @@ from jobs.adapters.zookeeper.cluster import BROKER_IDS, ClusterState, read_clust
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError, controllership, who_controls
 from jobs.assessment.premises import reassigns
 from jobs.basics.errors import FencedError, RefusedError, UnreadableError
-from jobs.execution.batch.deletion import deleted, going_first, then_deleted
+from jobs.execution.batch.deletion import deleted, going_first, leaving, then_deleted
 from jobs.execution.batch.operations import write_tasks
 from jobs.execution.batch.telling import Hold, Told, Written, prove, tell
 from jobs.execution.batch.writes import FencedWriter
@@ -123,8 +123,9 @@ def _commit_held(
     with progress("telling the brokers"), Channels(str(control.controller_id), listener) as channels:
         first = partial(going_first, changes, going)
         told = tell(control, channels, state.brokers, first, hold)
-        if going and not told.late and told.fenced is None:
-            told = told.after(tell(control, channels, state.brokers, partial(then_deleted, going), hold))
+        left = leaving(changes)
+        if (left or going) and not told.late and told.fenced is None:
+            told = told.after(tell(control, channels, state.brokers, partial(then_deleted, left, going), hold))
     ledger.judge(deleted(going, told))
     return replace(told, written=written)
 

@@ -1,8 +1,10 @@
-"""A queued topic's replicas deleted by a commit: brokers are told twice, and what they confirm counts at the next one.
+"""Replicas that a commit has deleted: those of queued topics, and those that a reassignment leaves behind.
 
-Corresponds to `TopicDeletionManager.onTopicDeletion` and `onPartitionDeletion`: everybody hears that nobody leads, the
-replicas stop, and then delete their logs. Nothing is written; the topic goes by a later plan, once `answers` says that
-every replica is deleted. In: operations of that kind. Out: notices, and what became of the operations.
+Brokers are told twice: first everybody of what is, then who holds such a replica to delete it. Corresponds to
+`TopicDeletionManager.onTopicDeletion` and `onPartitionDeletion`, and to `KafkaController.onPartitionReassignment`,
+which tells the target of its leader before it stops who leaves. Nothing is written; a queued topic goes by a later
+plan, once `answers` says that every replica is deleted. In: changes, and operations of that kind. Out: notices, and
+what became of the operations.
 """
 
 import json
@@ -13,19 +15,26 @@ from jobs.execution.batch.telling import Told
 from jobs.records.ledger import Verdict
 from planner.telling.without_spark import due, due_of_deletion
 from schemas.answers import NONE
-from schemas.names import Outcome
+from schemas.names import Action, Outcome
 from schemas.notices import STOP_REPLICA, Notice
 from schemas.rows import Change, Key, Operation
 
 
+def leaving(changes: Sequence[Change]) -> list[Change]:
+    """Those by which replicas leave, and are deleted."""
+    return [change for change in changes if change.action == Action.NARROW_TO_TARGET and change.stop_replica_to]
+
+
 def going_first(changes: Sequence[Change], going: Sequence[Operation], live: Collection[int]) -> list[Notice]:
-    """What is told of changes, and of topics that go before they are deleted."""
-    return [*due(changes, live), *_of_all(going, live, delete=False)]
+    """What is told of changes, and of topics that go, before anything is deleted."""
+    kept = (notice for notice in due(changes, live) if not notice.delete_partition)
+    return [*kept, *_of_all(going, live, delete=False)]
 
 
-def then_deleted(going: Sequence[Operation], live: Collection[int]) -> list[Notice]:
-    """What is told of topics that go once their replicas have stopped."""
-    return _of_all(going, live, delete=True)
+def then_deleted(left: Sequence[Change], going: Sequence[Operation], live: Collection[int]) -> list[Notice]:
+    """What is told of replicas that `left`, and of topics that go, once that was told."""
+    gone = (notice for notice in due(left, live) if notice.delete_partition)
+    return [*gone, *_of_all(going, live, delete=True)]
 
 
 def _of_all(going: Sequence[Operation], live: Collection[int], *, delete: bool) -> list[Notice]:

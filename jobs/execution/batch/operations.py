@@ -21,11 +21,16 @@ from jobs.adapters.zookeeper.controllership import (
     refused_by_epoch,
     settled,
 )
-from jobs.adapters.zookeeper.multi import ANY_VERSION, Check, Create, Delete, Op, SetData
+from jobs.adapters.zookeeper.multi import ANY_VERSION, Check, Create, Op, SetData
 from jobs.adapters.zookeeper.refusal import Refusal, refusal
 from jobs.assessment.operations import TopicNow, judge_tasks, read_topics
 from jobs.basics.errors import FencedError, UnreadableError
-from jobs.execution.batch.requests import remove_topic, send, withdraw_elections, withdraw_reassignments
+from jobs.execution.batch.requests import (
+    remove_topic,
+    withdraw_deletion,
+    withdraw_elections,
+    withdraw_reassignments,
+)
 from jobs.records.ledger import Verdict
 from schemas.names import CARRIED_OUT, OperationKind, Outcome
 from schemas.rows import Operation
@@ -100,12 +105,12 @@ def _carry_out(control: Controllership, task: Operation) -> Refusal | None:
     data, topic = json.loads(task.data), task.topic
     match OperationKind(task.action):
         case OperationKind.WITHDRAW_REASSIGNMENT:
-            return withdraw_reassignments(control, {(topic, int(p)): to for p, to in data["orders"].items()})
+            return withdraw_reassignments(control, {(topic, int(p)): to for p, to in data["orders"].items()}).refused
         case OperationKind.WITHDRAW_ELECTION:
-            return withdraw_elections(control, [(topic, partition) for partition in data["partitions"]])
+            return withdraw_elections(control, [(topic, partition) for partition in data["partitions"]]).refused
         case OperationKind.REMOVE_TOPIC:
             return remove_topic(control, topic)
-    return send(control, [Delete(f"{DELETE_TOPICS}/{topic}")])
+    return withdraw_deletion(control, topic)
 
 
 def operations_of(task: Operation, now: TopicNow, *, has_notifications: bool) -> list[Op]:

@@ -6,8 +6,8 @@ notifications. Each multi checks /controller_epoch; what has moved on since it w
 cycle looks again.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from jobs.adapters.zookeeper.cluster import CONFIGS, DELETE_TOPICS, PREFERRED_ELECTION, REASSIGN, TOPICS
 from jobs.adapters.zookeeper.connection import children, commit, read
@@ -20,6 +20,13 @@ from schemas.znodes import MalformedZnodeError, TopicPartition, decode_partition
 
 _AT_ONCE: Final = 1000
 """Znodes that a multi deletes, at most."""
+
+
+class Withdrawal(NamedTuple):
+    """Requests that were taken away; where that was refused, those that were to be."""
+
+    partitions: Sequence[TopicPartition] = ()
+    refused: Refusal | None = None
 
 
 def send(control: Controllership, ops: Sequence[Op]) -> Refusal | None:
@@ -35,31 +42,35 @@ def send(control: Controllership, ops: Sequence[Op]) -> Refusal | None:
     return refusal(multi, results)
 
 
-def withdraw_reassignments(control: Controllership, done: dict[Key, list[int]]) -> Refusal | None:
+def withdraw_reassignments(control: Controllership, done: Mapping[Key, Sequence[int]]) -> Withdrawal:
     """Take these orders out of /admin/reassign_partitions, if they still ask for the same."""
     return _keep(control, REASSIGN, lambda order: done.get((order.topic, order.partition)) != (order.replicas or []))
 
 
-def withdraw_elections(control: Controllership, done: Collection[Key]) -> Refusal | None:
+def withdraw_elections(control: Controllership, done: Collection[Key]) -> Withdrawal:
     """Take these out of /admin/preferred_replica_election once a pass was made."""
     return _keep(control, PREFERRED_ELECTION, lambda each: (each.topic, each.partition) not in done)
 
 
-def _keep(control: Controllership, path: str, is_left: Callable[[TopicPartition], bool]) -> Refusal | None:
+def withdraw_deletion(control: Controllership, topic: str) -> Refusal | None:
+    """Take the request away to delete a topic that is not there, or must not be deleted."""
+    return send(control, [Delete(f"{DELETE_TOPICS}/{topic}")])
+
+
+def _keep(control: Controllership, path: str, is_left: Callable[[TopicPartition], bool]) -> Withdrawal:
     """Leave these in a request for partitions; one that asks for nothing goes, as it is in the way of the next."""
     znode = read(control.client, path)
     if znode.version is None:
-        return None
+        return Withdrawal()
     try:
         asked = decode_partitions(znode.data)
     except MalformedZnodeError:
-        return None
+        return Withdrawal()
     left = [each for each in asked if is_left(each)]
     if left and len(left) == len(asked):
-        return None
-    return send(
-        control, [SetData(path, encode_partitions(left), znode.version) if left else Delete(path, znode.version)]
-    )
+        return Withdrawal()
+    write: Op = SetData(path, encode_partitions(left), znode.version) if left else Delete(path, znode.version)
+    return Withdrawal([each for each in asked if not is_left(each)], send(control, [write]))
 
 
 def delete_all(control: Controllership, paths: Collection[str]) -> None:

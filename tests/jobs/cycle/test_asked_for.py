@@ -1,15 +1,19 @@
 """What is asked for in /admin, and what balance asks for, carried out cycle by cycle to its end."""
 
 import time
+from typing import Any
 
 import pytest
+from kazoo.client import TransactionRequest
+from kazoo.exceptions import ConnectionLoss
 from msgspec.structs import replace
 
 from jobs.adapters.delta.lake import Lake
+from jobs.adapters.zookeeper.connection import commit
 from jobs.cycle.balance import Balance
 from jobs.cycle.control import Controller
 from jobs.cycle.memory import notice_of
-from schemas.names import LEADER_DURING_DELETE
+from schemas.names import LEADER_DURING_DELETE, WITHDRAWALS, OperationKind
 from schemas.notices import STOP_REPLICA
 from schemas.znodes import (
     State,
@@ -21,10 +25,21 @@ from tests.jobs.cycle.model.network import Said
 from tests.jobs.support.in_office import assigned, by_hand, follow, hear_watches, settle, take_up, told
 from tests.jobs.support.kafka_tree import KafkaTree, state_path
 
-REASSIGN = "/admin/reassign_partitions"
+REASSIGN, ELECTION = "/admin/reassign_partitions", "/admin/preferred_replica_election"
 
 
-def test_a_reassignment_by_a_request_is_carried_out_to_its_end(tree: KafkaTree, controller: Controller) -> None:
+def owned(lake: Lake) -> list[tuple[Any, ...]]:
+    """What `commits` says of requests that were taken away: action, topic, partition, outcome, why."""
+    about = {*WITHDRAWALS, OperationKind.DELETE_TOPIC}
+    rows = [row for row in lake.rows("commits") if row["action"] in about]
+    named = ("action", "topic", "partition", "outcome", "message")
+    return sorted((tuple(row[name] for name in named) for row in rows), key=str)
+
+
+def test_a_reassignment_by_a_request_is_carried_out_to_its_end(
+    tree: KafkaTree, controller: Controller, lake: Lake
+) -> None:
+    controller.behind.start()
     tree.add_topic("orders", {0: [0, 1], 1: [1, 2]}, topic_id=None)
     take_up(controller)
     orders = [
@@ -42,9 +57,14 @@ def test_a_reassignment_by_a_request_is_carried_out_to_its_end(tree: KafkaTree, 
     left = encode_partitions(orders[:1])
     assert tree.client.get(REASSIGN)[0] == left  # the dead broker's and the unknown one are withdrawn
 
+    assert tree.brokers is not None
+    heard = tree.brokers.in_order("orders")
     follow(tree, "orders", [0, 1, 2])
     settle(controller)
 
+    assert heard[:5].count((0, "update_metadata")) == 1
+    assert {(1, "leader_and_isr"), (2, "leader_and_isr")} < {*heard[:5]}
+    assert heard[5] == (0, "stop_replica")  # as Kafka has it, once the target was told of its leader
     assert assigned(tree, "orders").partitions == {0: [1, 2], 1: [1, 2]}
     assert assigned(tree, "orders").removing_replicas == {}
     state = tree.state("orders")
@@ -52,6 +72,37 @@ def test_a_reassignment_by_a_request_is_carried_out_to_its_end(tree: KafkaTree, 
     assert told(tree, 0, "stop_replica")["orders", 0].delete_partition
     assert told(tree, 2, "leader_and_isr")["orders", 0].replicas == (1, 2)
     assert tree.client.exists(REASSIGN) is None
+    controller.behind.close()
+    kind = "withdraw_reassignment"
+    assert owned(lake) == [
+        (kind, "orders", 0, "applied", "asked to be on [1, 2]: it is assigned as was asked for"),
+        (kind, "orders", 1, "applied", "asked to be on [9, 2]: not alive: 9; ask again once they are"),
+        (kind, "orders", 5, "applied", "asked to be on [1]: no such partition"),
+    ]
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+def test_a_request_of_which_nobody_heard_whether_it_went_is_unknown(
+    tree: KafkaTree, controller: Controller, lake: Lake, monkeypatch: pytest.MonkeyPatch, *, is_done: bool
+) -> None:
+    tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
+    take_up(controller)
+    answers: list[object] = []
+
+    def lose_first(multi: TransactionRequest) -> list[object]:
+        if answers:
+            return commit(multi)
+        answers.append(commit(multi) if is_done else None)
+        raise ConnectionLoss
+
+    tree.client.create(REASSIGN, encode_partitions([TopicPartition("orders", 5, [1])]))
+    monkeypatch.setattr("jobs.execution.batch.requests.commit", lose_first)
+    controller.behind.start()
+    settle(controller)
+    controller.behind.close()
+
+    assert tree.client.exists(REASSIGN) is None
+    assert [row[3] for row in owned(lake)] == ["applied", "unknown"][is_done:]
 
 
 def test_a_move_that_no_request_can_hold_is_not_sent_and_holds_up_no_other(
@@ -121,11 +172,14 @@ def test_a_topic_is_deleted_once_all_its_replicas_are(tree: KafkaTree, controlle
     settle(controller)
     assert tree.state("old").leader_epoch == 0
     controller.behind.close()
-    gone = [(row["topic"], row["outcome"]) for row in lake.rows("commits") if row["action"] == "delete_topic"]
-    assert gone == [("old", "applied")]
+    assert owned(lake) == [
+        ("delete_topic", "old", None, "applied", "every broker has confirmed it"),
+        ("withdraw_deletion", "unknown", None, "applied", "there is no such topic"),
+    ]
 
 
-def test_preferred_elections_and_isr_changes(tree: KafkaTree, controller: Controller) -> None:
+def test_preferred_elections_and_isr_changes(tree: KafkaTree, controller: Controller, lake: Lake) -> None:
+    controller.behind.start()
     tree.add_topic("orders", {0: [0, 1], 1: [1, 2]}, topic_id=None)
     take_up(controller)
     tree.client.set(state_path("orders", 1), encode_state(State(1, 2, 6, [2, 1])))
@@ -137,13 +191,20 @@ def test_preferred_elections_and_isr_changes(tree: KafkaTree, controller: Contro
     assert tree.client.get_children("/isr_change_notification") == []
 
     wanted = [TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("nothing", 0)]
-    tree.client.create("/admin/preferred_replica_election", encode_partitions(wanted))
+    tree.client.create(ELECTION, encode_partitions(wanted))
     settle(controller)
 
     state = tree.state("orders", 1)
     assert (state.leader, state.isr, state.leader_epoch) == (1, [2, 1], 7)
     assert tree.version("orders", 0) == 0
-    assert tree.client.exists("/admin/preferred_replica_election") is None
+    assert tree.client.exists(ELECTION) is None
+    controller.behind.close()
+    kind = "withdraw_election"
+    assert owned(lake) == [
+        (kind, "nothing", 0, "applied", "no such partition in the snapshot"),
+        (kind, "orders", 0, "applied", "already led by its preferred replica 0"),
+        (kind, "orders", 1, "applied", "a pass was made"),
+    ]
 
 
 def test_leadership_is_balanced_by_itself(tree: KafkaTree, controller: Controller) -> None:

@@ -262,6 +262,16 @@ def test_old_plan_is_refused(tree: KafkaTree, lake: Lake, surveyor: Surveyor, pl
     assert "is 25.0 h old, older than --max-plan-age allows (24 h); take a new snapshot" in said
 
 
+def test_a_plan_from_the_future_is_refused(tree: KafkaTree, lake: Lake, surveyor: Surveyor, plan: Plan) -> None:
+    """Somebody has set a clock back: how old it is can only be guessed."""
+    now = datetime.now(UTC)
+    early = store_plan(lake, tree, plan.changes, created_at=now + timedelta(minutes=2))
+    assert surveyor.commit(tree.hosts, early.plan_id).exit_code == DONE
+
+    late = store_plan(lake, tree, plan.changes, created_at=now + timedelta(minutes=30))
+    assert "was made 0.5 h from now by this machine's clock" in refused(surveyor, tree.hosts, late)
+
+
 def test_max_plan_age_may_be_longer(tree: KafkaTree, lake: Lake, surveyor: Surveyor, plan: Plan) -> None:
     yesterday = datetime.now(UTC) - timedelta(hours=25)
     old = store_plan(lake, tree, plan.changes, created_at=yesterday)

@@ -88,6 +88,8 @@ def stops(brokers: FakeBrokers, topic: str) -> set[tuple[int, int, bool]]:
 def test_everything_is_brought_to_its_end(surveyor: Surveyor, tree: KafkaTree, fake_brokers: FakeBrokers) -> None:
     all_is_asked_for(tree)
     in_sync_once_told(tree, fake_brokers)
+    fake_brokers[2].slow["leader_and_isr"] = 0.2
+    heard = fake_brokers.in_order("moves")
 
     ran = surveyor("reconcile", "--apply", "--until-quiet", "--json")
 
@@ -102,6 +104,11 @@ def test_everything_is_brought_to_its_end(surveyor: Surveyor, tree: KafkaTree, f
     left = [path for path in (REASSIGN, ELECTION, GOING, "/brokers/topics/going") if tree.client.exists(path)]
     assert (left, tree.client.get_children("/admin/delete_topics")) == ([], [])
     assert stops(fake_brokers, "moves") == {(0, 0, True)}
+    stopped = heard.index((0, "stop_replica"))  # as Kafka has it, once the target has heard of its leader
+    assert {*heard[stopped - 5 : stopped]} == {
+        *((broker, "leader_and_isr") for broker in (1, 2)),
+        *((broker, "update_metadata") for broker in (0, 1, 2)),
+    }
     holders = {(0, 0), (1, 0), (1, 1), (2, 1)}
     assert stops(fake_brokers, "going") == {(*holder, delete) for holder in holders for delete in (False, True)}
     assert "surveyor: cycle 3: plan" in ran.stderr

@@ -5,6 +5,7 @@ import re
 import signal
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,6 +27,9 @@ from tests.jobs.support.command_line import Surveyor
 from tests.jobs.support.kafka_tree import KafkaTree
 from tests.jobs.support.plan_rows import creation, election, store_plan, topic_creation
 from tests.jobs.support.real_cluster import Traffic, broker_in_control, eventually, id_of, kafka_tree, seen_by
+from tests.jobs.torture.rounds import live_through, prepare
+from tests.jobs.torture.small import SCRIPT, SmallArena
+from tests.jobs.torture.traffic import Traffic as RoundTraffic
 
 REPLICAS = {0: [0, 1, 2], 1: [1, 2, 0], 2: [2, 0, 1]}
 
@@ -283,3 +287,13 @@ def test_broker_that_stops_in_the_middle_does_not_hold_the_others(
     assert float(seconds[1]) < 20
     assert eventually(cluster.brokers[1].is_registered)
     assert eventually(lambda: all(sorted(kafka.state(topic, p).isr) == [0, 1, 2] for p in REPLICAS), seconds=60)
+
+
+def test_a_round_in_small(cluster: EmbeddedCluster, kafka: KafkaTree, lake: Lake, tmp_path: Path) -> None:
+    """As tests/jobs/torture/test_rounds.py has them by chance, and with the same checks."""
+    with SmallArena(cluster, lake, tmp_path) as arena:
+        prepare(arena, kafka.client)
+        with RoundTraffic(cluster.bootstrap) as traffic:
+            wrong, told = live_through(arena, kafka.client, traffic, SCRIPT)
+
+    assert wrong == [], told

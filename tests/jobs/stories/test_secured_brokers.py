@@ -1,15 +1,25 @@
-"""Batch mode on brokers that want TLS, users and permissions, over each kind of listener; what they keep is kept."""
+"""Batch mode and `surveyor control` on brokers that want TLS, users and permissions, over each kind of listener.
+
+What they keep is kept, and what they guard in ZooKeeper stays guarded.
+"""
 
 import logging
+import os
+import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from threading import Thread
 from typing import Any, Final
 
 import pytest
+from confluent_kafka import ElectionType, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from kazoo.security import ACL
 
 from jobs.adapters.brokers.answers import Answer, Answers
 from jobs.adapters.brokers.channel import Channels, why_untold
@@ -21,20 +31,25 @@ from jobs.adapters.delta.lake import Lake
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.servers import EmbeddedKafka
 from jobs.adapters.zookeeper.cluster import read_cluster
+from jobs.adapters.zookeeper.connection import read
 from jobs.adapters.zookeeper.controllership import controllership
+from jobs.adapters.zookeeper.credentials import speak_by
 from jobs.records.plans import Plan
+from schemas.znodes import decode_controller
 from tests.jobs.support import commands
 from tests.jobs.support.command_line import Surveyor
 from tests.jobs.support.guarded_zookeeper import Certificates
 from tests.jobs.support.held import commit_held
-from tests.jobs.support.kafka_tree import KafkaTree
-from tests.jobs.support.plan_rows import election, store_plan
-from tests.jobs.support.real_cluster import Traffic, eventually, kafka_tree
+from tests.jobs.support.kafka_tree import KafkaTree, state_path
+from tests.jobs.support.operation_rows import deletion
+from tests.jobs.support.plan_rows import creation, election, store_plan, topic_creation
+from tests.jobs.support.real_cluster import Traffic, eventually, kafka_tree, seen_by
 from tests.jobs.support.secured_kafka import (
     GUEST,
     PASSWORD,
     REAUTHENTICATION,
     USER,
+    ZOOKEEPER_CONFIG,
     secured_cluster,
     write_properties,
 )
@@ -81,8 +96,14 @@ def secured() -> Iterator[Secured]:
 
 
 @pytest.fixture
-def cluster(secured: Secured) -> EmbeddedCluster:
-    return secured[0]
+def cluster(secured: Secured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EmbeddedCluster]:
+    """With who commits, in ZooKeeper, who the brokers are there."""
+    config = write_properties(tmp_path / "zookeeper.properties", ZOOKEEPER_CONFIG)
+    monkeypatch.setenv("SURVEYOR_ZOOKEEPER_CONFIG", str(config))
+    hosts = secured[0].zookeeper.connect
+    speak_by(hosts, config)
+    yield secured[0]
+    speak_by(hosts, None)
 
 
 @pytest.fixture
@@ -191,6 +212,83 @@ def test_leaders_are_elected_over_each_listener_once_a_broker_was_killed(
     assert [(state.leader, state.isr) for state in elected] == [(0, [0])] * len(ways)
     assert traffic.failed == []
     assert traffic.stored(len(ways)) >= traffic.acknowledged
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_controller_that_stays_and_what_it_leaves_to_kafkas_own(
+    cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, ways: Ways
+) -> None:
+    """It tells over SASL_SSL; what it creates in ZooKeeper is the brokers', as if they had made it."""
+    create(cluster, kafka, "theirs", 1)
+    way = ways["SCRAM-SHA-512 at the control plane"]
+    made = store_plan(surveyor.lake, kafka, [creation("ours", 0, [1, 0], None)], [topic_creation("ours", None, None)])
+    assert surveyor.apply(kafka.hosts, made.plan_id, *way.options).exit_code == 0
+    led = partial(kafka.state, "ours")
+    acls = dict[str, list[ACL]]()
+
+    def live() -> None:
+        assert eventually(lambda: controller(kafka) == OURS, 60)
+        acls["/controller"] = kafka.client.get_acls("/controller")[0]
+        cluster.brokers[1].kill()
+        cluster.brokers[1].expire()
+        assert eventually(lambda: (led().leader, led().isr) == (0, [0]), 60)
+        assert eventually(lambda: seen_by(cluster.brokers[0].address, "ours")[0][0] == 0)
+        cluster.brokers[1].restart()
+        assert eventually(lambda: led().isr == [0, 1], 60)
+
+    with while_in_office(live):
+        ran = surveyor.run("control", "--apply", "--yes", "--zookeeper", kafka.hosts, *way.options)
+    assert ran.exit_code == 130, ran.output
+
+    assert eventually(lambda: all(map(knows_controller, cluster.brokers.values())))
+    elect_preferred(cluster, "ours")
+    assert eventually(lambda: led().leader == 1)
+    paths = (
+        "/brokers/topics/{}",
+        "/brokers/topics/{}/partitions",
+        "/brokers/topics/{}/partitions/0",
+        state_path("{}", 0),
+    )
+    for path in (*paths, "/config/topics/{}"):
+        acls[path] = kafka.client.get_acls(path.format("ours"))[0]
+        assert acls[path] == kafka.client.get_acls(path.format("theirs"))[0]
+    assert {tuple(acl.id.scheme for acl in some) for some in acls.values()} == {("sasl", "world")}
+    going = deletion(surveyor.lake, kafka, "ours")
+    assert surveyor.apply(kafka.hosts, going.plan_id, *way.options).exit_code == 0
+    assert eventually(lambda: kafka.client.exists("/brokers/topics/ours") is None, 60)
+    assert PASSWORD not in ran.output
+
+
+def elect_preferred(cluster: EmbeddedCluster, topic: str) -> None:
+    """By Kafka's own controller."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+    admin.elect_leaders(ElectionType.PREFERRED, [TopicPartition(topic, 0)]).result()
+
+
+@contextmanager
+def while_in_office(live: Callable[[], None]) -> Iterator[None]:
+    """Live through something in a thread while this one is the controller, then interrupt it; say what went wrong."""
+    went: list[BaseException] = []
+
+    def lived() -> None:
+        try:
+            live()
+        except BaseException as error:  # noqa: BLE001 - raised where the test is
+            went.append(error)
+        finally:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    thread = Thread(target=lived)
+    thread.start()
+    yield
+    thread.join()
+    if went:
+        raise went[0]
+
+
+def controller(kafka: KafkaTree) -> int | None:
+    data = read(kafka.client, "/controller").data
+    return None if data is None else decode_controller(data).broker_id
 
 
 def test_who_is_not_let_in_or_may_not_control_writes_nothing(

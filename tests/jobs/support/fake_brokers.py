@@ -215,6 +215,24 @@ class FakeBrokers:
         for broker in self._known.values():
             broker.close()
 
+    def in_order(self, topic: str) -> list[tuple[int, str]]:
+        """A list to which is added who of the first three is told by which API of a topic, as it is heard."""
+        heard: list[tuple[int, str]] = []
+        for broker in (0, 1, 2):
+            self[broker].on_told = _noting(heard, broker, topic, self[broker].on_told)
+        return heard
+
+
+def _noting(
+    heard: list[tuple[int, str]], broker: int, topic: str, then: Callable[[Told], object]
+) -> Callable[[Told], object]:
+    def note(told: Told) -> None:
+        if topic in {of for of, _ in told.partitions}:
+            heard.append((broker, told.api))
+        then(told)
+
+    return note
+
 
 def _states(request: Any) -> Iterator[tuple[Any, Any]]:  # noqa: ANN401
     for topic in request.topic_states:

@@ -1,4 +1,7 @@
-"""Real brokers that let in whom they know, on a listener of each kind, and let nobody do anything but super users."""
+"""Real brokers that let in whom they know, on a listener of each kind, and let nobody do anything but super users.
+
+What they write in ZooKeeper only their user there may write (zookeeper.set.acl); everybody reads most of it.
+"""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -10,7 +13,9 @@ from kafka.admin import KafkaAdminClient, ScramMechanism, UserScramCredentialUps
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.ports import LOOPBACK
 from jobs.adapters.embedded.servers import EmbeddedKafka
-from tests.jobs.support.guarded_zookeeper import Certificates
+from tests.jobs.support.guarded_zookeeper import PASSWORD as OF_ZOOKEEPER
+from tests.jobs.support.guarded_zookeeper import USER as IN_ZOOKEEPER
+from tests.jobs.support.guarded_zookeeper import Certificates, GuardedZooKeeper
 from tests.jobs.support.real_cluster import eventually
 
 USER, GUEST, PASSWORD = "surveyor", "guest", "tr0ub4dor&3"
@@ -23,6 +28,19 @@ _LOGIN: Final = "org.apache.kafka.common.security"
 _USERS: Final = " ".join(f'user_{name}="{PASSWORD}"' for name in ("broker", USER, GUEST))
 _PLAIN: Final = f'{_LOGIN}.plain.PlainLoginModule required username="broker" password="{PASSWORD}" {_USERS};'
 _SCRAM: Final = f"{_LOGIN}.scram.ScramLoginModule required;"
+
+_JAAS: Final = f"""\
+Client {{
+  org.apache.zookeeper.server.auth.DigestLoginModule required username="{IN_ZOOKEEPER}" password="{OF_ZOOKEEPER}";
+}};
+"""
+ZOOKEEPER_CONFIG: Final = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "DIGEST-MD5",
+    "sasl.username": IN_ZOOKEEPER,
+    "sasl.password": OF_ZOOKEEPER,
+}
+"""By which Surveyor is in ZooKeeper who the brokers are."""
 
 _KNOWN: Final = f"Processing override for entityPath: users/{USER} "
 """What a broker logs once it knows a password of SCRAM."""
@@ -59,7 +77,17 @@ class SecuredKafka(EmbeddedKafka):
             "offsets.topic.replication.factor": "2",  # there are two brokers
             "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
             "super.users": f"User:ANONYMOUS;User:broker;User:{USER}",
+            "zookeeper.set.acl": "true",
+            # as `surveyor control` needs it
+            "inter.broker.protocol.version": "2.6",
+            "controlled.shutdown.enable": "false",
         }
+
+    def command(self) -> list[str]:
+        jaas = self.folder / "jaas.conf"
+        jaas.write_text(_JAAS, encoding="utf-8")
+        java, *rest = super().command()
+        return [java, f"-Djava.security.auth.login.config={jaas}", *rest]
 
 
 def _know_user(bootstrap: str) -> bool:
@@ -74,7 +102,9 @@ def _know_user(bootstrap: str) -> bool:
 @contextmanager
 def secured_cluster() -> Iterator[tuple[EmbeddedCluster, Certificates]]:
     """Two such brokers that know USER."""
-    with EmbeddedCluster(0) as running:
+    running = EmbeddedCluster(0)
+    running.zookeeper = GuardedZooKeeper(running.folder / "zookeeper")
+    with running:
         certificates = Certificates.made_in(running.folder / "certificates")
         for broker_id in (0, 1):
             secured = SecuredKafka(running.zookeeper.connect, broker_id, running.folder / f"broker-{broker_id}")

@@ -1,8 +1,9 @@
 """Where rounds take place: three ZooKeeper servers, three brokers, and links between all of them that can be cut.
 
 Brokers reach ZooKeeper by links, and Surveyor reaches both by links of its own: brokers have a second listener, LINK,
-whose advertised address is a link's. Who plans, measures and checks goes directly. Brokers change ISRs in ZooKeeper
-themselves (inter.broker.protocol.version 2.6), so that any mode may be drawn.
+whose advertised address is a link's. Who plans, measures and checks goes directly. Where brokers change ISRs in
+ZooKeeper themselves (inter.broker.protocol.version 2.6) any mode may be drawn; with the newest they ask Kafka's
+controller. Surveyor's processes go by a clock that can be set.
 """
 
 import os
@@ -14,7 +15,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import ClassVar, Final, Self
 
 from jobs.adapters.delta.lake import Lake
 from jobs.adapters.embedded import tether
@@ -22,6 +23,7 @@ from jobs.adapters.embedded.ports import LOOPBACK, free_port
 from jobs.adapters.embedded.processes import exit_on_sigterm
 from jobs.adapters.embedded.servers import EmbeddedKafka
 from tests.jobs.support.ensemble import Ensemble
+from tests.jobs.torture.clock import Clock
 from tests.jobs.torture.links import Link
 from tests.jobs.torture.zookeeper_log import Transaction, transactions
 
@@ -29,14 +31,15 @@ BROKERS: Final = (0, 1, 2)
 OURS: Final = (2147483647, 2147483646)
 """Ids of controllers that are no brokers: the usual one, and that of a second committer."""
 
+EARLY, NEWEST = "2.6", "3.9"
+"""Protocols that brokers speak to each other: the last with which `surveyor control` can be, and their own."""
+
 _SETTINGS: Final = {
-    "inter.broker.protocol.version": "2.6",
     "controlled.shutdown.enable": "false",
     "min.insync.replicas": "2",
     "auto.create.topics.enable": "false",
     "replica.lag.time.max.ms": "10000",  # so that who is stopped for long leaves the ISR within a round
     "offsets.topic.replication.factor": "3",
-    "transaction.state.log.num.partitions": "1",
 }
 _DISK: Final = "64m"
 
@@ -62,7 +65,10 @@ class Arena:
     """Surveyor's processes that may write, the newest last."""
     killed: set[int] = field(default_factory=set)
     """Those that were killed, by their process ids."""
+    protocol: str = EARLY
     keep: bool = False
+    listener: ClassVar = "LINK"
+    """Of the brokers', the one that Surveyor speaks to."""
 
     def __post_init__(self) -> None:
         self.warehouse = self.folder / "warehouse"
@@ -72,6 +78,7 @@ class Arena:
         """Brokers' links to ZooKeeper."""
         self.to_broker: dict[int, Link] = {}
         """Surveyor's links to brokers."""
+        self.clock = Clock(self.folder)
         self._stack = ExitStack()
 
     @property
@@ -93,7 +100,7 @@ class Arena:
     def start(self, *arguments: str, controller_id: int = OURS[0]) -> Run:
         """Run a command that may write, by way of the links."""
         conf = self.folder / f"{controller_id}.toml"
-        conf.write_text(f'[clusters.default]\ncontroller_id = {controller_id}\ncontrol_listener = "LINK"\n')
+        conf.write_text(f'[clusters.default]\ncontroller_id = {controller_id}\ncontrol_listener = "{self.listener}"\n')
         where = ["--zookeeper", self.own_link.hosts, "--warehouse", str(self.warehouse), "--conf", str(conf)]
         log = self.folder / f"command-{len(self.runs)}.log"
         tethered = [sys.executable, "-I", "-S", tether.__file__, str(os.getpid())]
@@ -101,7 +108,8 @@ class Arena:
         with log.open("wb") as output:
             output.write(f"{' '.join(arguments)}\n".encode())
             output.flush()
-            running = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+            environment = os.environ | self.clock.environment
+            running = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment)
         self.runs.append(Run(running, log))
         return self.runs[-1]
 
@@ -144,6 +152,7 @@ class Arena:
         direct = f"PLAINTEXT://{LOOPBACK}:{port}"
         overrides = {
             **_SETTINGS,
+            "inter.broker.protocol.version": self.protocol,
             "zookeeper.connect": own.hosts,
             "listeners": f"{direct},LINK://{LOOPBACK}:{behind}",
             "advertised.listeners": f"{direct},LINK://{link.hosts}",

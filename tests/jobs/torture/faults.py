@@ -1,7 +1,7 @@
 """What is done to others, each a context: it begins, and at the end of the block it is lifted.
 
 SIGKILL and SIGSTOP of brokers, ZooKeeper servers and Surveyor's processes; links cut, held or slowed; a disk that is
-full under the warehouse, a log dir that fails; a second committer and Kafka's own tools at the same time.
+full under the warehouse, a log dir that fails; a clock that is set; Kafka's own tools at the same time.
 """
 
 import os
@@ -17,6 +17,7 @@ from jobs.adapters.java.home import find_java
 from jobs.adapters.java.jars import kafka_jars
 from jobs.adapters.java.resolvers import class_path
 from tests.jobs.torture.arena import Arena, Run
+from tests.jobs.torture.clock import COMPILER
 from tests.jobs.torture.links import Link
 
 TOOL: Final = "org.apache.kafka.tools.LeaderElectionCommand"
@@ -175,6 +176,14 @@ def failed_log_dir(arena: Arena, target: int) -> Iterator[None]:
 
 
 @contextmanager
+def set_clock(arena: Arena, target: int) -> Iterator[None]:
+    """Hours ahead, hours behind, or so far ahead that no plan is young enough any more; then true again."""
+    arena.clock.set((7_200, -7_200, 200_000)[target])
+    yield
+    arena.clock.set(0)
+
+
+@contextmanager
 def kafkas_tool(arena: Arena, _: int) -> Iterator[None]:
     """Everybody's preferred leader, asked for by kafka-leader-election; it may fail as it likes."""
     asked = ["--bootstrap-server", arena.bootstrap, "--election-type", "preferred", "--all-topic-partitions"]
@@ -211,5 +220,6 @@ AT_COMMITTERS: Final[dict[str, Fault]] = {
     "slow committer to broker": slow_to_broker,
     "fill disk": full_disk,
     "run Kafka's tool": kafkas_tool,
+    **({} if COMPILER is None else {"set clock": set_clock}),
 }
 FAULTS: Final = AT_BROKERS | AT_ZOOKEEPER | AT_COMMITTERS

@@ -7,14 +7,31 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
-from schemas.znodes import State, decode_controller, decode_epoch, decode_state
+from schemas.znodes import (
+    MalformedZnodeError,
+    State,
+    decode_controller,
+    decode_epoch,
+    decode_partitions,
+    decode_state,
+)
 from tests.jobs.torture.arena import OURS
 from tests.jobs.torture.zookeeper_log import CHECK, CREATE, DELETE, SET, Op, Transaction
 
 _STATE: Final = re.compile(r"/brokers/topics/([^/]+)/partitions/(\d+)/state")
 _EPOCH: Final = "/controller_epoch"
+
+ORDERS, ELECTIONS, DELETIONS = (
+    "/admin/reassign_partitions",
+    "/admin/preferred_replica_election",
+    "/admin/delete_topics/",
+)
+LISTS: Final = (ORDERS, ELECTIONS)
+"""Requests that name partitions, in one znode each."""
+
+Place = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +55,15 @@ class Written:
         return f"{self.topic}-{self.partition} at version {self.version}"
 
 
+class Taken(NamedTuple):
+    """A request that a controller which is no broker took out of /admin; of a topic as a whole, no partition."""
+
+    at: float
+    path: str
+    topic: str
+    partition: int | None
+
+
 @dataclass
 class History:
     """What was written to /controller_epoch and to states, in order."""
@@ -46,15 +72,31 @@ class History:
     written: list[Written] = field(default_factory=list)
     ours: set[int] = field(default_factory=set)
     """Sessions that were the controller and no broker's."""
+    taken: list[Taken] = field(default_factory=list)
     unfenced: list[str] = field(default_factory=list)
     """What such a session wrote of topics without checking the epoch."""
 
     @classmethod
     def of(cls, transactions: Iterable[Transaction]) -> "History":
         history, states = cls(), dict[str, State]()
+        asked: dict[str, set[Place]] = {path: set() for path in LISTS}
         for each in transactions:
             history._take(each, states)
+            history._take_requests(each, asked)
         return history
+
+    def _take_requests(self, transaction: Transaction, asked: dict[str, set[Place]]) -> None:
+        """Note what is asked for, and which of it one of ours has taken away."""
+        ours = transaction.session in self.ours
+        for op in transaction.ops:
+            if op.kind == CHECK:
+                continue
+            if op.path in LISTS:
+                left = set() if op.kind == DELETE else _places(op.data)
+                gone, asked[op.path] = asked[op.path] - left, left
+                self.taken += [Taken(transaction.at, op.path, *place) for place in sorted(gone) if ours]
+            elif ours and op.kind == DELETE and op.path.startswith(DELETIONS):
+                self.taken.append(Taken(transaction.at, DELETIONS, op.path.removeprefix(DELETIONS), None))
 
     def _take(self, transaction: Transaction, states: dict[str, State]) -> None:
         fenced = any(op.kind == CHECK and op.path == _EPOCH for op in transaction.ops)
@@ -84,6 +126,13 @@ class History:
         for each in self.written:
             found += [f"{each.name}: {why}" for why in _faults(each, ours=each.session in self.ours)]
         return found
+
+
+def _places(data: bytes) -> set[Place]:
+    try:
+        return {(each.topic, each.partition) for each in decode_partitions(data)}
+    except MalformedZnodeError:
+        return set()
 
 
 def _is_metadata(op: Op) -> bool:

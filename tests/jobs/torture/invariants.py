@@ -13,14 +13,21 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from jobs.adapters.delta.lake import Lake, Row
-from schemas.names import Outcome
+from schemas.names import OperationKind, Outcome
 from schemas.znodes import Assignment, State, decode_assignment, decode_config, decode_controller, decode_state
 from tests.jobs.torture.arena import BROKERS, Arena
-from tests.jobs.torture.history import History, Written
+from tests.jobs.torture.history import DELETIONS, ELECTIONS, ORDERS, History, Written
 
 WRITTEN_BEHIND: Final = 10.0
 """Seconds before a `surveyor control` was killed, of which the tables may know nothing; documented is the last second,
 on a machine that has nothing else to do."""
+
+_OWNED_AS: Final = {
+    ORDERS: {OperationKind.WITHDRAW_REASSIGNMENT},
+    ELECTIONS: {OperationKind.WITHDRAW_ELECTION},
+    DELETIONS: {OperationKind.WITHDRAW_DELETION, OperationKind.REMOVE_TOPIC, OperationKind.DELETE_TOPIC},
+}
+"""Actions in `commits` by which a request is taken away."""
 
 _THROTTLES: Final = ".replication.throttled."
 
@@ -129,6 +136,20 @@ def unaccounted(history: History, lake: Lake, killed_at: list[float]) -> list[st
         for each in history.written
         if each.session in history.ours
         and not _is_owned(each, attempts[(each.topic, each.partition), each.state.leader_epoch].values())
+        and not any(0 <= killed - each.at <= WRITTEN_BEHIND for killed in killed_at)
+    ]
+
+
+def unaccounted_requests(history: History, lake: Lake, killed_at: list[float]) -> list[str]:
+    """Requests that Surveyor took out of /admin, and no row of `commits` says so."""
+    rows = lake.rows("commits") if lake.has("commits") else []
+    owned = {(row["action"], row["topic"], row["partition"]) for row in rows}
+    return [
+        f"{each.topic}-{each.partition} was taken out of {each.path}, and is in no row of `commits`"
+        for each in history.taken
+        if not any(
+            (action.value, each.topic, of) in owned for action in _OWNED_AS[each.path] for of in (None, each.partition)
+        )
         and not any(0 <= killed - each.at <= WRITTEN_BEHIND for killed in killed_at)
     ]
 

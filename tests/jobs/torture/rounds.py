@@ -14,10 +14,10 @@ from confluent_kafka.cimpl import NewTopic
 from kazoo.client import KazooClient
 
 from tests.jobs.support.real_cluster import eventually
-from tests.jobs.torture.arena import BROKERS, OURS, Arena, Run
+from tests.jobs.torture.arena import BROKERS, EARLY, NEWEST, OURS, Arena, Run
 from tests.jobs.torture.faults import AT_BROKERS, AT_BROKERS_WITH_ZOOKEEPER, AT_COMMITTERS, AT_ZOOKEEPER, FAULTS
 from tests.jobs.torture.history import History
-from tests.jobs.torture.invariants import unaccounted, unsettled
+from tests.jobs.torture.invariants import unaccounted, unaccounted_requests, unsettled
 from tests.jobs.torture.steps import ADMIN, BATCH, CHURNED, CONTROL, COPYING, KINDS, Step, Steps
 from tests.jobs.torture.traffic import MOVED, ORDERS, PAYMENTS, Traffic, flowing
 
@@ -25,7 +25,10 @@ REPLICAS: Final = {ORDERS: (6, 3), MOVED: (4, 2), PAYMENTS: (3, 3), f"{CHURNED}f
 SETTLED: Final = 240.0
 """Seconds after which all must be well again."""
 
-_MODES: Final = (BATCH, BATCH, BATCH, ADMIN, ADMIN, CONTROL)
+IN_ONE_ARENA: Final = 6
+"""Rounds that one arena lives through: what is written in them is read again after each."""
+
+_MODES: Final = {EARLY: (BATCH, BATCH, BATCH, ADMIN, ADMIN, CONTROL), NEWEST: (BATCH, ADMIN)}
 _OFFICE: Final = 240.0
 
 
@@ -43,6 +46,8 @@ class Hit:
 class Drawn:
     """All that chance decides of a round."""
 
+    protocol: str
+    """The same for all rounds that one arena may live through."""
     mode: str
     steps: tuple[tuple[Step, tuple[Hit, ...]], ...]
 
@@ -50,7 +55,8 @@ class Drawn:
 def draw(seed: int, number: int) -> Drawn:
     """The same for the same seed and number, whatever was drawn before."""
     chance = random.Random(f"{seed}/{number}")  # noqa: S311 - any will do
-    mode = chance.choice(_MODES)
+    protocol = random.Random(f"{seed}/{number // IN_ONE_ARENA}").choice((EARLY, NEWEST))  # noqa: S311 - any will do
+    mode = chance.choice(_MODES[protocol])
     steps = []
     for _ in range(chance.randint(2, 3)):
         step = Step(chance.choice(KINDS[mode]), chance.randrange(10_000), chance.random() < 0.25)
@@ -61,7 +67,7 @@ def draw(seed: int, number: int) -> Drawn:
             for family in chance.sample(families, chance.choice([1, 1, 2]))
         ]
         steps.append((step, tuple(hits)))
-    return Drawn(mode, tuple(steps))
+    return Drawn(protocol, mode, tuple(steps))
 
 
 class Faults:
@@ -129,8 +135,11 @@ def live_through(arena: Arena, client: KazooClient, traffic: Traffic, drawn: Dra
     history = History.of(arena.history())
     wrong = [*steps.wrong, *faults.wrong, *unsettled(arena, client), *history.wrong(), *traffic.found()]
     ours = sum(each.session in history.ours for each in history.written)
+    taken = f"{len(history.taken)} requests taken away by it"
     figures = f"{len(traffic.acked)} records acknowledged, {len(history.written)} states written, {ours} by Surveyor"
-    return wrong + unaccounted(history, arena.lake, killed_at), [*steps.told, figures]
+    for look in (unaccounted, unaccounted_requests):
+        wrong += look(history, arena.lake, killed_at)
+    return wrong, [*steps.told, f"{figures}, {taken}"]
 
 
 def _in_office(arena: Arena, client: KazooClient) -> Run:

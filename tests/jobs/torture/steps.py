@@ -191,7 +191,12 @@ class Steps:
         return self.arena.lake.rows(table) if self.arena.lake.has(table) else []
 
     def _replicas(self, topic: str) -> dict[int, list[int]]:
-        return decode_assignment(self.client.get(f"/brokers/topics/{topic}")[0]).partitions
+        """Where partitions are, or are on their way to."""
+        found = decode_assignment(self.client.get(f"/brokers/topics/{topic}")[0])
+        return {
+            number: [broker for broker in replicas if broker not in found.removing_replicas.get(number, ())]
+            for number, replicas in found.partitions.items()
+        }
 
     def _targets(self, choice: int) -> str:
         """A file that moves one replica of each partition to the broker that has none."""

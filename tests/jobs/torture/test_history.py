@@ -2,10 +2,10 @@
 
 import pytest
 
-from schemas.znodes import State, encode_controller, encode_epoch, encode_state
+from schemas.znodes import State, TopicPartition, encode_controller, encode_epoch, encode_partitions, encode_state
 from tests.jobs.torture.arena import OURS
-from tests.jobs.torture.history import History
-from tests.jobs.torture.zookeeper_log import CHECK, CREATE, SET, Op, Transaction
+from tests.jobs.torture.history import DELETIONS, ORDERS, History
+from tests.jobs.torture.zookeeper_log import CHECK, CREATE, DELETE, SET, Op, Transaction
 
 SURVEYOR, BROKER = 1, 2
 PATH = "/brokers/topics/t/partitions/0/state"
@@ -47,3 +47,23 @@ def test_what_must_never_be_is_found(last: Transaction, wrong: str) -> None:
     found = History.of([took_over(BROKER, 0, 1), MADE, took_over(SURVEYOR, OURS[0], 2), last]).wrong()
 
     assert (len(found), wrong in "".join(found)) == (int(bool(wrong)), True)
+
+
+def test_requests_that_one_of_ours_takes_away_are_found() -> None:
+    one, two = (TopicPartition("t", number, [0, 1]) for number in (0, 1))
+
+    def asks(session: int, kind: int, *left: TopicPartition) -> Transaction:
+        return Transaction(9, session, 3.0, (Op(kind, ORDERS, encode_partitions([*left]) if left else b""),))
+
+    deleted = Transaction(9, SURVEYOR, 4.0, (FENCE, Op(DELETE, f"{DELETIONS}old")))
+    found = History.of(
+        [
+            took_over(SURVEYOR, OURS[0], 1),
+            asks(BROKER, CREATE, one, two),
+            asks(SURVEYOR, SET, two),
+            asks(BROKER, DELETE),
+            deleted,
+        ]
+    )
+
+    assert found.taken == [(3.0, ORDERS, "t", 0), (4.0, DELETIONS, "old", None)]

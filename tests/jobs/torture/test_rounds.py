@@ -17,20 +17,18 @@ from kazoo.client import KazooClient
 
 from jobs.adapters.zookeeper.connection import connected
 from tests.jobs.torture.arena import Arena
-from tests.jobs.torture.rounds import Drawn, draw, live_through, prepare
+from tests.jobs.torture.rounds import IN_ONE_ARENA, Drawn, draw, live_through, prepare
 from tests.jobs.torture.traffic import Traffic
 
 pytestmark = [pytest.mark.torture, pytest.mark.brokers, pytest.mark.usefixtures("spark")]
 
 ROUNDS: Final = int(os.environ["ROUNDS"])
 FIRST: Final = int(os.environ.get("ROUND", "0"))
-IN_ONE_ARENA: Final = 6
-"""Rounds that one arena lives through: what is written in them is read again after each."""
 
 
 @contextmanager
-def arena() -> Iterator[tuple[Arena, KazooClient, Traffic]]:
-    with Arena() as made, connected(made.hosts) as client:
+def arena(protocol: str) -> Iterator[tuple[Arena, KazooClient, Traffic]]:
+    with Arena(protocol=protocol) as made, connected(made.hosts) as client:
         prepare(made, client)
         with Traffic(made.bootstrap) as traffic:
             yield made, client, traffic
@@ -41,10 +39,10 @@ def test_rounds(request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[st
     failures: list[tuple[int, Drawn, list[str], str]] = []
     with ExitStack() as stack:
         for number in range(FIRST, FIRST + ROUNDS):
-            if (number - FIRST) % IN_ONE_ARENA == 0 or (failures and failures[-1][0] == number - 1):
-                stack.close()
-                made, client, traffic = stack.enter_context(arena())
             drawn = draw(seed, number)
+            if number in {FIRST, number // IN_ONE_ARENA * IN_ONE_ARENA} or (failures and failures[-1][0] == number - 1):
+                stack.close()
+                made, client, traffic = stack.enter_context(arena(drawn.protocol))
             wrong, told = live_through(made, client, traffic, drawn)
             with capsys.disabled():
                 sys.stderr.write(f"\nseed {seed} round {number} {drawn}\n  {told}\n  {wrong or 'all is well'}\n")

@@ -21,6 +21,7 @@ from jobs.adapters.brokers.control_requests import announce
 from jobs.adapters.brokers.listeners import PLAIN, CannotTellError, Listener, NotLetInError
 from jobs.adapters.brokers.sasl import authenticate
 from jobs.basics.errors import RefusedError, UsageError
+from jobs.runtime.settings import ClusterConf, Settings
 from planner.telling.without_spark import due
 from tests.jobs.support.fake_brokers import FakeBroker
 from tests.jobs.support.guarded_zookeeper import Certificates
@@ -146,6 +147,15 @@ def test_key_with_a_password(certificates: Certificates, tmp_path: Path) -> None
         with pytest.raises(UsageError, match=r"ssl\.key\.password: not the PEM file it should be") as refused:
             by(tmp_path, **files, **given)
         assert "wrong-one" not in str(refused.value)
+
+
+def test_the_file_is_read_once_for_a_command(tmp_path: Path) -> None:
+    config = write_properties(tmp_path / "client.properties", {"security.protocol": "PLAINTEXT"})
+    settings = Settings("default", "warehouse", ClusterConf(command_config=config))
+    read = settings.listener
+    config.unlink()
+
+    assert settings.listener is read
 
 
 def test_secrets_are_not_part_of_what_is_shown(tmp_path: Path) -> None:

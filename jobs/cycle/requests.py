@@ -1,0 +1,95 @@
+"""Requests in /admin that a controller that stays is done with: taken away, topics removed, and each of it owned up to.
+
+It does so by `jobs.execution.batch.requests`, and each request that went is a row of `commits`. What was refused leaves
+no row, as nothing was written; where nobody heard the answer, the row says `unknown`. In: decisions. Out: what
+ZooKeeper refused, so that it is tried again.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError
+from jobs.adapters.zookeeper.refusal import Refusal
+from jobs.cycle.behind import Behind, Deed
+from jobs.cycle.deciding.decider import Decided
+from jobs.cycle.memory import Memory
+from jobs.execution.batch.requests import (
+    Withdrawal,
+    remove_topic,
+    withdraw_deletion,
+    withdraw_elections,
+    withdraw_reassignments,
+)
+from planner.cycle.decisions import FULFILLED
+from schemas.names import Action, OperationKind, Outcome, RequestKind
+from schemas.rows import Key
+
+_PASSED: Final = "a pass was made"
+_UNHEARD: Final = "the connection was lost, and nobody heard whether it is done"
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """Takes requests away under one controllership."""
+
+    control: Controllership
+    memory: Memory
+    behind: Behind
+    say: Callable[[str], None]
+
+    def withdraw(self, decided: Decided) -> Iterator[Refusal | None]:
+        """Take orders and elections away that are carried out, or cannot be; what was refused of each znode."""
+        for row in decided.withdrawn:
+            if row["code"] is not None and row["code"] not in FULFILLED:
+                self.say(f"  request for {row['topic']}-{row['partition']} is withdrawn: {row['why_not']}")
+        moved, elected = _why(decided, Action.REASSIGN), _why(decided, Action.ELECT_PREFERRED)
+        if moved:
+            orders = {key: to for key, to in self._asked(RequestKind.REASSIGN).items() if key in moved}
+            kind = OperationKind.WITHDRAW_REASSIGNMENT
+            deeds = [Deed(kind, f"asked to be on {to}: {moved[key]}", *key) for key, to in orders.items()]
+            yield self._owned(deeds, lambda: withdraw_reassignments(self.control, orders))
+        asked = self._asked(RequestKind.PREFERRED_ELECTION)
+        if asked and elected:
+            passed = [Deed(OperationKind.WITHDRAW_ELECTION, elected.get(key) or _PASSED, *key) for key in asked]
+            yield self._owned(passed, lambda: withdraw_elections(self.control, asked))
+
+    def refuse_deletion(self, topic: str, reason: str) -> Refusal | None:
+        """Take the request away to delete a topic that is not there, or must not be deleted."""
+        self.say(f"  deletion of {topic} is refused: {reason}")
+        deed = Deed(OperationKind.WITHDRAW_DELETION, reason, topic)
+        return self._owned([deed], lambda: Withdrawal(refused=withdraw_deletion(self.control, topic)))
+
+    def remove_topic(self, topic: str) -> Refusal | None:
+        """Remove a topic whose replicas are all deleted, and the request for it."""
+        deed = Deed(OperationKind.DELETE_TOPIC, "every broker has confirmed it", topic)
+        return self._owned([deed], lambda: Withdrawal(refused=remove_topic(self.control, topic)))
+
+    def _asked(self, kind: RequestKind) -> dict[Key, list[int]]:
+        """What is asked of partitions; replicas, where that is what is asked for."""
+        return {(row["topic"], row["partition"]): row.get("replicas") or [] for row in self.memory.of_kind(kind)}
+
+    def _owned(self, deeds: Sequence[Deed], write: Callable[[], Withdrawal]) -> Refusal | None:
+        """Write, and record what of it was done; the requests that somebody else has taken away were not."""
+        try:
+            gone, refused = write()
+        except SessionLostError:
+            self._unheard(deeds)
+            raise
+        if refused is None:
+            places = {(each.topic, each.partition) for each in gone}
+            for deed in deeds:
+                if deed.partition is None or (deed.topic, deed.partition) in places:
+                    self.behind.put(deed)
+        elif refused.is_lost:
+            self._unheard(deeds)
+        return refused
+
+    def _unheard(self, deeds: Sequence[Deed]) -> None:
+        for deed in deeds:
+            self.behind.put(deed._replace(message=f"{deed.message}; {_UNHEARD}", outcome=Outcome.UNKNOWN))
+
+
+def _why(decided: Decided, wanted: Action) -> dict[Key, str | None]:
+    """Requests of a kind that are done with, and why."""
+    return {(row["topic"], row["partition"]): row["why_not"] for row in decided.withdrawn if row["wanted"] == wanted}

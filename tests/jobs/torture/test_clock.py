@@ -1,0 +1,69 @@
+"""Clocks that are set: what the rounds do to Surveyor's processes, and where in Surveyor a wall clock is looked at."""
+
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.jobs.torture.clock import COMPILER, Clock
+
+ROOT = Path(__file__).parents[3]
+
+WALL_CLOCK = re.compile(r"\b(?:time\.time(?:_ns)?|time_ns|datetime\.(?:now|utcnow|today)|date\.today)\(")
+
+SHOWN = {
+    "jobs/adapters/brokers/answers.py": "answers.at",
+    "jobs/adapters/brokers/log_dirs.py": "sizes.taken_at",
+    "jobs/adapters/zookeeper/controllership.py": "the timestamp in /controller, which nobody reads",
+    "jobs/cycle/behind.py": "plans.created_at, commits.committed_at",
+    "jobs/execution/admin/lease.py": "since when, in words for whoever waits",
+    "jobs/execution/admin/throttles.py": "throttles.set_at",
+    "jobs/pages/dashboard/app.py": "ages",
+    "jobs/pages/dashboard/sections.py": "ages",
+    "jobs/pages/report.py": "ages",
+    "jobs/records/drained.py": "drained.since",
+    "jobs/records/ledger.py": "commits.committed_at",
+    "jobs/records/plan_store.py": "plans.created_at",
+    "jobs/survey/snapshot.py": "snapshots.taken_at",
+    "jobs/views/metrics.py": "ages",
+    "jobs/views/status.py": "ages",
+    "jobs/views/tables.py": "ages",
+}
+JUDGED = {
+    "jobs/assessment/checkup.py": "doctor compares it with ZooKeeper's",
+    "jobs/execution/due.py": "--max-plan-age; a plan from the future is refused, too",
+    "jobs/survey/retention.py": "vacuum; touches no cluster, and keeps the newest snapshot",
+}
+
+
+def test_only_these_look_at_a_wall_clock() -> None:
+    """Whoever waits, holds or gives up counts by a clock that nobody sets (time.monotonic), or lets ZooKeeper judge."""
+    files = (path for room in ("jobs", "planner", "schemas") for path in (ROOT / room).rglob("*.py"))
+    found = {str(path.relative_to(ROOT)) for path in files if WALL_CLOCK.search(path.read_text())}
+
+    assert found == SHOWN.keys() | JUDGED.keys()
+
+
+@pytest.mark.skipif(COMPILER is None, reason="no C compiler, which the rounds need to set clocks")
+def test_a_process_goes_by_the_clock_that_is_set(tmp_path: Path) -> None:
+    clock = Clock(tmp_path)
+    program = "import time\nwhile input(): print(time.time(), time.monotonic(), flush=True)"
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=clock.environment,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for seconds in (0, 7200, -7200):
+            clock.set(seconds)
+            process.stdin.write("?\n")
+            process.stdin.flush()
+            wall, monotonic = map(float, process.stdout.readline().split())
+            assert (wall - time.time(), monotonic) == pytest.approx((seconds, time.monotonic()), abs=5)
+        process.communicate("\n")
