@@ -65,6 +65,7 @@ def health_facts(row: Row) -> list[Fact]:
         fact("brokers registered", row["brokers"]),
         fact("racks", row["racks"]),
         fact("topics", row["topics"]),
+        *([fact("topics being deleted", row["deleting_topics"])] if row["deleting_topics"] else []),
         fact("partitions", row["partitions"]),
         *([Fact("sign of a KRaft migration", row["migration"], "warn")] if row["migration"] else []),
     ]

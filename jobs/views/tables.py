@@ -31,10 +31,21 @@ def give_table(settings: Settings, title: str, columns: Sequence[str], rows: Seq
     finish(settings, {**extra, "rows": list(rows)}, *laid_out(settings, title, columns, rows))
 
 
-def give_as_of(settings: Settings, snapshot: Row, name: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
-    """Give rows of a snapshot; people are told how old it is, as the cluster may be another one by now."""
+def give_as_of(
+    settings: Settings,
+    snapshot: Row,
+    name: str,
+    columns: Sequence[str],
+    rows: Sequence[Row],
+    for_people: Sequence[Row] | None = None,
+) -> None:
+    """Give rows of a snapshot, to people maybe in other words.
+
+    People are told how old it is, too, as the cluster may be another one by now.
+    """
     number = snapshot["snapshot_id"]
-    table = laid_out(settings, f"{name} of {settings.cluster}, snapshot {number}", columns, rows)
+    shown = rows if for_people is None else for_people
+    table = laid_out(settings, f"{name} of {settings.cluster}, snapshot {number}", columns, shown)
     result = {"snapshot_id": number, "taken_at": snapshot["taken_at"], "rows": list(rows)}
     finish(settings, result, *table, age_line(snapshot, len(rows)))
 
