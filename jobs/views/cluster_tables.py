@@ -94,12 +94,12 @@ def show_partitions(settings: Settings, those: Those, snapshot_id: int | None) -
         _refuse_unknown_broker(settings, snapshot, those.broker)
     rows = as_rows(kept.sort_by([("topic", "ascending"), ("partition", "ascending")]))
     for_people = [{**row, "partition_state": _state(row)} for row in rows]
-    give_as_of(settings, snapshot, "partitions", PARTITION_COLUMNS, rows, for_people)
+    give_as_of(settings, snapshot, "partitions", PARTITION_COLUMNS, rows, for_people=for_people)
 
 
 def _with_deletions(settings: Settings, snapshot: Row, partitions: pa.Table) -> pa.Table:
     """Add `deletion_requested`: whether the topic of each partition is queued for deletion."""
-    queued = as_of(settings.lake, snapshot, "topics", ("deletion_requested", "=", True))  # noqa: FBT003 - a value
+    queued = as_of(settings.lake, snapshot, "topics", ("deletion_requested", "=", True))
     names = pa.array([row["topic"] for row in queued], pa.string())
     return partitions.append_column("deletion_requested", pc.is_in(partitions["topic"], names))
 
@@ -158,7 +158,7 @@ def show_topics(settings: Settings, snapshot_id: int | None) -> None:
         for row in sorted(as_of(settings.lake, snapshot, "topics"), key=itemgetter("topic"))
     ]
     for_people = [{**row, "replication_factor": _factors(row)} for row in rows]
-    give_as_of(settings, snapshot, "topics", TOPIC_COLUMNS, rows, for_people)
+    give_as_of(settings, snapshot, "topics", TOPIC_COLUMNS, rows, for_people=for_people)
 
 
 def _factors(topic: Row) -> str | int | None:

@@ -37,6 +37,7 @@ def give_as_of(
     name: str,
     columns: Sequence[str],
     rows: Sequence[Row],
+    *,
     for_people: Sequence[Row] | None = None,
 ) -> None:
     """Give rows of a snapshot, to people maybe in other words.
