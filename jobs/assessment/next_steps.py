@@ -73,7 +73,12 @@ def _gone(situation: Situation) -> Iterator[NextStep]:
     if gone := sorted(situation.health.gone):
         named = ",".join(map(str, gone))
         who = f"broker{'s' * (len(gone) > 1)} {few(gone)}"
-        yield NextStep(f"{who} gone: start again, or give up", f"plan reassign --remove-brokers {named} --refresh")
+        if situation.health.most_replicas > situation.health.able_brokers:
+            able, wanted = situation.health.able_brokers, situation.health.most_replicas
+            too_few = f"{able} broker{'s' * (able != 1)} cannot hold {wanted} replicas"
+            yield NextStep(f"{who} gone: start again, or others; {too_few}")
+        else:
+            yield NextStep(f"{who} gone: start again, or give up", f"plan reassign --remove-brokers {named} --refresh")
 
 
 def _snapshots(situation: Situation) -> Iterator[NextStep]:
