@@ -85,7 +85,7 @@ def _refuse_all(ids: Sequence[int], brokers: Sequence[Row], drained: AbstractSet
     if not able.difference(ids):
         others = f"; {', '.join(map(str, sorted(drained)))} drained already" if drained else ""
         raise RefusedError(
-            f"--brokers: no broker of snapshot {snapshot_id} would be left to lead{others}; name fewer, or start others",
+            f"--brokers: no broker of snapshot {snapshot_id} would be left to lead{others}; name fewer",
         )
 
 

@@ -51,7 +51,7 @@ DetailedExitcode = Annotated[
     typer.Option("--detailed-exitcode", help="Exit with 10 if changes are present, with 21 if any row was stale."),
 ]
 Apply = Annotated[bool, typer.Option("--apply", help="Write to the cluster; without it nothing is written.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask on a terminal.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask on a terminal; without one, delete topics.")]
 MaxChanges = Annotated[int | None, typer.Option(min=0, help="Refuse more changes [default: 100000].")]
 MaxHold = Annotated[str | None, typer.Option(help="Hold the controllership no longer [default: 30s].")]
 AllowMajorityDead = Annotated[

@@ -57,7 +57,7 @@ def surveyor(lake: Lake) -> Surveyor:
 
 
 def commit(surveyor: Surveyor, kafka: KafkaTree, plan: Plan, mode: str) -> None:
-    done = surveyor.run("commit", plan.plan_id, "--zookeeper", kafka.hosts, "--mode", mode, "--apply")
+    done = surveyor.run("commit", plan.plan_id, "--zookeeper", kafka.hosts, "--mode", mode, "--apply", "--yes")
     assert done.exit_code == 0, done.stderr + done.stdout
     assert surveyor.status(plan.plan_id) == PlanStatus.COMMITTED
 
