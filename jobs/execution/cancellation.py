@@ -47,6 +47,7 @@ _DONE: Final = {NONE, NO_REASSIGNMENT_IN_PROGRESS}
 
 _LEFT: Final = {
     Standing.COMPLETE: "complete, not undone",
+    Standing.BEYOND_RECALL: "goes on, and cannot be called back",
     Standing.DIVERGED: "left alone, somebody else changed it",
 }
 
