@@ -5,9 +5,9 @@ for patterns. Everything else, blanks and umlauts too, deltalake, Arrow and Spar
 """
 
 import errno
-import os
 import re
 import shutil
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
@@ -74,11 +74,14 @@ def refuse_unwritable(warehouse: str) -> None:
         return
     folder = Path(warehouse).absolute()
     there = next(part for part in (folder, *folder.parents) if part.is_dir())
-    if not os.access(there, os.W_OK | os.X_OK):
+    try:
+        Path(tempfile.mkdtemp(prefix=".surveyor-", dir=there)).rmdir()  # root may write to /proc, by its permissions
+    except OSError as error:
         raise SurveyorError(
-            f"--warehouse {warehouse} cannot be written: {there} is read-only for this user; "
+            f"--warehouse {warehouse} cannot be written: no folder can be made in {there}: "
+            f"{_REASONS.get(error.strerror or '', error.strerror)}; "
             "choose another folder, or mend its permissions",
-        )
+        ) from None
 
 
 def make_all(warehouse: str, names: Sequence[str], make: Callable[[list[str]], object]) -> None:
