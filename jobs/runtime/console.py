@@ -122,15 +122,23 @@ def is_terminal() -> bool:
 
 
 def agrees(question: str) -> bool:
-    """Ask on the terminal for yes or no."""
+    """Ask on the terminal for yes or no; whoever closes it instead (Ctrl-D) has not agreed."""
     _forget_keys()
-    return typer.confirm(question, err=True)
+    try:
+        return typer.confirm(question, err=True)
+    except typer.Abort:
+        say("")  # the cursor still stands behind the question
+        return False
 
 
 def typed_answer(question: str) -> str:
-    """Ask on the terminal for a word."""
+    """Ask on the terminal for a word, which is none where it is closed instead (Ctrl-D)."""
     _forget_keys()
-    return str(typer.prompt(question, default="", show_default=False, err=True)).strip()
+    try:
+        return str(typer.prompt(question, default="", show_default=False, err=True)).strip()
+    except typer.Abort:
+        say("")
+        return ""
 
 
 def _forget_keys() -> None:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NoReturn
 
 import typer
 
@@ -15,7 +15,7 @@ from jobs.adapters.delta.folders import why_unwritten
 from jobs.adapters.spark.remote import REMOTE, why_elsewhere
 from jobs.adapters.spark.submitted import behave_as_submitted
 from jobs.basics.errors import ExitCode, SurveyorError, UsageError
-from jobs.basics.interrupts import answer_json, exit_code, guard, refuse_to_unwind
+from jobs.basics.interrupts import answer_json, exit_code, guard, refuse_to_unwind, settle
 from jobs.runtime.choices import Output
 from jobs.runtime.completion import brokers, by_comma, clusters, plans, snapshots
 from jobs.runtime.console import give, say
@@ -176,31 +176,32 @@ def _refuse_two_forms(output: Output | None, *, as_json: bool) -> None:
 def reported(*, as_json: bool, result_file: Path | None) -> Iterator[None]:
     """Report an error on stderr, as one message, and exit with its code; programs get it as their JSON object."""
     answer_json(as_json=as_json, result_file=result_file)
+
+    def end_with(message: str, code: ExitCode, **result: Any) -> NoReturn:  # noqa: ANN401 - for programs
+        settle()
+        say(f"surveyor: {message}")
+        give({"error": message, "exit_code": int(code), **result}, as_json, result_file)
+        raise typer.Exit(code) from None
+
     try:
         yield
     except KeyboardInterrupt:
         refuse_to_unwind()
         message = "interrupted: what was begun is as a crash leaves it, the same command goes on from there"
-        say(f"surveyor: {message}")
-        give({"error": message, "exit_code": exit_code()}, as_json, result_file)
-        raise typer.Exit(exit_code()) from None
+        end_with(message, exit_code())
     except SurveyorError as error:
-        say(f"surveyor: {error}")
-        give({"error": str(error), "exit_code": int(error.exit_code), **error.result}, as_json, result_file)
-        raise typer.Exit(error.exit_code) from None
+        end_with(str(error), error.exit_code, **error.result)
     except (typer.Exit, typer.Abort):
         raise
     except BrokenPipeError:
+        settle()
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is still in buffers goes there, and nobody complains
         say("surveyor: nobody reads the output any more; it is not whole")
         raise typer.Exit(ExitCode.ERROR) from None
     except Exception as error:
         if os.environ.get(DEBUG):
             raise
-        message = unexpected(error)
-        say(f"surveyor: {message}")
-        give({"error": message, "exit_code": int(ExitCode.ERROR)}, as_json, result_file)
-        raise typer.Exit(ExitCode.ERROR) from None
+        end_with(unexpected(error), ExitCode.ERROR)
 
 
 def unexpected(error: Exception) -> str:

@@ -52,6 +52,20 @@ def test_one_topic_is_typed_by_name(
     assert (tree.client.exists("/admin/delete_topics/payments") is not None) == (code == 0)
 
 
+@pytest.mark.usefixtures("topics")
+def test_who_closes_the_terminal_instead_has_not_agreed(
+    surveyor: Surveyor, tree: KafkaTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = deletion(surveyor.lake, tree, "payments")
+    monkeypatch.setattr("jobs.execution.report.is_terminal", lambda: True)
+
+    done = surveyor.commit(tree.hosts, plan.plan_id, "--apply")
+
+    question, error = done.stderr.splitlines()[-2:]
+    assert (done.exit_code, question) == (1, "this cannot be undone; type the topic's name to delete:")
+    assert error.startswith("surveyor: not applied: the question was not answered as it asks")
+
+
 @pytest.mark.parametrize(("answer", "code"), [("2", 0), ("payments", 1)])
 @pytest.mark.usefixtures("topics")
 def test_of_several_their_number(
