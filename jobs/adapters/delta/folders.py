@@ -84,6 +84,16 @@ def refuse_unwritable(warehouse: str) -> None:
         ) from None
 
 
+def refuse_without_log(table: str, path: str) -> None:
+    """Raise UnreadableError for a table's folder that has files and no log."""
+    folder = Path(path)
+    if is_local(path) and folder.is_dir() and any(folder.iterdir()) and not any(folder.glob("_delta_log/*")):
+        raise UnreadableError(
+            f"table {table} has no _delta_log at {folder.absolute()}, so its files cannot be read; restore that log, "
+            "or move the whole warehouse away and begin anew with a `surveyor snapshot`",
+        )
+
+
 def make_all(warehouse: str, names: Sequence[str], make: Callable[[list[str]], object]) -> None:
     """Make new tables: all are there in the end, or, on a local disk, none that was not there before.
 
