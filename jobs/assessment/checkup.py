@@ -36,6 +36,7 @@ from jobs.basics.units import shown_bytes
 from jobs.records.recent import recent_if_readable
 from jobs.records.snapshots import as_of
 from jobs.runtime.settings import Settings
+from planner.rows.words import counted
 from schemas.names import NO_CONTROLLER
 
 PATIENCE: Final = 5.0
@@ -258,7 +259,7 @@ def _brokers(settings: Settings, state: ClusterState, overrides: Overrides) -> C
             f"Kafka's defaults are assumed ({len(KAFKA_DEFAULTS)} names); give a --command-config by which they answer",
         )
     else:
-        yield Finding("settings", State.FINE, f"{len(state.brokers)} brokers told theirs")
+        yield Finding("settings", State.FINE, f"{counted(len(state.brokers), 'broker')} told theirs")
     protocols = sorted({row["value"] for row in configs if row["name"] == IBP and not row["assumed"] and row["value"]})
     if protocols:
         yield Finding(

@@ -22,6 +22,7 @@ from jobs.runtime.choices import Output
 from jobs.runtime.console import finish, show, stream, table
 from jobs.runtime.settings import Settings
 from jobs.survey.diff import COLUMNS, differences
+from planner.rows.words import counted
 
 ROWS_SHOWN: Final = 200
 
@@ -55,7 +56,7 @@ def age_line(snapshot: Row, rows: int) -> str:
     """Say how many rows there are, and of when."""
     taken_at: datetime = snapshot["taken_at"]
     age = shown_duration(max((datetime.now(UTC) - taken_at).total_seconds(), 0))
-    return f"{rows} row{'s' * (rows != 1)}, as of {taken_at:%Y-%m-%d %H:%M:%S} UTC, {age} ago"
+    return f"{counted(rows, 'row')}, as of {taken_at:%Y-%m-%d %H:%M:%S} UTC, {age} ago"
 
 
 def laid_out(settings: Settings, title: str, columns: Sequence[str], rows: Sequence[Row]) -> list[Table | str]:

@@ -26,6 +26,7 @@ from planner.placement.problem import NOBODY, Bools, Brokers, Ints, Partitions, 
 from planner.placement.solve import as_given, place
 from planner.placement.waves import Caps, fewest_waves, waves
 from planner.rows.changes import as_rejections
+from planner.rows.words import counted
 from schemas.names import Action, RejectionCode
 
 HELD: Final = (
@@ -154,7 +155,7 @@ def _brokers(at: SnapshotTables, question: PlacementQuestion, partitions: Partit
 def _refuse_too_many(goal: Question, brokers: int) -> None:
     factor = goal.replication_factor or 0
     if factor > brokers:
-        raise RefusedError(f"--replication-factor {factor}: only {brokers} brokers may hold replicas")
+        raise RefusedError(f"--replication-factor {factor}: only {counted(brokers, 'broker')} may hold replicas")
 
 
 def _refuse_unknown(unknown: AbstractSet[int], known: list[int]) -> None:

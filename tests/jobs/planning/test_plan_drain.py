@@ -39,7 +39,7 @@ def test_demotion_is_two_waves_and_a_dry_run_writes_nothing(surveyor: Surveyor, 
         f"orders-0  replicas [0,1,2]→[0,2,1]  {reorder}",
         f"orders-1  replicas [1,2,0]→[2,0,1]  {reorder}",
         f"orders-2  replicas [2,1,0]→[2,0,1]  {reorder}",
-        "wave 1: 1 changes",
+        "wave 1: 1 change",
         "orders-1  leader 1→2  drained: 1: first in sync is 2",
     ]
     assert "4 of 4 changes are due" in dry.stdout
@@ -165,7 +165,7 @@ def test_who_would_go_offline_is_named_and_the_plan_refused(surveyor: Surveyor, 
     assert allowed.code == 0
     assert "rejected single-0  GOES_OFFLINE: its only replica is 1" in allowed.stdout
     assert allowed.stdout.splitlines()[-3] == (
-        "  warning: 1 partitions go offline when the drained brokers stop: single-0"
+        "  warning: 1 partition goes offline when the drained brokers stop: single-0"
     )
     commit = surveyor("commit", refused.json["plan_id"], "--apply")
     assert (commit.code, "is refused; plan again" in commit.stderr) == (23, True)
