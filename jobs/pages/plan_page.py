@@ -20,7 +20,7 @@ from jobs.basics.errors import RefusedError, UsageError
 from jobs.basics.sensitive import masked_json, masked_text
 from jobs.basics.units import shown_bytes, shown_duration
 from jobs.pages.charts import Group, Shown, bars
-from jobs.pages.cluster_page import MOST_BROKERS, by_rack, commits
+from jobs.pages.cluster_page import MOST_BROKERS, broker_name, by_rack, commits
 from jobs.pages.islands import Island
 from jobs.pages.rendering import Fact, about, alarming, fact, render, shown_time
 from jobs.records import digest
@@ -250,7 +250,7 @@ def _moved(row: Row) -> int:
 
 
 def _groups(rows: Sequence[Row], what: str) -> list[Group]:
-    return [Group(f"broker {row['broker_id']}", [row[f"{what}_{side}"] for side in _SIDES]) for row in rows]
+    return [Group(broker_name(row), [row[f"{what}_{side}"] for side in _SIDES]) for row in rows]
 
 
 def _chart(title: str, groups: Sequence[Group], shown: Shown | None = None) -> Row:
