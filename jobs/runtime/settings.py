@@ -149,6 +149,8 @@ def settings_from(
     """Join flags and file; for a `fleet`, the file alone names the clusters."""
     conf = load_conf(conf_path)
     sources = _Sources(typed or {}, conf_path)
+    if warehouse == "":
+        raise UsageError("--warehouse names no folder: give the name of one, or leave the option out")
     folder = sources.prefer("warehouse", warehouse, conf.warehouse) or DEFAULT_WAREHOUSE
     refuse_impossible(folder)
     if remote is not None:

@@ -86,6 +86,19 @@ def test_errors_are_one_message_and_json_for_programs(tmp_path: Path) -> None:
     assert (ran.code, ran.json["exit_code"], len(said)) == (22, 22, 1)
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["show", "plan", "\udcff"], r"plan '\udcff' is no UTF-8; expected text"),
+        (["show", "topics", "--cluster", "\udcff"], r"cluster '\udcff' is no UTF-8; expected text"),
+        (["show", "topics", "--warehouse", ""], "--warehouse names no folder: give the name of one"),
+    ],
+)
+def test_what_names_nothing(options: list[str], said: str) -> None:
+    ran = CliRunner().invoke(app, options)
+    assert (ran.exit_code, said in ran.stderr, len(ran.stderr.splitlines())) == (2, True, 1)
+
+
 FILE = '[clusters.default]\nzookeeper = "zk-file:1"\n[clusters.east]\nzookeeper = "zk-east:1"\n'
 OF_FILE, OF_ENVIRONMENT = "zookeeper {} of {} is used, not zk-env:1", "zk-env:1 of SURVEYOR_ZOOKEEPER is used, not"
 

@@ -201,7 +201,11 @@ def test_broker_that_is_not_understood_cannot_be_drained(surveyor: Surveyor, tre
 
 
 EMPTY = [
-    (("drain", "--brokers", "1"), "shows no broker (/brokers/ids is empty)", None),
+    (
+        ("drain", "--brokers", "1"),
+        "shows no broker (/brokers/ids is empty)",
+        "no broker of snapshot 2 would be left to lead",
+    ),
     (
         ("reassign", "--rebalance"),
         "shows no broker (/brokers/ids is empty)",

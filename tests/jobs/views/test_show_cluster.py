@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from datetime import datetime
@@ -155,6 +156,24 @@ def test_nobody_reads_on(shown: Surveyor) -> None:
     os.close(writing)
 
     assert (ran.returncode, ran.stderr) == (1, "surveyor: nobody reads the output any more; it is not whole\n")
+
+
+@pytest.mark.parametrize(
+    ("where", "form", "code", "told"),
+    [
+        (">/dev/full", ["--json"], 1, r"surveyor: no space is left on the disk, .*\n"),
+        (">&-", [], 0, ""),
+        ("2>&- >/dev/null", ["--as-of", "9"], 2, ""),
+    ],
+)
+def test_nobody_can_read(shown: Surveyor, where: str, form: list[str], code: int, told: str) -> None:
+    """A full disk, or what whoever started us has closed: an exit code, no stack trace, nothing in the wrong place."""
+    command = [sys.executable, "-m", "jobs.entry", "show", "brokers", "--warehouse", str(shown.warehouse), *form]
+    line = ["/bin/sh", "-c", f"{shlex.join(command)} {where}"]
+    ran = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+
+    assert (ran.returncode, ran.stdout) == (code, "")
+    assert re.fullmatch(told, ran.stderr)
 
 
 @pytest.mark.parametrize("columns", [40, 80, 300])

@@ -88,7 +88,7 @@ WRITTEN = {
 }
 
 
-DUE = {"config": "1 of 1 operations are due", "delete": "2 of 2 operations are due", "expand": "3 of 3 changes are due"}
+DUE = {"config": "1 of 1 operation is due", "delete": "2 of 2 operations are due", "expand": "3 of 3 changes are due"}
 
 
 @pytest.mark.parametrize("mode", ["batch", "admin"])

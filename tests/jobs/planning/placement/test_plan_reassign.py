@@ -221,7 +221,7 @@ WRONG: list[tuple[list[str], object, int, str]] = [
     (["--add-brokers", "5"], None, 23, "/brokers/ids/5 is not understood"),
     (["--remove-brokers", "7"], None, 23, "brokers 7 are unknown"),
     (["--remove-brokers", "0,1,2,3,4"], None, 23, "no broker is left that may hold replicas"),
-    (["--remove-brokers", "2,3,4"], None, 23, "partitions would have more replicas than the 2 brokers that may"),
+    (["--remove-brokers", "2,3,4"], None, 23, "1 partition would have more replicas than the 2 brokers that may"),
     (["--replace", "7"], None, 2, "expected a broker and its successor as in 7=107"),
     (["--replace", "2=2"], None, 2, "names a broker twice"),
     (["--replace", "2=7"], None, 23, "--replace: broker 7 is not alive"),
