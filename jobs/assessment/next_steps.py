@@ -16,14 +16,13 @@ from jobs.records.plan_names import names_of
 from jobs.records.recent import Recent
 from jobs.runtime.next_commands import NextStep
 from jobs.survey.health import Health
-from planner.rows.words import counted
+from planner.rows.words import counted, few
 from schemas.names import NO_CONTROLLER, PlanStatus
 
 OLD: Final = 3600.0
 """Seconds after which a snapshot is due: plans are made on snapshots, and `show` shows them."""
 
 PLANS_SHOWN: Final = 3
-BROKERS_SHOWN: Final = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,13 +154,3 @@ RULES: Final[Sequence[Callable[[Situation], Iterator[NextStep]]]] = (
     _quarantine,
 )
 """In the order that people read: what has to be done first."""
-
-
-def few(brokers: Sequence[object]) -> str:
-    """Name some brokers, and say how many more there are.
-
-    >>> few([1, 2]), few(range(12))
-    ('1, 2', '0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more')
-    """
-    shown = ", ".join(map(str, brokers[:BROKERS_SHOWN]))
-    return f"{shown} and {len(brokers) - BROKERS_SHOWN} more" if len(brokers) > BROKERS_SHOWN else shown

@@ -11,7 +11,7 @@ from jobs.basics.units import shown_bytes
 from jobs.records.checked_configs import set_by
 from jobs.records.plans import Plan
 from jobs.runtime.console import LINES_SHOWN, cut, shown
-from planner.rows.words import counted
+from planner.rows.words import counted, listed
 from schemas.names import NO_LEADER, WHOLE_TOPIC, Action, PlanKind, RejectionCode
 from schemas.rows import Operation, Outline, PlanRow, operations_among
 from schemas.topic_configs import MIN_ISR, UNCLEAN_ELECTION, parsed
@@ -83,16 +83,12 @@ def deletion_line(deleted: Deleted) -> str:
             f"{shown_bytes(deleted.bytes)} ({counted(deleted.replicas, 'replica')}, as of {shown(deleted.sizes_at)})"
         )
     unknown = [name for name in _COUNTED if getattr(deleted, name) is None]
-    what = f" with {_listed(known)}" if known else ""
-    rest = f"; how many {_listed(unknown)} is unknown" if unknown else ""
+    what = f" with {listed(known)}" if known else ""
+    rest = f"; how many {listed(unknown)} is unknown" if unknown else ""
     return f"topic {deleted.topic} goes{what}{rest}"
 
 
 _COUNTED: Final = ("partitions", "records", "bytes")
-
-
-def _listed(words: Sequence[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def deletion_lines(deleted: Sequence[Deleted], *, everything: bool = False) -> Iterator[str]:

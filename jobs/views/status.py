@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from jobs.assessment.next_steps import Situation, few, next_steps
+from jobs.assessment.next_steps import Situation, next_steps
 from jobs.basics.errors import UnreadableError, UsageError
 from jobs.basics.units import shown_duration
 from jobs.records.recent import Recent, known_min_isr_of, recent_if_readable
@@ -23,7 +23,7 @@ from jobs.runtime.next_commands import NextStep, next_step
 from jobs.runtime.settings import Settings
 from jobs.survey.health import Health, health_of
 from jobs.survey.observed import observe_now, observed_by
-from planner.rows.words import counted
+from planner.rows.words import counted, few
 from schemas.names import NO_CONTROLLER
 from schemas.topic_configs import DEFAULT_MIN_ISR
 

@@ -1,4 +1,13 @@
-"""Numbers as people read them, wherever they stand: in reasons, errors and on the console."""
+"""Numbers and lists as people read them, wherever they stand: in reasons, in errors and on the console.
+
+Nothing here needs Spark, so that every command may speak in the same words.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+NAMED: Final = 10
+"""Brokers that a line names."""
 
 
 def counted(count: int, what: str, one: str = "", several: str = "") -> str:
@@ -11,3 +20,22 @@ def counted(count: int, what: str, one: str = "", several: str = "") -> str:
     """
     does = one if count == 1 else several
     return f"{count} {what}{'s' * (count != 1)}{' ' * bool(does)}{does}"
+
+
+def listed(words: Sequence[str]) -> str:
+    """Write a list of one word at least.
+
+    >>> listed(["records"]), listed(["partitions", "records", "bytes"])
+    ('records', 'partitions, records and bytes')
+    """
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def few(brokers: Sequence[object]) -> str:
+    """Name some brokers, and say how many more there are.
+
+    >>> few([1, 2]), few(range(12))
+    ('1, 2', '0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more')
+    """
+    shown = ", ".join(map(str, brokers[:NAMED]))
+    return f"{shown} and {len(brokers) - NAMED} more" if len(brokers) > NAMED else shown
