@@ -12,4 +12,3 @@ SELECT
     understood
 FROM partitions
 WHERE topic NOT IN (SELECT topic FROM topics WHERE deletion_requested)
-ORDER BY topic, partition
