@@ -17,9 +17,12 @@ help: ## Show this help
 .PHONY: setup
 setup: .venv/.setup ## Make .venv and fetch what is needed to work on it; quick when it is there
 
-.venv/.runtime: pyproject.toml constraints.txt
+.PHONY: python
+python:
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo $(TOO_OLD) >&2; exit 1; }
 	@"$(PYTHON)" -c 'import ensurepip, venv' || sh .ci/need python3-venv
+
+.venv/.runtime: pyproject.toml constraints.txt | python
 	test -x $(BIN)/pip || "$(PYTHON)" -m venv .venv
 	$(BIN)/python -m pip install -q --upgrade 'pip>=25.1'
 	$(BIN)/python -m pip install -q -c constraints.txt --editable .
@@ -94,17 +97,15 @@ bench: setup ## Measure; options go into BENCH_ARGS
 	$(BIN)/python -m tests.bench $(BENCH_ARGS)
 
 .PHONY: dist
-dist: setup ## The wheel, and its copy for spark-submit --py-files, which takes no .whl
-	rm -rf dist
-	$(BIN)/python -m build --wheel
+dist: | python ## The wheel, its copy for spark-submit --py-files, which takes no .whl, and packages for a cluster
+	rm -rf dist build/tools build/environment
+	"$(PYTHON)" -m venv build/tools
+	build/tools/bin/python -m pip install -q -c constraints.txt build venv-pack
+	build/tools/bin/python -m build --wheel
 	for wheel in dist/*.whl; do cp "$$wheel" "$${wheel%.whl}.zip"; done
-
-.PHONY: dist-environment
-dist-environment: dist ## The same, and packages for a cluster: dist/surveyor-environment.tar.gz
-	rm -rf build/environment
 	"$(PYTHON)" -m venv build/environment
 	for wheel in dist/*.whl; do build/environment/bin/python -m pip install -q -c constraints.txt "$$wheel[connect]"; done
-	$(BIN)/venv-pack -q --prefix build/environment --exclude '*/pyspark/jars/*' --output dist/surveyor-environment.tar.gz
+	build/tools/bin/venv-pack -q --prefix build/environment --exclude '*/pyspark/jars/*' --output dist/surveyor-environment.tar.gz
 	chmod a+r dist/surveyor-environment.tar.gz
 
 .PHONY: clean

@@ -88,7 +88,7 @@ def look(settings: Settings, plan: Plan) -> Findings:
 
 def _beyond_recall(standing: Standing) -> Standing:
     """Elections and operations that go on, as a deletion does, cannot be called back."""
-    return Standing.COMPLETE if standing is Standing.IN_PROGRESS else standing
+    return Standing.BEYOND_RECALL if standing is Standing.IN_PROGRESS else standing
 
 
 def _refuse(plan: Plan) -> None:

@@ -1,6 +1,7 @@
 """What is in the way of Surveyor here: this machine, the warehouse, ZooKeeper, the brokers. No JVM but `java -version`.
 
-Nothing is changed anywhere; a znode that is gone at once tells ZooKeeper's time. Each check stands by itself, and one
+Nothing is changed anywhere; a folder that is gone at once tells whether the warehouse can be written, and such a znode
+ZooKeeper's time. Each check stands by itself, and one
 that fails says what to do; those that need what another did not find are left out. In: settings. Out: findings, in the
 order in which things are needed.
 """
@@ -24,7 +25,7 @@ from jobs.adapters.brokers.channel import why_untold
 from jobs.adapters.brokers.configs import KAFKA_DEFAULTS, Overrides, read_configs_and_why_not, read_overrides
 from jobs.adapters.delta.folders import is_local, refuse_unwritable
 from jobs.adapters.delta.lake import Row
-from jobs.adapters.java.home import find_java
+from jobs.adapters.java.home import find_java, java_version
 from jobs.adapters.java.jars import cache_folder, has_delta_jars
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONTROLLER, CONTROLLER_EPOCH, ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import connected, read, sync
@@ -35,6 +36,7 @@ from jobs.basics.units import shown_bytes
 from jobs.records.recent import recent_if_readable
 from jobs.records.snapshots import as_of
 from jobs.runtime.settings import Settings
+from planner.rows.words import counted
 from schemas.names import NO_CONTROLLER
 
 PATIENCE: Final = 5.0
@@ -106,7 +108,8 @@ def _python() -> Checks:
 
 
 def _java() -> Checks:
-    yield Finding("java", State.FINE, f"{find_java()}")
+    java = find_java()
+    yield Finding("java", State.FINE, f"{java_version(java)}; {java}")
 
 
 def _jars() -> Checks:
@@ -256,7 +259,7 @@ def _brokers(settings: Settings, state: ClusterState, overrides: Overrides) -> C
             f"Kafka's defaults are assumed ({len(KAFKA_DEFAULTS)} names); give a --command-config by which they answer",
         )
     else:
-        yield Finding("settings", State.FINE, f"{len(state.brokers)} brokers told theirs")
+        yield Finding("settings", State.FINE, f"{counted(len(state.brokers), 'broker')} told theirs")
     protocols = sorted({row["value"] for row in configs if row["name"] == IBP and not row["assumed"] and row["value"]})
     if protocols:
         yield Finding(

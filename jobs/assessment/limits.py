@@ -13,6 +13,7 @@ from jobs.records.checked_configs import refuse_bad_configs
 from jobs.records.ledger import CLOSED
 from jobs.records.plans import Plan, refuse_edited
 from jobs.runtime.settings import Settings
+from planner.rows.words import counted
 from schemas.names import PlanStatus
 
 _FEWEST: Final = 3
@@ -82,7 +83,7 @@ def refuse_beyond(limits: CommitLimits, settings: Settings, plan: Plan, state: C
     _refuse_old(limits, plan, now)
     if plan.size > limits.max_changes:
         raise RefusedError(
-            f"plan {plan.title} has {plan.size} changes, more than --max-changes {limits.max_changes}",
+            f"plan {plan.title} has {counted(plan.size, 'change')}, more than --max-changes {limits.max_changes}",
         )
     if not limits.allow_majority_dead:
         _refuse_majority_dead(plan, state)

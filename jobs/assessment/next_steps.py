@@ -17,13 +17,13 @@ from jobs.records.plan_names import names_of
 from jobs.records.recent import Recent
 from jobs.runtime.next_commands import NextStep
 from jobs.survey.health import Health
+from planner.rows.words import counted, few
 from schemas.names import NO_CONTROLLER, PlanStatus
 
 OLD: Final = 3600.0
 """Seconds after which a snapshot is due: plans are made on snapshots, and `show` shows them."""
 
 PLANS_SHOWN: Final = 3
-BROKERS_SHOWN: Final = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,11 +62,16 @@ def _migration(situation: Situation) -> Iterator[NextStep]:
 def _repairs(situation: Situation) -> Iterator[NextStep]:
     health = situation.health
     if health.mendable:
-        yield NextStep(f"{_partitions(health.mendable)} to be given a leader, or an ISR without the dead", "reconcile")
+        yield NextStep(
+            f"{counted(health.mendable, 'partition')} to be given a leader, or an ISR without the dead", "reconcile"
+        )
     elif health.controller_id == NO_CONTROLLER:
         yield NextStep("no broker is the controller: nobody is elected when a broker fails", "reconcile")
     if health.stuck:
-        what = f"{_partitions(health.stuck)} offline, nobody in sync can lead: start who was, or see who else could"
+        what = (
+            f"{counted(health.stuck, 'partition')} offline, nobody in sync can lead: start who was, or see "
+            "who else could"
+        )
         yield NextStep(what, "plan recover --refresh")
 
 
@@ -74,7 +79,12 @@ def _gone(situation: Situation) -> Iterator[NextStep]:
     if gone := sorted(situation.health.gone):
         named = ",".join(map(str, gone))
         who = f"broker{'s' * (len(gone) > 1)} {few(gone)}"
-        yield NextStep(f"{who} gone: start again, or give up", f"plan reassign --remove-brokers {named} --refresh")
+        if situation.health.most_replicas > situation.health.able_brokers:
+            able, wanted = situation.health.able_brokers, situation.health.most_replicas
+            too_few = f"{counted(able, 'broker')} cannot hold {counted(wanted, 'replica')}"
+            yield NextStep(f"{who} gone: start again, or others; {too_few}")
+        else:
+            yield NextStep(f"{who} gone: start again, or give up", f"plan reassign --remove-brokers {named} --refresh")
 
 
 def _snapshots(situation: Situation) -> Iterator[NextStep]:
@@ -95,7 +105,9 @@ def _plans(situation: Situation) -> Iterator[NextStep]:
         if _is_begun(plan):
             yield NextStep(f"plan {name} ({plan['kind']}) is {plan['status']}", f"commit {name}")
         else:
-            yield NextStep(f"plan {name} ({plan['kind']}) waits: {plan['changes']} changes", f"show plan {name}")
+            yield NextStep(
+                f"plan {name} ({plan['kind']}) waits: {counted(plan['changes'], 'change')}", f"show plan {name}"
+            )
     if len(waiting) > PLANS_SHOWN:
         yield NextStep(f"{len(waiting) - PLANS_SHOWN} more plans wait", "show plans")
 
@@ -120,14 +132,15 @@ def _imbalance(situation: Situation) -> Iterator[NextStep]:
     live = set(situation.health.live)
     brokers = [row["broker_id"] for row in situation.health.imbalance if row["exceeds"] and row["broker_id"] in live]
     if brokers:
-        count = f"{len(brokers)} broker{'s' * (len(brokers) > 1)}"
-        yield NextStep(f"{count} not leading what prefers them", "plan elect --preferred --refresh")
+        yield NextStep(
+            f"{counted(len(brokers), 'broker')} not leading what prefers them", "plan elect --preferred --refresh"
+        )
 
 
 def _quarantine(situation: Situation) -> Iterator[NextStep]:
     if count := situation.health.quarantined:
         yield NextStep(
-            f"{count} znode{'s' * (count != 1)} not understood; plans leave alone what they concern", "show quarantine"
+            f"{counted(count, 'znode')} not understood; plans leave alone what they concern", "show quarantine"
         )
 
 
@@ -142,17 +155,3 @@ RULES: Final[Sequence[Callable[[Situation], Iterator[NextStep]]]] = (
     _quarantine,
 )
 """In the order that people read: what has to be done first."""
-
-
-def few(brokers: Sequence[object]) -> str:
-    """Name some brokers, and say how many more there are.
-
-    >>> few([1, 2]), few(range(12))
-    ('1, 2', '0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more')
-    """
-    shown = ", ".join(map(str, brokers[:BROKERS_SHOWN]))
-    return f"{shown} and {len(brokers) - BROKERS_SHOWN} more" if len(brokers) > BROKERS_SHOWN else shown
-
-
-def _partitions(count: int) -> str:
-    return f"{count} partition{'s' * (count != 1)}"

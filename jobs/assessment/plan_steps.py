@@ -60,17 +60,22 @@ def after_commit(settings: Settings, name: str, status: str, outcomes: Mapping[s
     return steps
 
 
-def after_verification(settings: Settings, plan: Plan, standings: Collection[Standing]) -> list[NextStep]:
-    """What comes after a look at how far a plan has come."""
-    return list(_after_verification(settings, plan.row, plan.called, set(standings)))
+def after_verification(
+    settings: Settings, plan: Plan, standings: Collection[Standing], *, moving: bool
+) -> list[NextStep]:
+    """What comes after a look at how far a plan has come; `moving`: replicas are, and could be called back."""
+    return list(_after_verification(settings, plan.row, plan.called, set(standings), moving=moving))
 
 
-def _after_verification(settings: Settings, plan: Row, name: str, seen: set[Standing]) -> Iterator[NextStep]:
+def _after_verification(
+    settings: Settings, plan: Row, name: str, seen: set[Standing], *, moving: bool
+) -> Iterator[NextStep]:
     is_open = plan["status"] in {PlanStatus.PLANNED, *BEGUN}
     if Standing.IN_PROGRESS in seen:
         yield next_step(settings, "look again", "verify", name)
+    if moving:
         yield next_step(settings, "call it back", "cancel", name)
-    elif is_open and Standing.NOT_STARTED in seen:
+    if is_open and Standing.NOT_STARTED in seen and Standing.IN_PROGRESS not in seen:
         yield _apply(settings, name) if plan["status"] == PlanStatus.PLANNED else _go_on(settings, name)
     if Standing.DIVERGED in seen:
         yield next_step(settings, "see what is due now", "status")

@@ -33,6 +33,7 @@ from planner.reassignment.rollback import (
     ways_of,
     with_waves_numbered,
 )
+from planner.rows.words import counted
 from schemas.names import Action, LintCode, Outcome, PlanKind, PlanStatus, RejectionCode, RequestKind, Step
 from schemas.rows import Change, Key
 from schemas.topic_configs import DEFAULT_MIN_ISR
@@ -196,7 +197,8 @@ def _refuse_running(plan: Plan, ways: Mapping[Key, list[Change]], partitions: Ma
     if running:
         more = f" and {len(running) - LINES_SHOWN} more" if len(running) > LINES_SHOWN else ""
         raise RefusedError(
-            f"plan {plan.title} still moves {len(running)} partitions: {', '.join(running[:LINES_SHOWN])}{more}; "
+            f"plan {plan.title} still moves {counted(len(running), 'partition')}: "
+            f"{', '.join(running[:LINES_SHOWN])}{more}; "
             f"`surveyor cancel {plan.plan_id}` calls these back, then roll back the rest",
         )
 

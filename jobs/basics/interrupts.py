@@ -30,6 +30,7 @@ PATIENCE: Final = 5.0
 """Seconds that children, Spark's JVM above all, have to end by themselves and remove their temporary files."""
 
 ENDED: Final = "interrupted; nothing was written to the cluster"
+ENDED_AFTER: Final = "interrupted; what was asked of the cluster before stands, and `surveyor verify` shows it"
 ENDED_AGAIN: Final = "interrupted again and stopped at once: run the same command again, it goes on where this one was"
 
 
@@ -54,6 +55,8 @@ class _State:
     """The first signal that a way other than AT_ONCE was told of, and when."""
     over = False
     """Whether the last line is said."""
+    last_words = ENDED
+    """What is true of this process if it ends at once."""
 
 
 _state = _State()
@@ -78,6 +81,13 @@ def ignore() -> None:
     for number in SIGNALS:
         with suppress(ValueError):  # in another thread handlers stay as they are
             signal.signal(number, signal.SIG_IGN)
+
+
+def settle() -> None:
+    """The command knows how it ends and is about to say so: a signal that comes now has nothing to add."""
+    if _state.guarded:
+        _state.over = True
+        ignore()
 
 
 def answer_json(*, as_json: bool, result_file: Path | None) -> None:
@@ -130,6 +140,7 @@ def _going(way: _Way) -> Iterator[None]:
     alone = not _state.guarded and threading.current_thread() is threading.main_thread()
     before = [signal.getsignal(number) for number in SIGNALS]
     outer, _state.way = _state.way, way
+    _state.last_words = ENDED_AFTER  # what cannot be ended at once writes to the cluster
     if alone:  # called as a library: the caller's handlers come back afterwards
         guard()
     try:
@@ -137,7 +148,7 @@ def _going(way: _Way) -> Iterator[None]:
     finally:
         _state.way = outer
         if alone:
-            _state.guarded, _state.first = False, None
+            _state.guarded, _state.first, _state.last_words = False, None, ENDED
             for number, handler in zip(SIGNALS, before, strict=True):
                 signal.signal(number, handler)
 
@@ -145,13 +156,14 @@ def _going(way: _Way) -> Iterator[None]:
 def refuse_to_unwind() -> None:
     """End at once where KeyboardInterrupt is a library's doing, such as PySpark's while it starts, and not ours."""
     if _state.guarded and _state.way is _Way.AT_ONCE and _state.first is None:
-        end(ExitCode.INTERRUPTED, ENDED)
+        end(ExitCode.INTERRUPTED, _state.last_words)
 
 
 def _handle(number: int, _frame: FrameType | None) -> None:
     now = time.monotonic()
+    end_line(number)
     if _state.way is _Way.AT_ONCE:
-        end(128 + number, ENDED)
+        end(128 + number, _state.last_words)
     if _state.first is None:
         _state.first = signal.Signals(number), now
         if _state.way is _Way.UNWINDING:
@@ -160,6 +172,12 @@ def _handle(number: int, _frame: FrameType | None) -> None:
                 raise KeyboardInterrupt
     elif now > _state.first[1] + DOUBLE:
         end(128 + number, ENDED_AGAIN)
+
+
+def end_line(number: int) -> None:
+    """Go to the next line of a terminal: it has just shown ^C where the cursor is, after a question perhaps."""
+    if number == signal.SIGINT and os.isatty(2):
+        _write(2, "\n")
 
 
 def end(code: int, line: str) -> NoReturn:

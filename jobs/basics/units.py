@@ -31,10 +31,10 @@ _LARGEST: Final = 2**63 - 1
 def parse_seconds(option: str, text: str) -> float:
     """Read a duration: 30s, 10m, 24h or 7d.
 
-    >>> parse_seconds("--max-wait", "24h")
-    86400.0
+    >>> parse_seconds("--max-wait", "24h"), parse_seconds("--max-wait", "0")
+    (86400.0, 0.0)
     """
-    parts = _DURATION.fullmatch(text)
+    parts = _DURATION.fullmatch("0s" if text == "0" else text)
     if parts is None:
         raise _refused(option, text, "duration", "30s, 10m, 24h or 7d")
     return float(parts[1]) * _SECONDS[parts[2]]

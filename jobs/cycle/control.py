@@ -40,6 +40,7 @@ from jobs.execution.batch.requests import delete_all
 from jobs.records.ledger import Verdict
 from jobs.runtime.settings import Settings
 from planner.cycle.deleting import DeletionStep
+from planner.rows.words import counted
 from schemas.names import DrainMode, OperationKind, Outcome, RequestKind
 from schemas.rows import Change, Key
 
@@ -128,7 +129,10 @@ class Controller:
         self._due = set(self.memory.partitions)
         self.teller.introduce(self.memory.live)
         brokers, partitions = len(self.memory.brokers), len(self.memory.partitions)
-        self.say(f"  read {brokers} brokers and {partitions} partitions in {time.monotonic() - started:.1f} s")
+        self.say(
+            f"  read {counted(brokers, 'broker')} and {counted(partitions, 'partition')} in "
+            f"{time.monotonic() - started:.1f} s"
+        )
 
     def run(self, *, until_quiet: bool = False) -> None:
         """Cycle until a signal comes, or until nothing is due; FencedError once another controller has taken over."""

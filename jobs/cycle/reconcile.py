@@ -27,6 +27,7 @@ from jobs.runtime.next_commands import next_step, same_step
 from jobs.runtime.plan_options import PlanOptions
 from jobs.runtime.settings import Settings
 from jobs.views.plans import rejection_lines
+from planner.rows.words import counted
 from schemas.names import Outcome, RejectionCode
 from schemas.rows import Place, PlanRow
 
@@ -96,7 +97,10 @@ def reconcile_until_quiet(
             copying := [row for row in plan.rejections if row["code"] == RejectionCode.WAITS_FOR_ISR]
         ):
             first = f"{copying[0]['topic']}-{copying[0]['partition']}: {copying[0]['reason']}"
-            say(f"surveyor: {len(copying)} partitions copy ({first}); it looks again in {pause:g} s")
+            say(
+                f"surveyor: {counted(len(copying), 'partition', 'copies', 'copy')} ({first}); it looks "
+                f"again in {pause:g} s"
+            )
             time.sleep(pause)
             pause = min(LONGEST_PAUSE, pause * 2)
             continue
@@ -146,7 +150,10 @@ def _plan(settings: Settings, question: Due) -> Plan:
     made = make_plan(settings, PlanOptions(refresh=True), lambda at: whats_due(at, **asdict(question)))
     plan = read_plan(settings.lake, made["plan_id"])
     tasks = f", {len(plan.tasks)} operations" if plan.tasks else ""
-    say(f"surveyor: plan {made['plan_id']} on snapshot {made['snapshot_id']}: {made['changes']} changes{tasks}")
+    say(
+        f"surveyor: plan {made['plan_id']} on snapshot {made['snapshot_id']}: "
+        f"{counted(made['changes'], 'change')}{tasks}"
+    )
     return plan
 
 

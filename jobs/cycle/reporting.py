@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from jobs.adapters.delta.lake import Row
 from jobs.records.ledger import Verdict
+from planner.rows.words import counted
 from schemas.names import Outcome
 from schemas.rows import Key
 
@@ -24,7 +25,9 @@ class Report:
     def line(self) -> str:
         """Say it in one line."""
         actions = ", ".join(f"{count} {action}" for action, count in sorted(self.by_action.items())) or "nothing"
-        return f"{self.cycles} cycles wrote {actions}" + (f"; {self.stale} rows were stale" if self.stale else "")
+        return f"{counted(self.cycles, 'cycle')} wrote {actions}" + (
+            f"; {counted(self.stale, 'row', 'was', 'were')} stale" if self.stale else ""
+        )
 
     def of_cycle(self, verdicts: Sequence[Verdict], rejections: Iterable[Row]) -> None:
         """Say what a cycle did, and which rejections are new."""

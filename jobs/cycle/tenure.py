@@ -40,6 +40,7 @@ from jobs.runtime.settings import Settings
 from jobs.survey.snapshot import snapshot_line, take_snapshot
 from planner.history.survey import KEY
 from planner.history.vanished import without_state
+from planner.rows.words import counted
 from schemas.names import NO_CONTROLLER, PartitionState, Step
 from schemas.rows import Key
 
@@ -188,7 +189,10 @@ def _report_dry(settings: Settings, snapshot: Row, due: Decided) -> ExitCode:
     lines = [f"  {change.name}: {change.action}: {change.reason}" for change in due.changes]
     lines += [f"  {row['topic']}-{row['partition']}: {row['code']}: {row['why_not']}" for row in due.others]
     lines += [f"  {row['topic']}: {row['step']}: {row['reason'] or 'queued for deletion'}" for row in due.deletions]
-    title = f"{len(due.changes)} changes are due; nothing was written: --apply takes the controllership and stays"
+    title = (
+        f"{counted(len(due.changes), 'change', 'is', 'are')} due; nothing was written: --apply takes the "
+        "controllership and stays"
+    )
     finish(settings, result, title, *cut(lines, "surveyor control"))
     return ExitCode.DONE
 

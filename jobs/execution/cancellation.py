@@ -34,6 +34,7 @@ from jobs.runtime.next_commands import NextStep, same_step
 from jobs.runtime.settings import Settings
 from planner.reassignment.cancellation import Standing
 from planner.reassignment.rollback import ways_of
+from planner.rows.words import counted
 from schemas.names import Action, Outcome, PlanKind, PlanStatus, Step
 from schemas.rows import Brokers, Change, Key, PlanRow
 
@@ -47,6 +48,7 @@ _DONE: Final = {NONE, NO_REASSIGNMENT_IN_PROGRESS}
 
 _LEFT: Final = {
     Standing.COMPLETE: "complete, not undone",
+    Standing.BEYOND_RECALL: "goes on, and cannot be called back",
     Standing.DIVERGED: "left alone, somebody else changed it",
 }
 
@@ -58,7 +60,8 @@ def refuse_unsafe(plan: Plan, findings: Findings) -> None:
         more = f"\n  and {len(unsafe) - LINES_SHOWN} more" if len(unsafe) > LINES_SHOWN else ""
         listed = "\n  ".join(unsafe[:LINES_SHOWN])
         raise RefusedError(
-            f"nothing of plan {plan.title} is called back: {len(unsafe)} partitions would lose by it; start these "
+            f"nothing of plan {plan.title} is called back: {counted(len(unsafe), 'partition')} would "
+            "lose by it; start these "
             f"brokers, or let those partitions go on by --skip-unsafe:\n  {listed}{more}",
         )
 

@@ -34,6 +34,7 @@ from jobs.runtime.choices import Mode, Via
 from jobs.runtime.console import Result, finish, say
 from jobs.runtime.settings import Settings
 from jobs.views.plans import how_much_is_due
+from planner.rows.words import counted
 from schemas.names import Outcome, PlanStatus
 
 
@@ -147,7 +148,13 @@ def _throttle_alone(settings: Settings, plan: Plan, rate: int | None) -> ExitCod
     result: Result = {"plan_id": plan.plan_id, "status": plan.row["status"], "applied_now": 0, "moving": moving}
     title = f"plan {plan.title} is {plan.row['status']}: nothing is asked for, only its throttle was looked after"
     steps = after_commit(settings, plan.called, PlanStatus.COMMITTED, {}) if moving else []
-    finish(settings, result | counts([]), title, f"  {moving} partitions still move", steps=steps)
+    finish(
+        settings,
+        result | counts([]),
+        title,
+        f"  {counted(moving, 'partition', 'still moves', 'still move')}",
+        steps=steps,
+    )
     return ExitCode.DONE
 
 

@@ -1,6 +1,7 @@
 """A commit that deletes topics: what goes with them, asked of the brokers, and a question that is not answered by yes.
 
-On a terminal the topic's name is to be typed, or how many topics there are. A program that says --apply means it.
+On a terminal the topic's name is to be typed, or how many topics there are. Without one nothing is deleted unless the
+command says --yes.
 """
 
 from collections.abc import Mapping, Sequence

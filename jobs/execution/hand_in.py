@@ -20,6 +20,7 @@ from jobs.records.author import this_author
 from jobs.records.plans import Plan
 from jobs.runtime.console import finish, progress, say
 from jobs.runtime.settings import Settings
+from planner.rows.words import counted
 from schemas.handed_in import Answer, HandedIn, decode_handed_in
 
 _PAUSE: Final = 0.2
@@ -29,7 +30,7 @@ def hand_in_and_wait(
     settings: Settings, plan: Plan, assessment: Assessment, limits: CommitLimits, *, detailed: bool
 ) -> ExitCode:
     """Let the controller carry a plan out, and show what it answered."""
-    say(f"  mode {assessment.mode} ({assessment.why}); {len(assessment.due)} rows are due")
+    say(f"  mode {assessment.mode} ({assessment.why}); {counted(len(assessment.due), 'row', 'is', 'are')} due")
     handed = HandedIn(
         holder=this_process("commit", plan.plan_id),
         max_plan_age=limits.max_plan_age,

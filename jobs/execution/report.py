@@ -6,8 +6,9 @@ For every command that commits. `beside` is what such a command says besides: fi
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 
+from jobs.assessment.deletion import Deleted
 from jobs.assessment.plan_steps import after_commit, after_dry_run
-from jobs.basics.errors import ExitCode, SurveyorError
+from jobs.basics.errors import ExitCode, RefusedError, SurveyorError
 from jobs.basics.interrupts import exit_code, interrupted
 from jobs.execution.admin.running import Running
 from jobs.execution.admin.throttles import throttle_lines
@@ -93,17 +94,30 @@ def refuse_unless_agreed(
 ) -> None:
     """Show on a terminal what a dry run shows, ask, and raise SurveyorError unless the answer is yes.
 
-    Who deletes topics types more than yes. A program that says --apply means it.
+    Who deletes topics types more than yes. A program that says --apply means it, but for deletions: raise RefusedError.
     """
-    if not is_terminal() or not assessment.due:
+    if not assessment.due:
         return
     deleted = deletions_due(settings, plan, assessment)
+    if not is_terminal():
+        _refuse_to_delete(plan, deleted)
+        return
     review = _review(settings, plan, assessment, running, everything=everything)
     for line in (*review, *deletion_lines(deleted, everything=everything), *beside.lines):
         say(line)
     if not (agrees_to_delete(deleted) if deleted else agrees("write them to the cluster?")):
         missed = "as it asks" if deleted else "with yes"
         raise SurveyorError(f"not applied: the question was not answered {missed}; plan {plan.title} is stored")
+
+
+def _refuse_to_delete(plan: Plan, deleted: Sequence[Deleted]) -> None:
+    """Raise RefusedError where topics would go and nobody is there to be asked: what is lost is lost for good."""
+    if deleted:
+        goes = "; ".join(line.strip() for line in deletion_lines(deleted))
+        raise RefusedError(
+            f"plan {plan.title} deletes topics, and there is no terminal to ask on: nothing was written; say --yes if "
+            f"you mean it: {goes}"
+        )
 
 
 def answer_of(settings: Settings, plan: Plan, assessment: Assessment, ledger: Ledger, *, detailed: bool) -> Answer:

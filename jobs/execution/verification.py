@@ -42,8 +42,8 @@ def report_verification(
         close_undone(settings, whole)
     known = {"plan_id": whole.plan_id, "status": whole.row["status"], "is_complete": complete}
     result: Result = {**known, **{standing.value: counts[standing] for standing in _COUNTED}}
-    going = [row for row, standing, _ in standings if standing is Standing.IN_PROGRESS and text is not Text.KAFKA]
-    copying = measure(settings, changes_among(going), apart)
+    moving = changes_among([row for row, standing, _ in standings if standing is Standing.IN_PROGRESS])
+    copying = None if text is Text.KAFKA else measure(settings, moving, apart)
     result["copying"] = None if copying is None else copying_result(copying)
     summary = ", ".join(f"{counts[standing]} {standing.replace('_', ' ')}" for standing in _COUNTED if counts[standing])
     closed = f", {whole.row['status']}" if whole.row["status"] in UNCOMMITTABLE else ""
@@ -55,7 +55,7 @@ def report_verification(
     if text is Text.KAFKA:
         finish(settings, result, *_as_kafka_says(settings, whole))
     else:
-        steps = after_verification(settings, whole, [standing for _, standing, _ in standings])
+        steps = after_verification(settings, whole, [standing for _, standing, _ in standings], moving=bool(moving))
         finish(settings, result, title + ("; the plan is complete" if complete else ""), *lines, steps=steps)
     return ExitCode.CHANGES if detailed and not complete else ExitCode.DONE
 

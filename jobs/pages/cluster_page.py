@@ -65,6 +65,7 @@ def health_facts(row: Row) -> list[Fact]:
         fact("brokers registered", row["brokers"]),
         fact("racks", row["racks"]),
         fact("topics", row["topics"]),
+        *([fact("topics being deleted", row["deleting_topics"])] if row["deleting_topics"] else []),
         fact("partitions", row["partitions"]),
         *([Fact("sign of a KRaft migration", row["migration"], "warn")] if row["migration"] else []),
     ]
@@ -100,7 +101,8 @@ def by_rack(brokers: list[Row], *columns: str) -> list[Group]:
 
 
 def broker_name(row: Row) -> str:
-    return f"broker {row['broker_id']}" if row["registered"] else f"{row['broker_id']} (gone)"
+    """What a broker is called wherever it stands alone: who is not registered is gone, as in `status`."""
+    return f"broker {row['broker_id']}{'' if row['registered'] else ' (gone)'}"
 
 
 def _imbalance(at: Summaries) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from jobs.basics.errors import RefusedError, UsageError
 from jobs.basics.sensitive import masked_json, masked_text
 from jobs.basics.units import shown_bytes, shown_duration
 from jobs.pages.charts import Group, Shown, bars
-from jobs.pages.cluster_page import MOST_BROKERS, by_rack, commits
+from jobs.pages.cluster_page import MOST_BROKERS, broker_name, by_rack, commits
 from jobs.pages.islands import Island
 from jobs.pages.rendering import Fact, about, alarming, fact, render, shown_time
 from jobs.records import digest
@@ -50,6 +50,7 @@ class PlanTables:
     snapshot: Row
     is_whole: bool
     """Whether the snapshot is still there: else the cluster is what the plan's own rows say of it."""
+    review: Review
 
     @classmethod
     def read(cls, lake: Lake, id_or_name: str) -> "PlanTables":
@@ -71,7 +72,7 @@ class PlanTables:
         at.add("plan_rejections", rows["rejections"])
         if not is_whole:
             _add_what_the_plan_knows(at, row)
-        return cls(row, changes, at, snapshot, is_whole)
+        return cls(row, changes, at, snapshot, is_whole, Review(lake, row, Only()))
 
 
 def _refuse_edited(row: Row, rows: dict[str, pa.Table]) -> None:
@@ -88,19 +89,18 @@ def _add_what_the_plan_knows(at: Summaries, row: Row) -> None:
     brokers = [broker["broker_id"] for broker in row["brokers"]]
     nothing = pa.nulls(len(brokers), pa.string())
     at.add("brokers", pa.table({"broker_id": pa.array(brokers, pa.int32()), "host": nothing, "rack": nothing}))
-    at.add(
-        "partitions",
-        at.query(
-            "SELECT topic, partition, arg_min(replicas_before, wave) AS replicas, "
-            "arg_min(leader_before, wave) AS leader, arg_min(isr_before, wave) AS isr "
-            "FROM plan_changes GROUP BY topic, partition"
-        ),
+    partitions = at.query(
+        "SELECT topic, partition, arg_min(replicas_before, wave) AS replicas, "
+        "arg_min(leader_before, wave) AS leader, arg_min(isr_before, wave) AS isr, true AS understood "
+        "FROM plan_changes GROUP BY topic, partition"
     )
+    at.add("partitions", partitions)
+    at.add("staying", partitions)
 
 
 def plan_page(plan: PlanTables, now: datetime, max_age_hours: float) -> str:
     """Return the page as HTML; a plan older than `max_age_hours` is warned of, as a commit refuses it."""
-    row, review = plan.row, Review(plan.at.lake, plan.row, Only())
+    row = plan.row
     sums = summary(plan.changes)
     return render(
         "plan.html",
@@ -122,7 +122,7 @@ def plan_page(plan: PlanTables, now: datetime, max_age_hours: float) -> str:
         changes=changes_island(plan),
         operations=operations_island(plan),
         rejections=rejections_island(plan),
-        evidence=_evidence(review),
+        evidence=_evidence(plan.review),
         commits=commits(plan.at),
         commands=[f"surveyor {command}" for command in commands_of(row)],
     )
@@ -140,10 +140,9 @@ def commands_of(row: Row) -> Iterator[str]:
 
 def warnings_of(plan: PlanTables, now: datetime, max_age_hours: float) -> Iterator[str]:
     """What a reviewer must not miss: what the plan's age and status say, then what goes, then what its rows do."""
-    review = Review(plan.at.lake, plan.row, Only())
     yield from _standing(plan, now, max_age_hours)
-    yield from (line.strip().removeprefix("warning: ") for line in deletion_lines(review.deleted))
-    yield from map(masked_text, review.warnings(plan.changes))
+    yield from (line.strip().removeprefix("warning: ") for line in deletion_lines(plan.review.deleted))
+    yield from map(masked_text, plan.review.warnings(plan.changes))
 
 
 def _standing(plan: PlanTables, now: datetime, max_age_hours: float) -> Iterator[str]:
@@ -251,7 +250,7 @@ def _moved(row: Row) -> int:
 
 
 def _groups(rows: Sequence[Row], what: str) -> list[Group]:
-    return [Group(f"broker {row['broker_id']}", [row[f"{what}_{side}"] for side in _SIDES]) for row in rows]
+    return [Group(broker_name(row), [row[f"{what}_{side}"] for side in _SIDES]) for row in rows]
 
 
 def _chart(title: str, groups: Sequence[Group], shown: Shown | None = None) -> Row:

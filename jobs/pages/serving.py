@@ -20,7 +20,7 @@ from jobs.runtime.settings import Settings
 
 EXTRA: Final = "kafka-surveyor[dashboard]"
 
-_STDOUT, _STDERR = 1, 2
+_STDOUT = 1
 
 
 def serve(settings: Settings, address: str, port: int) -> NoReturn:
@@ -37,7 +37,7 @@ def serve(settings: Settings, address: str, port: int) -> NoReturn:
     say(f"dashboard of {settings.warehouse}: {url} (Ctrl-C ends it)")
     sys.stdout.flush()
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # until the server waits for them: no import is to be cut in two
-    os.dup2(_STDERR, _STDOUT)  # what Streamlit says is no result
+    os.dup2(os.open(os.devnull, os.O_WRONLY), _STDOUT)  # Streamlit's banner; its errors go to stderr
     os.execv(sys.executable, command_line(settings, address, port))  # noqa: S606 - this Python, these arguments
 
 

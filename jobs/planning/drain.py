@@ -1,6 +1,7 @@
 """Brokers that are to lead nothing, as before they are shut down, and that are to lead again."""
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 from pyspark.sql import DataFrame
@@ -10,6 +11,7 @@ from jobs.adapters.delta.lake import Row
 from jobs.basics.errors import RefusedError
 from jobs.planning.plan import Planned, Planner
 from jobs.planning.tables import partitions_with_orders
+from jobs.records.drained import drained_brokers
 from jobs.records.snapshot_tables import SnapshotTables
 from jobs.records.snapshots import as_of, refuse_empty
 from jobs.runtime.settings import Settings
@@ -27,7 +29,9 @@ def drain_planner(settings: Settings, ids: list[int], mode: DrainMode, *, allow_
 
     def planner(at: SnapshotTables) -> Planned:
         refuse_empty(at.snapshot)
-        _refuse_unknown(ids, as_of(settings.lake, at.snapshot, "brokers"), at.snapshot["snapshot_id"])
+        brokers = as_of(settings.lake, at.snapshot, "brokers")
+        _refuse_unknown(ids, brokers, at.snapshot["snapshot_id"])
+        _refuse_all(ids, brokers, drained_brokers(settings.lake), at.snapshot["snapshot_id"])
         known = partitions_with_orders(at), at["topics"], at["brokers"]
         rejections = drain_rejections(*known, ids, mode).localCheckpoint()
         return Planned(
@@ -72,6 +76,16 @@ def _refuse_unknown(ids: Sequence[int], brokers: Sequence[Row], snapshot_id: int
         raise RefusedError(
             f"--brokers: /brokers/ids/{opaque[0]} is not understood, so that broker can be told nothing; "
             "`surveyor show quarantine` says why",
+        )
+
+
+def _refuse_all(ids: Sequence[int], brokers: Sequence[Row], drained: AbstractSet[int], snapshot_id: int) -> None:
+    """Raise RefusedError if nobody is left to lead: an order of replicas with them last would be the same one."""
+    able = {row["broker_id"] for row in brokers if row["understood"]} - drained
+    if not able.difference(ids):
+        others = f"; {', '.join(map(str, sorted(drained)))} drained already" if drained else ""
+        raise RefusedError(
+            f"--brokers: no broker of snapshot {snapshot_id} would be left to lead{others}; name fewer",
         )
 
 

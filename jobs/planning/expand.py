@@ -14,6 +14,7 @@ from jobs.planning.plan import Planned
 from jobs.planning.topics import KnownTopic, find_topic, operation
 from jobs.records.snapshot_tables import SnapshotTables
 from jobs.records.snapshots import as_of
+from planner.rows.words import counted
 from planner.topics.creation import expansion_changes, start_of_round
 from planner.topics.topic_size import size_faults, topic_bytes
 from schemas.names import INTERNAL_TOPICS, OperationKind, PlanKind, RequestKind
@@ -44,7 +45,8 @@ class ExpandRequest:
         existing = len(topic.partitions)
         if self.partitions <= existing:
             raise RefusedError(
-                f"topic {self.topic} has {existing} partitions: --partitions {self.partitions} adds none, and Kafka "
+                f"topic {self.topic} has {counted(existing, 'partition')}: --partitions "
+                f"{self.partitions} adds none, and Kafka "
                 "takes none away; ask for more",
             )
         registered = as_of(at.tables.lake, at.snapshot, "brokers")
@@ -70,7 +72,8 @@ class ExpandRequest:
         racks = racks_of(live, "give --replica-assignment,") if self.rack_aware else {}
         if len(first) > len(brokers):
             raise RefusedError(
-                f"partition 0 of {topic.name} has {len(first)} replicas, and only {len(brokers)} brokers are alive in "
+                f"partition 0 of {topic.name} has {counted(len(first), 'replica')}, and only "
+                f"{counted(len(brokers), 'broker', 'is', 'are')} alive in "
                 f"the snapshot ({', '.join(map(str, brokers))}); start the others, snapshot again",
             )
         size = topic_bytes(self.partitions, len(first), brokers)
@@ -85,7 +88,8 @@ class ExpandRequest:
         added = self.partitions - len(now)
         if len(by_hand) not in {added, self.partitions}:
             raise UsageError(
-                f"--replica-assignment has {len(by_hand)} partitions: give the {added} that are added, or all "
+                f"--replica-assignment has {counted(len(by_hand), 'partition')}: give the {added} that "
+                "are added, or all "
                 f"{self.partitions} as kafka-topics takes them",
             )
         if len(by_hand) == self.partitions and by_hand[: len(now)] != now:

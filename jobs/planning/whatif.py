@@ -18,6 +18,7 @@ from jobs.records.snapshots import find_snapshot
 from jobs.runtime.console import finish, progress, table
 from jobs.runtime.next_commands import NextStep, next_step
 from jobs.runtime.settings import Settings
+from planner.rows.words import counted
 from planner.whatif.losses import whatif as costs_of_losing
 from schemas.names import Lose
 
@@ -99,5 +100,7 @@ def _for_people(settings: Settings, result: Row, limit: int) -> list[Table | str
     if len(rows) > limit:
         parts.insert(1, f"... and {len(rows) - limit} more; --limit shows more, --json gives all")
     if rows and rows[0]["not_judged"]:
-        parts.append(f"warning: {rows[0]['not_judged']} partitions not judged: not understood, or without a state")
+        parts.append(
+            f"warning: {counted(rows[0]['not_judged'], 'partition')} not judged: not understood, or without a state"
+        )
     return parts

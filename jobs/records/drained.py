@@ -14,6 +14,11 @@ from jobs.records.plans import Plan
 from schemas.names import DrainMode, PlanKind
 
 
+def drained_brokers(lake: Lake) -> set[int]:
+    """Brokers drained now: they keep what they hold, and get nothing."""
+    return {row["broker_id"] for row in lake.rows("drained")}
+
+
 def mark(lake: Lake, plan: Row, controller_epoch: int | None = None) -> bool:
     """Record the brokers of a drain, and under which controller epoch; return whether the plan is one."""
     if plan["kind"] != PlanKind.DRAIN:

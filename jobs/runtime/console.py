@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
+from io import TextIOWrapper
 from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Final, Literal, TextIO
@@ -52,6 +53,18 @@ def stdout(least: int = 0) -> "Console":
     width = max(least, console.width if console.is_terminal else WIDTH)
     colors: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"  # None: nor bold headings
     return Console(highlight=False, emoji=False, width=width, color_system=colors)
+
+
+def write_whatever_comes() -> None:
+    """Let stdout and stderr escape what their encoding lacks: on a terminal of Latin-1, in a file's name of bytes.
+
+    Of one that whoever started us has closed, Python makes None: what is for stderr would then go to stdout.
+    """
+    sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115 - for as long as the process lives
+    sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115 - as above
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
 
 
 def say(line: str) -> None:
@@ -122,15 +135,23 @@ def is_terminal() -> bool:
 
 
 def agrees(question: str) -> bool:
-    """Ask on the terminal for yes or no."""
+    """Ask on the terminal for yes or no; whoever closes it instead (Ctrl-D) has not agreed."""
     _forget_keys()
-    return typer.confirm(question, err=True)
+    try:
+        return typer.confirm(question, err=True)
+    except typer.Abort:
+        say("")  # the cursor still stands behind the question
+        return False
 
 
 def typed_answer(question: str) -> str:
-    """Ask on the terminal for a word."""
+    """Ask on the terminal for a word, which is none where it is closed instead (Ctrl-D)."""
     _forget_keys()
-    return str(typer.prompt(question, default="", show_default=False, err=True)).strip()
+    try:
+        return str(typer.prompt(question, default="", show_default=False, err=True)).strip()
+    except typer.Abort:
+        say("")
+        return ""
 
 
 def _forget_keys() -> None:

@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 
 from jobs.adapters.delta.lake import Row
 from jobs.basics.errors import RefusedError, UsageError
+from planner.rows.words import counted
 
 T = TypeVar("T")
 
@@ -172,7 +173,7 @@ def assignment_faults(assignment: Sequence[Sequence[int]]) -> Iterator[str]:
             yield f"partition {partition} names a broker twice: {replicas}"
         if len(replicas) != len(assignment[0]):
             yield (
-                f"partition {partition} has {len(replicas)} replicas, partition 0 has {len(assignment[0])}; "
+                f"partition {partition} has {counted(len(replicas), 'replica')}, partition 0 has {len(assignment[0])}; "
                 "all need the same replication factor"
             )
 

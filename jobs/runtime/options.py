@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NoReturn
 
 import typer
 
@@ -15,10 +15,10 @@ from jobs.adapters.delta.folders import why_unwritten
 from jobs.adapters.spark.remote import REMOTE, why_elsewhere
 from jobs.adapters.spark.submitted import behave_as_submitted
 from jobs.basics.errors import ExitCode, SurveyorError, UsageError
-from jobs.basics.interrupts import answer_json, exit_code, guard, refuse_to_unwind
+from jobs.basics.interrupts import answer_json, exit_code, guard, refuse_to_unwind, settle
 from jobs.runtime.choices import Output
 from jobs.runtime.completion import brokers, by_comma, clusters, plans, snapshots
-from jobs.runtime.console import give, say
+from jobs.runtime.console import give, say, write_whatever_comes
 from jobs.runtime.lazy_commands import HELP
 from jobs.runtime.next_commands import typed_in
 from jobs.runtime.settings import settings_from
@@ -51,7 +51,7 @@ DetailedExitcode = Annotated[
     typer.Option("--detailed-exitcode", help="Exit with 10 if changes are present, with 21 if any row was stale."),
 ]
 Apply = Annotated[bool, typer.Option("--apply", help="Write to the cluster; without it nothing is written.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask on a terminal.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask on a terminal; without one, delete topics.")]
 MaxChanges = Annotated[int | None, typer.Option(min=0, help="Refuse more changes [default: 100000].")]
 MaxHold = Annotated[str | None, typer.Option(help="Hold the controllership no longer [default: 30s].")]
 AllowMajorityDead = Annotated[
@@ -142,6 +142,7 @@ def _with_options(function: Command, options: Mapping[str, tuple[Any, Any]]) -> 
 
     @functools.wraps(function)
     def run(context: typer.Context, **arguments: Any) -> None:  # noqa: ANN401 - as typer gives them
+        write_whatever_comes()
         result_file, output = arguments["result_file"], arguments.get("output")
         as_json = arguments["as_json"] or output is Output.JSON
         with reported(as_json=as_json, result_file=None):  # where the error of a result file cannot go
@@ -149,6 +150,7 @@ def _with_options(function: Command, options: Mapping[str, tuple[Any, Any]]) -> 
                 refuse_unwritable(result_file, "--result-file")
         with reported(as_json=as_json, result_file=result_file):
             behave_as_submitted()
+            _refuse_bytes(context.params)
             _refuse_two_forms(output, as_json=as_json)
             common = {name: arguments.pop(name) for name in options}
             settings = settings_from(**common, fleet=arguments.get("fleet", False), typed=typed_in(context))
@@ -172,35 +174,52 @@ def _refuse_two_forms(output: Output | None, *, as_json: bool) -> None:
         raise UsageError(f"--json is one form and -o {output} another: give one of the two")
 
 
+def _refuse_bytes(given: Mapping[str, object]) -> None:
+    """Raise UsageError for what is no text; a path may be any bytes, a name in the tables or a folder of theirs not."""
+    for name, value in given.items():
+        if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
+            raise UsageError(f"{name.replace('_', ' ')} {value!r} is no UTF-8; expected text")
+
+
 @contextmanager
 def reported(*, as_json: bool, result_file: Path | None) -> Iterator[None]:
     """Report an error on stderr, as one message, and exit with its code; programs get it as their JSON object."""
     answer_json(as_json=as_json, result_file=result_file)
+
+    def end_with(message: str, code: ExitCode, **result: Any) -> NoReturn:  # noqa: ANN401 - for programs
+        settle()
+        say(f"surveyor: {message}")
+        try:
+            give({"error": message, "exit_code": int(code), **result}, as_json, result_file)
+            sys.stdout.flush()
+        except OSError:  # stdout itself may be what failed, as on a full disk
+            _drop_stdout()
+        raise typer.Exit(code) from None
+
     try:
         yield
     except KeyboardInterrupt:
         refuse_to_unwind()
         message = "interrupted: what was begun is as a crash leaves it, the same command goes on from there"
-        say(f"surveyor: {message}")
-        give({"error": message, "exit_code": exit_code()}, as_json, result_file)
-        raise typer.Exit(exit_code()) from None
+        end_with(message, exit_code())
     except SurveyorError as error:
-        say(f"surveyor: {error}")
-        give({"error": str(error), "exit_code": int(error.exit_code), **error.result}, as_json, result_file)
-        raise typer.Exit(error.exit_code) from None
+        end_with(str(error), error.exit_code, **error.result)
     except (typer.Exit, typer.Abort):
         raise
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is still in buffers goes there, and nobody complains
+        settle()
+        _drop_stdout()
         say("surveyor: nobody reads the output any more; it is not whole")
         raise typer.Exit(ExitCode.ERROR) from None
     except Exception as error:
         if os.environ.get(DEBUG):
             raise
-        message = unexpected(error)
-        say(f"surveyor: {message}")
-        give({"error": message, "exit_code": int(ExitCode.ERROR)}, as_json, result_file)
-        raise typer.Exit(ExitCode.ERROR) from None
+        end_with(unexpected(error), ExitCode.ERROR)
+
+
+def _drop_stdout() -> None:
+    """Let what is still in buffers go nowhere: Python would complain of it while it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def unexpected(error: Exception) -> str:

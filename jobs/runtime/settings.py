@@ -1,4 +1,7 @@
-"""What a command runs with: flags over the environment over `surveyor.toml` over defaults.
+"""What a command runs with: what is typed, then the environment, then `surveyor.toml`, then defaults.
+
+To type --conf or --cluster is to type what the file says of that cluster. Where file and environment differ, a line on
+stderr says which is used: nobody means to work on another cluster than the one they named.
 
 `conf/surveyor.toml` in the repository is the commented example of every key.
 """
@@ -7,7 +10,7 @@ import tomllib
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -16,6 +19,7 @@ from jobs.adapters.spark.remote import address
 from jobs.basics.errors import UsageError
 from jobs.basics.units import PERIOD
 from jobs.runtime.choices import Output
+from jobs.runtime.console import say
 from jobs.runtime.next_commands import Typed
 
 if TYPE_CHECKING:
@@ -145,7 +149,10 @@ def settings_from(
 ) -> Settings:
     """Join flags and file; for a `fleet`, the file alone names the clusters."""
     conf = load_conf(conf_path)
-    folder = warehouse or conf.warehouse or DEFAULT_WAREHOUSE
+    sources = _Sources(typed or {}, conf_path)
+    if warehouse == "":
+        raise UsageError("--warehouse names no folder: give the name of one, or leave the option out")
+    folder = sources.prefer("warehouse", warehouse, conf.warehouse) or DEFAULT_WAREHOUSE
     refuse_impossible(folder)
     if remote is not None:
         address(remote)
@@ -153,11 +160,10 @@ def settings_from(
     for name in (cluster, *conf.clusters):
         refuse_odd_name(name)
     if fleet:
+        if "zookeeper" in sources.typed:
+            raise UsageError("--zookeeper names one cluster, --all takes those of --conf: give one of the two")
         if zookeeper is not None:
-            raise UsageError(
-                "--zookeeper, or SURVEYOR_ZOOKEEPER in the environment, names one cluster, --all takes those of the "
-                "--conf file: give one of the two"
-            )
+            say(f"surveyor: --all takes the clusters of {conf_path}, not {zookeeper} of SURVEYOR_ZOOKEEPER")
         every = tuple(Settings(name, folder, known, remote=remote) for name, known in sorted(conf.clusters.items()))
         alike = {name: words for name, words in (typed or {}).items() if name != "cluster"}
         return Settings(cluster, folder, ClusterConf(), as_json, result_file, every, remote, typed=alike)
@@ -165,9 +171,13 @@ def settings_from(
         raise UsageError(
             f"--conf {conf_path} has no [clusters.{cluster}]; it has {', '.join(sorted(conf.clusters))}",
         )
-    given = {"zookeeper": zookeeper, "zookeeper_config": zookeeper_config, "command_config": command_config}
-    flags = {key: value for key, value in given.items() if value is not None}
     known = conf.clusters.get(cluster, ClusterConf())
+    given = {
+        "zookeeper": sources.prefer("zookeeper", zookeeper, known.zookeeper),
+        "zookeeper_config": sources.prefer("zookeeper_config", zookeeper_config, known.zookeeper_config),
+        "command_config": command_config,
+    }
+    flags = {key: value for key, value in given.items() if value is not None}
     return Settings(
         cluster=cluster,
         warehouse=folder,
@@ -178,3 +188,25 @@ def settings_from(
         output=output,
         typed=typed or {},
     )
+
+
+_Value = TypeVar("_Value", str, Path)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sources:
+    """Where values come from: what was typed, and a file that was typed or that the environment names."""
+
+    typed: Typed
+    conf_path: Path | None
+
+    def prefer(self, name: str, told: _Value | None, in_file: _Value | None) -> _Value | None:
+        """Choose between what an option or its environment variable told, and the file."""
+        if told is None or in_file is None or told == in_file or name in self.typed:
+            return in_file if told is None else told
+        named = ("conf_path",) if name == "warehouse" else ("conf_path", "cluster")
+        file_is_meant = any(each in self.typed for each in named)
+        of_file, of_environment = f"{name} {in_file} of {self.conf_path}", f"{told} of SURVEYOR_{name.upper()}"
+        used, other = (of_file, of_environment) if file_is_meant else (of_environment, of_file)
+        say(f"surveyor: {used} is used, not {other}")
+        return in_file if file_is_meant else told

@@ -22,9 +22,20 @@ _KEPT_OF_NAME: Final = 40
 
 def refuse_unwritable(out: Path, option: str = "--out") -> None:
     """Find out before anything is read that the file could not be written; raise UsageError."""
-    folder = out.absolute().parent
-    if out.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+    if str(out) in {".", "-"}:  # which an empty name is, and what other programs take for stdout
+        raise UsageError(f"{option} names no file: give the name of one that is to be written")
+    special = out.exists() and not out.is_file() and not out.is_dir()
+    if not (os.access(out, os.W_OK) if special else not out.is_dir() and _takes_files(out.absolute().parent)):
         raise UsageError(f"{option} {out} cannot be written: name a file in a folder that exists and can be written")
+
+
+def _takes_files(folder: Path) -> bool:
+    """Try it: permissions say nothing to root, who may write to /proc by them."""
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
 
 
 def replace_file(out: Path, text: str) -> int:

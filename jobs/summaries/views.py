@@ -36,6 +36,7 @@ _PARTITIONS: Final = (
     "under_min_isr",
     "understood",
 )
+_TOPICS: Final = ("topic", "deletion_requested")
 _BROKERS: Final = ("broker_id", "host", "rack", "understood")
 _HISTORY: Final = ("topic", "partition", "snapshot_id", "leader", "partition_state", "vanished")
 _IMBALANCE: Final = (
@@ -90,11 +91,13 @@ class View:
 VIEWS: Final[Mapping[str, View]] = {
     view.name: view
     for view in (
+        View("staying", {"partitions": _PARTITIONS, "topics": _TOPICS}),
         View(
             "health",
-            {"snapshots": _SNAPSHOTS, "partitions": _PARTITIONS, "brokers": _BROKERS, "topics": ("topic",)},
+            {"snapshots": _SNAPSHOTS, "partitions": _PARTITIONS, "brokers": _BROKERS, "topics": _TOPICS},
+            ["staying"],
         ),
-        View("leadership", {"partitions": _PARTITIONS, "brokers": _BROKERS}),
+        View("leadership", {"partitions": _PARTITIONS, "brokers": _BROKERS}, ["staying"]),
         View("imbalance_history", {"imbalance": _IMBALANCE, "snapshots": _SNAPSHOTS}),
         View("leader_history", {"partition_history": _HISTORY, "snapshots": _SNAPSHOTS}),
         View("leaders_over_time", {"snapshots": _SNAPSHOTS}, ["leader_history"]),
@@ -108,7 +111,7 @@ VIEWS: Final[Mapping[str, View]] = {
             },
         ),
         View("commit_log", {"commits": _COMMITS}),
-        View("under_replicated", {"partitions": _PARTITIONS}),
+        View("under_replicated", {}, ["staying"]),
     )
 }
 """Every view, in the order in which pages show them."""

@@ -34,6 +34,10 @@ class Health:
     not_understood_brokers: list[int]
     gone: dict[int, int]
     """Brokers that an assignment, an ISR or a leader names and that are not registered; how many partitions do."""
+    able_brokers: int
+    """Brokers that may be given replicas: registered, understood and not drained."""
+    most_replicas: int
+    """The largest replication factor of any partition that could be moved."""
     topics: int
     deleting_topics: int
     partitions: int
@@ -64,7 +68,8 @@ def health_of(seen: Observed, *, default_min_isr: int, threshold: float, drained
     rows = arrays_of(seen, default_min_isr)
     live = sorted(row["broker_id"] for row in seen.brokers)
     opaque = sorted(row["broker_id"] for row in seen.brokers if not row["understood"])
-    marks, due = derived(rows, live), needs(rows, live, set(live).difference(opaque, drained))
+    able = set(live).difference(opaque, drained)
+    marks, due, moving = derived(rows, live), needs(rows, live, able), _moving(seen)
     return Health(
         controller_id=seen.controller_id,
         controller_epoch=seen.controller_epoch,
@@ -72,6 +77,8 @@ def health_of(seen: Observed, *, default_min_isr: int, threshold: float, drained
         live=live,
         not_understood_brokers=opaque,
         gone=_named_and_gone(rows, live),
+        able_brokers=len(able),
+        most_replicas=int(named(rows.replicas[rows.judged & ~moving]).sum(axis=1).max(initial=0)),
         topics=len(seen.configs),
         deleting_topics=len(seen.deleting),
         partitions=seen.partitions.num_rows,
@@ -79,7 +86,7 @@ def health_of(seen: Observed, *, default_min_isr: int, threshold: float, drained
         without_state=_count(rows.judged & marks.new),
         under_replicated=_count(rows.judged & marks.under_replicated),
         under_min_isr=_count(rows.judged & marks.under_min_isr),
-        moving=_count(_moving(seen)),
+        moving=_count(moving),
         not_understood=_count(~rows.understood),
         mendable=_count(due.mendable),
         stuck=_count(due.stuck),

@@ -30,6 +30,7 @@ from jobs.adapters.zookeeper.source import READ, ZooKeeperDataSource, read_here
 from jobs.basics.errors import UnreadableError
 from jobs.runtime.console import Phases, say
 from jobs.runtime.settings import Settings
+from planner.rows.words import counted
 
 _UNREADABLE: Final = re.compile(rf"{UnreadableError.__name__}: (.+)")
 """What an executor said, in the midst of stack traces of three languages."""
@@ -172,7 +173,8 @@ def _warn_of_silent_brokers(configs: list[Row]) -> None:
     silent = {row["broker_id"] for row in configs} - answered
     if silent:
         say(
-            f"surveyor: {len(silent)} brokers did not tell their settings, Kafka's defaults are assumed: {_few(silent)}"
+            f"surveyor: {counted(len(silent), 'broker')} did not tell their settings, Kafka's defaults "
+            f"are assumed: {_few(silent)}"
         )
 
 

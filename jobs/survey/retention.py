@@ -20,6 +20,7 @@ from jobs.basics.units import parse_period
 from jobs.records.snapshots import find_snapshot, rows_of_use
 from jobs.runtime.console import Result, finish, progress, table
 from jobs.runtime.settings import Settings
+from planner.rows.words import counted
 from schemas.columns import TABLES
 
 GRACE_HOURS: Final = 1
@@ -123,7 +124,8 @@ def _for_people(settings: Settings, result: Result, *, dry_run: bool) -> list[An
     rows = [row for row in result["tables"] if row["files_before"]]
     would = "would be " if dry_run else ""
     summary = (
-        f"{result['snapshots_dropped']} snapshots {would}dropped, the oldest is then {result['oldest_snapshot']}; "
+        f"{counted(result['snapshots_dropped'], 'snapshot')} {would}dropped, the oldest is then "
+        f"{result['oldest_snapshot']}; "
         f"{result['bytes_before']:,} bytes before, {result['bytes_after']:,} after"
     )
     waiting = f"files replaced less than {GRACE_HOURS} h ago stay until a later vacuum"

@@ -20,6 +20,7 @@ from jobs.basics.units import shown_bytes
 from jobs.runtime.console import Result, finish, progress, say
 from jobs.runtime.next_commands import next_step
 from jobs.runtime.settings import Settings
+from planner.rows.words import counted
 from schemas.columns import TABLES
 
 NAMED: Final = 20
@@ -36,7 +37,7 @@ def take_sizes(settings: Settings) -> Result:
     seen: Counter[str] = Counter()
 
     def detail() -> str:
-        return f": {seen['brokers']} of {len(brokers)} have answered, {seen['replicas']} replicas"
+        return f": {seen['brokers']} of {len(brokers)} have answered, {counted(seen['replicas'], 'replica')}"
 
     def count(log_dirs: LogDirs) -> None:
         seen.update(brokers=1, replicas=log_dirs.logs.num_rows)
@@ -63,7 +64,7 @@ def _nobody(silent: Mapping[int, str]) -> str:
     if not silent:
         return "no broker is registered in /brokers/ids: nobody can be asked; start brokers, or check the chroot"
     return (
-        f"none of {len(silent)} brokers told its log dirs:\n  {_listed(_silent_lines(silent))}\n"
+        f"none of {counted(len(silent), 'broker')} told its log dirs:\n  {_listed(_silent_lines(silent))}\n"
         "nothing was stored; check --command-config, and that brokers can be reached from here"
     )
 
@@ -99,7 +100,10 @@ def report_sizes(settings: Settings) -> None:
     for warning in _warnings(result):
         say(f"surveyor: {warning}")
     future = f", {result['future']} of them on their way to another log dir" if result["future"] else ""
-    counts = f"{result['replicas']} replicas of {result['topics']} topics on {result['brokers']} brokers{future}"
+    counts = (
+        f"{counted(result['replicas'], 'replica')} of {counted(result['topics'], 'topic')} on "
+        f"{counted(result['brokers'], 'broker')}{future}"
+    )
     steps = [
         next_step(settings, "see who holds what", "show", "sizes"),
         next_step(settings, "even it out", "plan", "reassign", "--rebalance", "--by-size", "--refresh"),
@@ -110,7 +114,7 @@ def report_sizes(settings: Settings) -> None:
 def _warnings(result: Result) -> Iterator[str]:
     if result["silent"]:
         lines = _silent_lines({row["broker_id"]: row["reason"] for row in result["silent"]})
-        yield f"{len(lines)} brokers did not answer, their last sizes are kept:\n  {_listed(lines)}"
+        yield f"{counted(len(lines), 'broker')} did not answer, their last sizes are kept:\n  {_listed(lines)}"
     if result["failed_log_dirs"]:
         lines = [f"broker {row['broker_id']}: {row['log_dir']}: {row['error']}" for row in result["failed_log_dirs"]]
         yield f"{len(lines)} log dirs could not be read by their brokers:\n  {_listed(lines)}"

@@ -23,6 +23,7 @@ from jobs.runtime.options import unexpected
 from jobs.runtime.settings import Settings
 from jobs.survey.reading import read_all, read_small
 from jobs.survey.writing import Writer
+from planner.rows.words import counted
 from schemas.names import NO_CONTROLLER
 from schemas.tables import TABLES
 
@@ -143,10 +144,11 @@ def snapshot_line(cluster: str, result: Result) -> str:
     'snapshot 4 of east: 3 brokers, 2 topics, 60 partitions, 0 quarantined; no controller, epoch 7; 5.0 s (read 0.7, \
 write 1.2)'
     """
-    counts = ", ".join(f"{result[name]} {name}" for name in COUNTED)
+    *counts, quarantined = (result[name] for name in COUNTED)
+    known = [counted(count, name.removesuffix("s")) for count, name in zip(counts, COUNTED, strict=False)]
     phases = ", ".join(f"{phase} {seconds:.1f}" for phase, seconds in result["seconds_by_phase"].items())
     return (
-        f"snapshot {result['snapshot_id']} of {cluster}: {counts}; "
+        f"snapshot {result['snapshot_id']} of {cluster}: {', '.join(known)}, {quarantined} quarantined; "
         f"{_controller(result['controller_id'])}, epoch {result['controller_epoch']}; "
         f"{result['seconds']:.1f} s ({phases})"
     )

@@ -9,6 +9,7 @@ from jobs.assessment.checkup import Finding, State, check_up
 from jobs.basics.errors import ExitCode
 from jobs.runtime.console import finish, wrapped
 from jobs.runtime.settings import Settings
+from planner.rows.words import counted
 
 _MARKS: Final = {State.FINE: "ok", State.WARNING: "WARN", State.FAULT: "FAULT"}
 _LABEL: Final = 25
@@ -41,4 +42,4 @@ def _verdict(counts: Counter[State]) -> str:
     faults, warnings = counts[State.FAULT], counts[State.WARNING]
     if not faults and not warnings:
         return "nothing is in the way"
-    return f"{faults} fault{'s' * (faults != 1)}, {warnings} warning{'s' * (warnings != 1)}"
+    return f"{counted(faults, 'fault')}, {counted(warnings, 'warning')}"

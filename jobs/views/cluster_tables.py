@@ -16,9 +16,8 @@ from jobs.basics.errors import UsageError
 from jobs.basics.sensitive import masked
 from jobs.records.snapshots import as_of, find_snapshot, table_as_of
 from jobs.records.stored_rows import Bools, Ints, StoredRows
-from jobs.runtime.console import finish
 from jobs.runtime.settings import Settings
-from jobs.views.tables import age_line, give_as_of, laid_out, refuse_unknown_topic
+from jobs.views.tables import give_as_of, refuse_unknown_topic
 from schemas.columns import BROKERS
 from schemas.names import NO_LEADER, PartitionState
 
@@ -62,11 +61,16 @@ class Those:
     under_min_isr: bool = False
 
     def of(self, rows: pa.Table) -> pa.Table:
-        """Keep those; rows of PARTITIONS in and out."""
+        """Keep those; rows of PARTITIONS with `deletion_requested` in and out.
+
+        What is in trouble is what `status` counts: not what is being deleted, nor what is not understood.
+        """
         stored = StoredRows(rows)
         held: list[Bools] = [
             stored.equal(column, value) for flag, (column, value) in _CONDITIONS.items() if getattr(self, flag)
         ]
+        if held:
+            held += [~stored.equal("deletion_requested", True), ~stored.equal("understood", False)]  # noqa: FBT003 - values
         if self.broker is not None:
             held.append((stored.brokers("replicas") == self.broker).any(axis=1))
         return rows.filter(pa.array(np.logical_and.reduce(held))) if held else rows
@@ -85,11 +89,23 @@ def show_partitions(settings: Settings, those: Those, snapshot_id: int | None) -
     refuse_unknown_topic(settings, those.topic, snapshot_id)
     snapshot = find_snapshot(settings.lake, snapshot_id)
     filters = [] if those.topic is None else [("topic", "=", those.topic)]
-    kept = those.of(table_as_of(settings.lake, snapshot, "partitions", *filters))
+    kept = those.of(_with_deletions(settings, snapshot, table_as_of(settings.lake, snapshot, "partitions", *filters)))
     if those.broker is not None and not kept.num_rows:
         _refuse_unknown_broker(settings, snapshot, those.broker)
     rows = as_rows(kept.sort_by([("topic", "ascending"), ("partition", "ascending")]))
-    give_as_of(settings, snapshot, "partitions", PARTITION_COLUMNS, rows)
+    for_people = [{**row, "partition_state": _state(row)} for row in rows]
+    give_as_of(settings, snapshot, "partitions", PARTITION_COLUMNS, rows, for_people=for_people)
+
+
+def _with_deletions(settings: Settings, snapshot: Row, partitions: pa.Table) -> pa.Table:
+    """Add `deletion_requested`: whether the topic of each partition is queued for deletion."""
+    queued = as_of(settings.lake, snapshot, "topics", ("deletion_requested", "=", True))
+    names = pa.array([row["topic"] for row in queued], pa.string())
+    return partitions.append_column("deletion_requested", pc.is_in(partitions["topic"], names))
+
+
+def _state(partition: Row) -> str:
+    return f"{partition['partition_state']}{', being deleted' * partition['deletion_requested']}"
 
 
 def _refuse_unknown_broker(settings: Settings, snapshot: Row, broker: int) -> None:
@@ -141,11 +157,8 @@ def show_topics(settings: Settings, snapshot_id: int | None) -> None:
         {**row, "config": masked(row["config"]), **shapes.get(row["topic"], _NO_PARTITIONS)}
         for row in sorted(as_of(settings.lake, snapshot, "topics"), key=itemgetter("topic"))
     ]
-    number = snapshot["snapshot_id"]
-    title = f"topics of {settings.cluster}, snapshot {number}"
     for_people = [{**row, "replication_factor": _factors(row)} for row in rows]
-    result = {"snapshot_id": number, "taken_at": snapshot["taken_at"], "rows": rows}
-    finish(settings, result, *laid_out(settings, title, TOPIC_COLUMNS, for_people), age_line(snapshot, len(rows)))
+    give_as_of(settings, snapshot, "topics", TOPIC_COLUMNS, rows, for_people=for_people)
 
 
 def _factors(topic: Row) -> str | int | None:

@@ -8,6 +8,7 @@ from typing import Any, Final
 from jobs.assessment.copying import Copying
 from jobs.basics.units import shown_bytes, shown_duration
 from planner.reassignment.estimate import Copy, CopyReading, Pace, ReplicaKey, by_broker, pace_of, slowest
+from planner.rows.words import counted
 
 PARTITIONS_SHOWN: Final = 10
 BROKERS_SHOWN: Final = 20
@@ -59,7 +60,7 @@ def copying_lines(result: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _replicas(pace: Mapping[str, Any]) -> str:
-    return "1 replica" if pace["replicas"] == 1 else f"{pace['replicas']} replicas"
+    return counted(pace["replicas"], "replica")
 
 
 def _pace_in_words(pace: Mapping[str, Any], *, estimate: bool) -> str:

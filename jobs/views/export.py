@@ -17,6 +17,7 @@ from jobs.runtime.console import Result, finish, give, next_in_json, next_lines,
 from jobs.runtime.next_commands import next_step
 from jobs.runtime.settings import Settings
 from jobs.views.kafka_text import generated, kafka_json
+from planner.rows.words import counted
 from schemas.names import Action, PlanStatus
 
 
@@ -67,7 +68,7 @@ def export_plan(
         text = generated(targets_of(whole, wave, inverse=not inverse), targets)
     result: Result = {"plan_id": whole.plan_id, "format": form.value, "partitions": len(targets), "file": None}
     part = "" if wave is None else f"wave {wave} of "
-    summary = f"{len(targets)} partitions of {'the way back from ' * inverse}{part}plan {whole.title}"
+    summary = f"{counted(len(targets), 'partition')} of {'the way back from ' * inverse}{part}plan {whole.title}"
     steps = [] if inverse else [next_step(settings, "once the other tool is at it", "verify", whole.called)]
     if out is not None:
         _write(out, text)

@@ -7,6 +7,7 @@ from typing import Any, Final
 from jobs.adapters.delta.lake import Row
 from jobs.basics.units import shown_bytes
 from jobs.records.figures import Figures, figures_in
+from planner.rows.words import counted
 
 WAVES_SHOWN: Final = 20
 
@@ -43,7 +44,10 @@ def figure_lines(plan: Row) -> Iterator[str]:
         racks = (f"{rack} {was} → {becomes}" for rack, (was, becomes) in figures["replicas_per_rack"].items())
         yield f"replicas per rack {', '.join(racks)}"
     if given_up := figures.get("racks_given_up"):
-        yield f"racks given up {', '.join(given_up)}: {figures['fewer_racks']} partitions are in fewer racks than now"
+        yield (
+            f"racks given up {', '.join(given_up)}: "
+            f"{counted(figures['fewer_racks'], 'partition', 'is', 'are')} in fewer racks than now"
+        )
     if figures.get("uneven"):
         yield f"replicas stay uneven: {figures['uneven']}"
     yield from byte_lines(figures)
@@ -52,7 +56,10 @@ def figure_lines(plan: Row) -> Iterator[str]:
     if figures["left"]:
         yield f"{figures['left']} moves left undone by --max-moves; plan again after this"
     if figures["held"]:
-        yield f"{figures['held']} partitions left alone: a dead broker holds a replica; name it in --remove-brokers"
+        yield (
+            f"{counted(figures['held'], 'partition')} left alone: a dead broker holds a replica; name it in "
+            "--remove-brokers"
+        )
 
 
 def _wave_lines(waves: Figures) -> Iterator[str]:

@@ -23,6 +23,7 @@ from jobs.runtime.console import LINES_SHOWN, next_in_json, next_lines, show, sh
 from jobs.runtime.settings import Settings
 from jobs.views.figures import figure_lines
 from jobs.views.plans import all_of_it, change_line, deletion_lines, evidence_line, how_much, row_name, warnings
+from planner.rows.words import counted
 from schemas.names import NO_LEADER, Action, PlanKind, RejectionCode
 from schemas.rows import Operation, Outline
 
@@ -156,7 +157,7 @@ class Review:
         for change in self._shown(changes):
             if len(sizes) > 1 and change["wave"] != wave:
                 wave = change["wave"]
-                yield f"  wave {wave}: {sizes[wave]} changes"
+                yield f"  wave {wave}: {counted(sizes[wave], 'change')}"
             yield f"  {change_line(msgspec.convert(change, Outline))}"
         yield from self._more(changes, "changes")
 
@@ -197,7 +198,7 @@ def _summary_lines(changes: StoredRows) -> Iterator[Table | str]:
     if sums["brokers"]:
         title = f"  by broker{_others(len(sums['brokers']), ', ', 'more with less')}"
         yield table(title, ("broker_id", *SIDES), sums["brokers"][:GROUPS_SHOWN])
-    yield from (f"  {row['rows']} times: {row['reason']}" for row in sums["reasons"][:GROUPS_SHOWN])
+    yield from (f"  {counted(row['rows'], 'time')}: {row['reason']}" for row in sums["reasons"][:GROUPS_SHOWN])
     if sums["reasons_in_all"] > GROUPS_SHOWN:
         yield f"  and {sums['reasons_in_all'] - GROUPS_SHOWN} other reasons"
 

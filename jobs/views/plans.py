@@ -11,6 +11,7 @@ from jobs.basics.units import shown_bytes
 from jobs.records.checked_configs import set_by
 from jobs.records.plans import Plan
 from jobs.runtime.console import LINES_SHOWN, cut, shown
+from planner.rows.words import counted, listed
 from schemas.names import NO_LEADER, WHOLE_TOPIC, Action, PlanKind, RejectionCode
 from schemas.rows import Operation, Outline, PlanRow, operations_among
 from schemas.topic_configs import MIN_ISR, UNCLEAN_ELECTION, parsed
@@ -20,10 +21,10 @@ def how_much(changes: int, operations: int) -> str:
     """Say how much a plan does; an operation is no change, and not nothing.
 
     >>> how_much(0, 1), how_much(3, 1), how_much(1, 0)
-    ('1 operation', '3 changes, 1 operation', '1 changes')
+    ('1 operation', '3 changes, 1 operation', '1 change')
     """
-    done = f"{operations} operation{'s' * (operations != 1)}"
-    return f"{changes} changes" if not operations else f"{changes} changes, {done}" if changes else done
+    parts = [counted(changes, "change")] * bool(changes or not operations)
+    return ", ".join([*parts, *[counted(operations, "operation")] * bool(operations)])
 
 
 def all_of_it(plan: Row, operations: int) -> str:
@@ -33,16 +34,20 @@ def all_of_it(plan: Row, operations: int) -> str:
     ('3 changes, 0 replica moves, 1 rejected', 'nothing is due, 1 rejected')
     """
     if plan["changes"] or operations:
-        return f"{how_much(plan['changes'], operations)}, {plan['moves']} replica moves, {plan['rejected']} rejected"
+        return (
+            f"{how_much(plan['changes'], operations)}, {counted(plan['moves'], 'replica move')}, "
+            f"{plan['rejected']} rejected"
+        )
     return "nothing is due" + (f", {plan['rejected']} rejected" if plan["rejected"] else "")
 
 
 def how_much_is_due(plan: Plan, due: Sequence[PlanRow]) -> str:
     """Say how many of a plan's changes and operations are due."""
     tasks = len(operations_among(due))
-    parts = [f"{len(due) - tasks} of {len(plan.changes)} changes"] if plan.changes or not plan.tasks else []
-    parts += [f"{tasks} of {len(plan.tasks)} operations"] if plan.tasks else []
-    return f"{' and '.join(parts)} are due"
+    parts = [f"{len(due) - tasks} of {counted(len(plan.changes), 'change')}"] if plan.changes or not plan.tasks else []
+    parts += [f"{tasks} of {counted(len(plan.tasks), 'operation')}"] if plan.tasks else []
+    alone = len(parts) == 1 and len(plan.changes) + len(plan.tasks) == 1
+    return f"{' and '.join(parts)} {'is' if alone else 'are'} due"
 
 
 def change_line(change: Outline | Operation) -> str:
@@ -70,22 +75,20 @@ def deletion_line(deleted: Deleted) -> str:
     """
     known = []
     if deleted.partitions is not None:
-        known.append(f"{deleted.partitions} partition{'s' * (deleted.partitions != 1)}")
+        known.append(counted(deleted.partitions, "partition"))
     if deleted.records is not None:
         known.append(f"{deleted.records:,} records")
     if deleted.bytes is not None:
-        known.append(f"{shown_bytes(deleted.bytes)} ({deleted.replicas} replicas, as of {shown(deleted.sizes_at)})")
+        known.append(
+            f"{shown_bytes(deleted.bytes)} ({counted(deleted.replicas, 'replica')}, as of {shown(deleted.sizes_at)})"
+        )
     unknown = [name for name in _COUNTED if getattr(deleted, name) is None]
-    what = f" with {_listed(known)}" if known else ""
-    rest = f"; how many {_listed(unknown)} is unknown" if unknown else ""
+    what = f" with {listed(known)}" if known else ""
+    rest = f"; how many {listed(unknown)} is unknown" if unknown else ""
     return f"topic {deleted.topic} goes{what}{rest}"
 
 
 _COUNTED: Final = ("partitions", "records", "bytes")
-
-
-def _listed(words: Sequence[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def deletion_lines(deleted: Sequence[Deleted], *, everything: bool = False) -> Iterator[str]:
@@ -130,16 +133,16 @@ def warnings(
     last = {c.name: c for c in changes if kind == PlanKind.REASSIGN}
     dead = [name for name, change in last.items() if _keeps_dead(change)]
     warned = (
-        ("keep a replica on a broker that is not alive", dead),
-        ("go offline", offline),
-        ("go offline when the drained brokers stop", sorted(doomed)),
-        ("may lose data by an unclean election", unclean),
+        ("keeps", "keep", "a replica on a broker that is not alive", dead),
+        ("goes", "go", "offline", offline),
+        ("goes", "go", "offline when the drained brokers stop", sorted(doomed)),
+        ("may", "may", "lose data by an unclean election", unclean),
     )
-    for what, names in warned:
+    for one, several, what, names in warned:
         if names:
             shown_names = names if everything else names[:LINES_SHOWN]
             more = f" and {len(names) - LINES_SHOWN} more" if len(names) > len(shown_names) else ""
-            yield f"{len(names)} partitions {what}: {', '.join(shown_names)}{more}"
+            yield f"{counted(len(names), 'partition', one, several)} {what}: {', '.join(shown_names)}{more}"
     yield from config_warnings(changes, operations)
 
 
@@ -184,7 +187,10 @@ def config_warnings(changes: Sequence[Outline], operations: Sequence[Operation])
             )
         factor = data.get("replication_factor", factors.get(topic))
         if MIN_ISR in config and factor is not None and int(parsed(config[MIN_ISR])) > factor:
-            yield f"topic {topic}: {MIN_ISR}={config[MIN_ISR]} with {factor} replicas: acks=all writes will all fail"
+            yield (
+                f"topic {topic}: {MIN_ISR}={config[MIN_ISR]} with {counted(factor, 'replica')}: acks=all "
+                "writes will all fail"
+            )
         for name, version in data.get("ignored_before", {}).items():
             yield f"topic {topic}: {name} is of Kafka {version}; older brokers ignore it"
         for name in data.get("unknown", []):

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from jobs.assessment.next_steps import Situation, few, next_steps
+from jobs.assessment.next_steps import Situation, next_steps
 from jobs.basics.errors import UnreadableError, UsageError
 from jobs.basics.units import shown_duration
 from jobs.records.recent import Recent, known_min_isr_of, recent_if_readable
@@ -23,6 +23,7 @@ from jobs.runtime.next_commands import NextStep, next_step
 from jobs.runtime.settings import Settings
 from jobs.survey.health import Health, health_of
 from jobs.survey.observed import observe_now, observed_by
+from planner.rows.words import counted, few
 from schemas.names import NO_CONTROLLER
 from schemas.topic_configs import DEFAULT_MIN_ISR
 
@@ -164,9 +165,9 @@ def _figures(status: Status) -> Iterator[tuple[str, str]]:
     yield "controller", _controller(health, status.surveyor_id)
     yield "brokers", _brokers(health)
     if health.gone:
-        named = [f"{broker} (in {count} partitions)" for broker, count in sorted(health.gone.items())]
+        named = [f"{broker} (in {counted(count, 'partition')})" for broker, count in sorted(health.gone.items())]
         yield "gone", few(named)
-    yield "partitions", f"{health.partitions} in {health.topics} topics"
+    yield "partitions", f"{health.partitions} in {counted(health.topics, 'topic')}"
     yield "offline", str(health.offline)
     yield "under-replicated", str(health.under_replicated)
     assumed = f" ({_ASSUMED})" if status.min_isr_assumed else ""

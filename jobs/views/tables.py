@@ -22,6 +22,7 @@ from jobs.runtime.choices import Output
 from jobs.runtime.console import finish, show, stream, table
 from jobs.runtime.settings import Settings
 from jobs.survey.diff import COLUMNS, differences
+from planner.rows.words import counted
 
 ROWS_SHOWN: Final = 200
 
@@ -31,10 +32,22 @@ def give_table(settings: Settings, title: str, columns: Sequence[str], rows: Seq
     finish(settings, {**extra, "rows": list(rows)}, *laid_out(settings, title, columns, rows))
 
 
-def give_as_of(settings: Settings, snapshot: Row, name: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
-    """Give rows of a snapshot; people are told how old it is, as the cluster may be another one by now."""
+def give_as_of(
+    settings: Settings,
+    snapshot: Row,
+    name: str,
+    columns: Sequence[str],
+    rows: Sequence[Row],
+    *,
+    for_people: Sequence[Row] | None = None,
+) -> None:
+    """Give rows of a snapshot, to people maybe in other words.
+
+    People are told how old it is, too, as the cluster may be another one by now.
+    """
     number = snapshot["snapshot_id"]
-    table = laid_out(settings, f"{name} of {settings.cluster}, snapshot {number}", columns, rows)
+    shown = rows if for_people is None else for_people
+    table = laid_out(settings, f"{name} of {settings.cluster}, snapshot {number}", columns, shown)
     result = {"snapshot_id": number, "taken_at": snapshot["taken_at"], "rows": list(rows)}
     finish(settings, result, *table, age_line(snapshot, len(rows)))
 
@@ -43,7 +56,7 @@ def age_line(snapshot: Row, rows: int) -> str:
     """Say how many rows there are, and of when."""
     taken_at: datetime = snapshot["taken_at"]
     age = shown_duration(max((datetime.now(UTC) - taken_at).total_seconds(), 0))
-    return f"{rows} row{'s' * (rows != 1)}, as of {taken_at:%Y-%m-%d %H:%M:%S} UTC, {age} ago"
+    return f"{counted(rows, 'row')}, as of {taken_at:%Y-%m-%d %H:%M:%S} UTC, {age} ago"
 
 
 def laid_out(settings: Settings, title: str, columns: Sequence[str], rows: Sequence[Row]) -> list[Table | str]:

@@ -15,6 +15,7 @@ from planner.placement.racks import spanned
 from planner.placement.reasons import reasons
 from planner.placement.slots import arrivals, count_bytes, count_leaders, count_replicas
 from planner.placement.world import World
+from planner.rows.words import counted
 
 
 def copies_by_row(world: World) -> Ints:
@@ -115,7 +116,10 @@ def _tally(names: tuple[str, ...], world: World, group: Ints, weights: Ints | No
 
 
 def _lower_bound(world: World, question: Question, forced: int, *, weighted: bool) -> tuple[int, str]:
-    must = f"{forced} replicas have to be copied whatever the plan: they leave a broker, are added, or widen a rack"
+    must = (
+        f"{counted(forced, 'replica', 'has', 'have')} to be copied whatever the plan: they leave a broker, "
+        "are added, or widen a rack"
+    )
     if not question.even or weighted or not world.target.any():
         return forced, must
     before, after = (count_replicas(lists, world.size)[world.target] for lists in (world.before, world.after))
@@ -142,4 +146,5 @@ def lacking(world: World) -> tuple[int, str]:
     fresh = world.fresh[world.target]
     lack = int(np.maximum(even - had, 0)[fresh].sum())
     who = "those that have fewer" if fresh.all() else "those that are to take some"
-    return lack, f"{len(had)} brokers share {total} replicas, {share} each and one more on {over}; {who}"
+    shared = f"{counted(len(had), 'broker', 'shares', 'share')} {counted(total, 'replica')}"
+    return lack, f"{shared}, {share} each and one more on {over}; {who}"

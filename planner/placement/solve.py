@@ -28,6 +28,7 @@ from planner.placement.outcome import SearchResult, copies, copies_by_row, lacki
 from planner.placement.problem import NOBODY, Brokers, Ints, Partitions, Placement, PlacementError, Question
 from planner.placement.seed import force
 from planner.placement.world import World, indexes, world_of
+from planner.rows.words import counted
 
 
 def place(brokers: Brokers, partitions: Partitions, question: Question) -> Placement:
@@ -103,4 +104,4 @@ def as_given(brokers: Brokers, partitions: Partitions, replicas: Ints) -> Placem
     placement = placement_of(
         world, partitions, question, SearchResult(forced=forced, reordered=even_leaders(world, question))
     )
-    return replace(placement, bound=f"{forced} replicas are given to brokers that do not hold them")
+    return replace(placement, bound=f"{counted(forced, 'replica', 'is', 'are')} given to brokers that do not hold them")

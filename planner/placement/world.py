@@ -13,6 +13,7 @@ from planner.placement.leaving import in_sync_of, kept, ranks
 from planner.placement.problem import NOBODY, Bools, Brokers, Ints, Partitions, PlacementError, Question
 from planner.placement.racks import NO_RACK, given_up, spanned
 from planner.placement.slots import count_replicas
+from planner.rows.words import counted
 
 SHOWN: Final = 5
 """Rows an error names."""
@@ -163,7 +164,7 @@ def _refuse_too_few(world: World) -> None:
     refuse(
         world,
         world.movable & (world.factor > has),
-        f"more replicas than the {int(world.target.sum())} brokers that may hold them",
+        f"more replicas than the {counted(int(world.target.sum()), 'broker')} that may hold them",
         "allow more brokers or ask for fewer replicas",
     )
 
@@ -173,4 +174,4 @@ def refuse(world: World, rows: Bools, what: str, then: str) -> None:
     marked = np.flatnonzero(rows)
     if len(marked):
         inputs = world.order[marked[:SHOWN]].tolist()
-        raise PlacementError(f"{len(marked)} partitions would have {what}", inputs, then)
+        raise PlacementError(f"{counted(len(marked), 'partition')} would have {what}", inputs, then)

@@ -23,6 +23,8 @@ class Standing(StrEnum):
     OUT_OF_ORDER = "out_of_order"
     """A step was cancelled: the replicas are those before it, their order is not yet."""
     COMPLETE = "complete"
+    BEYOND_RECALL = "beyond_recall"
+    """It goes on by itself and nothing calls it back, as a deletion."""
     DIVERGED = "diverged"
     """It is nowhere on that way: somebody else changed or changes it."""
 

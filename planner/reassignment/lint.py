@@ -115,7 +115,8 @@ def min_isr() -> Column:
 
 def min_isr_fault(target: Column, fewest: Column, concerned: Column) -> Column:
     few = (F.size(target) > 0) & (F.size(F.array_distinct(target)) < fewest)
-    text = F.concat(F.size(target), F.lit(" replicas can never reach min.insync.replicas="), min_isr())
+    replicas = F.when(F.size(target) == 1, " replica").otherwise(" replicas")
+    text = F.concat(F.size(target), replicas, F.lit(" can never reach min.insync.replicas="), min_isr())
     return _fault(few & concerned, LintCode.MIN_ISR_UNREACHABLE, text)
 
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from planner.reassignment.cancellation import Leg, Standing, standing_of
 from planner.reassignment.replica_assignment import ReplicaAssignment
+from planner.rows.words import counted
 from schemas.columns import CHANGES
 from schemas.names import Action, LintCode, RejectionCode
 from schemas.rows import Change, Key
@@ -156,7 +157,7 @@ def _faulty(partition: Row, topic: Row, around: Around, stops: Sequence[tuple[in
             return Rejection(LintCode.DUPLICATE_BROKER, f"names a broker twice: {_words(after)}")
     final, min_isr = stops[-1][1], _min_isr(topic, around)
     if len(final) < min_isr:
-        reason = f"{len(final)} replicas can never reach {MIN_ISR}={min_isr}"
+        reason = f"{counted(len(final), 'replica')} can never reach {MIN_ISR}={min_isr}"
         return Rejection(LintCode.MIN_ISR_UNREACHABLE, reason)
     return None
 

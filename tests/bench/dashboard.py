@@ -21,13 +21,11 @@ from jobs.adapters.embedded.ports import free_port
 from jobs.pages.dashboard.__main__ import OPTIONS
 from jobs.runtime.console import say
 from tests.bench.figures import Figure, median_of
-from tests.jobs.support.browser import seen, started
+from tests.jobs.support.browser import await_listening, seen, started
 from tests.jobs.support.page_rows import lived_in
 
 TEXT: Final = "[data-testid=stText]"
 CHARTS: Final = "[data-testid=stVegaLiteChart]"
-LISTENS: Final = "URL:"
-"""What Streamlit says once it takes connections."""
 
 PLAIN: Final = 'import streamlit as st\nst.text("snapshot")\n'
 
@@ -63,7 +61,7 @@ def _opened(browser: Browser, command: Sequence[str], *, has_charts: bool) -> li
     """Start a server and open its page; return the moments: started, listening, its text and first chart are there."""
     port = free_port()
     moments = [perf_counter()]
-    with _serving([sys.executable, *command, str(port)]):
+    with _serving([sys.executable, *command, str(port)], port):
         moments.append(perf_counter())
         with seen(browser, f"http://127.0.0.1:{port}") as sight:
             sight.page.locator(TEXT).first.wait_for()
@@ -75,12 +73,10 @@ def _opened(browser: Browser, command: Sequence[str], *, has_charts: bool) -> li
 
 
 @contextmanager
-def _serving(command: Sequence[str]) -> Iterator[None]:
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+def _serving(command: Sequence[str], port: int) -> Iterator[None]:
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
-            heard = process.stdout or ()
-            if not any(LISTENS in line for line in heard):
-                raise RuntimeError(f"{command} did not come to listen")
+            await_listening(port)
             yield
         finally:
             process.kill()

@@ -1,6 +1,7 @@
 """The queries that docs/pages.md shows run in the database that it shows how to open, and say what the pages say."""
 
 import re
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,10 @@ def test_every_view_is_shown_and_runs(lake: Lake) -> None:
         database.execute(f"CREATE VIEW {name} AS {query}")
     at = Summaries(lake, find_snapshot(lake))
     shown = {name: as_rows(database.sql(f"FROM {name}").to_arrow_table()) for name in queries}
-    assert shown == {name: at.rows(name) for name in queries}
+    expected = {name: at.rows(name) for name in queries}
+    for views in (shown, expected):
+        views["staying"].sort(key=itemgetter("topic", "partition"))  # the one that others are made of has no order
+    assert shown == expected
 
 
 def test_the_views_in_python(lake: Lake) -> None:

@@ -6,7 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from jobs.assessment.checkup import Finding
+from jobs.cli import app
+from jobs.runtime.settings import Settings
 from tests.jobs.support.commands import Surveyor
 from tests.jobs.support.kafka_tree import KafkaTree
 
@@ -80,6 +84,54 @@ def test_errors_are_one_message_and_json_for_programs(tmp_path: Path) -> None:
     ran = Surveyor("127.0.0.1:1", tmp_path / "w")("snapshot", "--json")
     said = [line for line in ran.stderr.splitlines() if not line.startswith("  ... ")]
     assert (ran.code, ran.json["exit_code"], len(said)) == (22, 22, 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["show", "plan", "\udcff"], r"plan '\udcff' is no UTF-8; expected text"),
+        (["show", "topics", "--cluster", "\udcff"], r"cluster '\udcff' is no UTF-8; expected text"),
+        (["show", "topics", "--warehouse", ""], "--warehouse names no folder: give the name of one"),
+    ],
+)
+def test_what_names_nothing(options: list[str], said: str) -> None:
+    ran = CliRunner().invoke(app, options)
+    assert (ran.exit_code, said in ran.stderr, len(ran.stderr.splitlines())) == (2, True, 1)
+
+
+FILE = '[clusters.default]\nzookeeper = "zk-file:1"\n[clusters.east]\nzookeeper = "zk-east:1"\n'
+OF_FILE, OF_ENVIRONMENT = "zookeeper {} of {} is used, not zk-env:1", "zk-env:1 of SURVEYOR_ZOOKEEPER is used, not"
+
+
+@pytest.mark.parametrize(
+    ("options", "used", "said"),
+    [
+        ("--conf {conf}", "zk-file:1", OF_FILE),
+        ("--cluster east", "zk-east:1", OF_FILE),
+        ("", "zk-env:1", OF_ENVIRONMENT),
+        ("--zookeeper zk-typed:1 --cluster east", "zk-typed:1", None),
+    ],
+)
+def test_what_is_typed_wins_over_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: str, used: str, said: str | None
+) -> None:
+    """Also by naming a file or a section of it; where the two differ, one line says so."""
+    conf = tmp_path / "surveyor.toml"
+    conf.write_text(FILE)
+    monkeypatch.setenv("SURVEYOR_ZOOKEEPER", "zk-env:1")
+    monkeypatch.setenv("SURVEYOR_CONF", str(conf))
+    seen = list[str]()
+
+    def look(settings: Settings) -> list[Finding]:
+        seen.append(settings.zookeeper)
+        return []
+
+    monkeypatch.setattr("jobs.views.checkup.check_up", look)
+
+    ran = CliRunner().invoke(app, ["doctor", *options.format(conf=conf).split()])
+
+    line = "" if said is None else f"surveyor: {said.format(used, conf)}"
+    assert (seen, ran.stderr.startswith(line), ran.stderr.count("\n")) == ([used], True, int(said is not None))
 
 
 def test_conf_names_the_cluster(tree: KafkaTree, tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_commands_of_the_readme(tree: KafkaTree, tmp_path: Path, elsewhere: Path
     snapshot, plan = _commands(tree.hosts, tmp_path / "warehouse")
     result, said = _submitted(snapshot, elsewhere)
     line, following = result.splitlines()
-    assert re.fullmatch(r"snapshot 1 of default: .* 1 topics, 1 partitions, .*", line)
+    assert re.fullmatch(r"snapshot 1 of default: .* 1 topic, 1 partition, .*", line)
     assert (
         following == f"see what is due: surveyor status --zookeeper {tree.hosts} --warehouse {tmp_path / 'warehouse'}"
     )

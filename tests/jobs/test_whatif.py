@@ -129,4 +129,4 @@ def test_what_is_not_judged_is_said(bare_tree: KafkaTree, tmp_path: Path) -> Non
     surveyor.json("snapshot")
     shown = surveyor("whatif", "--lose", "brokers=1")
     assert "0 of 4 scenarios take partitions offline" in shown.stdout
-    assert "warning: 1 partitions not judged: not understood, or without a state" in shown.stdout
+    assert "warning: 1 partition not judged: not understood, or without a state" in shown.stdout

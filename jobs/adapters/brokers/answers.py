@@ -14,6 +14,7 @@ from jobs.adapters.brokers.channel import Response
 from jobs.adapters.brokers.control_messages import Row, as_uuid
 from jobs.adapters.brokers.kio_alone import SerialError
 from jobs.adapters.delta.lake import arrow_schema
+from planner.rows.words import counted
 from schemas.answers import NOT_TOLD, Meaning, meaning
 from schemas.columns import ANSWERS
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
@@ -177,5 +178,7 @@ def _names(answer: Answer) -> Iterator[str | None]:
 def _line(api: str, error: int, rows: Sequence[tuple[int, str | None]]) -> str:
     brokers = ", ".join(map(str, sorted({broker for broker, _ in rows})))
     names = list(dict.fromkeys(name for _, name in rows if name is not None))
-    about = f" for {len(names)} partitions ({', '.join(names[:_EXAMPLES])}{', ...' * (len(names) > _EXAMPLES)})"
+    about = (
+        f" for {counted(len(names), 'partition')} ({', '.join(names[:_EXAMPLES])}{', ...' * (len(names) > _EXAMPLES)})"
+    )
     return f"brokers {brokers} answered {api} with {error_name(error)}{about if names else ''}"

@@ -5,9 +5,9 @@ for patterns. Everything else, blanks and umlauts too, deltalake, Arrow and Spar
 """
 
 import errno
-import os
 import re
 import shutil
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
@@ -74,10 +74,23 @@ def refuse_unwritable(warehouse: str) -> None:
         return
     folder = Path(warehouse).absolute()
     there = next(part for part in (folder, *folder.parents) if part.is_dir())
-    if not os.access(there, os.W_OK | os.X_OK):
+    try:
+        Path(tempfile.mkdtemp(prefix=".surveyor-", dir=there)).rmdir()  # root may write to /proc, by its permissions
+    except OSError as error:
         raise SurveyorError(
-            f"--warehouse {warehouse} cannot be written: {there} is read-only for this user; "
+            f"--warehouse {warehouse} cannot be written: no folder can be made in {there}: "
+            f"{_REASONS.get(error.strerror or '', error.strerror)}; "
             "choose another folder, or mend its permissions",
+        ) from None
+
+
+def refuse_without_log(table: str, path: str) -> None:
+    """Raise UnreadableError for a table's folder that has files and no log."""
+    folder = Path(path)
+    if is_local(path) and folder.is_dir() and any(folder.iterdir()) and not any(folder.glob("_delta_log/*")):
+        raise UnreadableError(
+            f"table {table} has no _delta_log at {folder.absolute()}, so its files cannot be read; restore that log, "
+            "or move the whole warehouse away and begin anew with a `surveyor snapshot`",
         )
 
 

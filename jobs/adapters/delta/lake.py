@@ -20,7 +20,7 @@ from deltalake.transaction import AddAction
 from pyarrow.dataset import field as dataset_field
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 
-from jobs.adapters.delta.folders import make_all, refuse_unwritable
+from jobs.adapters.delta.folders import absolute, make_all, refuse_unwritable, refuse_without_log
 from jobs.adapters.delta.reads import Filter, native_files, read_where
 from jobs.basics.errors import UnreadableError
 from schemas.column_types import Columns
@@ -75,8 +75,14 @@ class Lake:
         return self.has("snapshots")
 
     def has(self, table: str) -> bool:
-        """Tell whether there is such a table: a warehouse of an older version lacks new ones until a snapshot."""
-        return DeltaTable.is_deltatable(self.path(table))
+        """Tell whether there is such a table: a warehouse of an older version lacks new ones until a snapshot.
+
+        Raise UnreadableError for one that has lost its log: without it nobody knows what of its files counts.
+        """
+        if DeltaTable.is_deltatable(self.path(table)):
+            return True
+        refuse_without_log(table, self.path(table))
+        return False
 
     def version(self, table: str) -> int:
         return self._open(table).version()
@@ -233,10 +239,16 @@ class Lake:
     def _open(self, table: str, version: int | None = None) -> DeltaTable:
         try:
             return DeltaTable(self.path(table), version=version)
-        except (TableNotFoundError, DeltaError) as error:
+        except TableNotFoundError:
+            refuse_without_log(table, self.path(table))
             raise UnreadableError(
-                f"no table {table} at {self.path(table)} ({_first_line(error)}); "
-                "check --warehouse, or take a `surveyor snapshot` first",
+                f"no table {table} at {absolute(self.path(table))}; check --warehouse, or take a `surveyor snapshot`, "
+                "which makes tables that are missing",
+            ) from None
+        except DeltaError as error:
+            raise UnreadableError(
+                f"table {table} at {absolute(self.path(table))} cannot be opened ({_first_line(error)}); check "
+                "--warehouse, and whether its files are whole",
             ) from None
 
     def _mine(self, table: str, delta: DeltaTable, *filters: Filter, columns: Sequence[str] | None = None) -> pa.Table:

@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Self
 
-from jobs.adapters.embedded.processes import exit_on_sigterm
+from jobs.adapters.embedded.processes import Servers, exit_on_sigterm
 from jobs.adapters.embedded.servers import EmbeddedKafka, EmbeddedZooKeeper
 
 
-class EmbeddedCluster:
+class EmbeddedCluster(Servers):
     """Up and ready inside its `with` block, gone with its folder after it; a failure leaves the folder, for its logs.
 
     Brokers are numbered from 0. Kill, restart and add them at will: `cluster.brokers[1].kill()`.
@@ -34,7 +33,6 @@ class EmbeddedCluster:
         self._racks = dict(racks or {})
         self._overrides = overrides
         self._keep = keep
-        self._stack = ExitStack()
 
     @property
     def bootstrap(self) -> str:
@@ -46,21 +44,13 @@ class EmbeddedCluster:
         broker.wait_ready()
         return broker
 
-    def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            stack.enter_context(exit_on_sigterm())
-            stack.push(self._tidy)
-            stack.enter_context(self.zookeeper)
-            stack.callback(self._kill_brokers)
-            for broker in [self._start_broker(broker_id, self._racks.get(broker_id)) for broker_id in self._first]:
-                broker.wait_ready()
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.__exit__(kind, error, trace)
+    def _start(self, stack: ExitStack) -> None:
+        stack.enter_context(exit_on_sigterm())
+        stack.push(self._tidy)
+        stack.enter_context(self.zookeeper)
+        stack.callback(self._kill_brokers)
+        for broker in [self._start_broker(broker_id, self._racks.get(broker_id)) for broker_id in self._first]:
+            broker.wait_ready()
 
     def _start_broker(self, broker_id: int, rack: str | None) -> EmbeddedKafka:
         folder = self.folder / f"broker-{broker_id}"

@@ -14,7 +14,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -30,6 +30,27 @@ _PORT_TAKEN = "Address already in use"
 
 # The kernel ends tethered children with the thread that started them: this one lives as long as the interpreter.
 _STARTER = ThreadPoolExecutor(1, thread_name_prefix="server-starter")
+
+
+class Servers(ABC):
+    """Several servers that are up inside a `with` block, or none of them if one does not come up."""
+
+    _up: ExitStack
+
+    @abstractmethod
+    def _start(self, stack: ExitStack) -> None:
+        """Start them; the stack learns of each what ends it."""
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self._start(stack)
+            self._up = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._up.__exit__(kind, error, trace)
 
 
 class Server(ABC):

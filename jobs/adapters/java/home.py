@@ -15,7 +15,8 @@ from pathlib import Path
 from jobs.basics.errors import MissingError
 
 OLDEST, NEWEST = 17, 21
-_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+_VERSION = re.compile(r'version "([^"]+)"')
+_MAJOR = re.compile(r"(?:1\.)?(\d+)")
 _ADVICE = (
     f"Surveyor needs Java {OLDEST} to {NEWEST}: install one (`apt-get install openjdk-17-jdk-headless`) "
     "or set JAVA_HOME to it."
@@ -25,11 +26,11 @@ _ADVICE = (
 def find_java() -> Path:
     """The `java` to run, its version checked."""
     java = _from_home() or _from_path()
-    major = _major(java)
+    major = _MAJOR.match(java_version(java))
     if major is None:
         raise MissingError(f"{java} does not say which Java it is. {_ADVICE}")
-    if not OLDEST <= major <= NEWEST:
-        raise MissingError(f"Found Java {major} at {java}. {_ADVICE}")
+    if not OLDEST <= int(major[1]) <= NEWEST:
+        raise MissingError(f"Found Java {major[1]} at {java}. {_ADVICE}")
     return java
 
 
@@ -56,14 +57,14 @@ def _from_path() -> Path:
 
 
 @cache
-def _major(java: Path) -> int | None:
-    """17 of `openjdk version "17.0.15"`, 8 of `java version "1.8.0_292"`."""
+def java_version(java: Path) -> str:
+    """17.0.15 of `openjdk version "17.0.15"`, 1.8.0_292 of `java version "1.8.0_292"`; nothing if it does not say."""
     try:
         answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60)  # noqa: S603 - the user's own Java
     except (OSError, subprocess.TimeoutExpired) as error:
         raise MissingError(f"{java} cannot be run: {error}. {_ADVICE}") from error
     match = _VERSION.search(answer.stderr)
-    return int(match[1]) if match else None
+    return match[1] if match else ""
 
 
 if __name__ == "__main__":

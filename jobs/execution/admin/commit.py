@@ -35,6 +35,7 @@ from jobs.records.ledger import Ledger, Verdict
 from jobs.records.plans import Plan
 from jobs.runtime.console import say
 from jobs.runtime.settings import Settings
+from planner.rows.words import counted
 from schemas.names import Action, Outcome
 from schemas.rows import Change, PlanRow, changes_among
 
@@ -158,7 +159,7 @@ class _Run:
         self.ledger.refuse_closed()
         self.lease.refuse_lost()
         ask(self.settings, self.ledger, self.controller, due)
-        say(f"  wave {wave[0].wave}: {len(due)} changes asked for")
+        say(f"  wave {wave[0].wave}: {counted(len(due), 'change')} asked for")
 
     def _throttle(self, coming: Sequence[Change] = ()) -> None:
         """Throttle what moves now and what is about to."""
@@ -188,7 +189,10 @@ def end_throttle(settings: Settings, plan: Plan, throttler: ConfigAdmin | None) 
     moving = moving_of(settings, plan)
     if moving:
         partitions = len({move.key for move in moving})
-        say(f"surveyor: THE THROTTLE STAYS while {partitions} partitions of plan {plan_id} move; {_again(plan_id)}")
+        say(
+            f"surveyor: THE THROTTLE STAYS while {counted(partitions, 'partition')} of plan {plan_id} "
+            f"{'moves' if partitions == 1 else 'move'}; {_again(plan_id)}"
+        )
     elif throttler is None:
         say(f"surveyor: the throttle of plan {plan_id} is still set, the Admin API does not answer; {_again(plan_id)}")
     else:

@@ -29,6 +29,7 @@ from jobs.records.drained import refuse_resident_drain
 from jobs.records.ledger import Ledger, Verdict
 from jobs.runtime.console import progress, say
 from jobs.runtime.settings import Settings
+from planner.rows.words import counted
 from schemas.names import NO_CONTROLLER, WITHDRAWALS, OperationKind, Outcome, Step
 from schemas.rows import Change, Operation, PlanRow, changes_among, operations_among
 
@@ -212,7 +213,8 @@ written stands in ZooKeeper, so take a new snapshot and plan again
     shown = ", ".join(names[:_EXAMPLES]) + ", ..." * (len(names) > _EXAMPLES)
     errors = ", ".join(error_name(error) for error in sorted(set(unled.values())))
     return (
-        f"nobody leads {len(names)} partitions ({shown}): whoever was to lead them answered {errors}; what was written "
+        f"nobody leads {counted(len(names), 'partition')} ({shown}): whoever was to lead them answered "
+        f"{errors}; what was written "
         "stands in ZooKeeper, so take a new snapshot and plan again"
     )
 

@@ -16,7 +16,7 @@ from typing import Final, NoReturn
 
 from streamlit.web.cli import main
 
-from jobs.basics.interrupts import ENDED, SIGNALS
+from jobs.basics.interrupts import ENDED, SIGNALS, end_line
 from jobs.pages.dashboard import sections
 
 APP: Final = Path(sections.__file__).parent / "app.py"
@@ -60,6 +60,7 @@ def _send_at_once(event: str, arguments: tuple[object, ...]) -> None:
 def _end_at_once() -> NoReturn:
     """Wait for a signal and end: Streamlit would wait for every visitor to close the page, and nothing is written."""
     number = signal.sigwait(SIGNALS)
+    end_line(number)
     os.write(2, f"surveyor: {ENDED}\n".encode())
     os._exit(128 + number)
 

@@ -45,7 +45,9 @@ def table(rows: pa.Table, what: str, key: str) -> None:
     more = f"; the first {SHOWN:,} are shown" if found.num_rows > SHOWN else ""
     st.caption(f"{found.num_rows:,} of {rows.num_rows:,} {what}{more}")
     if found.num_rows:
-        st.dataframe(found.slice(0, SHOWN), hide_index=True, width="stretch", key=f"rows-{key}")
+        # named as the report names them, and empty where there is nothing
+        shown = found.slice(0, SHOWN).rename_columns([name.replace("_", " ") for name in found.column_names])
+        st.dataframe(shown, hide_index=True, width="stretch", key=f"rows-{key}", placeholder="")
 
 
 def bars(title: str, rows: Sequence[Row], name: str, columns: Sequence[str]) -> None:

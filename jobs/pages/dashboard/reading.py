@@ -67,17 +67,18 @@ def held_by(place: Place, broker: int) -> pa.Table:
     """The partitions that a broker leads or holds, and its part in each."""
     lake = place.lake
     at = summaries(lake, find_snapshot(lake, place.snapshot_id))
-    at.table("under_replicated")  # which reads the partitions
     return at.query(
         f"""
         SELECT
             named(topic, partition) AS partition,
             CASE WHEN leader = {broker} THEN 'leads' WHEN list_contains(isr, {broker}) THEN 'in sync'
                  ELSE 'out of sync' END AS part,
-            partition_state AS state, led_by(leader) AS leader, listed(replicas) AS replicas, listed(isr) AS isr
+            partition_state || if(topic IN (SELECT topic FROM staying), '', ', being deleted') AS state,
+            led_by(leader) AS leader, listed(replicas) AS replicas, listed(isr) AS isr
         FROM partitions WHERE list_contains(replicas, {broker}) OR leader = {broker}
         ORDER BY topic, partitions.partition
         """,  # noqa: S608 - a number
+        "staying",
     )
 
 

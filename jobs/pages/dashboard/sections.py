@@ -68,7 +68,7 @@ def brokers(place: Place, _: float) -> None:
         st.info("This snapshot has no broker.")
         return
     names = {row["broker_id"]: row for row in rows}
-    broker = st.selectbox("Broker", list(names), key="broker")
+    broker = st.selectbox("Broker", list(names), format_func=lambda known: broker_name(names[known]), key="broker")
     row = names[broker]
     st.text(f"host {row['host'] or 'unknown'}, rack {row['rack'] or 'none'}{'' if row['registered'] else ', gone'}")
     with st.container(horizontal=True):
@@ -111,10 +111,10 @@ def _plan(place: Place, plan_id: str, max_age_hours: float) -> None:
         st.text(line)
     st.caption("What was asked")
     st.code(question_of(chosen.row["parameters"]), language="json")
-    rows = before_and_after(chosen)
+    rows = [{**row, "broker": broker_name(row)} for row in before_and_after(chosen)]
     for place_, what in zip(st.columns(2), ("leaders", "replicas"), strict=True):
         with place_:
-            bars(f"{what.capitalize()} before and after", rows, "broker_id", (f"{what}_before", f"{what}_after"))
+            bars(f"{what.capitalize()} before and after", rows, "broker", (f"{what}_before", f"{what}_after"))
     table(changes_island(chosen).rows, "changes", f"changes-{plan_id}")
     for island in (operations_island(chosen), rejections_island(chosen)):
         if island.total:

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from jobs.basics.errors import RefusedError, UsageError
 from jobs.planning.placement.partition_arrays import Scope
-from jobs.planning.placement.solution import PlacementQuestion, drained_brokers
+from jobs.planning.placement.solution import PlacementQuestion
+from jobs.records.drained import drained_brokers
 from jobs.records.snapshot_tables import SnapshotTables
 from jobs.records.snapshots import as_of, refuse_empty
 from jobs.runtime.inputs import parse_broker_ids, parse_replacements, read_topics_to_move
@@ -63,7 +64,7 @@ class StatedQuestion:
         refuse_empty(at.snapshot, topics=True)
         option, ids = self.taking
         understood = {row["broker_id"]: row["understood"] for row in as_of(at.tables.lake, at.snapshot, "brokers")}
-        drained = drained_brokers(at)
+        drained = drained_brokers(at.tables.lake)
         alive = ", ".join(map(str, sorted(understood))) or "none"
         for broker in sorted(ids):
             if broker not in understood:

@@ -18,6 +18,7 @@ from jobs.basics.errors import RefusedError
 from jobs.planning.placement.partition_arrays import NamedPartitions, Scope, lists_of, read_partitions, rows_of
 from jobs.planning.placement.target_rows import ON_THE_WAY, TARGETS, rows_on_the_way, target_rows
 from jobs.planning.placement.weights import Weights
+from jobs.records.drained import drained_brokers
 from jobs.records.figures import Figures, byte_figures, figures_of, wave_figures
 from jobs.records.snapshot_tables import SnapshotTables
 from jobs.records.snapshots import as_of
@@ -25,6 +26,7 @@ from planner.placement.problem import NOBODY, Bools, Brokers, Ints, Partitions, 
 from planner.placement.solve import as_given, place
 from planner.placement.waves import Caps, fewest_waves, waves
 from planner.rows.changes import as_rejections
+from planner.rows.words import counted
 from schemas.names import Action, RejectionCode
 
 HELD: Final = (
@@ -123,11 +125,6 @@ class _Answer:
         return frame.localCheckpoint(), {**figures, **more}
 
 
-def drained_brokers(at: SnapshotTables) -> set[int]:
-    """Brokers drained now: they keep what they hold and get nothing."""
-    return {row["broker_id"] for row in at.tables.lake.rows("drained")}
-
-
 def _place(brokers: Brokers, cluster: NamedPartitions, goal: Question) -> Placement:
     try:
         return place(brokers, cluster.partitions, goal)
@@ -144,7 +141,7 @@ def _brokers(at: SnapshotTables, question: PlacementQuestion, partitions: Partit
     emptied = question.emptied if question.only is None else frozenset(ids) - question.only
     _refuse_unknown(question.emptied - set(ids), ids)
     live = {broker for broker, row in registered.items() if row["understood"]}
-    may_hold = live - drained_brokers(at) - emptied
+    may_hold = live - drained_brokers(at.tables.lake) - emptied
     racks = {broker: row["rack"] for broker, row in registered.items()} if question.rack_aware else {}
     return Brokers(
         ids=np.array(ids, dtype=np.int64),
@@ -158,7 +155,7 @@ def _brokers(at: SnapshotTables, question: PlacementQuestion, partitions: Partit
 def _refuse_too_many(goal: Question, brokers: int) -> None:
     factor = goal.replication_factor or 0
     if factor > brokers:
-        raise RefusedError(f"--replication-factor {factor}: only {brokers} brokers may hold replicas")
+        raise RefusedError(f"--replication-factor {factor}: only {counted(brokers, 'broker')} may hold replicas")
 
 
 def _refuse_unknown(unknown: AbstractSet[int], known: list[int]) -> None:

@@ -2,13 +2,17 @@
 WITH counted AS (
     SELECT
         count(*) AS partitions,
-        count(*) FILTER (partition_state = 'Offline') AS offline,
-        count(*) FILTER (under_replicated) AS under_replicated,
-        count(*) FILTER (under_min_isr) AS under_min_isr,
         count(*) FILTER (len(adding_replicas) > 0 OR len(removing_replicas) > 0) AS reassigning,
-        count(*) FILTER (leader <> replicas[1]) AS not_led_by_preferred,
         count(*) FILTER (NOT understood) AS not_understood
     FROM partitions
+),
+judged AS (
+    SELECT
+        count(*) FILTER (partition_state = 'Offline' AND coalesce(understood, true)) AS offline,
+        count(*) FILTER (under_replicated AND coalesce(understood, true)) AS under_replicated,
+        count(*) FILTER (under_min_isr AND coalesce(understood, true)) AS under_min_isr,
+        count(*) FILTER (leader <> replicas[1]) AS not_led_by_preferred
+    FROM staying
 ),
 holding AS (
     SELECT unnest(replicas) AS broker_id FROM partitions
@@ -24,6 +28,7 @@ SELECT
         AS brokers_gone,                            -- that hold replicas and are not registered
     (SELECT count(DISTINCT rack) FROM brokers) AS racks,
     (SELECT count(*) FROM topics) AS topics,
+    (SELECT count(*) FROM topics WHERE deletion_requested) AS deleting_topics,  -- their partitions are no trouble
     counted.partitions,
     offline,                                        -- partitions without a live leader
     under_replicated,                               -- partitions with a replica that is not in the ISR
@@ -33,6 +38,6 @@ SELECT
     not_understood,                                 -- partitions with a znode that could not be decoded
     quarantined,                                    -- znodes that could not be decoded
     migration                                       -- the sign of a KRaft migration, null if none
-FROM snapshots CROSS JOIN counted
+FROM snapshots CROSS JOIN counted CROSS JOIN judged
 ORDER BY snapshot_id DESC
 LIMIT 1

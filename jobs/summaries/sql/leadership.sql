@@ -3,17 +3,20 @@ WITH led AS (
     SELECT leader AS broker_id, count(*) AS leaders FROM partitions WHERE leader >= 0 GROUP BY leader
 ),
 first_in_order AS (
-    SELECT replicas[1] AS broker_id, count(*) AS preferred FROM partitions WHERE len(replicas) > 0 GROUP BY ALL
+    SELECT replicas[1] AS broker_id, count(*) AS preferred FROM staying WHERE len(replicas) > 0 GROUP BY ALL
 ),
 placed AS (
-    SELECT unnest(replicas) AS broker_id, isr FROM partitions
+    SELECT unnest(replicas) AS broker_id FROM partitions
 ),
 held AS (
-    SELECT
-        broker_id,
-        count(*) AS replicas,
-        count(*) FILTER (NOT list_contains(coalesce(isr, []), broker_id)) AS out_of_sync
-    FROM placed GROUP BY broker_id
+    SELECT broker_id, count(*) AS replicas FROM placed GROUP BY broker_id
+),
+to_be_in_sync AS (
+    SELECT unnest(replicas) AS broker_id, isr FROM staying WHERE coalesce(understood, true)
+),
+lagging AS (
+    SELECT broker_id, count(*) AS out_of_sync
+    FROM to_be_in_sync WHERE NOT list_contains(coalesce(isr, []), broker_id) GROUP BY broker_id
 ),
 everyone AS (
     SELECT broker_id FROM brokers UNION SELECT broker_id FROM held UNION SELECT broker_id FROM led
@@ -24,12 +27,13 @@ SELECT
     rack,                                           -- null if it has none, or is not registered
     brokers.broker_id IS NOT NULL AS registered,
     coalesce(leaders, 0) AS leaders,                -- partitions it leads
-    coalesce(preferred, 0) AS preferred,            -- partitions whose first replica it is
+    coalesce(preferred, 0) AS preferred,            -- partitions that stay whose first replica it is
     coalesce(replicas, 0) AS replicas,              -- partitions it holds a replica of
-    coalesce(out_of_sync, 0) AS out_of_sync         -- of these, the ones whose ISR it is not in
+    coalesce(out_of_sync, 0) AS out_of_sync         -- of these, the ones that stay whose ISR it is not in
 FROM everyone
 LEFT JOIN brokers USING (broker_id)
 LEFT JOIN led USING (broker_id)
 LEFT JOIN first_in_order USING (broker_id)
 LEFT JOIN held USING (broker_id)
+LEFT JOIN lagging USING (broker_id)
 ORDER BY broker_id

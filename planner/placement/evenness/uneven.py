@@ -14,6 +14,7 @@ from planner.placement.evenness.routes import reachable
 from planner.placement.leaving import guarded
 from planner.placement.problem import Bools, Question
 from planner.placement.world import World
+from planner.rows.words import counted
 
 SHOWN: Final = 5
 """Brokers that are named."""
@@ -25,7 +26,7 @@ def why_uneven(world: World, question: Question, graph: Exchange | None, *, copi
     if not len(held) or np.ptp(held) <= 1:
         return ""
     if left:
-        return f"--max-moves {question.max_moves} leaves {left} replicas where they may not stay"
+        return f"--max-moves {question.max_moves} leaves {counted(left, 'replica')} where they may not stay"
     if not question.even:
         return "only replicas that have to move do; --rebalance evens out what they leave uneven"
     if graph is None:

@@ -1,6 +1,7 @@
 """`surveyor doctor`: each thing that may be in the way, one at a time; and that it touches nothing."""
 
 import json
+import re
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -54,6 +55,7 @@ def test_a_cluster_that_can_be_worked_on(tree: KafkaTree, lake: Lake, look: Call
         *("zookeeper", "controller", "permissions", "clock", "brokers", "settings", "control requests"),
     ]
     assert findings["controller"][1] == "0, epoch 7"
+    assert re.match(r"(17|21)[\d.+-]*; /", findings["java"][1])
     after = tree.dump()
     assert after.pop("/")[0] == before.pop("/")[0]  # its children changed for a moment, and are as they were
     assert after == before

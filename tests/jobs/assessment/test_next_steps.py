@@ -22,6 +22,8 @@ WELL: Final = Health(
     live=[0, 1],
     not_understood_brokers=[],
     gone={},
+    able_brokers=2,
+    most_replicas=2,
     topics=1,
     deleting_topics=0,
     partitions=9,
@@ -73,6 +75,12 @@ CASES: Final[list[tuple[dict[str, object], dict[str, object], str, str | None]]]
         {},
         "brokers 3, 4 gone: start again, or give up",
         "plan reassign --remove-brokers 3,4 --refresh",
+    ),
+    (
+        {"gone": {4: 1}, "most_replicas": 3},
+        {},
+        "broker 4 gone: start again, or others; 2 brokers cannot hold 3 replicas",
+        None,
     ),
     ({}, {"snapshot": None}, "no snapshot yet: plans are made on one, and `show` shows it", "snapshot"),
     (

@@ -40,7 +40,8 @@ def planned(status: PlanStatus, changes: int = 1, operations: int = 0) -> list[N
 
 def verified(status: PlanStatus, *standings: Standing, kind: PlanKind = PlanKind.REASSIGN) -> list[NextStep]:
     some = plan(status, kind, parameters=json.dumps({"brokers": [1, 2]}))
-    return after_verification(SETTINGS, some, standings)
+    moving = kind is PlanKind.REASSIGN and Standing.IN_PROGRESS in standings
+    return after_verification(SETTINGS, some, standings, moving=moving)
 
 
 APPLY, VERIFY = f"surveyor commit p --apply {ON_CLUSTER}", f"surveyor verify p {ON_CLUSTER}"
@@ -65,6 +66,7 @@ CASES = {
         verified(PlanStatus.COMMITTED, Standing.COMPLETE, Standing.IN_PROGRESS),
         [VERIFY, f"surveyor cancel p {ON_CLUSTER}"],
     ),
+    "being deleted": (verified(PlanStatus.COMMITTED, Standing.IN_PROGRESS, kind=PlanKind.DELETE), [VERIFY]),
     "half done": (verified(PlanStatus.PARTIAL, Standing.COMPLETE, Standing.NOT_STARTED), [APPLY]),
     "closed half done": (verified(PlanStatus.CANCELLED, Standing.COMPLETE, Standing.NOT_STARTED), []),
     "diverged": (verified(PlanStatus.COMMITTED, Standing.DIVERGED), [STATUS]),

@@ -6,6 +6,7 @@ import pytest
 
 from jobs.adapters.delta.lake import Lake
 from jobs.assessment.deletion import Deleted, deleted_by
+from jobs.basics.errors import ExitCode
 from jobs.records.plans import Plan
 from tests.jobs.support.command_line import Surveyor
 from tests.jobs.support.kafka_tree import KafkaTree
@@ -33,7 +34,7 @@ def asked(
 
     monkeypatch.setattr("jobs.execution.report.is_terminal", lambda: True)
     monkeypatch.setattr("typer.prompt", type_in)
-    done = surveyor.apply(tree.hosts, plan.plan_id)
+    done = surveyor.commit(tree.hosts, plan.plan_id, "--apply")
     assert "warning: a deletion cannot be undone" in done.stderr
     return done.exit_code, questions[0]
 
@@ -51,6 +52,20 @@ def test_one_topic_is_typed_by_name(
     assert (tree.client.exists("/admin/delete_topics/payments") is not None) == (code == 0)
 
 
+@pytest.mark.usefixtures("topics")
+def test_who_closes_the_terminal_instead_has_not_agreed(
+    surveyor: Surveyor, tree: KafkaTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = deletion(surveyor.lake, tree, "payments")
+    monkeypatch.setattr("jobs.execution.report.is_terminal", lambda: True)
+
+    done = surveyor.commit(tree.hosts, plan.plan_id, "--apply")
+
+    question, error = done.stderr.splitlines()[-2:]
+    assert (done.exit_code, question) == (1, "this cannot be undone; type the topic's name to delete:")
+    assert error.startswith("surveyor: not applied: the question was not answered as it asks")
+
+
 @pytest.mark.parametrize(("answer", "code"), [("2", 0), ("payments", 1)])
 @pytest.mark.usefixtures("topics")
 def test_of_several_their_number(
@@ -64,11 +79,27 @@ def test_of_several_their_number(
 
 
 @pytest.mark.usefixtures("topics")
-def test_programs_and_yes_are_not_asked(surveyor: Surveyor, tree: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_terminal_nothing_is_deleted(surveyor: Surveyor, tree: KafkaTree) -> None:
+    plan = deletion(surveyor.lake, tree, "payments")
+    before = tree.dump()
+
+    done = surveyor.commit(tree.hosts, plan.plan_id, "--apply")
+
+    assert (done.exit_code, tree.dump()) == (ExitCode.REFUSED, before)
+    (error,) = done.stderr.splitlines()
+    assert error.startswith(f"surveyor: plan {plan.plan_id} deletes topics, and there is no terminal to ask on")
+    assert (
+        "say --yes if you mean it: topic payments goes; how many partitions, records and bytes is unknown; warning"
+        in error
+    )
+
+
+@pytest.mark.usefixtures("topics")
+def test_yes_is_not_asked(surveyor: Surveyor, tree: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = deletion(surveyor.lake, tree, "payments")
     dry = surveyor.commit(tree.hosts, plan.plan_id)
     monkeypatch.setattr("jobs.execution.report.is_terminal", lambda: True)
-    done = surveyor.apply(tree.hosts, plan.plan_id, "--yes")
+    done = surveyor.apply(tree.hosts, plan.plan_id)
 
     assert "  topic payments goes; how many partitions, records and bytes is unknown\n" in dry.stdout
     assert done.exit_code == 0

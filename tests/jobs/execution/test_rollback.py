@@ -222,7 +222,7 @@ def test_what_still_moves_is_to_be_cancelled_first(
     done = rollback(surveyor, tree, "--apply")
 
     assert done.exit_code == REFUSED
-    assert f"still moves 1 partitions: t-0; `surveyor cancel {plan.plan_id}` calls these back" in done.stderr
+    assert f"still moves 1 partition: t-0; `surveyor cancel {plan.plan_id}` calls these back" in done.stderr
     assert len(lake.rows("plans")) == 1
 
 

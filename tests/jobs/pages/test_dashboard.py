@@ -67,7 +67,7 @@ def test_bars_say_who_is_gone_and_what_is_left_out(lake: Lake, monkeypatch: pyte
     app = _opened(lake, monkeypatch)
 
     assert [each.value for each in app.caption if each.value.startswith("the first")] == ["the first 3 of 4"]
-    assert "2 (gone)" in str(app.get("vega_lite_chart")[0].proto)
+    assert "broker 2 (gone)" in str(app.get("vega_lite_chart")[0].proto)
 
 
 def test_from_a_broker_to_its_partitions(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,6 +89,7 @@ def test_who_led_what_when_plans_and_commits(lake: Lake, monkeypatch: pytest.Mon
     grow = next(row[0] for row in _cells(app) if row[1] == "grow")
     app = _calm(app.selectbox(key="plan").set_value(grow).run())
     assert [row[0] for row in _cells(app, 1)] == [f"{HOSTILE}-0", "orders-0"]
+    assert "planned at" in app.dataframe[0].value.columns
     app = _turned(app, "Commits")
     assert [row[1] for row in _cells(app)] == [2, 1]
     assert [row[4] for row in _cells(app, 1)] == ["pending"]

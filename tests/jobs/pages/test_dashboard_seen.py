@@ -18,7 +18,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from jobs.adapters.embedded.ports import free_port
-from tests.jobs.support.browser import NARROW, WIDE, Sight, seen
+from tests.jobs.support.browser import NARROW, WIDE, Sight, await_listening, seen
 from tests.jobs.support.page_rows import HOSTILE, SECRET
 
 CHARTS: Final = "[data-testid=stVegaLiteChart]"
@@ -27,8 +27,6 @@ INK: Final = "getComputedStyle(document.querySelector('[data-testid=stText]')).c
 GROUND: Final = "getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor"
 PATIENCE: Final = 30_000
 """Milliseconds that a busy machine may take to show something."""
-LISTENS: Final = "URL:"
-"""What Streamlit says last, once it takes connections."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +43,8 @@ def _served(warehouse: str) -> Iterator[Server]:
     command = [sys.executable, "-m", "jobs.dashboard", "--warehouse", warehouse, "--port", port, "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        assert process.stderr is not None
         try:
-            heard = list(_until(iter(process.stderr.readline, ""), LISTENS))
-            assert any(LISTENS in line for line in heard), heard
+            await_listening(int(port))
             yield Server(process, json.loads(process.stdout.readline())["url"])
         finally:
             process.kill()
@@ -63,7 +59,10 @@ def window(browser: Browser, looked_at: str) -> Iterator[Sight]:
         server.process.send_signal(signal.SIGINT)
         out, error = server.process.communicate(timeout=30)
     assert (server.process.returncode, out) == (130, "")
-    assert error.splitlines()[-1] == "surveyor: interrupted; nothing was written to the cluster"
+    assert error.splitlines() == [
+        f"dashboard of {looked_at}: {server.address} (Ctrl-C ends it)",
+        "surveyor: interrupted; nothing was written to the cluster",
+    ]
 
 
 def _opened(window: Sight, size: tuple[int, int] = WIDE, *, dark: bool = False) -> Sight:
@@ -77,13 +76,6 @@ def _opened(window: Sight, size: tuple[int, int] = WIDE, *, dark: bool = False) 
 
 def _origin(sight: Sight) -> str:
     return str(sight.value("location.origin"))
-
-
-def _until(lines: Iterator[str], last: str) -> Iterator[str]:
-    for line in lines:
-        yield line
-        if last in line:
-            return
 
 
 def _come_about(page: Page, text: str) -> None:

@@ -131,8 +131,8 @@ def test_what_a_plan_is_warned_of_comes_first(small: Lake) -> None:
     assert [text.partition(":")[0] for text in warned] == [
         "this plan is 25 h 0 min old, and a commit refuses what is older than 24 h; plan again",
         "this plan is on snapshot 2, and the newest is 3",
-        "1 partitions keep a replica on a broker that is not alive",
-        "1 partitions go offline",
+        "1 partition keeps a replica on a broker that is not alive",
+        "1 partition goes offline",
     ]
 
 

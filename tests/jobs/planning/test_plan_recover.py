@@ -96,7 +96,7 @@ def test_unclean_is_dry_then_written_for_the_one_named(surveyor: Surveyor, tree:
     assert "orders-0  leader 2→1  isr [2]→[1]  broker 2 is gone; unclean election may lose" in plan.stdout
     assert "rejected orders-1  NOT_OFFLINE" in plan.stdout
     *_, warning, review, apply = plan.stdout.splitlines()
-    assert warning.strip().startswith("warning: 1 partitions may lose data")
+    assert warning.strip().startswith("warning: 1 partition may lose data")
     assert review.startswith("review: surveyor show plan rescue --warehouse ")
     assert apply.startswith("apply: surveyor commit rescue --apply --zookeeper ")
     evidence = surveyor.json("show", "evidence", "rescue")["rows"]

@@ -28,7 +28,7 @@ def test_the_plan_is_on_the_snapshot_that_was_taken(surveyor: Surveyor, tree: Ka
     ran = surveyor("plan", "reconcile", "--refresh", "--json", "--detailed-exitcode")
 
     assert (ran.code, ran.json["snapshot_id"], ran.json["changes"]) == (CHANGES, 2, 2)
-    assert "surveyor: snapshot 2 of default: 2 brokers, 1 topics, 2 partitions" in ran.stderr
+    assert "surveyor: snapshot 2 of default: 2 brokers, 1 topic, 2 partitions" in ran.stderr
 
 
 def test_the_result_has_the_fields_of_any_plan(surveyor: Surveyor) -> None:

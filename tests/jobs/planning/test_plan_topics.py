@@ -150,7 +150,7 @@ def test_deletions_and_what_cannot_be_deleted(surveyor: Surveyor) -> None:
 
 
 REFUSED: Final = [
-    (("expand", "--topic", "all", "--partitions", "1"), 23, "has 1 partitions: --partitions 1 adds none"),
+    (("expand", "--topic", "all", "--partitions", "1"), 23, "has 1 partition: --partitions 1 adds none"),
     (("expand", "--topic", "nope", "--partitions", "3"), 23, "no topic nope in snapshot 1"),
     (("expand", "--topic", "queued", "--partitions", "3"), 23, "queued for deletion"),
     (("expand", "--topic", "opaque", "--partitions", "3"), 23, "not understood"),

@@ -6,8 +6,8 @@ from threading import Thread
 
 import pytest
 
-from jobs.basics.errors import SurveyorError
-from jobs.runtime.whole_files import replace_file
+from jobs.basics.errors import SurveyorError, UsageError
+from jobs.runtime.whole_files import refuse_unwritable, replace_file
 from tests.jobs.support.commands import Surveyor
 
 
@@ -58,6 +58,23 @@ def test_what_is_refused_is_said_in_one_line(tmp_path: Path, command: str, place
 
     assert (ran.code, ran.stdout, len(ran.stderr.splitlines())) == (2, "", 1)
     assert f"{command.split()[1]} {tmp_path / place} cannot be written" in ran.stderr
+
+
+@pytest.mark.parametrize("name", ["", "-"])
+def test_what_is_no_name(tmp_path: Path, name: str) -> None:
+    ran = Surveyor("127.0.0.1:1", tmp_path / "warehouse")("report", "--out", name)
+
+    assert (ran.code, ran.stderr.splitlines()) == (
+        2,
+        ["surveyor: --out names no file: give the name of one that is to be written"],
+    )
+
+
+def test_permissions_are_tried_and_not_read() -> None:
+    """By its permissions root may make files in /proc; a device is written to wherever it is."""
+    refuse_unwritable(Path("/dev/null"))
+    with pytest.raises(UsageError, match="cannot be written"):
+        refuse_unwritable(Path("/proc/report.html"))
 
 
 def test_what_fails_later_names_the_option(tmp_path: Path) -> None:

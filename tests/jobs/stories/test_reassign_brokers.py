@@ -146,7 +146,7 @@ def test_rate_changed_in_mid_move_and_interrupted(kafka: KafkaTree, lake: Lake, 
     committed(surveyor, kafka, plan, "--throttle", "50MB/s")
 
     assert (process.returncode, status, moving) == (25, PlanStatus.PARTIAL, True)
-    assert "THE THROTTLE STAYS while 1 partitions" in said
+    assert "THE THROTTLE STAYS while 1 partition" in said
     assert f"`surveyor commit {plan.plan_id} --apply` goes on" in said
     assert assignment(kafka, topic).partitions == {0: [3, 1], 1: [1, 3]}
     assert (overrides(kafka), lake.rows("throttles")) == (before, [])

@@ -1,5 +1,7 @@
 """The views for people: what each says of a small cluster that has lived through something."""
 
+from operator import itemgetter
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -8,6 +10,9 @@ from jobs.adapters.delta.lake import Lake
 from jobs.records.snapshots import find_snapshot
 from jobs.summaries.database import Summaries
 from jobs.summaries.views import VIEWS
+from jobs.survey.health import health_of
+from jobs.survey.observed import observed_by
+from tests.jobs.support.lake_rows import Cluster, broker, partition, topic
 from tests.jobs.support.page_rows import HOSTILE, lived_in
 
 EXPECTED: Final[dict[str, tuple[tuple[str, ...], list[tuple[Any, ...]]]]] = {
@@ -15,6 +20,7 @@ EXPECTED: Final[dict[str, tuple[tuple[str, ...], list[tuple[Any, ...]]]]] = {
         ("snapshot_id", "brokers", "brokers_gone", "racks", "topics", "partitions", "offline", "under_replicated"),
         [(3, 3, 1, 2, 2, 3, 1, 2)],
     ),
+    "staying": (("topic", "partition"), [(HOSTILE, 0), ("orders", 0), ("orders", 1)]),
     "leadership": (
         ("broker_id", "rack", "registered", "leaders", "preferred", "replicas", "out_of_sync"),
         [
@@ -79,7 +85,34 @@ def test_every_view_has_its_case() -> None:
 def test_what_a_view_says(lake: Lake, view: str) -> None:
     columns, rows = EXPECTED[view]
     found = Summaries(lake, find_snapshot(lake)).rows(view)
+    if view == "staying":  # others are made of it, and it has no order
+        found.sort(key=itemgetter(*columns))
     assert [tuple(row[column] for column in columns) for row in found] == rows
+
+
+def test_what_is_being_deleted_or_not_understood_is_no_trouble_as_for_status(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path / "warehouse"), "default")
+    cluster = Cluster(lake)
+    cluster.brokers = [broker(number, 10 + number) for number in range(2)]
+    cluster.topics = [topic("going", deletion_requested=True), topic("kept")]
+    bad = {"leader": 1, "isr": [1], "under_replicated": True, "under_min_isr": True, "understood": True}
+    cluster.partitions = {
+        ("going", 0): partition([0, 1], **bad),
+        ("kept", 0): partition([0, 1], **bad),
+        ("kept", 1): partition([0, 1], **bad | {"understood": False}),
+    }
+    cluster.snapshot()
+    snapshot = find_snapshot(lake)
+
+    at = Summaries(lake, snapshot)
+    (shown,) = at.rows("health")
+    seen = health_of(observed_by(lake, snapshot), default_min_isr=2, threshold=0.1)
+    trouble = ("offline", "under_replicated", "under_min_isr", "not_understood", "deleting_topics", "partitions")
+    assert {name: shown[name] for name in trouble} == {name: getattr(seen, name) for name in trouble}
+    assert (shown["under_replicated"], shown["not_led_by_preferred"]) == (1, seen.imbalance[0]["not_led"])
+    assert [(row["topic"], row["partition"]) for row in at.rows("under_replicated")] == [("kept", 0)]
+    of_broker = at.rows("leadership")[0]
+    assert [of_broker[name] for name in ("preferred", "replicas", "out_of_sync")] == [2, 3, 1]
 
 
 def test_an_older_snapshot_knows_nothing_of_later_ones(lake: Lake) -> None:

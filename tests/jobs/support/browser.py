@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import socket
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,6 +19,20 @@ MISSING: Final = "no chromium on this machine: on Debian `apt-get install chromi
 
 _AS_ROOT: Final = ["--no-sandbox"]
 """Root cannot have chromium's sandbox; the pages are our own."""
+
+
+def await_listening(port: int, seconds: float = 60.0) -> None:
+    """Wait until a server takes connections; it says nothing of that itself."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+        else:
+            return
 
 
 @contextmanager

@@ -28,7 +28,8 @@ class Surveyor:
         return self.run("commit", plan, "--zookeeper", hosts, *batch)
 
     def apply(self, hosts: str, plan: str, *arguments: str) -> Result:
-        return self.commit(hosts, plan, "--apply", *arguments)
+        """A test has no terminal to be asked on."""
+        return self.commit(hosts, plan, "--apply", "--yes", *arguments)
 
     def result(self, hosts: str, plan: str, *arguments: str) -> dict[str, Any]:
         """What --json prints."""

@@ -8,10 +8,10 @@ import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from jobs.adapters.embedded.ports import LOOPBACK, four_letter_word, free_port
+from jobs.adapters.embedded.processes import Servers
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 
 LEADER: Final = "leader"
@@ -52,7 +52,7 @@ class EnsembleServer(EmbeddedZooKeeper):
         return next((line.removeprefix("Mode: ") for line in lines if line.startswith("Mode: ")), None)
 
 
-class Ensemble:
+class Ensemble(Servers):
     """Up, with a leader, inside its `with` block; `servers` by their numbers, from 1."""
 
     def __init__(self, folder: Path, size: int = 3) -> None:
@@ -61,7 +61,6 @@ class Ensemble:
         self.servers = {
             number: EnsembleServer(number, peers, folder / str(number), port=next(ports)) for number in peers
         }
-        self._stack = ExitStack()
 
     @property
     def connect(self) -> str:
@@ -86,21 +85,13 @@ class Ensemble:
         """What each server that runs is, by its number."""
         return {number: server.mode for number, server in self.servers.items() if server.is_running()}
 
-    def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            for server in self.servers.values():
-                stack.callback(server.kill)
-                server.start()
-            for server in self.servers.values():
-                server.wait_ready()
-            self.leader()
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.__exit__(kind, error, trace)
+    def _start(self, stack: ExitStack) -> None:
+        for server in self.servers.values():
+            stack.callback(server.kill)
+            server.start()
+        for server in self.servers.values():
+            server.wait_ready()
+        self.leader()
 
 
 def _settled(modes: Mapping[int, str | None]) -> bool:

@@ -14,13 +14,12 @@ import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import ClassVar, Final, Self
+from typing import ClassVar, Final
 
 from jobs.adapters.delta.lake import Lake
 from jobs.adapters.embedded import tether
 from jobs.adapters.embedded.ports import LOOPBACK, free_port
-from jobs.adapters.embedded.processes import exit_on_sigterm
+from jobs.adapters.embedded.processes import Servers, exit_on_sigterm
 from jobs.adapters.embedded.servers import EmbeddedKafka
 from tests.jobs.support.ensemble import Ensemble
 from tests.jobs.torture.clock import Clock
@@ -57,7 +56,7 @@ class Run:
 
 
 @dataclass
-class Arena:
+class Arena(Servers):
     """Up inside its `with` block. `folder` has all logs; it stays if something went wrong, or `keep` is set."""
 
     folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="surveyor-torture-")))
@@ -79,7 +78,6 @@ class Arena:
         self.to_broker: dict[int, Link] = {}
         """Surveyor's links to brokers."""
         self.clock = Clock(self.folder)
-        self._stack = ExitStack()
 
     @property
     def hosts(self) -> str:
@@ -113,26 +111,18 @@ class Arena:
         self.runs.append(Run(running, log))
         return self.runs[-1]
 
-    def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            stack.enter_context(exit_on_sigterm())
-            stack.push(self._tidy)
-            stack.callback(self._end_runs)
-            self._mount(stack)
-            stack.enter_context(self.ensemble)
-            self.own_link = stack.enter_context(self._link_to_ensemble("committer to ZooKeeper"))
-            stack.callback(self._kill_brokers)
-            for broker in BROKERS:
-                self._start_broker(broker, stack)
-            for each in self.brokers.values():
-                each.wait_ready()
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.__exit__(kind, error, trace)
+    def _start(self, stack: ExitStack) -> None:
+        stack.enter_context(exit_on_sigterm())
+        stack.push(self._tidy)
+        stack.callback(self._end_runs)
+        self._mount(stack)
+        stack.enter_context(self.ensemble)
+        self.own_link = stack.enter_context(self._link_to_ensemble("committer to ZooKeeper"))
+        stack.callback(self._kill_brokers)
+        for broker in BROKERS:
+            self._start_broker(broker, stack)
+        for each in self.brokers.values():
+            each.wait_ready()
 
     def _mount(self, stack: ExitStack) -> None:
         """Give the warehouse a disk of its own, small enough to be filled; only root may."""

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from datetime import datetime
@@ -27,12 +28,14 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Surveyor:
     lake = Lake(str(tmp_path_factory.mktemp("shown") / "warehouse"), "default")
     cluster = Cluster(lake)
     cluster.brokers = [broker(0, 10), broker(1, 11, rack="r1")]
-    cluster.topics = [topic("big"), topic("empty"), topic("small", config={"min.insync.replicas": "2"})]
+    small = topic("small", config={"min.insync.replicas": "2"})
+    cluster.topics = [topic("big"), topic("empty"), topic("going", deletion_requested=True), small]
     well = {"under_replicated": False, "under_min_isr": False, "offline_replicas": []}
     cluster.partitions = {
         ("big", 0): partition([0, 1], **well),
         ("big", 1): partition([1, 0, 7], isr=[1, 0], **well | {"under_replicated": True, "offline_replicas": [7]}),
         ("big", 2): partition([0, 1, 7], removing_replicas=[7], adding_replicas=[1], **well),
+        ("going", 0): partition([0, 7], isr=[0], **well | {"under_replicated": True, "under_min_isr": True}),
         ("small", 0): partition([1, 7], isr=[1], **well | {"under_replicated": True, "under_min_isr": True}),
     }
     cluster.snapshot()
@@ -48,11 +51,11 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Surveyor:
 @pytest.mark.parametrize(
     ("flags", "partitions"),
     [
-        ("", ["big-0", "big-1", "big-2", "small-0", "small-1"]),
+        ("", ["big-0", "big-1", "big-2", "going-0", "small-0", "small-1"]),
         ("--offline", ["small-1"]),
         ("--under-replicated", ["big-1", "small-0"]),
         ("--under-min-isr", ["small-0", "small-1"]),
-        ("--broker 7", ["big-1", "big-2", "small-0", "small-1"]),
+        ("--broker 7", ["big-1", "big-2", "going-0", "small-0", "small-1"]),
         ("--broker 0 --under-replicated", ["big-1"]),
         ("--topic big --under-min-isr", []),
     ],
@@ -61,6 +64,12 @@ def test_partitions_that_are_asked_for(shown: Surveyor, flags: str, partitions: 
     rows = shown.json("show", "partitions", *flags.split())["rows"]
 
     assert [f"{row['topic']}-{row['partition']}" for row in rows] == partitions
+
+
+def test_what_is_being_deleted_is_shown_as_that_and_is_no_trouble(shown: Surveyor) -> None:
+    (row,) = shown.json("show", "partitions", "--topic", "going")["rows"]
+    assert (row["partition_state"], row["deletion_requested"]) == ("Online", True)
+    assert "Online, being deleted" in shown("show", "partitions", "--topic", "going").stdout
 
 
 def test_a_broker_that_nothing_names_is_a_slip(shown: Surveyor) -> None:
@@ -76,9 +85,9 @@ def test_brokers_and_those_that_are_gone(shown: Surveyor) -> None:
 
     columns = ("broker_id", "live", "controller", "leaders", "replicas", "host", "understood")
     assert [tuple(row[name] for name in columns) for row in rows] == [
-        (0, True, True, 2, 3, "h", True),
+        (0, True, True, 3, 4, "h", True),
         (1, True, False, 2, 4, "h", True),
-        (7, False, False, 0, 4, None, None),
+        (7, False, False, 0, 5, None, None),
     ]
 
 
@@ -90,6 +99,7 @@ def test_topics_have_partitions_and_a_replication_factor(shown: Surveyor) -> Non
     assert [tuple(row[name] for name in columns) for row in rows] == [
         ("big", 3, 2, 3, {}),
         ("empty", 0, None, None, {}),
+        ("going", 1, 2, 2, {}),
         ("small", 2, 1, 2, {"min.insync.replicas": "2"}),
     ]
     assert "2..3" in shown("show", "topics").stdout
@@ -146,6 +156,24 @@ def test_nobody_reads_on(shown: Surveyor) -> None:
     os.close(writing)
 
     assert (ran.returncode, ran.stderr) == (1, "surveyor: nobody reads the output any more; it is not whole\n")
+
+
+@pytest.mark.parametrize(
+    ("where", "form", "code", "told"),
+    [
+        (">/dev/full", ["--json"], 1, r"surveyor: no space is left on the disk, .*\n"),
+        (">&-", [], 0, ""),
+        ("2>&- >/dev/null", ["--as-of", "9"], 2, ""),
+    ],
+)
+def test_nobody_can_read(shown: Surveyor, where: str, form: list[str], code: int, told: str) -> None:
+    """A full disk, or what whoever started us has closed: an exit code, no stack trace, nothing in the wrong place."""
+    command = [sys.executable, "-m", "jobs.entry", "show", "brokers", "--warehouse", str(shown.warehouse), *form]
+    line = ["/bin/sh", "-c", f"{shlex.join(command)} {where}"]
+    ran = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+
+    assert (ran.returncode, ran.stdout) == (code, "")
+    assert re.fullmatch(told, ran.stderr)
 
 
 @pytest.mark.parametrize("columns", [40, 80, 300])

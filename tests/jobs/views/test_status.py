@@ -25,7 +25,7 @@ from tests.jobs.support.lake_rows import NOW, Cluster, broker, partition, topic
 WELL = """\
 controller        broker 0, epoch 7
 brokers           3 live, 0 gone
-partitions        2 in 1 topics
+partitions        2 in 1 topic
 offline           0
 under-replicated  0
 under min ISR     0 (brokers taken to have Kafka's min.insync.replicas=1)

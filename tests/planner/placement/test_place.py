@@ -290,7 +290,7 @@ def test_forced_changes_beyond_the_budget_are_left() -> None:
 
 def test_what_cannot_be_done_is_said() -> None:
     stays_in_b = brokers_of(("a", "a", "b", "b"), excluded=frozenset({15}), emptied=frozenset({4}))
-    with pytest.raises(PlacementError, match=r"1 partitions would have fewer racks than now \(rows \[1\]\)"):
+    with pytest.raises(PlacementError, match=r"1 partition would have fewer racks than now \(rows \[1\]\)"):
         place(stays_in_b, partitions_of([[3], [3, 4]]), Question())
     with pytest.raises(PlacementError, match="2 partitions would have more replicas than the 3 brokers that may hold"):
         place(brokers_of((None,) * 3), partitions_of([[3], [3, 4]]), Question(replication_factor=4))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.adapters.delta.folders import refuse_impossible, refuse_odd_name, why_unwritten
+from jobs.adapters.delta.folders import refuse_impossible, refuse_odd_name, refuse_unwritable, why_unwritten
 from jobs.adapters.delta.lake import Lake
 from jobs.adapters.delta.spark_tables import Tables
 from jobs.basics.errors import SurveyorError, UsageError
@@ -95,6 +95,14 @@ def test_read_only_disk(small_disk: Path) -> None:
     for folder in (small_disk, small_disk / "warehouse"):
         with pytest.raises(SurveyorError, match="read-only"):
             Lake(str(folder), "default").ensure_tables()
+
+
+def test_where_nothing_can_be_made(tmp_path: Path) -> None:
+    """By its permissions root may; to look leaves nothing behind."""
+    with pytest.raises(SurveyorError, match=r"--warehouse /proc/w cannot be written: no folder can be made in /proc: "):
+        refuse_unwritable("/proc/w")
+    refuse_unwritable(str(tmp_path / "w"))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_tables_that_are_there_stay(tmp_path: Path) -> None:

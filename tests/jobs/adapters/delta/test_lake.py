@@ -10,6 +10,7 @@ from pyspark.sql.types import StructField, StructType
 
 from jobs.adapters.delta.lake import Lake, as_rows
 from jobs.adapters.delta.spark_tables import Tables
+from jobs.basics.errors import UnreadableError
 from planner.history.survey import KEY
 from schemas.tables import BROKERS, CHANGES, TABLES
 
@@ -105,3 +106,18 @@ def test_rows_are_found_by_text_that_an_update_has_copied(tmp_path: Path) -> Non
     lake.append("plans", [{"plan_id": "d", "status": "planned"}])
     found = [[row["status"] for row in lake.rows("plans", ("plan_id", "=", plan))] for plan in "abcde"]
     assert found == [["planned"], ["committed"], ["planned"], ["planned"], []]
+
+
+def test_a_table_that_has_lost_its_log_is_no_new_one(tmp_path: Path) -> None:
+    """Nothing is made in its place; an empty folder is one that nothing was made in yet."""
+    lake = Lake(str(tmp_path), "default")
+    lake.ensure_tables()
+    lake.append("plans", [{"plan_id": "a", "status": "planned"}])
+    (tmp_path / "plans" / "_delta_log").rename(tmp_path / "log")
+
+    for look in (lambda: lake.rows("plans"), lake.ensure_tables):
+        with pytest.raises(UnreadableError, match=f"table plans has no _delta_log at {tmp_path}/plans, .* restore"):
+            look()
+
+    (tmp_path / "log").rename(tmp_path / "plans" / "_delta_log")
+    assert len(lake.rows("plans")) == 1

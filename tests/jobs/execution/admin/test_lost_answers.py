@@ -105,7 +105,7 @@ def test_recorded_as_what_the_cluster_shows(  # noqa: PLR0913 - a table
     plan = make(lake, tree)
     controller.hears = hears
 
-    done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply")
+    done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply", "--yes")
 
     said = [(row["outcome"], row["message"]) for row in surveyor.commits(plan.plan_id) if row["outcome"] != "pending"]
     lost = ("unknown", "no answer came (KafkaTimeoutError: after 20 s)")
@@ -125,7 +125,7 @@ def test_what_comes_after_is_not_asked_for(
     plan = store_plan(lake, tree, [], [replace(row, sequence=at) for at, row in enumerate(both)], kind="config")
     controller.hears = False
 
-    done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply")
+    done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply", "--yes")
 
     said = {row["topic"]: row["outcome"] for row in surveyor.commits(plan.plan_id) if row["outcome"] != "pending"}
     assert (done.exit_code, controller.asked, said) == (ERROR, [("alter", "")], {T: "unknown", U: "skipped"})

@@ -88,7 +88,7 @@ WRITTEN = {
 }
 
 
-DUE = {"config": "1 of 1 operations are due", "delete": "2 of 2 operations are due", "expand": "3 of 3 changes are due"}
+DUE = {"config": "1 of 1 operation is due", "delete": "2 of 2 operations are due", "expand": "3 of 3 changes are due"}
 
 
 @pytest.mark.parametrize("mode", ["batch", "admin"])
@@ -311,3 +311,16 @@ def test_verify_tells_how_far_it_is(topics: KafkaTree, surveyor: Surveyor, plan:
     nothing = {"in_progress": 0, "not_started": 0, "diverged": 0}
     assert before == nothing | {"complete": 0, "not_started": plan.size}
     assert after == nothing | {"complete": complete, "in_progress": in_progress}
+
+
+def test_a_deletion_that_goes_on_is_not_called_back(topics: KafkaTree, lake: Lake, surveyor: Surveyor) -> None:
+    plan = PLANS["delete"](lake, topics)
+    surveyor.apply(topics.hosts, plan.plan_id)
+
+    verified, cancelled = (
+        surveyor.run(command, plan.plan_id, "--zookeeper", topics.hosts) for command in ("verify", "cancel")
+    )
+
+    assert ("surveyor verify" in verified.stdout, "surveyor cancel" in verified.stdout) == (True, False)
+    assert f"plan {plan.plan_id}: nothing is left to cancel" in cancelled.stdout
+    assert f"  {T}  goes on, and cannot be called back: found queued for deletion" in cancelled.stdout

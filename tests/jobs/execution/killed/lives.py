@@ -81,7 +81,7 @@ class Planned:
 
     def command(self, name: str, *more: str) -> list[str]:
         where = ["--zookeeper", self.tree.hosts, "--warehouse", self.lake.warehouse]
-        return [name, self.plan.plan_id, *where, "--apply", *more]
+        return [name, self.plan.plan_id, *where, "--apply", "--yes", *more]
 
     @property
     def status(self) -> str:

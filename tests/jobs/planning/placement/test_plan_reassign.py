@@ -139,7 +139,7 @@ def test_a_rack_is_emptied_and_the_two_others_keep_every_partition(surveyor: Sur
         assert {frozenset(RACKS[broker] for broker in replicas) for replicas in after} == {frozenset("ab")}
         assert (plan["status"], plan["racks_given_up"], plan["fewer_racks"]) == ("planned", ["c"], 1)
     shown = surveyor("show", "plan", plan["plan_id"]).stdout
-    assert "racks given up c: 1 partitions are in fewer racks than now" in shown
+    assert "racks given up c: 1 partition is in fewer racks than now" in shown
 
 
 def test_racks_are_fixed_where_they_are_narrow(surveyor: Surveyor) -> None:
@@ -200,7 +200,7 @@ def test_foreign_plan_that_fails_the_lint(
 def test_dead_replica_that_stays_is_a_warning(surveyor: Surveyor, tmp_path: Path) -> None:
     ran = surveyor("plan", "reassign", "--reassignment-json-file", _file(tmp_path, _targets(("old", 0, [1, 9]))))
     assert ran.code == 0, ran.stderr
-    assert ran.stdout.splitlines()[-3] == "  warning: 1 partitions keep a replica on a broker that is not alive: old-0"
+    assert ran.stdout.splitlines()[-3] == "  warning: 1 partition keeps a replica on a broker that is not alive: old-0"
 
 
 WRONG: list[tuple[list[str], object, int, str]] = [
@@ -221,6 +221,7 @@ WRONG: list[tuple[list[str], object, int, str]] = [
     (["--add-brokers", "5"], None, 23, "/brokers/ids/5 is not understood"),
     (["--remove-brokers", "7"], None, 23, "brokers 7 are unknown"),
     (["--remove-brokers", "0,1,2,3,4"], None, 23, "no broker is left that may hold replicas"),
+    (["--remove-brokers", "2,3,4"], None, 23, "1 partition would have more replicas than the 2 brokers that may"),
     (["--replace", "7"], None, 2, "expected a broker and its successor as in 7=107"),
     (["--replace", "2=2"], None, 2, "names a broker twice"),
     (["--replace", "2=7"], None, 23, "--replace: broker 7 is not alive"),

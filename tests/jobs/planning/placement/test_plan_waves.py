@@ -15,6 +15,7 @@ from jobs.adapters.delta.lake import Row
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from jobs.assessment.premises import judge_for_admin
 from jobs.assessment.waves import by_wave, judge_waves
+from planner.rows.words import counted
 from schemas.rows import Change
 from schemas.znodes import Assignment, State, decode_assignment, encode_assignment, encode_state
 from tests.jobs.support.commands import Surveyor
@@ -124,7 +125,7 @@ def test_waves_are_shown_and_exported(surveyor: Surveyor, tmp_path: Path) -> Non
     changes = _of_plan(surveyor, "changes", plan)
     shown = surveyor("show", "plan", plan["plan_id"]).stdout
     sizes = Counter(row["wave"] for row in changes)
-    assert all(f"\n  wave {wave}: {size} changes\n" in shown for wave, size in sizes.items())
+    assert all(f"\n  wave {wave}: {counted(size, 'change')}\n" in shown for wave, size in sizes.items())
     assert f"waves {len(sizes)} (at least 2)" in shown
     for flags, side in (((), "replicas_after"), (("--inverse",), "replicas_before")):
         found = surveyor.json("export", plan["plan_id"], "--wave", "1", *flags)["reassignment"]["partitions"]

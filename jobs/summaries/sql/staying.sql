@@ -1,0 +1,14 @@
+-- A row for each partition whose topic is not queued for deletion; the others are in no trouble, whatever they lack.
+SELECT
+    topic,
+    partition,
+    partition_state,
+    leader,
+    replicas,
+    isr,
+    offline_replicas,
+    under_replicated,
+    under_min_isr,
+    understood
+FROM partitions
+WHERE topic NOT IN (SELECT topic FROM topics WHERE deletion_requested)

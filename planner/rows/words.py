@@ -1,0 +1,41 @@
+"""Numbers and lists as people read them, wherever they stand: in reasons, in errors and on the console.
+
+Nothing here needs Spark, so that every command may speak in the same words.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+NAMED: Final = 10
+"""Brokers that a line names."""
+
+
+def counted(count: int, what: str, one: str = "", several: str = "") -> str:
+    """Write how many there are, and, where it has another form then, what they do.
+
+    >>> [counted(count, "change") for count in (0, 1, 1200)]
+    ['0 changes', '1 change', '1200 changes']
+    >>> [counted(count, "partition", "goes offline", "go offline") for count in (1, 2)]
+    ['1 partition goes offline', '2 partitions go offline']
+    """
+    does = one if count == 1 else several
+    return f"{count} {what}{'s' * (count != 1)}{' ' * bool(does)}{does}"
+
+
+def listed(words: Sequence[str]) -> str:
+    """Write a list of one word at least.
+
+    >>> listed(["records"]), listed(["partitions", "records", "bytes"])
+    ('records', 'partitions, records and bytes')
+    """
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def few(brokers: Sequence[object]) -> str:
+    """Name some brokers, and say how many more there are.
+
+    >>> few([1, 2]), few(range(12))
+    ('1, 2', '0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more')
+    """
+    shown = ", ".join(map(str, brokers[:NAMED]))
+    return f"{shown} and {len(brokers) - NAMED} more" if len(brokers) > NAMED else shown
