@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 RETRIED, FAILED = "AirflowException", "AirflowFailException"
 SUCCESS, SKIPPED = "success", "skipped"
 RECORDS, RECORD = 500, b"r" * 4000
-MORNING = "2026-11-23T06:00:00+00:00"
+MORNING, NOON = "2026-11-23T06:00:00+00:00", "2026-11-23T12:00:00+00:00"
 
 
 @pytest.fixture(scope="module")
@@ -123,31 +123,24 @@ def test_leader_balance(airflow: InsideAirflow, cluster: EmbeddedCluster, lake: 
     assert (quiet.state, quiet.having(SKIPPED)) == (SUCCESS, {"commit", "verify"})
 
 
-def test_reassign_approved(airflow: InsideAirflow, cluster: EmbeddedCluster, lake: Lake) -> None:
-    """What is shown to be approved is the plan; afterwards no throttle is left."""
-    create(cluster, "approved", 0, 1)
-    conf = {"question": "replace", "value": "1=2", "topics": "approved", "throttle": "50MB/s"}
+def test_reassign_rejected_and_approved_after_all(airflow: InsideAirflow, cluster: EmbeddedCluster, lake: Lake) -> None:
+    """What is shown to be approved is the plan, and stays it when the run is run again; then no throttle is left."""
+    create(cluster, "asked", 0, 1)
+    conf = {"question": "replace", "value": "1=2", "topics": "asked", "throttle": "50MB/s"}
 
-    done = airflow.run("reassign", conf=conf, answer="Approve")
+    rejected = airflow.run("reassign", at=NOON, conf=conf, answer="Reject")
+    was = seen(cluster, "asked")[0][1], plan_of(lake, rejected)["status"]
+    done = airflow.run("reassign", at=NOON, conf=conf, answer="Approve")
 
+    assert (rejected.state, rejected.having(SKIPPED), *was) == (SUCCESS, {"commit", "verify"}, [0, 1], "planned")
     assert (done.state, done.having(SUCCESS)) == (SUCCESS, set(done.states))
-    assert "approved-0  replicas [0,1]→" in done.results["show"]
-    assert sorted(seen(cluster, "approved")[0][1]) == [0, 2]
+    assert done.results["plan"]["plan_id"] == rejected.results["plan"]["plan_id"]
+    assert "asked-0  replicas [0,1]→" in done.results["show"]
+    assert sorted(seen(cluster, "asked")[0][1]) == [0, 2]
     assert plan_of(lake, done)["status"] == "committed"
     assert lake.rows("throttles") == []
     with kafka_tree(cluster) as tree:
         assert not any(overrides(tree).values())
-
-
-def test_reassign_rejected(airflow: InsideAirflow, cluster: EmbeddedCluster, lake: Lake) -> None:
-    create(cluster, "rejected", 0, 1)
-    conf = {"question": "replace", "value": "1=2", "topics": "rejected"}
-
-    done = airflow.run("reassign", conf=conf, answer="Reject")
-
-    assert (done.state, done.having(SKIPPED)) == (SUCCESS, {"commit", "verify"})
-    assert seen(cluster, "rejected")[0][1] == [0, 1]
-    assert plan_of(lake, done)["status"] == "planned"
 
 
 def test_commit_killed_under_a_throttle(airflow: InsideAirflow, cluster: EmbeddedCluster, lake: Lake) -> None:

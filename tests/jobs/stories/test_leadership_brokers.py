@@ -168,9 +168,11 @@ def holds(condition: Callable[[], bool], seconds: float) -> bool:
     return True
 
 
+@pytest.mark.parametrize("spoken", ["default"], indirect=True)
 def test_drain_by_kafkas_controller_lasts_and_is_undone(
     cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, topic: str
 ) -> None:
+    """At one protocol: we ask Kafka's controller, and how that speaks to its brokers is Kafka's."""
     with Traffic(cluster.bootstrap, topic) as traffic:
         drained = committed(surveyor, "drain", "--brokers", str(B))
         assert (leaders(kafka, topic), orders(kafka, topic)) == (
