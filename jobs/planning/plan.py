@@ -136,7 +136,7 @@ class _LateSession:
 def _session(settings: Settings, partitions: int | None) -> SparkSession:
     """A session with the settings for plans on so many partitions, or on an unknown number; for this plan alone."""
     tiny = partitions is not None and partitions <= TINY
-    session = start_session("surveyor plan", short_lived=tiny, remote=settings.remote)
+    session = start_session("surveyor plan", short_lived=True, remote=settings.remote)
     if tiny:
         return with_settings(session, QUICK | INTERPRETED)
     # tasks make their code themselves where a rule's is too long for a stage: no more of them than run at once

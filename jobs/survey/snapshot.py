@@ -75,7 +75,7 @@ def take_snapshot(settings: Settings, *, alone: bool = True) -> Result:
 
 
 def _session(settings: Settings, *, tiny: bool, alone: bool) -> SparkSession:
-    session = start_session("surveyor snapshot", short_lived=tiny and alone, remote=settings.remote)
+    session = start_session("surveyor snapshot", short_lived=alone, remote=settings.remote)
     return with_settings(session, INTERPRETED) if tiny else session
 
 

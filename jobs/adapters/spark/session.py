@@ -55,10 +55,15 @@ INTERPRETED: Final = {
 And Spark describes each query for its pages, at length: a sixth of the time the driver spends on small ones.
 """
 
-SHORT_LIVED: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
-"""For a JVM that lives some seconds: its second compiler takes half of the processor time and is never paid back.
+SHORT_LIVED: Final = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
+    " -XX:InitialRAMPercentage=10 -XX:NewRatio=1"
+)
+"""For a JVM that takes one snapshot or makes one plan: its second compiler takes half of the processor time, and even
+on a million partitions is not paid back before the end (docs/benchmarks.md).
 
-Without that compiler the JVM keeps 48 MB of compiled code only, which Spark fills within a snapshot and a plan.
+Without that compiler the JVM keeps 48 MB of compiled code only, which Spark fills within a snapshot and a plan. And a
+heap that begins with little is swept of its young objects all the time.
 """
 
 _INCUBATOR: Final = b"WARNING: Using incubator modules: jdk.incubator.vector\n"
