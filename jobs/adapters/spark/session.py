@@ -56,8 +56,7 @@ And Spark describes each query for its pages, at length: a sixth of the time the
 """
 
 SHORT_LIVED: Final = (
-    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
-    " -XX:InitialRAMPercentage=10 -XX:NewRatio=1"
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m -XX:InitialRAMPercentage=10 -XX:NewRatio=1"
 )
 """For a JVM that takes one snapshot or makes one plan: its second compiler takes half of the processor time, and even
 on a million partitions is not paid back before the end (docs/benchmarks.md).
