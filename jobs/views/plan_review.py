@@ -22,8 +22,8 @@ from jobs.records.stored_rows import SIDES, Bools, StoredRows, concerning, summa
 from jobs.runtime.console import LINES_SHOWN, next_in_json, next_lines, show, shown, stream, table
 from jobs.runtime.settings import Settings
 from jobs.views.figures import figure_lines
-from jobs.views.plans import all_of_it, change_line, deletion_lines, evidence_line, how_much, row_name, warnings
-from planner.rows.words import counted
+from jobs.views.plans import all_of_it, change_line, deletion_lines, evidence_line, row_name, warnings
+from planner.rows.words import counted, how_much
 from schemas.names import NO_LEADER, Action, PlanKind, RejectionCode
 from schemas.rows import Operation, Outline
 

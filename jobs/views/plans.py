@@ -11,20 +11,10 @@ from jobs.basics.units import shown_bytes
 from jobs.records.checked_configs import set_by
 from jobs.records.plans import Plan
 from jobs.runtime.console import LINES_SHOWN, cut, shown
-from planner.rows.words import counted, listed
+from planner.rows.words import counted, how_much, listed
 from schemas.names import NO_LEADER, WHOLE_TOPIC, Action, PlanKind, RejectionCode
 from schemas.rows import Operation, Outline, PlanRow, operations_among
 from schemas.topic_configs import MIN_ISR, UNCLEAN_ELECTION, parsed
-
-
-def how_much(changes: int, operations: int) -> str:
-    """Say how much a plan does; an operation is no change, and not nothing.
-
-    >>> how_much(0, 1), how_much(3, 1), how_much(1, 0)
-    ('1 operation', '3 changes, 1 operation', '1 change')
-    """
-    parts = [counted(changes, "change")] * bool(changes or not operations)
-    return ", ".join([*parts, *[counted(operations, "operation")] * bool(operations)])
 
 
 def all_of_it(plan: Row, operations: int) -> str:

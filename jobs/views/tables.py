@@ -181,7 +181,7 @@ def show_plans(settings: Settings) -> None:
     ]
     rows.sort(key=itemgetter("created_at"))
     lines = [{**row, "names": ", ".join(row["names"])} for row in rows]
-    columns = ("plan_id", "names", "kind", "status", "changes", "created_at")
+    columns = ("plan_id", "names", "kind", "status", "changes", "operations", "created_at")
     finish(settings, {"rows": rows}, *laid_out(settings, f"plans of {settings.cluster}", columns, lines))
 
 

@@ -43,7 +43,7 @@ SNAPSHOT: Final[Row] = {"snapshot_id": 4, "taken_at": NOW - timedelta(minutes=5)
 
 
 def plan(status: str = "planned", **columns: object) -> Row:
-    made = {"snapshot_id": 4, "created_at": NOW - timedelta(minutes=1), "changes": 6}
+    made = {"snapshot_id": 4, "created_at": NOW - timedelta(minutes=1), "changes": 6, "operations": 0}
     return {"plan_id": "5f", "name": "a", "names": ["a"], "kind": "elect", "status": status, **made, **columns}
 
 
@@ -91,6 +91,7 @@ CASES: Final[list[tuple[dict[str, object], dict[str, object], str, str | None]]]
     ),
     ({}, {"snapshot": None, "fault": "no table"}, "the warehouse could not be read: no table", None),
     ({}, {"plans": [plan()]}, "plan a (elect) waits: 6 changes", "show plan a"),
+    ({}, {"plans": [plan(changes=0, operations=1)]}, "plan a (elect) waits: 1 operation", "show plan a"),
     ({}, {"plans": [plan("partial", names=[], name=None)]}, "plan 5f (elect) is partial", "commit 5f"),
     ({}, {"plans": [plan("committing", snapshot_id=1)]}, "plan a (elect) is committing", "commit a"),
     ({}, {"drained": [{"broker_id": 1}]}, "drained, and elected by no plan: 1", "plan undrain --brokers 1 --refresh"),
