@@ -205,7 +205,7 @@ EMPTY = [
     (
         ("drain", "--brokers", "1"),
         "shows no broker (/brokers/ids is empty)",
-        "no broker of snapshot 2 would be left to lead",
+        "no broker of snapshot 1 would be left to lead",
     ),
     (
         ("reassign", "--rebalance"),
