@@ -113,6 +113,15 @@ def _plans(situation: Situation) -> Iterator[NextStep]:
         yield NextStep(f"{len(waiting) - PLANS_SHOWN} more plans wait", "show plans")
 
 
+def _throttles(situation: Situation) -> Iterator[NextStep]:
+    """Left by a commit that was interrupted or killed: nothing moves by them, and all that copies later is slow."""
+    begun = {plan["plan_id"] for plan in situation.recent.plans if _is_begun(plan)}
+    if not situation.health.moving:
+        for plan_id in situation.recent.throttled:
+            if plan_id not in begun:
+                yield NextStep(f"nothing moves, and the throttle of plan {plan_id} is still set", f"commit {plan_id}")
+
+
 def _is_begun(plan: Row) -> bool:
     return plan["status"] in {PlanStatus.COMMITTING, PlanStatus.PARTIAL}
 
@@ -150,6 +159,7 @@ RULES: Final[Sequence[Callable[[Situation], Iterator[NextStep]]]] = (
     _repairs,
     _gone,
     _plans,
+    _throttles,
     _snapshots,
     _drained,
     _imbalance,

@@ -8,6 +8,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
+import pyarrow as pa
+
 from jobs.adapters.delta.lake import Lake, Row
 from jobs.basics.errors import SurveyorError
 from jobs.records.snapshots import as_of, last_snapshot
@@ -28,6 +30,8 @@ class Recent:
     plans: list[Row] = field(default_factory=list)
     """Those that are OPEN, the newest last; `operations` says how many each has besides its changes."""
     drained: list[Row] = field(default_factory=list)
+    throttled: list[str] = field(default_factory=list)
+    """Ids of plans whose commits have set throttles and not taken them away."""
     fault: str | None = None
     """Why a warehouse that is there could not be read, and nothing of it is known."""
 
@@ -39,7 +43,13 @@ def read_recent(lake: Lake) -> Recent:
         return Recent()
     plans = _with_operations(lake, lake.rows("plans", ("status", "in", [status.value for status in OPEN])))
     drained = lake.rows("drained") if lake.has("drained") else []
-    return Recent(snapshot=snapshot, plans=sorted(plans, key=lambda row: row["created_at"]), drained=drained)
+    throttles = lake.read("throttles", columns=["plan_id"])["plan_id"] if lake.has("throttles") else pa.array([])
+    return Recent(
+        snapshot=snapshot,
+        plans=sorted(plans, key=lambda row: row["created_at"]),
+        drained=drained,
+        throttled=sorted(set(throttles.to_pylist())),
+    )
 
 
 def _with_operations(lake: Lake, plans: list[Row]) -> list[Row]:
