@@ -17,7 +17,7 @@ from jobs.records.plan_names import names_of
 from jobs.records.recent import Recent
 from jobs.runtime.next_commands import NextStep
 from jobs.survey.health import Health
-from planner.rows.words import counted, few
+from planner.rows.words import counted, few, how_much
 from schemas.names import NO_CONTROLLER, PlanStatus
 
 OLD: Final = 3600.0
@@ -106,10 +106,20 @@ def _plans(situation: Situation) -> Iterator[NextStep]:
             yield NextStep(f"plan {name} ({plan['kind']}) is {plan['status']}", f"commit {name}")
         else:
             yield NextStep(
-                f"plan {name} ({plan['kind']}) waits: {counted(plan['changes'], 'change')}", f"show plan {name}"
+                f"plan {name} ({plan['kind']}) waits: {how_much(plan['changes'], plan['operations'])}",
+                f"show plan {name}",
             )
     if len(waiting) > PLANS_SHOWN:
         yield NextStep(f"{len(waiting) - PLANS_SHOWN} more plans wait", "show plans")
+
+
+def _throttles(situation: Situation) -> Iterator[NextStep]:
+    """Left by a commit that was interrupted or killed: nothing moves by them, and all that copies later is slow."""
+    begun = {plan["plan_id"] for plan in situation.recent.plans if _is_begun(plan)}
+    if not situation.health.moving:
+        for plan_id in situation.recent.throttled:
+            if plan_id not in begun:
+                yield NextStep(f"nothing moves, and the throttle of plan {plan_id} is still set", f"commit {plan_id}")
 
 
 def _is_begun(plan: Row) -> bool:
@@ -119,7 +129,7 @@ def _is_begun(plan: Row) -> bool:
 def _is_worth_a_look(situation: Situation, plan: Row) -> bool:
     newest = situation.recent.snapshot
     on_newest = newest is not None and plan["snapshot_id"] == newest["snapshot_id"]
-    return plan["changes"] > 0 and on_newest and situation.is_fresh(plan)
+    return bool(plan["changes"] or plan["operations"]) and on_newest and situation.is_fresh(plan)
 
 
 def _drained(situation: Situation) -> Iterator[NextStep]:
@@ -149,6 +159,7 @@ RULES: Final[Sequence[Callable[[Situation], Iterator[NextStep]]]] = (
     _repairs,
     _gone,
     _plans,
+    _throttles,
     _snapshots,
     _drained,
     _imbalance,

@@ -13,13 +13,13 @@ from typing import Final
 from markupsafe import Markup
 
 WIDTH: Final = 420
-LABEL: Final = 100
+LABEL: Final = 120
 """Room to the left for names."""
 VALUE: Final = 62
 """Room to the right for numbers."""
 BAR: Final = 11
 GAP: Final = 7
-LETTERS: Final = 12
+LETTERS: Final = 17
 """Letters of a name that have room; all of it is in its title."""
 
 Number = int | float
@@ -115,7 +115,7 @@ AXIS: Final = 22
 
 def lines(title: str, places: Sequence[str], series: Mapping[str, Sequence[Number]], shown: Shown = plainly) -> Markup:
     """Draw a line for each series over the same places, from left to right; values at least 0, null is no point."""
-    left, wide = LABEL - 30, WIDTH - LABEL + 20
+    left, wide = LABEL - 50, WIDTH - LABEL + 40
     most = max((value for values in series.values() for value in values if value is not None), default=0) or 1
     last = max(len(places) - 1, 1)
 

@@ -4,8 +4,11 @@ For `surveyor status`, which also works without a warehouse, with one that was n
 version. No JVM.
 """
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
+
+import pyarrow as pa
 
 from jobs.adapters.delta.lake import Lake, Row
 from jobs.basics.errors import SurveyorError
@@ -25,8 +28,10 @@ class Recent:
     snapshot: Row | None = None
     """The newest complete one."""
     plans: list[Row] = field(default_factory=list)
-    """Those that are OPEN, the newest last."""
+    """Those that are OPEN, the newest last; `operations` says how many each has besides its changes."""
     drained: list[Row] = field(default_factory=list)
+    throttled: list[str] = field(default_factory=list)
+    """Ids of plans whose commits have set throttles and not taken them away."""
     fault: str | None = None
     """Why a warehouse that is there could not be read, and nothing of it is known."""
 
@@ -36,9 +41,23 @@ def read_recent(lake: Lake) -> Recent:
     snapshot = last_snapshot(lake) if lake.exists() else None
     if snapshot is None:
         return Recent()
-    plans = lake.rows("plans", ("status", "in", [status.value for status in OPEN]))
+    plans = _with_operations(lake, lake.rows("plans", ("status", "in", [status.value for status in OPEN])))
     drained = lake.rows("drained") if lake.has("drained") else []
-    return Recent(snapshot=snapshot, plans=sorted(plans, key=lambda row: row["created_at"]), drained=drained)
+    throttles = lake.read("throttles", columns=["plan_id"])["plan_id"] if lake.has("throttles") else pa.array([])
+    return Recent(
+        snapshot=snapshot,
+        plans=sorted(plans, key=lambda row: row["created_at"]),
+        drained=drained,
+        throttled=sorted(set(throttles.to_pylist())),
+    )
+
+
+def _with_operations(lake: Lake, plans: list[Row]) -> list[Row]:
+    """A plan that deletes or configures topics has no change, and yet it waits."""
+    mine = ("plan_id", "in", [row["plan_id"] for row in plans])
+    found = lake.read("operations", mine, columns=["plan_id"])["plan_id"].to_pylist() if plans else []
+    operations = Counter(found)
+    return [row | {"operations": operations[row["plan_id"]]} for row in plans]
 
 
 def recent_if_readable(lake: Lake) -> Recent:

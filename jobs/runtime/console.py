@@ -67,9 +67,22 @@ def write_whatever_comes() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
+COLORS: Final = {"+": "32", "-": "31", "~": "33"}
+"""Of the signs of changes: green, red, yellow."""
+
+_SIGN: Final = re.compile(r"(?<=^  )[-+~](?= )|(?<=^  would be written: )[-+~](?= )")
+
+
+def painted(line: str, stream: TextIO) -> str:
+    """Give the sign of a change its colour on a terminal, unless NO_COLOR is set or the terminal has none."""
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not stream.isatty():
+        return line
+    return _SIGN.sub(lambda sign: f"\x1b[{COLORS[sign[0]]}m{sign[0]}\x1b[0m", line, count=1)
+
+
 def say(line: str) -> None:
     """Write a line of progress or log to stderr."""
-    print(line, file=sys.stderr, flush=True)  # noqa: T201 - stderr is where progress goes
+    print(painted(line, sys.stderr), file=sys.stderr, flush=True)  # noqa: T201 - stderr is where progress goes
 
 
 @contextmanager
@@ -163,7 +176,7 @@ def _forget_keys() -> None:
 def show(part: "Table | str") -> None:
     """Print what people read; a line as it is."""
     if isinstance(part, str):
-        print(part)  # noqa: T201 - a rich console takes a hundred times as long
+        print(painted(part, sys.stdout))  # noqa: T201 - a rich console takes a hundred times as long
     else:
         stdout(part.width or 0).print(part)
 

@@ -24,7 +24,7 @@ def figure_lines(plan: Row) -> Iterator[str]:
     ...     print(line)
     moves 3 (lower bound 3: 3 replicas have to be copied)
     replicas per broker 0..4 → 1..3
-    leaders per broker 0..1 → 0..1
+    preferred leaders per broker 0..1 → 0..1
     with --reorder-leaders 1..1: 7 more partitions would change their order
     replicas per rack a 3 → 9, b 6 → 0
     racks given up b: 4 partitions are in fewer racks than now
@@ -34,9 +34,9 @@ def figure_lines(plan: Row) -> Iterator[str]:
     if not figures:
         return
     yield f"moves {plan['moves']} (lower bound {figures['lower_bound']}: {figures['bound']})"
-    for name in ("replicas_per_broker", "leaders_per_broker"):
+    for name, what in (("replicas_per_broker", "replicas"), ("leaders_per_broker", "preferred leaders")):
         before, after = (f"{low}..{high}" for low, high in figures[name])
-        yield f"{name.replace('_', ' ')} {before} → {after}"
+        yield f"{what} per broker {before} → {after}"
     if given_up := figures.get("leaders_given_up"):
         low, high = given_up["leaders_per_broker"]
         yield f"with --reorder-leaders {low}..{high}: {given_up['reorders']} more partitions would change their order"

@@ -22,8 +22,8 @@ from jobs.records.stored_rows import SIDES, Bools, StoredRows, concerning, summa
 from jobs.runtime.console import LINES_SHOWN, next_in_json, next_lines, show, shown, stream, table
 from jobs.runtime.settings import Settings
 from jobs.views.figures import figure_lines
-from jobs.views.plans import all_of_it, change_line, deletion_lines, evidence_line, how_much, row_name, warnings
-from planner.rows.words import counted
+from jobs.views.plans import all_of_it, change_line, deletion_lines, evidence_line, operation_sign, row_name, warnings
+from planner.rows.words import counted, how_much
 from schemas.names import NO_LEADER, Action, PlanKind, RejectionCode
 from schemas.rows import Operation, Outline
 
@@ -136,7 +136,7 @@ class Review:
         if self.only.flags:
             yield f"  {self.only.flags}: {how_much(len(changes), len(operations))}, {len(rejections)} rejected"
         yield from _summary_lines(changes)
-        yield from self._cut(operations, "operations", lambda row: f"{row['kind']} {row['topic']} {row['data']}")
+        yield from self._cut(operations, "operations", _operation_line)
         yield from self._change_lines(changes)
         if len(rejections) > LINES_SHOWN:
             yield _grouped("rejected", rejections.counts("code"), "code")
@@ -186,6 +186,10 @@ def warned(changes: StoredRows, kind: str) -> Bools:
     if kind == PlanKind.REASSIGN:
         few |= changes.gains("replicas_after", "requires_live")
     return changes.alike(few, "topic", "partition") if few.any() else few
+
+
+def _operation_line(row: Row) -> str:
+    return f"{operation_sign(row['kind'])} {row['kind']} {row['topic']} {row['data']}"
 
 
 def _summary_lines(changes: StoredRows) -> Iterator[Table | str]:

@@ -1,8 +1,9 @@
 """Plans as people read them: how much one does, its changes line by line, and what a reviewer must see last."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime  # noqa: F401 - the doctests'
+from enum import StrEnum
 from typing import Final
 
 from jobs.adapters.delta.lake import Row
@@ -11,20 +12,10 @@ from jobs.basics.units import shown_bytes
 from jobs.records.checked_configs import set_by
 from jobs.records.plans import Plan
 from jobs.runtime.console import LINES_SHOWN, cut, shown
-from planner.rows.words import counted, listed
-from schemas.names import NO_LEADER, WHOLE_TOPIC, Action, PlanKind, RejectionCode
+from planner.rows.words import counted, how_much, listed
+from schemas.names import NO_LEADER, WHOLE_TOPIC, Action, OperationKind, PlanKind, RejectionCode
 from schemas.rows import Operation, Outline, PlanRow, operations_among
 from schemas.topic_configs import MIN_ISR, UNCLEAN_ELECTION, parsed
-
-
-def how_much(changes: int, operations: int) -> str:
-    """Say how much a plan does; an operation is no change, and not nothing.
-
-    >>> how_much(0, 1), how_much(3, 1), how_much(1, 0)
-    ('1 operation', '3 changes, 1 operation', '1 change')
-    """
-    parts = [counted(changes, "change")] * bool(changes or not operations)
-    return ", ".join([*parts, *[counted(operations, "operation")] * bool(operations)])
 
 
 def all_of_it(plan: Row, operations: int) -> str:
@@ -50,16 +41,39 @@ def how_much_is_due(plan: Plan, due: Sequence[PlanRow]) -> str:
     return f"{' and '.join(parts)} {'is' if alone else 'are'} due"
 
 
+class Sign(StrEnum):
+    """What stands before a change: `console` gives it its colour on a terminal."""
+
+    ADDED = "+"
+    TAKEN_AWAY = "-"
+    CHANGED = "~"
+
+
+_OF_OPERATIONS: Final[Mapping[str, Sign]] = {
+    OperationKind.CREATE_TOPIC: Sign.ADDED,
+    OperationKind.EXPAND_TOPIC: Sign.ADDED,
+    OperationKind.DELETE_TOPIC: Sign.TAKEN_AWAY,
+    OperationKind.DELETE_REPLICAS: Sign.TAKEN_AWAY,
+    OperationKind.REMOVE_TOPIC: Sign.TAKEN_AWAY,
+}
+
+
 def change_line(change: Outline | Operation) -> str:
-    """Write a change as people read it, what was -> what will be, and why; or an operation."""
+    """Write a change as people read it: its sign, what was -> what will be, and why; or an operation."""
     if isinstance(change, Operation):
-        return f"{change.topic}  {change.action} {change.data}"
+        return f"{operation_sign(change.kind)} {change.topic}  {change.action} {change.data}"
+    sign = Sign.ADDED if change.replicas_before is None else Sign.CHANGED
     moved = (
         _moved("replicas", change.replicas_before, change.replicas_after),
         _moved("leader", change.leader_before, change.leader_after),
         _moved("isr", change.isr_before, change.isr_after),
     )
-    return "  ".join([change.name, *filter(None, moved), change.reason])
+    return "  ".join([f"{sign} {change.name}", *filter(None, moved), change.reason])
+
+
+def operation_sign(kind: str) -> Sign:
+    """Tell whether an operation makes something, takes something away or changes it."""
+    return _OF_OPERATIONS.get(kind, Sign.CHANGED)
 
 
 def deletion_line(deleted: Deleted) -> str:

@@ -22,7 +22,7 @@ from jobs.runtime.choices import Output
 from jobs.runtime.console import finish, show, stream, table
 from jobs.runtime.settings import Settings
 from jobs.survey.diff import COLUMNS, differences
-from planner.rows.words import counted
+from planner.rows.words import counted, how_much
 
 ROWS_SHOWN: Final = 200
 
@@ -180,8 +180,10 @@ def show_plans(settings: Settings) -> None:
         {**row, "names": names_of(row), "operations": operations[row["plan_id"]]} for row in settings.lake.rows("plans")
     ]
     rows.sort(key=itemgetter("created_at"))
-    lines = [{**row, "names": ", ".join(row["names"])} for row in rows]
-    columns = ("plan_id", "names", "kind", "status", "changes", "created_at")
+    lines = [
+        {**row, "names": ", ".join(row["names"]), "what": how_much(row["changes"], row["operations"])} for row in rows
+    ]
+    columns = ("plan_id", "names", "kind", "status", "what", "created_at")
     finish(settings, {"rows": rows}, *laid_out(settings, f"plans of {settings.cluster}", columns, lines))
 
 

@@ -22,6 +22,16 @@ def counted(count: int, what: str, one: str = "", several: str = "") -> str:
     return f"{count} {what}{'s' * (count != 1)}{' ' * bool(does)}{does}"
 
 
+def how_much(changes: int, operations: int) -> str:
+    """Say how much a plan does; an operation is no change, and not nothing.
+
+    >>> how_much(0, 1), how_much(3, 1), how_much(1, 0)
+    ('1 operation', '3 changes, 1 operation', '1 change')
+    """
+    parts = [counted(changes, "change")] * bool(changes or not operations)
+    return ", ".join([*parts, *[counted(operations, "operation")] * bool(operations)])
+
+
 def listed(words: Sequence[str]) -> str:
     """Write a list of one word at least.
 

@@ -43,7 +43,7 @@ SNAPSHOT: Final[Row] = {"snapshot_id": 4, "taken_at": NOW - timedelta(minutes=5)
 
 
 def plan(status: str = "planned", **columns: object) -> Row:
-    made = {"snapshot_id": 4, "created_at": NOW - timedelta(minutes=1), "changes": 6}
+    made = {"snapshot_id": 4, "created_at": NOW - timedelta(minutes=1), "changes": 6, "operations": 0}
     return {"plan_id": "5f", "name": "a", "names": ["a"], "kind": "elect", "status": status, **made, **columns}
 
 
@@ -91,6 +91,8 @@ CASES: Final[list[tuple[dict[str, object], dict[str, object], str, str | None]]]
     ),
     ({}, {"snapshot": None, "fault": "no table"}, "the warehouse could not be read: no table", None),
     ({}, {"plans": [plan()]}, "plan a (elect) waits: 6 changes", "show plan a"),
+    ({}, {"plans": [plan(changes=0, operations=1)]}, "plan a (elect) waits: 1 operation", "show plan a"),
+    ({}, {"throttled": ["5f"]}, "nothing moves, and the throttle of plan 5f is still set", "commit 5f"),
     ({}, {"plans": [plan("partial", names=[], name=None)]}, "plan 5f (elect) is partial", "commit 5f"),
     ({}, {"plans": [plan("committing", snapshot_id=1)]}, "plan a (elect) is committing", "commit a"),
     ({}, {"drained": [{"broker_id": 1}]}, "drained, and elected by no plan: 1", "plan undrain --brokers 1 --refresh"),
@@ -130,6 +132,13 @@ def test_the_command_line_takes_the_command(command: str) -> None:
 )
 def test_plans_that_nobody_would_commit_are_not_due(old: Row) -> None:
     assert steps(plans=[old]) == []
+
+
+def test_a_throttle_is_due_once_nothing_moves_by_it() -> None:
+    assert steps(replace(WELL, moving=1), throttled=["5f"]) == []
+    assert [step.what for step in steps(plans=[plan("committing")], throttled=["5f"])] == [
+        "plan a (elect) is committing"
+    ]
 
 
 def test_all_is_well() -> None:

@@ -68,7 +68,7 @@ def test_dry_run_touches_nothing(surveyor: Surveyor, tree: KafkaTree, flags: tup
 
     assert ran.code == (CHANGES if "--detailed-exitcode" in flags else DONE)
     assert "dry run: nothing was written" in ran.stdout
-    assert "would be written: orders-2  leader 2→0" in ran.stdout
+    assert "would be written: ~ orders-2  leader 2→0" in ran.stdout
     assert tree.dump() == before
     assert surveyor.rows("commits", "plan_id") == []
 
@@ -205,7 +205,7 @@ def test_a_no_on_the_terminal_leaves_all_as_it_is(
     ran = reconcile(surveyor, "--apply")
 
     assert (ran.code, "was not answered with yes; plan" in ran.stderr) == (ERROR, True)
-    assert "would be written: orders-2  leader 2→0" in ran.stderr, "who is asked sees what for"
+    assert "would be written: ~ orders-2  leader 2→0" in ran.stderr, "who is asked sees what for"
     assert tree.dump() == before
 
 

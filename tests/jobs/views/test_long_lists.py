@@ -35,7 +35,7 @@ def _lines_of(surveyor: Surveyor, tree: KafkaTree, arguments: Sequence[str]) -> 
 
 def test_dry_commit_and_verify(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
     dry, verify = ("commit", plan.plan_id, "--mode", "batch"), ("verify", plan.plan_id)
-    for command, line in ((dry, "would be written: t-"), (verify, "not started: leader")):
+    for command, line in ((dry, "would be written: ~ t-"), (verify, "not started: leader")):
         cut = _lines_of(surveyor, tree, command)
         assert _count(cut, line) == 50
         assert f"  ... and 10 more: `surveyor {command[0]} {plan.plan_id} --all` shows them" in cut

@@ -1,5 +1,6 @@
 """`surveyor show plan`: what a reviewer sees of many changes, all of them, or those of a topic, a broker, an action."""
 
+import io
 import json
 import subprocess
 import sys
@@ -13,10 +14,11 @@ import pytest
 
 from jobs.adapters.delta.lake import Lake, Row, arrow_schema
 from jobs.records.plans import find_plan
+from jobs.runtime.console import painted
 from jobs.views.plan_review import Only, Review, warned
 from jobs.views.plans import change_line, warnings
 from schemas.names import Action, PlanKind, RejectionCode
-from schemas.rows import Outline
+from schemas.rows import Operation, Outline
 from schemas.tables import CHANGES
 from tests.jobs.support.command_line import Surveyor
 from tests.typed_rows import typed
@@ -251,4 +253,33 @@ def test_a_change_in_a_line() -> None:
         reason="broker 2 is gone",
     )
 
-    assert change_line(change) == "orders-7  leader 2→5  isr [2,5]→[5]  broker 2 is gone"
+    assert change_line(change) == "~ orders-7  leader 2→5  isr [2,5]→[5]  broker 2 is gone"
+
+
+@pytest.mark.parametrize(
+    ("kind", "sign"), [("create_topic", "+"), ("expand_topic", "+"), ("delete_topic", "-"), ("alter_config", "~")]
+)
+def test_an_operation_in_a_line(kind: str, sign: str) -> None:
+    assert change_line(Operation(sequence=0, kind=kind, topic="t", data="{}")) == f"{sign} t  {kind} {{}}"
+
+
+@pytest.mark.parametrize(
+    ("line", "painted_line"),
+    [
+        ("  + a-0  replicas [1]", "  \x1b[32m+\x1b[0m a-0  replicas [1]"),
+        ("  would be written: - a  delete_topic", "  would be written: \x1b[31m-\x1b[0m a  delete_topic"),
+        ("  ~ a-0  leader 0→1 - why", "  \x1b[33m~\x1b[0m a-0  leader 0→1 - why"),
+        ("  moves 3 - 1", "  moves 3 - 1"),
+    ],
+)
+def test_signs_have_colours_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch, line: str, painted_line: str) -> None:
+    terminal, pipe = io.StringIO(), io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+
+    assert (painted(line, terminal), painted(line, pipe)) == (painted_line, line)
+    for name, value in (("NO_COLOR", "1"), ("TERM", "dumb")):
+        with monkeypatch.context() as here:
+            here.setenv(name, value)
+            assert painted(line, terminal) == line

@@ -176,7 +176,7 @@ def test_as_people_read_it(surveyor: Surveyor) -> None:
     assert [line.strip().split(" (")[0] for line in shown[1:5]] == [
         "moves 5",
         "replicas per broker 0..9 → 2..7",
-        "leaders per broker 0..6 → 1..4",
+        "preferred leaders per broker 0..6 → 1..4",
         "replicas per rack a 11 → 9, b 8 → 10, c 6 → 6",
     ]
 
