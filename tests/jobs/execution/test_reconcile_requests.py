@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from jobs.adapters.delta.lake import Row
 from jobs.adapters.zookeeper.controllership import Controllership
@@ -27,7 +27,7 @@ from tests.jobs.support.fake_brokers import FakeBrokers, Told
 from tests.jobs.support.held import commit_held
 from tests.jobs.support.kafka_tree import TOPIC_ID, KafkaTree, state_path
 from tests.jobs.support.plan_rows import store_plan
-from tests.jobs.support.request_steps import steps_due
+from tests.jobs.support.request_steps import steps_due, store_steps
 
 REASSIGN, ELECTION = "/admin/reassign_partitions", "/admin/preferred_replica_election"
 REJECTED = ("topic", "partition", "code")
@@ -173,6 +173,26 @@ def test_a_topic_is_removed_only_by_the_next_controller(tree: KafkaTree, control
 
     assert verdict.outcome == (Outcome.STALE if between else Outcome.APPLIED)
     assert bool(tree.client.exists("/brokers/topics/going")) is bool(tree.client.exists(GOING)) is bool(between)
+
+
+@pytest.mark.parametrize("between", [0, 1])
+def test_a_move_is_ended_only_by_the_next_controller(surveyor: Surveyor, tree: KafkaTree, between: int) -> None:
+    """Another one in between has started the replicas again that left; then the order stays, too."""
+    tree.add_topic("moves", {0: [0, 1]})
+    asks(tree, REASSIGN, {"topic": "moves", "partition": 0, "replicas": [2, 1]})
+    codes = []
+    for step in ("start", "narrow", "end"):
+        plan = store_steps(surveyor.lake, tree)
+        assert plan is not None
+        assert [change.action.split("_")[0] for change in plan.changes] == [step]
+        if step == "end":
+            tree.write("/controller_epoch", str(int(tree.client.get("/controller_epoch")[0]) + between).encode())
+        codes.append(surveyor("commit", plan.plan_id, "--mode", "batch", "--apply").code)
+        tree.write(state_path("moves", 0), encode_state(replace(tree.state("moves"), isr=[1, 2])))
+
+    removing = decode_assignment(tree.client.get("/brokers/topics/moves")[0]).removing_replicas
+    assert codes == [0, 0, 21 if between else 0]
+    assert (removing, tree.client.exists(REASSIGN) is not None) == (({0: [0]}, True) if between else ({}, False))
 
 
 @pytest.mark.parametrize("fenced", [False, True])

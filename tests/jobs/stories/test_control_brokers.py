@@ -245,10 +245,10 @@ def test_requests_are_carried_out_without_a_controller(
         kafka.client.create("/admin/delete_topics/unwanted")
         asked = "reconcile", "--apply", "--until-quiet", "--requests", "--yes"
         ran = Surveyor(kafka.hosts, tmp_path / "warehouse")(*asked, "--json")
-        done = told(kafka, "asked")
+        done = written(kafka, "asked")
     assert eventually(lambda: controller(kafka) in cluster.brokers)
-    for broker in cluster.brokers.values():
-        assert eventually(lambda at=broker.address: seen_by(at, "asked")[0] == (2, [2, 1], [1, 2]))
+    known = [(2, [2, 1], [1, 2])] * len(cluster.brokers)
+    assert eventually(lambda: [seen_by(broker.address, "asked")[0] for broker in cluster.brokers.values()] == known)
 
     assert (ran.code, ran.json["stale"], ran.json["due"]) == (0, 0, 0), ran.stderr
     applied = {
@@ -263,10 +263,10 @@ def test_requests_are_carried_out_without_a_controller(
     assert kafka.client.exists("/brokers/topics/unwanted") is None
     assert kafka.client.get_children("/admin/delete_topics") == []
     assert kafka.client.exists("/admin/reassign_partitions") is None
-    assert told(kafka, "asked") == done
+    assert written(kafka, "asked") == done
 
 
-def told(kafka: KafkaTree, topic: str) -> list[tuple[bytes, int]]:
+def written(kafka: KafkaTree, topic: str) -> list[tuple[bytes, int]]:
     """A topic and its first state, with their versions: what a controller would write."""
     paths = f"/brokers/topics/{topic}", f"/brokers/topics/{topic}/partitions/0/state"
     return [(data, stat.version) for data, stat in map(kafka.client.get, paths)]

@@ -6,20 +6,18 @@ that Spark makes. Corresponds to `jobs.planning.reconcile`.
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 
 from jobs.adapters.delta.lake import Lake, Row
 from jobs.adapters.zookeeper.cluster import DELETE_TOPICS, PREFERRED_ELECTION, REASSIGN
 from jobs.records.plans import Plan
 from schemas.answers import NONE
-from schemas.names import LEADER_DURING_DELETE, Action, OperationKind, PlanKind
+from schemas.names import CONFIRMED_UNDER, LEADER_DURING_DELETE, Action, OperationKind, PlanKind
 from schemas.notices import STOP_REPLICA
 from schemas.rows import Key
 from schemas.znodes import Assignment, TopicPartition, decode_assignment, decode_partitions
 from tests.jobs.support.kafka_tree import KafkaTree
 from tests.jobs.support.plan_rows import election, store_plan
-
-REQUESTS: Final = json.dumps({"allow_unclean": False, "requests": True}, sort_keys=True)
 
 Steps = tuple[list[Row], list[Row]]
 """Changes and operations."""
@@ -31,8 +29,9 @@ def store_steps(lake: Lake, tree: KafkaTree) -> Plan | None:
     if not (changes or operations):
         return None
     number = len(lake.rows("plans")) + 1 if lake.has("plans") else 1
-    told = {"kind": PlanKind.RECONCILE.value, "parameters": REQUESTS, "snapshot_id": number}
-    return store_plan(lake, tree, changes, operations, **told)
+    question = {"allow_unclean": False, "requests": True, CONFIRMED_UNDER: _controller_epoch(tree)}
+    said = {"kind": PlanKind.RECONCILE.value, "parameters": json.dumps(question, sort_keys=True), "snapshot_id": number}
+    return store_plan(lake, tree, changes, operations, **said)
 
 
 def steps_due(lake: Lake, tree: KafkaTree) -> Steps:
@@ -121,7 +120,7 @@ def _deletion(lake: Lake, tree: KafkaTree, topic: str) -> Row:
     confirmed = {(str(row["partition"]), row["broker_id"]) for row in _stopped(lake, tree, topic, LEADER_DURING_DELETE)}
     known: dict[str, Any] = {"topic_id": assigned.topic_id}
     if {(partition, broker) for partition, brokers in replicas.items() for broker in brokers} <= confirmed:
-        known |= {"controller_epoch": _controller_epoch(tree), "topic_version": stat.version}
+        known |= {CONFIRMED_UNDER: _controller_epoch(tree), "topic_version": stat.version}
         return _operation(OperationKind.REMOVE_TOPIC, topic, known)
     return _operation(OperationKind.DELETE_REPLICAS, topic, known | {"replicas": replicas})
 
