@@ -46,7 +46,7 @@ def started_again(plan: Plan, changes: Sequence[Change], epoch: int) -> list[Ver
 
     The next plan narrows once more, by which they are told to go.
     """
-    why = counts_no_more(json.loads(plan.row["parameters"]).get(CONFIRMED_UNDER), epoch)
+    why = counts_no_more(json.loads(plan.row["parameters"] or "{}").get(CONFIRMED_UNDER), epoch)
     ends = (change for change in changes if change.action == Action.END_REASSIGNMENT and change.removing_before)
     return [Verdict(change, Outcome.STALE, why) for change in ends] if why else []
 
