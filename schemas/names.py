@@ -12,6 +12,9 @@ NO_LEADER: Final = -1
 LEADER_DURING_DELETE: Final = -2
 """`leader` that brokers are told of a topic being deleted, and its leader epoch (`LeaderAndIsr.LeaderDuringDelete`)."""
 
+CONFIRMED_UNDER: Final = "controller_epoch"
+"""In what a plan says of itself, and of a topic's removal: the controller epoch under which brokers confirmed."""
+
 NO_CONTROLLER: Final = -1
 """`controller_id` of a cluster without /controller."""
 

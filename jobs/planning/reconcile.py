@@ -33,6 +33,7 @@ from planner.leadership.reconcile import changes_of, reconcile_verdicts, rejecti
 from planner.rows.shape import shaped
 from schemas.answers import NONE
 from schemas.names import (
+    CONFIRMED_UNDER,
     LEADER_DURING_DELETE,
     NO_CONTROLLER,
     WHOLE_TOPIC,
@@ -167,7 +168,7 @@ class _Steps:
         operations = [*self._withdrawals([row.asDict() for row in done]), *self._of_deletions(deletions, cycle)]
         return Planned(
             PlanKind.RECONCILE,
-            {"allow_unclean": self.tables.allow_unclean, "requests": True},
+            {"allow_unclean": self.tables.allow_unclean, "requests": True, CONFIRMED_UNDER: self._epoch},
             decisions.where("action IS NOT NULL").transform(shaped, CHANGES),
             _rejections(decisions, vanished).unionByName(
                 at.tables.frame("rejections", waits), allowMissingColumns=True
@@ -175,6 +176,11 @@ class _Steps:
             [row | {"sequence": number} for number, row in enumerate(operations)],
             at_most=counts["due"] + counts["refused"] + counts["stateless"] + len(waits),
         )
+
+    @property
+    def _epoch(self) -> int:
+        """The controller epoch under which brokers confirmed what this plan counts on."""
+        return int(self.at.snapshot["controller_epoch"])
 
     def _withdrawals(self, withdrawn: list[Row]) -> Iterator[Row]:
         """Requests that are done with; elections are, once none of a pass waits for another change."""
@@ -203,7 +209,7 @@ class _Steps:
         if any(row["step"] == DeletionStep.DELETE for row in deletions):
             for topic, partition, broker in cycle.going.orderBy("topic", "partition", "broker_id").collect():
                 going[topic][str(partition)].append(broker)
-        epoch = {"controller_epoch": self.at.snapshot["controller_epoch"]}
+        epoch = {CONFIRMED_UNDER: self._epoch}
         removed = [row["topic"] for row in deletions if row["step"] == DeletionStep.REMOVE]
         versions = self._versions_of(removed) if removed else {}
         for row in deletions:

@@ -20,7 +20,7 @@ from jobs.adapters.zookeeper.cluster import BROKER_IDS, ClusterState, read_clust
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError, controllership, who_controls
 from jobs.assessment.premises import reassigns
 from jobs.basics.errors import FencedError, RefusedError, UnreadableError
-from jobs.execution.batch.deletion import deleted, going_first, leaving, then_deleted
+from jobs.execution.batch.deletion import deleted, going_first, leaving, started_again, then_deleted
 from jobs.execution.batch.operations import write_tasks
 from jobs.execution.batch.telling import Hold, Told, Written, prove, tell
 from jobs.execution.batch.writes import FencedWriter
@@ -30,7 +30,7 @@ from jobs.records.ledger import Ledger, Verdict
 from jobs.runtime.console import progress, say
 from jobs.runtime.settings import Settings
 from planner.rows.words import counted
-from schemas.names import NO_CONTROLLER, WITHDRAWALS, OperationKind, Outcome, Step
+from schemas.names import NO_CONTROLLER, WITHDRAWALS, Action, OperationKind, Outcome, Step
 from schemas.rows import Change, Operation, PlanRow, changes_among, operations_among
 
 RESIGN_PATIENCE: Final = 20.0
@@ -145,6 +145,9 @@ def _write(
     state = read_cluster(control.client, settings.zookeeper)
     refuse_unreachable(state, listener)
     tasks, changes = operations_among(due), changes_among(due)
+    unsure = started_again(ledger.plan, changes, control.epoch)
+    ledger.judge(unsure)
+    not_now = {verdict.change.place for verdict in unsure}
     going = [task for task in tasks if task.action == OperationKind.DELETE_REPLICAS]
     withdrawn = [task for task in tasks if task.action in WITHDRAWALS]
     first = [task for task in tasks if task not in (*going, *withdrawn)]
@@ -155,11 +158,13 @@ def _write(
         with progress("writing to ZooKeeper"):
             for judged in write_tasks(control, first, max_hold):
                 ledger.judge(judged)
-            for judged in writer.write(sorted(changes, key=reassigns)):
+            for judged in writer.write(sorted((each for each in changes if each.place not in not_now), key=reassigns)):
                 ledger.judge(judged)
                 written += _written(judged)
             # what is written is what was asked for: a crash in between leaves the request, which is found fulfilled
-            for judged in write_tasks(control, withdrawn, max_hold):
+            early = _too_early(ledger, withdrawn)
+            ledger.judge(Verdict(task, Outcome.STALE, "a move of it has not come to its end") for task in early)
+            for judged in write_tasks(control, [task for task in withdrawn if task not in early], max_hold):
                 ledger.judge(judged)
     except (FencedError, SessionLostError):
         _set_aside_the_rest(ledger, [*tasks, *changes])
@@ -169,6 +174,16 @@ def _write(
         created = f"topic and config znodes of {', '.join(topics)}, " if topics else ""
         say(f"  written under the fence: {created}{len(written)} state znodes")
     return written, going, state
+
+
+def _too_early(ledger: Ledger, withdrawn: Sequence[Operation]) -> list[Operation]:
+    """Orders that stay, as what should have ended a move of their topic was not written: the next plan ends it."""
+    moving = {
+        verdict.change.topic
+        for verdict in ledger.verdicts
+        if verdict.change.action == Action.END_REASSIGNMENT and verdict.outcome is not Outcome.APPLIED
+    }
+    return [task for task in withdrawn if task.action == OperationKind.WITHDRAW_REASSIGNMENT and task.topic in moving]
 
 
 def _written(verdicts: Sequence[Verdict]) -> Iterator[Written]:

@@ -13,9 +13,10 @@ from collections.abc import Collection, Iterator, Sequence
 from jobs.adapters.brokers.answers import Answers
 from jobs.execution.batch.telling import Told
 from jobs.records.ledger import Verdict
+from jobs.records.plans import Plan
 from planner.telling.without_spark import due, due_of_deletion
 from schemas.answers import NONE
-from schemas.names import Action, Outcome
+from schemas.names import CONFIRMED_UNDER, Action, Outcome
 from schemas.notices import STOP_REPLICA, Notice
 from schemas.rows import Change, Key, Operation
 
@@ -23,6 +24,31 @@ from schemas.rows import Change, Key, Operation
 def leaving(changes: Sequence[Change]) -> list[Change]:
     """Those by which replicas leave, and are deleted."""
     return [change for change in changes if change.action == Action.NARROW_TO_TARGET and change.stop_replica_to]
+
+
+def counts_no_more(confirmed_under: int | None, epoch: int) -> str | None:
+    """Say why what brokers confirmed counts for nothing under `epoch`, None where it counts, or nothing was confirmed.
+
+    Kafka's controller starts all replicas again when it takes over.
+
+    >>> counts_no_more(8, 9), counts_no_more(8, 8), counts_no_more(None, 8)
+    (None, None, None)
+    >>> counts_no_more(8, 10)
+    'another controller was in office since its replicas were deleted'
+    """
+    if confirmed_under is None or epoch - confirmed_under in {0, 1}:
+        return None
+    return "another controller was in office since its replicas were deleted"
+
+
+def started_again(plan: Plan, changes: Sequence[Change], epoch: int) -> list[Verdict]:
+    """Ends of reassignments that are not to be written: those that left may have been started again since they went.
+
+    The next plan narrows once more, by which they are told to go.
+    """
+    why = counts_no_more(json.loads(plan.row["parameters"] or "{}").get(CONFIRMED_UNDER), epoch)
+    ends = (change for change in changes if change.action == Action.END_REASSIGNMENT and change.removing_before)
+    return [Verdict(change, Outcome.STALE, why) for change in ends] if why else []
 
 
 def going_first(changes: Sequence[Change], going: Sequence[Operation], live: Collection[int]) -> list[Notice]:

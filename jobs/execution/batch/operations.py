@@ -25,6 +25,7 @@ from jobs.adapters.zookeeper.multi import ANY_VERSION, Check, Create, Op, SetDat
 from jobs.adapters.zookeeper.refusal import Refusal, refusal
 from jobs.assessment.operations import TopicNow, judge_tasks, read_topics
 from jobs.basics.errors import FencedError, UnreadableError
+from jobs.execution.batch.deletion import counts_no_more
 from jobs.execution.batch.requests import (
     remove_topic,
     withdraw_deletion,
@@ -32,7 +33,7 @@ from jobs.execution.batch.requests import (
     withdraw_reassignments,
 )
 from jobs.records.ledger import Verdict
-from schemas.names import CARRIED_OUT, OperationKind, Outcome
+from schemas.names import CARRIED_OUT, CONFIRMED_UNDER, OperationKind, Outcome
 from schemas.rows import Operation
 from schemas.znodes import encode_config, encode_config_change
 
@@ -95,9 +96,7 @@ def _not_ours(control: Controllership, task: Operation) -> str | None:
     """Say why what brokers confirmed counts for nothing: somebody else has been the controller in between."""
     if task.action != OperationKind.REMOVE_TOPIC:
         return None
-    told_in = json.loads(task.data)["controller_epoch"]
-    between = "another controller was in office since its replicas were deleted"
-    return None if control.epoch == told_in + 1 else between
+    return counts_no_more(json.loads(task.data)[CONFIRMED_UNDER], control.epoch)
 
 
 def _carry_out(control: Controllership, task: Operation) -> Refusal | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from kazoo.exceptions import KazooException
+from msgspec.structs import replace
 
 from jobs.adapters.zookeeper.cluster import TOPICS
 from jobs.adapters.zookeeper.connection import commit
@@ -25,7 +26,7 @@ from jobs.adapters.zookeeper.controllership import (
 from jobs.adapters.zookeeper.multi import Op
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.adapters.zookeeper.refusal import Refusal, lost, refusal
-from jobs.assessment.premises import Premises
+from jobs.assessment.premises import Premises, reassigns
 from jobs.basics.errors import FencedError, UnreadableError
 from jobs.execution.batch.multis import Found, apart, batches, depends_on, of_states, of_topic, touched
 from jobs.execution.batch.topic_znodes import TopicZnodes, too_large
@@ -58,6 +59,8 @@ class FencedWriter:
     _left: Sequence[Change] = ()
     """What of the batch in hand is not judged."""
     _blamed: int = 0
+    _assigned: dict[str, int] = field(default_factory=dict)
+    """Versions of topics whose assignment earlier batches wrote: what is left of them was planned at the one before."""
 
     def __post_init__(self) -> None:
         self.topics = TopicZnodes.of(self.plan)
@@ -69,7 +72,7 @@ class FencedWriter:
         in question are yielded before.
         """
         for batch in batches(changes, self.topics, self.control.client.chroot, BATCH):
-            self._left = batch
+            self._left = [self._as_we_left_it(change) for change in batch]
             try:
                 yield from self._write_batch()
             except FencedError:
@@ -95,9 +98,21 @@ class FencedWriter:
                     unexplained += 1
                     if unexplained >= _TRIES or refused.is_final:
                         verdicts = self._blame(self._left, refused)
+            self._assigned |= {
+                verdict.change.topic: verdict.change.topic_version + 1
+                for verdict in verdicts
+                if isinstance(verdict.change, Change)
+                and verdict.outcome is Outcome.APPLIED
+                and reassigns(verdict.change)
+            }
             judged = {id(verdict.change) for verdict in verdicts}
             self._left = [change for change in self._left if id(change) not in judged]
             yield verdicts
+
+    def _as_we_left_it(self, change: Change) -> Change:
+        """Let a change rest on the topic as our last multi wrote it; who wrote it since moved its version once more."""
+        version = self._assigned.get(change.topic)
+        return change if version is None else replace(change, topic_version=version)
 
     def _attempt(self, due: Sequence[Change]) -> tuple[list[Verdict], Refusal | None]:
         """Write what is due, or say whose premise does not hold; where neither, what ZooKeeper refused."""

@@ -1,17 +1,25 @@
 """What /admin asks for, carried out by plans and commits alone where nobody is the controller; brokers only listen."""
 
 import json
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from msgspec.structs import asdict, replace
 
+from jobs.adapters.delta.lake import Row
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.basics.errors import FencedError
 from jobs.execution.batch.operations import write_tasks
+from jobs.execution.due import Assessment, assess
+from jobs.records.plans import Plan
+from jobs.runtime.settings import Settings
 from schemas.names import OperationKind, Outcome, PlanKind
-from schemas.rows import Operation
+from schemas.rows import Change, Operation
 from schemas.znodes import State, decode_assignment, decode_partitions, encode_state
 from tests.docs.shown import fault
 from tests.jobs.support.commands import Surveyor
@@ -19,10 +27,14 @@ from tests.jobs.support.fake_brokers import FakeBrokers, Told
 from tests.jobs.support.held import commit_held
 from tests.jobs.support.kafka_tree import TOPIC_ID, KafkaTree, state_path
 from tests.jobs.support.plan_rows import store_plan
+from tests.jobs.support.request_steps import steps_due, store_steps
 
 REASSIGN, ELECTION = "/admin/reassign_partitions", "/admin/preferred_replica_election"
 REJECTED = ("topic", "partition", "code")
 GOING = "/admin/delete_topics/going"
+
+Compared = tuple[list[Row], list[Row]]
+"""Rows that Spark planned, and those that Python made."""
 
 
 @pytest.fixture
@@ -84,8 +96,36 @@ def stops(brokers: FakeBrokers, topic: str) -> set[tuple[int, int, bool]]:
     }
 
 
+def compared(tree: KafkaTree, surveyor: Surveyor) -> tuple[Callable[..., Assessment], list[Compared]]:
+    """What assesses a plan, and notes before whether its rows are those of `steps_due`: a list, a pair a plan."""
+    pairs: list[Compared] = []
+    unnamed = {"plan_id": "", "cluster": ""}
+
+    def noting(settings: Settings, plan: Plan, *others: Any) -> Assessment:  # noqa: ANN401 - as `assess` takes them
+        due = [*chain(*steps_due(surveyor.lake, tree))]
+        mine = msgspec.convert([row | unnamed for row in due if "action" in row], list[Change])
+        tasks = msgspec.convert([row for row in due if "kind" in row], list[Operation])
+        pairs.append((_bare([*plan.changes, *plan.operations]), _bare([*mine, *tasks])))
+        return assess(settings, plan, *others)
+
+    return noting, pairs
+
+
+def _bare(rows: Sequence[Change | Operation]) -> list[Row]:
+    """Rows without their names and reasons, of what is there and asked for."""
+    named = {"plan_id": "", "cluster": "", "reason": "", "sequence": 0}
+    found = (asdict(row) for row in rows if row.topic in {"moves", "stray", "going"})
+    bare = ({name: value for name, value in row.items() if name not in named} for row in found)
+    return sorted(bare, key=str)
+
+
 @pytest.mark.usefixtures("spark")
-def test_everything_is_brought_to_its_end(surveyor: Surveyor, tree: KafkaTree, fake_brokers: FakeBrokers) -> None:
+def test_everything_is_brought_to_its_end(
+    surveyor: Surveyor, tree: KafkaTree, fake_brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And each plan on the way is what `steps_due` makes without Spark."""
+    noting, pairs = compared(tree, surveyor)
+    monkeypatch.setattr("jobs.cycle.reconcile.assess", noting)
     all_is_asked_for(tree)
     in_sync_once_told(tree, fake_brokers)
     fake_brokers[2].slow["leader_and_isr"] = 0.2
@@ -94,6 +134,7 @@ def test_everything_is_brought_to_its_end(surveyor: Surveyor, tree: KafkaTree, f
     ran = surveyor("reconcile", "--apply", "--until-quiet", "--json")
 
     assert ran.code == 0, ran.stderr + ran.stdout
+    assert [planned for planned, _ in pairs] == [due for _, due in pairs]
     assert {name: ran.json[name] for name in ("cycles", "stale", "due")} == {"cycles": 3, "stale": 0, "due": 0}
     assert [step["what"] for step in ran.json["next"]] == ["why it is left"]
     assert [step["command"] for step in ran.json["next"] if fault(step["command"].split()[1:])] == []
@@ -132,6 +173,26 @@ def test_a_topic_is_removed_only_by_the_next_controller(tree: KafkaTree, control
 
     assert verdict.outcome == (Outcome.STALE if between else Outcome.APPLIED)
     assert bool(tree.client.exists("/brokers/topics/going")) is bool(tree.client.exists(GOING)) is bool(between)
+
+
+@pytest.mark.parametrize("between", [0, 1])
+def test_a_move_is_ended_only_by_the_next_controller(surveyor: Surveyor, tree: KafkaTree, between: int) -> None:
+    """Another one in between has started the replicas again that left; then the order stays, too."""
+    tree.add_topic("moves", {0: [0, 1]})
+    asks(tree, REASSIGN, {"topic": "moves", "partition": 0, "replicas": [2, 1]})
+    codes = []
+    for step in ("start", "narrow", "end"):
+        plan = store_steps(surveyor.lake, tree)
+        assert plan is not None
+        assert [change.action.split("_")[0] for change in plan.changes] == [step]
+        if step == "end":
+            tree.write("/controller_epoch", str(int(tree.client.get("/controller_epoch")[0]) + between).encode())
+        codes.append(surveyor("commit", plan.plan_id, "--mode", "batch", "--apply").code)
+        tree.write(state_path("moves", 0), encode_state(replace(tree.state("moves"), isr=[1, 2])))
+
+    removing = decode_assignment(tree.client.get("/brokers/topics/moves")[0]).removing_replicas
+    assert codes == [0, 0, 21 if between else 0]
+    assert (removing, tree.client.exists(REASSIGN) is not None) == (({0: [0]}, True) if between else ({}, False))
 
 
 @pytest.mark.parametrize("fenced", [False, True])

@@ -1,5 +1,7 @@
 """`surveyor control` on real brokers: created, killed, moved, deleted, a disk lost, drained, paused; no record is lost.
 
+And what /admin asks for, carried out by `surveyor reconcile` alone while no broker gets to be the controller.
+
 The brokers change ISRs in ZooKeeper themselves (inter.broker.protocol.version 2.6), as everything that stays needs.
 """
 
@@ -10,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -17,7 +20,8 @@ import pytest
 from jobs.adapters.delta.lake import Lake
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.servers import EmbeddedKafka
-from jobs.adapters.zookeeper.connection import read
+from jobs.adapters.zookeeper.connection import connected, read
+from jobs.adapters.zookeeper.controllership import Controllership, take_over
 from schemas.znodes import (
     Assignment,
     State,
@@ -27,11 +31,13 @@ from schemas.znodes import (
     encode_assignment,
     encode_partitions,
 )
+from tests.jobs.support.commands import Surveyor
 from tests.jobs.support.kafka_tree import KafkaTree
 from tests.jobs.support.real_cluster import Traffic, eventually, kafka_tree, seen_by
 
 OURS = 2147483647
 TOPIC = "orders"
+STEPS = ("start_reassignment", "narrow_to_target", "end_reassignment", "delete_replicas", "remove_topic")
 SETTINGS = {"inter.broker.protocol.version": "2.6", "controlled.shutdown.enable": "false"}
 
 
@@ -201,3 +207,66 @@ def test_the_life_of_a_cluster(  # noqa: PLR0915 - one life, event by event
         row["action"] for row in Lake(str(tmp_path / "w"), "default").rows("commits") if row["outcome"] == "applied"
     }
     assert written >= {"create", "elect", "shrink_isr", "start_reassignment", "narrow_to_target", "end_reassignment"}
+
+
+@contextmanager
+def nobody_else_in_office(kafka: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Keep brokers from being the controller between two commits, each of which still takes over anew, under its epoch.
+
+    All of them use one session, which ends here; one id after another, as nobody takes over from himself.
+    """
+    ids = count(OURS, -1)
+    with connected(kafka.hosts) as client:
+
+        @contextmanager
+        def taken(hosts: str, _id: int, *_: object) -> Iterator[Controllership]:
+            yield take_over(client, hosts, next(ids))
+
+        monkeypatch.setattr("jobs.execution.batch.commit.controllership", taken)
+        take_over(client, kafka.hosts, next(ids))
+        yield
+
+
+@pytest.mark.usefixtures("spark")
+def test_requests_are_carried_out_without_a_controller(
+    cluster: EmbeddedCluster, kafka: KafkaTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kafka's controller finds nothing to do when it comes back."""
+    monkeypatch.setattr("jobs.cycle.reconcile.FIRST_PAUSE", 0.2)
+    assert eventually(lambda: controller(kafka) in cluster.brokers)
+    by_hand(kafka, "asked", {0: [0, 1]})
+    by_hand(kafka, "unwanted", {0: [0, 1], 1: [2, 3]})
+    assert eventually(lambda: len(logs(cluster, 0, "asked")) == len(logs(cluster, 3, "unwanted")) == 1, 60)
+    with Traffic(cluster.bootstrap, "asked") as traffic:
+        pass
+
+    with nobody_else_in_office(kafka, monkeypatch):
+        kafka.client.create("/admin/reassign_partitions", encode_partitions([TopicPartition("asked", 0, [2, 1])]))
+        kafka.client.create("/admin/delete_topics/unwanted")
+        asked = "reconcile", "--apply", "--until-quiet", "--requests", "--yes"
+        ran = Surveyor(kafka.hosts, tmp_path / "warehouse")(*asked, "--json")
+        done = written(kafka, "asked")
+    assert eventually(lambda: controller(kafka) in cluster.brokers)
+    known = [(2, [2, 1], [1, 2])] * len(cluster.brokers)
+    assert eventually(lambda: [seen_by(broker.address, "asked")[0] for broker in cluster.brokers.values()] == known)
+
+    assert (ran.code, ran.json["stale"], ran.json["due"]) == (0, 0, 0), ran.stderr
+    applied = {
+        row["action"]
+        for row in Lake(str(tmp_path / "warehouse"), "default").rows("commits", ("outcome", "=", "applied"))
+    }
+    assert applied >= {*STEPS}
+    assert decode_assignment(kafka.client.get("/brokers/topics/asked")[0]).partitions == {0: [2, 1]}
+    assert [len(logs(cluster, broker, "asked")) for broker in cluster.brokers] == [0, 1, 1, 0]
+    assert traffic.acknowledged <= traffic.stored(1)
+    assert [logs(cluster, broker, "unwanted") for broker in cluster.brokers] == [[], [], [], []]
+    assert kafka.client.exists("/brokers/topics/unwanted") is None
+    assert kafka.client.get_children("/admin/delete_topics") == []
+    assert kafka.client.exists("/admin/reassign_partitions") is None
+    assert written(kafka, "asked") == done
+
+
+def written(kafka: KafkaTree, topic: str) -> list[tuple[bytes, int]]:
+    """A topic and its first state, with their versions: what a controller would write."""
+    paths = f"/brokers/topics/{topic}", f"/brokers/topics/{topic}/partitions/0/state"
+    return [(data, stat.version) for data, stat in map(kafka.client.get, paths)]

@@ -1,0 +1,128 @@
+"""What a broker's failure costs who decides: by the partitions that it concerns, not by those that there are.
+
+    python -m tests.bench.deciding 100000,1000000
+
+The memory of a controller that stays is filled with synthetic partitions of three replicas on 100 brokers, without a
+ZooKeeper; one broker is on the same number of them at each size. It goes, and of all that it is on is decided who leads
+and who is in sync, and who is told what. Reading states and writing them is left out: it is the same work at each size.
+The small cluster comes before and after the large one, and is gone while that is measured: garbage is collected of
+what there is. Of all turns at a size the quickest counts, as other work on the machine only adds.
+"""
+
+import gc
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from pyspark.sql import SparkSession
+
+from jobs.adapters.delta.lake import Lake
+from jobs.adapters.delta.spark_tables import Tables
+from jobs.adapters.spark.session import start_session
+from jobs.cycle.deciding.alike import Known
+from jobs.cycle.deciding.decider import Decider
+from jobs.cycle.deciding.foresight import MOST
+from jobs.cycle.memory import Memory, Partition
+from jobs.runtime.console import progress, say
+from planner.telling.without_spark import due
+from tests.bench.cluster import BROKER_COUNT, TOPIC_SIZE
+from tests.bench.figures import Figure
+
+CONCERNED: Final = 10_000
+VICTIM: Final = 0
+TURNS: Final = 12
+
+TARGET: Final = 1.5
+"""What ten times the partitions may cost, if the failure concerns as many."""
+
+
+class Spent(NamedTuple):
+    """Seconds to decide and to say who is told what: where it was foreseen, and where Spark had to be asked."""
+
+    foreseen: float
+    asked: float
+
+
+def bench_deciding(spark: SparkSession, sizes: Sequence[int]) -> Iterator[Figure]:
+    """Let a broker fail that is on as many partitions in a small cluster as in a large one."""
+    small, large = min(sizes), max(sizes)
+    concerned = min(CONCERNED, small // 10)
+    before, of_large, after = (_spent(spark, partitions, concerned) for partitions in (small, large, small))
+    of_small = Spent(*map(min, before, after))
+    of = f"a failure concerns {concerned:,} of {large:,} partitions"
+    baseline = f"{concerned:,} of {small:,}"
+    yield Figure(f"{of}: decided, as foreseen", of_large.foreseen, baseline, of_small.foreseen, TARGET)
+    yield Figure(f"{of}: decided by asking Spark", of_large.asked, baseline, of_small.asked, TARGET)
+
+
+def _spent(spark: SparkSession, partitions: int, concerned: int) -> Spent:
+    with tempfile.TemporaryDirectory(prefix="surveyor-bench-") as folder:
+        lake = Lake(folder, "bench")
+        lake.ensure_tables()
+        decider = Decider.of(Tables(spark, lake), [], allow_unclean=False)
+        with progress(f"{partitions:,} partitions are learned"):
+            memory = _filled(partitions, concerned)
+        decider.foresee(memory, VICTIM, MOST)
+        foreseen = _quickest(decider, memory, concerned, is_foreseen=True)
+        return Spent(foreseen, _quickest(decider, memory, concerned, is_foreseen=False))
+
+
+def _filled(partitions: int, concerned: int) -> Memory:
+    """Spread leaders and followers over the others; the victim leads a third of what it is on."""
+    memory = Memory()
+    for broker in range(BROKER_COUNT):
+        memory.brokers[broker] = {"broker_id": broker, "broker_epoch": broker, "understood": True, "endpoints": []}
+    every = partitions // concerned
+    for first in range(0, partitions, TOPIC_SIZE):
+        name = f"topic-{first // TOPIC_SIZE:05d}"
+        topic = {"topic": name, "topic_version": 0, "topic_id": name, "config": {}, "understood": True}
+        rows = [_partition(name, number, first + number, every) for number in range(TOPIC_SIZE)]
+        memory.learn_topic(topic | {"deletion_requested": False}, rows)
+    assert len(memory.of_broker(VICTIM)) == concerned, len(memory.of_broker(VICTIM))
+    return memory
+
+
+def _partition(topic: str, number: int, count: int, every: int) -> Partition:
+    others = BROKER_COUNT - 1
+    replicas = [1 + (count // every + step) % others for step in range(3)]
+    if count % every == 0:
+        replicas[count // every % 3] = VICTIM
+    return Partition(
+        topic=topic,
+        partition=number,
+        replicas=replicas,
+        adding_replicas=[],
+        removing_replicas=[],
+        topic_version=0,
+        understood=True,
+        leader=replicas[0],
+        isr=replicas,
+        leader_epoch=count,
+        controller_epoch=1,
+        state_version=count,
+        leader_recovery_state=0,
+    )
+
+
+def _quickest(decider: Decider, memory: Memory, concerned: int, *, is_foreseen: bool) -> float:
+    victim = memory.brokers.pop(VICTIM)
+    seconds = []
+    for _ in range(TURNS):
+        if not is_foreseen:
+            decider.known = Known()
+        gc.collect()
+        started = time.perf_counter()
+        decided = decider.decide(memory, memory.of_broker(VICTIM), deletions=False)
+        notices = due(decided.changes, memory.live)
+        seconds.append(time.perf_counter() - started)
+        assert len(decided.changes) == concerned <= len(notices), (len(decided.changes), len(notices))
+        del decided, notices
+    memory.brokers[VICTIM] = victim
+    return min(seconds)
+
+
+if __name__ == "__main__":
+    for figure in bench_deciding(start_session("surveyor bench", {}), [int(size) for size in sys.argv[1].split(",")]):
+        say(f"{figure.measured}: {figure.seconds:.3f} / {figure.baseline_seconds:.3f} = {figure.ratio:.2f}")

@@ -1,0 +1,209 @@
+"""Steps of what /admin asks for that die at any point: those that come next finish, and nothing is done twice.
+
+Two moves in their three steps, a preferred election and a deletion, all at once, with nobody the controller. After a
+death either the same plan is committed again, or Kafka's controller has come and gone and what is due is planned anew.
+
+Every point: KILL_POINTS=all, as in `test_kill_points.py`.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from jobs.adapters.delta.lake import Lake
+from jobs.adapters.embedded.servers import EmbeddedZooKeeper
+from jobs.adapters.embedded.sessions import end_session
+from jobs.assessment.operations import judge_tasks
+from jobs.records.plans import Plan
+from schemas.names import OperationKind, Outcome
+from schemas.rows import Key
+from schemas.znodes import State, decode_assignment, encode_state
+from tests.jobs.execution.killed.lives import KILLED, Dying, Planned, dumped, planned, tried, untrue, with_id
+from tests.jobs.support.fake_brokers import FakeBrokers
+from tests.jobs.support.kafka_tree import KafkaTree, state_path
+from tests.jobs.support.request_steps import store_steps
+
+pytestmark = pytest.mark.torture
+
+FEW: Final = 1
+"""Points of each way to go on that are part of every test run."""
+DONE, STALE = 0, 21
+MOVES: Final = {0: ([0, 1], [2, 1]), 1: ([1, 2], [1, 0])}
+"""Replicas before and after: the leader of the one leaves, a follower of the other."""
+GOING: Final = {0: [0, 1], 1: [1, 2]}
+CYCLES: Final = 8
+"""More than it ever takes."""
+
+
+def asked_for(lake: Lake, tree: KafkaTree) -> Plan:
+    """Ask for everything while nobody is the controller, and plan the first step."""
+    tree.add_topic("moves", {partition: before for partition, (before, _) in MOVES.items()})
+    tree.add_topic("stray", {0: [0, 1]})
+    tree.write(state_path("stray", 0), encode_state(State(controller_epoch=7, leader=1, leader_epoch=5, isr=[0, 1])))
+    tree.add_topic("going", GOING)
+    orders = [{"topic": "moves", "partition": number, "replicas": after} for number, (_, after) in MOVES.items()]
+    asked = {"reassign_partitions": orders, "preferred_replica_election": [{"topic": "stray", "partition": 0}]}
+    for name, partitions in asked.items():
+        tree.write(f"/admin/{name}", json.dumps({"version": 1, "partitions": partitions}).encode())
+    tree.write("/admin/delete_topics/going", b"")
+    tree.client.delete("/controller")
+    return first(lake, tree)
+
+
+def first(lake: Lake, tree: KafkaTree) -> Plan:
+    plan = store_steps(lake, tree)
+    assert plan is not None
+    return plan
+
+
+@dataclass
+class Life:
+    """One cluster until nothing is due; it may die once."""
+
+    here: Planned
+    mortal: Dying
+    brokers: FakeBrokers
+    points: list[int] = field(default_factory=list)
+    """How many points each commit passed that did not die."""
+    stood: set[tuple[str, Key]] = field(default_factory=set)
+    """Changes that stood at its death, by plan: `commits` has their intents, and knows no more."""
+
+    def goes_on(self, *more: str) -> int:
+        """Commit the plan, and plan what is due then, until nothing is; return the last exit code."""
+        for _ in range(CYCLES):
+            if code := self.mortal.run(self.here.commit(*more)):
+                return code
+            self.points.append(len(self.mortal.points))
+            if not self.plans_next():
+                return DONE
+        raise AssertionError(f"after {CYCLES} cycles there is still something due: {self.here.plan.changes}")
+
+    def plans_next(self) -> bool:
+        """Let the replicas that are new copy, and plan what is due; return whether anything is."""
+        copied(self.here.tree)
+        plan = store_steps(self.here.lake, self.here.tree)
+        self.here.plan = plan or self.here.plan
+        return plan is not None
+
+    def shown(self) -> dict[str, Any]:
+        """What is there at the end: the tree, whatever epochs it took, and which logs brokers were to delete."""
+        tree = {path: it[:2] if path.endswith("/state") else it[:1] for path, it in dumped(self.here.tree).items()}
+        return {"tree": tree, "deleted": deleted(self.brokers), "uncounted": uncounted(self)}
+
+
+@contextmanager
+def life(mortal: Dying, server: EmbeddedZooKeeper, folder: Path) -> Iterator[Life]:
+    """Brokers of its own, as they remember leader epochs and what they were told."""
+    with FakeBrokers() as brokers, planned(server, brokers, folder, asked_for) as here:
+        yield Life(here, mortal, brokers)
+
+
+def copied(tree: KafkaTree) -> None:
+    """Let leaders take the new replicas of what moves into the ISR, as their announcement brings about."""
+    assigned = decode_assignment(tree.client.get("/brokers/topics/moves")[0])
+    for partition, adding in assigned.adding_replicas.items():
+        state = tree.state("moves", partition)
+        isr = [*state.isr, *(broker for broker in adding if broker not in state.isr)]
+        if isr != state.isr:
+            after = State(
+                controller_epoch=state.controller_epoch, leader=state.leader, leader_epoch=state.leader_epoch, isr=isr
+            )
+            tree.write(state_path("moves", partition), encode_state(after))
+
+
+def deleted(brokers: FakeBrokers) -> set[tuple[int, str, int]]:
+    """Broker, topic and partition of each StopReplica that deletes."""
+    return {
+        (broker, topic.topic_name, state.partition_index)
+        for broker in range(3)
+        for told in brokers[broker].of("stop_replica")
+        for topic in told.request.topic_states
+        for state in topic.partition_states
+        if state.delete_partition
+    }
+
+
+def uncounted(one: Life) -> list[str]:
+    """Partitions whose leader epoch is not one more for each change that was applied to them, each once."""
+    rows = [row for row in one.here.lake.rows("commits") if row["outcome"] == Outcome.APPLIED]
+    applied = {(row["plan_id"], (row["topic"], row["partition"])) for row in rows} | one.stood
+    epochs = {key: one.here.tree.state(*key).leader_epoch for key in (("stray", 0), ("moves", 0), ("moves", 1))}
+    counts = {key: sum(changed == key for _, changed in applied) for key in epochs}
+    return [f"{key}: {counts[key]} applied" for key, epoch in epochs.items() if epoch != 5 + counts[key]]
+
+
+def standing(here: Planned) -> set[tuple[str, Key]]:
+    """Changes of a plan that stand, whatever is known of them."""
+    of_plan = {change.key: change.leader_epoch_after for change in here.plan.changes}
+    stand = (key for key, epoch in of_plan.items() if here.tree.state(*key).leader_epoch == epoch)
+    return {(here.plan.plan_id, key) for key in stand}
+
+
+def lies(here: Planned) -> list[str]:
+    """What `commits` says that is not so, of operations too; what brokers confirmed stands nowhere else."""
+    tasks = [task for task in here.plan.tasks if task.action != OperationKind.DELETE_REPLICAS]
+    _, settled = judge_tasks(here.tree.client, tasks)
+    stand = {verdict.change.place for verdict in settled if verdict.outcome is Outcome.APPLIED}
+    rows = here.lake.rows("commits", ("plan_id", "=", here.plan.plan_id)) if here.lake.has("commits") else []
+    told = {
+        task.place: {row["outcome"] for row in rows if (row["topic"], row["action"]) == (task.topic, task.action)}
+        for task in tasks
+    }
+    false = [
+        f"{place} does not stand as applied" for place in told if Outcome.APPLIED in told[place] and place not in stand
+    ]
+    silent = [f"{place} stands, and no intent says so" for place in stand if not told[place]]
+    return [*untrue(here), *false, *silent]
+
+
+def forget_the_dead(tree: KafkaTree) -> None:
+    """End the session of who was the controller, as ZooKeeper does after ten seconds."""
+    found = tree.client.exists("/controller")
+    if found is not None:
+        end_session(tree.hosts, found.ephemeralOwner)
+
+
+def came_and_went(tree: KafkaTree) -> None:
+    """Let a broker be the controller for a moment, in which it tells everybody of everything, and does no more."""
+    tree.elect(1, int(tree.client.get("/controller_epoch")[0]) + 1)
+    tree.client.delete("/controller")
+
+
+@pytest.mark.parametrize("again", ["same plan", "planned anew"])
+def test_killed_at_any_step_the_next_ones_finish(
+    again: str, mortal: Dying, zookeeper_server: EmbeddedZooKeeper, tmp_path: Path
+) -> None:
+    with life(mortal, zookeeper_server, tmp_path) as one:
+        assert one.goes_on() == DONE, mortal.said
+        whole, steps = one.shown(), one.points
+    assert (len(steps), whole["uncounted"], whole["deleted"]) == (
+        3,
+        [],
+        {(0, "moves", 0), (2, "moves", 1), (0, "going", 0), (1, "going", 0), (1, "going", 1), (2, "going", 1)},
+    )
+
+    every = [(cycle, point) for cycle, passed in enumerate(steps) for point in range(1, passed + 1)]
+    for index in tried(range(len(every)), FEW):
+        cycle, point = every[index]
+        with life(mortal, zookeeper_server, tmp_path) as one:
+            for _ in range(cycle):
+                assert mortal.run(one.here.commit()) == DONE, mortal.said
+                assert one.plans_next()
+            died = mortal.run(one.here.commit(), point)
+            at = f"killed at point {point} of {steps[cycle]} in cycle {cycle}, {again}: {mortal.points[-1]}"
+            told, one.stood = lies(one.here), standing(one.here)
+            if again == "same plan":
+                code = mortal.run(one.here.commit(*with_id(tmp_path, 2147483646)))
+                told += [] if code in {DONE, STALE} else [f"exit code {code}: {mortal.said}"]
+                told += lies(one.here)
+            forget_the_dead(one.here.tree)
+            if again == "planned anew":
+                came_and_went(one.here.tree)
+            code = one.goes_on() if one.plans_next() else DONE
+            found = (died, told, code, one.shown())
+        assert (at, *found) == (at, KILLED, [], DONE, whole), mortal.said

@@ -1,0 +1,142 @@
+"""The next steps of what /admin asks for, planned in Python from what stands in a tree, where everybody is alive.
+
+For tests of what commits make of them; tests/jobs/execution/test_reconcile_requests.py holds them equal to the plans
+that Spark makes. Corresponds to `jobs.planning.reconcile`.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from jobs.adapters.delta.lake import Lake, Row
+from jobs.adapters.zookeeper.cluster import DELETE_TOPICS, PREFERRED_ELECTION, REASSIGN
+from jobs.records.plans import Plan
+from schemas.answers import NONE
+from schemas.names import CONFIRMED_UNDER, LEADER_DURING_DELETE, Action, OperationKind, PlanKind
+from schemas.notices import STOP_REPLICA
+from schemas.rows import Key
+from schemas.znodes import Assignment, TopicPartition, decode_assignment, decode_partitions
+from tests.jobs.support.kafka_tree import KafkaTree
+from tests.jobs.support.plan_rows import election, store_plan
+
+Steps = tuple[list[Row], list[Row]]
+"""Changes and operations."""
+
+
+def store_steps(lake: Lake, tree: KafkaTree) -> Plan | None:
+    """Store what is due as a plan, None where nothing is."""
+    changes, operations = steps_due(lake, tree)
+    if not (changes or operations):
+        return None
+    number = len(lake.rows("plans")) + 1 if lake.has("plans") else 1
+    question = {"allow_unclean": False, "requests": True, CONFIRMED_UNDER: _controller_epoch(tree)}
+    said = {"kind": PlanKind.RECONCILE.value, "parameters": json.dumps(question, sort_keys=True), "snapshot_id": number}
+    return store_plan(lake, tree, changes, operations, **said)
+
+
+def steps_due(lake: Lake, tree: KafkaTree) -> Steps:
+    """Say what is due of moves, preferred elections and deletions of topics that are there, one change a partition."""
+    changes, operations = [], []
+    orders = {(each.topic, each.partition): each.replicas or [] for each in _asked(tree, REASSIGN)}
+    done: dict[str, dict[str, list[int]]] = {}
+    for (topic, partition), order in sorted(orders.items()):
+        change = _move(lake, tree, (topic, partition), order)
+        changes += [] if change is None else [change]
+        if change is None or change["action"] == Action.END_REASSIGNMENT:
+            done.setdefault(topic, {})[str(partition)] = order
+    operations += [_operation(OperationKind.WITHDRAW_REASSIGNMENT, topic, {"orders": of}) for topic, of in done.items()]
+    passed: dict[str, list[int]] = {}
+    for each in sorted(_asked(tree, PREFERRED_ELECTION), key=lambda each: (each.topic, each.partition)):
+        changes += _preferred(tree, each.topic, each.partition)
+        passed.setdefault(each.topic, []).append(each.partition)
+    operations += [_operation(OperationKind.WITHDRAW_ELECTION, topic, {"partitions": p}) for topic, p in passed.items()]
+    queued = {*tree.client.get_children(DELETE_TOPICS)} & _topics(tree)
+    operations += [_deletion(lake, tree, topic) for topic in sorted(queued)]
+    return changes, [row | {"sequence": number} for number, row in enumerate(operations)]
+
+
+def _asked(tree: KafkaTree, path: str) -> list[TopicPartition]:
+    asked = decode_partitions(tree.client.get(path)[0]) if tree.client.exists(path) else []
+    return [each for each in asked if each.topic in _topics(tree)]
+
+
+def _topics(tree: KafkaTree) -> set[str]:
+    return {*tree.client.get_children("/brokers/topics")}
+
+
+def _assignment(tree: KafkaTree, topic: str) -> Assignment:
+    return decode_assignment(tree.client.get(f"/brokers/topics/{topic}")[0])
+
+
+def _move(lake: Lake, tree: KafkaTree, key: Key, order: list[int]) -> Row | None:
+    """Start it, narrow it, end it; None where it is assigned as asked for. Once started, the target is in sync."""
+    topic, partition = key
+    assigned, state = _assignment(tree, topic), tree.state(topic, partition)
+    replicas = assigned.partitions[partition]
+    adding = assigned.adding_replicas.get(partition, [])
+    removing = assigned.removing_replicas.get(partition, [])
+    target = [broker for broker in replicas if broker not in removing]
+    before = {"adding_before": adding, "removing_before": removing, "adding_after": adding, "removing_after": removing}
+    same = before | {"leader_and_isr_to": target, "stop_replica_to": []}
+    if order != target:
+        merged = list(dict.fromkeys([*order, *replicas]))
+        added = [broker for broker in order if broker not in replicas or broker in adding]
+        return (
+            election(tree, topic, partition, state.leader)
+            | same
+            | {
+                "action": Action.START_REASSIGNMENT.value,
+                "replicas_after": merged,
+                "adding_after": added,
+                "removing_after": [broker for broker in replicas if broker not in order],
+                "leader_and_isr_to": merged,
+                "requires_live": [state.leader, *added],
+            }
+        )
+    if not (adding or removing):
+        return None
+    assert {*target} <= {*state.isr}, f"{topic}-{partition} copies"
+    stopped = {row["broker_id"] for row in _stopped(lake, tree, topic, state.leader_epoch)}
+    if {*state.isr} == {*target} and state.leader in target and {*removing} <= stopped:
+        none = {"replicas_after": target, "adding_after": [], "removing_after": []}
+        return election(tree, topic, partition, state.leader) | same | none | {"action": Action.END_REASSIGNMENT.value}
+    leader = state.leader if state.leader in target else target[0]
+    isr = [broker for broker in state.isr if broker in target]
+    narrowed = {"action": Action.NARROW_TO_TARGET.value, "isr_after": isr, "stop_replica_to": removing}
+    return election(tree, topic, partition, leader) | same | narrowed
+
+
+def _preferred(tree: KafkaTree, topic: str, partition: int) -> Iterator[Row]:
+    first = _assignment(tree, topic).partitions[partition][0]
+    if tree.state(topic, partition).leader != first:
+        yield election(tree, topic, partition, first) | {"stop_replica_to": []}
+
+
+def _deletion(lake: Lake, tree: KafkaTree, topic: str) -> Row:
+    """Let every replica be deleted, and once all of them are, remove the topic."""
+    data, stat = tree.client.get(f"/brokers/topics/{topic}")
+    assigned = decode_assignment(data)
+    replicas = {str(partition): sorted(brokers) for partition, brokers in sorted(assigned.partitions.items())}
+    confirmed = {(str(row["partition"]), row["broker_id"]) for row in _stopped(lake, tree, topic, LEADER_DURING_DELETE)}
+    known: dict[str, Any] = {"topic_id": assigned.topic_id}
+    if {(partition, broker) for partition, brokers in replicas.items() for broker in brokers} <= confirmed:
+        known |= {CONFIRMED_UNDER: _controller_epoch(tree), "topic_version": stat.version}
+        return _operation(OperationKind.REMOVE_TOPIC, topic, known)
+    return _operation(OperationKind.DELETE_REPLICAS, topic, known | {"replicas": replicas})
+
+
+def _stopped(lake: Lake, tree: KafkaTree, topic: str, leader_epoch: int) -> list[Row]:
+    """Who said under the last controllership that a replica's log is deleted."""
+    if not lake.has("answers"):
+        return []
+    of_last = ("controller_epoch", "=", _controller_epoch(tree))
+    rows = lake.rows("answers", ("api", "=", STOP_REPLICA), ("error", "=", NONE), of_last, ("topic", "=", topic))
+    return [row for row in rows if row["delete_partition"] and row["leader_epoch"] == leader_epoch]
+
+
+def _controller_epoch(tree: KafkaTree) -> int:
+    return int(tree.client.get("/controller_epoch")[0])
+
+
+def _operation(kind: OperationKind, topic: str, data: Mapping[str, Any]) -> Row:
+    return {"sequence": 0, "kind": kind.value, "topic": topic, "data": json.dumps(data, sort_keys=True)}
