@@ -6,8 +6,7 @@ the rounds, and checked as there.
 
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from jobs.adapters.delta.lake import Lake
 from jobs.adapters.embedded.cluster import EmbeddedCluster
@@ -52,14 +51,6 @@ class SmallArena(Arena):
     def _written(self) -> list[Transaction]:
         return transactions([self.cluster.zookeeper.folder / "data"])
 
-    def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            stack.callback(self._end_runs)
-            self.own_link = stack.enter_context(Link("committer to ZooKeeper", self.cluster.zookeeper.port))
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.__exit__(kind, error, trace)
+    def _start(self, stack: ExitStack) -> None:
+        stack.callback(self._end_runs)
+        self.own_link = stack.enter_context(Link("committer to ZooKeeper", self.cluster.zookeeper.port))
