@@ -4,16 +4,22 @@ For tests of what comes after it; tests/jobs/survey/test_first_snapshot.py holds
 znodes are all understood. Written once more, it is the first snapshot of what the cluster is by then.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from jobs.adapters.delta.lake import Row, as_rows
 from jobs.adapters.zookeeper.connection import connected, sync
 from jobs.adapters.zookeeper.source import read_here
 from jobs.runtime.settings import ClusterConf, Settings
+from jobs.survey.health import arrays_of
+from jobs.survey.observed import Observed
 from jobs.survey.reading import Small, read_small
-from planner.rows.without_spark import default_min_isr, min_isr_override
+from planner.leadership.without_spark import imbalance
+from planner.rows.without_spark import PartitionArrays, default_min_isr, derived
 from schemas.columns import TABLES
 from schemas.names import PartitionState, RequestKind
 from tests.jobs.support.commands import Surveyor
@@ -30,22 +36,32 @@ def write_first_snapshot(surveyor: Surveyor, **conf: Any) -> None:  # noqa: ANN4
         sync(client)
         zxid_after = client.last_zxid
     lake.ensure_tables()
-    rows = _rows(small, as_rows(read), settings.conf.imbalance_threshold)
+    rows = _rows(small, read, settings.conf.imbalance_threshold)
     for table, some in rows.items():
         lake.replace(table, [{**_of(table, row), "snapshot_id": SNAPSHOT_ID} for row in some])
     assert {row["snapshot_id"] for row in lake.rows("snapshots")} <= {SNAPSHOT_ID}, "there are later snapshots"
     lake.replace("snapshots", [_snapshot(small, zxid_after, rows, {name: lake.version(name) for name in TABLES})])
 
 
-def _rows(small: Small, read: Iterable[Row], threshold: float) -> dict[str, list[Row]]:
+def _rows(small: Small, read: pa.Table, threshold: float) -> dict[str, list[Row]]:
     state, configs = small.state, small.configs.result()
-    kinds: dict[str, list[Row]] = {"topic": [], "partition": [], "task": []}
-    for row in read:
-        kinds[row["kind"]].append(row)  # and a KeyError for what is not understood
     assert not state.quarantine, state.quarantine
-    queued = {row["topic"] for row in state.requests if row["kind"] == RequestKind.DELETE_TOPIC}
-    topics = [{**row, "deletion_requested": row["topic"] in queued} for row in kinds["topic"]]
-    partitions = _partitions(kinds["partition"], {row["topic"]: row for row in topics}, state.brokers, configs)
+    assert "quarantine" not in read["kind"].unique().to_pylist()
+    queued = frozenset(row["topic"] for row in state.requests if row["kind"] == RequestKind.DELETE_TOPIC)
+    topics = [{**row, "deletion_requested": row["topic"] in queued} for row in as_rows(_of_kind(read, "topic"))]
+    seen = Observed(
+        controller_id=None,
+        controller_epoch=None,
+        migration=None,
+        brokers=state.brokers,
+        configs={row["topic"]: row["config"] for row in topics},
+        deleting=queued,
+        ordered=frozenset(),
+        partitions=_of_kind(read, "partition"),
+        quarantined=0,
+    )
+    arrays = arrays_of(seen, default_min_isr(configs))
+    partitions = _partitions(seen, arrays)
     return {
         "brokers": state.brokers,
         "broker_configs": configs,
@@ -53,58 +69,38 @@ def _rows(small: Small, read: Iterable[Row], threshold: float) -> dict[str, list
         "topics": topics,
         "partitions": partitions,
         "partition_history": partitions,
-        "imbalance": _imbalance(partitions, queued, threshold),
+        "imbalance": imbalance(arrays, threshold),
     }
+
+
+def _of_kind(read: pa.Table, kind: str) -> pa.Table:
+    return read.filter(pc.field("kind") == kind)
 
 
 def _of(table: str, row: Mapping[str, Any]) -> Row:
     return {name: row[name] for name in TABLES[table].names if name in row}
 
 
-def _partitions(
-    rows: list[Row], topics: Mapping[str, Row], brokers: Iterable[Row], configs: Iterable[Row]
-) -> list[Row]:
-    registered, minimum = {row["broker_id"] for row in brokers}, default_min_isr(configs)
-    named = {broker for row in rows for broker in (*row["replicas"], row["leader"]) if broker is not None}
-    return [row | _derived(row, topics[row["topic"]], named - registered, minimum) for row in rows]
-
-
-def _derived(row: Row, topic: Row, absent: set[int], minimum: int) -> Row:
-    isr, override = row["isr"] or [], min_isr_override(topic["config"])
-    return {
-        "partition_state": _state(row["leader"], absent, deleting=topic["deletion_requested"]).value,
-        "offline_replicas": [replica for replica in row["replicas"] if replica in absent],
-        "under_replicated": not {*row["replicas"]} <= {*isr},
-        "under_min_isr": len(isr) < (minimum if override is None else override),
-        "vanished": False,
+def _partitions(seen: Observed, arrays: PartitionArrays) -> list[Row]:
+    """Rows as read, and what follows from them."""
+    registered = {row["broker_id"] for row in seen.brokers}
+    marks = derived(arrays, registered)
+    states = {
+        PartitionState.NON_EXISTENT: marks.non_existent,
+        PartitionState.NEW: marks.new,
+        PartitionState.ONLINE: marks.online,
+        PartitionState.OFFLINE: marks.offline,
     }
-
-
-def _state(leader: int | None, absent: set[int], *, deleting: bool) -> PartitionState:
-    alive = leader is not None and leader not in absent
-    if deleting and not alive:
-        return PartitionState.NON_EXISTENT
-    if leader is None:
-        return PartitionState.NEW
-    return PartitionState.ONLINE if alive else PartitionState.OFFLINE
-
-
-def _imbalance(partitions: Iterable[Row], queued: set[str], threshold: float) -> list[Row]:
-    preferring: dict[int, list[bool]] = {}
-    for row in partitions:
-        if row["topic"] not in queued:
-            astray = row["leader"] is not None and row["leader"] != row["replicas"][0]
-            preferring.setdefault(row["replicas"][0], []).append(astray)
     return [
-        {
-            "broker_id": broker,
-            "preferred_partitions": len(astray),
-            "not_led": sum(astray),
-            "ratio": sum(astray) / len(astray),
-            "exceeds": sum(astray) / len(astray) > threshold,
-            "threshold": threshold,
+        row
+        | {
+            "partition_state": next(state.value for state, are in states.items() if are[number]),
+            "offline_replicas": [replica for replica in row["replicas"] if replica not in registered],
+            "under_replicated": bool(marks.under_replicated[number]),
+            "under_min_isr": bool(marks.under_min_isr[number]),
+            "vanished": False,
         }
-        for broker, astray in preferring.items()
+        for number, row in enumerate(as_rows(seen.partitions))
     ]
 
 
