@@ -45,7 +45,8 @@ VICTIM: Final = 1
 NEWCOMER: Final = 3
 
 
-PATIENCE: Final = 90.0
+PATIENCE: Final = 600.0
+"""Seconds that anything may take on a busy machine; what goes wrong before that ends the story by itself."""
 
 
 SETTINGS: Final = {"inter.broker.protocol.version": "2.6"}

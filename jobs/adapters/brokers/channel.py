@@ -285,23 +285,22 @@ def refuse_silent(
 
 def why_untold(brokers: Sequence[Row], client_id: str, listener: Listener = PLAIN) -> dict[int, str]:
     """Ask all brokers at once, again and again for a while; why those that cannot be told cannot, by broker id."""
-    deadline = time.monotonic() + PATIENCE
     why = {broker["broker_id"]: _named(broker, listener, "no answer in time") for broker in brokers}
+    over = Event()
 
     def ask(broker: Row) -> None:
-        while time.monotonic() < deadline:
-            left = deadline - time.monotonic()
+        while not over.is_set():
             try:
-                with closing(Channel.to(broker, client_id, lambda: None, left, listener)) as channel:
+                with closing(Channel.to(broker, client_id, lambda: None, PROBE, listener)) as channel:
                     for api in VERSIONS:
                         channel.version(Request(api))
-                    channel.refuse_unauthorized(deadline)
+                    channel.refuse_unauthorized(time.monotonic() + PATIENCE)
             except CannotTellError as error:
                 why[broker["broker_id"]] = _named(broker, listener, str(error))
                 return
             except LOST as error:
                 why[broker["broker_id"]] = _named(broker, listener, str(error) or type(error).__name__)
-                time.sleep(PAUSE)
+                over.wait(PAUSE)
             else:
                 del why[broker["broker_id"]]
                 return
@@ -310,9 +309,18 @@ def why_untold(brokers: Sequence[Row], client_id: str, listener: Listener = PLAI
     asking = [Thread(target=ask, args=(broker,), daemon=True, name="ask-versions") for broker in brokers]
     for thread in asking:
         thread.start()
-    for thread in asking:
-        thread.join(max(0.0, deadline - time.monotonic()))
+    _wait_awake(asking, PATIENCE)
+    over.set()
     return dict(sorted(why.copy().items()))
+
+
+def _wait_awake(threads: Sequence[Thread], patience: float) -> None:
+    """Wait for threads, for so many seconds that we ourselves were let to run: a machine that stalls is no broker's."""
+    for thread in threads:
+        while thread.is_alive() and patience > 0:
+            started = time.monotonic()
+            thread.join(PAUSE)
+            patience -= min(PAUSE, time.monotonic() - started)
 
 
 def _named(broker: Row, listener: Listener, why: str) -> str:

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.brokers, pytest.mark.spark]
 def test_demo_loses_nothing_and_leaves_nothing(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "from jobs.cli import main; main()", "demo"]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=900)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=3600)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     last = re.fullmatch(r"records acked=(\d+) read=(\d+) lost=0", done.stdout.splitlines()[-1])
     assert last is not None

@@ -1,6 +1,8 @@
 """Who is told what, in which order and how often, and whom nobody waits for: on brokers that listen and remember."""
 
+import os
 import socket
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from threading import Thread, Timer
@@ -338,6 +340,24 @@ def test_broker_that_listens_late_is_waited_for(brokers: FakeBrokers, monkeypatc
     later.join()
 
     assert brokers[0].asked > 0
+
+
+def test_stall_of_our_own_machine_is_no_silence_of_a_broker(
+    brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Patience counts the time in which this process was let to run: here it is stopped for longer than that."""
+    monkeypatch.setattr(broker_channel, "PATIENCE", 1.0)
+    brokers[0].stop()
+
+    def stall() -> None:
+        script = f"kill -STOP {os.getpid()}; sleep 1.5; kill -CONT {os.getpid()}"
+        subprocess.run(["sh", "-c", script], check=True)  # noqa: S607 - the script is ours
+        brokers[0].go_on()
+
+    later = Timer(0.2, stall)
+    later.start()
+    refuse_silent([registered(brokers, 0)], OURS, ())
+    later.join()
 
 
 def test_answer_that_cannot_be_read_is_no_success() -> None:
