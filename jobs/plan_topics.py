@@ -56,10 +56,10 @@ def assign(
     options: PlanOptions,
 ) -> ExitCode:
     """Plan new topics: where their replicas go and who leads first."""
-    from jobs.planning.assign import AssignRequest
-    from jobs.planning.new_topics import NewTopic, topics_in
     from jobs.planning.plan import report_plan
-    from jobs.planning.topics import topic_name
+    from jobs.planning.topics.assign import AssignRequest
+    from jobs.planning.topics.known_topic import topic_name
+    from jobs.planning.topics.new_topics import NewTopic, topics_in
     from jobs.runtime.inputs import parse_broker_ids, parse_configs, parse_replica_assignment
 
     its_own = {
@@ -118,9 +118,9 @@ def expand(
     options: PlanOptions,
 ) -> ExitCode:
     """Plan more partitions for a topic; records of a key may land in another one afterwards."""
-    from jobs.planning.expand import ExpandRequest
     from jobs.planning.plan import report_plan
-    from jobs.planning.topics import topic_name
+    from jobs.planning.topics.expand import ExpandRequest
+    from jobs.planning.topics.known_topic import topic_name
     from jobs.runtime.inputs import parse_replica_assignment
 
     request = ExpandRequest(
@@ -145,10 +145,10 @@ def config(
     options: PlanOptions,
 ) -> ExitCode:
     """Plan changes of a topic's configuration."""
-    from jobs.planning.config import ConfigRequest, parse_overrides
     from jobs.planning.plan import report_plan
-    from jobs.planning.topics import topic_name
-    from jobs.records.checked_configs import config_faults
+    from jobs.planning.topics.config import ConfigRequest, parse_overrides
+    from jobs.planning.topics.known_topic import topic_name
+    from jobs.records.plans.checked_configs import config_faults
 
     overrides = parse_overrides(set_ or [], delete or [])
     values = {key: value for key, value in overrides.items() if value is not None}
@@ -166,9 +166,9 @@ def delete(
     options: PlanOptions,
 ) -> ExitCode:
     """Plan the deletion of topics, with all their records; it cannot be undone."""
-    from jobs.planning.delete import DeleteRequest
     from jobs.planning.plan import report_plan
-    from jobs.planning.topics import topic_name
+    from jobs.planning.topics.delete import DeleteRequest
+    from jobs.planning.topics.known_topic import topic_name
 
     request = DeleteRequest(sorted(topic_name(topic, "--topics") for topic in topics.split(",")), allow_internal)
     if len(set(request.topics)) < len(request.topics):

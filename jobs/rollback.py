@@ -38,7 +38,7 @@ def rollback(
 ) -> ExitCode:
     """Plan the way back of what a plan moved; with --apply, commit it at once."""
     from jobs.execution.rollback import roll_back
-    from jobs.records.plan_names import Alias
+    from jobs.records.plans.names import Alias
 
     return roll_back(
         settings,

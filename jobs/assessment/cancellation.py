@@ -18,7 +18,7 @@ from jobs.assessment.limits import refuse_other_cluster
 from jobs.assessment.premises import assigned, other_topic, read_changed, understood
 from jobs.assessment.verification import verify_plan
 from jobs.basics.errors import RefusedError
-from jobs.records.plans import Plan, refuse_edited
+from jobs.records.plans.stored import Plan, refuse_edited
 from jobs.runtime.settings import Settings
 from planner.reassignment.cancellation import Danger, Standing, danger, standing_of
 from planner.reassignment.replica_assignment import ReplicaAssignment

@@ -9,9 +9,9 @@ from jobs.adapters.zookeeper.cluster import ClusterState
 from jobs.adapters.zookeeper.controllership import refuse_migration
 from jobs.basics.errors import RefusedError, UsageError
 from jobs.basics.units import parse_seconds
-from jobs.records.checked_configs import refuse_bad_configs
-from jobs.records.ledger import CLOSED
-from jobs.records.plans import Plan, refuse_edited
+from jobs.records.plans.checked_configs import refuse_bad_configs
+from jobs.records.plans.ledger import CLOSED
+from jobs.records.plans.stored import Plan, refuse_edited
 from jobs.runtime.settings import Settings
 from planner.rows.words import counted
 from schemas.names import PlanStatus

@@ -15,7 +15,7 @@ from jobs.adapters.zookeeper.connection import Znode, children, connected, sync
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.assessment.premises import assigned, read_changed, understood
 from jobs.basics.errors import RefusedError
-from jobs.records.plans import Plan, moves_replicas
+from jobs.records.plans.stored import Plan, moves_replicas
 from jobs.runtime.settings import Settings
 from planner.reassignment.cancellation import Standing
 from planner.reassignment.replica_assignment import target

@@ -13,7 +13,7 @@ from typing import Final
 from jobs.adapters.delta.lake import Row
 from jobs.assessment.limits import AHEAD
 from jobs.basics.units import shown_duration
-from jobs.records.plan_names import names_of
+from jobs.records.plans.names import names_of
 from jobs.records.recent import Recent
 from jobs.runtime.next_commands import NextStep
 from jobs.survey.health import Health

@@ -22,7 +22,7 @@ from jobs.adapters.zookeeper.cluster import (
 )
 from jobs.adapters.zookeeper.connection import Znode
 from jobs.adapters.zookeeper.multi_read import read_many
-from jobs.records.ledger import Verdict
+from jobs.records.plans.ledger import Verdict
 from schemas.names import OperationKind, Outcome
 from schemas.rows import Operation
 from schemas.topic_configs import conflicts

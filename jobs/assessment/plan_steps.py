@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from jobs.adapters.delta.lake import Row
-from jobs.records.plans import Plan
+from jobs.records.plans.stored import Plan
 from jobs.runtime.next_commands import NextStep, next_step, same_step
 from jobs.runtime.settings import Settings
 from planner.reassignment.cancellation import Standing

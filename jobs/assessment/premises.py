@@ -20,8 +20,8 @@ from jobs.adapters.zookeeper.cluster import (
 )
 from jobs.adapters.zookeeper.connection import Znode, children
 from jobs.adapters.zookeeper.multi_read import read_many
-from jobs.records.ledger import Verdict
-from jobs.records.plans import Plan
+from jobs.records.plans.ledger import Verdict
+from jobs.records.plans.stored import Plan
 from planner.reassignment.replica_assignment import target
 from schemas.names import NO_VERSION, Action, Outcome, RequestKind
 from schemas.rows import Change

@@ -16,8 +16,8 @@ from jobs.adapters.zookeeper.controllership import refuse_migration
 from jobs.adapters.zookeeper.topics import read_topic_rows
 from jobs.assessment.limits import refuse_other_cluster
 from jobs.basics.errors import RefusedError, UsageError
-from jobs.records.ledger import Ledger, close_plan, requested_changes
-from jobs.records.plans import Plan, read_plan, refuse_edited
+from jobs.records.plans.ledger import Ledger, close_plan, requested_changes
+from jobs.records.plans.stored import Plan, read_plan, refuse_edited
 from jobs.records.recent import known_min_isr_of
 from jobs.records.snapshots import as_of, find_snapshot, last_snapshot, table_as_of
 from jobs.runtime.console import LINES_SHOWN, say

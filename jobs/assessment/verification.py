@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from jobs.adapters.zookeeper.connection import Znode, connected, sync
 from jobs.assessment.operations import TopicNow, read_tasks, verdict_on
 from jobs.assessment.premises import assigned, read_changed, understood
-from jobs.records.plans import Plan
+from jobs.records.plans.stored import Plan
 from jobs.runtime.settings import Settings
 from planner.reassignment.cancellation import Standing, standing_of
 from planner.reassignment.replica_assignment import ReplicaAssignment

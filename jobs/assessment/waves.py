@@ -18,7 +18,7 @@ from jobs.assessment.moving import standings
 from jobs.assessment.operations import judge_tasks
 from jobs.assessment.premises import judge_for_admin
 from jobs.basics.errors import StillRunningError
-from jobs.records.ledger import Ledger, Verdict
+from jobs.records.plans.ledger import Ledger, Verdict
 from jobs.runtime.console import progress
 from jobs.runtime.settings import Settings
 from planner.reassignment.cancellation import Standing

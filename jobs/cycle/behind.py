@@ -20,10 +20,11 @@ from msgspec.structs import asdict
 
 from jobs.adapters.brokers.answers import Answer, Answers
 from jobs.adapters.delta.lake import Lake, Row, quoted
-from jobs.records import digest, last_answers
+from jobs.records import last_answers
 from jobs.records.author import Author, this_author
-from jobs.records.ledger import Verdict
-from jobs.records.plan_names import written
+from jobs.records.plans import digest
+from jobs.records.plans.ledger import Verdict
+from jobs.records.plans.names import written
 from jobs.runtime.console import say
 from schemas.digest import plan_header
 from schemas.names import OperationKind, Outcome, PlanKind, PlanStatus, Step

@@ -37,7 +37,7 @@ from jobs.cycle.telling import Teller
 from jobs.cycle.watching import Watches
 from jobs.cycle.writing import Writer
 from jobs.execution.batch.requests import delete_all
-from jobs.records.ledger import Verdict
+from jobs.records.plans.ledger import Verdict
 from jobs.runtime.settings import Settings
 from planner.cycle.deleting import DeletionStep
 from planner.rows.words import counted

@@ -33,7 +33,7 @@ from jobs.execution.commit import apply_plan
 from jobs.execution.due import assess
 from jobs.execution.report import answer_of
 from jobs.records.author import Author
-from jobs.records.plans import read_plan
+from jobs.records.plans.stored import read_plan
 from jobs.runtime.choices import Mode
 from jobs.runtime.settings import Settings
 from schemas.handed_in import Answer, HandedIn, decode_handed_in

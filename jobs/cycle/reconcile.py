@@ -20,7 +20,7 @@ from jobs.execution.due import Assessment, assess
 from jobs.execution.report import Beside, answer_of, counts, refuse_unless_agreed, report_applied, report_dry
 from jobs.planning.plan import make_plan
 from jobs.planning.reconcile import whats_due
-from jobs.records.plans import Plan, read_plan
+from jobs.records.plans.stored import Plan, read_plan
 from jobs.runtime.choices import Mode
 from jobs.runtime.console import finish, say
 from jobs.runtime.next_commands import next_step, same_step

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from jobs.adapters.delta.lake import Row
-from jobs.records.ledger import Verdict
+from jobs.records.plans.ledger import Verdict
 from planner.rows.words import counted
 from schemas.names import Outcome
 from schemas.rows import Key

@@ -18,8 +18,8 @@ from jobs.cycle.looking import Look
 from jobs.cycle.memory import Memory
 from jobs.cycle.watching import Watches
 from jobs.execution.batch.writes import FencedWriter
-from jobs.records.ledger import Verdict
-from jobs.records.plans import Plan
+from jobs.records.plans.ledger import Verdict
+from jobs.records.plans.stored import Plan
 from schemas.names import Outcome
 from schemas.rows import Change, Key
 

@@ -27,8 +27,8 @@ from jobs.execution.admin.lease import HAND_OVER, UnderLease, lease_for
 from jobs.execution.admin.throttles import throttle_rows
 from jobs.execution.admin.via_zookeeper import Overriding
 from jobs.execution.modes import admin_of
-from jobs.records.ledger import Ledger, Verdict, close_plan
-from jobs.records.plans import Plan, read_plan
+from jobs.records.plans.ledger import Ledger, Verdict, close_plan
+from jobs.records.plans.stored import Plan, read_plan
 from jobs.runtime.console import LINES_SHOWN, Result, agrees, finish, is_terminal, progress, say, shown
 from jobs.runtime.next_commands import NextStep, same_step
 from jobs.runtime.settings import Settings

@@ -28,8 +28,8 @@ from jobs.execution.modes import admin_of
 from jobs.execution.report import Beside, counts, refuse_unless_agreed, report_applied, report_dry
 from jobs.records.author import Author
 from jobs.records.drained import refuse_resident_drain
-from jobs.records.ledger import Ledger
-from jobs.records.plans import Plan, read_plan
+from jobs.records.plans.ledger import Ledger
+from jobs.records.plans.stored import Plan, read_plan
 from jobs.runtime.choices import Mode, Via
 from jobs.runtime.console import Result, finish, say
 from jobs.runtime.settings import Settings

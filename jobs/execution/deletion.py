@@ -10,7 +10,7 @@ from jobs.adapters.brokers.admin import UNANSWERED, AdminUnavailableError
 from jobs.assessment.deletion import Deleted, what_goes
 from jobs.execution.due import Assessment
 from jobs.execution.modes import admin_of
-from jobs.records.plans import Plan
+from jobs.records.plans.stored import Plan
 from jobs.runtime.choices import Mode
 from jobs.runtime.console import progress, typed_answer
 from jobs.runtime.settings import Settings

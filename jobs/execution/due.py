@@ -21,8 +21,8 @@ from jobs.execution.admin.running import AS_EVER, Running
 from jobs.execution.batch.commit import refuse_unreachable
 from jobs.execution.batch.topic_znodes import refuse_too_large
 from jobs.execution.modes import choose_mode
-from jobs.records.ledger import Verdict
-from jobs.records.plans import Plan
+from jobs.records.plans.ledger import Verdict
+from jobs.records.plans.stored import Plan
 from jobs.runtime.choices import Mode
 from jobs.runtime.settings import Settings
 from schemas.lease import Holder

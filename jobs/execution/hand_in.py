@@ -17,7 +17,7 @@ from jobs.basics.interrupts import unwinding
 from jobs.execution.admin.lease import this_process
 from jobs.execution.due import Assessment
 from jobs.records.author import this_author
-from jobs.records.plans import Plan
+from jobs.records.plans.stored import Plan
 from jobs.runtime.console import finish, progress, say
 from jobs.runtime.settings import Settings
 from planner.rows.words import counted

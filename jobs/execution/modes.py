@@ -17,8 +17,8 @@ from jobs.basics.errors import RefusedError, UsageError
 from jobs.execution.admin.requests import EXECUTABLE
 from jobs.execution.admin.running import AS_EVER, Running
 from jobs.execution.admin.via_zookeeper import ORDERABLE
-from jobs.records.checked_configs import tiered
-from jobs.records.plans import Plan
+from jobs.records.plans.checked_configs import tiered
+from jobs.records.plans.stored import Plan
 from jobs.runtime.choices import Mode, Via
 from jobs.runtime.settings import Settings
 from schemas.lease import Holder

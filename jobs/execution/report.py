@@ -14,8 +14,8 @@ from jobs.execution.admin.running import Running
 from jobs.execution.admin.throttles import throttle_lines
 from jobs.execution.deletion import agrees_to_delete, deletions_due
 from jobs.execution.due import Assessment
-from jobs.records.ledger import Ledger, Verdict
-from jobs.records.plans import Plan, read_plan
+from jobs.records.plans.ledger import Ledger, Verdict
+from jobs.records.plans.stored import Plan, read_plan
 from jobs.runtime.console import Result, agrees, cut, finish, is_terminal, say
 from jobs.runtime.settings import Settings
 from jobs.views.plans import change_line, deletion_lines, how_much_is_due, warnings

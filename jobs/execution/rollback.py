@@ -12,9 +12,9 @@ from jobs.execution.admin.running import AS_EVER
 from jobs.execution.commit import apply_plan
 from jobs.execution.due import assess
 from jobs.execution.report import Beside, refuse_unless_agreed
-from jobs.records.plan_names import Alias, names_of, plan_named, refuse_other_question
-from jobs.records.plan_store import RESULT, Content, RowLists, store
-from jobs.records.plans import Plan, find_plan, read_plan
+from jobs.records.plans.names import Alias, names_of, plan_named, refuse_other_question
+from jobs.records.plans.stored import Plan, find_plan, read_plan
+from jobs.records.plans.storing import RESULT, Content, RowLists, store
 from jobs.runtime.choices import Mode
 from jobs.runtime.console import Result, finish, say
 from jobs.runtime.settings import Settings

@@ -15,7 +15,7 @@ from jobs.assessment.premises import assigned, read_changed
 from jobs.assessment.rollback import close_undone
 from jobs.assessment.verification import verify_plan
 from jobs.basics.errors import ExitCode
-from jobs.records.plans import Plan, read_plan
+from jobs.records.plans.stored import Plan, read_plan
 from jobs.runtime.choices import Text
 from jobs.runtime.console import Result, cut, finish
 from jobs.runtime.settings import Settings

@@ -23,9 +23,9 @@ from jobs.pages.charts import Group, Shown, bars
 from jobs.pages.cluster_page import MOST_BROKERS, broker_name, by_rack, commits
 from jobs.pages.islands import Island
 from jobs.pages.rendering import Fact, about, alarming, fact, render, shown_time
-from jobs.records import digest
 from jobs.records.figures import figures_in
-from jobs.records.plans import find_plan, titled
+from jobs.records.plans import digest
+from jobs.records.plans.stored import find_plan, titled
 from jobs.records.snapshots import find_snapshot, last_snapshot
 from jobs.records.stored_rows import StoredRows, summary
 from jobs.summaries.database import Summaries

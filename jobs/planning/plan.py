@@ -20,9 +20,9 @@ from jobs.basics.errors import ExitCode, RefusedError
 from jobs.planning.plan_rows import OtherRows, plan_rows
 from jobs.planning.tables import PlanningTables
 from jobs.records.figures import figures_in
-from jobs.records.plan_names import Alias, names_of, plan_named, refuse_older, refuse_other_question, refuse_refresh
-from jobs.records.plan_store import RESULT, Content, store
-from jobs.records.plans import find_plan
+from jobs.records.plans.names import Alias, names_of, plan_named, refuse_older, refuse_other_question, refuse_refresh
+from jobs.records.plans.stored import find_plan
+from jobs.records.plans.storing import RESULT, Content, store
 from jobs.records.snapshot_tables import SnapshotTables
 from jobs.records.snapshots import as_of, find_snapshot
 from jobs.runtime.console import Result, finish, progress, say

@@ -14,8 +14,8 @@ from pyspark.sql import functions as F
 
 from jobs.adapters.delta.lake import Row
 from jobs.adapters.delta.spark_tables import FEW, Tables, counted
-from jobs.records import digest
-from jobs.records.plan_store import PlanRows, mine
+from jobs.records.plans import digest
+from jobs.records.plans.storing import PlanRows, mine
 from planner.rows.plan import plan_summary, with_lines
 from schemas.tables import TABLES
 

@@ -19,7 +19,7 @@ from jobs.adapters.delta.lake import Row
 from jobs.adapters.spark.session import tallied
 from jobs.planning.plan import Planned
 from jobs.planning.tables import vanished_states
-from jobs.planning.topics import operation
+from jobs.planning.topics.known_topic import operation
 from jobs.records.failed_log_dirs import event_lines
 from jobs.records.snapshot_tables import SnapshotTables
 from jobs.records.snapshots import as_of

@@ -1,1 +1,1 @@
-"""Plans, changes, snapshots and ledgers as tables hold them: read, stored, typed."""
+"""Snapshots, answers and figures as tables hold them: read, stored, typed."""

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from jobs.adapters.delta.lake import Lake, Row
 from jobs.basics.errors import RefusedError
-from jobs.records.plans import Plan
+from jobs.records.plans.stored import Plan
 from schemas.names import DrainMode, PlanKind
 
 

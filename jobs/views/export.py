@@ -11,7 +11,7 @@ import msgspec
 
 from jobs.adapters.delta.lake import Row
 from jobs.basics.errors import ExitCode, RefusedError, UsageError
-from jobs.records.plans import Plan, read_plan, refuse_edited
+from jobs.records.plans.stored import Plan, read_plan, refuse_edited
 from jobs.runtime.choices import Format
 from jobs.runtime.console import Result, finish, give, next_in_json, next_lines, say
 from jobs.runtime.next_commands import next_step

@@ -14,7 +14,7 @@ from jobs.adapters.delta.folders import absolute
 from jobs.adapters.delta.lake import Row
 from jobs.adapters.http.page import Page, parse_address
 from jobs.basics.errors import UnreadableError, UsageError
-from jobs.records.outcomes import Outcomes, read_outcomes
+from jobs.records.plans.outcomes import Outcomes, read_outcomes
 from jobs.records.recent import Recent, known_min_isr_of, read_recent
 from jobs.records.snapshots import find_snapshot
 from jobs.runtime.console import finish, give, say

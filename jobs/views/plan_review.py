@@ -16,8 +16,8 @@ from jobs.adapters.delta.lake import Lake, Row
 from jobs.adapters.delta.reads import Filter
 from jobs.assessment.deletion import Deleted, deleted_by
 from jobs.assessment.plan_steps import after_review
-from jobs.records.plan_names import names_of
-from jobs.records.plans import find_plan, titled
+from jobs.records.plans.names import names_of
+from jobs.records.plans.stored import find_plan, titled
 from jobs.records.stored_rows import SIDES, Bools, StoredRows, concerning, summary
 from jobs.runtime.console import LINES_SHOWN, next_in_json, next_lines, show, shown, stream, table
 from jobs.runtime.settings import Settings

@@ -9,8 +9,8 @@ from typing import Final
 from jobs.adapters.delta.lake import Row
 from jobs.assessment.deletion import Deleted
 from jobs.basics.units import shown_bytes
-from jobs.records.checked_configs import set_by
-from jobs.records.plans import Plan
+from jobs.records.plans.checked_configs import set_by
+from jobs.records.plans.stored import Plan
 from jobs.runtime.console import LINES_SHOWN, cut, shown
 from planner.rows.words import counted, how_much, listed
 from schemas.names import NO_LEADER, WHOLE_TOPIC, Action, OperationKind, PlanKind, RejectionCode

@@ -14,8 +14,8 @@ from jobs.adapters.delta.reads import Filter
 from jobs.basics.errors import UnreadableError, UsageError
 from jobs.basics.sensitive import HIDDEN, is_sensitive, masked_text
 from jobs.basics.units import shown_duration
-from jobs.records.plan_names import names_of
-from jobs.records.plans import find_plan
+from jobs.records.plans.names import names_of
+from jobs.records.plans.stored import find_plan
 from jobs.records.snapshots import as_of, find_snapshot
 from jobs.records.stored_rows import StoredRows
 from jobs.runtime.choices import Output

@@ -15,8 +15,8 @@ from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.controllership import controllership
 from jobs.execution.batch.commit import _commit_held
 from jobs.execution.batch.telling import Hold
-from jobs.records.ledger import Ledger
-from jobs.records.plans import Plan
+from jobs.records.plans.ledger import Ledger
+from jobs.records.plans.stored import Plan
 from jobs.runtime.console import progress
 from jobs.runtime.settings import ClusterConf, Settings
 from schemas.names import Action, PlanKind, PlanStatus

@@ -31,8 +31,8 @@ from jobs.execution.admin.throttles import (
     throttle_rows,
 )
 from jobs.execution.modes import admin_of
-from jobs.records.ledger import Ledger, Verdict
-from jobs.records.plans import Plan
+from jobs.records.plans.ledger import Ledger, Verdict
+from jobs.records.plans.stored import Plan
 from jobs.runtime.console import say
 from jobs.runtime.settings import Settings
 from planner.rows.words import counted

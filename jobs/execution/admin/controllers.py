@@ -14,7 +14,7 @@ from jobs.execution.admin.running import Running
 from jobs.execution.admin.throttles import ConfigAdmin, throttle_rows
 from jobs.execution.admin.via_zookeeper import ZooKeeperController
 from jobs.execution.modes import admin_of
-from jobs.records.ledger import Ledger
+from jobs.records.plans.ledger import Ledger
 from jobs.runtime.choices import Via
 from jobs.runtime.settings import Settings
 

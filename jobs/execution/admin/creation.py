@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from jobs.adapters.brokers.admin import Admin, Creation
-from jobs.records.ledger import Ledger
+from jobs.records.plans.ledger import Ledger
 from schemas.names import OperationKind
 from schemas.rows import Change
 

@@ -26,7 +26,7 @@ from jobs.execution.admin.running import (
     ResourceKind,
     throttle_configs,
 )
-from jobs.records.plans import Plan
+from jobs.records.plans.stored import Plan
 from jobs.runtime.console import say
 from jobs.runtime.settings import Settings
 from schemas.names import Action

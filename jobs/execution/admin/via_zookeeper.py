@@ -19,7 +19,7 @@ from jobs.assessment.moving import moving_in_zookeeper, reassignments_of, standi
 from jobs.assessment.premises import assigned, judge_for_admin, understood
 from jobs.basics.errors import SurveyorError
 from jobs.execution.admin.requests import Codes
-from jobs.records.ledger import Ledger, Verdict
+from jobs.records.plans.ledger import Ledger, Verdict
 from jobs.runtime.console import progress
 from jobs.runtime.settings import Settings
 from planner.reassignment.cancellation import Standing

@@ -26,7 +26,7 @@ from jobs.execution.batch.telling import Hold, Told, Written, prove, tell
 from jobs.execution.batch.writes import FencedWriter
 from jobs.records import last_answers
 from jobs.records.drained import refuse_resident_drain
-from jobs.records.ledger import Ledger, Verdict
+from jobs.records.plans.ledger import Ledger, Verdict
 from jobs.runtime.console import progress, say
 from jobs.runtime.settings import Settings
 from planner.rows.words import counted

@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterator, Sequence
 
 from jobs.adapters.brokers.answers import Answers
 from jobs.execution.batch.telling import Told
-from jobs.records.ledger import Verdict
-from jobs.records.plans import Plan
+from jobs.records.plans.ledger import Verdict
+from jobs.records.plans.stored import Plan
 from planner.telling.without_spark import due, due_of_deletion
 from schemas.answers import NONE
 from schemas.names import CONFIRMED_UNDER, Action, Outcome

@@ -32,7 +32,7 @@ from jobs.execution.batch.requests import (
     withdraw_elections,
     withdraw_reassignments,
 )
-from jobs.records.ledger import Verdict
+from jobs.records.plans.ledger import Verdict
 from schemas.names import CARRIED_OUT, CONFIRMED_UNDER, OperationKind, Outcome
 from schemas.rows import Operation
 from schemas.znodes import encode_config, encode_config_change

@@ -18,7 +18,7 @@ from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.adapters.zookeeper.refusal import Refusal, TooLargeError
 from jobs.assessment.premises import adds_partition, topic_path
 from jobs.basics.errors import RefusedError
-from jobs.records.plans import Plan
+from jobs.records.plans.stored import Plan
 from schemas.names import OperationKind
 from schemas.rows import Change, Operation
 from schemas.znodes import (

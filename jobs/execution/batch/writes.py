@@ -30,8 +30,8 @@ from jobs.assessment.premises import Premises, reassigns
 from jobs.basics.errors import FencedError, UnreadableError
 from jobs.execution.batch.multis import Found, apart, batches, depends_on, of_states, of_topic, touched
 from jobs.execution.batch.topic_znodes import TopicZnodes, too_large
-from jobs.records.ledger import Verdict
-from jobs.records.plans import Plan
+from jobs.records.plans.ledger import Verdict
+from jobs.records.plans.stored import Plan
 from schemas.names import Outcome
 from schemas.rows import Change
 from schemas.znodes import MalformedZnodeError

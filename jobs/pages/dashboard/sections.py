@@ -20,7 +20,7 @@ from jobs.pages.plan_page import (
     sums_of,
     warnings_of,
 )
-from jobs.records.plans import titled
+from jobs.records.plans.stored import titled
 from jobs.records.stored_rows import summary
 from jobs.views.figures import figure_lines
 

@@ -12,7 +12,7 @@ from jobs.assessment.plan_steps import (
     after_planning,
     after_verification,
 )
-from jobs.records.plans import Plan
+from jobs.records.plans.stored import Plan
 from jobs.runtime.next_commands import NextStep
 from jobs.runtime.settings import ClusterConf, Settings
 from planner.reassignment.cancellation import Standing

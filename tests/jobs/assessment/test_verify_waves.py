@@ -5,7 +5,7 @@ import json
 import pytest
 
 from jobs.adapters.delta.lake import Lake
-from jobs.records.plans import Plan
+from jobs.records.plans.stored import Plan
 from schemas.names import PlanKind
 from schemas.znodes import Assignment, encode_assignment
 from tests.jobs.support.command_line import Surveyor

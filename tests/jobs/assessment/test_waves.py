@@ -12,8 +12,8 @@ from jobs.adapters.delta.lake import Lake, Row
 from jobs.assessment.waves import judge_waves
 from jobs.execution.admin.commit import commit_admin
 from jobs.execution.admin.lease import lease_for
-from jobs.records.ledger import Ledger
-from jobs.records.plans import Plan
+from jobs.records.plans.ledger import Ledger
+from jobs.records.plans.stored import Plan
 from jobs.runtime.settings import settings_from
 from schemas.names import Action, Outcome, PlanKind
 from schemas.znodes import Assignment, decode_assignment, encode_assignment

@@ -13,7 +13,7 @@ from jobs.basics.errors import FencedError
 from jobs.cycle.behind import Deed
 from jobs.cycle.control import Controller
 from jobs.cycle.looking import Look
-from jobs.records.ledger import Verdict
+from jobs.records.plans.ledger import Verdict
 from schemas.names import Step
 from schemas.rows import Change, Key
 from schemas.znodes import (

@@ -21,7 +21,7 @@ from jobs.execution.admin.lease import this_process
 from jobs.execution.cancellation import cancel_running
 from jobs.execution.commit import apply_plan
 from jobs.records.author import AIRFLOW
-from jobs.records.ledger import Ledger, Verdict
+from jobs.records.plans.ledger import Ledger, Verdict
 from jobs.runtime.settings import settings_from
 from schemas.handed_in import HandedIn, decode_handed_in, encode_handed_in
 from schemas.names import Outcome

@@ -15,7 +15,7 @@ from kafka.errors import (
 
 from jobs.adapters.brokers.admin import Admin, AdminUnavailableError
 from jobs.adapters.delta.lake import Lake
-from jobs.records.plans import Plan
+from jobs.records.plans.stored import Plan
 from tests.jobs.support.command_line import Surveyor
 from tests.jobs.support.kafka_tree import NO_PORT, KafkaTree, registration
 from tests.jobs.support.plan_rows import election, store_plan

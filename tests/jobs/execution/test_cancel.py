@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from jobs.adapters.delta.lake import Lake, Row
-from jobs.records.ledger import Ledger, Verdict
-from jobs.records.plans import Plan
+from jobs.records.plans.ledger import Ledger, Verdict
+from jobs.records.plans.stored import Plan
 from schemas.names import Action, PlanStatus
 from tests.jobs.support.cancelling_controller import CrashError, MovingController, installed
 from tests.jobs.support.command_line import Surveyor

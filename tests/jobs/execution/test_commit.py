@@ -13,7 +13,7 @@ from jobs.adapters.delta.lake import Lake
 from jobs.adapters.zookeeper.controllership import controllership, take_over
 from jobs.execution.batch import writes as fenced_writes
 from jobs.records.author import AIRFLOW, this_author
-from jobs.records.plans import Plan
+from jobs.records.plans.stored import Plan
 from schemas.columns import COMMITS
 from schemas.names import Action, PlanStatus
 from tests.jobs.support.command_line import Surveyor

@@ -7,7 +7,7 @@ import pytest
 from jobs.adapters.delta.lake import Lake
 from jobs.assessment.deletion import Deleted, deleted_by
 from jobs.basics.errors import ExitCode
-from jobs.records.plans import Plan
+from jobs.records.plans.stored import Plan
 from tests.jobs.support.command_line import Surveyor
 from tests.jobs.support.kafka_tree import KafkaTree
 from tests.jobs.support.lake_rows import Cluster, broker, partition, topic

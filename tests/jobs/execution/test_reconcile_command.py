@@ -8,8 +8,8 @@ import pytest
 from deltalake import DeltaTable
 
 from jobs.execution.due import assess
-from jobs.records.ledger import Ledger
-from jobs.records.plans import read_plan
+from jobs.records.plans.ledger import Ledger
+from jobs.records.plans.stored import read_plan
 from tests.jobs.support.commands import Ran, Surveyor
 from tests.jobs.support.kafka_tree import KafkaTree, state_path
 

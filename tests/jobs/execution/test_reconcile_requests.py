@@ -16,7 +16,7 @@ from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.basics.errors import FencedError
 from jobs.execution.batch.operations import write_tasks
 from jobs.execution.due import Assessment, assess
-from jobs.records.plans import Plan
+from jobs.records.plans.stored import Plan
 from jobs.runtime.settings import Settings
 from schemas.names import OperationKind, Outcome, PlanKind
 from schemas.rows import Change, Operation

@@ -10,7 +10,7 @@ import pytest
 from jobs.adapters.delta.lake import Lake, arrow_schema
 from jobs.records.failed_log_dirs import event_lines, failed_replicas
 from jobs.records.last_answers import record
-from jobs.records.plans import read_plan
+from jobs.records.plans.stored import read_plan
 from jobs.records.snapshots import find_snapshot
 from schemas.columns import ANSWERS as ANSWERS_TABLE
 from schemas.names import NO_LEADER

@@ -10,7 +10,7 @@ from deltalake import write_deltalake
 from kazoo.client import KazooClient
 
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
-from jobs.records.plans import read_plan, refuse_edited
+from jobs.records.plans.stored import read_plan, refuse_edited
 from tests.jobs.support.commands import Surveyor
 from tests.jobs.support.first_snapshot import write_first_snapshot
 from tests.jobs.support.kafka_tree import KafkaTree, registration

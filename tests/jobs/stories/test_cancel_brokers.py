@@ -10,7 +10,7 @@ from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 from jobs.adapters.delta.lake import Lake, Row
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.zookeeper.lease import LEASE
-from jobs.records.plans import Plan
+from jobs.records.plans.stored import Plan
 from schemas.names import Action, PlanStatus
 from schemas.znodes import Assignment, decode_assignment
 from tests.jobs.support.command_line import Surveyor

@@ -20,7 +20,7 @@ from jobs.adapters.zookeeper.controllership import check_absent, controllership,
 from jobs.adapters.zookeeper.multi import add
 from jobs.execution.batch.multis import Found, depends_on, of_topic
 from jobs.execution.batch.topic_znodes import TopicZnodes
-from jobs.records.plans import Plan
+from jobs.records.plans.stored import Plan
 from schemas.names import Action, PlanStatus
 from schemas.znodes import decode_assignment
 from tests.jobs.support.command_line import Surveyor

@@ -15,7 +15,7 @@ from jobs.adapters.delta.lake import Lake
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.execution.admin.running import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
-from jobs.records.plans import Plan
+from jobs.records.plans.stored import Plan
 from schemas.names import PlanKind, PlanStatus
 from schemas.znodes import Assignment, decode_assignment
 from tests.jobs.support.command_line import Surveyor

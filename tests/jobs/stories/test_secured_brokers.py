@@ -34,7 +34,7 @@ from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import read
 from jobs.adapters.zookeeper.controllership import controllership
 from jobs.adapters.zookeeper.credentials import speak_by
-from jobs.records.plans import Plan
+from jobs.records.plans.stored import Plan
 from schemas.znodes import decode_controller
 from tests.jobs.support import commands
 from tests.jobs.support.command_line import Surveyor

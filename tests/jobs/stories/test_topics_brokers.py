@@ -20,7 +20,7 @@ from jobs.adapters.java.home import find_java
 from jobs.adapters.java.jars import kafka_jars
 from jobs.adapters.java.resolvers import class_path
 from jobs.adapters.zookeeper.cluster import read_cluster
-from jobs.records.plans import Plan, read_plan
+from jobs.records.plans.stored import Plan, read_plan
 from jobs.runtime.inputs import read_reassignment
 from jobs.views.kafka_text import kafka_json
 from schemas.names import NO_LEADER, Action, PlanStatus

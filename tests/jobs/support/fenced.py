@@ -12,8 +12,8 @@ from jobs.adapters.zookeeper.controllership import Controllership, SessionLostEr
 from jobs.basics.errors import FencedError
 from jobs.execution.batch import writes as fenced_writes
 from jobs.execution.batch.writes import FencedWriter
-from jobs.records.ledger import Verdict
-from jobs.records.plans import Plan
+from jobs.records.plans.ledger import Verdict
+from jobs.records.plans.stored import Plan
 from schemas.names import Outcome
 from schemas.rows import Change
 

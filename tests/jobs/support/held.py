@@ -8,7 +8,7 @@ from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.assessment.limits import CommitLimits
 from jobs.execution.commit import apply_plan
 from jobs.execution.due import assess
-from jobs.records.plans import read_plan
+from jobs.records.plans.stored import read_plan
 from jobs.runtime.choices import Mode
 from jobs.runtime.settings import settings_from
 from tests.jobs.support.commands import Surveyor

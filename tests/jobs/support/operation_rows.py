@@ -3,7 +3,7 @@
 import json
 
 from jobs.adapters.delta.lake import Lake, Row
-from jobs.records.plans import Plan
+from jobs.records.plans.stored import Plan
 from schemas.names import OperationKind, PlanKind
 from schemas.znodes import decode_assignment
 from tests.jobs.support.kafka_tree import KafkaTree

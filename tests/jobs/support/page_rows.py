@@ -9,9 +9,9 @@ from typing import Any, Final
 import pyarrow as pa
 
 from jobs.adapters.delta.lake import Lake, Row, arrow_schema
-from jobs.records import digest
-from jobs.records.plan_names import Alias
-from jobs.records.plan_store import Content, RowLists, store
+from jobs.records.plans import digest
+from jobs.records.plans.names import Alias
+from jobs.records.plans.storing import Content, RowLists, store
 from schemas.columns import TABLES
 from schemas.names import Action, OperationKind, PlanKind
 from tests.jobs.support.empty_tables import lay_tables

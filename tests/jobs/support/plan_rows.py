@@ -9,7 +9,7 @@ from msgspec.structs import asdict
 
 from jobs.adapters.delta.lake import Lake, Row, quoted
 from jobs.adapters.zookeeper.cluster import read_cluster
-from jobs.records.plans import Plan, read_plan
+from jobs.records.plans.stored import Plan, read_plan
 from schemas.digest import plan_header, plan_id
 from schemas.names import NO_VERSION, Action, OperationKind, PlanKind
 from schemas.rows import Change, Operation

@@ -10,7 +10,7 @@ from typing import Any
 
 from jobs.adapters.delta.lake import Lake, Row
 from jobs.adapters.zookeeper.cluster import DELETE_TOPICS, PREFERRED_ELECTION, REASSIGN
-from jobs.records.plans import Plan
+from jobs.records.plans.stored import Plan
 from schemas.answers import NONE
 from schemas.names import CONFIRMED_UNDER, LEADER_DURING_DELETE, Action, OperationKind, PlanKind
 from schemas.notices import STOP_REPLICA

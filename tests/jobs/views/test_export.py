@@ -8,7 +8,7 @@ import pytest
 
 from jobs.adapters.delta.lake import Lake, Row
 from jobs.basics.errors import RefusedError
-from jobs.records.plans import Plan
+from jobs.records.plans.stored import Plan
 from jobs.runtime.inputs import read_reassignment
 from schemas.names import Action
 from tests.jobs.support.command_line import Surveyor

@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from jobs.adapters.delta.lake import Lake
-from jobs.records.plans import Plan
+from jobs.records.plans.stored import Plan
 from tests.jobs.support.command_line import Surveyor
 from tests.jobs.support.kafka_tree import KafkaTree, state_path
 from tests.jobs.support.plan_rows import election, store_plan

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from jobs.adapters.delta.lake import Lake, Row, arrow_schema
-from jobs.records.plans import find_plan
+from jobs.records.plans.stored import find_plan
 from jobs.runtime.console import painted
 from jobs.views.plan_review import Only, Review, warned
 from jobs.views.plans import change_line, warnings

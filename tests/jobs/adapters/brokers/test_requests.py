@@ -17,7 +17,7 @@ from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.controllership import Controllership, controllership
 from jobs.execution.batch.commit import _written
 from jobs.execution.batch.writes import FencedWriter
-from jobs.records.ledger import Verdict
+from jobs.records.plans.ledger import Verdict
 from planner.telling.without_spark import due
 from schemas.answers import NOT_TOLD
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA

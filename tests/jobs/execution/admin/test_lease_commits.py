@@ -13,8 +13,8 @@ from jobs.adapters.zookeeper.lease import LEASE, holder_now
 from jobs.execution.admin.lease import lease_for
 from jobs.execution.admin.throttles import throttle_rows
 from jobs.execution.cancellation import cancel_running
-from jobs.records.ledger import Verdict, close_plan
-from jobs.records.plans import Plan, read_plan
+from jobs.records.plans.ledger import Verdict, close_plan
+from jobs.records.plans.stored import Plan, read_plan
 from schemas.names import Outcome, PlanKind, PlanStatus
 from tests.jobs.support.command_line import Surveyor
 from tests.jobs.support.kafka_tree import KafkaTree

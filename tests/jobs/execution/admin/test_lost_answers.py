@@ -8,7 +8,7 @@ from kafka.errors import KafkaTimeoutError
 from msgspec.structs import replace
 
 from jobs.adapters.delta.lake import Lake
-from jobs.records.plans import Plan
+from jobs.records.plans.stored import Plan
 from schemas.names import PlanStatus
 from tests.jobs.support.command_line import Surveyor
 from tests.jobs.support.kafka_tree import KafkaTree

@@ -10,7 +10,7 @@ from jobs.adapters.delta.lake import Lake
 from jobs.adapters.zookeeper import admin_requests as orders
 from jobs.adapters.zookeeper.admin_requests import Orders, OrderStandsError, chunks
 from jobs.basics.errors import RefusedError
-from jobs.records.plans import Plan
+from jobs.records.plans.stored import Plan
 from schemas.names import PlanKind, PlanStatus
 from schemas.znodes import TopicPartition, encode_partitions
 from tests.jobs.support.command_line import Surveyor

@@ -10,8 +10,8 @@ from jobs.adapters.delta.lake import Lake
 from jobs.execution.admin.commit import _Run
 from jobs.execution.admin.throttles import set_throttle, throttle_rows
 from jobs.records.author import Author
-from jobs.records.ledger import Ledger, close_plan
-from jobs.records.plans import Plan
+from jobs.records.plans.ledger import Ledger, close_plan
+from jobs.records.plans.stored import Plan
 from schemas.names import PlanKind, PlanStatus
 from tests.jobs.support.command_line import Surveyor
 from tests.jobs.support.kafka_tree import KafkaTree

@@ -7,7 +7,7 @@ import pytest
 from jobs.adapters.delta.lake import Lake
 from jobs.execution.admin.running import FOLLOWER_RATE
 from jobs.execution.admin.throttles import set_throttle, throttle_rows
-from jobs.records.plans import Plan
+from jobs.records.plans.stored import Plan
 from schemas.names import PlanKind
 from tests.jobs.support.command_line import Surveyor
 from tests.jobs.support.kafka_tree import KafkaTree

@@ -12,7 +12,7 @@ import pytest
 
 from jobs.adapters.delta.lake import Lake
 from jobs.adapters.zookeeper.controllership import take_over
-from jobs.records.plans import Plan
+from jobs.records.plans.stored import Plan
 from schemas.names import PlanStatus
 from tests.jobs.support.command_line import Surveyor
 from tests.jobs.support.kafka_tree import KafkaTree

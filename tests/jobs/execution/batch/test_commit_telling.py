@@ -12,7 +12,7 @@ from jobs.adapters.delta.reads import Filter
 from jobs.basics.errors import SurveyorError
 from jobs.execution.batch import commit as commit_batch
 from jobs.execution.batch.telling import Hold, Told, Written, prove
-from jobs.records.plans import Plan
+from jobs.records.plans.stored import Plan
 from schemas.names import PlanStatus
 from schemas.znodes import State, encode_state
 from tests.jobs.support.command_line import Surveyor

@@ -8,7 +8,7 @@ import pytest
 from jobs.adapters.delta.lake import Lake
 from jobs.adapters.zookeeper.controllership import take_over
 from jobs.execution.batch import writes as fenced_writes
-from jobs.records.plans import Plan
+from jobs.records.plans.stored import Plan
 from schemas.names import PlanStatus
 from schemas.topic_configs import TIERED
 from schemas.znodes import decode_assignment, decode_config

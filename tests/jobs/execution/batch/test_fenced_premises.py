@@ -11,7 +11,7 @@ from kazoo.security import make_acl
 from jobs.adapters.delta.lake import Lake, Row
 from jobs.adapters.zookeeper.connection import commit, connected
 from jobs.adapters.zookeeper.controllership import Controllership, check_absent
-from jobs.records.plans import Plan
+from jobs.records.plans.stored import Plan
 from schemas.names import Action, Outcome
 from tests.jobs.support.fenced import before_multis, write
 from tests.jobs.support.kafka_tree import KafkaTree, state_path

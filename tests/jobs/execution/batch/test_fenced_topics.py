@@ -10,7 +10,7 @@ from jobs.adapters.zookeeper.connection import commit
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.adapters.zookeeper.refusal import multi_bytes
 from jobs.execution.batch import multis as fenced_multis
-from jobs.records.plans import Plan
+from jobs.records.plans.stored import Plan
 from schemas.names import Outcome, PlanStatus
 from schemas.znodes import decode_assignment
 from tests.jobs.support.command_line import Surveyor

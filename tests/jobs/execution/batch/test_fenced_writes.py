@@ -9,7 +9,7 @@ from jobs.adapters.zookeeper.controllership import Controllership, SessionLostEr
 from jobs.basics.errors import FencedError
 from jobs.execution.batch import writes as fenced_writes
 from jobs.execution.batch.writes import FencedWriter
-from jobs.records.plans import Plan
+from jobs.records.plans.stored import Plan
 from schemas.names import NO_LEADER, Action, Outcome
 from schemas.znodes import Assignment, decode_assignment, encode_assignment
 from tests.jobs.support.fenced import write

@@ -15,7 +15,7 @@ from kazoo.client import KazooClient
 
 from jobs.adapters.delta.lake import Lake
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
-from jobs.records.plans import Plan
+from jobs.records.plans.stored import Plan
 from schemas.names import Action, Outcome
 from schemas.znodes import decode_state
 from tests.jobs.support.fake_brokers import FakeBrokers

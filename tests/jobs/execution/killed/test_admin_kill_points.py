@@ -14,7 +14,7 @@ import pytest
 from jobs.adapters.delta.lake import Lake
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from jobs.adapters.embedded.sessions import end_session
-from jobs.records.plans import Plan
+from jobs.records.plans.stored import Plan
 from schemas.names import PlanKind, PlanStatus
 from schemas.znodes import decode_assignment
 from tests.jobs.execution.killed.lives import KILLED, Dying, Planned, planned, tried

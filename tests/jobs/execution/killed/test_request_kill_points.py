@@ -19,7 +19,7 @@ from jobs.adapters.delta.lake import Lake
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from jobs.adapters.embedded.sessions import end_session
 from jobs.assessment.operations import judge_tasks
-from jobs.records.plans import Plan
+from jobs.records.plans.stored import Plan
 from schemas.names import OperationKind, Outcome
 from schemas.rows import Key
 from schemas.znodes import State, decode_assignment, encode_state

@@ -8,10 +8,10 @@ from pyspark.sql import functions as F
 
 from jobs.adapters.delta.lake import Row
 from jobs.basics.errors import RefusedError, UsageError, raise_any
-from jobs.planning.new_partitions import assign_topics, racks_of, racks_told
-from jobs.planning.new_topics import not_alive
 from jobs.planning.plan import Planned
-from jobs.planning.topics import KnownTopic, find_topic, operation
+from jobs.planning.topics.known_topic import KnownTopic, find_topic, operation
+from jobs.planning.topics.new_partitions import assign_topics, racks_of, racks_told
+from jobs.planning.topics.new_topics import not_alive
 from jobs.records.snapshot_tables import SnapshotTables
 from jobs.records.snapshots import as_of
 from planner.rows.words import counted

@@ -16,7 +16,7 @@ from jobs.adapters.delta.lake import Lake, Row, arrow_schema, quoted
 from jobs.basics.errors import RefusedError
 from jobs.records.author import Author, this_author
 from jobs.records.drained import mark, strike_out
-from jobs.records.plans import Plan
+from jobs.records.plans.stored import Plan
 from schemas.columns import COMMITS
 from schemas.names import Outcome, PlanStatus, Step
 from schemas.rows import PlanRow

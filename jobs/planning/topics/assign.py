@@ -13,11 +13,11 @@ from pyspark.sql import functions as F
 
 from jobs.adapters.delta.lake import Row
 from jobs.basics.errors import Fault, RefusedError, UsageError, raise_any
-from jobs.planning.new_partitions import KAFKA, STRATEGIES, assign_topics, racks_of, racks_told
-from jobs.planning.new_topics import NewTopic, not_alive, topic_name_faults
 from jobs.planning.plan import Planned
 from jobs.planning.protocol import config_notes, have_topic_ids
-from jobs.planning.topics import operation
+from jobs.planning.topics.known_topic import operation
+from jobs.planning.topics.new_partitions import KAFKA, STRATEGIES, assign_topics, racks_of, racks_told
+from jobs.planning.topics.new_topics import NewTopic, not_alive, topic_name_faults
 from jobs.records.snapshot_tables import SnapshotTables
 from jobs.records.snapshots import as_of
 from planner.topics.creation import creation_changes

@@ -7,8 +7,8 @@ from itertools import chain
 from pathlib import Path
 
 from jobs.basics.errors import Fault, RefusedError, UsageError
-from jobs.planning.topics import name_fault
-from jobs.records.checked_configs import config_faults
+from jobs.planning.topics.known_topic import name_fault
+from jobs.records.plans.checked_configs import config_faults
 from jobs.records.snapshot_tables import SnapshotTables
 from jobs.records.snapshots import table_as_of
 from jobs.runtime.inputs import assignment_faults, read_new_topics

@@ -10,7 +10,7 @@ from msgspec.structs import asdict
 from jobs.adapters.delta.folders import absolute
 from jobs.adapters.delta.lake import Lake, Row
 from jobs.basics.errors import RefusedError, UnreadableError, UsageError
-from jobs.records.plan_names import names_of, plan_named
+from jobs.records.plans.names import names_of, plan_named
 from schemas.digest import plan_header, plan_id
 from schemas.rows import Change, Operation
 

@@ -11,8 +11,8 @@ from operator import itemgetter
 from typing import Any, Final, Protocol
 
 from jobs.adapters.delta.lake import Lake, Row, quoted
-from jobs.records import digest
-from jobs.records.plan_names import Alias, give_name, names_of, written
+from jobs.records.plans import digest
+from jobs.records.plans.names import Alias, give_name, names_of, written
 from schemas.digest import plan_header
 from schemas.names import PlanKind, PlanStatus
 

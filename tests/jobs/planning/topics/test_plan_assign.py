@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from jobs.adapters.delta.lake import Lake
-from jobs.records.plans import read_plan, refuse_edited
+from jobs.records.plans.stored import read_plan, refuse_edited
 from tests.jobs.support.commands import Surveyor
 from tests.jobs.support.lake_rows import Cluster, broker, topic
 

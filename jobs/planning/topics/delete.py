@@ -7,7 +7,7 @@ from typing import Any, Final
 from jobs.adapters.delta.lake import Row
 from jobs.basics.errors import RefusedError
 from jobs.planning.plan import Planned
-from jobs.planning.topics import operation
+from jobs.planning.topics.known_topic import operation
 from jobs.records.snapshot_tables import SnapshotTables
 from jobs.records.snapshots import as_of
 from schemas.names import INTERNAL_PREFIX, WHOLE_TOPIC, OperationKind, PlanKind, RejectionCode

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.adapters.delta.lake import arrow_schema
-from jobs.records import digest as arrow_digest
+from jobs.records.plans import digest as arrow_digest
 from schemas.digest import by_topic, lines
 from schemas.tables import TABLES
 from tests.planner.rows.test_plan import TABLES as ROWS

@@ -13,7 +13,7 @@ from jobs.adapters.delta.lake import Row
 from jobs.basics.errors import RefusedError, UsageError
 from jobs.planning.plan import Planned
 from jobs.planning.protocol import config_notes
-from jobs.planning.topics import KnownTopic, find_topic, operation
+from jobs.planning.topics.known_topic import KnownTopic, find_topic, operation
 from jobs.records.snapshot_tables import SnapshotTables
 from schemas.names import WHOLE_TOPIC, OperationKind, PlanKind, RejectionCode
 from schemas.topic_configs import MIN_ISR, conflicts

@@ -1,0 +1,1 @@
+"""Questions about topics: created, extended, deleted, and their configs."""
