@@ -22,7 +22,7 @@ from jobs.planning.tables import PlanningTables
 from jobs.records.figures import figures_in
 from jobs.records.plans.names import Alias, names_of, plan_named, refuse_older, refuse_other_question, refuse_refresh
 from jobs.records.plans.stored import find_plan
-from jobs.records.plans.storing import RESULT, Content, store
+from jobs.records.plans.storing import RESULT, Content, PlanRows, RowLists, store
 from jobs.records.snapshot_tables import SnapshotTables
 from jobs.records.snapshots import as_of, find_snapshot
 from jobs.runtime.console import Result, finish, progress, say
@@ -50,9 +50,12 @@ class Planned:
 
     kind: PlanKind
     parameters: dict[str, Any]
-    changes: DataFrame
+    changes: DataFrame | None
+    """None where a plan is made of operations alone: then nothing of it wants Spark."""
     rejections: DataFrame | None = None
     operations: list[Row] = field(default_factory=list)
+    rejected_operations: list[Row] = field(default_factory=list)
+    """Rejections of a plan of operations alone."""
     evidence: DataFrame | None = None
     at_most: int | None = None
     """The most changes and rejections there can be together, where that is known and they cost little to compute."""
@@ -162,11 +165,17 @@ def _store(tables: Tables, snapshot: Row, alias: Alias, planned: Planned) -> Res
         broker_epochs={row["broker_id"]: row["broker_epoch"] for row in as_of(lake, snapshot, "brokers")},
         status=PlanStatus.REFUSED if planned.refused else PlanStatus.PLANNED,
     )
+    return _result(store(lake, alias, content, _rows(tables, planned)), alias)
+
+
+def _rows(tables: Tables, planned: Planned) -> PlanRows:
+    if planned.changes is None:
+        rejected = planned.rejected_operations
+        return RowLists(lake=tables.lake, changes=[], rejections=rejected, operations=planned.operations)
     frames = {"changes": planned.changes}
     if planned.rejections is not None:
         frames["rejections"] = planned.rejections
-    rows = plan_rows(tables, frames, OtherRows(planned.operations, planned.evidence), planned.at_most)
-    return _result(store(lake, alias, content, rows), alias)
+    return plan_rows(tables, frames, OtherRows(planned.operations, planned.evidence), planned.at_most)
 
 
 def _result(plan: Row, alias: Alias) -> Result:

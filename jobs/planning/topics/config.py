@@ -45,9 +45,9 @@ class ConfigRequest:
         return Planned(
             PlanKind.CONFIG,
             {"topic": self.topic, "config": self.overrides},
-            at.tables.frame("changes", []),
-            at.tables.frame("rejections", missing) if missing else None,
-            operations,
+            changes=None,
+            operations=operations,
+            rejected_operations=missing,
         )
 
     def _data(self, at: SnapshotTables, topic: KnownTopic, before: Overrides, after: Overrides) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any, Final
 from jobs.adapters.delta.lake import Row
 from jobs.basics.errors import RefusedError
 from jobs.planning.plan import Planned
-from jobs.planning.topics.known_topic import operation
+from jobs.planning.topics.known_topic import operation, unknown_topics
 from jobs.records.snapshot_tables import SnapshotTables
 from jobs.records.snapshots import as_of
 from schemas.names import INTERNAL_PREFIX, WHOLE_TOPIC, OperationKind, PlanKind, RejectionCode
@@ -36,6 +36,8 @@ class DeleteRequest:
         lake = at.tables.lake
         _refuse_disabled(as_of(lake, at.snapshot, "broker_configs", ("name", "=", SWITCH)))
         known = {row["topic"]: row for row in as_of(lake, at.snapshot, "topics", ("topic", "in", self.topics))}
+        if not known:
+            raise unknown_topics(self.topics, at.snapshot["snapshot_id"])
         verdicts = [(topic, _rejection(topic, known.get(topic))) for topic in self.topics]
         rejections = [rejection for _, rejection in verdicts if rejection is not None]
         deletable = [known[topic] for topic, rejection in verdicts if rejection is None]
@@ -46,9 +48,9 @@ class DeleteRequest:
         return Planned(
             PlanKind.DELETE,
             {"topics": self.topics},
-            at.tables.frame("changes", []),
-            at.tables.frame("rejections", rejections),
-            operations,
+            changes=None,
+            operations=operations,
+            rejected_operations=rejections,
         )
 
 

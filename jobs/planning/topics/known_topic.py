@@ -1,5 +1,6 @@
 """What the plans for topics that exist share: a topic as its snapshot has it, and why it must be left alone."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jobs.adapters.delta.lake import Row
@@ -49,16 +50,21 @@ def find_topic(at: SnapshotTables, topic: str) -> KnownTopic:
     snapshot_id, mine = at.snapshot["snapshot_id"], ("topic", "=", topic)
     rows = as_of(at.tables.lake, at.snapshot, "topics", mine)
     if not rows:
-        raise RefusedError(
-            f"no topic {topic} in snapshot {snapshot_id}; `surveyor show topics` lists those there are, "
-            "a new one is known after a new `surveyor snapshot`",
-        )
+        raise unknown_topics([topic], snapshot_id)
     if rows[0]["deletion_requested"]:
         raise RefusedError(f"topic {topic} is queued for deletion in snapshot {snapshot_id}: it will be gone")
     if not rows[0]["understood"]:
         raise RefusedError(f"topic {topic} is not understood; `surveyor show quarantine` says why; mend it first")
     partitions = as_of(at.tables.lake, at.snapshot, "partitions", mine)
     return KnownTopic(rows[0], sorted(partitions, key=lambda row: row["partition"]))
+
+
+def unknown_topics(topics: Sequence[str], snapshot_id: int) -> RefusedError:
+    """What to say where a snapshot knows none of the topics."""
+    return RefusedError(
+        f"no topic {' or '.join(topics)} in snapshot {snapshot_id}; `surveyor show topics` lists those there are, "
+        "a new one is known after a new `surveyor snapshot`",
+    )
 
 
 def operation(sequence: int, kind: OperationKind, topic: str, data: str) -> Row:

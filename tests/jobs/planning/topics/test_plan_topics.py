@@ -93,6 +93,7 @@ SET: Final = [
 ]
 
 
+@pytest.mark.usefixtures("unstarted")
 @pytest.mark.parametrize(("arguments", "after"), SET)
 def test_configs_that_differ_are_altered(
     surveyor: Surveyor, arguments: tuple[str, ...], after: dict[str, str | None] | None
@@ -113,6 +114,7 @@ WARNED: Final = [
 ]
 
 
+@pytest.mark.usefixtures("unstarted")
 @pytest.mark.parametrize(("arguments", "said"), WARNED)
 def test_configs_are_warned_of(surveyor: Surveyor, arguments: tuple[str, ...], said: str) -> None:
     ran = surveyor("plan", "config", "--topic", "all", *arguments)
@@ -120,6 +122,7 @@ def test_configs_are_warned_of(surveyor: Surveyor, arguments: tuple[str, ...], s
     assert (ran.code, "warning: topic all: " in ran.stdout, said in ran.stdout) == (0, True, True), ran.stdout
 
 
+@pytest.mark.usefixtures("unstarted")
 def test_a_key_that_is_not_set_is_not_deleted_silently(surveyor: Surveyor) -> None:
     ran = surveyor("plan", "config", "--topic", "all", "--delete", "segment.ms", "--delete", "retention.ms")
 
@@ -127,6 +130,7 @@ def test_a_key_that_is_not_set_is_not_deleted_silently(surveyor: Surveyor) -> No
     assert '"after": {"retention.ms": null}' in ran.stdout
 
 
+@pytest.mark.usefixtures("unstarted")
 def test_deletions_and_what_cannot_be_deleted(surveyor: Surveyor) -> None:
     ran = surveyor("plan", "delete", "--topics", "some,queued,nope,all,opaque", "--detailed-exitcode", "--name", "gone")
 
@@ -187,6 +191,7 @@ REFUSED: Final = [
         "min.compaction.lag.ms=6 is more than max.compaction.lag.ms=5",
     ),
     (("delete", "--topics", "all,__transaction_state,__mine"), 23, "__mine, __transaction_state: names that begin"),
+    (("delete", "--topics", "nope,nil"), 23, "no topic nil or nope in snapshot 1"),
     (("delete", "--topics", "all,all"), 2, "names a topic twice"),
     (("delete", "--topics", "all,"), 2, "is no topic name"),
 ]
