@@ -61,14 +61,20 @@ def after_commit(settings: Settings, name: str, status: str, outcomes: Mapping[s
 
 
 def after_verification(
-    settings: Settings, plan: Plan, standings: Collection[Standing], *, moving: bool
+    settings: Settings, plan: Plan, seen: Collection[Standing], *, moving: bool, throttled: bool = False
 ) -> list[NextStep]:
-    """What comes after a look at how far a plan has come; `moving`: replicas are, and could be called back."""
-    return list(_after_verification(settings, plan.row, plan.called, set(standings), moving=moving))
+    """What comes after a look at how far a plan has come; `moving`: replicas are, and could be called back.
+
+    `throttled`: its commit has set a throttle that is set still, as one that was interrupted leaves it.
+    """
+    steps = list(_after_verification(settings, plan.row, plan.called, seen, moving=moving))
+    away = next_step(settings, "take its throttle away", "commit", plan.called, "--apply")
+    is_due = throttled and not moving and away.command not in {step.command for step in steps}
+    return [away, *steps] if is_due else steps
 
 
 def _after_verification(
-    settings: Settings, plan: Row, name: str, seen: set[Standing], *, moving: bool
+    settings: Settings, plan: Row, name: str, seen: Collection[Standing], *, moving: bool
 ) -> Iterator[NextStep]:
     is_open = plan["status"] in {PlanStatus.PLANNED, *BEGUN}
     if Standing.IN_PROGRESS in seen:
@@ -79,7 +85,7 @@ def _after_verification(
         yield _apply(settings, name) if plan["status"] == PlanStatus.PLANNED else _go_on(settings, name)
     if Standing.DIVERGED in seen:
         yield next_step(settings, "see what is due now", "status")
-    if seen == {Standing.COMPLETE} and plan["kind"] == PlanKind.DRAIN:
+    if set(seen) == {Standing.COMPLETE} and plan["kind"] == PlanKind.DRAIN:
         brokers = ",".join(map(str, json.loads(plan["parameters"])["brokers"]))
         yield next_step(settings, "when the work is done", "plan", "undrain", "--brokers", brokers, "--refresh")
 

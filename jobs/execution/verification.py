@@ -16,6 +16,7 @@ from jobs.assessment.rollback import close_undone
 from jobs.assessment.verification import verify_plan
 from jobs.basics.errors import ExitCode
 from jobs.records.plans.stored import Plan, read_plan
+from jobs.records.recent import throttled_plans
 from jobs.runtime.choices import Text
 from jobs.runtime.console import Result, cut, finish
 from jobs.runtime.settings import Settings
@@ -40,7 +41,13 @@ def report_verification(
     complete = counts[Standing.COMPLETE] == len(standings)
     if complete:
         close_undone(settings, whole)
-    known = {"plan_id": whole.plan_id, "status": whole.row["status"], "is_complete": complete}
+    throttled = whole.plan_id in throttled_plans(settings.lake)
+    known = {
+        "plan_id": whole.plan_id,
+        "status": whole.row["status"],
+        "is_complete": complete,
+        "throttled": throttled,
+    }
     result: Result = {**known, **{standing.value: counts[standing] for standing in _COUNTED}}
     moving = changes_among([row for row, standing, _ in standings if standing is Standing.IN_PROGRESS])
     copying = None if text is Text.KAFKA else measure(settings, moving, apart)
@@ -51,11 +58,13 @@ def report_verification(
     lines = [
         *cut(list(_lines(standings)), f"verify {whole.plan_id} --all", everything=everything),
         *(copying_lines(result["copying"]) if copying else ()),
+        *(["  the throttle of its commit is set: whatever copies replicas is held back by it"] if throttled else []),
     ]
     if text is Text.KAFKA:
         finish(settings, result, *_as_kafka_says(settings, whole))
     else:
-        steps = after_verification(settings, whole, [standing for _, standing, _ in standings], moving=bool(moving))
+        seen = {standing for _, standing, _ in standings}
+        steps = after_verification(settings, whole, seen, moving=bool(moving), throttled=throttled)
         finish(settings, result, title + ("; the plan is complete" if complete else ""), *lines, steps=steps)
     return ExitCode.CHANGES if detailed and not complete else ExitCode.DONE
 

@@ -43,13 +43,18 @@ def read_recent(lake: Lake) -> Recent:
         return Recent()
     plans = _with_operations(lake, lake.rows("plans", ("status", "in", [status.value for status in OPEN])))
     drained = lake.rows("drained") if lake.has("drained") else []
-    throttles = lake.read("throttles", columns=["plan_id"])["plan_id"] if lake.has("throttles") else pa.array([])
     return Recent(
         snapshot=snapshot,
         plans=sorted(plans, key=lambda row: row["created_at"]),
         drained=drained,
-        throttled=sorted(set(throttles.to_pylist())),
+        throttled=throttled_plans(lake),
     )
+
+
+def throttled_plans(lake: Lake) -> list[str]:
+    """Ids of plans whose commits have set throttles and not taken them away."""
+    throttles = lake.read("throttles", columns=["plan_id"])["plan_id"] if lake.has("throttles") else pa.array([])
+    return sorted(set(throttles.to_pylist()))
 
 
 def _with_operations(lake: Lake, plans: list[Row]) -> list[Row]:

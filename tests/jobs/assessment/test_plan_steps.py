@@ -38,10 +38,12 @@ def planned(status: PlanStatus, changes: int = 1, operations: int = 0) -> list[N
     return after_planning(SETTINGS, plan(status, changes=changes).row, "p", operations=operations)
 
 
-def verified(status: PlanStatus, *standings: Standing, kind: PlanKind = PlanKind.REASSIGN) -> list[NextStep]:
+def verified(
+    status: PlanStatus, *standings: Standing, kind: PlanKind = PlanKind.REASSIGN, throttled: bool = False
+) -> list[NextStep]:
     some = plan(status, kind, parameters=json.dumps({"brokers": [1, 2]}))
     moving = kind is PlanKind.REASSIGN and Standing.IN_PROGRESS in standings
-    return after_verification(SETTINGS, some, standings, moving=moving)
+    return after_verification(SETTINGS, some, standings, moving=moving, throttled=throttled)
 
 
 APPLY, VERIFY = f"surveyor commit p --apply {ON_CLUSTER}", f"surveyor verify p {ON_CLUSTER}"
@@ -71,6 +73,12 @@ CASES = {
     "closed half done": (verified(PlanStatus.CANCELLED, Standing.COMPLETE, Standing.NOT_STARTED), []),
     "diverged": (verified(PlanStatus.COMMITTED, Standing.DIVERGED), [STATUS]),
     "complete": (verified(PlanStatus.COMMITTED, Standing.COMPLETE), []),
+    "complete, and its throttle is left": (verified(PlanStatus.COMMITTED, Standing.COMPLETE, throttled=True), [APPLY]),
+    "begun, and its throttle is left": (verified(PlanStatus.PARTIAL, Standing.NOT_STARTED, throttled=True), [APPLY]),
+    "moving, throttled": (
+        verified(PlanStatus.COMMITTED, Standing.IN_PROGRESS, throttled=True),
+        [VERIFY, f"surveyor cancel p {ON_CLUSTER}"],
+    ),
     "a complete drain": (
         verified(PlanStatus.COMMITTED, Standing.COMPLETE, kind=PlanKind.DRAIN),
         [f"surveyor plan undrain --brokers 1,2 --refresh {ON_CLUSTER}"],

@@ -403,9 +403,11 @@ def test_left_over_of_a_committed_plan_is_cleared_by_it(
 ) -> None:
     run(surveyor, kafka, plan, "--wait")
     left_behind(kafka, controller, lake, plan)
+    seen = surveyor.run("verify", plan.plan_id, "--zookeeper", kafka.hosts)
 
     done = run(surveyor, kafka, plan)
 
+    assert f"take its throttle away: surveyor commit {plan.plan_id} --apply" in seen.stdout
     assert (done.exit_code, overrides(kafka), throttle_rows(lake)) == (DONE, {}, [])
 
 
