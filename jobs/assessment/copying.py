@@ -16,7 +16,8 @@ from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import connected, sync
 from jobs.assessment.premises import read_changed, understood
 from jobs.basics.errors import SurveyorError
-from jobs.runtime.console import progress, say
+from jobs.runtime.console import say
+from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from planner.reassignment.estimate import Copy, CopyReading, ReplicaKey
 from schemas.names import NO_LEADER, Action

@@ -18,8 +18,9 @@ from jobs.assessment.moving import standings
 from jobs.assessment.operations import judge_tasks
 from jobs.assessment.premises import judge_for_admin
 from jobs.basics.errors import StillRunningError
+from jobs.basics.units import Part
 from jobs.records.plans.ledger import Ledger, Verdict
-from jobs.runtime.console import progress
+from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from planner.reassignment.cancellation import Standing
 from schemas.names import Outcome
@@ -109,7 +110,7 @@ def wait_complete(
     total, complete, pause = len(left), len(left), _SHORTEST
     names = sorted({move.wave for move in left})
     step = f"replicas move, wave {', '.join(map(str, names))}"
-    with connected(settings.zookeeper) as client, progress(step, lambda: f": {total - len(left)} of {total} complete"):
+    with connected(settings.zookeeper) as client, progress(step, lambda: Part(total - len(left), total, "complete")):
         while left:
             looked_at = persistently(lambda: _look(client, ledger, left))  # noqa: B023 - called at once
             lost = [

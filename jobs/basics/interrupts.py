@@ -19,6 +19,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Final, NoReturn
 
+from jobs.basics import live_line
 from jobs.basics.errors import ExitCode
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
@@ -175,8 +176,9 @@ def _handle(number: int, _frame: FrameType | None) -> None:
 
 
 def end_line(number: int) -> None:
-    """Go to the next line of a terminal: it has just shown ^C where the cursor is, after a question perhaps."""
-    if number == signal.SIGINT and os.isatty(2):
+    """Go to the next line of a terminal: the cursor stands behind ^C, which it has just shown, or a question."""
+    live_line.clear()
+    if (number == signal.SIGINT or live_line.is_asking()) and os.isatty(2):
         _write(2, "\n")
 
 
@@ -184,6 +186,7 @@ def end(code: int, line: str) -> NoReturn:
     """End this process and its children now, with one line: no handler, `finally` or library has another word."""
     ignore()
     _state.over = True
+    live_line.end()
     # to the descriptors themselves: what a library was just printing holds the locks of sys.stdout and sys.stderr
     _write(2, f"surveyor: {line}\n")
     answer = json.dumps({"error": line, "exit_code": code}) + "\n"
@@ -211,6 +214,7 @@ def hand_on(source: int, without: bytes = b"") -> None:
     def relay() -> None:
         while said := os.read(source, 1 << 16):
             if not _state.over:
+                live_line.clear()
                 _write(2, (said.replace(without, b"") if without else said).decode(errors="replace"))
 
     threading.Thread(target=relay, name="stderr of a child", daemon=True).start()

@@ -4,10 +4,28 @@ What cannot be read is a UsageError: the option, what was given, and how to writ
 """
 
 import re
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
 from jobs.basics.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """So many of so many.
+
+    >>> print(Part(3, 48, "tasks"))
+    3 of 48 tasks
+    """
+
+    done: int
+    of: int
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.done} of {self.of} {self.what}"
+
 
 _UNITS: Final = ("KiB", "MiB", "GiB", "TiB", "PiB")
 _STEP: Final = 1024

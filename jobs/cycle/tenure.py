@@ -35,7 +35,8 @@ from jobs.planning.tables import vanished_states
 from jobs.records.drained import strike_out_ended
 from jobs.records.snapshot_tables import SnapshotTables
 from jobs.records.snapshots import as_of, find_snapshot
-from jobs.runtime.console import agrees, cut, finish, is_terminal, progress, say
+from jobs.runtime.console import agrees, cut, finish, is_terminal, say
+from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.survey.snapshot import snapshot_line, take_snapshot
 from planner.history.survey import KEY

@@ -25,7 +25,8 @@ from jobs.basics.interrupts import unwinding
 from jobs.demonstration.resident import resident
 from jobs.demonstration.traffic import Traffic, read_everything
 from jobs.records.snapshots import as_of, find_snapshot
-from jobs.runtime.console import finish, progress, stdout
+from jobs.runtime.console import finish, stdout
+from jobs.runtime.progress import progress
 from jobs.runtime.settings import DEFAULT_WAREHOUSE, Settings, settings_from
 from schemas.names import NO_CONTROLLER
 from schemas.znodes import State, decode_state

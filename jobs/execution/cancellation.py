@@ -29,8 +29,9 @@ from jobs.execution.admin.via_zookeeper import Overriding
 from jobs.execution.modes import admin_of
 from jobs.records.plans.ledger import Ledger, Verdict, close_plan
 from jobs.records.plans.stored import Plan, read_plan
-from jobs.runtime.console import LINES_SHOWN, Result, agrees, finish, is_terminal, progress, say, shown
+from jobs.runtime.console import LINES_SHOWN, Result, agrees, finish, is_terminal, say, shown
 from jobs.runtime.next_commands import NextStep, same_step
+from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from planner.reassignment.cancellation import Standing
 from planner.reassignment.rollback import ways_of

@@ -12,7 +12,8 @@ from jobs.execution.due import Assessment
 from jobs.execution.modes import admin_of
 from jobs.records.plans.stored import Plan
 from jobs.runtime.choices import Mode
-from jobs.runtime.console import progress, typed_answer
+from jobs.runtime.console import typed_answer
+from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from schemas.names import OperationKind
 from schemas.rows import operations_among

@@ -18,7 +18,8 @@ from jobs.execution.admin.lease import this_process
 from jobs.execution.due import Assessment
 from jobs.records.author import this_author
 from jobs.records.plans.stored import Plan
-from jobs.runtime.console import finish, progress, say
+from jobs.runtime.console import finish, say
+from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from planner.rows.words import counted
 from schemas.handed_in import Answer, HandedIn, decode_handed_in

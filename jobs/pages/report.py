@@ -11,7 +11,8 @@ from jobs.basics.units import shown_bytes
 from jobs.pages.cluster_page import cluster_page
 from jobs.pages.plan_page import PlanTables, plan_page
 from jobs.records.snapshots import find_snapshot
-from jobs.runtime.console import finish, progress
+from jobs.runtime.console import finish
+from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.runtime.whole_files import refuse_unwritable, replace_file
 from jobs.summaries.database import Summaries

@@ -25,8 +25,9 @@ from jobs.records.plans.stored import find_plan
 from jobs.records.plans.storing import RESULT, Content, PlanRows, RowLists, store
 from jobs.records.snapshot_tables import SnapshotTables
 from jobs.records.snapshots import as_of, find_snapshot
-from jobs.runtime.console import Result, finish, progress, say
+from jobs.runtime.console import Result, finish, say
 from jobs.runtime.plan_options import PlanOptions
+from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.survey.snapshot import snapshot_line, take_snapshot
 from jobs.views.plan_review import plan_lines
@@ -130,7 +131,7 @@ class _LateSession:
 
     def __call__(self) -> SparkSession:
         if self._session is None:
-            self.doing = ": starting Spark"
+            self.doing = "starting Spark"
             self._session = _session(self.settings, self.partitions)
             self.doing = ""
         return self._session

@@ -15,8 +15,9 @@ from jobs.adapters.spark.session import start_session
 from jobs.basics.errors import UsageError
 from jobs.planning.tables import PlanningTables
 from jobs.records.snapshots import find_snapshot
-from jobs.runtime.console import finish, progress, table
+from jobs.runtime.console import finish, table
 from jobs.runtime.next_commands import NextStep, next_step
+from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from planner.rows.words import counted
 from planner.whatif.losses import whatif as costs_of_losing

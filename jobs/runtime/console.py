@@ -1,7 +1,4 @@
-"""What people and programs see: results on stdout, tables or one JSON object; progress and errors on stderr.
-
-Long work says every few seconds on stderr how far it is, and `Phases` keeps how long each part of it took.
-"""
+"""What people and programs see: results on stdout, tables or one JSON object; on stderr errors and what comes before."""
 
 import json
 import os
@@ -9,17 +6,16 @@ import re
 import sys
 import termios
 import textwrap
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from datetime import datetime
 from io import TextIOWrapper
 from pathlib import Path
-from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Final, Literal, TextIO
 
 import typer
 
+from jobs.basics import live_line
 from jobs.runtime.as_yaml import in_yaml
 
 if TYPE_CHECKING:
@@ -28,12 +24,6 @@ if TYPE_CHECKING:
 
     from jobs.runtime.next_commands import NextStep
     from jobs.runtime.settings import Settings
-
-LONG: Final = 2.0
-"""Seconds after which a step says that it is still at work."""
-
-AGAIN: Final = 10.0
-"""Seconds between two lines of a step that goes on."""
 
 LINE: Final = 80
 """Columns of text that is no table: a narrow terminal has them."""
@@ -82,36 +72,8 @@ def painted(line: str, stream: TextIO) -> str:
 
 def say(line: str) -> None:
     """Write a line of progress or log to stderr."""
+    live_line.clear()
     print(painted(line, sys.stderr), file=sys.stderr, flush=True)  # noqa: T201 - stderr is where progress goes
-
-
-@contextmanager
-def progress(step: str, detail: Callable[[], str] | None = None) -> Iterator[None]:
-    """Say on stderr what takes long, again and again with how far it is if `detail` tells, and how long it took."""
-    started = time.monotonic()
-    done = Event()
-    ticker = Thread(target=_tick, args=(step, detail, done), daemon=True)
-    ticker.start()
-    try:
-        yield
-    finally:
-        done.set()
-        ticker.join()
-    seconds = time.monotonic() - started
-    if seconds >= LONG:
-        say(f"  ... {step}: {seconds:.1f} s")
-
-
-def _tick(step: str, detail: Callable[[], str] | None, done: Event) -> None:
-    if done.wait(LONG):
-        return
-    started = time.monotonic() - LONG
-    so_far = ""
-    while True:
-        say(f"  ... {step}{detail() if detail else ''}{so_far}")
-        if done.wait(AGAIN):
-            return
-        so_far = f", {time.monotonic() - started:.0f} s so far"
 
 
 def finish(
@@ -151,7 +113,8 @@ def agrees(question: str) -> bool:
     """Ask on the terminal for yes or no; whoever closes it instead (Ctrl-D) has not agreed."""
     _forget_keys()
     try:
-        return typer.confirm(question, err=True)
+        with live_line.asking():
+            return typer.confirm(question, err=True)
     except typer.Abort:
         say("")  # the cursor still stands behind the question
         return False
@@ -161,7 +124,8 @@ def typed_answer(question: str) -> str:
     """Ask on the terminal for a word, which is none where it is closed instead (Ctrl-D)."""
     _forget_keys()
     try:
-        return str(typer.prompt(question, default="", show_default=False, err=True)).strip()
+        with live_line.asking():
+            return str(typer.prompt(question, default="", show_default=False, err=True)).strip()
     except typer.Abort:
         say("")
         return ""
@@ -314,28 +278,6 @@ def shown(value: Any) -> str:  # noqa: ANN401 - whatever a column holds
 
 _ESCAPED: Final = re.compile(r"[^\x20-\x7e\xa0-\U0010ffff]")
 """What a terminal would obey instead of showing it: a host or rack may be called anything."""
-
-
-class Phases:
-    """Seconds by phase, in the order the phases began."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-
-    @contextmanager
-    def of(self, phase: str, step: str, detail: Callable[[], str] | None = None) -> Iterator[None]:
-        """Time a part of a phase; say on stderr what `step` it is when it takes long."""
-        started = time.perf_counter()
-        with progress(step, detail):
-            yield
-        self.add(phase, time.perf_counter() - started)
-
-    def add(self, phase: str, seconds: float) -> None:
-        self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
-
-    @property
-    def rounded(self) -> dict[str, float]:
-        return {phase: round(seconds, 3) for phase, seconds in self.seconds.items()}
 
 
 LINES_SHOWN: Final = 50

@@ -28,7 +28,8 @@ from jobs.adapters.zookeeper.connection import children, connected, persistently
 from jobs.adapters.zookeeper.multi_read import children_of
 from jobs.adapters.zookeeper.source import READ, ZooKeeperDataSource, read_here
 from jobs.basics.errors import UnreadableError
-from jobs.runtime.console import Phases, say
+from jobs.runtime.console import say
+from jobs.runtime.progress import Phases
 from jobs.runtime.settings import Settings
 from planner.rows.words import counted
 

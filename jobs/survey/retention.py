@@ -18,7 +18,8 @@ from jobs.adapters.delta.files import TableFiles
 from jobs.adapters.delta.lake import Lake
 from jobs.basics.units import parse_period
 from jobs.records.snapshots import find_snapshot, rows_of_use
-from jobs.runtime.console import Result, finish, progress, table
+from jobs.runtime.console import Result, finish, table
+from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from planner.rows.words import counted
 from schemas.columns import TABLES

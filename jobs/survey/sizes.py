@@ -16,9 +16,10 @@ from jobs.adapters.delta.lake import Lake
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import connected
 from jobs.basics.errors import UnreadableError
-from jobs.basics.units import shown_bytes
-from jobs.runtime.console import Result, finish, progress, say
+from jobs.basics.units import Part, shown_bytes
+from jobs.runtime.console import Result, finish, say
 from jobs.runtime.next_commands import next_step
+from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from planner.rows.words import counted
 from schemas.columns import TABLES
@@ -36,8 +37,8 @@ def take_sizes(settings: Settings) -> Result:
         brokers = read_cluster(client, settings.zookeeper).brokers
     seen: Counter[str] = Counter()
 
-    def detail() -> str:
-        return f": {seen['brokers']} of {len(brokers)} have answered, {counted(seen['replicas'], 'replica')}"
+    def detail() -> Part:
+        return Part(seen["brokers"], len(brokers), f"have answered, {counted(seen['replicas'], 'replica')}")
 
     def count(log_dirs: LogDirs) -> None:
         seen.update(brokers=1, replicas=log_dirs.logs.num_rows)

@@ -17,9 +17,10 @@ from jobs.adapters.zookeeper.cluster import ClusterState
 from jobs.basics.errors import ExitCode, SurveyorError, UsageError
 from jobs.records.drained import strike_out_ended
 from jobs.records.snapshots import last_snapshot
-from jobs.runtime.console import Phases, Result, finish, say
+from jobs.runtime.console import Result, finish, say
 from jobs.runtime.next_commands import NextStep, next_step
 from jobs.runtime.options import unexpected
+from jobs.runtime.progress import Phases
 from jobs.runtime.settings import Settings
 from jobs.survey.reading import read_all, read_small
 from jobs.survey.writing import Writer

@@ -18,7 +18,7 @@ from jobs.adapters.delta.spark_tables import Tables
 from jobs.adapters.spark.session import tasks_done
 from jobs.records.snapshot_tables import SnapshotTables
 from jobs.records.snapshots import as_of
-from jobs.runtime.console import Phases
+from jobs.runtime.progress import Phases
 from jobs.runtime.settings import Settings
 from jobs.survey.reading import Reading
 from planner.history.events import (

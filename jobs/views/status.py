@@ -220,15 +220,18 @@ def _brokers(health: Health) -> str:
 
 
 def _imbalance(health: Health) -> str:
-    """Say who of the live leads least of what it should."""
-    rows = [row for row in health.imbalance if row["broker_id"] in set(health.live)]
+    """Say who of the live leads least of what it should, and how much prefers those that are gone."""
+    live = set(health.live)
+    rows = [row for row in health.imbalance if row["broker_id"] in live]
+    waits = sum(row["not_led"] for row in health.imbalance if row["broker_id"] not in live)
+    of_gone = f"{counted(waits, 'partition', 'prefers', 'prefer')} brokers that are gone" if waits else ""
     if not any(row["not_led"] for row in rows):
-        return "none"
+        return f"none among live brokers; {of_gone}" if of_gone else "none"
     worst = max(rows, key=lambda row: (row["ratio"], -row["broker_id"]))
     above = sum(row["exceeds"] for row in rows)
     return (
         f"broker {worst['broker_id']} does not lead {worst['not_led']} of {worst['preferred_partitions']} "
-        f"({worst['ratio']:.0%}); {above} above {worst['threshold']:.0%}"
+        f"({worst['ratio']:.0%}); {above} above {worst['threshold']:.0%}" + (f"; {of_gone}" if of_gone else "")
     )
 
 

@@ -17,7 +17,7 @@ def reasons(world: World, question: Question, changed: Ints, moves: Moves, tally
     spans = [spanned(world.racks[lists[:, changed]]).tolist() for lists in (world.before, world.after)]
     factors = [(lists[:, changed] != NOBODY).sum(axis=0).tolist() for lists in (world.before, world.after)]
     leaders = [lists[0, changed].tolist() for lists in (world.before, world.after)]
-    holds, leads = _written(tally, tally.replicas), _written(tally, tally.leaders)
+    holds, preferred = _written(tally, tally.replicas), _written(tally, tally.leaders)
     pairs = list(zip(moves.source.tolist(), moves.target.tolist(), strict=True))
     rule = _Rules(world, question)
     texts = []
@@ -30,8 +30,8 @@ def reasons(world: World, question: Question, changed: Ints, moves: Moves, tally
         was, becomes = leaders[0][n], leaders[1][n]
         if was != becomes:
             why = "" if was in {source for source, _ in pairs[first:last]} else f"{rule.of_leaders}: "
-            counts = ", ".join(leads[broker] for broker in sorted((was, becomes)))
-            parts.append(f"{why}{tally.names[becomes]} leads instead of {tally.names[was]}; leads {counts}")
+            counts = ", ".join(preferred[broker] for broker in sorted((was, becomes)))
+            parts.append(f"{why}preferred leader {tally.names[was]} → {tally.names[becomes]}; preferred {counts}")
         texts.append("; ".join(parts) or "order of replicas changes")
     return tuple(texts)
 

@@ -13,7 +13,7 @@ from kazoo.client import KazooClient, TransactionRequest
 from jobs.adapters.embedded.ports import four_letter_word
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from jobs.adapters.zookeeper.connection import answer
-from jobs.runtime.console import progress
+from jobs.runtime.progress import progress
 from schemas.znodes import Assignment, State, encode_assignment, encode_state
 
 BROKER_COUNT: Final = 100

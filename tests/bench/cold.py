@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import Final
 
 from jobs.adapters.spark.session import JVM_OPTIONS
-from jobs.runtime.console import progress
+from jobs.runtime.progress import progress
 from tests.bench.cluster import BROKER_COUNT, Cluster, cluster
 from tests.bench.figures import Figure, median_of, seconds_of, timed
 from tests.bench.snapshots import MILLION

@@ -25,7 +25,8 @@ from jobs.cycle.deciding.alike import Known
 from jobs.cycle.deciding.decider import Decider
 from jobs.cycle.deciding.foresight import MOST
 from jobs.cycle.memory import Memory, Partition
-from jobs.runtime.console import progress, say
+from jobs.runtime.console import say
+from jobs.runtime.progress import progress
 from planner.telling.without_spark import due
 from tests.bench.cluster import BROKER_COUNT, TOPIC_SIZE
 from tests.bench.figures import Figure

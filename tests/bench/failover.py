@@ -21,7 +21,8 @@ from kazoo.client import KazooClient
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.zookeeper.connection import connected, read
 from jobs.adapters.zookeeper.multi_read import read_many
-from jobs.runtime.console import progress, say
+from jobs.runtime.console import say
+from jobs.runtime.progress import progress
 from schemas.znodes import (
     Assignment,
     State,

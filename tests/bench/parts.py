@@ -17,8 +17,8 @@ from jobs.adapters.zookeeper.controllership import Controllership, controllershi
 from jobs.planning.plan import Planned, make_plan
 from jobs.planning.reconcile import whats_due
 from jobs.records.snapshot_tables import SnapshotTables
-from jobs.runtime.console import progress
 from jobs.runtime.plan_options import PlanOptions
+from jobs.runtime.progress import progress
 from jobs.runtime.settings import ClusterConf, Settings
 from planner.leadership.imbalance import imbalance
 from schemas.tables import PARTITIONS, TABLES, TOPICS

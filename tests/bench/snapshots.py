@@ -17,7 +17,7 @@ from kazoo.client import KazooClient
 from pyspark.sql import SparkSession
 
 from jobs.adapters.zookeeper.source import ZooKeeperDataSource
-from jobs.runtime.console import progress
+from jobs.runtime.progress import progress
 from jobs.runtime.settings import ClusterConf, Settings
 from jobs.survey.snapshot import take_snapshot
 from schemas.znodes import decode_state

@@ -17,7 +17,7 @@ from jobs.execution.batch.commit import _commit_held
 from jobs.execution.batch.telling import Hold
 from jobs.records.plans.ledger import Ledger
 from jobs.records.plans.stored import Plan
-from jobs.runtime.console import progress
+from jobs.runtime.progress import progress
 from jobs.runtime.settings import ClusterConf, Settings
 from schemas.names import Action, PlanKind, PlanStatus
 from schemas.rows import Change

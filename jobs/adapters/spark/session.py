@@ -24,6 +24,7 @@ from jobs.adapters.spark import connect
 from jobs.adapters.spark.submitted import is_submitted
 from jobs.basics.errors import MissingError
 from jobs.basics.interrupts import hand_on, is_guarded
+from jobs.basics.units import Part
 
 UTC: Final = {"spark.sql.session.timeZone": "UTC"}
 """Timestamps in the tables are UTC wherever a job runs."""
@@ -165,7 +166,7 @@ def tallied(rows: DataFrame, **kinds: str) -> tuple[DataFrame, dict[str, int]]:
     return rows.observe(seen, *counts).localCheckpoint(), seen.get
 
 
-def tasks_done(session: SparkSession) -> str:
+def tasks_done(session: SparkSession) -> Part | str:
     """Say how many tasks of the running stages are done, for people who wait; nothing where none runs or none tells."""
     if connect.is_connected():
         return ""
@@ -173,7 +174,7 @@ def tasks_done(session: SparkSession) -> str:
     running = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
     tasks = [(stage.numCompletedTasks, stage.numTasks) for stage in running if stage is not None]
     done, of = (sum(counts) for counts in zip(*tasks, strict=True)) if tasks else (0, 0)
-    return f": {done} of {of} tasks" if of else ""
+    return Part(done, of, "tasks") if of else ""
 
 
 def stop_session() -> None:

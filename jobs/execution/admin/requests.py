@@ -16,7 +16,7 @@ from jobs.assessment.operations import judge_tasks
 from jobs.assessment.premises import judge_for_admin
 from jobs.execution.admin.creation import creations
 from jobs.records.plans.ledger import Ledger, Verdict
-from jobs.runtime.console import progress
+from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from planner.reassignment.cancellation import Standing
 from schemas.names import WHOLE_TOPIC, Action, OperationKind, Outcome

@@ -20,7 +20,7 @@ from jobs.assessment.premises import assigned, judge_for_admin, understood
 from jobs.basics.errors import SurveyorError
 from jobs.execution.admin.requests import Codes
 from jobs.records.plans.ledger import Ledger, Verdict
-from jobs.runtime.console import progress
+from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from planner.reassignment.cancellation import Standing
 from schemas.names import Action

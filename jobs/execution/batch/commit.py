@@ -27,7 +27,8 @@ from jobs.execution.batch.writes import FencedWriter
 from jobs.records import last_answers
 from jobs.records.drained import refuse_resident_drain
 from jobs.records.plans.ledger import Ledger, Verdict
-from jobs.runtime.console import progress, say
+from jobs.runtime.console import say
+from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from planner.rows.words import counted
 from schemas.names import NO_CONTROLLER, WITHDRAWALS, Action, OperationKind, Outcome, Step

@@ -23,8 +23,8 @@ def test_reasons_name_what_brokers_hold() -> None:
     asked = padded([[15, 1], [4, 3], [1, 4], [1, 4, 15]])
     found = as_given(brokers_of(FOUR), partitions, asked)
     assert found.reasons == (
-        "as given: 3 → 15; holds 3: 3 → 1, 15: 0 → 2; 15 leads instead of 3; leads 3: 2 → 0, 15: 0 → 1",
-        "as given: 4 leads instead of 3; leads 3: 2 → 0, 4: 0 → 1",
+        "as given: 3 → 15; holds 3: 3 → 1, 15: 0 → 2; preferred leader 3 → 15; preferred 3: 2 → 0, 15: 0 → 1",
+        "as given: preferred leader 3 → 4; preferred 3: 2 → 0, 4: 0 → 1",
         "replication factor 2 → 3: 3 → 4, none → 15; holds 3: 3 → 1, 4: 2 → 3, 15: 0 → 2",
     )
     assert (found.copies, found.lower_bound, found.bound) == (

@@ -33,7 +33,7 @@ EXAMPLES: Final[dict[str, Example]] = {
         [[3, 1], [4, 15]],
         [[4, 1], [4, 15]],
         1,
-        ("empties 3: 3 → 4; holds 3: 1 → 0, 4: 1 → 2; 4 leads instead of 3; leads 3: 1 → 0, 4: 1 → 2",),
+        ("empties 3: 3 → 4; holds 3: 1 → 0, 4: 1 → 2; preferred leader 3 → 4; preferred 3: 1 → 0, 4: 1 → 2",),
     ),
     "and leaders are evened out, rather where a partition changes anyway": (
         FOUR,
@@ -42,7 +42,7 @@ EXAMPLES: Final[dict[str, Example]] = {
         [[3, 1], [4, 15]],
         [[1, 4], [4, 15]],
         1,
-        ("empties 3: 3 → 4; holds 3: 1 → 0, 4: 1 → 2; 1 leads instead of 3; leads 1: 0 → 1, 3: 1 → 0",),
+        ("empties 3: 3 → 4; holds 3: 1 → 0, 4: 1 → 2; preferred leader 3 → 1; preferred 1: 0 → 1, 3: 1 → 0",),
     ),
     "who neither gets nor loses a replica keeps its order": (
         FOUR,
@@ -51,7 +51,7 @@ EXAMPLES: Final[dict[str, Example]] = {
         [[3, 1], [4, 1], [4, 15], [4, 1]],
         [[15, 1], [4, 1], [4, 15], [4, 1]],
         1,
-        ("empties 3: 3 → 15; holds 3: 1 → 0, 15: 1 → 2; 15 leads instead of 3; leads 3: 1 → 0, 15: 0 → 1",),
+        ("empties 3: 3 → 15; holds 3: 1 → 0, 15: 1 → 2; preferred leader 3 → 15; preferred 3: 1 → 0, 15: 0 → 1",),
     ),
     "leaders are evened out by reordering, if that is asked for": (
         FOUR,
@@ -60,7 +60,7 @@ EXAMPLES: Final[dict[str, Example]] = {
         [[4, 1], [4, 15]],
         [[1, 4], [4, 15]],
         0,
-        ("evens out leaders: 1 leads instead of 4; leads 1: 0 → 1, 4: 2 → 1",),
+        ("evens out leaders: preferred leader 4 → 1; preferred 1: 0 → 1, 4: 2 → 1",),
     ),
     "the successor takes every place it may": (
         FOUR,
@@ -70,7 +70,10 @@ EXAMPLES: Final[dict[str, Example]] = {
         [[15, 1], [1, 15], [15, 4]],
         3,
         (
-            "replaces 3 by 15: 3 → 15; holds 3: 3 → 0, 15: 1 → 3; 15 leads instead of 3; leads 3: 1 → 0, 15: 1 → 2",
+            (
+                "replaces 3 by 15: 3 → 15; holds 3: 3 → 0, 15: 1 → 3; "
+                "preferred leader 3 → 15; preferred 3: 1 → 0, 15: 1 → 2"
+            ),
             "replaces 3 by 15: 3 → 15; holds 3: 3 → 0, 15: 1 → 3",
             "empties 3: 3 → 4; holds 3: 3 → 0, 4: 0 → 1",
         ),
@@ -106,7 +109,7 @@ EXAMPLES: Final[dict[str, Example]] = {
         [[3, 1], [3, 4]],
         [[15, 1], [3, 4]],
         1,
-        ("racks 1 → 2: 3 → 15; holds 3: 2 → 1, 15: 0 → 1; 15 leads instead of 3; leads 3: 2 → 1, 15: 0 → 1",),
+        ("racks 1 → 2: 3 → 15; holds 3: 2 → 1, 15: 0 → 1; preferred leader 3 → 15; preferred 3: 2 → 1, 15: 0 → 1",),
     ),
     "a rack is not left": (
         ("a", "a", "b", "b"),

@@ -1,0 +1,71 @@
+"""The last line of a terminal: drawn anew while something takes long, or open behind a question.
+
+Whatever else is written there takes it away first, or begins on a line of its own. There is one terminal, so there is
+one such line; where stderr is none, nothing of this happens.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from threading import Lock
+from typing import Final
+
+_AWAY: Final = b"\r\x1b[K"
+
+_STDERR: Final = 2
+
+
+class _Line:
+    """What stands on it."""
+
+    drawn = False
+    asks = False
+    over = False
+    """Whether nothing is drawn any more: the process ends."""
+    lock = Lock()
+
+
+def is_live() -> bool:
+    """Whether a line can be drawn anew: stderr is a terminal that can move its cursor."""
+    return os.isatty(_STDERR) and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def draw(text: str) -> None:
+    """Show this in place of what stood there."""
+    with _Line.lock:
+        if not (_Line.asks or _Line.over):
+            _Line.drawn = True
+            _write(_AWAY + text.encode(errors="replace"))
+
+
+def clear() -> None:
+    """Take it away; what is written next begins where it began. May be called from a signal's handler."""
+    if _Line.drawn:
+        _Line.drawn = False
+        _write(_AWAY)
+
+
+def end() -> None:
+    """Draw nothing from now on."""
+    _Line.over = True
+    clear()
+
+
+@contextmanager
+def asking() -> Iterator[None]:
+    """A question stands there, and waits for its answer."""
+    clear()
+    _Line.asks = True
+    try:
+        yield
+    finally:
+        _Line.asks = False
+
+
+def is_asking() -> bool:
+    return _Line.asks
+
+
+def _write(text: bytes) -> None:
+    with suppress(OSError):
+        os.write(_STDERR, text)

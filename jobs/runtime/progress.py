@@ -1,0 +1,119 @@
+"""How far long work is, on stderr: a bar on a terminal, else a line now and then; and how long each part of it took."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
+from typing import Final
+
+from jobs.basics import live_line
+from jobs.basics.units import Part
+from jobs.runtime.console import LINE, say
+
+LONG: Final = 2.0
+"""Seconds after which a step says that it is still at work."""
+
+AGAIN: Final = 10.0
+"""Seconds between two lines of a step that goes on."""
+
+REDRAWN: Final = 0.5
+"""Seconds between two looks of a bar."""
+
+_BAR: Final = 20
+"""Columns of a bar."""
+
+Detail = Callable[[], Part | str]
+"""How far a step is: so many of so many, or what it does just now."""
+
+_steps: list[object] = []
+"""Those that are under way, one inside the other: the innermost is shown."""
+
+
+@contextmanager
+def progress(step: str, detail: Detail | None = None) -> Iterator[None]:
+    """Say on stderr what takes long, again and again with how far it is if `detail` tells, and how long it took."""
+    started = time.monotonic()
+    done = Event()
+    ticker = Thread(target=_drawn if live_line.is_live() else _told, args=(step, detail, done), daemon=True)
+    _steps.append(done)
+    ticker.start()
+    try:
+        yield
+    finally:
+        done.set()
+        ticker.join()
+        _steps.remove(done)
+        live_line.clear()
+    seconds = time.monotonic() - started
+    if seconds >= LONG:
+        say(f"  ... {step}: {seconds:.1f} s")
+
+
+def _told(step: str, detail: Detail | None, done: Event) -> None:
+    if done.wait(LONG):
+        return
+    started = time.monotonic() - LONG
+    so_far = ""
+    while True:
+        far = str(detail()) if detail else ""
+        say(f"  ... {step}{': ' * bool(far)}{far}{so_far}")
+        if done.wait(AGAIN):
+            return
+        so_far = f", {time.monotonic() - started:.0f} s so far"
+
+
+def _drawn(step: str, detail: Detail | None, done: Event) -> None:
+    started = time.monotonic()
+    wait = LONG
+    while not done.wait(wait):
+        wait = REDRAWN
+        if _steps[-1] is done:
+            live_line.draw(bar(step, detail() if detail else "", time.monotonic() - started, _columns()))
+
+
+def bar(step: str, far: Part | str, seconds: float, columns: int) -> str:
+    """Write a step, how far it is and for how long it has been at work, in so many columns at most.
+
+    >>> bar("writing", Part(3, 4, "tasks"), 12.3, 80)
+    '  ... writing ━━━━━━━━━━━━━━━───── 3 of 4 tasks, 12 s'
+    >>> bar("planning", "starting Spark", 2, 80), bar("planning", "", 2, 10)
+    ('  ... planning: starting Spark, 2 s', '  ... plan')
+    """
+    if isinstance(far, Part):
+        full = _BAR * far.done // far.of
+        text = f" {'━' * full}{'─' * (_BAR - full)} {far}"
+    else:
+        text = f": {far}" if far else ""
+    return f"  ... {step}{text}, {seconds:.0f} s"[:columns]
+
+
+def _columns() -> int:
+    """One less than there are, so that the cursor stays in the line."""
+    try:
+        there = os.get_terminal_size(2).columns
+    except OSError:
+        there = 0
+    return (there or LINE) - 1
+
+
+class Phases:
+    """Seconds by phase, in the order the phases began."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def of(self, phase: str, step: str, detail: Detail | None = None) -> Iterator[None]:
+        """Time a part of a phase; say on stderr what `step` it is when it takes long."""
+        started = time.perf_counter()
+        with progress(step, detail):
+            yield
+        self.add(phase, time.perf_counter() - started)
+
+    def add(self, phase: str, seconds: float) -> None:
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
+
+    @property
+    def rounded(self) -> dict[str, float]:
+        return {phase: round(seconds, 3) for phase, seconds in self.seconds.items()}
