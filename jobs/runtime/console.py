@@ -1,4 +1,4 @@
-"""What people and programs see: results on stdout, tables or one JSON object; on stderr errors and what comes before."""
+"""What people and programs see: results on stdout, tables or one JSON object; errors on stderr."""
 
 import json
 import os
