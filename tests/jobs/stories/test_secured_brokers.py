@@ -34,6 +34,7 @@ from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import read
 from jobs.adapters.zookeeper.controllership import controllership
 from jobs.adapters.zookeeper.credentials import speak_by
+from jobs.cycle.deciding import warming
 from jobs.records.plans.stored import Plan
 from schemas.znodes import decode_controller
 from tests.jobs.support import commands
@@ -216,9 +217,10 @@ def test_leaders_are_elected_over_each_listener_once_a_broker_was_killed(
 
 @pytest.mark.usefixtures("spark")
 def test_a_controller_that_stays_and_what_it_leaves_to_kafkas_own(
-    cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, ways: Ways
+    cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, ways: Ways, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It tells over SASL_SSL; what it creates in ZooKeeper is the brokers', as if they had made it."""
+    monkeypatch.setattr(warming, "TIMES", 1)  # nobody counts how quick it is
     create(cluster, kafka, "theirs", 1)
     way = ways["SCRAM-SHA-512 at the control plane"]
     made = store_plan(surveyor.lake, kafka, [creation("ours", 0, [1, 0], None)], [topic_creation("ours", None, None)])
