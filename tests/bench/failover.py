@@ -99,7 +99,7 @@ def _until(holds: Callable[[], bool], pause: float = 0.02) -> float:
 
 
 def _until_each(client: KazooClient, places: Sequence[TopicPartition], holds: Callable[[State], bool]) -> float:
-    """Wait until it has held for each, and look no more at those for which it has: looking takes the same processors."""
+    """Wait until it has held for each; look no more at those for which it has, as looking takes the same processors."""
     left = list(places)
 
     def none_left() -> bool:
