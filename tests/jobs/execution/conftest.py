@@ -1,0 +1,15 @@
+"""The plan that commits are tried on."""
+
+import pytest
+
+from jobs.adapters.delta.lake import Lake
+from jobs.records.plans.stored import Plan
+from tests.jobs.support.kafka_tree import KafkaTree
+from tests.jobs.support.plan_rows import election, store_plan
+
+
+@pytest.fixture
+def plan(tree: KafkaTree, lake: Lake) -> Plan:
+    """Partitions 0 to 3 of topic t get leader 1 instead of 0."""
+    tree.add_topic("t", {partition: [0, 1, 2] for partition in range(4)})
+    return store_plan(lake, tree, [election(tree, "t", partition, leader=1) for partition in range(4)], name="alias")

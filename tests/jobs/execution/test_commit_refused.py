@@ -1,0 +1,226 @@
+"""What `surveyor commit` refuses: plans that are edited, old or of elsewhere, too much at once, a dead majority."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from deltalake import DeltaTable
+
+from jobs.adapters.delta.lake import Lake
+from jobs.adapters.zookeeper.controllership import controllership
+from jobs.records.plans.stored import Plan
+from schemas.names import Action, PlanStatus
+from tests.jobs.support.command_line import Surveyor
+from tests.jobs.support.kafka_tree import KafkaTree
+from tests.jobs.support.plan_rows import creation, election, store_plan, topic_creation
+
+T = "t"
+PARTITIONS = range(4)
+DONE, ERROR, USAGE, CHANGES, FENCED, STALE, UNREADABLE, REFUSED = 0, 1, 2, 10, 20, 21, 22, 23
+
+
+def leaders(tree: KafkaTree) -> set[int]:
+    return {tree.state(T, partition).leader for partition in PARTITIONS}
+
+
+def refused(surveyor: Surveyor, hosts: str, plan: Plan, *flags: str) -> str:
+    """What is said when applying is refused."""
+    done = surveyor.apply(hosts, plan.plan_id, *flags)
+    assert (done.exit_code, done.stdout) == (REFUSED, "")
+    return done.stderr
+
+
+def test_edited_change_is_refused(tree: KafkaTree, lake: Lake, surveyor: Surveyor, plan: Plan) -> None:
+    DeltaTable(lake.path("changes")).update(updates={"leader_after": "2"}, predicate="partition = 3")
+
+    assert "is not what was planned" in refused(surveyor, tree.hosts, plan)
+    assert leaders(tree) == {0}
+
+
+@pytest.mark.parametrize("table", ["changes", "operations"])
+def test_lost_rows_are_refused(tree: KafkaTree, lake: Lake, surveyor: Surveyor, table: str) -> None:
+    plan = store_plan(lake, tree, [creation(T, 0, [0, 1])], [topic_creation(T)])
+    DeltaTable(lake.path(table)).delete()
+
+    assert "edited or lost rows of it; plan again" in refused(surveyor, tree.hosts, plan)
+
+
+@pytest.mark.parametrize(
+    "edit", [{"parameters": "'{}  '"}, {"snapshot_id": "2"}, {"kind": "'assign'"}, {"cluster_id": "'other'"}], ids=str
+)
+def test_edited_header_is_refused(
+    tree: KafkaTree, lake: Lake, surveyor: Surveyor, plan: Plan, edit: dict[str, str]
+) -> None:
+    DeltaTable(lake.path("plans")).update(updates=edit)
+
+    assert "is not what was planned" in refused(surveyor, tree.hosts, plan)
+
+
+def test_old_plan_is_refused(tree: KafkaTree, lake: Lake, surveyor: Surveyor, plan: Plan) -> None:
+    yesterday = datetime.now(UTC) - timedelta(hours=25)
+    old = store_plan(lake, tree, plan.changes, name="old", created_at=yesterday)
+
+    said = refused(surveyor, tree.hosts, old)
+
+    assert "is 25.0 h old, older than --max-plan-age allows (24 h); take a new snapshot" in said
+
+
+def test_a_plan_from_the_future_is_refused(tree: KafkaTree, lake: Lake, surveyor: Surveyor, plan: Plan) -> None:
+    """Somebody has set a clock back: how old it is can only be guessed."""
+    now = datetime.now(UTC)
+    early = store_plan(lake, tree, plan.changes, created_at=now + timedelta(minutes=2))
+    assert surveyor.commit(tree.hosts, early.plan_id).exit_code == DONE
+
+    late = store_plan(lake, tree, plan.changes, created_at=now + timedelta(minutes=30))
+    assert "was made 0.5 h from now by this machine's clock" in refused(surveyor, tree.hosts, late)
+
+
+def test_max_plan_age_may_be_longer(tree: KafkaTree, lake: Lake, surveyor: Surveyor, plan: Plan) -> None:
+    yesterday = datetime.now(UTC) - timedelta(hours=25)
+    old = store_plan(lake, tree, plan.changes, created_at=yesterday)
+
+    assert surveyor.commit(tree.hosts, old.plan_id, "--max-plan-age", "2d").exit_code == DONE
+
+
+def test_max_plan_age_may_be_shorter(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
+    assert "--max-plan-age" in refused(surveyor, tree.hosts, plan, "--max-plan-age", "0s")
+
+
+def test_plan_of_another_cluster_is_refused(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
+    tree.write("/cluster/id", b'{"version":"1","id":"AAAAAAAAAAAAAAAAAAAAAA"}')
+
+    assert "that of AAAAAAAAAAAAAAAAAAAAAA; check --cluster" in refused(surveyor, tree.hosts, plan)
+
+
+def test_too_many_changes_are_refused(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
+    assert "has 4 changes, more than --max-changes 3" in refused(surveyor, tree.hosts, plan, "--max-changes", "3")
+
+
+def test_as_many_changes_as_allowed(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
+    assert surveyor.commit(tree.hosts, plan.plan_id, "--max-changes", "4").exit_code == DONE
+
+
+@pytest.fixture
+def after_losing_most(tree: KafkaTree, lake: Lake) -> Plan:
+    tree.add_topic(T, {partition: [0, 1, 2] for partition in PARTITIONS})
+    tree.unregister(0)
+    tree.unregister(2)
+    columns = {"requires_dead": [0, 2], "action": Action.ELECT.value, "isr_after": [1]}
+    return store_plan(lake, tree, [election(tree, T, partition, leader=1, **columns) for partition in PARTITIONS])
+
+
+def test_dead_majority_is_not_believed(tree: KafkaTree, surveyor: Surveyor, after_losing_most: Plan) -> None:
+    said = refused(surveyor, tree.hosts, after_losing_most)
+
+    assert "takes 2 of 3 brokers for dead: 0, 2" in said
+
+
+def test_dead_majority_may_be_allowed(tree: KafkaTree, surveyor: Surveyor, after_losing_most: Plan) -> None:
+    assert surveyor.apply(tree.hosts, after_losing_most.plan_id, "--allow-majority-dead").exit_code == DONE
+    assert leaders(tree) == {1}
+
+
+def test_one_dead_of_three_is_believed(tree: KafkaTree, lake: Lake, surveyor: Surveyor) -> None:
+    tree.add_topic(T, {0: [0, 1, 2]})
+    tree.unregister(0)
+    plan = store_plan(lake, tree, [election(tree, T, 0, leader=1, requires_dead=[0])])
+
+    assert surveyor.apply(tree.hosts, plan.plan_id).exit_code == DONE
+
+
+def test_broker_that_is_not_understood_is_refused(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
+    tree.register(3, b"?")
+    before = tree.dump()
+
+    assert "/brokers/ids/3 is not understood" in refused(surveyor, tree.hosts, plan)
+    assert tree.dump() == before
+
+
+def test_broker_without_plaintext_is_refused(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
+    ssl = b'{"version":5,"endpoints":["SSL://a:9093"],"listener_security_protocol_map":{"SSL":"SSL"}}'
+    tree.register(3, ssl)
+
+    assert "no PLAINTEXT endpoint" in refused(surveyor, tree.hosts, plan)
+
+
+@pytest.mark.parametrize("mode", ["batch", "admin", "auto"])
+@pytest.mark.parametrize("apply", [("--apply",), ()])
+def test_migration_is_refused(
+    tree: KafkaTree, surveyor: Surveyor, plan: Plan, mode: str, apply: tuple[str, ...]
+) -> None:
+    tree.write("/migration", b'{"version":0,"kraft_controller_id":3000,"kraft_controller_epoch":1}')
+    before = tree.dump()
+
+    done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", mode, *apply)
+
+    assert done.exit_code == REFUSED
+    assert "a migration to KRaft is in progress" in done.stderr
+    assert tree.dump() == before
+
+
+def test_another_surveyor_in_control_is_refused(
+    tree: KafkaTree, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobs.adapters.zookeeper.controllership.OTHERS_PATIENCE", 0.5)
+    with controllership(tree.hosts, 2147483647):
+        assert "another Surveyor holds the controllership" in refused(surveyor, tree.hosts, plan)
+
+
+def test_refused_plan_stays_planned(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
+    tree.register(3, b"?")
+    refused(surveyor, tree.hosts, plan)
+
+    assert surveyor.status(plan.plan_id) == PlanStatus.PLANNED
+    assert surveyor.commits(plan.plan_id) == []
+
+
+@pytest.mark.parametrize("status", ["refused", "cancelled", "rolled_back"])
+def test_closed_plan_is_refused(tree: KafkaTree, lake: Lake, surveyor: Surveyor, plan: Plan, status: str) -> None:
+    lake.update("plans", "true", status=f"'{status}'")
+
+    assert f"is {status}; plan again" in refused(surveyor, tree.hosts, plan)
+
+
+@pytest.mark.usefixtures("plan")
+def test_unknown_plan_is_a_usage_error(tree: KafkaTree, surveyor: Surveyor) -> None:
+    done = surveyor.commit(tree.hosts, "0123456789abcdef")
+
+    assert done.exit_code == USAGE
+    assert "no plan '0123456789abcdef' of cluster 'default'" in done.stderr
+
+
+def test_no_warehouse_is_unreadable(tree: KafkaTree, surveyor: Surveyor) -> None:
+    done = surveyor.commit(tree.hosts, "p")
+
+    assert done.exit_code == UNREADABLE
+    assert "check --warehouse" in done.stderr
+
+
+def test_wrong_chroot_is_unreadable(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
+    done = surveyor.commit(f"{tree.hosts}/absent", plan.plan_id)
+
+    assert done.exit_code == UNREADABLE
+    assert "check the chroot" in done.stderr
+
+
+@pytest.mark.parametrize("flags", [("--max-hold", "soon"), ("--max-plan-age", "1w"), ("--mode", "kraft")])
+def test_nonsense_is_a_usage_error(tree: KafkaTree, surveyor: Surveyor, plan: Plan, flags: tuple[str, ...]) -> None:
+    assert surveyor.commit(tree.hosts, plan.plan_id, *flags).exit_code == USAGE
+
+
+def test_committed_plan_is_not_taken_on_trust(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
+    surveyor.apply(tree.hosts, plan.plan_id)
+    assert surveyor.result(tree.hosts, plan.plan_id, "--apply")["applied_now"] == 0
+    tree.write("/cluster/id", b'{"version":"1","id":"AnotherClusterIsHere00"}')
+    assert "was made for the cluster with id" in refused(surveyor, tree.hosts, plan)
+
+
+@pytest.mark.parametrize(
+    ("mode", "action"), [("admin", Action.SHRINK_ISR), ("admin", Action.ELECT), ("batch", Action.REASSIGN)]
+)
+def test_mode_that_cannot_do_it_is_refused(
+    tree: KafkaTree, lake: Lake, surveyor: Surveyor, mode: str, action: Action
+) -> None:
+    tree.add_topic(T, {0: [0, 1]})
+    plan = store_plan(lake, tree, [election(tree, T, 0, leader=1, action=action.value)])
+
+    assert f"--mode {mode} cannot commit" in refused(surveyor, tree.hosts, plan, "--mode", mode)
