@@ -24,7 +24,8 @@ from tests.jobs.support.throttled_tree import overrides
 ROOT = Path(__file__).parents[2]
 RETRIED, FAILED = "AirflowException", "AirflowFailException"
 SUCCESS, SKIPPED = "success", "skipped"
-RECORDS, RECORD = 500, b"r" * 4000
+RECORDS, RECORD = 5000, b"r" * 4000
+"""20 MB: however low the rate is, a throttled follower fetches a megabyte each eleven seconds, over which Kafka counts."""
 MORNING, NOON = "2026-11-23T06:00:00+00:00", "2026-11-23T12:00:00+00:00"
 
 
