@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 RETRIED, FAILED = "AirflowException", "AirflowFailException"
 SUCCESS, SKIPPED = "success", "skipped"
 RECORDS, RECORD = 5000, b"r" * 4000
-"""20 MB: however low the rate is, a throttled follower fetches a megabyte each eleven seconds, over which Kafka counts."""
+"""20 MB: however low the rate is, a follower fetches a megabyte each eleven seconds, over which Kafka counts."""
 MORNING, NOON = "2026-11-23T06:00:00+00:00", "2026-11-23T12:00:00+00:00"
 
 
