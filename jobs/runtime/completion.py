@@ -7,7 +7,7 @@ warehouse.
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 
@@ -91,18 +91,21 @@ def _completed(
     ctx: typer.Context, incomplete: str, known: Callable[["Conf", "Lake"], Iterable[tuple[str, str]]]
 ) -> Completed:
     with suppress(Exception):
-        return [(name, text) for name, text in known(*_where(ctx.params)) if name.startswith(incomplete)]
+        return [(name, text) for name, text in known(*_where(ctx)) if name.startswith(incomplete)]
     return []
 
 
-def _where(typed: dict[str, Any]) -> tuple["Conf", "Lake"]:
+def _where(ctx: typer.Context) -> tuple["Conf", "Lake"]:
     """The conf, and the tables of the cluster that the command line names."""
     from jobs.runtime.lazy_commands import spare_pandas  # noqa: PLC0415 - only who presses Tab needs all this
 
     spare_pandas()
     from jobs.adapters.delta.lake import Lake  # noqa: PLC0415 - as above
-    from jobs.runtime.settings import DEFAULT_WAREHOUSE, load_conf  # noqa: PLC0415 - as above
+    from jobs.runtime.next_commands import typed_in  # noqa: PLC0415 - as above
+    from jobs.runtime.settings import DEFAULT_WAREHOUSE, Sources, load_conf  # noqa: PLC0415 - as above
 
-    conf = load_conf(typed.get("conf_path"))
-    folder = typed.get("warehouse") or conf.warehouse or DEFAULT_WAREHOUSE
-    return conf, Lake(folder, typed.get("cluster") or "default")
+    given = ctx.params
+    conf = load_conf(given.get("conf_path"))
+    sources = Sources(typed_in(ctx), given.get("conf_path"))
+    folder = sources.prefer("warehouse", given.get("warehouse"), conf.warehouse, tell=lambda _: None)
+    return conf, Lake(folder or DEFAULT_WAREHOUSE, given.get("cluster") or "default")

@@ -7,6 +7,7 @@ stderr says which is used: nobody means to work on another cluster than the one 
 """
 
 import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -149,7 +150,7 @@ def settings_from(
 ) -> Settings:
     """Join flags and file; for a `fleet`, the file alone names the clusters."""
     conf = load_conf(conf_path)
-    sources = _Sources(typed or {}, conf_path)
+    sources = Sources(typed or {}, conf_path)
     if warehouse == "":
         raise UsageError("--warehouse names no folder: give the name of one, or leave the option out")
     folder = sources.prefer("warehouse", warehouse, conf.warehouse) or DEFAULT_WAREHOUSE
@@ -194,19 +195,21 @@ _Value = TypeVar("_Value", str, Path)
 
 
 @dataclass(frozen=True, slots=True)
-class _Sources:
+class Sources:
     """Where values come from: what was typed, and a file that was typed or that the environment names."""
 
     typed: Typed
     conf_path: Path | None
 
-    def prefer(self, name: str, told: _Value | None, in_file: _Value | None) -> _Value | None:
-        """Choose between what an option or its environment variable told, and the file."""
+    def prefer(
+        self, name: str, told: _Value | None, in_file: _Value | None, tell: Callable[[str], None] = say
+    ) -> _Value | None:
+        """Choose between what an option or its environment variable told, and the file; tell of a choice."""
         if told is None or in_file is None or told == in_file or name in self.typed:
             return in_file if told is None else told
         named = ("conf_path",) if name == "warehouse" else ("conf_path", "cluster")
         file_is_meant = any(each in self.typed for each in named)
         of_file, of_environment = f"{name} {in_file} of {self.conf_path}", f"{told} of SURVEYOR_{name.upper()}"
         used, other = (of_file, of_environment) if file_is_meant else (of_environment, of_file)
-        say(f"surveyor: {used} is used, not {other}")
+        tell(f"surveyor: {used} is used, not {other}")
         return in_file if file_is_meant else told

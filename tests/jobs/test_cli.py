@@ -202,3 +202,12 @@ def named(warehouse: str) -> str:
 def test_names_of_the_tables_are_completed(named: str, words: str, completed: list[str]) -> None:
     """Without Spark, and with nothing on stderr."""
     assert completed_by_bash(words, SURVEYOR_WAREHOUSE=named) == completed
+
+
+def test_a_typed_conf_tells_where_names_are_completed_from(named: str, tmp_path: Path) -> None:
+    conf = tmp_path / "surveyor.toml"
+    conf.write_text(f'warehouse = "{named}"\n')
+
+    of_file = completed_by_bash(f"surveyor show plan --conf {conf} to", SURVEYOR_WAREHOUSE="/nowhere")
+
+    assert of_file == ["tonight"]
