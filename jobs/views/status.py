@@ -226,7 +226,7 @@ def _imbalance(health: Health) -> str:
     waits = sum(row["not_led"] for row in health.imbalance if row["broker_id"] not in live)
     of_gone = f"{counted(waits, 'partition', 'prefers', 'prefer')} brokers that are gone" if waits else ""
     if not any(row["not_led"] for row in rows):
-        return f"none among live brokers; {of_gone}" if of_gone else "none"
+        return f"none; {of_gone}" if of_gone else "none"
     worst = max(rows, key=lambda row: (row["ratio"], -row["broker_id"]))
     above = sum(row["exceeds"] for row in rows)
     return (
