@@ -214,8 +214,8 @@ def hand_on(source: int, without: bytes = b"") -> None:
     def relay() -> None:
         while said := os.read(source, 1 << 16):
             if not _state.over:
-                live_line.clear()
-                _write(2, (said.replace(without, b"") if without else said).decode(errors="replace"))
+                with live_line.aside():
+                    _write(2, (said.replace(without, b"") if without else said).decode(errors="replace"))
 
     threading.Thread(target=relay, name="stderr of a child", daemon=True).start()
 

@@ -38,8 +38,16 @@ def draw(text: str) -> None:
             _write(_AWAY + text.encode(errors="replace"))
 
 
+@contextmanager
+def aside() -> Iterator[None]:
+    """Take it away for what is written here."""
+    with _Line.lock:
+        clear()
+        yield
+
+
 def clear() -> None:
-    """Take it away; what is written next begins where it began. May be called from a signal's handler."""
+    """Take it away; what is written next begins where it began. Waits for nobody, as signals' handlers must not."""
     if _Line.drawn:
         _Line.drawn = False
         _write(_AWAY)

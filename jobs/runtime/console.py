@@ -72,8 +72,8 @@ def painted(line: str, stream: TextIO) -> str:
 
 def say(line: str) -> None:
     """Write a line of progress or log to stderr."""
-    live_line.clear()
-    print(painted(line, sys.stderr), file=sys.stderr, flush=True)  # noqa: T201 - stderr is where progress goes
+    with live_line.aside():
+        print(painted(line, sys.stderr), file=sys.stderr, flush=True)  # noqa: T201 - stderr is where progress goes
 
 
 def finish(

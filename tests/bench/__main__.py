@@ -21,6 +21,7 @@ from tests.bench.parts import bench_planning, bench_writing
 from tests.bench.placement import bench_placement
 from tests.bench.report import Report
 from tests.bench.snapshots import UNCHANGED, Sample, SnapshotBench
+from tests.bench.takeover import bench_takeover
 from tests.bench.telling import CHANGES_TOLD, bench_telling
 
 WARM_UP = 20_000
@@ -63,7 +64,9 @@ def run(options: argparse.Namespace) -> Report:
             samples += found
             samples.append(Sample(bench_shell(synthetic, warm)))
     telling = bench_telling(options.told)
-    failures = [figure for partitions in options.failover for figure in bench_failover(partitions)]
+    failures = [
+        figure for bench in (bench_failover, bench_takeover) for size in options.failover for figure in bench(size)
+    ]
     planning = [*bench_planning(spark, options.planned, TURNS), *bench_placement(REPEATS)]
     costs = [sample.cost for sample in samples if sample.cost]
     return Report(
@@ -102,7 +105,7 @@ def _parser() -> argparse.ArgumentParser:
         type=_sizes,
         default=[6_000],
         metavar="N,...",
-        help="partitions on real brokers, one of which is killed; 6000",
+        help="partitions on real brokers, one of which is killed, twice; 6000",
     )
     parser.add_argument("--driver-memory", default="8g", metavar="SIZE", help="the driver JVM's heap; 8g")
     form = parser.add_mutually_exclusive_group()
