@@ -46,7 +46,7 @@ from jobs.entry import main
 warming.TIMES = 1
 main()
 """
-"""The command, which asks Spark each kind of question once before it is in office, not six times: nobody counts."""
+"""The command, which asks Spark each kind of question once before it is in office, not four times: nobody counts."""
 
 
 @pytest.fixture(scope="module")
