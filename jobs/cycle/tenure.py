@@ -6,12 +6,10 @@ while nobody is the controller, nobody replaces a dead leader.
 """
 
 import gc
-import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
 
 from jobs.adapters.brokers.channel import refuse_silent
 from jobs.adapters.delta.lake import Row
@@ -21,7 +19,7 @@ from jobs.adapters.spark.session import start_session
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import connected, look_until
 from jobs.adapters.zookeeper.controllership import controllership, refuse_take_over, who_controls
-from jobs.basics.errors import ExitCode, RefusedError, SurveyorError, UsageError
+from jobs.basics.errors import ExitCode, SurveyorError, UsageError
 from jobs.basics.interrupts import deferred, exit_code, interrupted
 from jobs.cycle.behind import Behind, Deed
 from jobs.cycle.control import Controller
@@ -29,6 +27,7 @@ from jobs.cycle.deciding.decider import Decided, Decider
 from jobs.cycle.deciding.warming import warm_up
 from jobs.cycle.looking import Look
 from jobs.cycle.memory import Memory
+from jobs.cycle.protocols import refuse_protocols, told_by_all
 from jobs.cycle.watching import Watches
 from jobs.execution.batch.commit import RESIGN_PATIENCE, refuse_unreachable
 from jobs.planning.tables import vanished_states
@@ -44,11 +43,6 @@ from planner.history.vanished import without_state
 from planner.rows.words import counted
 from schemas.names import NO_CONTROLLER, PartitionState, Step
 from schemas.rows import Key
-
-_IBP: Final = "inter.broker.protocol.version"
-_SHUTDOWN: Final = "controlled.shutdown.enable"
-_ASKS_FOR_ISRS_SINCE: Final = (2, 7)
-"""From 2.7-IV2 on, which 2.7 alone means, brokers ask the controller for changes of ISRs; this one serves no API."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +90,7 @@ def _prepare(settings: Settings, term: Term) -> tuple[Decider, Row]:
     configs = as_of(settings.lake, snapshot, "broker_configs")
     refuse_protocols(configs)
     if term.apply:
-        _refuse_untold_protocols(configs, term.allow_silent)
+        configs = told_by_all(configs, settings, term.allow_silent)
     decider = Decider.of(Tables(spark, settings.lake), configs, allow_unclean=term.allow_unclean)
     decider.look_at_drained()
     with connected(settings.zookeeper) as client:
@@ -106,54 +100,6 @@ def _prepare(settings: Settings, term: Term) -> tuple[Decider, Row]:
     if term.apply:
         refuse_silent(state.brokers, settings.conf.controller_id, term.allow_silent, settings.listener)
     return decider, snapshot
-
-
-def refuse_protocols(configs: list[Row]) -> None:
-    """Refuse to be the controller of brokers that would wait for ever for what it does not serve."""
-    said = {row["broker_id"]: row["value"] for row in configs if row["name"] == _IBP and not row["assumed"]}
-    newer = sorted(broker for broker, value in said.items() if _asks_for_isrs(value))
-    if newer:
-        raise RefusedError(
-            f"brokers {', '.join(map(str, newer))} run with {_IBP} {said[newer[0]]}: from 2.7-IV2 on they ask the "
-            "controller for changes of ISRs, and from 3.0 on for producer ids, which `surveyor control` does not "
-            f"serve; set {_IBP}=2.6 on all brokers, or let Kafka's controller be and use `surveyor reconcile`",
-        )
-    waiting = sorted(
-        row["broker_id"]
-        for row in configs
-        if row["name"] == _SHUTDOWN and not row["assumed"] and str(row["value"]).lower() != "false"
-    )
-    if waiting:
-        say(
-            f"surveyor: brokers {', '.join(map(str, waiting))} will wait some 15 s for a controlled shutdown that is "
-            f"not served; drain them first, or set {_SHUTDOWN}=false",
-        )
-
-
-def _refuse_untold_protocols(configs: list[Row], allowed: frozenset[int]) -> None:
-    """Refuse where a broker did not say by which protocol it runs: it may be one that is not served."""
-    untold = {row["broker_id"] for row in configs if row["name"] == _IBP and row["assumed"]} - allowed
-    if untold:
-        ids = ",".join(map(str, sorted(untold)))
-        raise RefusedError(
-            f"brokers {ids} did not tell their {_IBP}: from 2.7-IV2 on they could not change ISRs any more; nothing "
-            f"was written. Give a --command-config by which they answer, or --allow-silent {ids} if you know that it "
-            "is older",
-        )
-
-
-def _asks_for_isrs(protocol: str | None) -> bool:
-    """Tell whether brokers of this inter.broker.protocol.version leave ISRs to the controller.
-
-    >>> [_asks_for_isrs(value) for value in ("2.6", "2.7-IV1", "2.7-IV2", "2.7", "3.9-IV0", None)]
-    [False, False, True, True, True, True]
-    """
-    match = re.match(r"(\d+)\.(\d+)(?:-IV(\d+))?", protocol or "")
-    if match is None:
-        return True
-    version = int(match[1]), int(match[2])
-    early = version == _ASKS_FOR_ISRS_SINCE and match[3] is not None and int(match[3]) <= 1
-    return version >= _ASKS_FOR_ISRS_SINCE and not early
 
 
 def _vanished(decider: Decider, snapshot: Row) -> set[Key]:

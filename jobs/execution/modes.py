@@ -153,5 +153,7 @@ def _our_side(controller: int, why: str) -> RefusedError:
 def admin_of(settings: Settings, state: ClusterState) -> Iterator[Admin]:
     """Yield a connection to the Admin API of the cluster's live brokers."""
     properties = read_properties(settings.conf.command_config)
-    with connected_admin(bootstrap(state.brokers, properties), properties) as admin:
+    controller = state.controller.broker_id
+    first = controller if controller in state.live else None
+    with connected_admin(bootstrap(state.brokers, properties), properties, first) as admin:
         yield admin

@@ -262,8 +262,14 @@ def _client(addresses: Sequence[str], settings: dict[str, str]) -> tuple[Any, st
 
 
 @contextmanager
-def connected_admin(addresses: Sequence[str], settings: dict[str, str]) -> Iterator[Admin]:
-    """Yield an Admin; raise AdminUnavailableError where nobody answers."""
+def connected_admin(
+    addresses: Sequence[str], settings: dict[str, str], controller: int | None = None
+) -> Iterator[Admin]:
+    """Yield an Admin; raise AdminUnavailableError where nobody answers.
+
+    A controller that ZooKeeper names is asked first: brokers name a former one until the new one has told them,
+    which may be Surveyor's id, and kafka-python takes their word.
+    """
     if not addresses:
         protocol = settings.get("security_protocol", "PLAINTEXT")
         raise AdminUnavailableError(
@@ -281,6 +287,7 @@ def connected_admin(addresses: Sequence[str], settings: dict[str, str]) -> Itera
             f"no broker answered the Admin API at {', '.join(addresses)} ({why}); "
             "check --command-config and that brokers run",
         )
+    client._controller_id = controller  # noqa: SLF001 - kafka-python has no other way to be told
     try:
         yield Admin(client)
     finally:

@@ -74,23 +74,24 @@ def read_broker_configs(
     command_config: Path | None,
     overrides: Overrides,
     patience: float,
+    each: float = EACH,
 ) -> list[Row]:
     """Ask every broker for its settings and versions, in parallel; return rows of BROKER_CONFIGS, unstamped.
 
     Shapes: rows of BROKERS in, one row a broker and name out, in order. `patience` is in seconds and bounds the whole,
-    EACH one broker. Where a broker says nothing of a name, its dynamic override in ZooKeeper holds, else Kafka's
+    `each` one broker. Where a broker says nothing of a name, its dynamic override in ZooKeeper holds, else Kafka's
     default, assumed.
     Raises UsageError for a client.properties that is not understood, and nothing for a broker that fails.
     """
-    rows, _ = read_configs_and_why_not(brokers, command_config, overrides, patience)
+    rows, _ = read_configs_and_why_not(brokers, command_config, overrides, patience, each)
     return rows
 
 
 def read_configs_and_why_not(
-    brokers: Sequence[Row], command_config: Path | None, overrides: Overrides, patience: float
+    brokers: Sequence[Row], command_config: Path | None, overrides: Overrides, patience: float, each: float = EACH
 ) -> tuple[list[Row], dict[int, str]]:
     """Return the same rows, and by broker id why one did not answer at all."""
-    answers, why_not = ask_brokers(brokers, read_properties(command_config), patience, _ask, EACH)
+    answers, why_not = ask_brokers(brokers, read_properties(command_config), patience, _ask, each)
     ids = sorted({broker["broker_id"] for broker in brokers})
     rows = [row for broker_id in ids for row in _rows(broker_id, answers.get(broker_id, {}), overrides)]
     return rows, why_not

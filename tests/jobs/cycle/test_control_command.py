@@ -7,8 +7,7 @@ from threading import Timer
 
 import pytest
 
-from jobs.basics.errors import RefusedError
-from jobs.cycle import tenure
+from jobs.cycle import protocols, tenure
 from jobs.cycle.control import Controller
 from schemas.znodes import Assignment, decode_controller, encode_assignment
 from tests.jobs.support.commands import Surveyor
@@ -25,6 +24,7 @@ pytestmark = pytest.mark.usefixtures("spark")
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No broker becomes the controller again here, and the session of the tests has compiled what it needs."""
     monkeypatch.setattr(tenure, "RESIGN_PATIENCE", 0.0)
+    monkeypatch.setattr(protocols, "PATIENCE", 0.2)
     monkeypatch.setattr(tenure, "warm_up", lambda _: None)
 
 
@@ -117,17 +117,3 @@ def test_an_id_that_a_broker_has_is_refused(tree: KafkaTree, surveyor: Surveyor)
 
     assert ran.code == 23
     assert "choose another controller_id" in ran.stderr
-
-
-@pytest.mark.parametrize(("value", "refused"), [("2.6", False), ("2.7-IV1", False), ("2.7", True), ("3.9-IV0", True)])
-def test_brokers_that_ask_for_more_than_it_serves_are_refused(value: str, refused: bool) -> None:  # noqa: FBT001
-    rows = [
-        {"broker_id": 3, "name": "inter.broker.protocol.version", "value": value, "assumed": False},
-        {"broker_id": 4, "name": "inter.broker.protocol.version", "value": None, "assumed": True},
-    ]
-
-    if not refused:
-        tenure.refuse_protocols(rows)
-        return
-    with pytest.raises(RefusedError, match=r"brokers 3 run with inter.broker.protocol.version .*set .*=2.6"):
-        tenure.refuse_protocols(rows)

@@ -9,18 +9,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kafka import KafkaAdminClient
 from kazoo.exceptions import NodeExistsError
 
+from jobs.adapters.brokers.admin import AdminUnavailableError, bootstrap, connected_admin
 from jobs.adapters.brokers.control_requests import announce
 from jobs.adapters.delta.lake import Lake, Row
 from jobs.adapters.embedded.cluster import EmbeddedCluster
+from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import Znode
 from jobs.adapters.zookeeper.connection import commit as commit_multi
 from jobs.adapters.zookeeper.controllership import check_absent, controllership, failed
 from jobs.adapters.zookeeper.multi import add
 from jobs.execution.batch.multis import Found, depends_on, of_topic
 from jobs.execution.batch.topic_znodes import TopicZnodes
+from jobs.execution.modes import admin_of
 from jobs.records.plans.stored import Plan
+from jobs.runtime.settings import ClusterConf, Settings
 from schemas.names import Action, PlanStatus
 from schemas.znodes import decode_assignment
 from tests.jobs.support.command_line import Surveyor
@@ -31,6 +36,7 @@ from tests.jobs.torture.rounds import live_through, prepare
 from tests.jobs.torture.small import SCRIPT, SmallArena
 from tests.jobs.torture.traffic import Traffic as RoundTraffic
 
+OURS = 2147483647
 REPLICAS = {0: [0, 1, 2], 1: [1, 2, 0], 2: [2, 0, 1]}
 
 
@@ -111,6 +117,22 @@ def test_broker_is_in_control_again(kafka: KafkaTree, patient: Surveyor) -> None
     assert broker_in_control(kafka)
     handed_back = next(row for row in patient.lake.rows("commits") if row["action"] == "hand_back")
     assert "is the controller; held for" in handed_back["message"]
+
+
+def test_controller_that_zookeeper_names_is_asked(
+    kafka: KafkaTree, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Brokers name the one before, here Surveyor, until the next has told them."""
+
+    async def former(_: KafkaAdminClient) -> int:
+        return OURS
+
+    monkeypatch.setattr(KafkaAdminClient, "_refresh_controller_id", former)
+    state = read_cluster(kafka.client, kafka.hosts)
+    with connected_admin(bootstrap(state.brokers, {}), {}) as admin, pytest.raises(AdminUnavailableError):
+        admin.silence()
+    with admin_of(Settings("default", str(tmp_path), ClusterConf()), state) as admin:
+        assert admin.silence() is None
 
 
 def test_elections_lose_no_record(cluster: EmbeddedCluster, kafka: KafkaTree, patient: Surveyor, topic: str) -> None:

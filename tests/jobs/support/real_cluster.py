@@ -8,9 +8,10 @@ from threading import Event, Thread
 from typing import Self
 from uuid import NAMESPACE_DNS, uuid5
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from jobs.adapters.brokers.admin import bootstrap
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import connected
@@ -46,7 +47,17 @@ def id_of(topic: str) -> str:
 
 
 def broker_in_control(tree: KafkaTree) -> bool:
-    return read_cluster(tree.client, tree.hosts).controller.broker_id in (0, 1, 2)
+    """A broker is, and each live broker tells its clients so: librdkafka keeps to the first controller it hears of."""
+    state = read_cluster(tree.client, tree.hosts)
+    named = {_controller_seen_by(address) for row in state.brokers for address in bootstrap([row], {})}
+    return state.controller.broker_id in (0, 1, 2) and named == {state.controller.broker_id}
+
+
+def _controller_seen_by(broker: str) -> int | None:
+    try:
+        return int(AdminClient({"bootstrap.servers": broker, "log_level": 0}).list_topics(timeout=10).controller_id)
+    except KafkaException:
+        return None
 
 
 def seen_by(broker: str, topic: str) -> Seen:
