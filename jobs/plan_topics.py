@@ -170,7 +170,8 @@ def delete(
     from jobs.planning.topics.delete import DeleteRequest
     from jobs.planning.topics.known_topic import topic_name
 
-    request = DeleteRequest(sorted(topic_name(topic, "--topics") for topic in topics.split(",")), allow_internal)
+    names = (topic_name(topic.strip(), "--topics") for topic in topics.split(","))
+    request = DeleteRequest(sorted(names), allow_internal)
     if len(set(request.topics)) < len(request.topics):
         raise UsageError(f"--topics {topics!r} names a topic twice")
     request.check()

@@ -251,12 +251,14 @@ def _brokers(settings: Settings, state: ClusterState, overrides: Overrides) -> C
     configs, why_not = read_configs_and_why_not(state.brokers, settings.conf.command_config, overrides, PATIENCE)
     silent = sorted({row["broker_id"] for row in configs if row["assumed"] and row["name"] == IBP})
     if silent:
-        why = next((f": {why_not[broker]}" for broker in silent if broker in why_not), " though asked")
+        why = next((f" ({why_not[broker]})" for broker in silent if broker in why_not), " (though asked)")
         yield Finding(
             "settings",
             State.WARNING,
-            f"brokers {_ids(silent)} of {len(state.brokers)} did not tell their settings within {PATIENCE:g} s{why}",
-            f"Kafka's defaults are assumed ({len(KAFKA_DEFAULTS)} names); give a --command-config by which they answer",
+            f"{len(silent)} of {counted(len(state.brokers), 'broker')} did not tell their settings within "
+            f"{PATIENCE:g} s: {_ids(silent)}{why}",
+            f"Kafka's defaults are assumed ({len(KAFKA_DEFAULTS)} names); see that they run and are reached from "
+            "here, or give a --command-config by which they answer",
         )
     else:
         yield Finding("settings", State.FINE, f"{counted(len(state.brokers), 'broker')} told theirs")

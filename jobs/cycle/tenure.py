@@ -27,9 +27,9 @@ from jobs.cycle.deciding.decider import Decided, Decider
 from jobs.cycle.deciding.warming import warm_up
 from jobs.cycle.looking import Look
 from jobs.cycle.memory import Memory
-from jobs.cycle.protocols import refuse_protocols, told_by_all
 from jobs.cycle.watching import Watches
 from jobs.execution.batch.commit import RESIGN_PATIENCE, refuse_unreachable
+from jobs.execution.batch.protocols import refuse_protocols, told_by_all
 from jobs.planning.tables import vanished_states
 from jobs.records.drained import strike_out_ended
 from jobs.records.snapshot_tables import SnapshotTables
@@ -140,7 +140,7 @@ def _report_dry(settings: Settings, snapshot: Row, due: Decided) -> ExitCode:
         f"{counted(len(due.changes), 'change', 'is', 'are')} due; nothing was written: --apply takes the "
         "controllership and stays"
     )
-    finish(settings, result, title, *cut(lines, "surveyor control"))
+    finish(settings, result, title, *cut(lines, "plan reconcile --refresh"))
     return ExitCode.DONE
 
 

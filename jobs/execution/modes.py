@@ -128,9 +128,8 @@ def _silent(settings: Settings, state: ClusterState) -> str | None:
     """
     controller = state.controller.broker_id
     if controller not in state.live:
-        return "no broker is the controller" if controller < 0 else f"controller {controller} is no live broker"
-    properties = read_properties(settings.conf.command_config)
-    addresses = bootstrap([row for row in state.brokers if row["broker_id"] == controller], properties)
+        return _no_live_controller(controller)
+    addresses = _addresses(settings, state)
     try:
         with admin_of(settings, state) as admin:
             silence = admin.silence()
@@ -139,6 +138,27 @@ def _silent(settings: Settings, state: ClusterState) -> str | None:
     if silence is not None and not is_reached(addresses):
         raise _our_side(controller, f"{silence}, and is not reached at {', '.join(addresses) or 'no address'}")
     return silence
+
+
+def nobody_to_ask(settings: Settings, state: ClusterState) -> str | None:
+    """Say why Kafka's controller could not be asked now; a dry run, which asks nobody, tells so beforehand."""
+    controller = state.controller.broker_id
+    if controller not in state.live:
+        return _no_live_controller(controller)
+    addresses = _addresses(settings, state)
+    if is_reached(addresses):
+        return None
+    return f"broker {controller}, the controller, is not reached at {', '.join(addresses) or 'any address'}"
+
+
+def _no_live_controller(controller: int) -> str:
+    return "no broker is the controller" if controller < 0 else f"controller {controller} is no live broker"
+
+
+def _addresses(settings: Settings, state: ClusterState) -> list[str]:
+    """Where Kafka's controller listens, by the protocol that --command-config has."""
+    controller = [row for row in state.brokers if row["broker_id"] == state.controller.broker_id]
+    return bootstrap(controller, read_properties(settings.conf.command_config))
 
 
 def _our_side(controller: int, why: str) -> RefusedError:

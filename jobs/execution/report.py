@@ -14,8 +14,10 @@ from jobs.execution.admin.running import Running
 from jobs.execution.admin.throttles import throttle_lines
 from jobs.execution.deletion import agrees_to_delete, deletions_due
 from jobs.execution.due import Assessment
+from jobs.execution.modes import nobody_to_ask
 from jobs.records.plans.ledger import Ledger, Verdict
 from jobs.records.plans.stored import Plan, read_plan
+from jobs.runtime.choices import Mode, Via
 from jobs.runtime.console import Result, agrees, cut, finish, is_terminal, say
 from jobs.runtime.settings import Settings
 from jobs.views.plans import change_line, deletion_lines, how_much_is_due, warnings
@@ -53,23 +55,33 @@ def report_dry(
         "applied_now": 0,
         **counts(assessment.settled),
     }
+    in_the_way = _in_the_way(settings, assessment, running)
+    if in_the_way:
+        result["in_the_way"] = in_the_way
     deleted = deletions_due(settings, plan, assessment)
     if deleted:
         result["deleted"] = [asdict(each) for each in deleted]
     review = [
         *_review(settings, plan, assessment, running, everything=everything),
         *deletion_lines(deleted, everything=everything),
+        *([f"  warning: --apply would not get far: {in_the_way}"] if in_the_way else ()),
     ]
     steps = after_dry_run(settings, plan.called, due=bool(assessment.due))
     finish(settings, result, *review, *beside.lines, "dry run: nothing was written; --apply writes", steps=steps)
     return ExitCode.CHANGES if detailed and assessment.due else ExitCode.DONE
 
 
+def _in_the_way(settings: Settings, assessment: Assessment, running: Running) -> str | None:
+    """Why --apply could write nothing now, although it is due."""
+    asks = assessment.mode is Mode.ADMIN and running.via is Via.ADMIN and assessment.in_office is None
+    return nobody_to_ask(settings, assessment.state) if asks and assessment.due else None
+
+
 def _review(
     settings: Settings, plan: Plan, assessment: Assessment, running: Running, *, everything: bool
 ) -> Iterator[str]:
     """What would be written, what would not, and what to be warned of."""
-    again = f"commit {plan.plan_id} --all"
+    again = f"commit {plan.called} --all"
     yield f"plan {plan.title}: mode {assessment.mode} ({assessment.why}); {how_much_is_due(plan, assessment.due)}"
     lines = [f"  would be written: {change_line(change)}" for change in assessment.due]
     yield from cut(lines, again, everything=everything)
@@ -127,7 +139,7 @@ def answer_of(settings: Settings, plan: Plan, assessment: Assessment, ledger: Le
     applied: Result = {"plan_id": plan.plan_id, "status": status, "applied_now": now, **ledger.counts()}
     summary = ", ".join(f"{count} {outcome}" for outcome, count in ledger.counts().items() if count)
     summary += f" ({now} of them now)" if now < len(ledger.of(Outcome.APPLIED)) else ""
-    stale = cut(_stale_lines(ledger.verdicts), f"show commits {plan.plan_id} --all")
+    stale = cut(_stale_lines(ledger.verdicts), f"show commits {plan.called} --all")
     title = f"plan {plan.title}: {status}; {summary or 'no changes'}"
     return Answer(_code(ledger, detailed=detailed), applied, [title, *stale])
 

@@ -56,7 +56,7 @@ def report_verification(
     closed = f", {whole.row['status']}" if whole.row["status"] in UNCOMMITTABLE else ""
     title = f"plan {whole.title}{closed}: {summary or 'no changes'}"
     lines = [
-        *cut(list(_lines(standings)), f"verify {whole.plan_id} --all", everything=everything),
+        *cut(list(_lines(standings)), f"verify {whole.called} --all", everything=everything),
         *(copying_lines(result["copying"]) if copying else ()),
         *(["  the throttle of its commit is set: whatever copies replicas is held back by it"] if throttled else []),
     ]

@@ -60,6 +60,8 @@ class Review:
     lake: Lake
     row: Row
     only: Only
+    called: str = ""
+    """What the user calls the plan."""
 
     def changes(self, *, whole: bool) -> StoredRows:
         """Read the changes, with every column where `whole`."""
@@ -170,7 +172,8 @@ class Review:
 
     def _more(self, rows: StoredRows, what: str) -> Iterator[str]:
         if len(rows) > LINES_SHOWN and not self.only.everything:
-            command = " ".join(filter(None, [f"surveyor show plan {self.plan_id}", self.only.flags, "--all"]))
+            named = self.called or self.plan_id
+            command = " ".join(filter(None, ["surveyor show plan", named, self.only.flags, "--all"]))
             yield f"  ... and {len(rows) - LINES_SHOWN} more {what}: `{command}` shows them"
 
 
@@ -222,7 +225,7 @@ def _rejection_line(row: Row) -> str:
 
 def show_review(settings: Settings, plan: str, only: Only) -> None:
     """Show a plan, or the rows of it that are asked for."""
-    review = Review(settings.lake, find_plan(settings.lake, plan), only)
+    review = Review(settings.lake, find_plan(settings.lake, plan), only, plan)
     steps = after_review(settings, review.row, plan, operations=len(review.operations()))
     if settings.result_file or not settings.for_people:
         changes = review.changes(whole=True)

@@ -178,7 +178,7 @@ def row_name(row: Row) -> str:
 def rejection_lines(plan: Plan) -> list[str]:
     """Say what a plan leaves as it is, and why: the first of many."""
     lines = [f"  rejected {row_name(row)}  {row['code']}: {row['reason']}" for row in plan.rejections]
-    return cut(lines, f"show rejections {plan.plan_id} --all")
+    return cut(lines, f"show rejections {plan.called} --all")
 
 
 def _moved(name: str, before: object, after: object) -> str | None:

@@ -81,12 +81,20 @@ def _standalone(environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]
         stderr=log,
         start_new_session=True,
     )
+    # whoever kills us closes the pipe
+    watcher = subprocess.Popen(
+        ["/bin/sh", "-c", f"cat; kill -KILL -- -{airflow.pid}"],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
     try:
         yield airflow
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         sys.stderr.write("ending Airflow\n")
         _end(airflow)
+        watcher.communicate()
         log.close()
 
 

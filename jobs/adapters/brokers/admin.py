@@ -27,6 +27,7 @@ from kafka.errors import (
 from jobs.basics.errors import RefusedError, SurveyorError
 from jobs.basics.properties import read_key_values
 from planner.reassignment.replica_assignment import target
+from planner.rows.words import few
 from schemas.rows import Key
 
 Row = dict[str, Any]
@@ -284,7 +285,7 @@ def connected_admin(
             gc.collect()
     if client is None:
         raise AdminUnavailableError(
-            f"no broker answered the Admin API at {', '.join(addresses)} ({why}); "
+            f"no broker answered the Admin API at {few(addresses)} ({why}); "
             "check --command-config and that brokers run",
         )
     client._controller_id = controller  # noqa: SLF001 - kafka-python has no other way to be told

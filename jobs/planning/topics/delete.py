@@ -36,9 +36,10 @@ class DeleteRequest:
         lake = at.tables.lake
         _refuse_disabled(as_of(lake, at.snapshot, "broker_configs", ("name", "=", SWITCH)))
         known = {row["topic"]: row for row in as_of(lake, at.snapshot, "topics", ("topic", "in", self.topics))}
-        if not known:
-            raise unknown_topics(self.topics, at.snapshot["snapshot_id"])
-        verdicts = [(topic, _rejection(topic, known.get(topic))) for topic in self.topics]
+        unknown = [topic for topic in self.topics if topic not in known]
+        if unknown:
+            raise unknown_topics(unknown, at.snapshot["snapshot_id"])
+        verdicts = [(topic, _rejection(topic, known[topic])) for topic in self.topics]
         rejections = [rejection for _, rejection in verdicts if rejection is not None]
         deletable = [known[topic] for topic, rejection in verdicts if rejection is None]
         operations = [
@@ -54,10 +55,8 @@ class DeleteRequest:
         )
 
 
-def _rejection(topic: str, known: Row | None) -> Row | None:
-    if known is None:
-        code, reason = RejectionCode.UNKNOWN_TOPIC, "no such topic in the snapshot"
-    elif known["deletion_requested"]:
+def _rejection(topic: str, known: Row) -> Row | None:
+    if known["deletion_requested"]:
         code, reason = RejectionCode.DELETION_REQUESTED, "queued for deletion already"
     elif not known["understood"]:
         code, reason = RejectionCode.NOT_UNDERSTOOD, "its znodes are not understood; `surveyor show quarantine`"

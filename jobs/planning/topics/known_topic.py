@@ -60,7 +60,7 @@ def find_topic(at: SnapshotTables, topic: str) -> KnownTopic:
 
 
 def unknown_topics(topics: Sequence[str], snapshot_id: int) -> RefusedError:
-    """What to say where a snapshot knows none of the topics."""
+    """What to say of topics that a snapshot does not know."""
     return RefusedError(
         f"no topic {' or '.join(topics)} in snapshot {snapshot_id}; `surveyor show topics` lists those there are, "
         "a new one is known after a new `surveyor snapshot`",

@@ -192,4 +192,4 @@ def test_the_fault_is_not_the_clusters(tree: KafkaTree, look: Callable[..., Find
 
     assert missing["command config"][0] == State.FAULT
     assert missing["zookeeper"][0] != State.FAULT
-    assert "within 0.5 s: it has no SSL endpoint" in other["settings"][1]
+    assert "within 0.5 s: 0, 1, 2 (it has no SSL endpoint)" in other["settings"][1]

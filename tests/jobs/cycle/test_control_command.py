@@ -7,8 +7,9 @@ from threading import Timer
 
 import pytest
 
-from jobs.cycle import protocols, tenure
+from jobs.cycle import tenure
 from jobs.cycle.control import Controller
+from jobs.execution.batch import protocols
 from schemas.znodes import Assignment, decode_controller, encode_assignment
 from tests.jobs.support.commands import Surveyor
 from tests.jobs.support.first_snapshot import write_first_snapshot

@@ -1,5 +1,6 @@
 """`--mode auto` takes the controllership on what the cluster shows, never because this host does not reach it."""
 
+import json
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -140,3 +141,20 @@ def test_batch_where_the_controller_is_not_registered(tree: KafkaTree, surveyor:
     tree.unregister(0)
 
     assert "mode batch (controller 0 is no live broker)" in run(surveyor, tree, plan, *NOBODY_NEED_ANSWER).stdout
+
+
+def test_dry_run_says_that_nobody_is_reached(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
+    ran = run(surveyor, tree, plan, "--mode", "admin")
+
+    warning = f"broker 0, the controller, is not reached at 127.0.0.1:{NO_PORT}"
+    assert (ran.exit_code, f"  warning: --apply would not get far: {warning}\n" in ran.stdout) == (DONE, True)
+    tree.client.delete("/controller")
+    found = json.loads(run(surveyor, tree, plan, "--mode", "admin", "--json").stdout)
+    assert found["in_the_way"] == "no broker is the controller"
+
+
+@pytest.mark.usefixtures("listening")
+def test_dry_run_has_nothing_to_say_where_it_is_reached(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
+    ran = run(surveyor, tree, plan, "--mode", "admin", "--json")
+
+    assert (ran.exit_code, "in_the_way" in json.loads(ran.stdout)) == (DONE, False)

@@ -121,8 +121,8 @@ def test_first_what_it_comes_to(surveyor: Surveyor) -> None:
 def test_what_is_left_out_is_counted_with_the_command_that_shows_it(surveyor: Surveyor) -> None:
     lines = _lines(surveyor)
     assert len(_changes(lines)) == 50
-    assert f"  ... and 70 more changes: `surveyor show plan {ID} --all` shows them" in lines
-    assert f"  ... and 10 more rejections: `surveyor show plan {ID} --all` shows them" in lines
+    assert "  ... and 70 more changes: `surveyor show plan grow --all` shows them" in lines
+    assert "  ... and 10 more rejections: `surveyor show plan grow --all` shows them" in lines
     every = _lines(surveyor, "--all")
     assert len(_changes(every)) == MANY
     assert sum(line.startswith("  rejected quiet-") for line in every) == 60
@@ -150,7 +150,7 @@ def test_only_some_changes(surveyor: Surveyor, arguments: tuple[str, ...], count
 def test_more_of_a_topic_is_shown_by_the_same_filters(surveyor: Surveyor) -> None:
     lines = _lines(surveyor, "--topic", "busy")
     assert "  --topic busy: 79 changes, 0 rejected" in lines
-    assert f"  ... and 29 more changes: `surveyor show plan {ID} --topic busy --all` shows them" in lines
+    assert "  ... and 29 more changes: `surveyor show plan grow --topic busy --all` shows them" in lines
 
 
 def test_a_new_first_replica_means_something_for_both(planned: Callable[..., Surveyor]) -> None:

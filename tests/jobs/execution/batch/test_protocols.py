@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jobs.basics.errors import RefusedError
-from jobs.cycle import protocols
+from jobs.execution.batch import protocols
 from jobs.runtime.settings import ClusterConf, Settings
 from tests.jobs.support.kafka_tree import KafkaTree
 
