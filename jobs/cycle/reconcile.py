@@ -71,8 +71,7 @@ def reconcile_once(
         if not apply:
             return report_dry(settings, plan, assessed, AS_EVER, beside, detailed=detailed, everything=everything)
         _refuse_resident(assessed)
-        if not yes:
-            refuse_unless_agreed(settings, plan, assessed, AS_EVER, beside, everything=everything)
+        refuse_unless_agreed(settings, plan, assessed, AS_EVER, beside, yes=yes, everything=everything)
         ledger = apply_plan(settings, plan, assessed, hold)
     except SurveyorError as error:
         error.result = known | {"status": _status(settings, plan)} | error.result
@@ -113,8 +112,7 @@ def reconcile_until_quiet(
             return ExitCode.DONE
         assessed = assess(settings, plan, mode, limits)
         _refuse_resident(assessed)
-        if not (yes or cycles):
-            refuse_unless_agreed(settings, plan, assessed, AS_EVER, beside)
+        refuse_unless_agreed(settings, plan, assessed, AS_EVER, beside, yes=yes or cycles > 0)
         answer = answer_of(settings, plan, assessed, apply_plan(settings, plan, assessed, hold), detailed=False)
         cycles += 1
         written.update({name: answer.result[name] for name in ("applied_now", Outcome.STALE.value)})

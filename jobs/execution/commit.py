@@ -135,8 +135,7 @@ def commit_plan(
         refuse_resident_drain(whole)
     if not apply:
         return report_dry(settings, whole, assessment, running, Beside(), detailed=detailed, everything=everything)
-    if not yes:
-        refuse_unless_agreed(settings, whole, assessment, running, Beside(), everything=everything)
+    refuse_unless_agreed(settings, whole, assessment, running, Beside(), yes=yes, everything=everything)
     if assessment.in_office is not None and assessment.mode is Mode.BATCH:
         return hand_in_and_wait(settings, whole, assessment, limits, detailed=detailed)
     ledger = apply_plan(settings, whole, assessment, hold, running=running)

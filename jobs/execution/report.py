@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 
 from jobs.assessment.deletion import Deleted
+from jobs.assessment.min_isr import below_min_isr
 from jobs.assessment.plan_steps import after_commit, after_dry_run
 from jobs.basics.errors import ExitCode, RefusedError, SurveyorError
 from jobs.basics.interrupts import exit_code, interrupted
@@ -88,11 +89,13 @@ def _review(
     yield from cut(_stale_lines(assessment.settled), again, everything=everything)
     yield from throttle_lines(settings.lake, plan, changes_among(assessment.due), running.throttle)
     if assessment.due:
-        yield from (f"  warning: {warning}" for warning in _warnings(plan, everything=everything))
+        yield from _warnings(settings, plan, everything=everything)
 
 
-def _warnings(plan: Plan, *, everything: bool) -> Iterator[str]:
-    return warnings(plan.row["kind"], plan.changes, plan.operations, plan.rejections, everything=everything)
+def _warnings(settings: Settings, plan: Plan, *, everything: bool) -> Iterator[str]:
+    few = below_min_isr(settings.lake, plan.row["snapshot_id"], plan.changes)
+    found = warnings(plan.row["kind"], plan.changes, plan.operations, plan.rejections, few, everything=everything)
+    return (f"  warning: {warning}" for warning in found)
 
 
 def refuse_unless_agreed(
@@ -102,13 +105,20 @@ def refuse_unless_agreed(
     running: Running,
     beside: Beside,
     *,
+    yes: bool,
     everything: bool = False,
 ) -> None:
     """Show on a terminal what a dry run shows, ask, and raise SurveyorError unless the answer is yes.
 
     Who deletes topics types more than yes. A program that says --apply means it, but for deletions: raise RefusedError.
+    Whoever is not asked is warned all the same.
     """
     if not assessment.due:
+        return
+    if yes or not is_terminal():
+        for line in _warnings(settings, plan, everything=everything):
+            say(line)
+    if yes:
         return
     deleted = deletions_due(settings, plan, assessment)
     if not is_terminal():

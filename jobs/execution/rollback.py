@@ -82,8 +82,7 @@ def _commit(settings: Settings, plan: Plan, mode: Mode, limits: CommitLimits, *,
     if not plan.changes or plan.row["status"] == PlanStatus.COMMITTED:
         return {}
     assessment = assess(settings, plan, mode, limits)
-    if not yes:
-        refuse_unless_agreed(settings, plan, assessment, AS_EVER, Beside())
+    refuse_unless_agreed(settings, plan, assessment, AS_EVER, Beside(), yes=yes)
     return apply_plan(settings, plan, assessment, settings.conf.limits.max_hold_seconds).counts()
 
 

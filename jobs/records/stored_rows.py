@@ -66,12 +66,27 @@ class StoredRows:
 
     def each_length(self, column: str, of: str) -> Bools:
         """Tell which rows are the first with their number of brokers in a column, among equal values of another."""
-        lengths = (self.brokers(column) != NO_LEADER).sum(axis=1)
+        lengths = self.lengths(column)
         codes = self.table[of].combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
         _, first = np.unique((codes << 32) | lengths, return_index=True)
         marks = np.zeros(len(self), dtype=bool)
         marks[first] = True
         return marks
+
+    def lengths(self, column: str) -> Ints:
+        """Count the brokers of each row's list, 0 for none."""
+        lengths: Ints = (self.brokers(column) != NO_LEADER).sum(axis=1)
+        return lengths
+
+    def shrinks(self, column: str, before: str) -> Bools:
+        """Tell which rows have fewer brokers in a column than another one has, or where that has none."""
+        had = self.lengths(before)
+        marks: Bools = (had == 0) | (self.lengths(column) < had)
+        return marks
+
+    def values(self, column: str) -> list[str]:
+        """The distinct values of a column."""
+        return list(pc.unique(self.table[column]).to_pylist())
 
     def counts(self, column: str) -> list[Row]:
         """Count equal values of a column, the most frequent first."""

@@ -137,10 +137,14 @@ def warnings(
     changes: Sequence[Outline],
     operations: Sequence[Operation],
     rejections: Sequence[Row],
+    below_min_isr: Sequence[str],
     *,
     everything: bool = False,
 ) -> Iterator[str]:
-    """What a reviewer must see last; `plan_review.warned` tells which changes of many it may speak of."""
+    """What a reviewer must see last; `plan_review.warned` tells which changes of many it may speak of.
+
+    `below_min_isr`: the partitions that `jobs.assessment.min_isr` names.
+    """
     offline = [c.name for c in changes if c.leader_after == NO_LEADER]
     doomed = [row_name(r) for r in rejections if r["code"] == RejectionCode.GOES_OFFLINE]
     unclean = [c.name for c in changes if c.action == Action.ELECT and not set(c.isr_after) <= set(c.isr_before or ())]
@@ -151,6 +155,7 @@ def warnings(
         ("goes", "go", "offline", offline),
         ("goes", "go", "offline when the drained brokers stop", sorted(doomed)),
         ("may", "may", "lose data by an unclean election", unclean),
+        ("is", "are", f"left with fewer in sync than {MIN_ISR}, so acks=all writes fail there", below_min_isr),
     )
     for one, several, what, names in warned:
         if names:

@@ -208,7 +208,7 @@ def test_no_warning_is_lost_among_many(planned: Callable[..., Surveyor], kind: P
     row = find_plan(surveyor.lake, ID)
     review = Review(surveyor.lake, row, Only())
     changes = review.changes(whole=False)
-    every = list(warnings(row["kind"], msgspec.convert(list(changes), list[Outline]), [], []))
+    every = list(warnings(row["kind"], msgspec.convert(list(changes), list[Outline]), [], [], []))
     assert list(review.warnings(changes)) == every
     assert len(every) == (3 if kind is PlanKind.REASSIGN else 2)
     assert warned(changes, kind)[[0, 4]].tolist() == [kind is PlanKind.REASSIGN, False]

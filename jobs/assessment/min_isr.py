@@ -1,0 +1,53 @@
+"""Which partitions a plan leaves with fewer in sync than min.insync.replicas, and fewer than they have now.
+
+Producers with acks=all get nothing but errors there until a replica is back. In: changes, and the snapshot that they
+were planned on, for what its topics and brokers say. Out: names of partitions. Topics that a plan creates are not in
+the snapshot; their configs have warnings of their own (`jobs.views.plans.config_warnings`).
+"""
+
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from jobs.adapters.delta.lake import Lake, as_rows
+from jobs.basics.errors import SurveyorError
+from jobs.records.snapshots import as_of, find_snapshot, table_as_of
+from jobs.records.stored_rows import StoredRows
+from planner.rows.without_spark import default_min_isr, min_isr_override
+from schemas.rows import Outline
+from schemas.topic_configs import MIN_ISR
+
+LISTED: Final = 1_000
+"""Topics up to which they are looked for one by one, and not all read."""
+
+
+def below_min_isr(lake: Lake, snapshot_id: int, changes: Sequence[Outline]) -> list[str]:
+    """Name the partitions of changes in memory."""
+    smaller = [change for change in changes if not 0 < len(change.isr_before or ()) <= len(change.isr_after)]
+    minimum = _min_isr(lake, snapshot_id, {change.topic for change in smaller})
+    return [change.name for change in smaller if len(change.isr_after) < minimum.get(change.topic, 0)]
+
+
+def stored_below_min_isr(lake: Lake, snapshot_id: int, changes: StoredRows) -> list[str]:
+    """Name those of stored changes, of which there may be a million: only the few become objects."""
+    smaller = changes.where(changes.shrinks("isr_after", "isr_before"))
+    minimum = _min_isr(lake, snapshot_id, smaller.values("topic"))
+    few = smaller.where(smaller.lengths("isr_after") < max(minimum.values(), default=0))
+    rows = as_rows(few.table.select(["topic", "partition", "isr_after"]))
+    return [
+        f"{row['topic']}-{row['partition']}" for row in rows if len(row["isr_after"]) < minimum.get(row["topic"], 0)
+    ]
+
+
+def _min_isr(lake: Lake, snapshot_id: int, topics: Collection[str]) -> dict[str, int]:
+    """min.insync.replicas of those topics that the snapshot has; of none where the snapshot was dropped."""
+    if not topics:
+        return {}
+    mine = [("topic", "in", sorted(topics))] if len(topics) <= LISTED else []
+    try:
+        snapshot = find_snapshot(lake, snapshot_id)
+        known = as_rows(table_as_of(lake, snapshot, "topics", *mine, columns=["topic", "config"]))
+        default = default_min_isr(as_of(lake, snapshot, "broker_configs", ("name", "=", MIN_ISR)))
+    except SurveyorError:
+        return {}
+    own = ((row["topic"], min_isr_override(dict(row["config"] or ()))) for row in known)
+    return {topic: default if minimum is None else minimum for topic, minimum in own}
