@@ -1,13 +1,19 @@
 """Java properties, as Kafka reads them, that say how a server is spoken to, and as whom; passwords among them.
 
-A file that holds a password must not be readable for everybody on the machine: then it is refused, not read.
+A file that holds a password, or a private key that one names, must be nobody's to read who has only an account on the
+machine, and the password's file no group's to write: then it is refused, not used.
 """
 
 import stat
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 from jobs.basics.errors import UsageError
+
+PRIVATE_KEY: Final = "ssl.key.location"
+KEY_PASSWORD: Final = "ssl.key.password"  # noqa: S105 - the name of a setting
 
 
 def read_key_values(path: Path, option: str, known: Collection[str]) -> dict[str, str]:
@@ -26,9 +32,19 @@ def read_key_values(path: Path, option: str, known: Collection[str]) -> dict[str
     for key, value in found.items():
         if key not in known or not value:
             raise UsageError(f"{option} {path}: {key!r} is not known or has no value; known are {', '.join(known)}")
-    if mode & stat.S_IROTH and any(_is_secret(key) for key in found):
-        raise UsageError(f"{option} {path} has a password in it and everybody may read it: chmod o= {path}")
+    if any(_is_secret(key) for key in found):
+        _refuse_open(f"{option} {path} has a password in it", path, mode)
+    if (key := found.get(PRIVATE_KEY)) and KEY_PASSWORD not in found:
+        with suppress(OSError):  # whoever opens it says so
+            _refuse_open(f"{option} {path}: {PRIVATE_KEY} {key} is a private key", Path(key), Path(key).stat().st_mode)
     return found
+
+
+def _refuse_open(what: str, path: Path, mode: int) -> None:
+    if mode & stat.S_IRWXO:
+        raise UsageError(f"{what}, and everybody may read or change it: chmod o= {path}")
+    if mode & stat.S_IWGRP:
+        raise UsageError(f"{what}, and its group may change it: chmod g-w {path}")
 
 
 def _why(error: OSError | ValueError) -> str:

@@ -43,6 +43,9 @@ _PROPERTIES: Final = {
     "delta.deletedFileRetentionDuration": "interval 365 days",
 }
 
+_AUDITED: Final = {"commits": {"delta.appendOnly": "true"}}
+"""Who reads what was done must find all of it: Delta itself refuses to change or delete a row."""
+
 Row = dict[str, Any]
 
 
@@ -329,7 +332,7 @@ def _create(path: str) -> None:
         schema=Schema.from_json(json.dumps(columns)),
         mode="ignore",
         partition_by=["cluster"],
-        configuration=_PROPERTIES,
+        configuration=_PROPERTIES | _AUDITED.get(name, {}),
     )
     for constraint, expression in CHECKS.get(name, {}).items():
         table.alter.add_constraint({constraint: expression})

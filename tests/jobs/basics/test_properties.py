@@ -7,7 +7,7 @@ import pytest
 from jobs.basics.errors import UsageError
 from jobs.basics.properties import read_key_values
 
-KNOWN = ("sasl.username", "sasl.password")
+KNOWN = ("sasl.username", "sasl.password", "ssl.key.location", "ssl.key.password")
 
 
 def read(folder: Path, text: str, mode: int = 0o600) -> dict[str, str]:
@@ -50,6 +50,24 @@ def test_what_cannot_be_read_is_said(tmp_path: Path, text: str, said: str) -> No
 
 
 def test_a_password_is_for_its_owner_alone(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="everybody may read it: chmod o="):
+    with pytest.raises(UsageError, match="everybody may read or change it: chmod o="):
         read(tmp_path, "sasl.password=secret", mode=0o644)
+    with pytest.raises(UsageError, match="its group may change it: chmod g-w"):
+        read(tmp_path, "sasl.password=secret", mode=0o660)
+    assert read(tmp_path, "sasl.password=secret", mode=0o640) == {"sasl.password": "secret"}
     assert read(tmp_path, "sasl.username=me", mode=0o644) == {"sasl.username": "me"}
+
+
+def test_a_private_key_is_for_its_owner_alone(tmp_path: Path) -> None:
+    """Unless it has a password itself; a file that is not there is somebody else's to notice."""
+    key = tmp_path / "key.pem"
+    named = f"ssl.key.location={key}"
+    assert read(tmp_path, named) == {"ssl.key.location": str(key)}
+    key.touch(0o600)
+    key.chmod(0o644)
+
+    with pytest.raises(UsageError, match=f"ssl.key.location {key} is a private key, and everybody may read"):
+        read(tmp_path, named)
+    assert read(tmp_path, f"{named}\nssl.key.password=secret")["ssl.key.location"] == str(key)
+    key.chmod(0o400)
+    assert read(tmp_path, named) == {"ssl.key.location": str(key)}

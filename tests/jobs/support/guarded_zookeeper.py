@@ -35,6 +35,7 @@ class Certificates:
         for path in (found.server, found.client):
             issued = authority.issue_cert(LOOPBACK)
             chain = b"".join(blob.bytes() for blob in issued.cert_chain_pems)
+            path.touch(0o600)
             path.write_bytes(_as_pkcs8(issued.private_key_pem.bytes()) + chain)
         return found
 

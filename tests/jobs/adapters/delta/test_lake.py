@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable, Schema
+from deltalake.exceptions import DeltaError
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructField, StructType
 
@@ -121,3 +122,17 @@ def test_a_table_that_has_lost_its_log_is_no_new_one(tmp_path: Path) -> None:
 
     (tmp_path / "log").rename(tmp_path / "plans" / "_delta_log")
     assert len(lake.rows("plans")) == 1
+
+
+def test_nobody_takes_back_what_commits_say(tmp_path: Path) -> None:
+    """Delta refuses it, whoever asks; to write small files together changes nothing."""
+    lake = Lake(str(tmp_path), "c")
+    lake.ensure_tables()
+    lake.append("commits", [{"plan_id": "p", "attempt": 1, "action": "elect", "outcome": "applied"}])
+    lake.append("commits", [{"plan_id": "p", "attempt": 2, "action": "elect", "outcome": "applied"}])
+    table = DeltaTable(lake.path("commits"))
+
+    with pytest.raises(DeltaError, match=r"append.?only"):
+        table.delete("attempt = 1")
+    assert table.optimize.compact()["numFilesRemoved"] == 2
+    assert sorted(row["attempt"] for row in lake.rows("commits")) == [1, 2]
