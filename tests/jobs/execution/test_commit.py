@@ -17,7 +17,7 @@ from schemas.columns import COMMITS
 from schemas.names import Action, PlanStatus
 from tests.jobs.support.command_line import Surveyor
 from tests.jobs.support.kafka_tree import KafkaTree, state_path
-from tests.jobs.support.plan_rows import creation, store_plan, topic_creation
+from tests.jobs.support.plan_rows import creation, lose_commits, store_plan, topic_creation
 from tests.jobs.support.zookeeper_proxy import MULTI, Loss, ZooKeeperProxy
 
 T = "t"
@@ -141,7 +141,7 @@ def test_plan_whose_outcomes_were_lost_changes_nothing_more(
     tree: KafkaTree, lake: Lake, surveyor: Surveyor, plan: Plan
 ) -> None:
     surveyor.apply(tree.hosts, plan.plan_id)
-    lake.replace("commits", [])
+    lose_commits(lake)
     lake.update("plans", "true", status="'committing'")
     before = tree.dump()
 

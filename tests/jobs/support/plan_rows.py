@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from shutil import rmtree
 from typing import Any
 
 from msgspec.structs import asdict
@@ -82,6 +83,12 @@ def creation(topic: str, partition: int, replicas: list[int], topic_id: str | No
 def topic_creation(topic: str, config: dict[str, str] | None = None, topic_id: str | None = TOPIC_ID) -> Row:
     data = json.dumps({"topic_id": topic_id, "config": config or {}}, sort_keys=True)
     return {"sequence": 0, "kind": OperationKind.CREATE_TOPIC.value, "topic": topic, "data": data}
+
+
+def lose_commits(lake: Lake) -> None:
+    """Lose the whole table, as whoever restores a warehouse without it would: no row of it can be deleted."""
+    rmtree(lake.path("commits"))
+    lake.ensure_tables()
 
 
 def _as_row(row: Row | Change | Operation) -> Row:

@@ -23,11 +23,17 @@ UNKNOWN = 99
 
 @dataclass
 class Loss:
-    """What is lost: the `nth` request of a kind, or only its answer; `then` runs before anybody can reconnect."""
+    """What is lost: the `nth` request of a kind, or only its answer; `then` runs before anybody can reconnect.
+
+    Of what is lost, `passed` bytes still get through before the connection is cut.
+    """
 
     op: int
     nth: int = 1
     deliver: bool = True
+    passed: int = 0
+    size: int = 0
+    """How many bytes it was, known once it happened."""
     then: Callable[["ZooKeeperProxy"], object] | None = None
     happened: threading.Event = field(default_factory=threading.Event)
 
@@ -133,7 +139,7 @@ class _Connection:
                 self.proxy.sessions.remove(self.session)
             loss = self.proxy.due(op)
             if loss is not None and not loss.deliver:
-                self._drop(loss)
+                self._drop(loss, frame, self.server)
                 return
             if loss is not None:
                 self.lost = (xid, loss)
@@ -154,11 +160,13 @@ class _Connection:
             frame = _frame(self.server)
             (xid,) = struct.unpack_from(">i", frame, 4)
             if self.lost and xid == self.lost[0]:
-                self._drop(self.lost[1])
+                self._drop(self.lost[1], frame, self.client)
                 return
             self.client.sendall(frame)
 
-    def _drop(self, loss: Loss) -> None:
+    def _drop(self, loss: Loss, frame: bytes, receiver: socket.socket) -> None:
+        receiver.sendall(frame[: loss.passed])
+        loss.size = len(frame)
         if loss.then:
             loss.then(self.proxy)
         loss.happened.set()

@@ -15,7 +15,7 @@ from schemas.znodes import decode_assignment, decode_config
 from tests.jobs.support.command_line import Surveyor
 from tests.jobs.support.kafka_tree import TOPIC_ID, KafkaTree
 from tests.jobs.support.operation_rows import alteration, deletion, expansion
-from tests.jobs.support.plan_rows import creation, store_plan, topic_creation
+from tests.jobs.support.plan_rows import creation, lose_commits, store_plan, topic_creation
 from tests.jobs.support.zookeeper_proxy import MULTI, Loss, ZooKeeperProxy
 
 T, K = "t", "retention.ms"
@@ -131,7 +131,7 @@ def test_plan_whose_outcomes_were_lost_changes_nothing_more(
     topics: KafkaTree, lake: Lake, surveyor: Surveyor, plan: Plan, kind: str
 ) -> None:
     surveyor.apply(topics.hosts, plan.plan_id)
-    lake.replace("commits", [])
+    lose_commits(lake)
     lake.update("plans", "true", status="'committing'")
     before = topics.dump()
 
