@@ -27,13 +27,15 @@ from jobs.cycle.balance import Balance
 from jobs.cycle.behind import Behind, Episode
 from jobs.cycle.deciding.decider import Decided, Decider, as_bounced, forgotten
 from jobs.cycle.deciding.foresight import Foresight
-from jobs.cycle.hearing import Ears
 from jobs.cycle.looking import Look
 from jobs.cycle.memory import Memory
 from jobs.cycle.plans import Desk
 from jobs.cycle.reporting import Report
 from jobs.cycle.requests import Requests
-from jobs.cycle.telling import Teller
+from jobs.cycle.talking.hearing import Ears
+from jobs.cycle.talking.notifications import Notifications
+from jobs.cycle.talking.retelling import Retelling
+from jobs.cycle.talking.telling import Teller
 from jobs.cycle.watching import Watches
 from jobs.cycle.writing import Writer
 from jobs.execution.batch.requests import delete_all
@@ -75,8 +77,10 @@ class Controller:
     done: Report = field(init=False)
     watches: Watches = field(init=False)
     look: Look = field(init=False)
+    retelling: Retelling = field(init=False)
     ears: Ears = field(init=False)
     teller: Teller = field(init=False)
+    notifications: Notifications = field(init=False)
     writer: Writer = field(init=False)
     requests: Requests = field(init=False)
     desk: Desk | None = field(init=False)
@@ -92,18 +96,18 @@ class Controller:
     With the cycles left that wait for it: what cannot be written keeps nobody from being introduced.
     """
     _requests_due: bool = True
-    _log_dirs: dict[str, int] = field(default_factory=dict)
-    """Log dir events that brokers are being asked about, by path."""
 
     def __post_init__(self) -> None:
         self.done = Report(self.say)
         self.watches = Watches(self.control.client)
         self.look = Look(self.control.client, self.watches, self.memory)
-        self.ears = Ears(self.memory, self.watches, self.behind)
+        self.retelling = Retelling(self.memory, self.say)
+        self.ears = Ears(self.memory, self.watches, self.behind, self.retelling)
         listener = self.settings.listener if self.settings else PLAIN
         queues = Queues(str(self.control.controller_id), self.ears.hear, listener)
         self.teller = Teller(self.control, self.memory, queues)
         self.writer = Writer(self.control, self.memory, self.look, self.watches)
+        self.notifications = Notifications(self.control, self.memory, self.look, self.teller, self.ears)
         self.requests = Requests(self.control, self.memory, self.behind, self.say)
         at_hand = self.control, self.look, self.writer, self.teller, self._know_drained, self.say
         self.desk = Desk(self.settings, *at_hand) if self.settings else None
@@ -160,7 +164,7 @@ class Controller:
         if self.watches.woken.is_set() or self.audit.is_under_way:
             return
         if self.foresight is None or not self.foresight.look():
-            self.watches.woken.wait(TICK)
+            self.watches.woken.wait(self.retelling.pause(TICK))
 
     def _audit(self) -> None:
         """Read a part of everything again where that is due; what is not as it was known is looked at."""
@@ -183,18 +187,21 @@ class Controller:
         """Whether everybody has answered, nothing moves, and no plan is being carried out."""
         if self.desk and self.desk.is_busy:
             return False
-        return not self.teller.queues.busy and self.ears.is_quiet and not self.memory.moving
+        moving = self.memory.moving - self.retelling.given_up
+        return not self.teller.queues.busy and self.ears.is_quiet and self.retelling.is_quiet and not moving
 
     def cycle(self) -> bool:
         """Look, decide, write, tell; return whether something was done or is due at once."""
         self.done.cycles += 1
+        idle = self.teller.queues.idle
         heard = self.ears.take()
         self.look.joined |= heard.untold
         seen = self.look.at(self.watches.fired())
         self._refuse_lost()
         self._notice_brokers()
-        self._notice_isr_changes()
-        self._notice_log_dirs()
+        self._due |= self.notifications.isr_changes()
+        self.notifications.log_dirs()
+        self._tell_again(idle)
         again = self.writer.held_until_now()
         self._due |= again
         if self.memory.moving:
@@ -279,6 +286,12 @@ class Controller:
         self.teller.kept(kept)
         self.look.noted()
 
+    def _tell_again(self, idle: Collection[int]) -> None:
+        """Tell brokers again what they answered with an error, each after a pause."""
+        for untaken in self.retelling.take(idle):
+            stopping = self.teller.untaken(untaken)
+            self._due, self._requests_due = self._due | stopping, self._requests_due or bool(stopping)
+
     def _tell_led_by(self, broker_ids: Collection[int]) -> None:
         """Tell the replicas of what these lead once more: a follower ignores a leader that is not alive."""
         known = ((key, broker) for broker in broker_ids for key in self.memory.of_broker(broker))
@@ -297,27 +310,6 @@ class Controller:
         if back:
             self.teller.introduce(back)
             self._due |= {key for broker in back for key in self.memory.of_broker(broker)}
-
-    def _notice_isr_changes(self) -> None:
-        """Read ISRs that leaders changed, and pass them on to all brokers (`processIsrChangeNotification`)."""
-        notified = self.memory.of_kind(RequestKind.ISR_CHANGE)
-        if notified:
-            named = {(row["topic"], row["partition"]) for row in notified}
-            self._due |= self.look.at_partitions(named)
-            self.teller.metadata(named)  # also of what was read before it was notified
-            delete_all(self.control, {row["path"] for row in notified})
-
-    def _notice_log_dirs(self) -> None:
-        """Ask brokers that report a failed log dir which replicas it held; they have answered once they are idle."""
-        for row in self.memory.of_kind(RequestKind.LOG_DIR):
-            if row["path"] not in self._log_dirs:
-                self._log_dirs[row["path"]] = row["broker_id"]
-                self.teller.ask_for_log_dirs(row["broker_id"])
-        if self._log_dirs and self.ears.is_quiet:
-            busy = set(self.teller.queues.busy)
-            asked = {path for path, broker in self._log_dirs.items() if broker not in busy}
-            delete_all(self.control, asked)
-            self._log_dirs = {path: broker for path, broker in self._log_dirs.items() if path not in asked}
 
     def _write(self, decided: Decided, episode: Episode | None) -> list[Verdict]:
         """Write what was decided, and tell each multi's part of it at once."""

@@ -151,6 +151,7 @@ class Island:
         self.log.append("calm")
         for local, broker in enumerate(self.brokers.values()):
             broker.stalled = broker.lags = False
+            broker.fails = 0
             if broker.process is None and local not in self.script.stay_dead:
                 self.log.append(f"calm: start {local}")
                 broker.start()
@@ -175,6 +176,10 @@ class Island:
 
     def _stall(self, local: int) -> None:
         self._broker(local).stalled ^= True
+
+    def _fail(self, local: int, count: int, in_part: bool) -> None:  # noqa: FBT001 - an argument of an event
+        broker = self._broker(local)
+        broker.fails, broker.fails_in_part = count, in_part
 
     def _lag(self, local: int) -> None:
         self._broker(local).lags ^= True
