@@ -269,8 +269,8 @@ class Controller:
 
     def _notice_brokers(self) -> None:
         """Introduce brokers that are new, and topics that are kept; tell who is there now (`onBrokerStartup`)."""
-        joined, gone, kept = self.look.joined, self.look.gone, self.look.kept
-        if not (joined or gone or kept):
+        joined, gone, moved, kept = self.look.joined, self.look.gone, self.look.moved, self.look.kept
+        if not (joined or gone or moved or kept):
             return
         self._failed |= dict.fromkeys(gone, TRIES)
         anew = [self.memory.of_broker(broker) for broker in joined] + [self.memory.of_topic(topic) for topic in kept]
@@ -278,6 +278,8 @@ class Controller:
         changed = self.look.at_partitions({*chain(*anew)})
         for broker in sorted(gone | joined):
             self.say(f"  broker {broker} {'has registered' if broker in self.memory.brokers else 'is gone'}")
+        for broker in sorted(moved - joined):
+            self.say(f"  broker {broker} has written its registration again")
         self._due, self._requests_due = self._due | changed, True
         new = joined - self._bounced
         self.teller.introduce([broker for broker in self.memory.live if broker in new])
@@ -327,8 +329,8 @@ class Controller:
         return verdicts
 
     def _withdraw(self, decided: Decided) -> None:
-        """Take requests away that are carried out, or cannot be."""
-        for refused in self.requests.withdraw(decided):
+        """Take requests away that are carried out, cannot be, or ask for nothing."""
+        for refused in chain(self.requests.withdraw(decided), self.requests.remove_void()):
             self._heed(refused)
 
     def _heed(self, refused: Refusal | None) -> bool:

@@ -85,13 +85,12 @@ class Teller:
         for notice in untaken.notices:
             by_api[notice.api].append(notice)
         metadata = by_api[UPDATE_METADATA]
+        told = self.memory.partitions if untaken.introduce else [key_of(notice) for notice in metadata]
+        notices = self._metadata(told, [broker])
         if untaken.introduce:
-            notices = [*everything_to(self.memory, [broker], sorted(self.memory.partitions))]
+            notices += self._to_replicas(broker, self.memory.of_broker(broker))
         else:
-            notices = [
-                *self._states_again(broker, by_api[LEADER_AND_ISR]),
-                *self._metadata(map(key_of, metadata), [broker]),
-            ]
+            notices += self._states_again(broker, by_api[LEADER_AND_ISR])
         # that a topic goes is said as it was: the topic may be gone by now
         goes = [n for n in metadata if n.leader == LEADER_DURING_DELETE and not self._stays(n.topic)]
         notices += [replace(notice, brokers=(broker,)) for notice in goes]

@@ -207,4 +207,14 @@ FOUND: Final = {
             Event(5, BEFORE, "start", (0,)),
         ),
     ),
+    "who is introduced again while it stops a replica is told nothing that starts it": Script(
+        18,
+        3,
+        {"a": {0: [2, 1]}},
+        (
+            Event(2, BEFORE, "reassign", ("a", 0, [2])),
+            Event(2, BEFORE, "bounce", (0,)),
+            Event(3, BEFORE, "fail", (1, 1, False)),
+        ),
+    ),
 }

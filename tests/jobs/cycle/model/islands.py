@@ -224,6 +224,14 @@ class Island:
             if origin:
                 self._order(REASSIGN, TopicPartition(self.topic(name), partition, origin))
 
+    def _junk(self) -> None:
+        """Leave behind what asks for nothing, and what nobody can read."""
+        self.tree.put("/isr_change_notification/isr_change_", b"{illegible", sequence=True)
+        self.tree.put("/log_dir_event_notification/log_dir_event_", b"", sequence=True)
+        for path in (REASSIGN, ELECT):
+            if path not in self.tree.nodes:
+                self.tree.put(path, encode_partitions([]))
+
     def _elect(self, name: str, partition: int) -> None:
         self._order(ELECT, TopicPartition(self.topic(name), partition))
 

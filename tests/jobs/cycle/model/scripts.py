@@ -80,6 +80,7 @@ _KINDS: Final = {
     "unclean": 7,
     "vanish": 1,
     "garble": 1,
+    "junk": 1,
 }
 """How often each happens, in proportion."""
 
