@@ -8,7 +8,7 @@ ZooKeeper, and tells everybody everything.
 """
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -22,6 +22,7 @@ from jobs.adapters.delta.lake import Row
 from jobs.adapters.zookeeper.controllership import LOST, Controllership, SessionLostError, session_of, settled
 from jobs.adapters.zookeeper.refusal import Refusal
 from jobs.basics.interrupts import interrupted
+from jobs.cycle.asking import Asking, by_admin
 from jobs.cycle.auditing import Audit
 from jobs.cycle.balance import Balance
 from jobs.cycle.behind import Behind, Episode
@@ -38,12 +39,11 @@ from jobs.cycle.talking.retelling import Retelling
 from jobs.cycle.talking.telling import Teller
 from jobs.cycle.watching import Watches
 from jobs.cycle.writing import Writer
-from jobs.execution.batch.requests import delete_all
 from jobs.records.plans.ledger import Verdict
 from jobs.runtime.settings import Settings
 from planner.cycle.deleting import DeletionStep
 from planner.rows.words import counted
-from schemas.names import DrainMode, OperationKind, Outcome, RequestKind
+from schemas.names import DrainMode, OperationKind, Outcome
 from schemas.rows import Change, Key
 
 TICK: Final = 2.0
@@ -86,6 +86,7 @@ class Controller:
     desk: Desk | None = field(init=False)
     balance: Balance = field(init=False)
     audit: Audit = field(init=False)
+    asking: Asking | None = field(init=False)
     foresight: Foresight | None = field(init=False)
     """Where there is none, each failure is decided on when it is there."""
     _due: set[Key] = field(default_factory=set)
@@ -113,25 +114,23 @@ class Controller:
         self.desk = Desk(self.settings, *at_hand) if self.settings else None
         self._know_drained()
         self.audit = Audit(self.look, self.memory)
+        self.asking = None
+        if self.settings:
+            ask = by_admin(self.control.client, self.settings)
+            self.asking = Asking(ask, self.decider.broker_configs, self.say, self.watches.wake)
         self.balance = Balance.of(self.decider.broker_configs)
         self.foresight = Foresight(self.decider, self.memory)
 
     def take_up(self) -> None:
-        """Begin: read everything, and tell everybody everything, the brokers alive first.
-
-        Notifications from before are out of date once everything has been read, and go.
-        """
+        """Begin: read everything, and tell everybody everything, the brokers alive first."""
         started = time.monotonic()
         if self.desk:
             self.desk.open()
         self.look.at_everything()
-        old = {
-            row["path"] for kind in (RequestKind.ISR_CHANGE, RequestKind.LOG_DIR) for row in self.memory.of_kind(kind)
-        }
-        delete_all(self.control, old)
-        self.memory.requests = [row for row in self.memory.requests if row["path"] not in old]
+        self.notifications.delete_all()
         self._due = set(self.memory.partitions)
         self.teller.introduce(self.memory.live)
+        self._ask_for_settings(self.memory.brokers.keys() - {row["broker_id"] for row in self.decider.broker_configs})
         brokers, partitions = len(self.memory.brokers), len(self.memory.partitions)
         self.say(
             f"  read {counted(brokers, 'broker')} and {counted(partitions, 'partition')} in "
@@ -168,9 +167,11 @@ class Controller:
 
     def _audit(self) -> None:
         """Read a part of everything again where that is due; what is not as it was known is looked at."""
-        seen = self.audit.go_on()
+        begins, seen = not self.audit.is_under_way, self.audit.go_on()
         if seen is None:
             return
+        if begins:
+            self._ask_for_settings(self.memory.brokers)
         self._notice_brokers()
         self.teller.metadata(seen.partitions)  # of notifications that were lost
         self._due |= seen.partitions
@@ -199,6 +200,7 @@ class Controller:
         seen = self.look.at(self.watches.fired())
         self._refuse_lost()
         self._notice_brokers()
+        self._know_settings()
         self._due |= self.notifications.isr_changes()
         self.notifications.log_dirs()
         self._tell_again(idle)
@@ -252,6 +254,22 @@ class Controller:
             row["broker_id"] for row in self.decider.drained if row["mode"] == DrainMode.RESIDENT
         )
 
+    def _ask_for_settings(self, broker_ids: Iterable[int]) -> None:
+        if self.asking:
+            self.asking.ask(self.memory.brokers[broker] for broker in broker_ids if broker in self.memory.brokers)
+
+    def _know_settings(self) -> None:
+        """Go by what brokers say of their settings now; who has no leader may get one by them."""
+        configs = self.asking.take(self.memory.brokers) if self.asking else None
+        if configs is None:
+            return
+        self.decider.know_settings(configs)
+        self.balance = self.balance.by(configs)
+        if self.foresight:
+            self.foresight.begin_anew()
+        unled = (key for key, row in self.memory.partitions.items() if row.leader not in self.memory.brokers)
+        self._due, self._requests_due = self._due.union(unled), True
+
     def _decide(self, due: set[Key], balance: AbstractSet[Key], *, requests_due: bool) -> Decided:
         if not (due or balance or requests_due):
             return Decided()
@@ -281,6 +299,7 @@ class Controller:
         for broker in sorted(moved - joined):
             self.say(f"  broker {broker} has written its registration again")
         self._due, self._requests_due = self._due | changed, True
+        self._ask_for_settings(joined)
         new = joined - self._bounced
         self.teller.introduce([broker for broker in self.memory.live if broker in new])
         self.teller.metadata(changed)

@@ -28,6 +28,14 @@ class Notifications:
     _log_dirs: dict[str, int] = field(default_factory=dict)
     """Log dir events that brokers are being asked about, by path."""
 
+    def delete_all(self) -> None:
+        """Delete those from before everything was read: they are out of date."""
+        old = {
+            row["path"] for kind in (RequestKind.ISR_CHANGE, RequestKind.LOG_DIR) for row in self.memory.of_kind(kind)
+        }
+        delete_all(self.control, old)
+        self.memory.requests = [row for row in self.memory.requests if row["path"] not in old]
+
     def isr_changes(self) -> set[Key]:
         """Read ISRs that leaders changed, and pass them on to all brokers; return those that are news."""
         notified = self.memory.of_kind(RequestKind.ISR_CHANGE)
