@@ -325,6 +325,8 @@ class Controller:
 
     def _introduce_bounced(self, verdicts: Sequence[Verdict]) -> None:
         """Introduce brokers that bounced, once all that they led and followed is written as after a failure."""
+        if any(verdict.outcome is Outcome.SKIPPED for verdict in verdicts):
+            return  # the next cycle goes on with it
         bounced, written = self._bounced, all(verdict.outcome is Outcome.APPLIED for verdict in verdicts)
         self._failed = {} if written else {broker: left - 1 for broker, left in self._failed.items() if left > 1}
         back = sorted(bounced - self._failed.keys())
