@@ -27,10 +27,7 @@ _UNTIL_RESIGNED: Final = float("inf")
 """`max_hold` of a writer: it is bound by `MOST`."""
 
 MOST: Final = 15.0
-"""Seconds after which a cycle begins no further multi: what is left is decided on anew, after what happened since.
-
-Some hundred thousand states take longer, and reading them once more takes a few seconds.
-"""
+"""Seconds after which a cycle begins no further multi: what is left is decided on anew, after what happened since."""
 
 _NOT_STALE: Final = frozenset({Outcome.APPLIED, Outcome.SKIPPED})
 
