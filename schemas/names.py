@@ -260,6 +260,8 @@ class Step(StrEnum):
 
     TAKE_OVER = "take_over"
     HAND_BACK = "hand_back"
+    DISCARD_NOTIFICATION = "discard_notification"
+    """A notification of ISRs or log dirs that says nothing, or cannot be read, was deleted."""
     CANCEL = "cancel"
     """Without a partition: the plan was closed; with one: its reassignment was cancelled."""
     ROLL_BACK = "roll_back"

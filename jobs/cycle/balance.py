@@ -9,7 +9,7 @@ the memory. Out: partitions to be led by their preferred replica, if it is alive
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Self
 
 from jobs.adapters.delta.lake import Row
@@ -44,6 +44,11 @@ class Balance:
         enabled = all(value.lower() == "true" for value in said[_ENABLED])
         every = max(map(float, said[_INTERVAL]), default=300.0) if enabled else float("inf")
         return cls(every, max(map(float, said[_PERCENTAGE]), default=10.0) / 100)
+
+    def by(self, broker_configs: Iterable[Row]) -> "Balance":
+        """The same with other settings of brokers: the next check is not put off, but by a longer interval."""
+        changed = Balance.of(broker_configs)
+        return replace(changed, _next=self._next) if changed.every == self.every else changed
 
     def due(self, memory: Memory) -> set[Key]:
         """The partitions to be elected now: none between two checks."""

@@ -8,7 +8,7 @@ ZooKeeper, and tells everybody everything.
 """
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -22,26 +22,28 @@ from jobs.adapters.delta.lake import Row
 from jobs.adapters.zookeeper.controllership import LOST, Controllership, SessionLostError, session_of, settled
 from jobs.adapters.zookeeper.refusal import Refusal
 from jobs.basics.interrupts import interrupted
+from jobs.cycle.asking import Asking, by_admin
 from jobs.cycle.auditing import Audit
 from jobs.cycle.balance import Balance
 from jobs.cycle.behind import Behind, Episode
 from jobs.cycle.deciding.decider import Decided, Decider, as_bounced, forgotten
 from jobs.cycle.deciding.foresight import Foresight
-from jobs.cycle.hearing import Ears
 from jobs.cycle.looking import Look
 from jobs.cycle.memory import Memory
 from jobs.cycle.plans import Desk
 from jobs.cycle.reporting import Report
 from jobs.cycle.requests import Requests
-from jobs.cycle.telling import Teller
+from jobs.cycle.talking.hearing import Ears
+from jobs.cycle.talking.notifications import Notifications
+from jobs.cycle.talking.retelling import Retelling
+from jobs.cycle.talking.telling import Teller
 from jobs.cycle.watching import Watches
 from jobs.cycle.writing import Writer
-from jobs.execution.batch.requests import delete_all
 from jobs.records.plans.ledger import Verdict
 from jobs.runtime.settings import Settings
 from planner.cycle.deleting import DeletionStep
 from planner.rows.words import counted
-from schemas.names import DrainMode, OperationKind, Outcome, RequestKind
+from schemas.names import DrainMode, OperationKind, Outcome
 from schemas.rows import Change, Key
 
 TICK: Final = 2.0
@@ -75,13 +77,16 @@ class Controller:
     done: Report = field(init=False)
     watches: Watches = field(init=False)
     look: Look = field(init=False)
+    retelling: Retelling = field(init=False)
     ears: Ears = field(init=False)
     teller: Teller = field(init=False)
+    notifications: Notifications = field(init=False)
     writer: Writer = field(init=False)
     requests: Requests = field(init=False)
     desk: Desk | None = field(init=False)
     balance: Balance = field(init=False)
     audit: Audit = field(init=False)
+    asking: Asking | None = field(init=False)
     foresight: Foresight | None = field(init=False)
     """Where there is none, each failure is decided on when it is there."""
     _due: set[Key] = field(default_factory=set)
@@ -92,42 +97,40 @@ class Controller:
     With the cycles left that wait for it: what cannot be written keeps nobody from being introduced.
     """
     _requests_due: bool = True
-    _log_dirs: dict[str, int] = field(default_factory=dict)
-    """Log dir events that brokers are being asked about, by path."""
 
     def __post_init__(self) -> None:
         self.done = Report(self.say)
         self.watches = Watches(self.control.client)
         self.look = Look(self.control.client, self.watches, self.memory)
-        self.ears = Ears(self.memory, self.watches, self.behind)
+        self.retelling = Retelling(self.memory, self.say)
+        self.ears = Ears(self.memory, self.watches, self.behind, self.retelling)
         listener = self.settings.listener if self.settings else PLAIN
         queues = Queues(str(self.control.controller_id), self.ears.hear, listener)
         self.teller = Teller(self.control, self.memory, queues)
         self.writer = Writer(self.control, self.memory, self.look, self.watches)
+        self.notifications = Notifications(self.control, self.memory, self.look, self.teller, self.ears)
         self.requests = Requests(self.control, self.memory, self.behind, self.say)
         at_hand = self.control, self.look, self.writer, self.teller, self._know_drained, self.say
         self.desk = Desk(self.settings, *at_hand) if self.settings else None
         self._know_drained()
         self.audit = Audit(self.look, self.memory)
+        self.asking = None
+        if self.settings:
+            ask = by_admin(self.control.client, self.settings)
+            self.asking = Asking(ask, self.decider.broker_configs, self.say, self.watches.wake)
         self.balance = Balance.of(self.decider.broker_configs)
         self.foresight = Foresight(self.decider, self.memory)
 
     def take_up(self) -> None:
-        """Begin: read everything, and tell everybody everything, the brokers alive first.
-
-        Notifications from before are out of date once everything has been read, and go.
-        """
+        """Begin: read everything, and tell everybody everything, the brokers alive first."""
         started = time.monotonic()
         if self.desk:
             self.desk.open()
         self.look.at_everything()
-        old = {
-            row["path"] for kind in (RequestKind.ISR_CHANGE, RequestKind.LOG_DIR) for row in self.memory.of_kind(kind)
-        }
-        delete_all(self.control, old)
-        self.memory.requests = [row for row in self.memory.requests if row["path"] not in old]
+        self.notifications.delete_all()
         self._due = set(self.memory.partitions)
         self.teller.introduce(self.memory.live)
+        self._ask_for_settings(self.memory.brokers.keys() - {row["broker_id"] for row in self.decider.broker_configs})
         brokers, partitions = len(self.memory.brokers), len(self.memory.partitions)
         self.say(
             f"  read {counted(brokers, 'broker')} and {counted(partitions, 'partition')} in "
@@ -160,13 +163,15 @@ class Controller:
         if self.watches.woken.is_set() or self.audit.is_under_way:
             return
         if self.foresight is None or not self.foresight.look():
-            self.watches.woken.wait(TICK)
+            self.watches.woken.wait(self.retelling.pause(TICK))
 
     def _audit(self) -> None:
         """Read a part of everything again where that is due; what is not as it was known is looked at."""
-        seen = self.audit.go_on()
+        begins, seen = not self.audit.is_under_way, self.audit.go_on()
         if seen is None:
             return
+        if begins:
+            self._ask_for_settings(self.memory.brokers)
         self._notice_brokers()
         self.teller.metadata(seen.partitions)  # of notifications that were lost
         self._due |= seen.partitions
@@ -183,18 +188,22 @@ class Controller:
         """Whether everybody has answered, nothing moves, and no plan is being carried out."""
         if self.desk and self.desk.is_busy:
             return False
-        return not self.teller.queues.busy and self.ears.is_quiet and not self.memory.moving
+        moving = self.memory.moving - self.retelling.given_up
+        return not self.teller.queues.busy and self.ears.is_quiet and self.retelling.is_quiet and not moving
 
     def cycle(self) -> bool:
         """Look, decide, write, tell; return whether something was done or is due at once."""
         self.done.cycles += 1
+        idle = self.teller.queues.idle
         heard = self.ears.take()
         self.look.joined |= heard.untold
         seen = self.look.at(self.watches.fired())
         self._refuse_lost()
         self._notice_brokers()
-        self._notice_isr_changes()
-        self._notice_log_dirs()
+        self._know_settings()
+        self._due |= self.notifications.isr_changes()
+        self.notifications.log_dirs()
+        self._tell_again(idle)
         again = self.writer.held_until_now()
         self._due |= again
         if self.memory.moving:
@@ -245,6 +254,22 @@ class Controller:
             row["broker_id"] for row in self.decider.drained if row["mode"] == DrainMode.RESIDENT
         )
 
+    def _ask_for_settings(self, broker_ids: Iterable[int]) -> None:
+        if self.asking:
+            self.asking.ask(self.memory.brokers[broker] for broker in broker_ids if broker in self.memory.brokers)
+
+    def _know_settings(self) -> None:
+        """Go by what brokers say of their settings now; who has no leader may get one by them."""
+        configs = self.asking.take(self.memory.brokers) if self.asking else None
+        if configs is None:
+            return
+        self.decider.know_settings(configs)
+        self.balance = self.balance.by(configs)
+        if self.foresight:
+            self.foresight.begin_anew()
+        unled = (key for key, row in self.memory.partitions.items() if row.leader not in self.memory.brokers)
+        self._due, self._requests_due = self._due.union(unled), True
+
     def _decide(self, due: set[Key], balance: AbstractSet[Key], *, requests_due: bool) -> Decided:
         if not (due or balance or requests_due):
             return Decided()
@@ -262,8 +287,8 @@ class Controller:
 
     def _notice_brokers(self) -> None:
         """Introduce brokers that are new, and topics that are kept; tell who is there now (`onBrokerStartup`)."""
-        joined, gone, kept = self.look.joined, self.look.gone, self.look.kept
-        if not (joined or gone or kept):
+        joined, gone, moved, kept = self.look.joined, self.look.gone, self.look.moved, self.look.kept
+        if not (joined or gone or moved or kept):
             return
         self._failed |= dict.fromkeys(gone, TRIES)
         anew = [self.memory.of_broker(broker) for broker in joined] + [self.memory.of_topic(topic) for topic in kept]
@@ -271,13 +296,22 @@ class Controller:
         changed = self.look.at_partitions({*chain(*anew)})
         for broker in sorted(gone | joined):
             self.say(f"  broker {broker} {'has registered' if broker in self.memory.brokers else 'is gone'}")
+        for broker in sorted(moved - joined):
+            self.say(f"  broker {broker} has written its registration again")
         self._due, self._requests_due = self._due | changed, True
+        self._ask_for_settings(joined)
         new = joined - self._bounced
         self.teller.introduce([broker for broker in self.memory.live if broker in new])
         self.teller.metadata(changed)
         self._tell_led_by(new)
         self.teller.kept(kept)
         self.look.noted()
+
+    def _tell_again(self, idle: Collection[int]) -> None:
+        """Tell brokers again what they answered with an error, each after a pause."""
+        for untaken in self.retelling.take(idle):
+            stopping = self.teller.untaken(untaken)
+            self._due, self._requests_due = self._due | stopping, self._requests_due or bool(stopping)
 
     def _tell_led_by(self, broker_ids: Collection[int]) -> None:
         """Tell the replicas of what these lead once more: a follower ignores a leader that is not alive."""
@@ -291,33 +325,14 @@ class Controller:
 
     def _introduce_bounced(self, verdicts: Sequence[Verdict]) -> None:
         """Introduce brokers that bounced, once all that they led and followed is written as after a failure."""
+        if any(verdict.outcome is Outcome.SKIPPED for verdict in verdicts):
+            return  # the next cycle goes on with it
         bounced, written = self._bounced, all(verdict.outcome is Outcome.APPLIED for verdict in verdicts)
         self._failed = {} if written else {broker: left - 1 for broker, left in self._failed.items() if left > 1}
         back = sorted(bounced - self._failed.keys())
         if back:
             self.teller.introduce(back)
             self._due |= {key for broker in back for key in self.memory.of_broker(broker)}
-
-    def _notice_isr_changes(self) -> None:
-        """Read ISRs that leaders changed, and pass them on to all brokers (`processIsrChangeNotification`)."""
-        notified = self.memory.of_kind(RequestKind.ISR_CHANGE)
-        if notified:
-            named = {(row["topic"], row["partition"]) for row in notified}
-            self._due |= self.look.at_partitions(named)
-            self.teller.metadata(named)  # also of what was read before it was notified
-            delete_all(self.control, {row["path"] for row in notified})
-
-    def _notice_log_dirs(self) -> None:
-        """Ask brokers that report a failed log dir which replicas it held; they have answered once they are idle."""
-        for row in self.memory.of_kind(RequestKind.LOG_DIR):
-            if row["path"] not in self._log_dirs:
-                self._log_dirs[row["path"]] = row["broker_id"]
-                self.teller.ask_for_log_dirs(row["broker_id"])
-        if self._log_dirs and self.ears.is_quiet:
-            busy = set(self.teller.queues.busy)
-            asked = {path for path, broker in self._log_dirs.items() if broker not in busy}
-            delete_all(self.control, asked)
-            self._log_dirs = {path: broker for path, broker in self._log_dirs.items() if path not in asked}
 
     def _write(self, decided: Decided, episode: Episode | None) -> list[Verdict]:
         """Write what was decided, and tell each multi's part of it at once."""
@@ -335,8 +350,8 @@ class Controller:
         return verdicts
 
     def _withdraw(self, decided: Decided) -> None:
-        """Take requests away that are carried out, or cannot be."""
-        for refused in self.requests.withdraw(decided):
+        """Take requests away that are carried out, cannot be, or ask for nothing."""
+        for refused in chain(self.requests.withdraw(decided), self.requests.remove_void()):
             self._heed(refused)
 
     def _heed(self, refused: Refusal | None) -> bool:

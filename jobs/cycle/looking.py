@@ -53,8 +53,12 @@ class Look:
     """Brokers that started, or bounced, until somebody takes note of it: what is read after them may be lost."""
     gone: set[int] = field(default_factory=set)
     """Brokers whose registration is no longer there, until then; one that bounced is among them."""
+    moved: set[int] = field(default_factory=set)
+    """Brokers whose registration was written again, as with other endpoints, until then."""
     kept: set[str] = field(default_factory=set)
     """Topics that are no longer queued for deletion, until then."""
+    _watched: set[int] = field(default_factory=set)
+    """Brokers whose registrations are watched: a child's data is no matter of its parent's watch."""
 
     def at_everything(self) -> Seen:
         """Read all there is, as at a take-over; who takes over introduces everybody."""
@@ -68,12 +72,12 @@ class Look:
 
     def noted(self) -> None:
         """Somebody has taken note of who came and went, and of what is kept."""
-        self.joined, self.gone, self.kept = set(), set(), set()
+        self.joined, self.gone, self.moved, self.kept = set(), set(), set(), set()
 
     def at(self, fired: Collection[str]) -> Seen:
         """Read what these paths name; requests in any case, as they are few and cheap."""
         seen = Seen()
-        if BROKER_IDS in fired:
+        if any(path.startswith(BROKER_IDS) for path in fired):
             self._brokers(seen)
         changed = [path.removeprefix(_OF_TOPIC) for path in fired if path.startswith(_OF_TOPIC)]
         if TOPICS in fired or changed:
@@ -104,11 +108,13 @@ class Look:
         return seen.partitions
 
     def _brokers(self, seen: Seen) -> None:
-        now = {row["broker_id"]: row for row in read_brokers(self.client)}
+        now = self._registered()
         before, self.memory.brokers = self.memory.brokers, now
         for broker, row in now.items():
-            if broker not in before or before[broker]["broker_epoch"] != row["broker_epoch"]:
+            if broker not in before or _is_anew(before[broker], row):
                 self.joined.add(broker)
+            elif before[broker] != row:
+                self.moved.add(broker)
             if broker not in before or before[broker] != row:
                 seen.partitions |= self.memory.of_broker(broker)
         kept = {
@@ -119,6 +125,16 @@ class Look:
         for broker in gone:
             self.memory.forget_answers(broker)
             seen.partitions |= self.memory.of_broker(broker)
+
+    def _registered(self) -> dict[int, Row]:
+        """Read registrations; whose is not watched yet is read after it is."""
+        now = {row["broker_id"]: row for row in read_brokers(self.client)}
+        new = now.keys() - self._watched
+        if not new:
+            return now
+        self.watches.arm(f"{BROKER_IDS}/{broker}" for broker in new)
+        self._watched |= new
+        return {row["broker_id"]: row for row in read_brokers(self.client)}
 
     def _topics(self, seen: Seen, reread: Collection[str]) -> None:
         names = set(children(self.client, TOPICS) or ())
@@ -153,7 +169,8 @@ class Look:
 
     def _requests(self, seen: Seen) -> None:
         asked_for = self.memory.asked_for
-        before, self.memory.requests = self.memory.requests, read_requests(self.client)
+        before = self.memory.requests
+        self.memory.requests, self.memory.void = read_requests(self.client)
         seen.requests = before != self.memory.requests
         if not seen.requests:
             return
@@ -167,6 +184,11 @@ class Look:
                 if not now["deletion_requested"]:
                     self.memory.forget_deleted(name)
                     self.kept.add(name)
+
+
+def _is_anew(before: Row, now: Row) -> bool:
+    """Whether a broker is to be introduced: it registered anew, or could not be told anything before."""
+    return before["broker_epoch"] != now["broker_epoch"] or (now["understood"] and not before["understood"])
 
 
 def _with_state(row: Partition, version: int | None, data: bytes | None) -> Partition:

@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from jobs.adapters.delta.lake import Row
+from jobs.adapters.zookeeper.cluster import Void
 from schemas.names import RequestKind
 from schemas.notices import LEADER_AND_ISR, UPDATE_METADATA, Notice
 from schemas.rows import Key
@@ -67,6 +68,8 @@ class Memory:
     topics: dict[str, Row] = field(default_factory=dict)
     partitions: dict[Key, Partition] = field(default_factory=dict)
     requests: list[Row] = field(default_factory=list)
+    void: list[Void] = field(default_factory=list)
+    """Requests and notifications that ask for nothing."""
     failed: dict[Key, set[int]] = field(default_factory=lambda: defaultdict(set))
     """Brokers whose log dir failed for a partition, as they answered (`replicasOnOfflineDirs`)."""
     stopped: dict[tuple[Key, int], int] = field(default_factory=dict)

@@ -26,7 +26,7 @@ from jobs.assessment.limits import CommitLimits
 from jobs.basics.errors import ExitCode, FencedError, SurveyorError
 from jobs.cycle.looking import Look
 from jobs.cycle.memory import Partition
-from jobs.cycle.telling import Teller
+from jobs.cycle.talking.telling import Teller
 from jobs.cycle.writing import Writer
 from jobs.execution.admin.lease import this_process
 from jobs.execution.commit import apply_plan

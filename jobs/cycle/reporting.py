@@ -31,7 +31,7 @@ class Report:
 
     def of_cycle(self, verdicts: Sequence[Verdict], rejections: Iterable[Row]) -> None:
         """Say what a cycle did, and which rejections are new."""
-        self.stale += sum(verdict.outcome is not Outcome.APPLIED for verdict in verdicts)
+        self.stale += sum(verdict.outcome not in {Outcome.APPLIED, Outcome.SKIPPED} for verdict in verdicts)
         news = self._news_of_failures(verdicts)
         counts = Counter(f"{verdict.change.action} {verdict.outcome}" for verdict in news)
         counts.update(f"{row['action']}: {row['code']}" for row in rejections)

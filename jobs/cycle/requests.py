@@ -7,8 +7,10 @@ ZooKeeper refused, so that it is tried again.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
+from jobs.adapters.zookeeper.cluster import PREFERRED_ELECTION, REASSIGN
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError
 from jobs.adapters.zookeeper.refusal import Refusal
 from jobs.cycle.behind import Behind, Deed
@@ -17,16 +19,22 @@ from jobs.cycle.memory import Memory
 from jobs.execution.batch.requests import (
     Withdrawal,
     remove_topic,
+    remove_void,
     withdraw_deletion,
     withdraw_elections,
     withdraw_reassignments,
 )
 from planner.cycle.decisions import FULFILLED
-from schemas.names import Action, OperationKind, Outcome, RequestKind
+from schemas.names import Action, OperationKind, Outcome, RequestKind, Step
 from schemas.rows import Key
 
 _PASSED: Final = "a pass was made"
 _UNHEARD: Final = "the connection was lost, and nobody heard whether it is done"
+
+_OF_VOID: Final = {
+    REASSIGN: OperationKind.WITHDRAW_REASSIGNMENT,
+    PREFERRED_ELECTION: OperationKind.WITHDRAW_ELECTION,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +61,16 @@ class Requests:
         if asked and elected:
             passed = [Deed(OperationKind.WITHDRAW_ELECTION, elected.get(key) or _PASSED, *key) for key in asked]
             yield self._owned(passed, lambda: withdraw_elections(self.control, asked))
+
+    def remove_void(self) -> Iterator[Refusal | None]:
+        """Take away what asks for nothing, or cannot be read: it is in the way of the next request."""
+        for path, version, reason in self.memory.void:
+            self.say(f"  {path} is taken away: {reason}")
+            deed = Deed(_OF_VOID.get(path, Step.DISCARD_NOTIFICATION), f"{path}: {reason}")
+            yield self._owned([deed], partial(self._remove_void, path, version))
+
+    def _remove_void(self, path: str, version: int) -> Withdrawal:
+        return Withdrawal(refused=remove_void(self.control, path, version))
 
     def refuse_deletion(self, topic: str, reason: str) -> Refusal | None:
         """Take the request away to delete a topic that is not there, or must not be deleted."""

@@ -18,8 +18,13 @@ from jobs.adapters.spark.remote import REMOTE
 from jobs.adapters.spark.session import start_session
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import connected, look_until
-from jobs.adapters.zookeeper.controllership import controllership, refuse_take_over, who_controls
-from jobs.basics.errors import ExitCode, SurveyorError, UsageError
+from jobs.adapters.zookeeper.controllership import (
+    SessionLostError,
+    controllership,
+    refuse_take_over,
+    who_controls,
+)
+from jobs.basics.errors import ExitCode, FencedError, SurveyorError, UsageError
 from jobs.basics.interrupts import deferred, exit_code, interrupted
 from jobs.cycle.behind import Behind, Deed
 from jobs.cycle.control import Controller
@@ -150,20 +155,32 @@ def _hold(settings: Settings, term: Term, decider: Decider, snapshot: Row, vanis
     try:
         with _in_office(settings, decider, snapshot, behind) as controller:
             controller.memory.vanished |= vanished
-            controller.take_up()
-            gc.freeze()  # what is known by now is no garbage, and to look through it would take tenths of a second
-            controller.run(until_quiet=term.until_quiet)
-            line = controller.done.line()
-        after = _resigned(settings)
-        behind.put(Deed(Step.HAND_BACK, f"{line}; {after}"))
+            ended = _reign(controller, until_quiet=term.until_quiet)
+        # what an error advises is for commits: who is the controller next sees to all that was left
+        why = "" if ended is None else f"{str(ended).partition(';')[0]}; "
+        line = f"{why}{controller.done.line()}; {_resigned(settings)}"
+        behind.put(Deed(Step.HAND_BACK, line))
     except SurveyorError as error:
         behind.put(Deed(Step.HAND_BACK, str(error)))
         raise
     finally:
         behind.close()
     result = {"cycles": controller.done.cycles, **controller.done.by_action, "stale": controller.done.stale}
-    finish(settings, result, f"resigned: {line}; {after}")
+    if ended is not None:
+        raise type(ended)(line, result)
+    finish(settings, result, f"resigned: {line}")
     return exit_code() if interrupted() else ExitCode.DONE
+
+
+def _reign(controller: Controller, *, until_quiet: bool) -> FencedError | SessionLostError | None:
+    """Be the controller until told to stop; return what else has ended it."""
+    try:
+        controller.take_up()
+        gc.freeze()  # what is known by now is no garbage, and to look through it would take tenths of a second
+        controller.run(until_quiet=until_quiet)
+    except (FencedError, SessionLostError) as error:
+        return error
+    return None
 
 
 @contextmanager
@@ -184,10 +201,16 @@ def _in_office(settings: Settings, decider: Decider, snapshot: Row, behind: Behi
 
 
 def _resigned(settings: Settings) -> str:
-    """Wait for a broker to become the controller."""
+    """Wait for somebody else to become the controller, and say who it is."""
     started = time.monotonic()
     with progress("waiting for a broker to become the controller"):
-        controller = look_until(lambda: who_controls(settings.zookeeper), lambda c: c != NO_CONTROLLER, RESIGN_PATIENCE)
+        try:
+            controller = look_until(
+                lambda: who_controls(settings.zookeeper), lambda c: c != NO_CONTROLLER, RESIGN_PATIENCE
+            )
+        except SurveyorError as error:
+            return f"nobody knows who is the controller now: {error}"
     if controller == NO_CONTROLLER:
         return "no broker has become the controller yet: /controller is free for one"
-    return f"broker {controller} is the controller since {time.monotonic() - started:.1f} s after"
+    who = "another Surveyor" if controller == settings.conf.controller_id else f"broker {controller}"
+    return f"{who} is the controller since {time.monotonic() - started:.1f} s after"

@@ -24,7 +24,12 @@ from schemas.names import Outcome
 from schemas.rows import Change, Key
 
 _UNTIL_RESIGNED: Final = float("inf")
-"""`max_hold` of a writer: a controller that stays is bounded by its cycles."""
+"""`max_hold` of a writer: it is bound by `MOST`."""
+
+MOST: Final = 15.0
+"""Seconds after which a cycle begins no further multi: what is left is decided on anew, after what happened since."""
+
+_NOT_STALE: Final = frozenset({Outcome.APPLIED, Outcome.SKIPPED})
 
 FIRST_HOLD: Final = 4.0
 LONGEST_HOLD: Final = 300.0
@@ -67,6 +72,7 @@ class Writer:
         their topic, which the others check.
         """
         ordered = sorted(changes, key=_turn)
+        began = monotonic()
         verdicts: list[Verdict] = []
         for judged in FencedWriter(self.control, self._as_plan(ordered), _UNTIL_RESIGNED).write(ordered):
             verdicts += judged
@@ -74,6 +80,11 @@ class Writer:
             written = [v.change for v in judged if v.outcome is Outcome.APPLIED and isinstance(v.change, Change)]
             self.learn(written)
             yield judged, written
+            if monotonic() - began > MOST and len(verdicts) < len(ordered):
+                left = _put_off(ordered, verdicts)
+                verdicts += left
+                yield left, []
+                break
         self._look_again(verdicts)
         if verdicts:
             self.in_vain = 0 if any(v.outcome is Outcome.APPLIED for v in verdicts) else self.in_vain + 1
@@ -133,7 +144,8 @@ class Writer:
 
     def _look_again(self, verdicts: Sequence[Verdict]) -> None:
         """Read topics again that were assigned anew, and those of what was out of date."""
-        stale = [v.change for v in verdicts if v.outcome is not Outcome.APPLIED]
+        self.due |= {v.change.key for v in verdicts if v.outcome is Outcome.SKIPPED}
+        stale = [v.change for v in verdicts if v.outcome not in _NOT_STALE]
         topics = {v.change.topic for v in verdicts if isinstance(v.change, Change) and reassigns(v.change)}
         topics |= {change.topic for change in stale}
         if topics:
@@ -146,6 +158,13 @@ class Writer:
         """Take the partitions that are due to be looked at."""
         due, self.due = self.due, set()
         return due
+
+
+def _put_off(changes: Sequence[Change], judged: Sequence[Verdict]) -> list[Verdict]:
+    """What a cycle had no time for."""
+    known = {verdict.change.key for verdict in judged}
+    why = f"put off: the cycle had written for {MOST:g} s"
+    return [Verdict(change, Outcome.SKIPPED, why) for change in changes if change.key not in known]
 
 
 def _turn(change: Change) -> tuple[bool, bool, str, int]:

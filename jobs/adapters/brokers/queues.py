@@ -68,6 +68,12 @@ class Queue:
         with self._something:
             return not self._waves and not self._busy
 
+    def move(self, broker: Row) -> None:
+        """Speak to a broker at other endpoints from now on; what was not answered is sent there again."""
+        self.broker = broker
+        if channel := self._channel:
+            channel.abort()
+
     def stop(self) -> None:
         """Drop what is waiting, and wake the thread from whatever it waits for."""
         self._over.set()
@@ -124,6 +130,8 @@ class Queue:
         return None
 
     def _connected(self) -> Channel:
+        if self._channel is not None and self._channel.broker["endpoints"] != self.broker["endpoints"]:
+            self._lose()  # it was being made while the broker moved
         if self._channel is None:
             self._channel = Channel.to(self.broker, self.client_id, lambda: None, ANSWER, self.listener)
         return self._channel
@@ -193,12 +201,17 @@ class Queues:
             self._queues[broker].put(_Wave(messages, alone=broker in newsworthy))
 
     def keep(self, brokers: Sequence[Row]) -> None:
-        """Have a queue for each of these registrations, and drop the others with all that was waiting there."""
+        """Have a queue for each of these registrations, and drop the others with all that was waiting there.
+
+        A registration may be written again, with other endpoints (`KafkaZkClient.updateBrokerInfo`).
+        """
         rows = {row["broker_id"]: row for row in brokers}
         for broker_id, queue in list(self._queues.items()):
             if rows.get(broker_id, {}).get("broker_epoch") != queue.broker["broker_epoch"]:
                 queue.stop()
                 del self._queues[broker_id]
+            elif rows[broker_id]["endpoints"] != queue.broker["endpoints"]:
+                queue.move(rows[broker_id])
         for broker_id in rows.keys() - self._queues.keys():
             self._queues[broker_id] = queue = Queue(rows[broker_id], self.client_id, self.heard, self.listener)
             queue.start()

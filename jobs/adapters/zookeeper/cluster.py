@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from kazoo.client import KazooClient
 
@@ -79,6 +79,14 @@ class ClusterState:
         return {row["broker_id"]: row["broker_epoch"] for row in self.brokers}
 
 
+class Void(NamedTuple):
+    """A request or notification that asks for nothing, or that nobody can read; Kafka takes both for empty."""
+
+    path: str
+    version: int
+    reason: str
+
+
 def quarantined(znode: Znode, reason: str) -> Row:
     """Make a row of QUARANTINE, unstamped."""
     return {"path": znode.path, "data": printable(znode.data), "reason": reason}
@@ -108,7 +116,7 @@ def read_cluster(client: KazooClient, hosts: str) -> ClusterState:
     quarantine = _Quarantine()
     state = _read_controller(client, quarantine)
     state.brokers = [*_brokers(_existing(client, BROKER_IDS, names), quarantine)]
-    state.requests = [*_requests(client, quarantine)]
+    state.requests = [*_requests(client, quarantine, [])]
     state.quarantine = quarantine
     state.zxid = zxid
     return state
@@ -206,22 +214,31 @@ def _broker(broker_id: int, znode: Znode, quarantine: _Quarantine) -> Row:
     return row
 
 
-def _requests(client: KazooClient, quarantine: _Quarantine) -> Iterator[Row]:
+def _requests(client: KazooClient, quarantine: _Quarantine, void: list[Void]) -> Iterator[Row]:
+    """Rows of REQUESTS; `void` gets what asks for nothing."""
     for path, kind in ((REASSIGN, RequestKind.REASSIGN), (PREFERRED_ELECTION, RequestKind.PREFERRED_ELECTION)):
-        yield from _partition_requests(read(client, path), kind, quarantine)
+        yield from _partition_requests(read(client, path), kind, quarantine, void)
     for topic in topics_to_delete(client):
         yield {"kind": RequestKind.DELETE_TOPIC.value, "topic": topic, "path": f"{DELETE_TOPICS}/{topic}"}
     for znode in _existing(client, ISR_CHANGES, children(client, ISR_CHANGES) or []):
-        yield from _partition_requests(znode, RequestKind.ISR_CHANGE, quarantine)
+        yield from _partition_requests(znode, RequestKind.ISR_CHANGE, quarantine, void)
     for znode in _existing(client, LOG_DIR_EVENTS, children(client, LOG_DIR_EVENTS) or []):
         event = quarantine.decoded(znode, decode_log_dir_event, None)
-        if event is not None:
+        if event is None:
+            void.append(_void(znode, quarantine))
+        else:
             yield {"kind": RequestKind.LOG_DIR.value, "broker_id": event.broker, "path": znode.path}
 
 
-def read_requests(client: KazooClient) -> list[Row]:
-    """Read what stands in /admin and in the notification znodes; what is not understood is left out."""
-    return [*_requests(client, _Quarantine())]
+def _void(znode: Znode, quarantine: _Quarantine) -> Void:
+    illegible = (row["reason"] for row in quarantine if row["path"] == znode.path)
+    return Void(znode.path, znode.stat.version if znode.stat else -1, next(illegible, "it asks for nothing"))
+
+
+def read_requests(client: KazooClient) -> tuple[list[Row], list[Void]]:
+    """Read what stands in /admin and in the notification znodes, and apart what of it asks for nothing."""
+    void: list[Void] = []
+    return [*_requests(client, _Quarantine(), void)], void
 
 
 def reassign_orders(client: KazooClient) -> dict[tuple[str, int], list[int]] | None:
@@ -234,9 +251,12 @@ def reassign_orders(client: KazooClient) -> dict[tuple[str, int], list[int]] | N
     return {(order.topic, order.partition): order.replicas or [] for order in orders}
 
 
-def _partition_requests(znode: Znode, kind: RequestKind, quarantine: _Quarantine) -> Iterator[Row]:
+def _partition_requests(znode: Znode, kind: RequestKind, quarantine: _Quarantine, void: list[Void]) -> Iterator[Row]:
     nothing: list[TopicPartition] = []
-    for request in quarantine.decoded(znode, decode_partitions, nothing):
+    asked = quarantine.decoded(znode, decode_partitions, nothing)
+    if znode.stat is not None and not asked:
+        void.append(_void(znode, quarantine))
+    for request in asked:
         yield {
             "kind": kind.value,
             "topic": request.topic,

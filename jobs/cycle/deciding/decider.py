@@ -99,6 +99,11 @@ class Decider:
         spark = with_settings(warehouse.spark, INTERPRETED)
         return cls(Warehouse(spark, warehouse.lake), broker_configs, allow_unclean)
 
+    def know_settings(self, broker_configs: list[Row]) -> None:
+        """Go by other settings of brokers from now on; what was decided by the former ones does not hold."""
+        self.broker_configs, self.known = broker_configs, Known()
+        self._files.put("broker_configs", broker_configs)
+
     def look_at_drained(self) -> None:
         """Read who is to lead nothing."""
         lake = self.warehouse.lake

@@ -30,6 +30,10 @@ class Foresight:
     _last: dict[int, float] = field(default_factory=dict)
     """When each broker was looked at."""
 
+    def begin_anew(self) -> None:
+        """Foresee everything again: what is decided by has changed."""
+        self._among = frozenset()
+
     def look(self) -> bool:
         """Foresee the failure of one broker, if there is one to look at; return whether there was."""
         memory = self.memory

@@ -1,6 +1,7 @@
 """By which protocol brokers run: whether `surveyor control` serves all that they would ask of their controller."""
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 from jobs.adapters.brokers.configs import read_broker_configs, read_overrides
@@ -12,7 +13,7 @@ from jobs.runtime.console import say
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 
-_IBP: Final = "inter.broker.protocol.version"
+IBP: Final = "inter.broker.protocol.version"
 _SHUTDOWN: Final = "controlled.shutdown.enable"
 _ASKS_FOR_ISRS_SINCE: Final = (2, 7)
 """From 2.7-IV2 on, which 2.7 alone means, brokers ask the controller for changes of ISRs; this one serves no API."""
@@ -21,15 +22,21 @@ PATIENCE: Final = 20.0
 """Seconds that brokers have that did not tell their settings to the snapshot."""
 
 
+def served_otherwise(configs: Iterable[Row]) -> dict[int, str | None]:
+    """Brokers that ask their controller for what is not served here, and the protocol that they say they run by."""
+    said = {row["broker_id"]: row["value"] for row in configs if row["name"] == IBP and not row["assumed"]}
+    return {broker: value for broker, value in said.items() if _asks_for_isrs(value)}
+
+
 def refuse_protocols(configs: list[Row]) -> None:
     """Refuse to be the controller of brokers that would wait for ever for what it does not serve."""
-    said = {row["broker_id"]: row["value"] for row in configs if row["name"] == _IBP and not row["assumed"]}
-    newer = sorted(broker for broker, value in said.items() if _asks_for_isrs(value))
+    said = served_otherwise(configs)
+    newer = sorted(said)
     if newer:
         raise RefusedError(
-            f"brokers {', '.join(map(str, newer))} run with {_IBP} {said[newer[0]]}: from 2.7-IV2 on they ask the "
+            f"brokers {', '.join(map(str, newer))} run with {IBP} {said[newer[0]]}: from 2.7-IV2 on they ask the "
             "controller for changes of ISRs, and from 3.0 on for producer ids, which `surveyor control` does not "
-            f"serve; set {_IBP}=2.6 on all brokers, or let Kafka's controller be and use `surveyor reconcile`",
+            f"serve; set {IBP}=2.6 on all brokers, or let Kafka's controller be and use `surveyor reconcile`",
         )
     waiting = sorted(
         row["broker_id"]
@@ -66,7 +73,7 @@ def told_by_all(configs: list[Row], settings: Settings, allowed: frozenset[int])
 
 
 def _told(configs: list[Row]) -> set[int]:
-    return {row["broker_id"] for row in configs if row["name"] == _IBP and not row["assumed"]}
+    return {row["broker_id"] for row in configs if row["name"] == IBP and not row["assumed"]}
 
 
 def _refuse_untold(untold: set[int]) -> None:
@@ -74,7 +81,7 @@ def _refuse_untold(untold: set[int]) -> None:
     if untold:
         ids = ",".join(map(str, sorted(untold)))
         raise RefusedError(
-            f"brokers {ids} did not tell their {_IBP}: from 2.7-IV2 on they could not change ISRs any more; nothing "
+            f"brokers {ids} did not tell their {IBP}: from 2.7-IV2 on they could not change ISRs any more; nothing "
             f"was written. Give a --command-config by which they answer, or --allow-silent {ids} if you know that it "
             "is older",
         )

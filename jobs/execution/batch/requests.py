@@ -57,6 +57,11 @@ def withdraw_deletion(control: Controllership, topic: str) -> Refusal | None:
     return send(control, [Delete(f"{DELETE_TOPICS}/{topic}")])
 
 
+def remove_void(control: Controllership, path: str, version: int) -> Refusal | None:
+    """Take a request or notification away that asks for nothing, if it is as it was read."""
+    return send(control, [Delete(path, version)])
+
+
 def _keep(control: Controllership, path: str, is_left: Callable[[TopicPartition], bool]) -> Withdrawal:
     """Leave these in a request for partitions; one that asks for nothing goes, as it is in the way of the next."""
     znode = read(control.client, path)

@@ -207,6 +207,34 @@ def test_preferred_elections_and_isr_changes(tree: KafkaTree, controller: Contro
     ]
 
 
+@pytest.mark.parametrize(
+    ("path", "data", "action", "is_legible"),
+    [
+        (REASSIGN, b'{"version":1,"partitions":[]}', "withdraw_reassignment", True),
+        (REASSIGN, b"{nonsense", "withdraw_reassignment", False),
+        (ELECTION, b'{"version":1,"partitions":[]}', "withdraw_election", True),
+        (ELECTION, b"", "withdraw_election", False),
+        ("/isr_change_notification/isr_change_0000000001", b"{nonsense", "discard_notification", False),
+        ("/log_dir_event_notification/log_dir_event_0000000001", b"[]", "discard_notification", False),
+    ],
+)
+def test_what_asks_for_nothing_or_cannot_be_read_is_taken_away(  # noqa: PLR0913 - a table
+    tree: KafkaTree, controller: Controller, lake: Lake, *, path: str, data: bytes, action: str, is_legible: bool
+) -> None:
+    controller.behind.start()
+    take_up(controller)
+    tree.client.create(path, data)
+
+    settle(controller)
+
+    assert tree.client.exists(path) is None
+    controller.behind.close()
+    ((found, outcome, why),) = [(row["action"], row["outcome"], row["message"]) for row in lake.rows("commits")]
+    assert (found, outcome) == (action, "applied")
+    assert why.startswith(f"{path}: ")
+    assert (why == f"{path}: it asks for nothing") is is_legible
+
+
 def test_leadership_is_balanced_by_itself(tree: KafkaTree, controller: Controller) -> None:
     """`checkAndTriggerAutoLeaderRebalance`: what nobody asked for, and a request meanwhile stays what it is."""
     tree.add_topic("orders", {0: [0, 1], 1: [0, 2], 2: [1, 0]}, topic_id=None)

@@ -152,6 +152,24 @@ def test_what_was_due_when_the_connection_was_lost_is_due_afterwards(
     assert {p: (s.leader, s.isr) for p, s in states.items()} == {0: (0, [0]), 1: (0, [0]), 2: (2, [2, 0])}
 
 
+def test_what_a_cycle_has_no_time_to_write_is_written_in_the_next(
+    tree: KafkaTree, controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree.add_topic("orders", {p: [0, 1, 2] for p in range(3)}, topic_id=None)
+    take_up(controller)
+    monkeypatch.setattr("jobs.execution.batch.writes.BATCH", 1)
+    monkeypatch.setattr("jobs.cycle.writing.MOST", -1.0)
+    tree.unregister(0)
+    hear_watches(controller)
+
+    assert controller.cycle()
+    assert sorted(tree.state("orders", p).leader for p in range(3)) == [0, 0, 1]
+    settle(controller)
+
+    assert [tree.state("orders", p).leader for p in range(3)] == [1, 1, 1]
+    assert (controller.done.stale, controller.done.by_action["elect"]) == (0, 3)
+
+
 @pytest.mark.parametrize("reading", ["_requests", "at_partitions"])
 def test_who_bounced_is_introduced_though_the_next_reading_was_lost(
     tree: KafkaTree, controller: Controller, monkeypatch: pytest.MonkeyPatch, reading: str

@@ -7,6 +7,7 @@ from threading import Timer
 
 import pytest
 
+from jobs.adapters.zookeeper.controllership import SessionLostError
 from jobs.cycle import tenure
 from jobs.cycle.control import Controller
 from jobs.execution.batch import protocols
@@ -99,6 +100,52 @@ def test_told_to_stop_it_resigns(tree: KafkaTree, surveyor: Surveyor, monkeypatc
     assert holders == [2147483647]
     assert "resigned: " in ran.stdout
     assert tree.client.exists("/controller") is None
+
+
+def test_another_controller_ends_it_and_it_says_what_it_did_and_who_that_is(
+    tree: KafkaTree, surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cycle = Controller.cycle
+
+    def then_fenced(controller: Controller) -> bool:
+        busy = cycle(controller)
+        if not busy:
+            tree.elect(2, epoch=99)
+        return True
+
+    monkeypatch.setattr(Controller, "cycle", then_fenced)
+
+    ran = surveyor(*APPLY)
+
+    assert ran.code == 20
+    said = ran.stderr.splitlines()[-1]
+    assert "another controller took over after our epoch " in said
+    assert "cycles wrote 1 create, 1 elect; broker 2 is the controller since " in said
+    assert "plan again" not in ran.stderr
+    ((last, why),) = [
+        row[1:] for row in surveyor.rows("commits", "action", "outcome", "message") if row[0] == "hand_back"
+    ]
+    assert last == "applied"
+    assert "1 create, 1 elect; broker 2 is the controller" in why
+
+
+def test_a_session_that_ended_ends_it_with_the_same_facts(surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) -> None:
+    cycle = Controller.cycle
+
+    def then_lost(controller: Controller) -> bool:
+        if cycle(controller):
+            return True
+        raise SessionLostError("the connection to ZooKeeper was lost and our session with it; commit again")
+
+    monkeypatch.setattr(Controller, "cycle", then_lost)
+
+    ran = surveyor(*APPLY)
+
+    assert ran.code == 1
+    said = ran.stderr.splitlines()[-1]
+    assert "the connection to ZooKeeper was lost and our session with it; " in said
+    assert "cycles wrote 1 create, 1 elect; no broker has become the controller yet" in said
+    assert "commit again" not in ran.stderr
 
 
 def test_brokers_that_do_not_tell_their_protocol_are_refused(tree: KafkaTree, surveyor: Surveyor) -> None:

@@ -28,6 +28,7 @@ from jobs.basics.errors import FencedError
 from jobs.cycle.behind import Behind, Deed, Episode
 from jobs.cycle.control import Controller
 from jobs.cycle.deciding.decider import Decided, Decider
+from jobs.cycle.talking.retelling import LONGEST_PAUSE
 from schemas.znodes import encode_controller
 from tests.jobs.cycle.model.invariants import faults_at_rest
 from tests.jobs.cycle.model.islands import Island
@@ -341,6 +342,8 @@ def _modelled(world: World) -> Iterator[None]:
             "jobs.adapters.brokers.queues.Queue": world.network.queue,
             "jobs.cycle.control.interrupted": world.turn,
             "jobs.cycle.control.time": SimpleNamespace(monotonic=lambda: 0.0, sleep=lambda _: None),
+            # whoever refused is told again in the next cycle
+            "jobs.cycle.talking.retelling.time": SimpleNamespace(monotonic=lambda: world.cycles * LONGEST_PAUSE),
             "jobs.cycle.balance.time": SimpleNamespace(monotonic=lambda: 0.0),  # nothing is balanced by itself
         }.items():
             stack.enter_context(patch(name, value))

@@ -19,6 +19,8 @@ from tests.jobs.cycle.model.zookeeper import Tree
 from tests.jobs.support.kafka_tree import registration, state_path
 
 NONE, UNKNOWN, STALE_CONTROLLER, STORAGE, FENCED, STALE_BROKER = 0, 3, 11, 56, 74, 77
+FAILED = -1
+"""UNKNOWN_SERVER_ERROR: it failed over a request, or over a partition of it."""
 _REGISTRATION: Final = registration()
 
 
@@ -79,12 +81,17 @@ class Broker:
     """It takes no requests for a while."""
     lags: bool = False
     """Its followers do not catch up for a while."""
+    fails: int = 0
+    """Requests that it fails over, from now on."""
+    fails_in_part: bool = False
+    """Over some of their partitions, where they are answered one by one; it heeds the others."""
 
     def start(self) -> None:
         path = f"/brokers/ids/{self.id}"
         self.tree.put(path, _REGISTRATION, ephemeral=True)
         self.process = Process(self.tree.nodes[path].czxid)
         self.stalled = self.lags = False
+        self.fails = 0
 
     def stop(self) -> None:
         self.process = None
@@ -105,6 +112,9 @@ class Broker:
     def heeds(self, broker_epoch: int, controller_epoch: int) -> int:
         """Say whether it takes requests of such epochs: an error code."""
         assert self.process is not None
+        if self.fails and not self.fails_in_part:
+            self.fails -= 1
+            return FAILED
         if broker_epoch < self.process.epoch:
             return STALE_BROKER
         if controller_epoch < self.process.controller_epoch:
@@ -114,6 +124,9 @@ class Broker:
 
     def take(self, api: str, notice: Notice) -> int:
         """Take what a request says of a partition; return an error code."""
+        if self.fails and api != UPDATE_METADATA:
+            self.fails -= 1
+            return FAILED
         takes = {LEADER_AND_ISR: self._lead_or_follow, STOP_REPLICA: self._stop, UPDATE_METADATA: self._learn}
         return takes[api](notice)
 

@@ -156,4 +156,65 @@ FOUND: Final = {
             Event(7, BEFORE, "delete", ("a",)),
         ),
     ),
+    "who fails over what it is told after a failure is told again": Script(
+        13,
+        3,
+        {"a": {0: [0, 1, 2]}},
+        (
+            Event(3, BEFORE, "fail", (1, 4, False)),
+            Event(3, BEFORE, "kill", (0,)),
+        ),
+        frozenset({0}),
+    ),
+    "who fails over one partition is told of it again": Script(
+        14,
+        3,
+        {"a": {0: [0, 1, 2], 1: [0, 1, 2]}},
+        (
+            Event(3, BEFORE, "fail", (1, 1, True)),
+            Event(3, BEFORE, "kill", (0,)),
+        ),
+        frozenset({0}),
+    ),
+    "who fails over a deletion is told of it again": Script(
+        15,
+        3,
+        {"a": {0: [0, 1, 2]}, "b": {0: [0, 1]}},
+        (
+            Event(3, BEFORE, "fail", (1, 2, True)),
+            Event(3, BEFORE, "delete", ("a",)),
+            Event(4, BEFORE, "fail", (0, 3, False)),
+            Event(4, BEFORE, "delete", ("b",)),
+        ),
+    ),
+    "who fails to stop a replica that leaves is asked again": Script(
+        16,
+        3,
+        {"a": {0: [0, 1]}},
+        (
+            Event(3, BEFORE, "reassign", ("a", 0, [1])),
+            Event(4, BEFORE, "fail", (0, 2, True)),
+        ),
+    ),
+    "who fails over who is alive is told everything again": Script(
+        17,
+        4,
+        {"a": {0: [0, 1, 2]}},
+        (
+            Event(2, BEFORE, "kill", (0,)),
+            Event(3, BEFORE, "reassign", ("a", 0, [3, 1, 2])),
+            Event(5, BEFORE, "fail", (1, 1, False)),
+            Event(5, BEFORE, "start", (0,)),
+        ),
+    ),
+    "who is introduced again while it stops a replica is told nothing that starts it": Script(
+        18,
+        3,
+        {"a": {0: [2, 1]}},
+        (
+            Event(2, BEFORE, "reassign", ("a", 0, [2])),
+            Event(2, BEFORE, "bounce", (0,)),
+            Event(3, BEFORE, "fail", (1, 1, False)),
+        ),
+    ),
 }

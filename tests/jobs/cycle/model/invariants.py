@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from schemas.names import NO_LEADER
 from schemas.rows import Key
-from schemas.znodes import Assignment, State
+from schemas.znodes import Assignment, State, decode_partitions
 from tests.jobs.cycle.model.brokers import Replica
 from tests.jobs.cycle.model.islands import ELECT, REASSIGN, Island
 
@@ -106,6 +106,10 @@ def _of_requests(island: Island) -> Iterator[str]:
     for topic in island.tree.names("/admin/delete_topics"):
         if topic.startswith(island.topic("")) and _is_deletable(island, topic):
             yield f"{topic} is queued for deletion for ever"
+    for path in (REASSIGN, ELECT):
+        data = island.tree.get(path)
+        if data is not None and not decode_partitions(data):
+            yield f"{path} asks for nothing, and stays"
     for path in ("/isr_change_notification", "/log_dir_event_notification"):
         if island.tree.names(path):
             yield f"{path} has {island.tree.names(path)}"

@@ -151,6 +151,7 @@ class Island:
         self.log.append("calm")
         for local, broker in enumerate(self.brokers.values()):
             broker.stalled = broker.lags = False
+            broker.fails = 0
             if broker.process is None and local not in self.script.stay_dead:
                 self.log.append(f"calm: start {local}")
                 broker.start()
@@ -175,6 +176,10 @@ class Island:
 
     def _stall(self, local: int) -> None:
         self._broker(local).stalled ^= True
+
+    def _fail(self, local: int, count: int, in_part: bool) -> None:  # noqa: FBT001 - an argument of an event
+        broker = self._broker(local)
+        broker.fails, broker.fails_in_part = count, in_part
 
     def _lag(self, local: int) -> None:
         self._broker(local).lags ^= True
@@ -218,6 +223,14 @@ class Island:
             origin = [broker for broker in before.partitions[partition] if broker not in adding]
             if origin:
                 self._order(REASSIGN, TopicPartition(self.topic(name), partition, origin))
+
+    def _junk(self) -> None:
+        """Leave behind what asks for nothing, and what nobody can read."""
+        self.tree.put("/isr_change_notification/isr_change_", b"{illegible", sequence=True)
+        self.tree.put("/log_dir_event_notification/log_dir_event_", b"", sequence=True)
+        for path in (REASSIGN, ELECT):
+            if path not in self.tree.nodes:
+                self.tree.put(path, encode_partitions([]))
 
     def _elect(self, name: str, partition: int) -> None:
         self._order(ELECT, TopicPartition(self.topic(name), partition))

@@ -67,6 +67,7 @@ _KINDS: Final = {
     "bounce": 6,
     "stall": 4,
     "lag": 8,
+    "fail": 6,
     "act": 8,
     "create": 5,
     "grow": 3,
@@ -79,6 +80,7 @@ _KINDS: Final = {
     "unclean": 7,
     "vanish": 1,
     "garble": 1,
+    "junk": 1,
 }
 """How often each happens, in proportion."""
 
@@ -121,6 +123,8 @@ class _Draft:
                 return (self.random.choice(down),)
             case "bounce" | "stall" | "lag":
                 return (broker,)
+            case "fail":
+                return (broker, self.random.randint(1, 6), self.random.random() < 0.5)
             case "fail_dir":
                 return (broker, self.random.randrange(3))
             case "create":

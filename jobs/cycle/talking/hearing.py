@@ -5,6 +5,7 @@ error code means is said in `schemas.answers`. Answers come in threads of the br
 alone.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 
@@ -12,6 +13,7 @@ from jobs.adapters.brokers.answers import Answer
 from jobs.adapters.zookeeper.cluster import BROKER_IDS
 from jobs.cycle.behind import Behind
 from jobs.cycle.memory import Memory
+from jobs.cycle.talking.retelling import Retelling
 from jobs.cycle.watching import Watches
 from schemas.answers import KAFKA_STORAGE_ERROR, NONE, Meaning
 from schemas.notices import STOP_REPLICA, UPDATE_METADATA
@@ -37,6 +39,7 @@ class Ears:
     memory: Memory
     watches: Watches
     behind: Behind
+    retelling: Retelling
     _answers: SimpleQueue[Answer] = field(default_factory=SimpleQueue)
 
     def hear(self, answer: Answer) -> None:
@@ -67,12 +70,15 @@ class Ears:
         if answer.whole is Meaning.REGISTERED_ANEW:
             self.watches.wake(BROKER_IDS)
             heard.untold.add(broker)
-        elif answer.api != UPDATE_METADATA:
-            self._take_partitions(answer, broker, heard)
+            return
+        errors = answer.errors()
+        self.retelling.heard(answer, errors)
+        if answer.api != UPDATE_METADATA:
+            self._take_partitions(answer, errors, broker, heard)
 
-    def _take_partitions(self, answer: Answer, broker: int, heard: Heard) -> None:
+    def _take_partitions(self, answer: Answer, errors: Sequence[int], broker: int, heard: Heard) -> None:
         heard.stopped |= answer.api == STOP_REPLICA
-        for notice, error in zip(answer.notices, answer.errors(), strict=True):
+        for notice, error in zip(answer.notices, errors, strict=True):
             key = notice.topic, notice.partition
             if answer.api == STOP_REPLICA and error == NONE:
                 # what is heard late of a deletion says nothing of a topic that was kept, or made anew

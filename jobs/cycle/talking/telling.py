@@ -2,7 +2,7 @@
 
 Corresponds to `ControllerBrokerRequestBatch` and to who fills it: `sendUpdateMetadataRequest`, `onBrokerStartup`,
 `ReplicaStateMachine` and `TopicDeletionManager`. A queue sends until it is answered, so everything is put there once
-for each registration of a broker. In: the memory. Out: notices in queues.
+for each registration of a broker, and again where the answer was an error. In: the memory. Out: notices in queues.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -16,9 +16,10 @@ from jobs.adapters.delta.lake import Row
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.cycle.deciding.decider import Decided
 from jobs.cycle.memory import Memory, Partition, everything_to, notice_of
+from jobs.cycle.talking.retelling import Untaken, key_of
 from planner.cycle.deleting import DeletionStep
 from planner.telling.without_spark import due as due_of
-from schemas.names import RejectionCode
+from schemas.names import LEADER_DURING_DELETE, RejectionCode
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
 from schemas.rows import Change, Key
 
@@ -73,6 +74,49 @@ class Teller:
         rows = [self.memory.partitions[notice.topic, notice.partition] for notice in stops]
         pairs = zip(rows, stops, strict=True)
         self.tell([notice_of(row, stop.topic_id, STOP_REPLICA, stop.brokers) for row, stop in pairs])
+
+    def untaken(self, untaken: Untaken) -> set[Key]:
+        """Tell a broker again what it did not take, as it is now; return partitions to be looked at for it.
+
+        Replicas that leave, and topics that are deleted, are decided on once more: that says who is to stop by now.
+        """
+        broker = untaken.broker
+        by_api: dict[str, list[Notice]] = {LEADER_AND_ISR: [], STOP_REPLICA: [], UPDATE_METADATA: []}
+        for notice in untaken.notices:
+            by_api[notice.api].append(notice)
+        metadata = by_api[UPDATE_METADATA]
+        told = self.memory.partitions if untaken.introduce else [key_of(notice) for notice in metadata]
+        notices = self._metadata(told, [broker])
+        if untaken.introduce:
+            notices += self._to_replicas(broker, self.memory.of_broker(broker))
+        else:
+            notices += self._states_again(broker, by_api[LEADER_AND_ISR])
+        # that a topic goes is said as it was: the topic may be gone by now
+        goes = [n for n in metadata if n.leader == LEADER_DURING_DELETE and not self._stays(n.topic)]
+        notices += [replace(notice, brokers=(broker,)) for notice in goes]
+        self.tell(notices, alone=[broker] if untaken.introduce else ())
+        return self._stops_again(broker, by_api[STOP_REPLICA])
+
+    def _states_again(self, broker: int, notices: Sequence[Notice]) -> list[Notice]:
+        """LeaderAndIsr; what was to be new is so until it is taken."""
+        new = {key_of(notice) for notice in notices if notice.is_new}
+        told = self._to_replicas(broker, {*map(key_of, notices)} & self.memory.of_broker(broker))
+        return [replace(notice, is_new=key_of(notice) in new) for notice in told]
+
+    def _stops_again(self, broker: int, notices: Sequence[Notice]) -> set[Key]:
+        """Forget that replicas were asked to stop; who is drained is asked at once."""
+        drained = []
+        for notice in notices:
+            key = key_of(notice)
+            row = self.memory.partitions.get(key)
+            self._asked_to_stop.pop((key, broker), None)
+            self._deleting.pop(notice.topic, None)
+            if row is None or notice.delete_partition or notice.leader_epoch < 0:
+                continue
+            if broker in self.stopped_on and broker not in (row.isr or ()):
+                drained.append(notice_of(row, self.memory.topic_id(row.topic), STOP_REPLICA, (broker,)))
+        self.tell(drained)
+        return {*map(key_of, notices)}
 
     def ask_for_log_dirs(self, broker: int) -> None:
         """Tell a broker of its replicas what it knows already: those whose log dir failed, it answers otherwise for."""
@@ -134,10 +178,13 @@ class Teller:
     def epoch_of(self, broker: int) -> int:
         return int(self.memory.brokers[broker]["broker_epoch"])
 
-    def _metadata(self, keys: Iterable[Key]) -> list[Notice]:
-        """UpdateMetadata for everybody, but for topics that are queued for deletion: who forgot them keeps to it."""
+    def _stays(self, topic: str) -> bool:
+        return topic in self.memory.topics and not self.memory.is_queued(topic)
+
+    def _metadata(self, keys: Iterable[Key], to: Sequence[int] | None = None) -> list[Notice]:
+        """UpdateMetadata, but for topics that are queued for deletion: who forgot them keeps to it; `to`: everybody."""
         kept = [key for key in keys if not self.memory.is_queued(key[0])]
-        return self._as_they_are(kept, UPDATE_METADATA, self.memory.live)
+        return self._as_they_are(kept, UPDATE_METADATA, self.memory.live if to is None else to)
 
     def _as_they_are(self, keys: Iterable[Key], api: str, broker_ids: Sequence[int]) -> list[Notice]:
         known = (self.memory.partitions[key] for key in sorted(keys) if key in self.memory.partitions)

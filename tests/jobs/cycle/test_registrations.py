@@ -1,0 +1,168 @@
+"""Brokers that write their registration again, and what they say of their settings while a controller is in office."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from jobs.cycle.asking import Asking
+from jobs.cycle.balance import Balance
+from jobs.cycle.control import Controller
+from tests.jobs.support.in_office import follow, settle, take_up
+from tests.jobs.support.kafka_tree import KafkaTree, registration
+from tests.jobs.support.real_cluster import eventually
+
+IBP, UNCLEAN = "inter.broker.protocol.version", "unclean.leader.election.enable"
+
+Case = tuple[dict[str, str] | None, str | None]
+"""What broker 3 says of itself, and what is said of it."""
+
+
+class Brokers:
+    """What brokers say of their settings when they are asked, and who was."""
+
+    def __init__(self) -> None:
+        self.said: dict[int, dict[str, str]] = {}
+        self.asked: list[int] = []
+
+    def ask(self, brokers: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[int, str]]:
+        ids = [row["broker_id"] for row in brokers]
+        self.asked += ids
+        rows = [
+            {"broker_id": broker, "name": name, "value": value, "assumed": False}
+            for broker in ids
+            for name, value in self.said.get(broker, {}).items()
+        ]
+        return rows, {broker: "it did not answer in time" for broker in ids if broker not in self.said}
+
+
+@pytest.fixture
+def brokers(controller: Controller) -> Brokers:
+    """Brokers 0 to 2 that tell the controller of their settings."""
+    found = Brokers()
+    found.said = {broker: {IBP: "2.6"} for broker in (0, 1, 2)}
+    rows, _ = found.ask([{"broker_id": broker} for broker in (0, 1, 2)])
+    found.asked.clear()
+    controller.decider.broker_configs = rows
+    controller.asking = Asking(found.ask, rows, controller.say, controller.watches.wake)
+    return found
+
+
+def heard(controller: Controller) -> None:
+    """Settle, once who was asked has answered."""
+    settle(controller)
+    asking = controller.asking
+    assert asking is not None
+    assert eventually(lambda: asking._thread is None or not asking._thread.is_alive())  # noqa: SLF001
+    settle(controller)
+
+
+def audited(controller: Controller) -> None:
+    controller.audit.begin_at_once()
+    controller._audit()  # noqa: SLF001 - what `run` does before each cycle
+    while controller.audit.is_under_way:
+        controller._audit()  # noqa: SLF001
+    heard(controller)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        ({IBP: "3.9-IV0"}, "WARNING: broker 3 runs with inter.broker.protocol.version 3.9-IV0"),
+        ({IBP: "2.7-IV2"}, "WARNING: broker 3 runs with inter.broker.protocol.version 2.7-IV2"),
+        (None, "broker 3 did not tell its settings (it did not answer in time)"),
+        ({IBP: "2.7-IV1"}, None),
+    ],
+)
+def test_who_registers_is_asked_and_a_later_protocol_is_said_once(
+    tree: KafkaTree,
+    controller: Controller,
+    brokers: Brokers,
+    said: list[str],
+    case: tuple[dict[str, str] | None, str | None],
+) -> None:
+    said_of_it, line = case
+    take_up(controller)
+    assert brokers.asked == []
+    if said_of_it is not None:
+        brokers.said[3] = said_of_it
+    tree.register(3)
+    heard(controller)
+    audited(controller)
+
+    assert brokers.asked[:1] == [3]
+    assert sorted(brokers.asked[1:]) == [0, 1, 2, 3]
+    about = [each for each in said if "WARNING" in each or "did not tell" in each]
+    assert len(about) == (0 if line is None else 1)
+    assert line is None or about[0].startswith(f"surveyor: {line}")
+
+
+def test_settings_that_change_count_from_the_next_audit_on(
+    tree: KafkaTree, controller: Controller, brokers: Brokers
+) -> None:
+    tree.add_topic("orders", {0: [7, 1]}, topic_id=None)
+    tree.add_topic("old", {0: [0, 1]}, topic_id=None)
+    follow(tree, "orders", [7])
+    take_up(controller)
+    audited(controller)
+    assert tree.state("orders").leader == -1
+
+    for of in brokers.said.values():
+        of |= {UNCLEAN: "true", "delete.topic.enable": "false", "leader.imbalance.per.broker.percentage": "30"}
+    audited(controller)
+    tree.client.create("/admin/delete_topics/old")
+    settle(controller)
+
+    assert tree.state("orders").leader == 1
+    assert tree.client.exists("/brokers/topics/old")
+    assert tree.client.get_children("/admin/delete_topics") == []
+    assert controller.balance.threshold == 0.3
+
+
+def test_who_does_not_answer_has_what_is_known_of_it_and_who_is_gone_does_not_count(
+    tree: KafkaTree, controller: Controller, brokers: Brokers
+) -> None:
+    take_up(controller)
+    asking = controller.asking
+    assert asking is not None
+    brokers.said[0][UNCLEAN] = "true"
+    audited(controller)
+    del brokers.said[0]
+    audited(controller)
+    assert {(row["broker_id"], row["name"]) for row in asking.known} == {*((b, IBP) for b in (0, 1, 2)), (0, UNCLEAN)}
+
+    tree.unregister(0)
+    audited(controller)
+    assert {row["broker_id"] for row in asking.known} == {1, 2}
+
+
+@pytest.mark.parametrize(("every", "is_kept"), [("60", True), ("30", False)])
+def test_other_settings_do_not_put_off_a_check_of_balance(every: str, *, is_kept: bool) -> None:
+    balance = Balance(60.0, 0.1, _next=12.0)
+
+    changed = balance.by([{"name": "leader.imbalance.check.interval.seconds", "value": every}])
+
+    assert changed.every == float(every)
+    assert (changed._next == 12.0) is is_kept  # noqa: SLF001
+
+
+def test_who_moves_to_other_endpoints_is_spoken_to_there(
+    tree: KafkaTree, controller: Controller, said: list[str]
+) -> None:
+    """`updateBrokerInfo`: the same registration, written again."""
+    tree.add_topic("orders", {0: [0, 1, 2]}, topic_id=None)
+    take_up(controller)
+    assert tree.brokers is not None
+    before, there = len(tree.brokers[1].told), tree.brokers[11]
+    tree.client.set("/brokers/ids/1", registration(there.port))
+    settle(controller)
+    tree.unregister(0)
+    settle(controller)
+
+    assert len(tree.brokers[1].told) == before
+    assert there.leader_epochs == {("orders", 0): 6}
+    alive = {
+        live.id_: live.endpoints[0].port for live in tree.brokers[2].of("update_metadata")[-1].request.live_brokers
+    }
+    assert alive == {1: there.port, 2: tree.brokers[2].port}
+    assert "  broker 1 has written its registration again" in said
