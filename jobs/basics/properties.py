@@ -34,9 +34,10 @@ def read_key_values(path: Path, option: str, known: Collection[str]) -> dict[str
             raise UsageError(f"{option} {path}: {key!r} is not known or has no value; known are {', '.join(known)}")
     if any(_is_secret(key) for key in found):
         _refuse_open(f"{option} {path} has a password in it", path, mode)
-    if (key := found.get(PRIVATE_KEY)) and KEY_PASSWORD not in found:
+    if PRIVATE_KEY in found and KEY_PASSWORD not in found:
+        own = Path(found[PRIVATE_KEY])
         with suppress(OSError):  # whoever opens it says so
-            _refuse_open(f"{option} {path}: {PRIVATE_KEY} {key} is a private key", Path(key), Path(key).stat().st_mode)
+            _refuse_open(f"{option} {path}: {PRIVATE_KEY} {own} is a private key", own, own.stat().st_mode)
     return found
 
 
