@@ -38,9 +38,15 @@ def brokers() -> Iterator[FakeBrokers]:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """What takes seconds takes fractions of one; nothing here depends on how long it takes."""
-    for name, seconds in (("SILENCE", 2.0), ("GRACE", 0.2), ("LOOK", 0.1)):
+    for name, seconds in (("GRACE", 0.2), ("LOOK", 0.1)):
         monkeypatch.setattr(requests, name, seconds)
     monkeypatch.setattr(broker_channel, "QUIET", 0.2)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Silence is waited out; where all are to answer, as long as ever."""
+    monkeypatch.setattr(requests, "SILENCE", 2.0)
 
 
 def registered(brokers: FakeBrokers, broker_id: int, epoch: int = 1) -> Row:
@@ -112,6 +118,7 @@ def test_brokers_that_stop_replicas_are_told_before_the_leaders(brokers: FakeBro
     assert order == [1, 0]
 
 
+@pytest.mark.usefixtures("impatient")
 def test_silent_broker_that_stops_replicas_does_not_keep_the_leaders_waiting(
     brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,6 +130,7 @@ def test_silent_broker_that_stops_replicas_does_not_keep_the_leaders_waiting(
     assert (answers.accepted, answers.silent) == ([0], [1])
 
 
+@pytest.mark.usefixtures("impatient")
 def test_broker_that_stops_in_the_middle_is_not_waited_for(brokers: FakeBrokers) -> None:
     """It took the connection and what was sent; it answers neither that nor anything else."""
     brokers[1].on_told = lambda _: brokers[1].stop()
@@ -261,6 +269,7 @@ def test_nothing_is_opened_once_a_commit_is_over(brokers: FakeBrokers) -> None:
         channels.to(registered(brokers, 0), lambda: None, LONG)
 
 
+@pytest.mark.usefixtures("impatient")
 def test_many_silent_brokers_do_not_starve_the_rest(brokers: FakeBrokers) -> None:
     silent, last = range(1, 41), 99
     for broker in silent:
@@ -275,6 +284,7 @@ def test_many_silent_brokers_do_not_starve_the_rest(brokers: FakeBrokers) -> Non
     assert told
 
 
+@pytest.mark.usefixtures("impatient")
 def test_request_that_takes_long_is_sent_once(brokers: FakeBrokers) -> None:
     """Longer than anybody is silent: a broker at work still answers who asks whether it is there."""
     brokers[0].slow["leader_and_isr"] = 4.0
@@ -314,13 +324,14 @@ def test_nothing_is_told_after_the_deadline(brokers: FakeBrokers) -> None:
 def test_silent_broker_is_refused_before_anything_is_written(
     brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(broker_channel, "PATIENCE", 0.5)
     live = [registered(brokers, broker) for broker in (0, 1, 2)]
     brokers[1].stop()
     brokers[2].versions[4] = 3
 
-    with pytest.raises(RefusedError) as refused:
-        refuse_silent(live, OURS, ())
+    with monkeypatch.context() as impatient:
+        impatient.setattr(broker_channel, "PATIENCE", 1.0)
+        with pytest.raises(RefusedError) as refused:
+            refuse_silent(live, OURS, ())
 
     said = str(refused.value)
     assert f"broker 1 at 127.0.0.1:{brokers[1].port} (" in said
@@ -346,11 +357,11 @@ def test_stall_of_our_own_machine_is_no_silence_of_a_broker(
     brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Patience counts the time in which this process was let to run: here it is stopped for longer than that."""
-    monkeypatch.setattr(broker_channel, "PATIENCE", 1.0)
+    monkeypatch.setattr(broker_channel, "PATIENCE", 2.0)
     brokers[0].stop()
 
     def stall() -> None:
-        script = f"kill -STOP {os.getpid()}; sleep 1.5; kill -CONT {os.getpid()}"
+        script = f"kill -STOP {os.getpid()}; sleep 2.5; kill -CONT {os.getpid()}"
         subprocess.run(["sh", "-c", script], check=True)  # noqa: S607 - the script is ours
         brokers[0].go_on()
 
