@@ -13,9 +13,10 @@ from msgspec import structs
 from jobs.adapters.brokers import channel as broker_channel
 from jobs.adapters.brokers import control_requests as requests
 from jobs.adapters.brokers.answers import Answer, Answers
-from jobs.adapters.brokers.channel import Channels, refuse_silent
+from jobs.adapters.brokers.channel import Channels, refuse_silent, why_untold
 from jobs.adapters.brokers.control_messages import Announcement, Row
 from jobs.adapters.brokers.control_requests import announce
+from jobs.adapters.brokers.transport import Transport
 from jobs.basics.errors import RefusedError
 from planner.telling.without_spark import due
 from schemas.answers import NOT_TOLD
@@ -338,6 +339,28 @@ def test_silent_broker_is_refused_before_anything_is_written(
     assert f"broker 2 at 127.0.0.1:{brokers[2].port} (it speaks LeaderAndIsr up to version 3 only)" in said
     assert "--allow-silent 1,2 writes nevertheless" in said
     refuse_silent(live, OURS, {1, 2})
+
+
+@pytest.mark.parametrize(("refusals", "untold"), [(9, 0), (10, 1)])
+def test_broker_that_refuses_connections_is_given_up_after_some(
+    brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch, refusals: int, untold: int
+) -> None:
+    """One that is started anew refuses for a moment; one that has ended is not worth all the patience there is."""
+    monkeypatch.setattr(broker_channel, "PATIENCE", LONG)
+    monkeypatch.setattr(broker_channel, "PAUSE", 0.01)
+    tries = [ConnectionRefusedError("refused")] * refusals
+    connect = Transport.to
+
+    def to(address: tuple[str, int], seconds: float, tls: None) -> Transport:
+        if tries:
+            raise tries.pop()
+        return connect(address, seconds, tls)
+
+    monkeypatch.setattr(Transport, "to", to)
+    live = [registered(brokers, 0)]
+
+    assert len(why_untold(live, str(OURS))) == untold
+    assert (len(tries), brokers[0].asked) == (0, 1 - untold)
 
 
 def test_broker_that_listens_late_is_waited_for(brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch) -> None:
