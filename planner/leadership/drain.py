@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from planner.leadership.selectors import controlled_shutdown
-from planner.reassignment.pending import is_moving, moving_in_words, with_orders_known
+from planner.reassignment.pending import is_moving, moving_in_words, with_requests_known
 from planner.reassignment.reorder import elections_after, reorders
 from planner.rows.changes import as_changes, as_rejections, surroundings, unchanged
 from planner.rows.liveness import among, first, in_words, nobody, not_among
@@ -48,7 +48,7 @@ def _considered(
     candidates = among(among(F.col("replicas"), F.col("isr")), F.array_except("electable", draining))
     return (
         partitions.where(F.arrays_overlap("replicas", draining))
-        .transform(with_orders_known)
+        .transform(with_requests_known)
         .transform(surroundings, topics, brokers)
         .withColumns(
             {

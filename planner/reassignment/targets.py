@@ -11,7 +11,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.reassignment.pending import is_moving, moving_in_words, with_orders_known
+from planner.reassignment.pending import is_moving, moving_in_words, with_requests_known
 from planner.rows.changes import as_changes, as_rejections, surroundings, unchanged
 from planner.rows.liveness import FAILED, among, first, in_words, is_led, leaderless_in_words, nobody, not_among
 from planner.rows.requested import explained
@@ -35,7 +35,7 @@ def _considered(targets: DataFrame, partitions: DataFrame, topics: DataFrame, br
         F.coalesce(optional["earlier"], F.array().cast(OPTIONAL["earlier"])).alias("earlier"),
         F.coalesce(optional["steps"], F.lit(1)).alias("steps"),
     )
-    known = partitions.drop(FAILED).transform(with_orders_known).transform(surroundings, topics, brokers)
+    known = partitions.drop(FAILED).transform(with_requests_known).transform(surroundings, topics, brokers)
     return lists.join(known, ["topic", "partition"], "left")
 
 

@@ -49,7 +49,8 @@ _API_VERSIONS: Final = 18
 _TOP_ERROR: Final = 5
 """Where the error code of a whole response stands: after the correlation id and no tags."""
 
-LOST: Final = (OSError, struct.error)
+DISCONNECTED: Final = (OSError, struct.error)
+"""What ends a connection: it broke, or what came on it makes no sense."""
 
 _LONG_OVER: Final = 0
 """A broker epoch from before all others: a request that names it is judged by the authorizer, and then left alone."""
@@ -103,7 +104,7 @@ class Channel:
             channel = cls(transport, broker, client_id, heard, listener, {})
             try:
                 channel._begin(time.monotonic() + seconds)
-            except (CannotTellError, *LOST):
+            except (CannotTellError, *DISCONNECTED):
                 channel.close()
                 raise
         heard()
@@ -266,7 +267,10 @@ def _registration(broker: Row) -> tuple[int, int]:
 
 def answers(broker: Row, client_id: str, listener: Listener) -> bool:
     """Tell whether a broker answers ApiVersions now."""
-    with suppress(CannotTellError, *LOST), closing(Channel.to(broker, client_id, lambda: None, PROBE, listener)):
+    with (
+        suppress(CannotTellError, *DISCONNECTED),
+        closing(Channel.to(broker, client_id, lambda: None, PROBE, listener)),
+    ):
         return True
     return False
 
@@ -305,7 +309,7 @@ def why_untold(brokers: Sequence[Row], client_id: str, listener: Listener = PLAI
             except CannotTellError as error:
                 why[broker["broker_id"]] = _named(broker, listener, str(error))
                 return
-            except LOST as error:
+            except DISCONNECTED as error:
                 refusals = refusals + 1 if isinstance(error, ConnectionRefusedError) else 0
                 why[broker["broker_id"]] = _named(broker, listener, str(error) or type(error).__name__)
                 over.wait(PAUSE)

@@ -16,7 +16,7 @@ from typing import Final
 from msgspec.structs import replace as with_values
 
 from jobs.adapters.brokers.answers import Answer
-from jobs.adapters.brokers.channel import ANSWER, LOST, PAUSE, Channel
+from jobs.adapters.brokers.channel import ANSWER, DISCONNECTED, PAUSE, Channel
 from jobs.adapters.brokers.control_messages import Announcement, Messages, Request, Row, TooLateError
 from jobs.adapters.brokers.listeners import PLAIN, CannotTellError, Listener, NotLetInError
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, Notice
@@ -118,7 +118,7 @@ class Queue:
                 self._over.wait(LET_IN)
             except CannotTellError:
                 return told
-            except LOST:
+            except DISCONNECTED:
                 self._lose()
                 self._over.wait(PAUSE)
         return None

@@ -178,7 +178,7 @@ def _write(
 
 
 def _too_early(ledger: Ledger, withdrawn: Sequence[Operation]) -> list[Operation]:
-    """Orders that stay, as what should have ended a move of their topic was not written: the next plan ends it."""
+    """Requests that stay, as what should have ended a move of their topic was not written: the next plan ends it."""
     moving = {
         verdict.change.topic
         for verdict in ledger.verdicts

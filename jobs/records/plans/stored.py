@@ -25,13 +25,13 @@ class Plan:
     changes: list[Change]
     operations: list[Operation]
     rejections: list[Row]
-    asked_for: str = ""
+    given_name: str = ""
     """The id or name by which the user asked for it."""
 
     @property
     def called(self) -> str:
         """What the user calls it."""
-        return self.asked_for or self.plan_id
+        return self.given_name or self.plan_id
 
     @property
     def plan_id(self) -> str:
@@ -86,7 +86,7 @@ def read_plan(lake: Lake, id_or_name: str) -> Plan:
         raise RefusedError(f"plan {titled(row)} is not what was planned: {error}; {_EDITED}") from None
     changes.sort(key=attrgetter("wave", "topic", "partition"))
     operations.sort(key=attrgetter("sequence"))
-    return Plan(row, changes, operations, lake.rows("rejections", mine), asked_for=id_or_name)
+    return Plan(row, changes, operations, lake.rows("rejections", mine), given_name=id_or_name)
 
 
 def refuse_edited(plan: Plan) -> None:

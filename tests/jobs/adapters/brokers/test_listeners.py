@@ -15,7 +15,7 @@ from kafka.protocol.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
 
 from jobs.adapters.brokers import channel as broker_channel
 from jobs.adapters.brokers.answers import Answers
-from jobs.adapters.brokers.channel import LOST, Channel, Channels, refuse_silent, why_untold
+from jobs.adapters.brokers.channel import DISCONNECTED, Channel, Channels, refuse_silent, why_untold
 from jobs.adapters.brokers.control_messages import Announcement, Row
 from jobs.adapters.brokers.control_requests import announce
 from jobs.adapters.brokers.listeners import PLAIN, CannotTellError, Listener, NotLetInError
@@ -309,7 +309,7 @@ def test_reader_of_tls_is_woken_up(
         channel.transport.within(60)
         try:
             channel.api_versions()
-        except LOST as error:
+        except DISCONNECTED as error:
             raised.append(error)
 
     with closing(channel):
