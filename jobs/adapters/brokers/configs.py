@@ -20,6 +20,7 @@ from jobs.adapters.brokers.admin import NONE, read_properties
 from jobs.adapters.brokers.polling import Ask, ask_brokers
 from jobs.adapters.zookeeper.connection import children
 from jobs.adapters.zookeeper.multi_read import read_many
+from schemas.topic_configs import DEFAULT_MIN_ISR, MIN_ISR
 from schemas.znodes import MalformedZnodeError, decode_config
 
 Row = dict[str, Any]
@@ -39,7 +40,7 @@ KAFKA_DEFAULTS: Final[BrokerSettings] = {
     "inter.broker.protocol.version": None,
     "leader.imbalance.check.interval.seconds": "300",
     "leader.imbalance.per.broker.percentage": "10",
-    "min.insync.replicas": "1",
+    MIN_ISR: str(DEFAULT_MIN_ISR),
     "num.partitions": "1",
     "replica.lag.time.max.ms": "30000",
     "security.inter.broker.protocol": "PLAINTEXT",
