@@ -5,7 +5,6 @@ closes, Kafka elects a controller of its own, whose fail-over announces everythi
 write leaves nobody uninformed for long.
 """
 
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,6 +16,7 @@ from jobs.adapters.brokers.answers import Answers
 from jobs.adapters.brokers.channel import Channels
 from jobs.adapters.brokers.listeners import CannotTellError, Listener
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, ClusterState, read_cluster
+from jobs.adapters.zookeeper.connection import look_until
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError, controllership, who_controls
 from jobs.assessment.premises import reassigns
 from jobs.basics.errors import FencedError, RefusedError, UnreadableError
@@ -243,10 +243,10 @@ def _set_aside_the_rest(ledger: Ledger, due: Sequence[PlanRow]) -> None:
 
 def _resign(settings: Settings, ledger: Ledger, seconds: float, told: str) -> int:
     """Wait for a broker to become the controller; return it."""
-    deadline = time.monotonic() + RESIGN_PATIENCE
     with progress("waiting for a broker to become the controller"):
-        while (controller := who_controls(settings.zookeeper)) == NO_CONTROLLER and time.monotonic() < deadline:
-            time.sleep(0.2)
+        controller = look_until(
+            lambda: who_controls(settings.zookeeper), lambda it: it != NO_CONTROLLER, RESIGN_PATIENCE
+        )
     if controller == NO_CONTROLLER:
         message = "no broker has become the controller yet: /controller is free for one"
     else:
