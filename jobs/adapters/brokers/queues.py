@@ -139,7 +139,7 @@ def _soon() -> float:
 
 
 def _together(waves: Sequence[_Wave], broker: Row) -> _Wave:
-    """Put together what one broker was to be told one after the other."""
+    """Put together what waits for one broker, in the order in which it was queued."""
     newest = waves[-1].messages.announcement
     mine = (
         notice

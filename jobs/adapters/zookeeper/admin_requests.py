@@ -43,7 +43,7 @@ Targets = Mapping[Key, list[int]]
 
 
 Judge = Callable[[Sequence[TopicPartition]], Sequence[TopicPartition]]
-"""Tells, right before a request is placed, what of it may still be."""
+"""Returns, right before a request is placed, the partitions that may still be part of it."""
 
 
 class RequestStandsError(RefusedError):

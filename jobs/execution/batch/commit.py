@@ -188,7 +188,7 @@ def _too_early(ledger: Ledger, withdrawn: Sequence[Operation]) -> list[Operation
 
 
 def _written(verdicts: Sequence[Verdict]) -> Iterator[Written]:
-    """What of it stands in ZooKeeper as planned: a state that was found so has its version too."""
+    """The changes whose state stands in ZooKeeper, written now or found there, with its version."""
     for verdict in verdicts:
         change, version = verdict.change, verdict.state_version_after
         if verdict.outcome is Outcome.APPLIED and isinstance(change, Change) and version is not None:
@@ -196,7 +196,7 @@ def _written(verdicts: Sequence[Verdict]) -> Iterator[Written]:
 
 
 def _record(settings: Settings, ledger: Ledger, told: Told, answers: Answers, controller: int) -> None:
-    """Write down what brokers answered, prove what was written, and say of whom nobody knows whether he was told."""
+    """Store what brokers answered, read back what was written, and name the brokers that may not have been told."""
     if not (told.written or told.answers):
         return
     for line in told.lines(answers):
@@ -219,7 +219,7 @@ def _record(settings: Settings, ledger: Ledger, told: Told, answers: Answers, co
 
 
 def _unled_in_words(unled: Mapping[tuple[str, int], int]) -> str:
-    """Say what nobody leads, though it is written so.
+    """Name the partitions whose new leader has answered that it does not lead them.
 
     >>> print(_unled_in_words({("orders", 1): 56, ("orders", 0): 56}))
     nobody leads 2 partitions (orders-0, orders-1): whoever was to lead them answered KafkaStorageError (56); what was \
