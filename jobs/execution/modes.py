@@ -39,7 +39,7 @@ def choose_mode(
     if in_office is not None:
         return _under_resident(mode, plan, running, in_office)
     if running.via is Via.ZOOKEEPER:
-        return _by_orders(mode, plan, state)
+        return _by_requests(mode, plan, state)
     if mode is Mode.BATCH and running.throttle is not None:
         raise UsageError("--throttle is for replicas that Kafka's controller moves: --mode batch moves none")
     cannot_ask = _not_for_admin(plan)
@@ -76,7 +76,7 @@ def _under_resident(mode: Mode, plan: Plan, running: Running, in_office: Holder)
     return Mode.BATCH, f"{who}: the plan is handed in"
 
 
-def _by_orders(mode: Mode, plan: Plan, state: ClusterState) -> tuple[Mode, str]:
+def _by_requests(mode: Mode, plan: Plan, state: ClusterState) -> tuple[Mode, str]:
     if mode is Mode.BATCH:
         raise UsageError("--via zookeeper asks Kafka's controller, --mode batch is the controller: give one of the two")
     _refuse_unorderable(plan, "--via zookeeper")
