@@ -1,12 +1,12 @@
 """What a plan's id is a hash of: the text of its header and of each row, topic by topic.
 
-`planner.rows.plan` computes the id on Spark; the committer computes it again from the rows it reads, and refuses a plan
+What is hashed is said here and nowhere else. `planner.rows.plan` makes the texts on Spark, for plans whose rows stay
+there; `jobs.records.plans.digest` in Arrow, for rows that are on the driver, and for a commit, which refuses a plan
 whose rows are not those that were planned. Both must agree to the byte on `cell`.
 """
 
 import hashlib
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from schemas.columns import CHANGES, OPERATIONS, REJECTIONS
@@ -23,8 +23,6 @@ HASHED: Final[dict[str, tuple[str, ...]]] = {
 """The columns of each table that the id covers, in the order hashed."""
 
 Row = Mapping[str, Any]
-Line = tuple[str, str]
-"""A topic and the text of one of its rows."""
 
 
 def cell(value: Any) -> str:  # noqa: ANN401 - whatever a column holds
@@ -46,30 +44,11 @@ def _sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def lines(table: str, rows: Iterable[Row]) -> Iterator[Line]:
-    """Return the line of each row of a table, with its topic."""
-    columns = HASHED[table]
-    return ((cell(row["topic"]), SEPARATOR.join(cell(row[column]) for column in columns)) for row in rows)
-
-
-def by_topic(lined: Iterable[Line]) -> Iterator[tuple[str, str]]:
-    """Each topic with the text of its rows: their lines, sorted."""
-    grouped: dict[str, list[str]] = defaultdict(list)
-    for topic, line in lined:
-        grouped[topic].append(line)
-    return ((topic, LINE_END.join(sorted(its))) for topic, its in grouped.items())
-
-
 def plan_header(plan: Row) -> str:
     """What a plan's id covers besides its rows: cluster, snapshot, kind, parameters and the brokers alive then."""
     brokers = ",".join(f"{broker['broker_id']}@{broker['broker_epoch']}" for broker in plan["brokers"])
     named = (plan[column] for column in ("cluster", "cluster_id", "snapshot_id", "kind", "parameters"))
     return SEPARATOR.join([*map(cell, named), brokers])
-
-
-def plan_id(header: str, tables: Mapping[str, Iterable[Row]]) -> str:
-    """Return the id of a plan: 16 hexadecimal digits."""
-    return plan_id_of(header, {table: by_topic(lines(table, rows)) for table, rows in tables.items()})
 
 
 def plan_id_of(header: str, tables: Mapping[str, Iterable[tuple[str, str]]]) -> str:

@@ -96,7 +96,7 @@ class OperationKind(StrEnum):
     ALTER_CONFIG = "alter_config"
     DELETE_TOPIC = "delete_topic"
     WITHDRAW_REASSIGNMENT = "withdraw_reassignment"
-    """Take orders that are carried out, or cannot be, out of /admin/reassign_partitions."""
+    """Take requests that are carried out, or cannot be, out of /admin/reassign_partitions."""
     WITHDRAW_ELECTION = "withdraw_election"
     """A pass was made: take /admin/preferred_replica_election away."""
     WITHDRAW_DELETION = "withdraw_deletion"

@@ -1,6 +1,6 @@
 """What goes with topics that a plan deletes: partitions and bytes by the tables, records by the brokers' offsets.
 
-In: a plan, and whoever can ask the brokers. Out: Deleted, one a topic; None stands for what nobody knows. The tables
+In: a plan, and whoever can ask the brokers. Out: Deleted, one a topic; None stands for what is not known. The tables
 are as old as the plan's snapshot and the last `surveyor sizes`.
 """
 

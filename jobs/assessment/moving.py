@@ -10,7 +10,7 @@ from typing import Final
 from kazoo.client import KazooClient
 
 from jobs.adapters.zookeeper.admin_requests import Targets
-from jobs.adapters.zookeeper.cluster import REASSIGN, TOPICS, reassign_orders
+from jobs.adapters.zookeeper.cluster import REASSIGN, TOPICS, reassign_requests
 from jobs.adapters.zookeeper.connection import Znode, children, connected, sync
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.assessment.premises import assigned, read_changed, understood
@@ -38,13 +38,13 @@ def standings(client: KazooClient, changes: Sequence[Change], plan: Plan) -> Ite
 
     Who cancelled one, or moves its partition elsewhere, has made it diverge.
     """
-    orders = reassign_orders(client) or {}
+    requests = reassign_requests(client) or {}
     later: dict[Key, list[Change]] = {}
     for change in reassignments_of(plan):
         later.setdefault(change.key, []).append(change)
     for change, topic, state in read_changed(client, changes):
         then = [row.replicas_after for row in later.get(change.key, ()) if row.wave > change.wave]
-        yield change, *_standing_of(change, topic, understood(state), orders, then)
+        yield change, *_standing_of(change, topic, understood(state), requests, then)
 
 
 def moving_of(settings: Settings, plan: Plan) -> list[Change]:
@@ -59,21 +59,21 @@ def moving_of(settings: Settings, plan: Plan) -> list[Change]:
 
 def moving_in_zookeeper(client: KazooClient) -> Targets:
     """Where every partition that moves is going, whoever asked; raise RefusedError where nobody can tell."""
-    orders = orders_in_zookeeper(client)
+    requests = requests_in_zookeeper(client)
     names = children(client, TOPICS) or []
     targets: dict[Key, list[int]] = {}
     for znode in read_many(client, [f"{TOPICS}/{name}" for name in names]):
         targets.update(_moving(znode))
-    targets.update(orders)
+    targets.update(requests)
     return targets
 
 
-def orders_in_zookeeper(client: KazooClient) -> Targets:
+def requests_in_zookeeper(client: KazooClient) -> Targets:
     """What stands in /admin/reassign_partitions; raise RefusedError where it is not understood."""
-    orders = reassign_orders(client)
-    if orders is None:
+    requests = reassign_requests(client)
+    if requests is None:
         raise RefusedError(f"{REASSIGN} is not understood: nobody can tell what moves; mend or delete it first")
-    return orders
+    return requests
 
 
 def refuse_others(plan: Plan, moving: Targets) -> None:
@@ -94,7 +94,7 @@ def refuse_others(plan: Plan, moving: Targets) -> None:
 
 
 def _standing_of(
-    change: Change, topic: Znode, state: State | None, orders: Targets, then: Sequence[list[int]]
+    change: Change, topic: Znode, state: State | None, requests: Targets, then: Sequence[list[int]]
 ) -> tuple[Standing, str]:
     goal = change.replicas_after
     try:
@@ -103,7 +103,7 @@ def _standing_of(
         return Standing.DIVERGED, str(error)
     if assignment is None:
         return Standing.DIVERGED, "the partition is gone"
-    if orders.get(change.key) == goal:
+    if requests.get(change.key) == goal:
         return Standing.IN_PROGRESS, "ordered"
     replicas, adding, removing = assignment
     now = target(replicas, removing)

@@ -105,7 +105,7 @@ def _deletion(data: Mapping[str, Any], now: TopicNow) -> _Judged:
     return None if now.deletion.stat is None else (Outcome.APPLIED, "found queued for deletion")
 
 
-def _orders(data: Mapping[str, Any], now: TopicNow) -> _Judged:
+def _reassignments(data: Mapping[str, Any], now: TopicNow) -> _Judged:
     found = _asked(now, REASSIGN)
     same = [p for p, replicas in data["orders"].items() if found.get(int(p)) == replicas]
     return None if same else (Outcome.APPLIED, "found withdrawn")
@@ -157,7 +157,7 @@ def _other_topic(data: Mapping[str, Any], now: TopicNow) -> bool:
 _JUDGES: Final[dict[OperationKind, Callable[[Mapping[str, Any], TopicNow], _Judged]]] = {
     OperationKind.ALTER_CONFIG: _alteration,
     OperationKind.DELETE_TOPIC: _deletion,
-    OperationKind.WITHDRAW_REASSIGNMENT: _orders,
+    OperationKind.WITHDRAW_REASSIGNMENT: _reassignments,
     OperationKind.WITHDRAW_ELECTION: _elections,
     OperationKind.WITHDRAW_DELETION: _refusal,
     OperationKind.DELETE_REPLICAS: _going,

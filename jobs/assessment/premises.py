@@ -15,7 +15,7 @@ from jobs.adapters.zookeeper.cluster import (
     TOPICS,
     ClusterState,
     broker_epochs,
-    reassign_orders,
+    reassign_requests,
     topics_to_delete,
 )
 from jobs.adapters.zookeeper.connection import Znode, children
@@ -218,12 +218,12 @@ def judge_for_admin(client: KazooClient, changes: Sequence[Change]) -> tuple[lis
     needs a live leader in the ISR.
     """
     moving = any(change.action == Action.REASSIGN for change in changes)
-    orders = (reassign_orders(client) if moving else None) or {}
+    requests = (reassign_requests(client) if moving else None) or {}
     registered = set(children(client, BROKER_IDS) or ()) if moving else set[str]()
 
     def judge(change: Change, topic: Znode, state: Znode) -> Verdict | None:
-        ordered = orders.get((change.topic, change.partition))
-        if change.action == Action.REASSIGN and ordered == change.replicas_after:
+        requested = requests.get((change.topic, change.partition))
+        if change.action == Action.REASSIGN and requested == change.replicas_after:
             return _found_in_progress(change)
         judged = _judge_for_admin(change, topic, state)
         if judged is not None or change.action != Action.REASSIGN:
@@ -237,7 +237,7 @@ def judge_for_admin(client: KazooClient, changes: Sequence[Change]) -> tuple[lis
 def _leaderless(state: State | None, registered: Collection[str]) -> str | None:
     """Say why a partition must not be moved now: nobody has its records to copy, and who comes is empty.
 
-    Kafka takes such an order all the same, and where unclean elections are allowed it makes an empty replica the
+    Kafka takes such a request all the same, and where unclean elections are allowed it makes an empty replica the
     leader as soon as it can: the records of whoever was in the ISR are gone then.
     """
     if state is not None and state.leader in state.isr and str(state.leader) in registered:

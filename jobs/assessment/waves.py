@@ -29,7 +29,7 @@ from schemas.rows import Change, Key, PlanRow, changes_among, operations_among
 R = TypeVar("R", bound=PlanRow)
 
 PATIENCE: Final = 15.0
-"""Seconds for the wave before to be seen in ZooKeeper: Kafka's controller answers once it has written an order."""
+"""Seconds for the wave before to be seen in ZooKeeper: Kafka's controller answers once it has written a request."""
 
 _SHORTEST: Final = 0.1
 _LONGEST: Final = 2.0

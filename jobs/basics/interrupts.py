@@ -84,7 +84,7 @@ def ignore() -> None:
             signal.signal(number, signal.SIG_IGN)
 
 
-def settle() -> None:
+def conclude() -> None:
     """The command knows how it ends and is about to say so: a signal that comes now has nothing to add."""
     if _state.guarded:
         _state.over = True

@@ -35,10 +35,10 @@ _DAY: Final = 24 * _HOUR
 
 
 _SECONDS: Final = {"s": 1, "m": _MINUTE, "h": _HOUR, "d": _DAY, "w": 7 * _DAY}
-_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
 
 PERIOD: Final = r"^[0-9]{1,5}[hdw]$"
-"""Whole hours, days or weeks, as 12h, 30d, 8w."""
+"""Whole hours, days or weeks, as 12h, 30d, 8w: what is older is deleted, and 30m may be meant for months."""
 
 _BYTES: Final = {"": 1, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 _BINARY: Final = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
@@ -47,26 +47,26 @@ _LARGEST: Final = 2**63 - 1
 
 
 def parse_seconds(option: str, text: str) -> float:
-    """Read a duration: 30s, 10m, 24h or 7d.
+    """Read a duration: 30s, 10m, 24h, 7d or 2w.
 
-    >>> parse_seconds("--max-wait", "24h"), parse_seconds("--max-wait", "0")
-    (86400.0, 0.0)
+    >>> [parse_seconds("--max-wait", text) for text in ("24h", "2w", "0")]
+    [86400.0, 1209600.0, 0.0]
     """
     parts = _DURATION.fullmatch("0s" if text == "0" else text)
     if parts is None:
-        raise _refused(option, text, "duration", "30s, 10m, 24h or 7d")
+        raise _refused(option, text, "duration", "30s, 10m, 24h, 7d or 2w")
     return float(parts[1]) * _SECONDS[parts[2]]
 
 
 def parse_period(option: str, text: str) -> timedelta:
-    """Read whole hours, days or weeks.
+    """Read a duration in whole hours, days or weeks.
 
     >>> parse_period("--keep", "12h"), parse_period("--keep", "8w")
     (datetime.timedelta(seconds=43200), datetime.timedelta(days=56))
     """
     if not re.fullmatch(PERIOD, text):
         raise _refused(option, text, "period", "hours, days or weeks, as 12h, 30d or 8w")
-    return timedelta(seconds=int(text[:-1]) * _SECONDS[text[-1]])
+    return timedelta(seconds=parse_seconds(option, text))
 
 
 def parse_rate(option: str, text: str) -> int:

@@ -136,7 +136,7 @@ class _Work:
             return []
         self._intend(Step.CANCEL, running)
         safe, unsafe = self._judge_again(running)
-        # an order names where to go, the Admin API that it is over
+        # a request in /admin names where to go, the Admin API that it is over
         return unsafe + self._ask(
             Step.CANCEL, safe, _replicas_before if self.is_led_back else lambda _: None, Standing.IN_PROGRESS
         )

@@ -16,7 +16,7 @@ from jobs.assessment.premises import adds_partition
 from jobs.basics.errors import RefusedError, UsageError
 from jobs.execution.admin.requests import EXECUTABLE
 from jobs.execution.admin.running import AS_EVER, Running
-from jobs.execution.admin.via_zookeeper import ORDERABLE
+from jobs.execution.admin.via_zookeeper import REQUESTABLE
 from jobs.records.plans.checked_configs import tiered
 from jobs.records.plans.stored import Plan
 from jobs.runtime.choices import Mode, Via
@@ -39,7 +39,7 @@ def choose_mode(
     if in_office is not None:
         return _under_resident(mode, plan, running, in_office)
     if running.via is Via.ZOOKEEPER:
-        return _by_orders(mode, plan, state)
+        return _by_requests(mode, plan, state)
     if mode is Mode.BATCH and running.throttle is not None:
         raise UsageError("--throttle is for replicas that Kafka's controller moves: --mode batch moves none")
     cannot_ask = _not_for_admin(plan)
@@ -59,7 +59,7 @@ def choose_mode(
 
 
 def _under_resident(mode: Mode, plan: Plan, running: Running, in_office: Holder) -> tuple[Mode, str]:
-    """Replicas are moved by orders in /admin, as by Kafka's tools; everything else is handed in."""
+    """Replicas are moved by requests in /admin, as by Kafka's tools; everything else is handed in."""
     who = f"{in_office}, is the controller"
     moving = any(change.action == Action.REASSIGN for change in plan.changes)
     if moving or running.via is Via.ZOOKEEPER:
@@ -76,7 +76,7 @@ def _under_resident(mode: Mode, plan: Plan, running: Running, in_office: Holder)
     return Mode.BATCH, f"{who}: the plan is handed in"
 
 
-def _by_orders(mode: Mode, plan: Plan, state: ClusterState) -> tuple[Mode, str]:
+def _by_requests(mode: Mode, plan: Plan, state: ClusterState) -> tuple[Mode, str]:
     if mode is Mode.BATCH:
         raise UsageError("--via zookeeper asks Kafka's controller, --mode batch is the controller: give one of the two")
     _refuse_unorderable(plan, "--via zookeeper")
@@ -87,7 +87,7 @@ def _by_orders(mode: Mode, plan: Plan, state: ClusterState) -> tuple[Mode, str]:
 
 def _refuse_unorderable(plan: Plan, who: str) -> None:
     kinds = {change.action for change in plan.changes} | {task.action for task in plan.tasks}
-    others = sorted(kinds - ORDERABLE)
+    others = sorted(kinds - REQUESTABLE)
     if others:
         raise RefusedError(
             f"{who} cannot commit plan {plan.title}: only reassignments and preferred elections have an "

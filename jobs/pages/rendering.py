@@ -49,7 +49,7 @@ def shown_time(time: datetime | None) -> str:
 
 
 def about(cluster: str, snapshot: Row, now: datetime) -> Row:
-    """Say whose snapshot is shown, when it was taken and how old it is; of one that was dropped nobody knows when."""
+    """Say which cluster's snapshot is shown, when it was taken and how old it is; the time of a dropped one is lost."""
     taken = snapshot["taken_at"]
     known = {"cluster": cluster, "cluster_id": snapshot["cluster_id"], "snapshot_id": snapshot["snapshot_id"]}
     if taken is None:

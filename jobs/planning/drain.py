@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from jobs.adapters.delta.lake import Row
 from jobs.basics.errors import RefusedError
 from jobs.planning.plan import Planned, Planner
-from jobs.planning.tables import partitions_with_orders
+from jobs.planning.tables import partitions_with_requests
 from jobs.records.drained import drained_brokers
 from jobs.records.snapshot_tables import SnapshotTables
 from jobs.records.snapshots import as_of, refuse_empty
@@ -32,7 +32,7 @@ def drain_planner(settings: Settings, ids: list[int], mode: DrainMode, *, allow_
         brokers = as_of(settings.lake, at.snapshot, "brokers")
         _refuse_unknown(ids, brokers, at.snapshot["snapshot_id"])
         _refuse_all(ids, brokers, drained_brokers(settings.lake), at.snapshot["snapshot_id"])
-        known = partitions_with_orders(at), at["topics"], at["brokers"]
+        known = partitions_with_requests(at), at["topics"], at["brokers"]
         rejections = drain_rejections(*known, ids, mode).localCheckpoint()
         return Planned(
             PlanKind.DRAIN,
@@ -51,7 +51,7 @@ def undrain_planner(settings: Settings, ids: list[int]) -> Planner:
     def planner(at: SnapshotTables) -> Planned:
         drained = {row["broker_id"]: row for row in settings.lake.rows("drained")}
         _refuse_not_drained(ids, drained, at.snapshot)
-        known = partitions_with_orders(at), at["topics"], not_drained(at["brokers"], ids)
+        known = partitions_with_requests(at), at["topics"], not_drained(at["brokers"], ids)
         if _mode_of(ids, drained) is DrainMode.RESIDENT:
             changes, rejections = restart_changes(*known, ids), restart_rejections(*known, ids)
         else:

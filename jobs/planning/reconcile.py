@@ -64,7 +64,7 @@ _REFUSED: Final = f"""code IS NOT NULL
 """Decisions that are rejections: not those that say that a request is fulfilled."""
 
 _DONE_WITH: Final = f"withdrawn OR action <=> '{Action.END_REASSIGNMENT}'"
-"""Decisions after which a request is done with: a move that ends here needs its order no more."""
+"""Decisions after which a request is done with: a move that ends here needs its request no more."""
 
 
 def whats_due(at: SnapshotTables, *, allow_unclean: bool = False, requests: bool = False) -> Planned:
@@ -187,15 +187,15 @@ class _Steps:
         done: dict[str, set[tuple[str, int]]] = defaultdict(set)
         for row in withdrawn:
             done[row["wanted"]].add((row["topic"], row["partition"]))
-        orders: dict[str, dict[str, list[int]]] = defaultdict(dict)
+        requests: dict[str, dict[str, list[int]]] = defaultdict(dict)
         elections: dict[str, list[int]] = defaultdict(list)
         wanted = {_key(row) for row in self.requests if row["kind"] == RequestKind.PREFERRED_ELECTION}
         for row in sorted(self.requests, key=lambda row: (row["topic"] or "", row["partition"] or 0)):
             if row["kind"] == RequestKind.REASSIGN and _key(row) in done[Action.REASSIGN]:
-                orders[row["topic"]][str(row["partition"])] = [*(row["replicas"] or ())]
+                requests[row["topic"]][str(row["partition"])] = [*(row["replicas"] or ())]
         for topic, partition in sorted(wanted) if wanted <= done[Action.ELECT_PREFERRED] else ():
             elections[topic].append(partition)
-        for topic, of_topic in orders.items():
+        for topic, of_topic in requests.items():
             yield _operation(OperationKind.WITHDRAW_REASSIGNMENT, topic, {"orders": of_topic})
         for topic, partitions in elections.items():
             yield _operation(OperationKind.WITHDRAW_ELECTION, topic, {"partitions": partitions})

@@ -12,7 +12,7 @@ from jobs.records.failed_log_dirs import failed_replicas
 from jobs.records.snapshot_tables import SnapshotTables
 from jobs.records.snapshots import as_of
 from planner.history.vanished import last_known, of_the_same_topic
-from planner.reassignment.pending import with_orders
+from planner.reassignment.pending import with_requests
 from planner.rows.liveness import with_drained, with_failed
 from schemas.names import RequestKind
 
@@ -57,13 +57,13 @@ def _ids_before(at: SnapshotTables, turn: int) -> list[Row]:
     return [{"topic": row["topic"], "topic_id": row["topic_id"], "gone": turn} for row in topics]
 
 
-def orders_of(at: SnapshotTables) -> list[Row]:
-    """Return the orders of a snapshot, rows of REQUESTS."""
+def requests_of(at: SnapshotTables) -> list[Row]:
+    """Return the reassignments requested in /admin of a snapshot, rows of REQUESTS."""
     return as_of(at.tables.lake, at.snapshot, "requests", ("kind", "=", RequestKind.REASSIGN.value))
 
 
-def partitions_with_orders(at: SnapshotTables) -> DataFrame:
-    """Return the partitions of a snapshot with what is ordered for each."""
-    orders = orders_of(at)
+def partitions_with_requests(at: SnapshotTables) -> DataFrame:
+    """Return the partitions of a snapshot with what is requested for each."""
+    requests = requests_of(at)
     partitions = at["partitions"]
-    return partitions.transform(with_orders, at.tables.frame("requests", orders)) if orders else partitions
+    return partitions.transform(with_requests, at.tables.frame("requests", requests)) if requests else partitions

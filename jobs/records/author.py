@@ -17,6 +17,7 @@ class Author:
 
     who: str
     run: str | None = None
+    """The run of the DAG and its task; None where no Airflow started this."""
 
     @property
     def columns(self) -> dict[str, str | None]:

@@ -1,4 +1,7 @@
-"""The tables as one snapshot left them, for Spark."""
+"""The tables as one snapshot left them, for Spark.
+
+In: a row of `snapshots`, which names the version of each table. Out: frames of these versions.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +20,7 @@ SMALL: Final = frozenset({"brokers", "broker_configs"})
 
 @dataclass(frozen=True, slots=True)
 class SnapshotTables:
-    """The tables as one snapshot left them, for Spark."""
+    """Frames of the versions that a snapshot names, by table."""
 
     tables: Tables
     snapshot: Row

@@ -141,8 +141,14 @@ def show(part: "Table | str") -> None:
     """Print what people read; a line as it is."""
     if isinstance(part, str):
         print(painted(part, sys.stdout))  # noqa: T201 - a rich console takes a hundred times as long
-    else:
-        stdout(part.width or 0).print(part)
+        return
+    console = stdout(part.width or 0)
+    if console.is_terminal:
+        console.print(part)
+        return
+    with console.capture() as drawn:  # rich fills every line with blanks, to the width of the table
+        console.print(part)
+    print("\n".join(line.rstrip() for line in drawn.get().removesuffix("\n").split("\n")))  # noqa: T201 - as above
 
 
 def wrapped(text: str, label: str) -> list[str]:

@@ -15,7 +15,7 @@ from jobs.adapters.delta.folders import why_unwritten
 from jobs.adapters.spark.remote import REMOTE, why_elsewhere
 from jobs.adapters.spark.submitted import behave_as_submitted
 from jobs.basics.errors import ExitCode, SurveyorError, UsageError
-from jobs.basics.interrupts import answer_json, exit_code, guard, refuse_to_unwind, settle
+from jobs.basics.interrupts import answer_json, conclude, exit_code, guard, refuse_to_unwind
 from jobs.runtime.choices import Output
 from jobs.runtime.completion import brokers, by_comma, clusters, plans, snapshots
 from jobs.runtime.console import give, say, write_whatever_comes
@@ -187,7 +187,7 @@ def reported(*, as_json: bool, result_file: Path | None) -> Iterator[None]:
     answer_json(as_json=as_json, result_file=result_file)
 
     def end_with(message: str, code: ExitCode, **result: Any) -> NoReturn:  # noqa: ANN401 - for programs
-        settle()
+        conclude()
         say(f"surveyor: {message}")
         try:
             give({"error": message, "exit_code": int(code), **result}, as_json, result_file)
@@ -207,7 +207,7 @@ def reported(*, as_json: bool, result_file: Path | None) -> Iterator[None]:
     except (typer.Exit, typer.Abort):
         raise
     except BrokenPipeError:
-        settle()
+        conclude()
         _drop_stdout()
         say("surveyor: nobody reads the output any more; it is not whole")
         raise typer.Exit(ExitCode.ERROR) from None

@@ -46,7 +46,8 @@ CREATE MACRO yes_or_no(holds) AS if(holds, 'yes', 'no');
 """How queries write cells for people: a partition, a time in UTC, brokers, a leader, what was and what becomes."""
 
 
-def _new_database() -> duckdb.DuckDBPyConnection:
+def new_database() -> duckdb.DuckDBPyConnection:
+    """One of its own for who asks: tables are those that are given to it."""
     connection = duckdb.connect()
     for name, value in _SETTINGS.items():
         connection.execute(f"SET {name} = {value!r}")
@@ -61,7 +62,7 @@ class Summaries:
     lake: Lake
     snapshot: Row
     only: Mapping[str, Filter] = field(default_factory=dict)
-    _connection: duckdb.DuckDBPyConnection = field(default_factory=_new_database)
+    _connection: duckdb.DuckDBPyConnection = field(default_factory=new_database)
     _known: set[str] = field(default_factory=set)
     _turn: RLock = field(default_factory=RLock)
 

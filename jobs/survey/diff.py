@@ -1,14 +1,14 @@
 """What differs between two snapshots: the rows of `surveyor show diff`. No JVM.
 
-Tables are joined on their keys and compared column by column in Arrow; only rows that differ become Python objects.
+Tables are joined on their keys and compared column by column by DuckDB; only rows that differ become Python objects.
 Of the partitions only those with a row in the history between the two snapshots can differ, so only they are read.
 A row says what happened, to whom, and one column before and after; an empty list counts as nothing.
 """
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -135,48 +135,45 @@ def pairs(before: pa.Table, after: pa.Table, key: Sequence[str], columns: Sequen
 
     A column that does not differ is None on both sides: lists are slow to make, and nobody asks for them.
     """
-    was, is_now = _fingerprints(before, key, columns, "before"), _fingerprints(after, key, columns, "after")
-    joined = was.join(is_now, list(key), join_type="full outer")
-    same = pc.fill_null(pc.equal(joined["before_text"], joined["after_text"]), False)  # noqa: FBT003
-    differ = joined.filter(pc.invert(same)).sort_by([(name, "ascending") for name in key])
-    was, is_now = _only_changed(before.take(differ["before"]), after.take(differ["after"]), key, columns)
-    there = _rows_that_are(was, differ["before"].is_valid()), _rows_that_are(is_now, differ["after"].is_valid())
-    return list(zip(*there, strict=True))
+    from jobs.summaries.database import new_database  # noqa: PLC0415 - takes long to import, and few commands need it
+
+    with closing(new_database()) as database:
+        database.register("b", before.select([*key, *columns]))
+        database.register("a", after.select([*key, *columns]))
+        kinds = {column: before.schema.field(column).type for column in columns}
+        rows = as_rows(database.sql(_joined(key, kinds)).to_arrow_table())
+    return [(row["before"], row["after"]) for row in rows]
 
 
-def _only_changed(
-    was: pa.Table,
-    is_now: pa.Table,
-    key: Sequence[str],
-    columns: Sequence[str],
-) -> tuple[pa.Table, pa.Table]:
-    """Put null where a column of two aligned tables is the same."""
-    told_was, told_now = was.select(key), is_now.select(key)
-    for column in columns:
-        same = pc.equal(_text(was[column]), _text(is_now[column]))
-        nothing = pa.scalar(None, was[column].type)
-        told_was = told_was.append_column(column, pc.if_else(same, nothing, was[column]))
-        told_now = told_now.append_column(column, pc.if_else(same, nothing, is_now[column]))
-    return told_was, told_now
+def _joined(key: Sequence[str], kinds: Mapping[str, pa.DataType]) -> str:
+    """The rows of `b` and `a` that differ, in SQL: a struct for each, null where there is none."""
+    differs = {column: _differs(column, kind) for column, kind in kinds.items()}
+    sides = {side: [*(f'"{name}" := {side}."{name}"' for name in key), *_told(side, differs)] for side in ("b", "a")}
+    packed = (f"CASE WHEN {side}.there THEN struct_pack({', '.join(some)}) END" for side, some in sides.items())
+    was, is_now = packed
+    names = ", ".join(f'"{name}"' for name in key)
+    either = " OR ".join(["b.there IS NULL", "a.there IS NULL", *differs.values()])
+    return f"""
+        SELECT {was} AS before, {is_now} AS after
+        FROM (SELECT *, true AS there FROM b) AS b FULL JOIN (SELECT *, true AS there FROM a) AS a USING ({names})
+        WHERE {either} ORDER BY {names}
+    """  # noqa: S608 - names of columns
 
 
-def _rows_that_are(rows: pa.Table, there: pa.ChunkedArray) -> list[Row | None]:
-    return [row if is_there else None for row, is_there in zip(as_rows(rows), there.to_pylist(), strict=True)]
+def _told(side: str, differs: Mapping[str, str]) -> Iterator[str]:
+    return (f'"{column}" := CASE WHEN {differ} THEN {side}."{column}" END' for column, differ in differs.items())
 
 
-def _fingerprints(rows: pa.Table, key: Sequence[str], columns: Sequence[str], side: str) -> pa.Table:
-    """Give each key its row's number and one text of all its columns: joins carry no lists."""
-    texts = [_text(rows[column]) for column in columns] or [pa.array([""] * rows.num_rows, pa.string())]
-    text = pc.binary_join_element_wise(*texts, "\x1f")
-    return rows.select(key).append_column(side, pa.array(np.arange(rows.num_rows))).append_column(f"{side}_text", text)
+def _differs(column: str, kind: pa.DataType) -> str:
+    """Whether a column is not the same on both sides, in SQL: an empty list is as good as none, and maps have no order.
 
-
-def _text(column: pa.ChunkedArray) -> Any:  # noqa: ANN401 - pyarrow has no types
-    """Write a column as strings; maps and structs, of brokers and topics only, in Python."""
-    kind = column.type
-    if pa.types.is_list(kind) and pa.types.is_integer(kind.value_type):
-        return pc.fill_null(pc.binary_join(column.cast(pa.list_(pa.string())), ","), "")
-    if pa.types.is_nested(kind):
-        values = column.to_pylist(maps_as_pydicts="strict")
-        return pa.array([json.dumps(value, sort_keys=True) for value in values], pa.string())
-    return pc.fill_null(column.cast(pa.string()), "\x00")
+    >>> _differs("leader", pa.int32())
+    'b."leader" IS DISTINCT FROM a."leader"'
+    """
+    form = "{}"
+    if pa.types.is_map(kind):
+        form = "coalesce(list_sort(map_entries({})), [])"
+    elif pa.types.is_list(kind):
+        form = "coalesce({}, [])"
+    was, is_now = (form.format(f'{side}."{column}"') for side in ("b", "a"))
+    return f"{was} IS DISTINCT FROM {is_now}"

@@ -135,18 +135,18 @@ def _distinct(brokers: Ints) -> list[int]:
 
 
 def _moving(seen: Observed) -> Bools:
-    """Replicas are being added or removed, or an order to do so waits, as `planner.reassignment.pending.is_moving`."""
+    """Replicas are being added or removed, or a request to do so waits, as `planner.reassignment.pending.is_moving`."""
     lengths = (
         np.asarray(pc.fill_null(pc.list_value_length(seen.partitions[name]), 0))
         for name in ("adding_replicas", "removing_replicas")
     )
     moving: Bools = np.sum(list(lengths), axis=0) > 0
-    return moving | _ordered(seen.partitions, seen.ordered) if seen.ordered else moving
+    return moving | _requested(seen.partitions, seen.requested) if seen.requested else moving
 
 
-def _ordered(partitions: pa.Table, ordered: Collection[Key]) -> Bools:
+def _requested(partitions: pa.Table, requested: Collection[Key]) -> Bools:
     keys = zip(partitions["topic"].to_pylist(), partitions["partition"].to_pylist(), strict=True)
-    return np.array([key in ordered for key in keys], dtype=bool)
+    return np.array([key in requested for key in keys], dtype=bool)
 
 
 def _count(marks: Bools) -> int:

@@ -56,8 +56,8 @@ class Observed:
     """Of each topic."""
     deleting: frozenset[str]
     """Topics that are queued for deletion."""
-    ordered: frozenset[Key]
-    """Partitions that an order to move waits for."""
+    requested: frozenset[Key]
+    """Partitions that a request to move waits for."""
     partitions: pa.Table
     quarantined: int
 
@@ -73,7 +73,7 @@ def observe_now(hosts: str) -> Observed:
         brokers=state.brokers,
         configs=configs,
         deleting=_deleting(state),
-        ordered=_ordered(state.requests),
+        requested=_requested(state.requests),
         partitions=partitions,
         quarantined=quarantined + len(state.quarantine),
     )
@@ -89,7 +89,7 @@ def observed_by(lake: Lake, snapshot: Row) -> Observed:
         brokers=as_of(lake, snapshot, "brokers"),
         configs={row["topic"]: row["config"] for row in rows},
         deleting=frozenset(row["topic"] for row in rows if row["deletion_requested"]),
-        ordered=_ordered(as_of(lake, snapshot, "requests", ("kind", "=", RequestKind.REASSIGN.value))),
+        requested=_requested(as_of(lake, snapshot, "requests", ("kind", "=", RequestKind.REASSIGN.value))),
         partitions=table_as_of(lake, snapshot, "partitions", columns=PARTITION),
         quarantined=snapshot["quarantined"] or 0,
     )
@@ -103,7 +103,7 @@ def _deleting(state: ClusterState) -> frozenset[str]:
     return frozenset(row["topic"] for row in state.requests if row["kind"] == RequestKind.DELETE_TOPIC)
 
 
-def _ordered(requests: list[Row]) -> frozenset[Key]:
+def _requested(requests: list[Row]) -> frozenset[Key]:
     return frozenset((row["topic"], row["partition"]) for row in requests if row["kind"] == RequestKind.REASSIGN)
 
 

@@ -14,9 +14,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from planner.leadership.selectors import controlled_shutdown
-from planner.reassignment.pending import is_moving, moving_in_words, with_orders_known
+from planner.reassignment.pending import is_moving, moving_in_words, with_requests_known
 from planner.reassignment.reorder import elections_after, reorders
-from planner.rows.changes import as_changes, as_rejections, surroundings, unchanged
+from planner.rows.changes import as_rejections, changed, surroundings
 from planner.rows.liveness import among, first, in_words, nobody, not_among
 from planner.rows.requested import explained
 from schemas.names import Action, DrainMode, RejectionCode
@@ -48,7 +48,7 @@ def _considered(
     candidates = among(among(F.col("replicas"), F.col("isr")), F.array_except("electable", draining))
     return (
         partitions.where(F.arrays_overlap("replicas", draining))
-        .transform(with_orders_known)
+        .transform(with_requests_known)
         .transform(surroundings, topics, brokers)
         .withColumns(
             {
@@ -113,26 +113,24 @@ def _unless_first_can(order: Column, candidate: Column) -> Column:
 
 def shutdown_changes(rows: DataFrame) -> DataFrame:
     """One CHANGES row a partition; a drained broker is told LeaderAndIsr of what it led, StopReplica of the others."""
-    replicas, led = F.col("replicas"), F.col("led")
-    leader = F.when(led, F.col("chosen")).otherwise(F.col("leader"))
+    replicas = F.col("replicas")
+    leader = F.when(F.col("led"), F.col("leader_after")).otherwise(F.col("leader"))
     stopped = F.array_except(among(replicas, F.col("stopping")), F.array("leader"))
     return (
         rows.transform(controlled_shutdown, F.col("stopping"))
-        .withColumns({"chosen": F.col("leader_after")})
-        .transform(unchanged)
-        .withColumns(
+        .withColumns({"action": _action(), "leader_after": leader})
+        .transform(
+            changed,
             {
-                "action": _action(),
-                "leader_after": leader,
-                "isr_after": not_among(F.col("isr"), F.col("stopping")),
-                "leader_epoch_after": F.col("leader_epoch") + 1,
+                "leader_after": "leader_after",
+                "isr_after": "array_except(isr, stopping)",
+                "leader_epoch_after": "leader_epoch + 1",
                 "leader_and_isr_to": not_among(among(replicas, F.col("eligible")), stopped),
                 "stop_replica_to": stopped,
-                "requires_live": F.array(leader),
+                "requires_live": "array(leader_after)",
+                "reason": _reason(),
             },
         )
-        .withColumns({"reason": _reason()})
-        .transform(as_changes)
     )
 
 

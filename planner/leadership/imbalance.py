@@ -15,6 +15,7 @@ from planner.rows.shape import shaped
 from schemas.tables import IMBALANCE
 
 DEFAULT_THRESHOLD: Final = 0.1
+"""Kafka's own default, `leader.imbalance.per.broker.percentage` of 10."""
 
 
 def imbalance(partitions: DataFrame, topics: DataFrame, snapshot_id: int, threshold: float) -> DataFrame:

@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from planner.leadership import selectors
-from planner.rows.changes import as_changes, as_rejections, unchanged
+from planner.rows.changes import as_rejections, changed
 from planner.rows.liveness import FAILED, first
 from planner.rows.requested import NO_ELECTION, asked_for, explained, unfit_code
 from schemas.names import Action, RejectionCode
@@ -94,18 +94,11 @@ def changes_of(verdicts: DataFrame) -> DataFrame:
     """One CHANGES row for each partition whose preferred replica can lead."""
     preferred = F.col("preferred")
     reason = F.concat(F.lit("preferred replica "), preferred.cast("string"), F.lit(" is alive and in the ISR"))
+    elected = {"action": f"'{Action.ELECT_PREFERRED}'", "requires_live": "array(leader_after)", "reason": reason}
     return (
         verdicts.where(F.col("code").isNull())
-        .transform(unchanged)
         .transform(selectors.preferred)
-        .withColumns(
-            {
-                "action": F.lit(Action.ELECT_PREFERRED.value),
-                "requires_live": F.array("leader_after"),
-                "reason": reason,
-            },
-        )
-        .transform(as_changes)
+        .transform(changed, {name: name for name in selectors.RESULT} | elected)
     )
 
 

@@ -156,6 +156,6 @@ def reconcile_rejections(
     *,
     allow_unclean: bool = False,
 ) -> DataFrame:
-    """Say of what is in need why nothing is due."""
+    """Explain why nothing is due for a partition in need."""
     known = partitions, topics, brokers, broker_configs
     return rejections_of(reconcile_verdicts(*known, allow_unclean=allow_unclean))

@@ -12,9 +12,9 @@ from pyspark.sql import functions as F
 
 from planner.history.survey import KEY
 from planner.history.vanished import STATE, WHAT_WAS
-from planner.leadership.election import COUNTED_ON_DEAD, COUNTED_ON_FAILED, WHO_LEFT, WHOSE_LOG_DIR
+from planner.leadership.election import COUNTED_ON_DEAD, ELECTED, WHO_LEFT, WHOSE_LOG_DIR
 from planner.leadership.unclean import default_recovery_state
-from planner.rows.changes import as_changes, as_rejections, surroundings, unchanged
+from planner.rows.changes import as_rejections, changed, surroundings
 from planner.rows.liveness import FAILED, among, first, in_words, nobody, not_among
 from schemas.names import Action, RejectionCode
 
@@ -118,20 +118,17 @@ def recover_changes(
     """
     clean, unclean = F.size("in_sync") > 0, F.col("best").isNotNull() & F.col("is_allowed")
     leader = F.when(clean, first(F.col("in_sync"))).otherwise(F.col("best"))
-    survivors = F.array_except("isr", "gone")
-    recovery = F.when(~clean, F.col("unclean_state"))
+    isr = F.when(clean, F.array_except("isr", "gone")).otherwise(F.array(leader))
+    elected = F.struct(leader.alias("leader"), isr.alias("isr"), (~clean).alias("unclean"))
     return (
         _considered(offline, broker_configs, evidence, allowed)
         .where(F.col("understood") & (clean | unclean))
-        .transform(unchanged)
-        .withColumns(
+        .withColumns({"elected": elected})
+        .transform(
+            changed,
             {
-                "action": F.lit(Action.ELECT.value),
-                "leader_after": leader,
-                "isr_after": F.when(clean, survivors).otherwise(F.array(leader)),
-                "leader_epoch_after": F.col("leader_epoch") + 1,
-                "leader_recovery_state_after": F.coalesce(recovery, F.col("leader_recovery_state")),
-                "requires_live": F.array_union(F.array(leader), F.expr(COUNTED_ON_FAILED)),
+                "action": f"'{Action.ELECT}'",
+                **ELECTED,
                 "requires_dead": F.when(F.col("seen").isNull(), F.expr(COUNTED_ON_DEAD))
                 .when(F.array_contains("isr", leader), nobody())
                 .otherwise(F.array_except("gone", FAILED)),
@@ -143,7 +140,6 @@ def recover_changes(
                 ),
             },
         )
-        .transform(as_changes)
     )
 
 

@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from planner.leadership.drain import broker_array, demoted
-from planner.reassignment.pending import is_moving, moving_in_words, with_orders_known
+from planner.reassignment.pending import is_moving, moving_in_words, with_requests_known
 from planner.reassignment.reorder import elections_after, reorders
 from planner.rows.changes import as_rejections, surroundings
 from planner.rows.liveness import DRAIN_MODE, first, in_words
@@ -56,7 +56,7 @@ def undrain_targets(links: DataFrame, broker_ids: Sequence[int], still_drained: 
 def _considered(targets: DataFrame, partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
     key = ["topic", "partition"]
     return (
-        targets.join(partitions.transform(with_orders_known).transform(surroundings, topics, brokers), key, "left")
+        targets.join(partitions.transform(with_requests_known).transform(surroundings, topics, brokers), key, "left")
         .withColumns({"code": _code(), "why": F.lit("drained no more")})
         .withColumnRenamed("restored", "target")
     )

@@ -20,7 +20,7 @@ RANKS: Final = 3
 
 
 def in_sync_of(partitions: Partitions, order: Ints, width: int) -> Bools:
-    """(slot, row): in sync, by row as in `order`; all are where nobody knows."""
+    """(slot, row): in sync, by row as in `order`; all are where that is not known."""
     in_sync = np.ones((width, len(order)), dtype=bool)
     if partitions.in_sync is not None:
         known = partitions.in_sync[order].T

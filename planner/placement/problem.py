@@ -63,7 +63,7 @@ class Partitions:
     """Broker ids, one row a partition, preferred replica first, padded with NOBODY."""
     movable: Bools
     in_sync: Bools | None = None
-    """(row, slot) as `replicas`: in the ISR; None where nobody knows, and then all count as in sync."""
+    """(row, slot) as `replicas`: in the ISR; None where that is not known, and then all count as in sync."""
     weights: Ints | None = None
     """Bytes of one replica of each partition; then bytes are balanced instead of replicas."""
 

@@ -12,7 +12,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.reassignment.pending import is_moving, moving_in_words, with_orders_known
+from planner.reassignment.pending import is_moving, moving_in_words, with_requests_known
 from planner.rows.changes import surroundings
 from planner.rows.derived import default_min_isr, min_isr_override
 from planner.rows.liveness import FAILED, in_words, is_led, leaderless_in_words, nobody, not_among
@@ -59,7 +59,7 @@ def considered(
     """Join to lists asked for (`target`) what the checks need."""
     return (
         lists.join(
-            partitions.drop(FAILED).transform(with_orders_known).transform(surroundings, topics, brokers),
+            partitions.drop(FAILED).transform(with_requests_known).transform(surroundings, topics, brokers),
             ["topic", "partition"],
             "left",
         )

@@ -1,6 +1,6 @@
-"""Moves that were ordered and not begun: what stands in /admin/reassign_partitions for a controller to take up.
+"""Moves that were requested and not begun: what stands in /admin/reassign_partitions for a controller to take up.
 
-Corresponds to the orders that `KafkaController.onControllerFailover` reads; brokers before 2.4, and clusters without a
+Corresponds to what `KafkaController.onControllerFailover` reads there; brokers before 2.4, and clusters without a
 controller, leave them there. In: PARTITIONS and the REQUESTS of that kind. Out: the partitions with `ordered`.
 """
 
@@ -12,26 +12,26 @@ from pyspark.sql import functions as F
 from planner.rows.liveness import in_words
 
 ORDERED: Final = "ordered"
-"""Column beside those of PARTITIONS: where an order wants the replicas, null without one."""
+"""Column beside those of PARTITIONS: where a request wants the replicas, null without one."""
 
 _KEY: Final = ("topic", "partition")
 
 
-def with_orders(partitions: DataFrame, orders: DataFrame) -> DataFrame:
-    """Add what is ordered for each partition."""
-    ordered = orders.groupBy(*_KEY).agg(F.max(F.coalesce("replicas", F.array().cast("array<int>"))).alias(ORDERED))
-    return partitions.join(F.broadcast(ordered), [*_KEY], "left")
+def with_requests(partitions: DataFrame, requests: DataFrame) -> DataFrame:
+    """Add where a request wants each partition."""
+    goals = requests.groupBy(*_KEY).agg(F.max(F.coalesce("replicas", F.array().cast("array<int>"))).alias(ORDERED))
+    return partitions.join(F.broadcast(goals), [*_KEY], "left")
 
 
-def with_orders_known(partitions: DataFrame) -> DataFrame:
-    """Frames of partitions without that column have no orders waiting."""
+def with_requests_known(partitions: DataFrame) -> DataFrame:
+    """Frames of partitions without that column have no requests waiting."""
     if ORDERED in partitions.columns:
         return partitions
     return partitions.withColumns({ORDERED: F.lit(None).cast("array<int>")})
 
 
 def is_moving() -> Column:
-    """Replicas are being added or removed, or an order to do so waits."""
+    """Replicas are being added or removed, or a request to do so waits."""
     return (F.size(F.concat("adding_replicas", "removing_replicas")) > 0) | F.col(ORDERED).isNotNull()
 
 

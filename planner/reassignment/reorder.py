@@ -8,8 +8,8 @@ order stands. In: partitions with their surroundings, a `target` order and a `wh
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.rows.changes import as_changes, unchanged
-from planner.rows.liveness import first, nobody
+from planner.rows.changes import changed
+from planner.rows.liveness import NOBODY, first
 from schemas.names import Action
 
 ORDER_WAVE = 0
@@ -23,20 +23,16 @@ def moves() -> Column:
 
 def reorders(rows: DataFrame) -> DataFrame:
     """One CHANGES row for each partition whose order is not yet the target; leader and ISR stay."""
-    return (
-        rows.where(moves())
-        .transform(unchanged)
-        .withColumns(
-            {
-                "wave": F.lit(ORDER_WAVE),
-                "action": F.lit(Action.REASSIGN.value),
-                "replicas_after": F.col("target"),
-                "leader_epoch_after": F.lit(None).cast("int"),
-                "leader_and_isr_to": nobody(),
-                "reason": F.concat(F.col("why"), F.lit(": order of replicas changes, no data moves")),
-            },
-        )
-        .transform(as_changes)
+    return changed(
+        rows.where(moves()),
+        {
+            "wave": F.lit(ORDER_WAVE),
+            "action": f"'{Action.REASSIGN}'",
+            "replicas_after": "target",
+            "leader_epoch_after": "NULL",
+            "leader_and_isr_to": NOBODY,
+            "reason": F.concat(F.col("why"), F.lit(": order of replicas changes, no data moves")),
+        },
     )
 
 
@@ -44,20 +40,17 @@ def elections_after(rows: DataFrame) -> DataFrame:
     """One CHANGES row for each partition, whose premise is the new order: its first replica is to lead."""
     leader = first(F.col("target"))
     epoch = F.col("leader_epoch") + moves().cast("int")
-    return (
-        rows.transform(unchanged)
-        .withColumns(
-            {
-                "wave": F.lit(LEADER_WAVE),
-                "action": F.lit(Action.ELECT_PREFERRED.value),
-                "replicas_before": F.col("target"),
-                "replicas_after": F.col("target"),
-                "leader_after": leader,
-                "leader_epoch_before": epoch,
-                "leader_epoch_after": epoch + 1,
-                "requires_live": F.array(leader),
-                "reason": F.concat(F.col("why"), F.lit(": first in sync is "), leader.cast("string")),
-            },
-        )
-        .transform(as_changes)
+    return changed(
+        rows,
+        {
+            "wave": F.lit(LEADER_WAVE),
+            "action": f"'{Action.ELECT_PREFERRED}'",
+            "replicas_before": "target",
+            "replicas_after": "target",
+            "leader_after": leader,
+            "leader_epoch_before": epoch,
+            "leader_epoch_after": epoch + 1,
+            "requires_live": F.array(leader),
+            "reason": F.concat(F.col("why"), F.lit(": first in sync is "), leader.cast("string")),
+        },
     )

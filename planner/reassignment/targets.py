@@ -11,9 +11,9 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.reassignment.pending import is_moving, moving_in_words, with_orders_known
-from planner.rows.changes import as_changes, as_rejections, surroundings, unchanged
-from planner.rows.liveness import FAILED, among, first, in_words, is_led, leaderless_in_words, nobody, not_among
+from planner.reassignment.pending import is_moving, moving_in_words, with_requests_known
+from planner.rows.changes import as_rejections, changed, surroundings
+from planner.rows.liveness import FAILED, NOBODY, among, first, in_words, is_led, leaderless_in_words, not_among
 from planner.rows.requested import explained
 from schemas.names import Action, RejectionCode
 
@@ -35,7 +35,7 @@ def _considered(targets: DataFrame, partitions: DataFrame, topics: DataFrame, br
         F.coalesce(optional["earlier"], F.array().cast(OPTIONAL["earlier"])).alias("earlier"),
         F.coalesce(optional["steps"], F.lit(1)).alias("steps"),
     )
-    known = partitions.drop(FAILED).transform(with_orders_known).transform(surroundings, topics, brokers)
+    known = partitions.drop(FAILED).transform(with_requests_known).transform(surroundings, topics, brokers)
     return lists.join(known, ["topic", "partition"], "left")
 
 
@@ -64,24 +64,21 @@ def reassignment_changes(
     due = _considered(targets, partitions, topics, brokers).where(F.col("replicas").isNotNull() & _code().isNull())
     # costs a lambda a row, so not where there is nothing to do for it
     rows = due.transform(_with_earlier_waves) if "earlier" in targets.columns else due
-    return (
-        rows.transform(unchanged)
-        .withColumns(
-            {
-                "wave": F.col("wave_of"),
-                "action": F.lit(Action.REASSIGN.value),
-                "replicas_after": F.col("target"),
-                "adding_after": adding,
-                "removing_after": removing,
-                "leader_after": F.when(stays, F.col("leader")).otherwise(first(F.col("target"))),
-                "isr_after": F.col("target"),
-                "leader_epoch_after": F.lit(None).cast("int"),
-                "leader_and_isr_to": nobody(),
-                "requires_live": among(F.col("target"), F.col("eligible")),
-                "reason": _reason(adding, removing),
-            },
-        )
-        .transform(as_changes)
+    return changed(
+        rows,
+        {
+            "wave": "wave_of",
+            "action": f"'{Action.REASSIGN}'",
+            "replicas_after": "target",
+            "adding_after": adding,
+            "removing_after": removing,
+            "leader_after": F.when(stays, F.col("leader")).otherwise(first(F.col("target"))),
+            "isr_after": "target",
+            "leader_epoch_after": "NULL",
+            "leader_and_isr_to": NOBODY,
+            "requires_live": among(F.col("target"), F.col("eligible")),
+            "reason": _reason(adding, removing),
+        },
     )
 
 

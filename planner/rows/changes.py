@@ -1,6 +1,6 @@
 """Change rows: what is, what should be, and the premise that must still hold; rejection rows: why there is no change.
 
-Every rule starts from `unchanged` and overrides what it changes, so that a change always says everything. One
+Every rule says by `changed` what it changes, and the rest is as it was, so that a change always says everything. One
 change a partition and cycle. In: partitions with topic and live brokers. Out: CHANGES or REJECTIONS, without a plan id.
 """
 
@@ -37,6 +37,14 @@ _UNCHANGED: Final = {
     "requires_live": NOBODY,
     "requires_dead": NOBODY,
 }
+"""A change in which nothing changes; told are all live replicas of the assignment.
+
+LeaderAndIsr goes to the live replicas whatever the election: `Election.scala` names the assignment or its online part
+as recipients, and `ControllerBrokerRequestBatch` sends to live brokers only.
+"""
+
+_NEW: Final = "new_"
+"""Prefix of what a rule says by a Column, until it stands in the change."""
 
 
 def surroundings(partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
@@ -44,30 +52,19 @@ def surroundings(partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -
     return partitions.transform(with_topic, topics).transform(with_live_brokers, brokers)
 
 
-def unchanged(partitions: DataFrame) -> DataFrame:
-    """Add the columns of a change in which nothing changes; told are all live replicas of the assignment.
-
-    LeaderAndIsr goes to the live replicas whatever the election: `Election.scala` names the assignment or its
-    online part as recipients, and `ControllerBrokerRequestBatch` sends to live brokers only.
-    """
-    return partitions.withColumns({name: F.expr(text) for name, text in _UNCHANGED.items()})
-
-
-def changed(partitions: DataFrame, what: Mapping[str, str]) -> DataFrame:
-    """One CHANGES row each, without a plan id: `unchanged` but for `what`, columns in SQL, all in one step."""
-    return partitions.selectExpr(*changes_in_sql(what))
+def changed(partitions: DataFrame, what: Mapping[str, str | Column]) -> DataFrame:
+    """One CHANGES row each, without a plan id: as it was but for `what`, by column, in SQL or as a Column."""
+    columns = {f"{_NEW}{name}": column for name, column in what.items() if not isinstance(column, str)}
+    in_sql = {name: text if isinstance(text, str) else f"{_NEW}{name}" for name, text in what.items()}
+    ready = partitions.withColumns(columns) if columns else partitions
+    return ready.selectExpr(*changes_in_sql(in_sql))
 
 
 def changes_in_sql(what: Mapping[str, str]) -> list[str]:
-    """Return the columns of CHANGES in SQL: `unchanged` but for `what`."""
+    """Return the columns of CHANGES in SQL: as they were but for `what`."""
     texts = {"plan_id": "NULL", **_UNCHANGED, **what}
     columns = ((field.name, field.dataType.simpleString()) for field in CHANGES)
     return [f"CAST({texts.get(name, name)} AS {kind}) AS {name}" for name, kind in columns]
-
-
-def as_changes(rows: DataFrame) -> DataFrame:
-    """Fix the shape and leave the plan id to `planner.rows.plan`."""
-    return rows.transform(shaped, CHANGES)
 
 
 def as_rejections(partitions: DataFrame, action: Action | Column) -> DataFrame:

@@ -21,7 +21,7 @@ FAILED: Final = "failed_replicas"
 """Column beside those of PARTITIONS: live brokers whose log dir failed for it; absent where there are none at all."""
 
 _NEARLY_ALL: Final = ("eligible", "electable", "informed")
-"""Sets that lack few live brokers, and so are told quickest by whom they lack."""
+"""Sets of nearly all live brokers: quickest to compute from the few that are not in them."""
 
 NOBODY: Final = "CAST(array() AS array<int>)"
 """No broker at all, in SQL."""

@@ -1,7 +1,7 @@
 """A plan's identity and counts: a hash of its snapshot, kind, parameters and rows, so the same input is the same plan.
 
 In: CHANGES, OPERATIONS and REJECTIONS without a plan id, and the header. Out: one row: plan_id, changes, rejected,
-moves. `schemas.digest` computes the same id again from the stored rows.
+moves. What is hashed stands in `schemas.digest`; `jobs.records.plans.digest` makes the same of rows off Spark.
 """
 
 from collections.abc import Mapping

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from planner.rows.changes import as_changes
 from planner.rows.liveness import among, first, nobody, with_live_brokers
+from planner.rows.shape import shaped
 from schemas.names import NO_VERSION, RECOVERED, Action
+from schemas.tables import CHANGES
 
 
 def creation_changes(assignments: DataFrame, brokers: DataFrame, cluster: str) -> DataFrame:
@@ -43,7 +44,7 @@ def creation_changes(assignments: DataFrame, brokers: DataFrame, cluster: str) -
                 "reason": F.lit("new topic: first live replica leads, live replicas are in sync"),
             },
         )
-        .transform(as_changes)
+        .transform(shaped, CHANGES)
     )
 
 

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from jobs.adapters.delta.lake import Lake
 from jobs.adapters.zookeeper.controllership import Controllership, controllership
+from jobs.execution.batch.writes import BATCH
 from jobs.planning.plan import Planned, make_plan
 from jobs.planning.reconcile import whats_due
 from jobs.records.snapshot_tables import SnapshotTables
@@ -22,7 +23,7 @@ from jobs.runtime.progress import progress
 from jobs.runtime.settings import ClusterConf, Settings
 from planner.leadership.imbalance import imbalance
 from schemas.tables import PARTITIONS, TABLES, TOPICS
-from tests.bench.cluster import BROKER_COUNT, MULTI_SIZE, TOPIC_SIZE, Cluster, state
+from tests.bench.cluster import BROKER_COUNT, TOPIC_SIZE, Cluster, state
 from tests.bench.figures import Figure, median_of, seconds_of
 
 WRITTEN: Final = 5000
@@ -39,12 +40,12 @@ TARGETS: Final = {"plan one dead broker of 100, stored": 3.0, "imbalance": 2.0}
 
 
 def bench_writing(cluster: Cluster) -> Figure:
-    """Write states in multis of 400, and one multi a state, each under the fence."""
+    """Write states in multis as large as a commit's, and one multi a state, each under the fence."""
     paths = list(islice(cluster.state_paths(), WRITTEN))
     with controllership(cluster.hosts, controller_id=2147483647) as control:
         return Figure(
-            measured=f"write {len(paths):,} states, {MULTI_SIZE} in a fenced multi",
-            seconds=seconds_of(lambda: _write(control, paths, MULTI_SIZE)),
+            measured=f"write {len(paths):,} states, {BATCH:,} in a fenced multi",
+            seconds=seconds_of(lambda: _write(control, paths, BATCH)),
             baseline="one in a fenced multi (as Kafka does), pipelined",
             baseline_seconds=seconds_of(lambda: _write(control, paths, 1)),
         )

@@ -37,7 +37,11 @@ class Report:
 
     @property
     def verdict(self) -> str:
-        return "\n".join([f"TARGETS MISSED: {len(self.missed)}", *self.missed]) if self.missed else "All targets met."
+        return (
+            "\n".join([f"TARGETS MISSED: {len(self.missed)}", *self.missed])
+            if self.missed
+            else "All targets in these tables met."
+        )
 
     @property
     def where(self) -> str:

@@ -37,13 +37,20 @@ PAUSE: Final = 0.1
 """Seconds between two tries, as Kafka's RequestSendThread waits."""
 
 PATIENCE: Final = 6.0
-"""Seconds within which brokers must have answered before anything is written: they register before they listen."""
+"""Seconds within which brokers must have answered before anything is written: they register before they answer."""
+
+REFUSALS: Final = 10
+"""Connections refused in a row, PAUSE apart, after which a broker is not there.
+
+A broker binds its listeners before it registers (`KafkaServer.startup`), so a registered one that refuses is one that
+has ended and whose session has not; the second that this takes is for one that is being started anew."""
 
 _API_VERSIONS: Final = 18
 _TOP_ERROR: Final = 5
 """Where the error code of a whole response stands: after the correlation id and no tags."""
 
-LOST: Final = (OSError, struct.error)
+DISCONNECTED: Final = (OSError, struct.error)
+"""What ends a connection: it broke, or what came on it makes no sense."""
 
 _LONG_OVER: Final = 0
 """A broker epoch from before all others: a request that names it is judged by the authorizer, and then left alone."""
@@ -97,7 +104,7 @@ class Channel:
             channel = cls(transport, broker, client_id, heard, listener, {})
             try:
                 channel._begin(time.monotonic() + seconds)
-            except (CannotTellError, *LOST):
+            except (CannotTellError, *DISCONNECTED):
                 channel.close()
                 raise
         heard()
@@ -260,7 +267,10 @@ def _registration(broker: Row) -> tuple[int, int]:
 
 def answers(broker: Row, client_id: str, listener: Listener) -> bool:
     """Tell whether a broker answers ApiVersions now."""
-    with suppress(CannotTellError, *LOST), closing(Channel.to(broker, client_id, lambda: None, PROBE, listener)):
+    with (
+        suppress(CannotTellError, *DISCONNECTED),
+        closing(Channel.to(broker, client_id, lambda: None, PROBE, listener)),
+    ):
         return True
     return False
 
@@ -284,12 +294,13 @@ def refuse_silent(
 
 
 def why_untold(brokers: Sequence[Row], client_id: str, listener: Listener = PLAIN) -> dict[int, str]:
-    """Ask all brokers at once, again and again for a while; why those that cannot be told cannot, by broker id."""
+    """Ask all brokers at once, again and again for a while; return why some cannot be told, by broker id."""
     why = {broker["broker_id"]: _named(broker, listener, "no answer in time") for broker in brokers}
     over = Event()
 
     def ask(broker: Row) -> None:
-        while not over.is_set():
+        refusals = 0
+        while refusals < REFUSALS and not over.is_set():
             try:
                 with closing(Channel.to(broker, client_id, lambda: None, PROBE, listener)) as channel:
                     for api in VERSIONS:
@@ -298,7 +309,8 @@ def why_untold(brokers: Sequence[Row], client_id: str, listener: Listener = PLAI
             except CannotTellError as error:
                 why[broker["broker_id"]] = _named(broker, listener, str(error))
                 return
-            except LOST as error:
+            except DISCONNECTED as error:
+                refusals = refusals + 1 if isinstance(error, ConnectionRefusedError) else 0
                 why[broker["broker_id"]] = _named(broker, listener, str(error) or type(error).__name__)
                 over.wait(PAUSE)
             else:

@@ -20,6 +20,7 @@ from jobs.adapters.brokers.admin import NONE, read_properties
 from jobs.adapters.brokers.polling import Ask, ask_brokers
 from jobs.adapters.zookeeper.connection import children
 from jobs.adapters.zookeeper.multi_read import read_many
+from schemas.topic_configs import DEFAULT_MIN_ISR, MIN_ISR
 from schemas.znodes import MalformedZnodeError, decode_config
 
 Row = dict[str, Any]
@@ -39,7 +40,7 @@ KAFKA_DEFAULTS: Final[BrokerSettings] = {
     "inter.broker.protocol.version": None,
     "leader.imbalance.check.interval.seconds": "300",
     "leader.imbalance.per.broker.percentage": "10",
-    "min.insync.replicas": "1",
+    MIN_ISR: str(DEFAULT_MIN_ISR),
     "num.partitions": "1",
     "replica.lag.time.max.ms": "30000",
     "security.inter.broker.protocol": "PLAINTEXT",
@@ -63,7 +64,9 @@ DYNAMIC_CONFIGS: Final = "/config/brokers"
 DEFAULT_ENTITY: Final = "<default>"
 
 EACH: Final = 2.0
-"""Seconds that one broker has to tell its settings: one that answers takes a hundredth of it."""
+"""Seconds that one broker has to tell its settings: one that answers takes a hundredth of it.
+
+They are asked at once, so this bounds the whole, too: once for every AT_ONCE brokers or part of it."""
 
 _DEFAULTS: Final[BrokerSettings] = {**KAFKA_DEFAULTS, **{f"api.{api.name}": None for api in APIS}}
 """Every name there is a row for, with what is assumed."""
@@ -91,7 +94,7 @@ def read_configs_and_why_not(
     brokers: Sequence[Row], command_config: Path | None, overrides: Overrides, patience: float, each: float = EACH
 ) -> tuple[list[Row], dict[int, str]]:
     """Return the same rows, and by broker id why one did not answer at all."""
-    answers, why_not = ask_brokers(brokers, read_properties(command_config), patience, _ask, each)
+    answers, why_not = ask_brokers(brokers, read_properties(command_config), patience, _ask, each=each)
     ids = sorted({broker["broker_id"] for broker in brokers})
     rows = [row for broker_id in ids for row in _rows(broker_id, answers.get(broker_id, {}), overrides)]
     return rows, why_not

@@ -16,7 +16,7 @@ from threading import Event, Thread
 from typing import Final
 
 from jobs.adapters.brokers.answers import Answer
-from jobs.adapters.brokers.channel import LOST, PAUSE, Channel, Channels
+from jobs.adapters.brokers.channel import DISCONNECTED, PAUSE, Channel, Channels
 from jobs.adapters.brokers.control_messages import Announcement, Messages, Request, Row, TooLateError
 from jobs.adapters.brokers.listeners import CannotTellError
 from jobs.basics.interrupts import interrupted
@@ -102,7 +102,7 @@ class _Telling:
     def _tell(self) -> None:
         try:
             while not self.over.is_set() and time.monotonic() < self.deadline:
-                with suppress(*LOST):
+                with suppress(*DISCONNECTED):
                     self._tell_rest()
                     break
                 self.over.wait(PAUSE)
@@ -118,7 +118,7 @@ class _Telling:
         try:
             for request in self.messages.requests(self.broker_id)[len(self.answers) :]:
                 self.answers.append(self._ask(channel, request))
-        except LOST:
+        except DISCONNECTED:
             self.channels.drop(channel)
             raise
         finally:

@@ -17,14 +17,17 @@ from kafka.protocol.admin import DescribeLogDirsRequest
 from kafka.protocol.consumer import ListOffsetsRequest
 
 from jobs.adapters.brokers.admin import NONE, error_name, read_properties
-from jobs.adapters.brokers.polling import WORKERS, Ask, ask_brokers
+from jobs.adapters.brokers.polling import Ask, ask_brokers
 
 Row = dict[str, Any]
 PartitionNumbers = Mapping[str, Sequence[int]]
 """Partitions by topic."""
 
 PATIENCE: Final = 15.0
-"""Seconds for each broker, at least; WORKERS are asked at a time."""
+"""Seconds for each broker, at least; AT_ONCE are asked at a time."""
+
+AT_ONCE: Final = 16
+"""Brokers whose logs are read at a time: each may have tens of thousands, which are in memory until they are stored."""
 
 DEBUGGING_REPLICA: Final = -2
 """`replica_id` of ListOffsets to which a broker answers for replicas that it does not lead (`ListOffsetsRequest`)."""
@@ -79,8 +82,8 @@ def read_log_dirs(
         on_answer(log_dirs)
         return log_dirs
 
-    bound = PATIENCE * -(-len(brokers) // WORKERS) if patience is None else patience
-    return ask_brokers(brokers, read_properties(command_config), bound, question)
+    bound = PATIENCE * -(-len(brokers) // AT_ONCE) if patience is None else patience
+    return ask_brokers(brokers, read_properties(command_config), bound, question, at_once=AT_ONCE)
 
 
 def read_copies(

@@ -26,7 +26,9 @@ Ask = Callable[[Any], Any]
 AskBroker = Callable[[Ask, Row], T]
 """Asks one broker, a row of BROKERS; whatever it raises is why this broker did not answer."""
 
-WORKERS: Final = 16
+AT_ONCE: Final = 128
+"""Brokers that are asked at a time: a thread each, which does little but wait."""
+
 SHARE: Final = 0.9
 """Of the time there is, the part for asking; the rest is for closing what did not answer."""
 
@@ -42,15 +44,18 @@ def ask_brokers(
     settings: dict[str, str],
     patience: float,
     question: AskBroker[T],
+    *,
     each: float | None = None,
+    at_once: int = AT_ONCE,
 ) -> tuple[dict[int, T], dict[int, str]]:
     """Ask every broker that is understood; return answers, and why there are none of the others, by broker id.
 
-    `settings` are those of `read_properties`; `patience` is in seconds and bounds the whole, `each` one broker.
+    `settings` are those of `read_properties`; `patience` is in seconds and bounds the whole, `each` one broker. All are
+    asked at once; of more than `at_once` each waits for its turn, and has less time where patience is short.
     """
     deadline = time.monotonic() + patience
     due = deque(broker for broker in brokers if broker["understood"])
-    turns = -(-len(due) // WORKERS)
+    turns = -(-len(due) // at_once)
     share = SHARE * patience / max(1, turns)
     share = share if each is None else min(each, share)
     answers: dict[int, T] = {}
@@ -66,7 +71,7 @@ def ask_brokers(
                     reasons[broker["broker_id"]] = _why(error)
 
     # daemons: nothing but its end interrupts a name look-up, and a pool would be waited for at exit
-    workers = [Thread(target=work, daemon=True, name="ask-brokers") for _ in range(min(WORKERS, len(due)))]
+    workers = [Thread(target=work, daemon=True, name="ask-brokers") for _ in range(min(at_once, len(due)))]
     for worker in workers:
         worker.start()
     for worker in workers:

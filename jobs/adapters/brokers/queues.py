@@ -16,7 +16,7 @@ from typing import Final
 from msgspec.structs import replace as with_values
 
 from jobs.adapters.brokers.answers import Answer
-from jobs.adapters.brokers.channel import ANSWER, LOST, PAUSE, Channel
+from jobs.adapters.brokers.channel import ANSWER, DISCONNECTED, PAUSE, Channel
 from jobs.adapters.brokers.control_messages import Announcement, Messages, Request, Row, TooLateError
 from jobs.adapters.brokers.listeners import PLAIN, CannotTellError, Listener, NotLetInError
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, Notice
@@ -124,7 +124,7 @@ class Queue:
                 self._over.wait(LET_IN)
             except CannotTellError:
                 return told
-            except LOST:
+            except DISCONNECTED:
                 self._lose()
                 self._over.wait(PAUSE)
         return None
@@ -147,7 +147,7 @@ def _soon() -> float:
 
 
 def _together(waves: Sequence[_Wave], broker: Row) -> _Wave:
-    """Put together what one broker was to be told one after the other."""
+    """Put together what waits for one broker, in the order in which it was queued."""
     newest = waves[-1].messages.announcement
     mine = (
         notice

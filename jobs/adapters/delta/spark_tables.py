@@ -5,7 +5,6 @@ bounded number of times when another writer came in between.
 """
 
 import re
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -15,6 +14,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
 from jobs.adapters.delta.files import TableFiles
 from jobs.adapters.delta.lake import RETRIES, Lake, Row, arrow_schema, quoted
@@ -130,12 +130,5 @@ def counted(rows: DataFrame) -> tuple[DataFrame, int]:
 
 
 def _retried(write: Callable[[], object]) -> None:
-    for attempt in range(RETRIES):
-        try:
-            write()
-        except PySparkException as error:
-            if attempt == RETRIES - 1 or "Concurrent" not in str(error):
-                raise
-            time.sleep(0.2 * 2**attempt)
-        else:
-            return
+    conflict = retry_if_exception(lambda error: isinstance(error, PySparkException) and "Concurrent" in str(error))
+    Retrying(retry=conflict, stop=stop_after_attempt(RETRIES), wait=wait_exponential(0.2), reraise=True)(write)

@@ -36,4 +36,5 @@ def retire_others(archive: Path) -> None:
 
 
 def _digest(text: str) -> str:
+    """As much of a hash as tells files apart by their names."""
     return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -1,7 +1,7 @@
-"""Kafka's controller, asked through ZooKeeper: orders it finds in /admin, carries out, and takes away again.
+"""Kafka's controller, asked through ZooKeeper: requests it finds in /admin, carries out, and takes away again.
 
 Corresponds to `KafkaZkClient.createPartitionReassignment` and `createPreferredReplicaElection`, and is the only way
-before Kafka 2.4. An order is created, never altered: where one stands already, it is somebody else's, or the same one
+before Kafka 2.4. A request is created, never altered: where one stands already, it is somebody else's, or the same one
 that an earlier try left. Only who calls its own moves back puts other targets into it, as `override` does.
 """
 
@@ -31,7 +31,7 @@ from schemas.rows import Key
 from schemas.znodes import MalformedZnodeError, TopicPartition, decode_partitions, encode_partitions
 
 LARGEST: Final = 900_000
-"""Bytes of one order: ZooKeeper takes a request of 1 MB (jute.maxbuffer), the rest is for paths and headers."""
+"""Bytes of one request: ZooKeeper takes a packet of 1 MB (jute.maxbuffer), the rest is for paths and headers."""
 
 _TRIES: Final = 5
 _SHORTEST: Final = 0.05
@@ -43,16 +43,16 @@ Targets = Mapping[Key, list[int]]
 
 
 Judge = Callable[[Sequence[TopicPartition]], Sequence[TopicPartition]]
-"""Tells, right before an order is placed, what of it may still be."""
+"""Returns, right before a request is placed, the partitions that may still be part of it."""
 
 
-class OrderStandsError(RefusedError):
-    """An order that is not ours stands there already."""
+class RequestStandsError(RefusedError):
+    """A request that is not ours stands there already."""
 
 
 @dataclass(frozen=True, slots=True)
-class Orders:
-    """Places orders and waits until the controller has taken them away; `refuse_late` raises when it takes too long."""
+class ZnodeRequests:
+    """Places requests in /admin and waits until they are taken away; `refuse_late` raises when that takes too long."""
 
     hosts: str
     refuse_late: Callable[[], None]
@@ -60,10 +60,10 @@ class Orders:
     def reassign(
         self, targets: Targets, earlier: Collection[TopicPartition] = (), judge: Judge = lambda chunk: chunk
     ) -> None:
-        """Order reassignments, in as many orders as it takes, and wait for each: it goes once all of it is complete.
+        """Request reassignments, in as many znodes as it takes, and wait for each: it goes once all of it is complete.
 
-        `earlier` are orders of a try before, to be waited for first; `judge` is asked before each order, which may come
-        long after the first.
+        `earlier` are requests of a try before, to be waited for first; `judge` is asked before each znode, which may
+        come long after the first.
         """
         partitions = [TopicPartition(*key, replicas) for key, replicas in sorted(targets.items())]
         with connected(self.hosts) as client:
@@ -71,7 +71,7 @@ class Orders:
         self._place_all(REASSIGN, partitions, judge)
 
     def elect_preferred(self, partitions: Sequence[Key]) -> None:
-        """Order preferred elections, and wait: the order goes after one pass, whatever became of it."""
+        """Request preferred elections, and wait: the znode goes after one pass, whatever became of it."""
         self._place_all(PREFERRED_ELECTION, [TopicPartition(*key) for key in sorted(partitions)])
 
     def _place_all(self, path: str, partitions: Sequence[TopicPartition], judge: Judge = lambda chunk: chunk) -> None:
@@ -94,9 +94,9 @@ class Orders:
 
 
 def override(client: KazooClient, targets: Targets, versions: Mapping[str, int]) -> bool:
-    """Let the order ask for these targets, whatever it asks for the same partitions, and beside all others.
+    """Let the request be for these targets, whatever it asks for the same partitions, and beside all others.
 
-    `versions`: znodes by path that must not have moved on; False where one has, or the order was too late. Raises
+    `versions`: znodes by path that must not have moved on; False where one has, or the request was too late. Raises
     SurveyorError where ZooKeeper does not take it.
     """
     for _ in range(_TRIES):
@@ -106,18 +106,18 @@ def override(client: KazooClient, targets: Targets, versions: Mapping[str, int])
         except MalformedZnodeError as error:
             raise SurveyorError(f"{REASSIGN} is not understood ({error}): nothing is ordered beside it") from None
         kept = [each for each in asked if (each.topic, each.partition) not in targets]
-        order = encode_partitions([*kept, *(TopicPartition(*key, to) for key, to in sorted(targets.items()))])
-        if len(order) > LARGEST:
+        request = encode_partitions([*kept, *(TopicPartition(*key, to) for key, to in sorted(targets.items()))])
+        if len(request) > LARGEST:
             raise RefusedError(
-                f"{REASSIGN} would take {len(order):,} bytes, more than {LARGEST:,}: wait, then try again"
+                f"{REASSIGN} would take {len(request):,} bytes, more than {LARGEST:,}: wait, then try again"
             )
         multi = client.transaction()
         for path, version in versions.items():
             multi.check(path, version)
         if now.version is None:
-            multi.create(REASSIGN, order)
+            multi.create(REASSIGN, request)
         else:
-            multi.set_data(REASSIGN, order, version=now.version)
+            multi.set_data(REASSIGN, request, version=now.version)
         try:
             refused = refusal(multi, commit(multi))
         except LOST:
@@ -132,7 +132,7 @@ def override(client: KazooClient, targets: Targets, versions: Mapping[str, int])
 
 
 def chunks(partitions: Sequence[TopicPartition], largest: int) -> Iterator[list[TopicPartition]]:
-    """Split partitions, in their order, into orders of at most `largest` bytes each.
+    """Split partitions, in their order, into requests of at most `largest` bytes each.
 
     >>> [len(chunk) for chunk in chunks([TopicPartition("t", number) for number in range(5)], 100)]
     [2, 2, 1]
@@ -151,18 +151,18 @@ def chunks(partitions: Sequence[TopicPartition], largest: int) -> Iterator[list[
         yield chunk
 
 
-def _place(client: KazooClient, path: str, order: bytes) -> None:
-    """Create an order under the epoch of a controller that is there to find it.
+def _place(client: KazooClient, path: str, request: bytes) -> None:
+    """Create a request under the epoch of a controller that is there to find it.
 
-    Where the answer is lost, what stands there decides. Nothing: the order was not heard, or carried out already;
+    Where the answer is lost, what stands there decides. Nothing: the request was not heard, or carried out already;
     placing it again does no harm, for the controller has nothing to do for a partition that is where it should be.
     """
     for _ in range(_TRIES):
-        multi = _multi(client, path, order)
+        multi = _multi(client, path, request)
         try:
             results = commit(multi)
         except LOST:
-            if persistently(lambda: read_latest(client, path)).data == order:
+            if persistently(lambda: read_latest(client, path)).data == request:
                 return
             continue
         refused = refusal(multi, results)
@@ -171,7 +171,7 @@ def _place(client: KazooClient, path: str, order: bytes) -> None:
         if refused.forbidden:
             raise SurveyorError(str(refused))
         if any(isinstance(result, NodeExistsError) for result in results):
-            if read_latest(client, path).data == order:
+            if read_latest(client, path).data == request:
                 return
             raise _stands(client, path)
         if any(isinstance(result, NoNodeError) for result in results) and not refused_by_epoch(results):
@@ -179,13 +179,13 @@ def _place(client: KazooClient, path: str, order: bytes) -> None:
     raise SurveyorError(f"{path} could not be written: the controller changed {_TRIES} times; commit again")
 
 
-def _multi(client: KazooClient, path: str, order: bytes) -> Any:  # noqa: ANN401 - kazoo is untyped
+def _multi(client: KazooClient, path: str, request: bytes) -> Any:  # noqa: ANN401 - kazoo is untyped
     epoch = read(client, CONTROLLER_EPOCH)
     if epoch.version is None or read(client, CONTROLLER).stat is None:
         raise RefusedError(f"no broker is the controller: nobody would find an order in {path}; wait until one is")
     multi = client.transaction()
     multi.check(CONTROLLER_EPOCH, epoch.version)
-    multi.create(path, order)
+    multi.create(path, request)
     return multi
 
 
@@ -200,9 +200,9 @@ def _partitions_in(znode: Znode) -> list[TopicPartition]:
         return []
 
 
-def _stands(client: KazooClient, path: str) -> OrderStandsError:
+def _stands(client: KazooClient, path: str) -> RequestStandsError:
     names = ", ".join(f"{each.topic}-{each.partition}" for each in _partitions_in(read(client, path))[:10])
-    return OrderStandsError(
+    return RequestStandsError(
         f"an order that is not ours stands in {path} ({names or 'not understood'}); "
         "wait until Kafka's controller has taken it away, then commit again",
     )

@@ -241,7 +241,7 @@ def read_requests(client: KazooClient) -> tuple[list[Row], list[Void]]:
     return [*_requests(client, _Quarantine(), void)], void
 
 
-def reassign_orders(client: KazooClient) -> dict[tuple[str, int], list[int]] | None:
+def reassign_requests(client: KazooClient) -> dict[tuple[str, int], list[int]] | None:
     """What stands in /admin/reassign_partitions, by topic and partition; None where it is not understood."""
     znode = read(client, REASSIGN)
     try:

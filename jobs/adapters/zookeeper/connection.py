@@ -57,7 +57,10 @@ _OF_KAFKA: Final = "/brokers/topics"
 _MASKED: Final = ":x"
 """What ZooKeeper shows in place of a digest to whoever may not administer the znode."""
 
-LOST: Final = (ConnectionLoss, ConnectionClosedError, SessionExpiredError, OperationTimeoutError)
+CUT_OFF: Final = (ConnectionLoss, ConnectionClosedError, OperationTimeoutError)
+"""Of what leaves the outcome of a request unknown, that which the session may survive."""
+
+LOST: Final = (*CUT_OFF, SessionExpiredError)
 """What leaves the outcome of a request unknown."""
 
 T = TypeVar("T")

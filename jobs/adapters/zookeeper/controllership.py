@@ -12,17 +12,19 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kazoo.client import KazooClient, TransactionRequest
-from kazoo.exceptions import (
-    BadVersionError,
-    ConnectionClosedError,
-    ConnectionLoss,
-    NoNodeError,
-    OperationTimeoutError,
-    SessionExpiredError,
-)
+from kazoo.exceptions import BadVersionError, NoNodeError, SessionExpiredError
 
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONTROLLER, CONTROLLER_EPOCH, ClusterState, read_cluster
-from jobs.adapters.zookeeper.connection import commit, connected, create_as_kafka_does, persistently, read, sync
+from jobs.adapters.zookeeper.connection import (
+    CUT_OFF,
+    commit,
+    connected,
+    create_as_kafka_does,
+    persistently,
+    read,
+    sync,
+)
+from jobs.adapters.zookeeper.connection import LOST as LOST  # noqa: PLC0414 - who settles what was lost has both here
 from jobs.adapters.zookeeper.multi import ANY_VERSION, Check, Create, Delete, Op, add
 from jobs.adapters.zookeeper.refusal import refusal
 from jobs.basics.errors import FencedError, RefusedError, SurveyorError, UnreadableError
@@ -35,10 +37,6 @@ OTHERS_PATIENCE: Final = 15.0
 
 TRIES: Final = 5
 """Take-overs tried while others move /controller at the same time."""
-
-LOST: Final = (ConnectionLoss, ConnectionClosedError, OperationTimeoutError)
-"""What leaves the outcome of a request unknown, the session perhaps alive."""
-
 
 Tell = Callable[[str], None]
 
@@ -220,8 +218,8 @@ def settled(client: KazooClient, session: int) -> None:
 
     Requests of one session are answered in order: once the `sync` is answered, what was sent before it is decided.
     """
-    with suppress(SessionExpiredError, *LOST):
-        persistently(lambda: sync(client), LOST)
+    with suppress(*LOST):
+        persistently(lambda: sync(client), CUT_OFF)
         if session_of(client) == session:
             return
     raise SessionLostError("the connection to ZooKeeper was lost and our session with it; commit again")

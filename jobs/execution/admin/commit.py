@@ -15,7 +15,7 @@ from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import connected, sync
 from jobs.adapters.zookeeper.lease import Lease
 from jobs.assessment.limits import refuse_other_cluster
-from jobs.assessment.moving import moving_of, orders_in_zookeeper, reassignments_of, refuse_others
+from jobs.assessment.moving import moving_of, reassignments_of, refuse_others, requests_in_zookeeper
 from jobs.assessment.waves import PATIENCE, by_wave, how_to_go_on, still_due, wait_complete, waiting
 from jobs.basics.errors import RefusedError, StillRunningError, SurveyorError
 from jobs.basics.interrupts import unwinding
@@ -172,9 +172,9 @@ class _Run:
     def _refuse_others(self, wave: int) -> None:
         with connected(self.settings.zookeeper) as client:
             sync(client)
-            orders = orders_in_zookeeper(client)
+            requests = requests_in_zookeeper(client)
         try:
-            refuse_others(self.ledger.plan, {**self.controller.reassignments(), **orders})
+            refuse_others(self.ledger.plan, {**self.controller.reassignments(), **requests})
         except RefusedError as error:
             if not self.ledger.begun:
                 raise

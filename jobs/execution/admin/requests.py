@@ -26,7 +26,7 @@ EXECUTABLE: Final = frozenset({Action.CREATE, Action.ELECT_PREFERRED, Action.REA
 """What the Admin API can do of what plans contain; first leaders only with their topic."""
 
 READ_BACK: Final = 15.0
-"""Seconds within which an order whose answer was lost shows in ZooKeeper, if it was heard."""
+"""Seconds within which a request whose answer was lost shows in ZooKeeper, if it was heard."""
 
 Codes = Mapping[Key, int | str | Verdict]
 """What the controller answered, by topic and partition: an error code or, where there is more to say, its message; a
@@ -143,7 +143,7 @@ def _reassign(settings: Settings, ledger: Ledger, controller: KafkaController, c
 
 
 def _read_back(settings: Settings, ledger: Ledger, changes: Sequence[Change]) -> Codes:
-    """Tell by the cluster which orders were heard, where the answer was lost."""
+    """Tell by the cluster which requests were heard, where the answer was lost."""
     with connected(settings.zookeeper) as client:
 
         def heard() -> list[Key]:

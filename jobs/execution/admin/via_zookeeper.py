@@ -1,6 +1,6 @@
-"""`--via zookeeper`: what Kafka's controller is asked for by orders in /admin, and how it is judged.
+"""`--via zookeeper`: what Kafka's controller is asked for by requests in /admin, and how it is judged.
 
-Nobody answers: an order goes away, and what the cluster shows then says what became of each partition.
+Nobody answers: a request goes away, and what the cluster shows then says what became of each partition.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +10,7 @@ from typing import Any, Final
 from kazoo.client import KazooClient
 
 from jobs.adapters.brokers.admin import NO_REASSIGNMENT_IN_PROGRESS, NONE
-from jobs.adapters.zookeeper.admin_requests import Orders, override
+from jobs.adapters.zookeeper.admin_requests import ZnodeRequests, override
 from jobs.adapters.zookeeper.cluster import TOPICS
 from jobs.adapters.zookeeper.connection import Znode, connected, look_until, sync
 from jobs.adapters.zookeeper.lease import Lease
@@ -27,29 +27,29 @@ from schemas.names import Action
 from schemas.rows import Change, Key
 from schemas.znodes import TopicPartition
 
-ORDERABLE: Final = frozenset({Action.ELECT_PREFERRED, Action.REASSIGN})
-"""What has an order in /admin."""
+REQUESTABLE: Final = frozenset({Action.ELECT_PREFERRED, Action.REASSIGN})
+"""What has a request in /admin."""
 
 _TRIES: Final = 5
 
 SEEN: Final = 10.0
-"""Seconds within which a controller that took an order away has written what became of it."""
+"""Seconds within which a controller that took a request away has written what became of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperController:
-    """Kafka's controller, asked by orders; it takes one reassignment order at a time."""
+    """Kafka's controller, asked by requests in /admin; it takes one znode of reassignments at a time."""
 
     settings: Settings
     ledger: Ledger
     lease: Lease
-    orders: Orders
+    requests: ZnodeRequests
 
     @classmethod
     def of(
         cls, settings: Settings, ledger: Ledger, lease: Lease, between_looks: Callable[[], None]
     ) -> "ZooKeeperController":
-        return cls(settings, ledger, lease, Orders(settings.zookeeper, between_looks))
+        return cls(settings, ledger, lease, ZnodeRequests(settings.zookeeper, between_looks))
 
     def reassignments(self) -> dict[Key, list[int]]:
         with connected(self.settings.zookeeper) as client:
@@ -70,12 +70,12 @@ class ZooKeeperController:
             return [each for each in chunk if (each.topic, each.partition) not in verdicts]
 
         with progress("replicas move by order in /admin/reassign_partitions"):
-            self.orders.reassign(targets, earlier, judge)
-        ordered = [move for key, move in moves.items() if key not in settled]
-        return {**_settled(lambda: self._reassigned(ordered), len(ordered)), **settled}
+            self.requests.reassign(targets, earlier, judge)
+        requested = [move for key, move in moves.items() if key not in settled]
+        return {**_settled(lambda: self._reassigned(requested), len(requested)), **settled}
 
     def _judged(self, moves: Sequence[Change]) -> dict[Key, Verdict]:
-        """What must not be ordered any more, or need not."""
+        """What must not be requested any more, or need not."""
         with connected(self.settings.zookeeper) as client:
             sync(client)
             _, verdicts = judge_for_admin(client, moves)
@@ -83,7 +83,7 @@ class ZooKeeperController:
 
     def elect_preferred(self, partitions: Sequence[Key]) -> Codes:
         with progress("elections by order in /admin/preferred_replica_election"):
-            self.orders.elect_preferred(partitions)
+            self.requests.elect_preferred(partitions)
         return _settled(lambda: self._elected(partitions), len(partitions))
 
     def _reassigned(self, moves: Sequence[Change]) -> dict[tuple[str, Any], int | str]:
@@ -112,7 +112,7 @@ class ZooKeeperController:
 
 @dataclass(frozen=True, slots=True)
 class Overriding:
-    """`surveyor control`, asked to lead partitions back: it goes by what an order asks for last, as Kafka's does."""
+    """`surveyor control`, asked to lead partitions back: it goes by what a request asks for last, as Kafka's does."""
 
     client: KazooClient
 
@@ -135,5 +135,5 @@ def _goes_on(topic: Znode, partition: int, target: Sequence[int]) -> bool:
 
 
 def _settled(look: Callable[[], dict[tuple[str, Any], int | str]], expected: int) -> dict[tuple[str, Any], int | str]:
-    """Look until all is as ordered, for a while: the order may go before the last write is seen."""
+    """Look until all is as requested, for a while: the request may go before the last write is seen."""
     return look_until(look, lambda codes: sum(code == NONE for code in codes.values()) >= expected, SEEN)

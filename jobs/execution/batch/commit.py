@@ -5,7 +5,6 @@ closes, Kafka elects a controller of its own, whose fail-over announces everythi
 write leaves nobody uninformed for long.
 """
 
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,6 +16,7 @@ from jobs.adapters.brokers.answers import Answers
 from jobs.adapters.brokers.channel import Channels
 from jobs.adapters.brokers.listeners import CannotTellError, Listener
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, ClusterState, read_cluster
+from jobs.adapters.zookeeper.connection import look_until
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError, controllership, who_controls
 from jobs.assessment.premises import reassigns
 from jobs.basics.errors import FencedError, RefusedError, UnreadableError
@@ -178,7 +178,7 @@ def _write(
 
 
 def _too_early(ledger: Ledger, withdrawn: Sequence[Operation]) -> list[Operation]:
-    """Orders that stay, as what should have ended a move of their topic was not written: the next plan ends it."""
+    """Requests that stay, as what should have ended a move of their topic was not written: the next plan ends it."""
     moving = {
         verdict.change.topic
         for verdict in ledger.verdicts
@@ -188,7 +188,7 @@ def _too_early(ledger: Ledger, withdrawn: Sequence[Operation]) -> list[Operation
 
 
 def _written(verdicts: Sequence[Verdict]) -> Iterator[Written]:
-    """What of it stands in ZooKeeper as planned: a state that was found so has its version too."""
+    """The changes whose state stands in ZooKeeper, written now or found there, with its version."""
     for verdict in verdicts:
         change, version = verdict.change, verdict.state_version_after
         if verdict.outcome is Outcome.APPLIED and isinstance(change, Change) and version is not None:
@@ -196,7 +196,7 @@ def _written(verdicts: Sequence[Verdict]) -> Iterator[Written]:
 
 
 def _record(settings: Settings, ledger: Ledger, told: Told, answers: Answers, controller: int) -> None:
-    """Write down what brokers answered, prove what was written, and say of whom nobody knows whether he was told."""
+    """Store what brokers answered, read back what was written, and name the brokers that may not have been told."""
     if not (told.written or told.answers):
         return
     for line in told.lines(answers):
@@ -219,7 +219,7 @@ def _record(settings: Settings, ledger: Ledger, told: Told, answers: Answers, co
 
 
 def _unled_in_words(unled: Mapping[tuple[str, int], int]) -> str:
-    """Say what nobody leads, though it is written so.
+    """Name the partitions whose new leader has answered that it does not lead them.
 
     >>> print(_unled_in_words({("orders", 1): 56, ("orders", 0): 56}))
     nobody leads 2 partitions (orders-0, orders-1): whoever was to lead them answered KafkaStorageError (56); what was \
@@ -243,10 +243,10 @@ def _set_aside_the_rest(ledger: Ledger, due: Sequence[PlanRow]) -> None:
 
 def _resign(settings: Settings, ledger: Ledger, seconds: float, told: str) -> int:
     """Wait for a broker to become the controller; return it."""
-    deadline = time.monotonic() + RESIGN_PATIENCE
     with progress("waiting for a broker to become the controller"):
-        while (controller := who_controls(settings.zookeeper)) == NO_CONTROLLER and time.monotonic() < deadline:
-            time.sleep(0.2)
+        controller = look_until(
+            lambda: who_controls(settings.zookeeper), lambda it: it != NO_CONTROLLER, RESIGN_PATIENCE
+        )
     if controller == NO_CONTROLLER:
         message = "no broker has become the controller yet: /controller is free for one"
     else:

@@ -43,7 +43,7 @@ def send(control: Controllership, ops: Sequence[Op]) -> Refusal | None:
 
 
 def withdraw_reassignments(control: Controllership, done: Mapping[Key, Sequence[int]]) -> Withdrawal:
-    """Take these orders out of /admin/reassign_partitions, if they still ask for the same."""
+    """Take these requests out of /admin/reassign_partitions, if they still ask for the same."""
     return _keep(control, REASSIGN, lambda order: done.get((order.topic, order.partition)) != (order.replicas or []))
 
 

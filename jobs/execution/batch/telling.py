@@ -68,11 +68,11 @@ class Told:
     answers: Sequence[Answer] = ()
     late: bool = False
     named: frozenset[int] = field(default_factory=frozenset)
-    """Live brokers that something was to be told to of leaders, ISRs or replicas."""
+    """Live brokers that a change concerns: they had to be told of leaders, ISRs or replicas."""
     fenced: FencedError | None = None
 
     def after(self, later: "Told") -> "Told":
-        """What was told at first, and what was told then, as far as there was time."""
+        """Put what was told later beside what was told first."""
         return replace(
             self,
             answers=[*self.answers, *later.answers],
@@ -81,7 +81,7 @@ class Told:
         )
 
     def unheard(self, answers: Answers) -> str | None:
-        """Say why nobody who should was told, None if somebody was."""
+        """Explain why no broker that a change concerns has accepted it; None if one of them has."""
         if self.late:
             why = "interrupted" if interrupted() else "--max-hold was over"
             return f"{why} before the brokers could be told"

@@ -13,7 +13,7 @@ from jobs.planning.placement.questions import PlacementLimits, stated_caps
 from jobs.planning.placement.solution import placed_as_given
 from jobs.planning.placement.to_snapshot import former
 from jobs.planning.plan import Planned, Planner
-from jobs.planning.tables import partitions_with_orders
+from jobs.planning.tables import partitions_with_requests
 from jobs.records.snapshot_tables import SnapshotTables
 from jobs.runtime.inputs import read_reassignment
 from planner.reassignment.targets import reassignment_rejections
@@ -49,7 +49,7 @@ def from_snapshot(snapshot_id: int, limits: PlacementLimits) -> Planner:
 
     def planner(at: SnapshotTables) -> Planned:
         past = former(at, snapshot_id, limits.scope())
-        known = partitions_with_orders(at), at["topics"], at["brokers"]
+        known = partitions_with_requests(at), at["topics"], at["brokers"]
         held = reassignment_rejections(past.targets, *known).localCheckpoint()
         free = past.targets.join(held.select(*KEY), [*KEY], "left_anti")
         return _given(at, StatedTargets(rows=free, parameters=stated, held=past.held.unionByName(held)), limits)

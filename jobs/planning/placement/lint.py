@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs.planning.plan import Planned
-from jobs.planning.tables import partitions_with_orders
+from jobs.planning.tables import partitions_with_requests
 from jobs.records.snapshot_tables import SnapshotTables
 from planner.reassignment.lint import placement_faults
 from planner.reassignment.lint_waves import way_faults
@@ -39,7 +39,7 @@ class Lint:
 
     def faults(self, at: SnapshotTables, targets: DataFrame) -> DataFrame:
         """Faults of where partitions go, and of lists on the way: topic, partition, code, fault."""
-        tables = [partitions_with_orders(at), *(at[name] for name in ("topics", "brokers", "broker_configs"))]
+        tables = [partitions_with_requests(at), *(at[name] for name in ("topics", "brokers", "broker_configs"))]
         ends, ways = targets, None
         if "earlier" in targets.columns:
             last = F.size("earlier") + 1 == F.col("steps")
@@ -65,7 +65,7 @@ class StatedTargets:
         """Plan what has no fault; refused if anything has one."""
         first = faults.orderBy(*KEY, "code", "fault").limit(FAULTS_SHOWN + 1).collect()
         sound = self.rows.join(faults.select(*KEY), [*KEY], "left_anti") if first else self.rows
-        known = sound, partitions_with_orders(at), at["topics"], at["brokers"]
+        known = sound, partitions_with_requests(at), at["topics"], at["brokers"]
         rejections = reassignment_rejections(*known)
         for more in (self.held, _as_rejections(faults) if first else None):
             rejections = rejections if more is None else rejections.unionByName(more)

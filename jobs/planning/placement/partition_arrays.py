@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.basics.errors import RefusedError
-from jobs.planning.tables import orders_of
+from jobs.planning.tables import requests_of
 from jobs.records.snapshot_tables import SnapshotTables
 from jobs.records.snapshots import as_of, table_as_of
 from planner.placement.problem import NOBODY, Bools, Ints, Partitions
@@ -129,13 +129,13 @@ def _moving(rows: pa.Table) -> Bools:
 
 
 def _ordered(at: SnapshotTables, rows: pa.Table) -> Bools:
-    """Rows that an order waits for in /admin/reassign_partitions."""
-    ordered = np.zeros(rows.num_rows, dtype=bool)
-    orders = [{"topic": order["topic"], "partition": order["partition"]} for order in orders_of(at)]
-    if orders and rows.num_rows:
-        numbers = rows_of(pa.Table.from_pylist(orders), rows)
-        ordered[numbers[numbers != NOBODY]] = True
-    return ordered
+    """Rows that a request waits for in /admin/reassign_partitions."""
+    requested = np.zeros(rows.num_rows, dtype=bool)
+    requests = [{"topic": row["topic"], "partition": row["partition"]} for row in requests_of(at)]
+    if requests and rows.num_rows:
+        numbers = rows_of(pa.Table.from_pylist(requests), rows)
+        requested[numbers[numbers != NOBODY]] = True
+    return requested
 
 
 def _led(at: SnapshotTables, rows: pa.Table) -> Bools:

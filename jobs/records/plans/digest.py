@@ -1,4 +1,4 @@
-"""A plan's id and counts, made of its rows in Arrow: `schemas.digest` without an object for a row.
+"""A plan's id and counts, made of its rows in Arrow, as `schemas.digest` has it, without an object for a row.
 
 In: the rows of a plan's tables, without its id. Out: plan_id, changes, rejected, moves.
 """

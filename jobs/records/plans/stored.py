@@ -10,8 +10,9 @@ from msgspec.structs import asdict
 from jobs.adapters.delta.folders import absolute
 from jobs.adapters.delta.lake import Lake, Row
 from jobs.basics.errors import RefusedError, UnreadableError, UsageError
+from jobs.records.plans import digest
 from jobs.records.plans.names import names_of, plan_named
-from schemas.digest import plan_header, plan_id
+from schemas.digest import plan_header
 from schemas.rows import Change, Operation
 
 _EDITED: Final = "somebody edited or lost rows of it; plan again"
@@ -25,13 +26,13 @@ class Plan:
     changes: list[Change]
     operations: list[Operation]
     rejections: list[Row]
-    asked_for: str = ""
+    given_name: str = ""
     """The id or name by which the user asked for it."""
 
     @property
     def called(self) -> str:
         """What the user calls it."""
-        return self.asked_for or self.plan_id
+        return self.given_name or self.plan_id
 
     @property
     def plan_id(self) -> str:
@@ -86,17 +87,18 @@ def read_plan(lake: Lake, id_or_name: str) -> Plan:
         raise RefusedError(f"plan {titled(row)} is not what was planned: {error}; {_EDITED}") from None
     changes.sort(key=attrgetter("wave", "topic", "partition"))
     operations.sort(key=attrgetter("sequence"))
-    return Plan(row, changes, operations, lake.rows("rejections", mine), asked_for=id_or_name)
+    return Plan(row, changes, operations, lake.rows("rejections", mine), given_name=id_or_name)
 
 
 def refuse_edited(plan: Plan) -> None:
     """Raise RefusedError unless the rows are those the plan's id was made of."""
     rows = {
-        "changes": map(asdict, plan.changes),
-        "operations": map(asdict, plan.operations),
+        "changes": [asdict(change) for change in plan.changes],
+        "operations": [asdict(operation) for operation in plan.operations],
         "rejections": plan.rejections,
     }
-    hashed = plan_id(plan_header(plan.row), rows)
+    in_arrow = {table: digest.in_arrow(table, some) for table, some in rows.items()}
+    hashed = digest.summary(plan_header(plan.row), in_arrow)["plan_id"]
     if hashed != plan.plan_id:
         raise RefusedError(f"plan {plan.title} is not what was planned: its rows hash to {hashed}; {_EDITED}")
 

@@ -31,7 +31,7 @@ ON_CLUSTER = "--cluster east --zookeeper zk1:2181"
 
 def plan(status: PlanStatus, kind: PlanKind = PlanKind.REASSIGN, **columns: object) -> Plan:
     row = {"plan_id": "5f", "name": "p", "names": ["p"], "kind": kind.value, "status": status.value, "changes": 1}
-    return Plan({**row, **columns}, [], [], [], asked_for="p")
+    return Plan({**row, **columns}, [], [], [], given_name="p")
 
 
 def planned(status: PlanStatus, changes: int = 1, operations: int = 0) -> list[NextStep]:

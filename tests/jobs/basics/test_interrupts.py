@@ -12,13 +12,13 @@ from jobs.basics.interrupts import ENDED, ENDED_AFTER
 
 LATE = """\
 import os, signal
-from jobs.basics.interrupts import deferred, guard, settle
+from jobs.basics.interrupts import deferred, guard, conclude
 guard()
 {before}
 os.kill(os.getpid(), signal.{name})
 print("goes on", flush=True)
 """
-SETTLED, WRITTEN = "settle()", "with deferred(): pass"
+SETTLED, WRITTEN = "conclude()", "with deferred(): pass"
 
 
 def ended(before: str, name: str, stderr: int) -> tuple[int, str]:

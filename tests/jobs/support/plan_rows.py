@@ -11,13 +11,14 @@ from msgspec.structs import asdict
 from jobs.adapters.delta.lake import Lake, Row, quoted
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.records.plans.stored import Plan, read_plan
-from schemas.digest import plan_header, plan_id
+from schemas.digest import plan_header
 from schemas.names import NO_VERSION, Action, OperationKind, PlanKind
 from schemas.rows import Change, Operation
 from schemas.tables import CHANGES
 from schemas.znodes import decode_assignment, decode_state
 from tests.jobs.support.empty_tables import lay_tables
 from tests.jobs.support.kafka_tree import TOPIC_ID, KafkaTree, state_path
+from tests.plan_digest import plan_id
 
 CLUSTER = "default"
 

@@ -93,7 +93,7 @@ class MovingController(ConfigBrokers):
         return self.assignment(topic).partitions
 
     def _obey(self) -> None:
-        """Orders in /admin: begun at one step, taken away at the next."""
+        """Requests in /admin: begun at one step, taken away at the next."""
         client = self.tree.client
         if client.exists(PREFERRED):
             asked = decode_partitions(client.get(PREFERRED)[0])

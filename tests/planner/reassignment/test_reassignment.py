@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from planner.reassignment.pending import with_orders
+from planner.reassignment.pending import with_requests
 from planner.reassignment.targets import reassignment_changes, reassignment_rejections
 from schemas.names import NO_LEADER, Action, RejectionCode
 from schemas.tables import PARTITIONS, REQUESTS
@@ -123,7 +123,7 @@ def test_what_an_order_waits_for_is_left_alone(spark: SparkSession) -> None:
     world = World([partition_row([1, 2], 1, [1, 2], partition=number) for number in range(2)], live=LIVE)
     targets, partitions, *known = _asked(spark, world, [("t", 0, [3, 4]), ("t", 1, [3, 4])])
     orders = [{"kind": "reassign", "topic": "t", "partition": 1, "replicas": replicas} for replicas in ([1, 5], None)]
-    ordered = partitions.transform(with_orders, frame(spark, orders, REQUESTS))
+    ordered = partitions.transform(with_requests, frame(spark, orders, REQUESTS))
     why = (
         "an order to move it to [1, 5] waits in /admin/reassign_partitions: let it run, or delete it, and take a "
         "new snapshot"

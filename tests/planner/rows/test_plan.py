@@ -8,8 +8,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import ArrayType, BooleanType, DataType, StringType, StructType
 
 from planner.rows.plan import plan_summary, with_lines
-from schemas.digest import plan_id
 from schemas.tables import CHANGES, OPERATIONS, REJECTIONS
+from tests.plan_digest import plan_id
 from tests.planner.frames import Row, as_rows, frame
 
 SCHEMAS: Final = {"changes": CHANGES, "operations": OPERATIONS, "rejections": REJECTIONS}

@@ -3,7 +3,7 @@
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from threading import Event, Thread
 from threading import enumerate as threads
@@ -13,7 +13,7 @@ import pytest
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
 from jobs.adapters.brokers.configs import APIS, KAFKA_DEFAULTS, Overrides, read_broker_configs, read_overrides
-from jobs.adapters.brokers.polling import WORKERS
+from jobs.adapters.brokers.polling import AT_ONCE
 from jobs.adapters.delta.lake import Row
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.ports import LOOPBACK, free_port
@@ -205,8 +205,8 @@ def test_silent_brokers_and_absent_ones(tmp_path: Path, protocol: str) -> None:
 
 
 def test_many_silent_brokers_leave_time_for_others(kafka: EmbeddedCluster) -> None:
-    ids = range(1, 1 + WORKERS)
-    with socket.create_server((LOOPBACK, 0), backlog=100) as silent:
+    ids = range(1, 1 + AT_ONCE)
+    with socket.create_server((LOOPBACK, 0), backlog=AT_ONCE) as silent:
         brokers = [broker(broker_id, silent.getsockname()[1]) for broker_id in ids]
         found = ask([*brokers, broker(0, kafka.brokers[0].port)], patience=4.0)
 
@@ -214,8 +214,30 @@ def test_many_silent_brokers_leave_time_for_others(kafka: EmbeddedCluster) -> No
     assert found == dict.fromkeys(ids, ASSUMED)
 
 
-def test_one_silent_broker_does_not_take_all_the_time_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobs.adapters.brokers.configs.EACH", 0.3)
+def test_a_hundred_silent_brokers_are_asked_at_once() -> None:
+    """None is answered before all have been asked; so a hundred take the time that one takes."""
+    asked: list[socket.socket] = []
+
+    def take_all() -> None:
+        with suppress(TimeoutError):
+            while len(asked) < 100:
+                asked.append(silent.accept()[0])
+        for connection in asked:
+            connection.close()
+
+    with socket.create_server((LOOPBACK, 0), backlog=100) as silent:
+        silent.settimeout(PATIENT / 4)
+        taking = Thread(target=take_all)
+        taking.start()
+        brokers = [broker(broker_id, silent.getsockname()[1]) for broker_id in range(100)]
+        rows = read_broker_configs(brokers, None, {}, PATIENT, PATIENT)
+        taking.join()
+
+    assert len(asked) == 100
+    assert all(row["assumed"] for row in rows)
+
+
+def test_one_silent_broker_does_not_take_all_the_time_there_is() -> None:
     started = time.monotonic()
     with socket.create_server((LOOPBACK, 0), backlog=100) as silent:
         found = ask([broker(1, silent.getsockname()[1])], patience=PATIENT)

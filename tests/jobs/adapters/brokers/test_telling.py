@@ -13,9 +13,10 @@ from msgspec import structs
 from jobs.adapters.brokers import channel as broker_channel
 from jobs.adapters.brokers import control_requests as requests
 from jobs.adapters.brokers.answers import Answer, Answers
-from jobs.adapters.brokers.channel import Channels, refuse_silent
+from jobs.adapters.brokers.channel import Channels, refuse_silent, why_untold
 from jobs.adapters.brokers.control_messages import Announcement, Row
 from jobs.adapters.brokers.control_requests import announce
+from jobs.adapters.brokers.transport import Transport
 from jobs.basics.errors import RefusedError
 from planner.telling.without_spark import due
 from schemas.answers import NOT_TOLD
@@ -38,9 +39,15 @@ def brokers() -> Iterator[FakeBrokers]:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """What takes seconds takes fractions of one; nothing here depends on how long it takes."""
-    for name, seconds in (("SILENCE", 2.0), ("GRACE", 0.2), ("LOOK", 0.1)):
+    for name, seconds in (("GRACE", 0.2), ("LOOK", 0.1)):
         monkeypatch.setattr(requests, name, seconds)
     monkeypatch.setattr(broker_channel, "QUIET", 0.2)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Silence is waited out; where all are to answer, as long as ever."""
+    monkeypatch.setattr(requests, "SILENCE", 2.0)
 
 
 def registered(brokers: FakeBrokers, broker_id: int, epoch: int = 1) -> Row:
@@ -112,6 +119,7 @@ def test_brokers_that_stop_replicas_are_told_before_the_leaders(brokers: FakeBro
     assert order == [1, 0]
 
 
+@pytest.mark.usefixtures("impatient")
 def test_silent_broker_that_stops_replicas_does_not_keep_the_leaders_waiting(
     brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,6 +131,7 @@ def test_silent_broker_that_stops_replicas_does_not_keep_the_leaders_waiting(
     assert (answers.accepted, answers.silent) == ([0], [1])
 
 
+@pytest.mark.usefixtures("impatient")
 def test_broker_that_stops_in_the_middle_is_not_waited_for(brokers: FakeBrokers) -> None:
     """It took the connection and what was sent; it answers neither that nor anything else."""
     brokers[1].on_told = lambda _: brokers[1].stop()
@@ -261,6 +270,7 @@ def test_nothing_is_opened_once_a_commit_is_over(brokers: FakeBrokers) -> None:
         channels.to(registered(brokers, 0), lambda: None, LONG)
 
 
+@pytest.mark.usefixtures("impatient")
 def test_many_silent_brokers_do_not_starve_the_rest(brokers: FakeBrokers) -> None:
     silent, last = range(1, 41), 99
     for broker in silent:
@@ -275,6 +285,7 @@ def test_many_silent_brokers_do_not_starve_the_rest(brokers: FakeBrokers) -> Non
     assert told
 
 
+@pytest.mark.usefixtures("impatient")
 def test_request_that_takes_long_is_sent_once(brokers: FakeBrokers) -> None:
     """Longer than anybody is silent: a broker at work still answers who asks whether it is there."""
     brokers[0].slow["leader_and_isr"] = 4.0
@@ -314,19 +325,42 @@ def test_nothing_is_told_after_the_deadline(brokers: FakeBrokers) -> None:
 def test_silent_broker_is_refused_before_anything_is_written(
     brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(broker_channel, "PATIENCE", 0.5)
     live = [registered(brokers, broker) for broker in (0, 1, 2)]
     brokers[1].stop()
     brokers[2].versions[4] = 3
 
-    with pytest.raises(RefusedError) as refused:
-        refuse_silent(live, OURS, ())
+    with monkeypatch.context() as impatient:
+        impatient.setattr(broker_channel, "PATIENCE", 1.0)
+        with pytest.raises(RefusedError) as refused:
+            refuse_silent(live, OURS, ())
 
     said = str(refused.value)
     assert f"broker 1 at 127.0.0.1:{brokers[1].port} (" in said
     assert f"broker 2 at 127.0.0.1:{brokers[2].port} (it speaks LeaderAndIsr up to version 3 only)" in said
     assert "--allow-silent 1,2 writes nevertheless" in said
     refuse_silent(live, OURS, {1, 2})
+
+
+@pytest.mark.parametrize(("refusals", "untold"), [(9, 0), (10, 1)])
+def test_broker_that_refuses_connections_is_given_up_after_some(
+    brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch, refusals: int, untold: int
+) -> None:
+    """One that is started anew refuses for a moment; one that has ended is not worth all the patience there is."""
+    monkeypatch.setattr(broker_channel, "PATIENCE", LONG)
+    monkeypatch.setattr(broker_channel, "PAUSE", 0.01)
+    tries = [ConnectionRefusedError("refused")] * refusals
+    connect = Transport.to
+
+    def to(address: tuple[str, int], seconds: float, tls: None) -> Transport:
+        if tries:
+            raise tries.pop()
+        return connect(address, seconds, tls)
+
+    monkeypatch.setattr(Transport, "to", to)
+    live = [registered(brokers, 0)]
+
+    assert len(why_untold(live, str(OURS))) == untold
+    assert (len(tries), brokers[0].asked) == (0, 1 - untold)
 
 
 def test_broker_that_listens_late_is_waited_for(brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -346,11 +380,11 @@ def test_stall_of_our_own_machine_is_no_silence_of_a_broker(
     brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Patience counts the time in which this process was let to run: here it is stopped for longer than that."""
-    monkeypatch.setattr(broker_channel, "PATIENCE", 1.0)
+    monkeypatch.setattr(broker_channel, "PATIENCE", 2.0)
     brokers[0].stop()
 
     def stall() -> None:
-        script = f"kill -STOP {os.getpid()}; sleep 1.5; kill -CONT {os.getpid()}"
+        script = f"kill -STOP {os.getpid()}; sleep 2.5; kill -CONT {os.getpid()}"
         subprocess.run(["sh", "-c", script], check=True)  # noqa: S607 - the script is ours
         brokers[0].go_on()
 

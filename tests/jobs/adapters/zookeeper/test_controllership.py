@@ -217,7 +217,6 @@ def test_does_not_wait_for_ever_for_a_zookeeper_that_is_gone(
     proxy: ZooKeeperProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("jobs.adapters.zookeeper.connection.PATIENCE", 1.0)
-    monkeypatch.setattr("jobs.adapters.zookeeper.connection.PATIENCE", 1.0)
     proxy.lose(Loss(MULTI, then=ZooKeeperProxy.refuse))
 
     with pytest.raises(SessionLostError), controllership(proxy.hosts, OURS):

@@ -33,9 +33,9 @@ def plan(tree: KafkaTree, lake: Lake) -> Plan:
     return store_plan(lake, tree, [election(tree, T, partition, leader=1) for partition in PARTITIONS])
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broker_channel, "PATIENCE", 0.5)
+    monkeypatch.setattr(broker_channel, "PATIENCE", 1.0)
 
 
 def test_every_answer_is_a_row(
@@ -51,6 +51,7 @@ def test_every_answer_is_a_row(
     assert fake_brokers[2].leader_epochs == {(T, partition): 6 for partition in PARTITIONS}
 
 
+@pytest.mark.usefixtures("impatient")
 def test_silent_broker_is_refused_before_anything_is_taken_over(
     tree: KafkaTree, surveyor: Surveyor, plan: Plan, fake_brokers: FakeBrokers
 ) -> None:
@@ -65,6 +66,7 @@ def test_silent_broker_is_refused_before_anything_is_taken_over(
     assert surveyor.commits(plan.plan_id) == []
 
 
+@pytest.mark.usefixtures("impatient")
 def test_silent_broker_may_be_allowed_by_its_id(
     tree: KafkaTree, surveyor: Surveyor, plan: Plan, fake_brokers: FakeBrokers
 ) -> None:

@@ -1,4 +1,4 @@
-"""What a plan's id covers, told in Arrow: to the byte what `schemas.digest` says of the same rows as objects."""
+"""What a plan's id covers, told in Arrow: to the byte what plain Python says of the same rows as objects."""
 
 from typing import Any
 
@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from jobs.adapters.delta.lake import arrow_schema
 from jobs.records.plans import digest as arrow_digest
-from schemas.digest import by_topic, lines
 from schemas.tables import TABLES
+from tests.plan_digest import by_topic, lines
 from tests.planner.rows.test_plan import TABLES as ROWS
 
 CHANGES = arrow_schema(TABLES["changes"].jsonValue())

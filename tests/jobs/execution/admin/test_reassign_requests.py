@@ -8,7 +8,7 @@ from kafka.errors import IncompatibleBrokerVersion
 from jobs.adapters.brokers.admin import Admin, AdminUnavailableError
 from jobs.adapters.delta.lake import Lake
 from jobs.adapters.zookeeper import admin_requests as orders
-from jobs.adapters.zookeeper.admin_requests import Orders, OrderStandsError, chunks
+from jobs.adapters.zookeeper.admin_requests import RequestStandsError, ZnodeRequests, chunks
 from jobs.basics.errors import RefusedError
 from jobs.records.plans.stored import Plan
 from schemas.names import PlanKind, PlanStatus
@@ -103,8 +103,8 @@ def test_never_over_an_order_that_stands(kafka: KafkaTree, controller: MovingCon
     kafka.write(REASSIGN, order({1: [2, 1]}))
     before = kafka.dump()
 
-    with pytest.raises(OrderStandsError, match=r"not ours stands in /admin/reassign_partitions \(t-1\)"):
-        Orders(kafka.hosts, lambda: None).reassign({(T, 0): [3, 1]})
+    with pytest.raises(RequestStandsError, match=r"not ours stands in /admin/reassign_partitions \(t-1\)"):
+        ZnodeRequests(kafka.hosts, lambda: None).reassign({(T, 0): [3, 1]})
     assert (kafka.dump(), controller.waves) == (before, [])
 
 
