@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -84,6 +85,17 @@ def meet(mine: Path, other: Path) -> None:
         time.sleep(0.0002)
 
 
+def once(reach: Callable[[], None]) -> Callable[[object], None]:
+    """A link that kazoo may call again, where another is made after the answer came: that would be a point too many."""
+    left = [reach]
+
+    def linked(_: object) -> None:
+        if left:
+            left.pop()()
+
+    return linked
+
+
 def mark(points: Points, meetings: Meetings) -> None:
     """Let whatever touches somebody else pass two points."""
     call, stop = KazooClient._call, KazooClient.stop  # noqa: SLF001 - where all requests come by
@@ -94,7 +106,7 @@ def mark(points: Points, meetings: Meetings) -> None:
             meetings.keep(request)
         if isinstance(request, WRITES):
             points.reach(f"before {type(request).__name__}")
-            result.rawlink(lambda _: points.reach(f"after {type(request).__name__}"))
+            result.rawlink(once(partial(points.reach, f"after {type(request).__name__}")))
         return call(client, request, result)
 
     def stopping(client: Any) -> None:  # noqa: ANN401
