@@ -77,7 +77,7 @@ def all_states(tree: KafkaTree) -> set[tuple[int, int, int]]:
 
 @pytest.mark.parametrize(
     ("multi", "deliver", "moved"),
-    [(1, True, 0), (17, False, 150), (17, True, 160), (31, True, 300)],
+    [(1, True, 0), (17, False, 150), (31, True, 300)],
 )
 def test_killed_at_a_multi(  # noqa: PLR0913, PLR0917 - fixtures
     topic: KafkaTree,

@@ -21,7 +21,7 @@ from tests.jobs.support.fake_brokers import FakeBrokers
 pytestmark = pytest.mark.torture
 
 FEW: Final = 1
-"""Points of each kind that are part of every test run."""
+"""Points of each kind that are part of every test run, others each time."""
 
 
 @pytest.mark.parametrize("kind", KINDS)
