@@ -2,9 +2,8 @@
 
 Corresponds to `KafkaController` as a whole: `onControllerFailover` at the take-over, its events afterwards, and
 `onControllerResignation` at the end. Woken by watches and by answers of brokers, at the latest every few seconds, each
-cycle looks at what has changed, decides by `planner.cycle`, writes under the fence, and puts what is due to be told
-into the queues of the brokers. Nothing that matters is remembered: killed anywhere, the next controller finds out from
-ZooKeeper, and tells everybody everything.
+cycle looks at what has changed, decides by `planner.cycle`, writes under the fence, and queues what is due to be told.
+Nothing that matters is remembered: the next controller finds out from ZooKeeper, and tells everybody everything.
 """
 
 import time
@@ -19,7 +18,8 @@ from kazoo.exceptions import SessionExpiredError
 from jobs.adapters.brokers.listeners import PLAIN
 from jobs.adapters.brokers.queues import Queues
 from jobs.adapters.delta.lake import Row
-from jobs.adapters.zookeeper.controllership import LOST, Controllership, SessionLostError, session_of, settled
+from jobs.adapters.zookeeper.connection import LOST
+from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError, session_of, settled
 from jobs.adapters.zookeeper.refusal import Refusal
 from jobs.basics.interrupts import interrupted
 from jobs.cycle.asking import Asking, by_admin

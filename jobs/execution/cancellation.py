@@ -5,6 +5,7 @@ leaves the replicas in the order of the target; where that differs, the order be
 A crash anywhere leaves a closed plan whose partitions tell how far they are: cancelling again does the rest.
 """
 
+import dataclasses
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -15,7 +16,7 @@ from kazoo.client import KazooClient
 from msgspec.structs import replace
 
 from jobs.adapters.brokers.admin import NO_REASSIGNMENT_IN_PROGRESS, NONE, UNANSWERED, Admin, error_name, named
-from jobs.adapters.delta.lake import Lake
+from jobs.adapters.delta.lake import Lake, Row
 from jobs.adapters.zookeeper.connection import connected, look_until, sync
 from jobs.adapters.zookeeper.lease import Lease, holder_now
 from jobs.adapters.zookeeper.resident import resident
@@ -46,6 +47,9 @@ LED_BACK: Final = 60.0
 """Seconds for `surveyor control` to lead partitions back: it takes some cycles, and brokers that stop replicas."""
 
 _DONE: Final = {NONE, NO_REASSIGNMENT_IN_PROGRESS}
+
+_UNTIL_NOT: Final = {Step.CANCEL: Standing.IN_PROGRESS, Step.RESTORE_ORDER: Standing.OUT_OF_ORDER}
+"""What is asked for about a partition, and where it is no more once that was done."""
 
 _LEFT: Final = {
     Standing.COMPLETE: "complete, not undone",
@@ -98,6 +102,7 @@ def _cancel_leased(settings: Settings, plan: Plan, ledger: Ledger, lease: Lease,
         work = _Work(settings, plan, ledger, client, asked, findings, lease, skip_unsafe)
         verdicts = work.cancel(findings.safe)
         verdicts += work.restore(work.read([f.key for f in [*findings.safe, *findings.of(Standing.OUT_OF_ORDER)]]))
+        work.end_left_open()
         if admin is not None and throttled:
             end_throttle(settings, plan, UnderLease(admin, lease))
     return verdicts
@@ -137,9 +142,7 @@ class _Work:
         self._intend(Step.CANCEL, running)
         safe, unsafe = self._judge_again(running)
         # a request in /admin names where to go, the Admin API that it is over
-        return unsafe + self._ask(
-            Step.CANCEL, safe, _replicas_before if self.is_led_back else lambda _: None, Standing.IN_PROGRESS
-        )
+        return unsafe + self._ask(Step.CANCEL, safe, _replicas_before if self.is_led_back else lambda _: None)
 
     @property
     def is_led_back(self) -> bool:
@@ -167,7 +170,22 @@ class _Work:
         """Ask for the order before where only the order differs."""
         turned = [finding for finding in now.values() if finding.standing is Standing.OUT_OF_ORDER]
         self._intend(Step.RESTORE_ORDER, turned)
-        return self._ask(Step.RESTORE_ORDER, turned, _replicas_before, Standing.OUT_OF_ORDER)
+        return self._ask(Step.RESTORE_ORDER, turned, _replicas_before)
+
+    def end_left_open(self) -> None:
+        """Record what became of partitions that a cancellation was about to ask for when it was killed."""
+        rows = self.settings.lake.rows("commits", ("plan_id", "=", self.plan.plan_id))
+        asked = [row for row in rows if row["action"] in _UNTIL_NOT and row["partition"] is not None]
+        ended = {_place(row) for row in asked if row["outcome"] != Outcome.PENDING}
+        left = {_place(row) for row in asked} - ended
+        moves = {(change.wave, change.key): change for change in self.plan.changes if change.action == Action.REASSIGN}
+        seen = self.read(list(dict.fromkeys((topic, partition) for _, topic, partition, _ in left)))
+        verdicts = []
+        for wave, topic, partition, action in sorted(left):
+            now = seen[topic, partition]
+            then = dataclasses.replace(now, change=moves[wave, now.key])
+            verdicts.append(_verdict(then, now, Step(action), None, "the cancellation that asked for it was killed"))
+        self.ledger.note(verdicts)
 
     def _intend(self, step: Step, findings: Sequence[Finding]) -> None:
         self.ledger.note(Verdict(_row(finding, step), Outcome.PENDING, "") for finding in findings)
@@ -177,7 +195,6 @@ class _Work:
         step: Step,
         findings: Sequence[Finding],
         target_of: Callable[[Finding], list[int] | None],
-        until_not: Standing,
     ) -> list[Verdict]:
         """Ask for all at once, wait until it is seen, and judge by what is seen: an answer may be lost."""
         if not findings:
@@ -185,12 +202,12 @@ class _Work:
         with progress(f"asking Kafka's controller: {step}"):
             codes, lost = self._answers({finding.key: target_of(finding) for finding in findings})
         refused = {key for key, code in codes.items() if code not in _DONE}
-        seen = self._wait([finding.key for finding in findings], until_not, refused)
+        seen = self._wait([finding.key for finding in findings], _UNTIL_NOT[step], refused)
         led_back = {key for key in seen if self.is_led_back and seen[key].standing is Standing.DIVERGED} - refused
         verdicts = [
             Verdict(_row(f, step), Outcome.UNKNOWN, f"ordered back, and on its way: {seen[f.key].detail}")
             if f.key in led_back
-            else _verdict(f, seen[f.key], step, until_not, codes.get(f.key), lost)
+            else _verdict(f, seen[f.key], step, codes.get(f.key), lost)
             for f in findings
         ]
         self.ledger.note(verdicts)
@@ -216,16 +233,19 @@ def _replicas_before(finding: Finding) -> Brokers | None:
     return finding.change.replicas_before if isinstance(finding.change, Change) else None
 
 
+def _place(row: Row) -> tuple[int, str, int, str]:
+    return row["wave"], row["topic"], row["partition"], row["action"]
+
+
 def _row(finding: Finding, step: Step) -> PlanRow:
     """The row of the ledger that says what was done with a partition."""
     return replace(finding.change, action=step.value)
 
 
-def _verdict(  # noqa: PLR0917 - what was asked, and all that tells what became of it
-    finding: Finding, seen: Finding, step: Step, until_not: Standing, code: int | None, lost: str
-) -> Verdict:
+def _verdict(finding: Finding, seen: Finding, step: Step, code: int | None, lost: str) -> Verdict:
+    """Judge by where it was and where it is now; `lost` is why there is no code that was answered."""
     row = _row(finding, step)
-    if seen.standing is until_not:
+    if seen.standing is _UNTIL_NOT[step]:
         if code is None:
             return Verdict(row, Outcome.UNKNOWN, f"{lost}; {seen.detail}")
         if code in _DONE:

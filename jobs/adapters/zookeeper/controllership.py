@@ -17,6 +17,7 @@ from kazoo.exceptions import BadVersionError, NoNodeError, SessionExpiredError
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONTROLLER, CONTROLLER_EPOCH, ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import (
     CUT_OFF,
+    LOST,
     commit,
     connected,
     create_as_kafka_does,
@@ -24,7 +25,6 @@ from jobs.adapters.zookeeper.connection import (
     read,
     sync,
 )
-from jobs.adapters.zookeeper.connection import LOST as LOST  # noqa: PLC0414 - who settles what was lost has both here
 from jobs.adapters.zookeeper.multi import ANY_VERSION, Check, Create, Delete, Op, add
 from jobs.adapters.zookeeper.refusal import refusal
 from jobs.basics.errors import FencedError, RefusedError, SurveyorError, UnreadableError

@@ -12,9 +12,8 @@ from typing import Final
 from kazoo.exceptions import KazooException
 
 from jobs.adapters.zookeeper.cluster import CONFIG_CHANGES, CONFIGS, DELETE_TOPICS, TOPICS
-from jobs.adapters.zookeeper.connection import commit, read
+from jobs.adapters.zookeeper.connection import LOST, commit, read
 from jobs.adapters.zookeeper.controllership import (
-    LOST,
     Controllership,
     SessionLostError,
     fenced,

@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from jobs.adapters.zookeeper.cluster import CONFIGS, DELETE_TOPICS, PREFERRED_ELECTION, REASSIGN, TOPICS
-from jobs.adapters.zookeeper.connection import children, commit, read
-from jobs.adapters.zookeeper.controllership import LOST, Controllership, fenced, refused_by_epoch, settled
+from jobs.adapters.zookeeper.connection import LOST, children, commit, read
+from jobs.adapters.zookeeper.controllership import Controllership, fenced, refused_by_epoch, settled
 from jobs.adapters.zookeeper.multi import ANY_VERSION, Check, Delete, Op, SetData
 from jobs.adapters.zookeeper.multi_read import children_of
 from jobs.adapters.zookeeper.refusal import Refusal, refusal

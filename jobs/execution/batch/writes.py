@@ -14,9 +14,8 @@ from kazoo.exceptions import KazooException
 from msgspec.structs import replace
 
 from jobs.adapters.zookeeper.cluster import TOPICS
-from jobs.adapters.zookeeper.connection import commit
+from jobs.adapters.zookeeper.connection import LOST, commit
 from jobs.adapters.zookeeper.controllership import (
-    LOST,
     Controllership,
     SessionLostError,
     fenced,

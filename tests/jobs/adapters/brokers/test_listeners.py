@@ -147,6 +147,7 @@ def test_key_with_a_password(certificates: Certificates, tmp_path: Path) -> None
     data, pem = certificates.client.read_bytes(), serialization.Encoding.PEM
     encrypted = serialization.BestAvailableEncryption(PASSWORD.encode())
     key = serialization.load_pem_private_key(data, None)
+    (tmp_path / "key.pem").touch(0o600)
     (tmp_path / "key.pem").write_bytes(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, encrypted))
     files = {"ssl_certificate_location": certificates.client, "ssl_key_location": tmp_path / "key.pem"}
 

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.torture
 
 T = "t"
 PARTITIONS = range(300)
-ROUNDS = 4
+ROUNDS = 2
 
 # Batches of ten, so that there is something to be killed in the middle of.
 COMMAND = """\
@@ -77,7 +77,7 @@ def all_states(tree: KafkaTree) -> set[tuple[int, int, int]]:
 
 @pytest.mark.parametrize(
     ("multi", "deliver", "moved"),
-    [(1, True, 0), (2, True, 10), (17, False, 150), (17, True, 160), (31, True, 300)],
+    [(1, True, 0), (17, False, 150), (31, True, 300)],
 )
 def test_killed_at_a_multi(  # noqa: PLR0913, PLR0917 - fixtures
     topic: KafkaTree,
@@ -142,17 +142,15 @@ def test_paused_while_another_takes_over(topic: KafkaTree, lake: Lake, proxy: Zo
     assert topic.client.get("/controller_epoch")[0] == b"9"
 
 
-@pytest.mark.parametrize("second_id", [2147483647, 1000])
-def test_two_commits_at_once(topic: KafkaTree, lake: Lake, surveyor: Surveyor, tmp_path: Path, second_id: int) -> None:
-    """Under one id the later is refused, under two it fences the earlier; between them they write each state once."""
+def test_two_commits_at_once(topic: KafkaTree, lake: Lake, surveyor: Surveyor, tmp_path: Path) -> None:
+    """Under one id the later waits or is refused; between them they write each state once."""
     plan = move_all(topic, lake, leader=1)
-    conf = ("--conf", str(with_id(tmp_path / "second.toml", second_id)))
 
-    with start_commit(topic.hosts, lake, plan) as first, start_commit(topic.hosts, lake, plan, *conf) as second:
-        first.wait(120)
-        second.wait(120)
+    with start_commit(topic.hosts, lake, plan) as first, start_commit(topic.hosts, lake, plan) as second:
+        codes = {first.wait(120), second.wait(120)}
     finish(surveyor, topic.hosts, plan, tmp_path / "surveyor.toml")
 
+    assert codes <= {0, 23}
     assert all_states(topic) == {(1, 6, 1)}
 
 

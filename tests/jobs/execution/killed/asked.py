@@ -1,7 +1,7 @@
 """Kafka's controller inside a process that dies: whoever asks it passes a point before and after each request.
 
 What it was asked is done before it answers, and stands in ZooKeeper however the process ends; what moves arrives while
-somebody waits for it, unless it is stuck.
+somebody waits for it, unless it is stuck. Orders in /admin are found while somebody waits, too.
 """
 
 import time
@@ -12,16 +12,22 @@ from typing import Any, Final
 
 from kazoo.client import KazooClient
 
+from jobs.adapters.brokers.admin import Creation
+from jobs.adapters.zookeeper import admin_requests
 from jobs.assessment import waves
 from jobs.execution import cancellation, commit, modes
 from jobs.execution.admin import commit as commit_admin
 from jobs.execution.admin import controllers, requests
 from schemas.rows import Key
+from schemas.znodes import Assignment, State, decode_assignment, decode_partitions, encode_assignment, encode_state
 from tests.jobs.support.cancelling_controller import MovingController
-from tests.jobs.support.kafka_tree import KafkaTree
+from tests.jobs.support.kafka_tree import KafkaTree, state_path
 from tests.jobs.support.throttled_tree import override
 
 Reach = Callable[[str], None]
+
+ITS_ID: Final = "KafkaGivesItThisTopicA"
+"""The topic id of whatever it creates."""
 
 _ASKING: Final = (cancellation, commit, controllers, modes, commit_admin)
 
@@ -40,10 +46,7 @@ class Asked(MovingController):
 
     def elect_preferred(self, partitions: Sequence[Key]) -> dict[Key, int]:
         with self._points("elect"):
-            for topic, partition in partitions:
-                (first, *_), _, _ = self.assigned(topic, partition)
-                if self.tree.state(topic, partition).leader != first:
-                    self.put_state(topic, partition, first, self.tree.state(topic, partition).isr)
+            self._elect(partitions)
         return dict.fromkeys(partitions, 0)
 
     def alter_override(self, kind: str, resource: str, wanted: Mapping[str, str | None]) -> int:
@@ -51,10 +54,73 @@ class Asked(MovingController):
             override(self.tree, kind, resource, wanted)
         return 0
 
+    def alter_config(self, topic: str, wanted: Mapping[str, str | None]) -> int:
+        with self._points("alteration"):
+            override(self.tree, "topic", topic, wanted)
+            change = f'{{"version":2,"entity_path":"topics/{topic}"}}'.encode()
+            self.tree.client.create("/config/changes/config_change_", change, sequence=True, makepath=True)
+        return 0
+
+    def create_topics(self, topics: Mapping[str, Creation]) -> dict[str, int]:
+        with self._points("creation"):
+            for topic, (replicas, config) in topics.items():
+                override(self.tree, "topic", topic, config)
+                self._assign(topic, Assignment(dict(replicas), {}, {}, ITS_ID), replicas)
+        return dict.fromkeys(topics, 0)
+
+    def create_partitions(self, topic: str, total: int, added: list[list[int]]) -> int:
+        with self._points("expansion"):
+            found = decode_assignment(self.tree.client.get(f"/brokers/topics/{topic}")[0])
+            more = dict(enumerate(added, len(found.partitions)))
+            assert len(found.partitions) + len(more) == total
+            self._assign(topic, Assignment({**found.partitions, **more}, {}, {}, found.topic_id), more)
+        return 0
+
+    def delete_topics(self, topics: Mapping[str, str | None]) -> dict[str, int]:
+        with self._points("deletion"):
+            for topic in topics:
+                self.tree.write(f"/admin/delete_topics/{topic}", b"")
+                for path in (f"/brokers/topics/{topic}", f"/config/topics/{topic}", f"/admin/delete_topics/{topic}"):
+                    self.tree.client.delete(path, recursive=True)
+        return dict.fromkeys(topics, 0)
+
     def pass_time(self, _seconds: float = 0) -> None:
+        self._obey()
         for topic, partition in self.reassignments():
             if not self.stuck:
                 self.finish(topic, partition)
+
+    def _obey(self) -> None:
+        """Carry out what is ordered in /admin, and take an order away once all of it is as it says."""
+        if elections := self._ordered("preferred_replica_election"):
+            self._elect(list(elections))
+            self.tree.client.delete("/admin/preferred_replica_election")
+        orders = self._ordered("reassign_partitions")
+        going = self.reassignments()
+        for key, replicas in orders.items():
+            if key not in going and self.assigned(*key)[0] != replicas:
+                self._reassign(key, replicas)
+        if orders and all(self.assigned(*key) == (replicas, [], []) for key, replicas in orders.items()):
+            self.tree.client.delete("/admin/reassign_partitions")
+
+    def _ordered(self, name: str) -> dict[Key, list[int]]:
+        client, path = self.tree.client, f"/admin/{name}"
+        asked = decode_partitions(client.get(path)[0]) if client.exists(path) else []
+        return {(each.topic, each.partition): each.replicas or [] for each in asked}
+
+    def _elect(self, partitions: Sequence[Key]) -> None:
+        for topic, partition in partitions:
+            (first, *_), _, _ = self.assigned(topic, partition)
+            state = self.tree.state(topic, partition)
+            if state.leader != first:
+                self.put_state(topic, partition, first, state.isr)
+
+    def _assign(self, topic: str, assignment: Assignment, new: Mapping[int, list[int]]) -> None:
+        """Write a topic, and the first states of partitions that are new."""
+        self.tree.write(f"/brokers/topics/{topic}", encode_assignment(assignment))
+        for partition, replicas in new.items():
+            state = State(controller_epoch=7, leader=replicas[0], leader_epoch=0, isr=replicas)
+            self.tree.write(state_path(topic, partition), encode_state(state))
 
     @contextmanager
     def _points(self, request: str) -> Iterator[None]:
@@ -75,7 +141,9 @@ def install(hosts: str, reach: Reach, *, stuck: bool) -> None:
         yield controller
 
     changed: dict[Any, dict[str, Any]] = {module: {"admin_of": admin_of} for module in _ASKING}
-    changed[waves] = {"time": SimpleNamespace(sleep=controller.pass_time, monotonic=time.monotonic), "PATIENCE": 0.0}
+    clock = SimpleNamespace(sleep=controller.pass_time, monotonic=time.monotonic)
+    changed[waves] = {"time": clock, "PATIENCE": 0.0}
+    changed[admin_requests] = {"time": clock}
     changed[commit_admin] |= {"PATIENCE": 0.0}
     changed[cancellation] |= {"PATIENCE": 0.0}
     changed[requests] = {"READ_BACK": 0.0}

@@ -5,17 +5,21 @@ its session, a control request, a write to a Delta table. Points are numbered as
 
 In, a line of JSON each: `arguments` of the command line, `notes`, a file for the names of points, `die_at`, the number
 of a point, 0 for none, and, for who asks Kafka's controller, `asks`, the ZooKeeper that it lives in, and `stuck`, where
-what it moves is not to arrive (`asked.py`). Out: the exit code, -9 for who died. To fork costs a tenth of starting a
-process, as all that a commit imports is there; no thread is before the first fork, and this process itself connects to
-nobody.
+what it moves is not to arrive (`asked.py`). `meets` are files by multi: right before that one it makes the first file
+and waits for the second, so that two commits, or a commit and a test, send theirs at once. Out: the exit code, -9 for
+who died. To fork costs a tenth of starting a process, as all that a commit imports is there; no thread is before the
+first fork, and this process itself connects to nobody.
 """
 
 import json
 import os
 import signal
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from threading import Lock
 from typing import Any
 
@@ -32,6 +36,9 @@ from jobs.execution.batch import writes as fenced_writes
 from tests.jobs.execution.killed import asked
 
 WRITES = (Create, Create2, Delete, SetData, Transaction)
+TAKE_OVER = "take-over"
+MEETING = 20.0
+"""Seconds to wait for somebody."""
 
 
 @dataclass
@@ -51,15 +58,55 @@ class Points:
                 os.kill(os.getpid(), signal.SIGKILL)
 
 
-def mark(points: Points) -> None:
+Meets = Mapping[str, tuple[str, str]]
+
+
+@dataclass
+class Meetings:
+    """Where others are waited for: TAKE_OVER, and `multi 1`, `multi 2`, ... of those that follow."""
+
+    files: Meets
+    multis: int = 0
+
+    def keep(self, multi: Transaction) -> None:
+        takes_over = any(isinstance(each, Create) and each.path.endswith("/controller") for each in multi.operations)
+        self.multis += not takes_over
+        if found := self.files.get(TAKE_OVER if takes_over else f"multi {self.multis}"):
+            meet(*map(Path, found))
+
+
+def meet(mine: Path, other: Path) -> None:
+    """Say that one is there, and wait for the other."""
+    mine.touch()
+    deadline = time.monotonic() + MEETING
+    while not other.exists():
+        if time.monotonic() > deadline:
+            os._exit(98)
+        time.sleep(0.0002)
+
+
+def once(reach: Callable[[], None]) -> Callable[[object], None]:
+    """A link that kazoo may call again, where another is made after the answer came: that would be a point too many."""
+    left = [reach]
+
+    def linked(_: object) -> None:
+        if left:
+            left.pop()()
+
+    return linked
+
+
+def mark(points: Points, meetings: Meetings) -> None:
     """Let whatever touches somebody else pass two points."""
     call, stop = KazooClient._call, KazooClient.stop  # noqa: SLF001 - where all requests come by
     send, answer, retried = Channel.send, Channel.answer, lake._retried  # noqa: SLF001
 
     def calling(client: Any, request: Any, result: Any) -> Any:  # noqa: ANN401 - kazoo's
+        if isinstance(request, Transaction):
+            meetings.keep(request)
         if isinstance(request, WRITES):
             points.reach(f"before {type(request).__name__}")
-            result.rawlink(lambda _: points.reach(f"after {type(request).__name__}"))
+            result.rawlink(once(partial(points.reach, f"after {type(request).__name__}")))
         return call(client, request, result)
 
     def stopping(client: Any) -> None:  # noqa: ANN401
@@ -88,7 +135,9 @@ def mark(points: Points) -> None:
     lake._retried = writing  # noqa: SLF001
 
 
-def live(arguments: list[str], notes: str, die_at: int, asks: str | None, *, stuck: bool) -> None:
+def live(  # noqa: PLR0913 - all that a job says
+    arguments: list[str], notes: str, die_at: int, asks: str | None, *, stuck: bool, meets: Meets
+) -> None:
     """Be a commit, and do not come back."""
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
@@ -97,7 +146,7 @@ def live(arguments: list[str], notes: str, die_at: int, asks: str | None, *, stu
     points = Points(os.open(notes, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), die_at)
     if asks is not None:
         asked.install(asks, points.reach, stuck=stuck)
-    mark(points)
+    mark(points, Meetings(meets))
     fenced_writes.BATCH = 2  # type: ignore[misc]
     commit_batch.RESIGN_PATIENCE = 0.0  # type: ignore[misc]
     sys.argv = ["surveyor", *arguments]

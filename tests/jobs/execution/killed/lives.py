@@ -5,7 +5,7 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ from kazoo.client import KazooClient
 from jobs.adapters.delta.lake import Lake
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from jobs.records.plans.stored import Plan
-from schemas.names import Action, Outcome
+from schemas.names import Action
 from schemas.znodes import decode_state
 from tests.jobs.support.fake_brokers import FakeBrokers
 from tests.jobs.support.kafka_tree import KafkaTree, new_chroot
@@ -122,12 +122,20 @@ class Dying:
     process: "subprocess.Popen[str]"
     notes: Path
 
-    def run(self, arguments: list[str], die_at: int = 0, asks: str | None = None, *, stuck: bool = False) -> int:
+    def run(
+        self,
+        arguments: list[str],
+        die_at: int = 0,
+        asks: str | None = None,
+        *,
+        stuck: bool = False,
+        meets: Mapping[str, tuple[str, str]] | None = None,
+    ) -> int:
         """Let one live, up to a point; return its exit code. `asks`: the ZooKeeper of the controller it asks."""
         assert self.process.stdin
         assert self.process.stdout
         job = {"arguments": arguments, "notes": str(self.notes), "die_at": die_at, "asks": asks, "stuck": stuck}
-        self.process.stdin.write(json.dumps(job) + "\n")
+        self.process.stdin.write(json.dumps({**job, "meets": meets or {}}) + "\n")
         self.process.stdin.flush()
         return int(self.process.stdout.readline())
 
@@ -147,24 +155,6 @@ def dying(folder: Path) -> Iterator[Dying]:
         yield Dying(running, folder / "notes")
         assert running.stdin
         running.stdin.close()
-
-
-def untrue(here: Planned) -> list[str]:
-    """What `commits` says that is not so: applied, and it does not stand; or it stands, and nobody meant to."""
-    tree, lake, plan = here.tree, here.lake, here.plan
-    rows = lake.rows("commits", ("plan_id", "=", plan.plan_id)) if lake.has("commits") else []
-    lies = []
-    for change in plan.changes:
-        path = f"/brokers/topics/{change.topic}/partitions/{change.partition}/state"
-        stands = bool(tree.client.exists(path)) and tree.state(change.topic, change.partition).leader_epoch == (
-            change.leader_epoch_after
-        )
-        told = {row["outcome"] for row in rows if (row["topic"], row["partition"]) == (change.topic, change.partition)}
-        if Outcome.APPLIED in told and not stands:
-            lies.append(f"{path} does not stand as applied")
-        if stands and not told:
-            lies.append(f"{path} stands, and no intent says so")
-    return lies
 
 
 def dumped(tree: KafkaTree) -> dict[str, Any]:

@@ -14,15 +14,20 @@ import pytest
 from jobs.adapters.delta.lake import Lake
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from jobs.adapters.embedded.sessions import end_session
+from jobs.execution.admin.throttles import set_throttle
 from jobs.records.plans.stored import Plan
 from schemas.names import PlanKind, PlanStatus
-from schemas.znodes import decode_assignment
+from schemas.znodes import State, decode_assignment, encode_state
+from tests.jobs.execution.killed import lives
+from tests.jobs.execution.killed.asked import Asked
 from tests.jobs.execution.killed.lives import KILLED, Dying, Planned, planned, tried
+from tests.jobs.execution.killed.truth import Watch
+from tests.jobs.support.cancelling_controller import MovingController
 from tests.jobs.support.fake_brokers import FakeBrokers
-from tests.jobs.support.kafka_tree import KafkaTree
+from tests.jobs.support.kafka_tree import KafkaTree, state_path
 from tests.jobs.support.move_rows import reassignment
 from tests.jobs.support.plan_rows import election, store_plan
-from tests.jobs.support.throttled_tree import overrides
+from tests.jobs.support.throttled_tree import ConfigBrokers, overrides, settings_of
 
 pytestmark = pytest.mark.torture
 
@@ -48,20 +53,56 @@ def drain(lake: Lake, tree: KafkaTree) -> Plan:
     return store_plan(lake, tree, [*orders, elected], kind=PlanKind.DRAIN.value, parameters=said)
 
 
+def prefer(lake: Lake, tree: KafkaTree) -> Plan:
+    """Each partition is led by its second replica."""
+    tree.add_topic(T, BEFORE)
+    for partition, replicas in BEFORE.items():
+        state = State(controller_epoch=7, leader=replicas[1], leader_epoch=5, isr=replicas)
+        tree.write(state_path(T, partition), encode_state(state))
+    return store_plan(lake, tree, [election(tree, T, partition, leader=BEFORE[partition][0]) for partition in BEFORE])
+
+
+def called_back(lake: Lake, tree: KafkaTree) -> Plan:
+    """Cancelled, but what it asked for goes on."""
+    tree.add_topic(T, BEFORE)
+    rows = [reassignment(tree, T, partition, AFTER[partition]) for partition in BEFORE]
+    plan = store_plan(lake, tree, rows, kind=PlanKind.REASSIGN.value, status=PlanStatus.CANCELLED.value)
+    MovingController(tree).reassign({(T, partition): AFTER[partition] for partition in BEFORE})
+    return plan
+
+
+def throttled(lake: Lake, tree: KafkaTree) -> Plan:
+    """The same, under a throttle."""
+    plan = called_back(lake, tree)
+    set_throttle(settings_of(tree, lake.warehouse), ConfigBrokers(tree), plan.plan_id, plan.changes, 1000)
+    return plan
+
+
 @dataclass(frozen=True)
 class Kind:
     make: Callable[[Lake, KafkaTree], Plan]
     command: tuple[str, ...]
-    status: PlanStatus
+    status: PlanStatus = PlanStatus.COMMITTED
     is_begun: bool = False
     """Whether a commit has asked for its moves before, and none has arrived."""
+    stuck: bool = False
+    """Whether what moves does not arrive while the command runs."""
 
 
-THROTTLED: Final = ("commit", "--mode", "admin", "--throttle", "1MB/s")
+ADMIN: Final = ("commit", "--mode", "admin")
 KINDS: Final = {
-    "reassign": Kind(move, THROTTLED, PlanStatus.COMMITTED),
-    "drain": Kind(drain, ("commit", "--mode", "admin"), PlanStatus.COMMITTED),
+    "create": Kind(lives.create, ADMIN),
+    "expand": Kind(lives.KINDS["expand"], ADMIN),
+    "elect": Kind(prefer, ADMIN),
+    "config": Kind(lives.KINDS["config"], ADMIN),
+    "delete": Kind(lives.KINDS["delete"], ADMIN),
+    "reassign": Kind(move, (*ADMIN, "--throttle", "1MB/s")),
+    "drain": Kind(drain, ADMIN),
+    "orders": Kind(move, ("commit", "--via", "zookeeper")),
+    "ordered drain": Kind(drain, ("commit", "--via", "zookeeper")),
     "cancel": Kind(move, ("cancel",), PlanStatus.CANCELLED, is_begun=True),
+    "throttle": Kind(called_back, ("commit", "--throttle", "1MB/s"), PlanStatus.CANCELLED, stuck=True),
+    "lift": Kind(throttled, ("commit", "--throttle", "none"), PlanStatus.CANCELLED, stuck=True),
 }
 
 
@@ -70,31 +111,47 @@ def test_killed_at_any_point_the_next_one_finishes(
     name: str, mortal: Dying, zookeeper_server: EmbeddedZooKeeper, fake_brokers: FakeBrokers, tmp_path: Path
 ) -> None:
     kind = KINDS[name]
+    commits = kind.status is PlanStatus.COMMITTED
     with planned(zookeeper_server, fake_brokers, tmp_path, kind.make) as here:
         begin(kind, mortal, here)
-        assert run(kind, mortal, here) == 0, mortal.said
+        watch = Watch.begin(here, by_kafka=True)
+        assert (run(kind, mortal, here), watch.lies(), watch.open_ends(plan=commits)) == (0, [], []), mortal.said
+        arrive(kind, here)
         whole, every = shown(here), range(1, len(mortal.points) + 1)
     assert whole["status"] == kind.status
 
+    wrong: dict[str, Any] = {}
     for die_at in tried(every, FEW):
         with planned(zookeeper_server, fake_brokers, tmp_path, kind.make) as here:
             begin(kind, mortal, here)
+            watch = Watch.begin(here, by_kafka=True)
             died = run(kind, mortal, here, die_at)
-            at = f"killed at point {die_at} of {len(every)}: {mortal.points[-1]}"
+            at, lies = f"killed at point {die_at} of {len(every)}: {mortal.points[-1]}", watch.lies()
             forget_the_dead(here)
-            found = (died, run(kind, mortal, here), shown(here))
-        assert (at, *found) == (at, KILLED, 0, whole), mortal.said
+            again = run(kind, mortal, here)
+            arrive(kind, here)
+            lies += [*watch.lies(), *watch.open_ends(plan=commits)]
+            found = (died, lies, again, shown(here))
+        if found != (KILLED, [], 0, whole):
+            wrong[at] = found, mortal.said
+    assert wrong == {}
 
 
 def begin(kind: Kind, mortal: Dying, here: Planned) -> None:
     """Ask for the first wave, and wait no longer."""
     if kind.is_begun:
-        asked = here.command(*THROTTLED[:3], "--max-wait", "0s")
+        asked = here.command(*ADMIN, "--max-wait", "0s")
         assert mortal.run(asked, asks=here.tree.hosts, stuck=True) == 25, mortal.said
 
 
 def run(kind: Kind, mortal: Dying, here: Planned, die_at: int = 0) -> int:
-    return mortal.run(here.command(*kind.command), die_at, asks=here.tree.hosts)
+    return mortal.run(here.command(*kind.command), die_at, asks=here.tree.hosts, stuck=kind.stuck)
+
+
+def arrive(kind: Kind, here: Planned) -> None:
+    """Let all arrive that moves, as nobody waits for what an earlier commit has asked for last."""
+    for _ in range(0 if kind.stuck else 2):
+        Asked(here.tree, lambda _: None, stuck=False).pass_time()
 
 
 def forget_the_dead(here: Planned) -> None:
@@ -110,6 +167,10 @@ def shown(here: Planned) -> dict[str, Any]:
     for topic in tree.client.get_children("/brokers/topics"):
         assignment = decode_assignment(tree.client.get(f"/brokers/topics/{topic}")[0])
         topics[topic] = assignment, {number: tree.state(topic, number) for number in assignment.partitions}
+    left = tree.client.get_children("/admin") + tree.client.get_children("/admin/delete_topics")
+    changes = tree.client.get_children("/config/changes") if tree.client.exists("/config/changes") else []
     drained = [row["broker_id"] for row in here.lake.rows("drained")]
-    left = [row["resource"] for row in here.lake.rows("throttles")]
-    return {"topics": topics, "config": overrides(tree), "drained": drained, "left": left, "status": here.status}
+    rows = here.lake.rows("throttles")
+    throttles = sorted((row["resource"], row["name"], row["before"], row["set_to"]) for row in rows)
+    asked = {"left": left, "alterations": len(changes), "config": overrides(tree), "throttles": throttles}
+    return {"topics": topics, "drained": drained, "status": here.status, **asked}

@@ -1,0 +1,250 @@
+"""Whether `commits` tells the truth: the tree before and after, against the rows, by none of the committer's own code.
+
+What was written has its intent, partition by partition and operation by operation; what is called applied stands; and
+once a plan is committed each of its rows has come to one outcome.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from jobs.adapters.delta.lake import Row
+from schemas.names import Action, OperationKind, Outcome, Step
+from schemas.rows import Change, Operation, Place, PlanRow
+from schemas.znodes import Assignment, decode_assignment, decode_config, decode_partitions, decode_state
+from tests.jobs.execution.killed.lives import Planned
+from tests.jobs.support.kafka_tree import Dump, state_path
+
+Named = tuple[str, int | str]
+"""What an intent is about: a partition of a topic, or what is done with the topic; THROTTLE, and whose."""
+
+THROTTLE: Final = "throttle"
+APPLIED: Final = frozenset({Outcome.APPLIED})
+_GOING: Final = (OperationKind.DELETE_TOPIC, OperationKind.REMOVE_TOPIC)
+_WITHDRAWN: Final = (OperationKind.WITHDRAW_REASSIGNMENT, OperationKind.WITHDRAW_ELECTION)
+_CALLED_BACK: Final = {Step.CANCEL, Step.RESTORE_ORDER}
+_OURS: Final = ("/controller", "/surveyor", "/brokers/ids")
+"""Offices and registrations, which are no part of a plan."""
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Begun before a command, and asked after it, as often as it is run again."""
+
+    here: Planned
+    before: Dump
+    attempts: int
+    """How many of the plan were there before: their intents are not this command's."""
+    throttled: frozenset[str]
+    """Brokers and topics that had a throttle then: to take it away was meant when it was set."""
+    by_kafka: bool
+    """Whether Kafka's controller writes the states, at leader epochs of its own."""
+
+    @classmethod
+    def begin(cls, here: Planned, *, by_kafka: bool = False) -> "Watch":
+        attempts = max((row["attempt"] for row in _commits(here)), default=0)
+        return cls(here, here.tree.dump(), attempts, _throttled(here), by_kafka)
+
+    @property
+    def rows(self) -> list[Row]:
+        """What the command recorded of the plan's rows; steps such as a take-over are about none."""
+        return [row for row in _commits(self.here) if row["attempt"] > self.attempts and row["topic"] is not None]
+
+    def lies(self) -> list[str]:
+        """What was written and never intended, and what is called applied and does not stand."""
+        now, rows = self.here.tree.dump(), self.rows
+        return [*self._unintended(now, rows), *self._untrue(now, rows)]
+
+    def untrue(self) -> list[str]:
+        """What is called applied and does not stand, where others write, too."""
+        return [*self._untrue(self.here.tree.dump(), self.rows)]
+
+    def open_ends(self, *, plan: bool = True, outcomes: Collection[Outcome] = APPLIED) -> list[str]:
+        """Rows that did not come to exactly one outcome, of those that there may be; `plan`: all of it was due."""
+        rows = self.rows
+        places = {_place(row) for row in rows} | {row.place for row in _plan_rows(self.here) if plan}
+        ends: dict[Place, Counter[int]] = {place: Counter() for place in places}
+        for row in rows:
+            if row["outcome"] != Outcome.PENDING:
+                ends[_place(row)][row["attempt"]] += 1
+        odd = [f"{_place(row)} is {row['outcome']}: {row['message']}" for row in rows if not _is_among(row, outcomes)]
+        return odd + [f"{place} has outcomes {dict(of)}" for place, of in ends.items() if not _is_one(of)]
+
+    def _unintended(self, now: Dump, rows: list[Row]) -> Iterator[str]:
+        intents: set[Named] = {(THROTTLE, name) for name in self.throttled | _throttled(self.here)}
+        intents |= {_named(row) for row in rows if row["outcome"] == Outcome.PENDING}
+        for path in sorted({*self.before, *now}):
+            for allowed in _allowed(path, self.before, now):
+                if not allowed & intents:
+                    yield f"{path} was written, and nobody meant to: {sorted(map(str, allowed))}"
+
+    def _untrue(self, now: Dump, rows: list[Row]) -> Iterator[str]:
+        mine = {row.place: row for row in _plan_rows(self.here)}
+        moves = {row.key: row for row in self.here.plan.changes}
+        for row in rows:
+            if row["outcome"] != Outcome.APPLIED:
+                continue
+            if row["action"] in _CALLED_BACK:
+                stands = _is_back(moves[row["topic"], row["partition"]], row["action"], now)
+            else:
+                stands = _stands(mine[_place(row)], now, by_kafka=self.by_kafka)
+            if not stands:
+                yield f"{_place(row)} does not stand as applied"
+
+
+def _commits(here: Planned) -> list[Row]:
+    return here.lake.rows("commits", ("plan_id", "=", here.plan.plan_id)) if here.lake.has("commits") else []
+
+
+def _throttled(here: Planned) -> frozenset[str]:
+    lake = here.lake
+    return frozenset(row["resource"] for row in lake.rows("throttles")) if lake.has("throttles") else frozenset()
+
+
+def _plan_rows(here: Planned) -> list[PlanRow]:
+    return [*here.plan.changes, *here.plan.tasks]
+
+
+def _place(row: Row) -> Place:
+    return row["wave"], row["topic"], row["partition"], row["action"]
+
+
+def _named(row: Row) -> Named:
+    return row["topic"], row["action"] if row["partition"] is None else row["partition"]
+
+
+def _is_among(row: Row, outcomes: Collection[Outcome]) -> bool:
+    return row["outcome"] == Outcome.PENDING or row["outcome"] in outcomes
+
+
+def _is_one(of_attempts: Counter[int]) -> bool:
+    """One an attempt, and one at all: who comes after a death finds applied what the dead have recorded so."""
+    return bool(of_attempts) and set(of_attempts.values()) == {1}
+
+
+def _allowed(path: str, before: Dump, now: Dump) -> Iterator[set[Named]]:
+    """Of all that was written there: the intents of which one must be there."""
+    if path == "/" or path.startswith(_OURS) or _version(before, path) == _version(now, path):
+        return
+    old, new = (_data(dump, path) for dump in (before, now))
+    match path.split("/")[1:]:
+        case ["brokers", "topics", topic]:
+            yield from (_partition(topic, number) for number in _differing(_assigned(old), _assigned(new)))
+        case ["brokers", "topics", topic, "partitions", partition, *_]:
+            yield _partition(topic, int(partition))
+        case ["config", *names]:
+            yield from _allowed_config(names, before, now)
+        case ["admin", "delete_topics", topic]:
+            yield {(topic, kind) for kind in (*_GOING, OperationKind.WITHDRAW_DELETION)}
+        case ["admin", "reassign_partitions" | "preferred_replica_election"]:
+            for topic, number, _ in _orders(old) ^ _orders(new):
+                yield {(topic, number), *((topic, kind) for kind in _WITHDRAWN)}
+        case _ if old or new:
+            yield set()
+
+
+def _allowed_config(names: list[str], before: Dump, now: Dump) -> Iterator[set[Named]]:
+    path = f"/config/{'/'.join(names)}"
+    old, new = (_data(dump, path) for dump in (before, now))
+    match names:
+        case ["changes", _]:
+            yield _config(json.loads(new or b"")["entity_path"].removeprefix("topics/"), before, now)
+        case [_, name] if _overrides(old) != _overrides(new):
+            yield _config(name, before, now) if names[0] == "topics" else {(THROTTLE, name)}
+        case _:
+            pass
+
+
+def _overrides(data: bytes | None) -> dict[str, str]:
+    """None at all is as good as none left, once a throttle is lifted."""
+    return decode_config(data) if data else {}
+
+
+def _differing(old: Mapping[int, Any], new: Mapping[int, Any]) -> list[int]:
+    return [number for number in sorted({*old} | {*new}) if old.get(number) != new.get(number)]
+
+
+def _partition(topic: str, partition: int) -> set[Named]:
+    return {(topic, partition), *((topic, kind) for kind in _GOING)}
+
+
+def _config(topic: str, before: Dump, now: Dump) -> set[Named]:
+    """Settings are altered, throttle replicas, or come and go with their topic."""
+    created: set[Named] = set()
+    if f"/brokers/topics/{topic}" not in before:
+        created = {(topic, partition) for partition in _assigned(_data(now, f"/brokers/topics/{topic}"))}
+    return {(topic, OperationKind.ALTER_CONFIG), (THROTTLE, topic), *((topic, kind) for kind in _GOING), *created}
+
+
+def _data(dump: Dump, path: str) -> bytes | None:
+    return dump[path][0] if path in dump else None
+
+
+def _version(dump: Dump, path: str) -> tuple[int, int] | None:
+    """Of which making, and how often written since."""
+    return (dump[path][1].czxid, dump[path][1].version) if path in dump else None
+
+
+def _assigned(data: bytes | None) -> dict[int, tuple[list[int], list[int], list[int]]]:
+    found = Assignment({}, {}, {}, None) if data is None else decode_assignment(data)
+    adding, removing = found.adding_replicas, found.removing_replicas
+    return {number: (on, adding.get(number, []), removing.get(number, [])) for number, on in found.partitions.items()}
+
+
+def _orders(data: bytes | None) -> set[tuple[str, int, tuple[int, ...]]]:
+    asked = decode_partitions(data) if data else []
+    return {(each.topic, each.partition, (*(each.replicas or ()),)) for each in asked}
+
+
+def _is_back(change: Change, step: str, now: Dump) -> bool:
+    """A cancellation may leave the replicas in another order, which is then restored."""
+    replicas, adding, removing = _assigned(_data(now, f"/brokers/topics/{change.topic}"))[change.partition]
+    known = change.replicas_before or []
+    is_there = replicas == known if step == Step.RESTORE_ORDER else sorted(replicas) == sorted(known)
+    return is_there and not adding and not removing
+
+
+def _stands(row: PlanRow, now: Dump, *, by_kafka: bool) -> bool:
+    if isinstance(row, Operation):
+        return _is_done(row, now)
+    assigned = _assigned(_data(now, f"/brokers/topics/{row.topic}")).get(row.partition)
+    if assigned is None:
+        return False
+    if row.action == Action.REASSIGN:  # asked for and accepted: it goes there, or is there
+        replicas, _, removing = assigned
+        orders = _orders(_data(now, "/admin/reassign_partitions"))
+        is_ordered = (row.topic, row.partition, (*row.replicas_after,)) in orders
+        return is_ordered or [broker for broker in replicas if broker not in removing] == row.replicas_after
+    data = _data(now, state_path(row.topic, row.partition))
+    if data is None or assigned != (row.replicas_after, row.adding_after, row.removing_after):
+        return False
+    state, epoch = decode_state(data), row.leader_epoch_after or 0
+    at_epoch = state.leader_epoch >= epoch if by_kafka else state.leader_epoch == epoch
+    return at_epoch and (state.leader, state.isr) == (row.leader_after, row.isr_after)
+
+
+def _is_done(task: Operation, now: Dump) -> bool:
+    """As the operation leaves the tree; what brokers deleted stands in no tree."""
+    data, name = json.loads(task.data), task.topic
+    topic, config, queued = (f"{root}/{name}" for root in ("/brokers/topics", "/config/topics", "/admin/delete_topics"))
+    match OperationKind(task.kind):
+        case OperationKind.ALTER_CONFIG:
+            overrides = decode_config(_data(now, config))
+            done = all(overrides.get(key) == value for key, value in data["after"].items())
+        case OperationKind.DELETE_TOPIC:
+            done = topic not in now or queued in now
+        case OperationKind.WITHDRAW_REASSIGNMENT:
+            orders = {(name, int(number), (*replicas,)) for number, replicas in data["orders"].items()}
+            done = not orders & _orders(_data(now, "/admin/reassign_partitions"))
+        case OperationKind.WITHDRAW_ELECTION:
+            elections = {(name, number, ()) for number in data["partitions"]}
+            done = not elections & _orders(_data(now, "/admin/preferred_replica_election"))
+        case OperationKind.WITHDRAW_DELETION:
+            done = queued not in now
+        case OperationKind.REMOVE_TOPIC:
+            done = not {topic, config} & now.keys()
+        case _:
+            done = True
+    return done
