@@ -3,9 +3,9 @@
 Names are those of the methods in Kafka 3.9: ControllerIntegrationTest (C), TopicDeletionManagerTest (D),
 DeleteTopicTest (T), ReplicaStateMachineTest (R), PartitionStateMachineTest (P), and what concerns the controller of
 ReassignPartitionsIntegrationTest (A), which later became ReassignPartitionsCommandTest. Each is an island of its own,
-and one controller serves all of them. Where Kafka creates a topic first, it is there already, at leader epoch 5: epochs
-are counted from there. What needs another controller in the midst stands in a table of its own, as the world is small:
-whoever takes over tells everybody everything, and would mend what the other rows are to show.
+but for moves, and one controller serves all of them. Where Kafka creates a topic first, it is there already, at leader
+epoch 5: epochs are counted from there. What needs another controller in the midst stands in a table of its own, as the
+world is small: whoever takes over tells everybody everything, and would mend what the other rows are to show.
 
 Deviations on purpose: a target that is not alive is refused and withdrawn, where Kafka's znode path waits for it; a
 broker that dies costs one leader epoch, also at a fail-over, where Kafka's takes two; replicas are stopped before they
@@ -25,8 +25,8 @@ Not here, and why:
 - testPreemption*, testControllerEpochPersists…, testControllerMove…: take-overs are tested on a real ZooKeeper
   (tests/jobs/cycle/test_control.py), and by the histories here.
 - testMetadataPropagation*, testEmptyCluster: who is told which brokers are alive is an invariant of each history here.
-- testInvalid…Transition, …PartitionsCount: there are no states in memory; legal transitions are a table of the planner
-  (tests/planner/cycle/test_replicas.py).
+- testInvalid…Transition, …PartitionsCount, P's …ToNewPartition…, …ToOffline… and …ToNonexistentPartition…: there are
+  no states in memory; legal transitions are a table of the planner (tests/planner/cycle/test_replicas.py).
 - …ZooKeeperClientException…, …ErrorCodeFrom…: lost connections and refused multis befall each history here.
 - KRaft's half of DeleteTopicTest, and testDeleteTopicWithCleaner: not the controller's.
 - of ReassignPartitionsIntegrationTest, throttles, log dirs and --generate: the tool's and the brokers'; records and
@@ -36,11 +36,13 @@ Not here, and why:
 
 from typing import Any, Final, NamedTuple
 
+from tests.jobs.cycle.model.scripts import Event, Point, Script
+
 FIRST: Final = 5
 """The leader epoch of what is there at the beginning."""
 
 ROUNDS: Final = 8
-ALL: Final = frozenset(range(5))
+ALL: Final = frozenset(range(4))
 
 Led = tuple[int, int, list[int]]
 """Leader, leader epoch, ISR."""
@@ -57,7 +59,6 @@ class Case(NamedTuple):
     """The deletion still waits."""
     stay_dead: frozenset[int] = ALL
     stay_failed: bool = True
-    brokers: int = 3
 
 
 T0: Final = ("a", 0)
@@ -129,57 +130,6 @@ CASES: Final[dict[str, Case]] = {
         {T0: (1, FIRST + 3, [1])},
     ),
     "C.testControllerDetectsBouncedBrokers": Case({0: [0, 1]}, [(0, "bounce", (1,))], {T0: (0, FIRST + 1, [0, 1])}),
-    "A.testReassignmentWithAlterIsrDisabled": Case(
-        {0: [0, 1, 2]},
-        [
-            (0, "create", ("b", {0: [3, 2, 1]})),
-            *((1, "reassign", ("a", 0, [0, 1, 3])), (1, "reassign", ("b", 0, [3, 2, 0]))),
-        ],
-        {T0: (0, FIRST + 3, [0, 1, 3]), ("b", 0): (3, 3, [3, 2, 0])},
-        {T0: [0, 1, 3], ("b", 0): [3, 2, 0]},
-        brokers=4,
-    ),
-    "A.testHighWaterMarkAfterPartitionReassignment": Case(
-        {0: [0, 1, 2]},
-        [(0, "reassign", ("a", 0, [3, 1, 2]))],
-        {T0: (3, FIRST + 3, [1, 2, 3])},
-        {T0: [3, 1, 2]},
-        brokers=4,
-    ),
-    "A.testProduceAndConsumeWithReassignmentInProgress": Case(
-        {0: [0, 2, 1]},
-        [(0, "lag", (3,)), (0, "reassign", ("a", 0, [3, 2, 1])), (5, "lag", (3,))],
-        {T0: (3, FIRST + 3, [2, 1, 3])},
-        {T0: [3, 2, 1]},
-        brokers=4,
-    ),
-    "A.testCancellation": Case(
-        {0: [0, 1, 2]},
-        [
-            *((0, "lag", (3,)), (0, "reassign", ("a", 0, [0, 1, 3]))),
-            *((3, "cancel", T0), (6, "cancel", T0)),
-        ],
-        {T0: (0, FIRST + 3, [0, 1, 2])},
-        {T0: [0, 1, 2]},
-        brokers=4,
-    ),
-    "A.testCancellationWithAddingReplicaInIsr": Case(
-        {0: [0, 1, 2]},
-        [(0, "lag", (4,)), (0, "reassign", ("a", 0, [0, 3, 4])), (4, "cancel", T0)],
-        {T0: (0, FIRST + 4, [0, 1, 2])},
-        {T0: [0, 1, 2]},
-        brokers=5,
-    ),
-    "A: a request for what moves overrides the one before, as KIP-455 has it": Case(
-        {0: [0, 1]},
-        [(0, "lag", (2,)), (0, "reassign", ("a", 0, [0, 2])), (3, "reassign", ("a", 0, [3, 0]))],
-        {T0: (0, FIRST + 4, [0, 3])},
-        {T0: [3, 0]},
-        brokers=4,
-    ),
-    "P.testOnlinePartitionToOnlineTransition: on purpose not written": Case(
-        {0: [0]}, [(0, "elect", T0)], {T0: (0, FIRST, [0])}
-    ),
     "P.testOfflinePartitionToOnlinePartitionTransition": Case(
         {0: [1]}, [(0, "kill", (1,)), (2, "start", (1,))], {T0: (1, FIRST + 2, [1])}
     ),
@@ -225,6 +175,66 @@ CASES: Final[dict[str, Case]] = {
     "T.testDeleteNonExistingTopic": Case({0: [0]}, [(0, "delete", ("nothing",))], {T0: (0, FIRST, [0])}),
 }
 
+SLOW: Final = 4
+"""The broker whose followers lag until the fifth round."""
+
+MOVES: Final[dict[str, Case]] = {
+    "A.testReassignmentWithAlterIsrDisabled": Case(
+        {0: [0, 1, 2], 1: [3, 2, 1]},
+        [(0, "reassign", ("foo", 0, [0, 1, 3])), (0, "reassign", ("foo", 1, [3, 2, 0]))],
+        {("foo", 0): (0, FIRST + 3, [0, 1, 3]), ("foo", 1): (3, FIRST + 3, [3, 2, 0])},
+        {("foo", 0): [0, 1, 3], ("foo", 1): [3, 2, 0]},
+    ),
+    "A.testHighWaterMarkAfterPartitionReassignment": Case(
+        {0: [0, 1, 2]},
+        [(0, "reassign", ("high", 0, [3, 1, 2]))],
+        {("high", 0): (3, FIRST + 3, [1, 2, 3])},
+        {("high", 0): [3, 1, 2]},
+    ),
+    "A.testProduceAndConsumeWithReassignmentInProgress": Case(
+        {0: [0, 2, 1]},
+        [(0, "reassign", ("baz", 0, [SLOW, 2, 1]))],
+        {("baz", 0): (SLOW, FIRST + 3, [2, 1, SLOW])},
+        {("baz", 0): [SLOW, 2, 1]},
+    ),
+    "A.testCancellation": Case(
+        {0: [0, 1, 2]},
+        [(0, "reassign", ("back", 0, [0, 1, SLOW])), (3, "cancel", ("back", 0)), (6, "cancel", ("back", 0))],
+        {("back", 0): (0, FIRST + 3, [0, 1, 2])},
+        {("back", 0): [0, 1, 2]},
+    ),
+    "A.testCancellationWithAddingReplicaInIsr": Case(
+        {0: [0, 1, 2]},
+        [(0, "reassign", ("in_sync", 0, [0, 3, SLOW])), (4, "cancel", ("in_sync", 0))],
+        {("in_sync", 0): (0, FIRST + 4, [0, 1, 2])},
+        {("in_sync", 0): [0, 1, 2]},
+    ),
+    "A: a request for what moves overrides the one before, as KIP-455 has it": Case(
+        {0: [0, 1]},
+        [(0, "reassign", ("other", 0, [0, SLOW])), (3, "reassign", ("other", 0, [3, 0]))],
+        {("other", 0): (0, FIRST + 4, [0, 3])},
+        {("other", 0): [3, 0]},
+    ),
+    "P.testOnlinePartitionToOnlineTransition: on purpose not written": Case(
+        {0: [0]}, [(0, "elect", ("led", 0))], {("led", 0): (0, FIRST, [0])}
+    ),
+}
+"""They do not get into each other's way, so that one island does for all: what a decision costs grows with brokers."""
+
+MOVING: Final = Script(
+    0,
+    SLOW + 1,
+    {next(iter(case.states))[0]: case.replicas for case in MOVES.values()},
+    tuple(
+        Event(number, Point.BEFORE, kind, args)
+        for number, kind, args in [
+            (0, "lag", (SLOW,)),
+            *(event for case in MOVES.values() for event in case.events),
+            (5, "lag", (SLOW,)),
+        ]
+    ),
+)
+
 FAILS_OVER: Final = 3
 """The round in which the controller is killed, and another one takes over."""
 
@@ -258,9 +268,14 @@ FAIL_OVERS: Final[dict[str, Case]] = {
     ),
 }
 
-A, B = 0, 1
-SEED_003: Final[dict[str, Case]] = {
-    "A, then B": Case({0: [A, B]}, [(1, "kill", (A,)), (FAILS_OVER, "kill", (B,))], {}),
-    "B, then A": Case({0: [A, B]}, [(FAILS_OVER, "kill", (B,)), (5, "kill", (A,))], {}),
-}
-"""Both brokers that have replicas go down, while the controller is on a third one; or on B, and ends with it."""
+SEED_003: Final = Script(
+    0,
+    4,
+    {"a_then_b": {0: [0, 1]}, "b_then_a": {0: [2, 3]}},
+    tuple(
+        Event(number, Point.BEFORE, "kill", (broker,))
+        for number, broker in ((1, 0), (FAILS_OVER, 1), (FAILS_OVER, 3), (5, 2))
+    ),
+    stay_dead=ALL,
+)
+"""A and B have all replicas and go down, in either order; B (1 and 3) in the round in which a controller is killed."""

@@ -12,7 +12,7 @@ from schemas.names import NO_LEADER
 from tests.jobs.cycle.model.archipelago import Ordeal, World
 from tests.jobs.cycle.model.found import FOUND
 from tests.jobs.cycle.model.islands import ELECT, REASSIGN, Island
-from tests.jobs.cycle.model.kafka_cases import CASES, FAIL_OVERS, FAILS_OVER, ROUNDS, SEED_003, A, B, Case
+from tests.jobs.cycle.model.kafka_cases import CASES, FAIL_OVERS, FAILS_OVER, MOVES, MOVING, ROUNDS, SEED_003, Case
 from tests.jobs.cycle.model.network import MOST_BROKERS
 from tests.jobs.cycle.model.replay import told
 from tests.jobs.cycle.model.scripts import Event, Point, Script
@@ -21,7 +21,7 @@ from tests.jobs.cycle.model.scripts import Event, Point, Script
 @pytest.fixture(scope="module")
 def islands(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Island]:
     """All of them at rest, by name: Kafka's cases, what was found, and seed 003 with the controller on C."""
-    scripts = _scripts(CASES) | FOUND | _scripts(SEED_003)
+    scripts = _scripts(CASES) | FOUND | {"moves": MOVING, "seed 003": SEED_003}
     world = World(spark, Lake(str(tmp_path_factory.mktemp("model")), "model"), [*scripts.values()], ROUNDS)
     world.run()
     return dict(zip(scripts, world.islands, strict=True))
@@ -30,7 +30,7 @@ def islands(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> di
 @pytest.fixture(scope="module")
 def failed_over(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Island]:
     """Those in which one controller is killed and another one takes over; in seed 003, as B goes down."""
-    scripts = _scripts(FAIL_OVERS | SEED_003)
+    scripts = _scripts(FAIL_OVERS) | {"seed 003": SEED_003}
     killed = {FAILS_OVER: Ordeal("killed", 1, late=False)}
     world = World(spark, Lake(str(tmp_path_factory.mktemp("model")), "model"), [*scripts.values()], ROUNDS, killed)
     world.run()
@@ -43,6 +43,11 @@ def test_what_kafka_expects_of_its_controller(islands: dict[str, Island], name: 
     assert _differs(CASES[name], islands[name]) == [], told(islands[name])
 
 
+@pytest.mark.parametrize("name", MOVES)
+def test_what_kafka_expects_of_moves(islands: dict[str, Island], name: str) -> None:
+    assert _differs(MOVES[name], islands["moves"]) == [], told(islands["moves"])
+
+
 @pytest.mark.parametrize("name", FAIL_OVERS)
 def test_what_kafka_expects_when_its_controller_fails_over(failed_over: dict[str, Island], name: str) -> None:
     assert _differs(FAIL_OVERS[name], failed_over[name]) == [], told(failed_over[name])
@@ -53,16 +58,16 @@ def test_what_was_found_once_stays_mended(islands: dict[str, Island], name: str)
     assert islands[name].faults == [], told(islands[name])
 
 
-@pytest.mark.parametrize(("order", "last"), [("A, then B", B), ("B, then A", A)])
+@pytest.mark.parametrize(("topic", "last"), [("a_then_b", 1), ("b_then_a", 2)])
 def test_seed_003_what_goes_down_counts_and_not_where_the_controller_was(
-    islands: dict[str, Island], failed_over: dict[str, Island], order: str, last: int
+    islands: dict[str, Island], failed_over: dict[str, Island], topic: str, last: int
 ) -> None:
     """Kafka 2.0 left no leader and no ISR with the controller on C; on B, it left B as leader and ISR.
 
     Who led may have shrunk its ISR itself while nobody was the controller, so leader epochs may differ.
     """
-    for island in (islands[order], failed_over[order]):
-        found = island.state((island.topic("a"), 0))
+    for island in (islands["seed 003"], failed_over["seed 003"]):
+        found = island.state((island.topic(topic), 0))
         assert found is not None
         assert (found[0].leader, [*map(_local, found[0].isr)]) == (NO_LEADER, [last]), told(island)
         assert island.faults == [], told(island)
@@ -74,7 +79,7 @@ def _scripts(cases: dict[str, Case]) -> dict[str, Script]:
 
 def _script(case: Case) -> Script:
     events = tuple(Event(number, Point.BEFORE, kind, args) for number, kind, args in case.events)
-    return Script(0, case.brokers, {"a": case.replicas}, events, case.stay_dead, case.stay_failed)
+    return Script(0, 3, {"a": case.replicas}, events, case.stay_dead, case.stay_failed)
 
 
 def _differs(case: Case, island: Island) -> list[str]:
