@@ -69,6 +69,8 @@ def seen_by(broker: str, topic: str) -> Seen:
 class Traffic:
     """A producer with acks=all that never stops, and which of its records were acknowledged."""
 
+    pause = PAUSE
+
     def __init__(self, bootstrap: str, topic: str, first: int = 0) -> None:
         self.topic = topic
         self._first = first
@@ -102,7 +104,7 @@ class Traffic:
                 self._producer.produce(self.topic, str(value).encode(), on_delivery=self._delivered)
             self._producer.poll(0)
             number += AT_ONCE
-            time.sleep(PAUSE)
+            time.sleep(self.pause)
         self._producer.flush(20)
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
@@ -129,3 +131,39 @@ class Traffic:
                 ended.add(message.partition())
         consumer.close()
         return found
+
+
+class Flow(Traffic):
+    """With a consumer that reads all the while: in the end it has read whatever was acknowledged."""
+
+    pause = 4 * PAUSE  # minutes on end
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+        super().__init__(bootstrap, topic)
+        self.consumed: set[int] = set()
+        self._partitions = partitions
+        self._all_read = Event()
+        self._reading = Thread(target=self._consume)
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        self._reading.start()
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        try:
+            super().__exit__(*failure)
+            assert eventually(lambda: self.acknowledged <= self.consumed, 60), self.acknowledged - self.consumed
+        finally:
+            self._all_read.set()
+            self._reading.join()
+
+    def _consume(self) -> None:
+        settings = {"group.id": "flow", "enable.auto.commit": False, "log_level": 0}
+        consumer = Consumer({"bootstrap.servers": self._bootstrap, **settings})
+        consumer.assign([TopicPartition(self.topic, partition, 0) for partition in range(self._partitions)])
+        while not self._all_read.is_set():
+            message = consumer.poll(0.2)
+            if message is not None and message.error() is None:  # a leader that is gone is looked for again
+                self.consumed.add(int(message.value() or b""))
+        consumer.close()

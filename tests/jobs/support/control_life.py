@@ -1,0 +1,162 @@
+"""A cluster of real brokers under `surveyor control`, as the acts of a story see and change it."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from confluent_kafka import Producer
+
+from jobs.adapters.embedded.cluster import EmbeddedCluster
+from jobs.adapters.embedded.servers import EmbeddedKafka
+from schemas.znodes import (
+    Assignment,
+    State,
+    TopicPartition,
+    decode_assignment,
+    decode_partitions,
+    encode_assignment,
+    encode_partitions,
+)
+from tests.jobs.support.control_process import Office
+from tests.jobs.support.kafka_tree import KafkaTree, state_path
+from tests.jobs.support.real_cluster import eventually
+
+TOPIC, PARTITIONS = "orders", range(6)
+"""What is written to and read all the while; its replicas are on the brokers 0 to 2 at first."""
+
+REASSIGN, ELECTION, DELETIONS = (
+    "/admin/reassign_partitions",
+    "/admin/preferred_replica_election",
+    "/admin/delete_topics",
+)
+
+
+@dataclass
+class Life:
+    """One cluster, and who is in office."""
+
+    cluster: EmbeddedCluster
+    kafka: KafkaTree
+    folder: Path
+    offices: list[Office] = field(default_factory=list)
+
+    @property
+    def office(self) -> Office:
+        return self.offices[-1]
+
+    @property
+    def warehouse(self) -> Path:
+        return self.folder / "w"
+
+    def soon(self, holds: Callable[[], bool], seconds: float = 120) -> None:
+        """Wait until something holds; else say how the cluster is, and what the controller said."""
+        assert eventually(holds, seconds), (self.states(), self.office.said[-3000:])
+
+    def states(self, topic: str = TOPIC) -> list[State]:
+        return [self.kafka.state(topic, partition) for partition in sorted(self.assigned(topic).partitions)]
+
+    def has_state(self, topic: str, partition: int = 0) -> bool:
+        return self.kafka.client.exists(state_path(topic, partition)) is not None
+
+    def is_whole(self) -> bool:
+        """Whether all replicas of the topic that is written to are in sync."""
+        replicas = self.assigned(TOPIC).partitions
+        return all({*state.isr} == {*replicas[p]} for p, state in enumerate(self.states()))
+
+    # topics and what is asked for
+    def by_hand(self, topic: str, replicas: dict[int, list[int]]) -> None:
+        """Write a topic as anybody can."""
+        settings = b'{"version":1,"config":{"min.insync.replicas":"%d"}}' % min(2, *map(len, replicas.values()))
+        self.kafka.write(f"/config/topics/{topic}", settings)
+        self.kafka.write(f"/brokers/topics/{topic}", encode_assignment(Assignment(replicas, {}, {}, None)))
+
+    def create(self, topic: str, replicas: dict[int, list[int]]) -> None:
+        """Write a topic, and wait until it is led and all its replicas are there."""
+        self.by_hand(topic, replicas)
+        holders = [(broker, f"{topic}-{p}") for p, brokers in replicas.items() for broker in brokers]
+        self.soon(lambda: all(name in self.log_names(broker, topic) for broker, name in holders), 60)
+
+    def assigned(self, topic: str) -> Assignment:
+        return decode_assignment(self.kafka.client.get(f"/brokers/topics/{topic}")[0])
+
+    def ask_to_move(self, topic: str, targets: Mapping[int, list[int]]) -> None:
+        """Ask for all of these at once, in the place of what was asked for before."""
+        orders = [TopicPartition(topic, partition, target) for partition, target in targets.items()]
+        self.kafka.write(REASSIGN, encode_partitions(orders))
+
+    def asked_to_move(self) -> set[int]:
+        """Partitions that a request still names."""
+        there = self.kafka.client.exists(REASSIGN)
+        return {each.partition for each in decode_partitions(self.kafka.client.get(REASSIGN)[0])} if there else set()
+
+    def delete(self, topic: str) -> None:
+        self.kafka.client.create(f"{DELETIONS}/{topic}")
+
+    def is_deleted(self, topic: str) -> bool:
+        """Whether nothing is left of it: neither znodes, nor the request, nor a log."""
+        znodes = f"/brokers/topics/{topic}", f"/config/topics/{topic}", f"{DELETIONS}/{topic}"
+        left = any(self.kafka.client.exists(path) for path in znodes)
+        return not left and not any(self.logs(broker, topic) for broker in self.cluster.brokers)
+
+    def logs(self, broker: int, topic: str) -> list[Path]:
+        """Folders of a topic's partitions on a broker; those marked for deletion go a minute later."""
+        found = (self.cluster.folder / f"broker-{broker}").rglob(f"{topic}-*")
+        return [path for path in found if path.is_dir() and not path.name.endswith("-delete")]
+
+    def log_names(self, broker: int, topic: str) -> list[str]:
+        return [path.name for path in self.logs(broker, topic)]
+
+    def takes_records(self, topic: str) -> bool:
+        """Whether a record is acknowledged by all in sync; also the first of a topic that is not there yet."""
+        failed: list[object] = []
+        producer = Producer({"bootstrap.servers": self.cluster.bootstrap, "acks": "all", "message.timeout.ms": 60_000})
+        producer.produce(topic, b"1", on_delivery=lambda error, _: failed.append(error))
+        return producer.flush(60) == 0 and failed == [None]
+
+    # brokers
+    def kill(self, broker: int) -> None:
+        """SIGKILL, and the end of its session, as after the session timeout."""
+        self.cluster.brokers[broker].kill()
+        self.cluster.brokers[broker].expire()
+
+    def restart(self, broker: int) -> None:
+        restart(self.cluster.brokers[broker])
+
+    @contextmanager
+    def silent(self, broker: int) -> Iterator[None]:
+        """It is registered and answers nobody; killed meanwhile, it stays dead."""
+        pid = self.cluster.brokers[broker].pid
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            if self.cluster.brokers[broker].pid == pid:
+                os.kill(pid, signal.SIGCONT)
+
+    # other commands, while the controller is in office
+    def surveyor(self, *arguments: str) -> int:
+        """Run one; its exit code."""
+        where = ["--zookeeper", self.kafka.hosts] if arguments[0] == "commit" or "--refresh" in arguments else []
+        command = [sys.executable, "-m", "jobs.entry", *arguments, *where, "--warehouse", str(self.warehouse)]
+        with (self.folder / "other.log").open("a") as log:
+            return subprocess.run(command, stdout=log, stderr=log, check=False, timeout=300).returncode
+
+    def drain(self, broker: int) -> None:
+        """Plan that a broker leads nothing and follows nothing that it followed, and hand the plan in."""
+        resident = ("--brokers", str(broker), "--mode", "resident")
+        said = self.folder / "other.log"
+        assert self.surveyor("plan", "drain", *resident, "--refresh", "--name", "out") == 0, said.read_text()
+        assert self.surveyor("commit", "out", "--apply") == 0, said.read_text()
+
+
+def restart(broker: EmbeddedKafka) -> None:
+    broker.kill()
+    broker.expire()
+    broker.start()
+    broker.wait_ready()

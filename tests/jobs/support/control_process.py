@@ -1,0 +1,122 @@
+"""`surveyor control` as a process of its own on real brokers, and what ZooKeeper's log says of what it wrote."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from jobs.adapters.embedded.cluster import EmbeddedCluster
+from jobs.adapters.embedded.sessions import end_session
+from jobs.adapters.zookeeper.connection import connected, read
+from jobs.adapters.zookeeper.controllership import take_over
+from schemas.znodes import decode_controller
+from tests.jobs.support.kafka_tree import KafkaTree
+from tests.jobs.support.real_cluster import eventually
+from tests.jobs.torture.zookeeper_log import Transaction, transactions
+
+OURS, NOBODY = 2147483647, 2147483646
+"""The controller's id; and that of one who does nothing, so that no broker gets to be the controller."""
+
+WARM_ONCE = """\
+from jobs.cycle.deciding import warming
+from jobs.entry import main
+warming.TIMES = 1
+"""
+"""Before it is in office it asks Spark each kind of question once, not four times: nobody counts its first seconds."""
+
+NEVER_AHEAD = """\
+from jobs.cycle import control
+control.Foresight = lambda *_: None
+"""
+"""It does not find out, after each change, what to do if any one broker fails: half of a story's processor time."""
+
+
+@dataclass
+class Office:
+    """A controller in office: its process, its session, what it says."""
+
+    process: "subprocess.Popen[str]"
+    log: Path
+    session: int = 0
+    epoch: int = 0
+
+    @property
+    def said(self) -> str:
+        return self.log.read_text()
+
+    @property
+    def last_line(self) -> str:
+        return self.said.strip().splitlines()[-1]
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Nothing of it runs meanwhile."""
+        self.process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.process.send_signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+@contextmanager
+def in_office(kafka: KafkaTree, warehouse: Path, *, thinks_ahead: bool = True) -> Iterator[Office]:
+    """The command, as an operator starts it; ended by Ctrl-C unless it has ended before."""
+    before = int(kafka.client.get("/controller_epoch")[0])
+    log = warehouse.with_name(f"{warehouse.name}-{before}.log")
+    script = f"{WARM_ONCE}{'' if thinks_ahead else NEVER_AHEAD}main()"
+    with log.open("w") as said:
+        command = [sys.executable, "-c", script, "control", "--apply", "--yes"]
+        where = ["--zookeeper", kafka.hosts, "--warehouse", str(warehouse)]
+        office = Office(subprocess.Popen([*command, *where], stdout=said, stderr=said, text=True), log)
+    try:
+        taken = eventually(lambda: controller(kafka) == OURS or office.process.poll() is not None, 300)
+        assert taken, office.said[-3000:]
+        assert office.process.poll() is None, office.said[-3000:]
+        office.session = kafka.client.get("/controller")[1].ephemeralOwner
+        office.epoch = int(kafka.client.get("/controller_epoch")[0])
+        yield office
+    finally:
+        office.process.send_signal(signal.SIGCONT)
+        office.process.send_signal(signal.SIGINT)
+        try:
+            office.process.wait(60)
+        finally:
+            office.kill()
+
+
+def controller(kafka: KafkaTree) -> int | None:
+    """Who is the controller; nobody is while it changes."""
+    data = read(kafka.client, "/controller").data
+    return None if data is None else decode_controller(data).broker_id
+
+
+@contextmanager
+def nobody_in_office(kafka: KafkaTree) -> Iterator[None]:
+    """Take /controller over for somebody who does nothing: no broker is quicker, and the next controller takes it."""
+    with connected(kafka.hosts) as client:
+        take_over(client, kafka.hosts, NOBODY)
+        yield
+
+
+def end_session_of(kafka: KafkaTree, office: Office) -> None:
+    """As ZooKeeper does when it has not heard of it for the session timeout."""
+    end_session(kafka.hosts, office.session)
+
+
+def mark(kafka: KafkaTree) -> int:
+    """The zxid of a write of the test's own: what happens from now on comes after it."""
+    kafka.write("/mark", b"")
+    kafka.touch("/mark")
+    return int(kafka.client.exists("/mark").mzxid)
+
+
+def written_since(cluster: EmbeddedCluster, zxid: int) -> list[Transaction]:
+    """What was written to ZooKeeper, in its order."""
+    return [each for each in transactions([cluster.zookeeper.folder / "data"]) if each.zxid > zxid]
