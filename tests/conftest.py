@@ -6,8 +6,8 @@ import pytest
 
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
-from tests.jobs.support.ensemble import Ensemble
-from tests.jobs.support.kafka_tree import new_chroot
+from tests.jobs.support.zookeeper.ensemble import Ensemble
+from tests.jobs.support.zookeeper.kafka_tree import new_chroot
 
 collect_ignore = ["airflow/inside.py"]
 """Runs in Airflow's environment, not in this one."""

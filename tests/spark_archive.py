@@ -76,8 +76,8 @@ def _run(folder: Path, variables: Mapping[str, str]) -> None:
 
     from jobs.adapters.embedded.servers import EmbeddedZooKeeper  # noqa: PLC0415
     from jobs.adapters.spark.session import start_session  # noqa: PLC0415
-    from tests.jobs.support.commands import Surveyor  # noqa: PLC0415
-    from tests.jobs.support.kafka_tree import KafkaTree  # noqa: PLC0415
+    from tests.jobs.support.commands.commands import Surveyor  # noqa: PLC0415
+    from tests.jobs.support.zookeeper.kafka_tree import KafkaTree  # noqa: PLC0415
     from tests.shared_spark import OWN, QUICK  # noqa: PLC0415
 
     with EmbeddedZooKeeper(folder / "zookeeper") as server:

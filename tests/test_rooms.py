@@ -19,7 +19,6 @@ FEW_LINES: Final = {
 """Files that are smaller, and why."""
 
 CROWDED: Final = {
-    "tests/jobs/support": (28, "fixtures and stand-ins that rooms of tests share, one outside thing a file"),
     "tests/jobs/torture": (18, "the steps and checks of one long story, and what they share"),
     "tests/bench": (16, "one file a measurement, and what they share"),
 }

@@ -18,8 +18,8 @@ from jobs.adapters.delta.lake import Lake, Row
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.basics.errors import ExitCode
 from tests.airflow.inside_airflow import InsideAirflow, Run
-from tests.jobs.support.real_cluster import Seen, eventually, kafka_tree, seen_by
-from tests.jobs.support.throttled_tree import overrides
+from tests.jobs.support.controllers.throttled_tree import overrides
+from tests.jobs.support.kafka.real_cluster import Seen, eventually, kafka_tree, seen_by
 
 ROOT = Path(__file__).parents[2]
 RETRIED, FAILED = "AirflowException", "AirflowFailException"

@@ -21,8 +21,8 @@ from jobs.adapters.embedded.ports import free_port
 from jobs.pages.dashboard.__main__ import OPTIONS
 from jobs.runtime.console import say
 from tests.bench.figures import Figure, median_of
-from tests.jobs.support.browser import await_listening, seen, started
-from tests.jobs.support.page_rows import lived_in
+from tests.jobs.support.outside.browser import await_listening, seen, started
+from tests.jobs.support.rows.page_rows import lived_in
 
 TEXT: Final = "[data-testid=stText]"
 CHARTS: Final = "[data-testid=stVegaLiteChart]"

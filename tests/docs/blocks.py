@@ -55,7 +55,7 @@ ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
         "python -m jobs.adapters.java.jars": "tests/jobs/adapters/embedded/test_jars.py",
         ". .venv/bin/activate": "tests/jobs/adapters/spark/test_elsewhere.py",
         "mkdir environment": NOT_RUN + "it packs 240 MB, for machines without packages",
-        "export PYSPARK_PYTHON": "tests/jobs/support/spark_servers.py",
+        "export PYSPARK_PYTHON": "tests/jobs/support/outside/spark_servers.py",
         "surveyor snapshot --remote": "tests/jobs/adapters/spark/test_elsewhere.py",
     },
     "modes.md": {

@@ -13,7 +13,7 @@ from jobs.summaries.database import Summaries
 from jobs.summaries.views import VIEWS
 from tests.docs.generated import path_of
 from tests.docs.markdown import code_blocks
-from tests.jobs.support.page_rows import lived_in
+from tests.jobs.support.rows.page_rows import lived_in
 
 PAGE = path_of("pages.md").read_text(encoding="utf-8")
 

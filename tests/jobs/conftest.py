@@ -11,12 +11,12 @@ from kazoo.client import KazooClient
 from jobs.adapters.delta.lake import Lake
 from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.controllership import Controllership, take_over
-from tests.jobs.support.command_line import Surveyor
-from tests.jobs.support.fake_brokers import FakeBrokers
-from tests.jobs.support.fenced import OURS
-from tests.jobs.support.kafka_tree import KafkaTree
-from tests.jobs.support.plan_rows import CLUSTER
-from tests.jobs.support.zookeeper_proxy import ZooKeeperProxy
+from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.kafka.fake_brokers import FakeBrokers
+from tests.jobs.support.rows.plan_rows import CLUSTER
+from tests.jobs.support.zookeeper.fenced import OURS
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
+from tests.jobs.support.zookeeper.zookeeper_proxy import ZooKeeperProxy
 
 
 @pytest.fixture(scope="session")

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from jobs.assessment.checkup import Finding
 from jobs.cli import app
 from jobs.runtime.settings import Settings
-from tests.jobs.support.commands import Surveyor
-from tests.jobs.support.kafka_tree import KafkaTree
+from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 COMMANDS = (
     ("snapshot",),

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.jobs.support.kafka_tree import KafkaTree
-from tests.jobs.support.real_cluster import eventually
+from tests.jobs.support.kafka.real_cluster import eventually
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 PROGRESS = re.compile(r"  \.\.\. .*")
 pytestmark = [pytest.mark.spark, pytest.mark.torture]

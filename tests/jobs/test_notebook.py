@@ -15,9 +15,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs.adapters.delta.lake import Lake
-from tests.jobs.support.kafka_tree import KafkaTree
-from tests.jobs.support.lake_rows import partition
-from tests.jobs.support.shown_commands import shown
+from tests.jobs.support.commands.shown_commands import shown
+from tests.jobs.support.rows.lake_rows import partition
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 ROOT: Final = Path(__file__).parents[2]
 TIMES: Final = 10

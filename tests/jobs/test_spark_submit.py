@@ -13,8 +13,8 @@ import pytest
 
 from jobs.adapters.spark.session import JVM_OPTIONS
 from jobs.basics.errors import ExitCode
-from tests.jobs.support.kafka_tree import KafkaTree
-from tests.jobs.support.shown_commands import deployed, said_here, shown
+from tests.jobs.support.commands.shown_commands import deployed, said_here, shown
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 from tests.spark_archive import JVM
 
 pytestmark = pytest.mark.spark

@@ -9,9 +9,9 @@ from kazoo.client import KazooClient
 
 from jobs.adapters.delta.lake import Lake
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
-from tests.jobs.support.commands import Surveyor
-from tests.jobs.support.first_snapshot import write_first_snapshot
-from tests.jobs.support.kafka_tree import KafkaTree, registration
+from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.rows.first_snapshot import write_first_snapshot
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, registration
 
 pytestmark = pytest.mark.usefixtures("spark")
 

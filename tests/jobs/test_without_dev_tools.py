@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from jobs.adapters.delta.lake import Lake
-from tests.jobs.support.kafka_tree import KafkaTree
-from tests.jobs.support.plan_rows import election, store_plan
+from tests.jobs.support.rows.plan_rows import election, store_plan
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 pytestmark = pytest.mark.spark
 

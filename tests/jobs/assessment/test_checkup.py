@@ -12,9 +12,9 @@ from kazoo.security import make_acl, make_digest_acl
 
 from jobs.adapters.delta.lake import Lake
 from jobs.assessment.checkup import State
-from tests.jobs.support.command_line import Surveyor
-from tests.jobs.support.kafka_tree import KafkaTree
-from tests.jobs.support.lake_rows import Cluster, broker
+from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.rows.lake_rows import Cluster, broker
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 Findings = dict[str, tuple[str, str, str | None]]
 """State, what was found, advice, by check."""

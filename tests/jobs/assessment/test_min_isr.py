@@ -9,10 +9,10 @@ from jobs.assessment.min_isr import below_min_isr, stored_below_min_isr
 from jobs.records.plans.stored import Plan
 from jobs.records.stored_rows import StoredRows
 from schemas.znodes import encode_config
-from tests.jobs.support.commands import Surveyor
-from tests.jobs.support.first_snapshot import write_first_snapshot
-from tests.jobs.support.kafka_tree import KafkaTree
-from tests.jobs.support.plan_rows import creation, election, store_plan, topic_creation
+from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.rows.first_snapshot import write_first_snapshot
+from tests.jobs.support.rows.plan_rows import creation, election, store_plan, topic_creation
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 ISRS: Final = {
     ("two", 0): ([0, 1, 2], [0], True),

@@ -13,7 +13,7 @@ from jobs.runtime.next_commands import NextStep
 from jobs.survey.health import Health
 from schemas.names import NO_CONTROLLER
 from tests.docs.shown import fault
-from tests.jobs.support.lake_rows import NOW
+from tests.jobs.support.rows.lake_rows import NOW
 
 WELL: Final = Health(
     controller_id=0,

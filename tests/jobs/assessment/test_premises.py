@@ -11,8 +11,8 @@ from jobs.assessment.premises import Premises, judge_for_admin
 from schemas.names import Action, Outcome
 from schemas.rows import Change
 from schemas.znodes import Assignment, State, encode_assignment, encode_state
-from tests.jobs.support.kafka_tree import KafkaTree, state_path
-from tests.jobs.support.plan_rows import creation, election, store_plan
+from tests.jobs.support.rows.plan_rows import creation, election, store_plan
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 DUE = (None, "due")
 T = "t"

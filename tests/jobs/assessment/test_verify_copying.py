@@ -8,9 +8,9 @@ from jobs.views.copying import PARTITIONS_SHOWN, copying_lines, copying_result
 from planner.reassignment.estimate import Copy, ReplicaKey
 from schemas.names import Action, PlanKind
 from schemas.znodes import Assignment, encode_assignment
-from tests.jobs.support.command_line import Surveyor
-from tests.jobs.support.kafka_tree import TOPIC_ID, KafkaTree, state_path
-from tests.jobs.support.plan_rows import election, store_plan
+from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.rows.plan_rows import election, store_plan
+from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree, state_path
 
 T = "t"
 

@@ -8,10 +8,10 @@ from jobs.adapters.delta.lake import Lake
 from jobs.records.plans.stored import Plan
 from schemas.names import PlanKind
 from schemas.znodes import Assignment, encode_assignment
-from tests.jobs.support.command_line import Surveyor
-from tests.jobs.support.kafka_tree import TOPIC_ID, KafkaTree
-from tests.jobs.support.move_rows import reassignment
-from tests.jobs.support.plan_rows import store_plan
+from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.rows.move_rows import reassignment
+from tests.jobs.support.rows.plan_rows import store_plan
+from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree
 
 T = "orders"
 

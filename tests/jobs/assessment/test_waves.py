@@ -17,8 +17,8 @@ from jobs.records.plans.stored import Plan
 from jobs.runtime.settings import settings_from
 from schemas.names import Action, Outcome, PlanKind
 from schemas.znodes import Assignment, decode_assignment, encode_assignment
-from tests.jobs.support.kafka_tree import TOPIC_ID, KafkaTree, state_path
-from tests.jobs.support.plan_rows import election, store_plan
+from tests.jobs.support.rows.plan_rows import election, store_plan
+from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree, state_path
 
 T = "t"
 REFUSED = 39

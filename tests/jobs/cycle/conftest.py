@@ -12,7 +12,7 @@ from jobs.cycle.balance import Balance
 from jobs.cycle.behind import Behind
 from jobs.cycle.control import Controller
 from jobs.cycle.deciding.decider import Decider
-from tests.jobs.support.kafka_tree import KafkaTree
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 
 @pytest.fixture

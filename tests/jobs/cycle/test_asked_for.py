@@ -22,8 +22,8 @@ from schemas.znodes import (
     encode_state,
 )
 from tests.jobs.cycle.model.network import Said
-from tests.jobs.support.in_office import assigned, by_hand, follow, hear_watches, settle, take_up, told
-from tests.jobs.support.kafka_tree import KafkaTree, state_path
+from tests.jobs.support.controllers.in_office import assigned, by_hand, follow, hear_watches, settle, take_up, told
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 REASSIGN, ELECTION = "/admin/reassign_partitions", "/admin/preferred_replica_election"
 

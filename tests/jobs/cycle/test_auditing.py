@@ -5,8 +5,8 @@ import time
 import pytest
 
 from jobs.cycle.control import Controller
-from tests.jobs.support.in_office import follow, settle, take_up, told
-from tests.jobs.support.kafka_tree import KafkaTree
+from tests.jobs.support.controllers.in_office import follow, settle, take_up, told
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 TOPICS = ("a", "b", "c")
 

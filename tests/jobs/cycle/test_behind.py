@@ -9,8 +9,8 @@ import pytest
 from jobs.adapters.delta.lake import Lake
 from jobs.cycle.behind import Behind, Deed, Episode
 from schemas.names import Step
-from tests.jobs.support.empty_tables import lay_tables
-from tests.jobs.support.real_cluster import eventually
+from tests.jobs.support.kafka.real_cluster import eventually
+from tests.jobs.support.rows.empty_tables import lay_tables
 
 
 class Disk(Lake):

@@ -22,10 +22,10 @@ from schemas.znodes import (
     encode_partitions,
     encode_state,
 )
-from tests.jobs.support.fenced import OURS
-from tests.jobs.support.in_office import by_hand, follow, hear_watches, settle, take_up, told
-from tests.jobs.support.kafka_tree import KafkaTree, state_path
-from tests.jobs.support.real_cluster import eventually
+from tests.jobs.support.controllers.in_office import by_hand, follow, hear_watches, settle, take_up, told
+from tests.jobs.support.kafka.real_cluster import eventually
+from tests.jobs.support.zookeeper.fenced import OURS
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 REASSIGN = "/admin/reassign_partitions"
 

@@ -12,9 +12,9 @@ from jobs.cycle import tenure
 from jobs.cycle.control import Controller
 from jobs.execution.batch import protocols
 from schemas.znodes import Assignment, decode_controller, encode_assignment
-from tests.jobs.support.commands import Surveyor
-from tests.jobs.support.first_snapshot import write_first_snapshot
-from tests.jobs.support.kafka_tree import KafkaTree
+from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.rows.first_snapshot import write_first_snapshot
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 APPLY = ("control", "--apply", "--yes", "--allow-silent", "0,1,2")
 """Brokers that only listen tell nothing of their settings."""

@@ -26,12 +26,12 @@ from jobs.runtime.settings import settings_from
 from schemas.handed_in import HandedIn, decode_handed_in, encode_handed_in
 from schemas.names import Outcome
 from schemas.znodes import State, TopicPartition, decode_partitions, encode_partitions, encode_state
-from tests.jobs.support.commands import Surveyor
-from tests.jobs.support.in_office import assigned, hear_watches, settle
-from tests.jobs.support.kafka_tree import KafkaTree, state_path
-from tests.jobs.support.move_rows import CommitProcess, reassignment
-from tests.jobs.support.plan_rows import election, store_plan
-from tests.jobs.support.real_cluster import eventually
+from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.controllers.in_office import assigned, hear_watches, settle
+from tests.jobs.support.kafka.real_cluster import eventually
+from tests.jobs.support.rows.move_rows import CommitProcess, reassignment
+from tests.jobs.support.rows.plan_rows import election, store_plan
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 REASSIGN = "/admin/reassign_partitions"
 ORDERS = {0: [0, 1, 2], 1: [1, 2, 0], 2: [2, 1, 0]}

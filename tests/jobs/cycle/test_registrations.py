@@ -8,9 +8,9 @@ import pytest
 from jobs.cycle.asking import Asking
 from jobs.cycle.balance import Balance
 from jobs.cycle.control import Controller
-from tests.jobs.support.in_office import follow, settle, take_up
-from tests.jobs.support.kafka_tree import KafkaTree, registration
-from tests.jobs.support.real_cluster import eventually
+from tests.jobs.support.controllers.in_office import follow, settle, take_up
+from tests.jobs.support.kafka.real_cluster import eventually
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, registration
 
 IBP, UNCLEAN = "inter.broker.protocol.version", "unclean.leader.election.enable"
 

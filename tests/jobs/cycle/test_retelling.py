@@ -12,8 +12,8 @@ from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notic
 from schemas.znodes import TopicPartition, encode_partitions
 from tests.jobs.cycle.model.network import Said
 from tests.jobs.cycle.test_balance import learned
-from tests.jobs.support.in_office import assigned, settle, take_up, told
-from tests.jobs.support.kafka_tree import KafkaTree
+from tests.jobs.support.controllers.in_office import assigned, settle, take_up, told
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 FAILED = -1
 """UNKNOWN_SERVER_ERROR."""

@@ -4,8 +4,8 @@ import pytest
 
 from jobs.adapters.delta.lake import Lake
 from jobs.records.plans.stored import Plan
-from tests.jobs.support.kafka_tree import KafkaTree
-from tests.jobs.support.plan_rows import election, store_plan
+from tests.jobs.support.rows.plan_rows import election, store_plan
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 
 @pytest.fixture

@@ -17,9 +17,9 @@ from kafka.errors import (
 from jobs.adapters.brokers.admin import Admin, AdminUnavailableError
 from jobs.adapters.delta.lake import Lake
 from jobs.records.plans.stored import Plan
-from tests.jobs.support.command_line import Surveyor
-from tests.jobs.support.kafka_tree import NO_PORT, KafkaTree, registration
-from tests.jobs.support.plan_rows import election, store_plan
+from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.rows.plan_rows import election, store_plan
+from tests.jobs.support.zookeeper.kafka_tree import NO_PORT, KafkaTree, registration
 
 DONE, REFUSED = 0, 23
 NOBODY_NEED_ANSWER = ("--allow-silent", "0,1,2")

@@ -11,10 +11,10 @@ from jobs.adapters.delta.lake import Lake, Row
 from jobs.records.plans.ledger import Ledger, Verdict
 from jobs.records.plans.stored import Plan
 from schemas.names import Action, PlanStatus
-from tests.jobs.support.cancelling_controller import CrashError, MovingController, installed
-from tests.jobs.support.command_line import Surveyor
-from tests.jobs.support.kafka_tree import KafkaTree
-from tests.jobs.support.plan_rows import election, store_plan
+from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.controllers.cancelling_controller import CrashError, MovingController, installed
+from tests.jobs.support.rows.plan_rows import election, store_plan
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 T = "t"
 DONE, ERROR, USAGE, REFUSED = 0, 1, 2, 23

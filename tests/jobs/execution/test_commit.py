@@ -15,10 +15,10 @@ from jobs.records.author import AIRFLOW, this_author
 from jobs.records.plans.stored import Plan
 from schemas.columns import COMMITS
 from schemas.names import Action, PlanStatus
-from tests.jobs.support.command_line import Surveyor
-from tests.jobs.support.kafka_tree import KafkaTree, state_path
-from tests.jobs.support.plan_rows import creation, lose_commits, store_plan, topic_creation
-from tests.jobs.support.zookeeper_proxy import MULTI, Loss, ZooKeeperProxy
+from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.rows.plan_rows import creation, lose_commits, store_plan, topic_creation
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
+from tests.jobs.support.zookeeper.zookeeper_proxy import MULTI, Loss, ZooKeeperProxy
 
 T = "t"
 PARTITIONS = range(4)

@@ -9,9 +9,9 @@ from jobs.adapters.delta.lake import Lake
 from jobs.adapters.zookeeper.controllership import controllership
 from jobs.records.plans.stored import Plan
 from schemas.names import Action, PlanStatus
-from tests.jobs.support.command_line import Surveyor
-from tests.jobs.support.kafka_tree import KafkaTree
-from tests.jobs.support.plan_rows import creation, election, store_plan, topic_creation
+from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.rows.plan_rows import creation, election, store_plan, topic_creation
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 T = "t"
 PARTITIONS = range(4)

@@ -8,10 +8,10 @@ from jobs.adapters.delta.lake import Lake
 from jobs.assessment.deletion import Deleted, deleted_by
 from jobs.basics.errors import ExitCode
 from jobs.records.plans.stored import Plan
-from tests.jobs.support.command_line import Surveyor
-from tests.jobs.support.kafka_tree import KafkaTree
-from tests.jobs.support.lake_rows import Cluster, broker, partition, topic
-from tests.jobs.support.operation_rows import deletion
+from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.rows.lake_rows import Cluster, broker, partition, topic
+from tests.jobs.support.rows.operation_rows import deletion
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 

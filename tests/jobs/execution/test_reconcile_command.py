@@ -10,8 +10,8 @@ from deltalake import DeltaTable
 from jobs.execution.due import assess
 from jobs.records.plans.ledger import Ledger
 from jobs.records.plans.stored import read_plan
-from tests.jobs.support.commands import Ran, Surveyor
-from tests.jobs.support.kafka_tree import KafkaTree, state_path
+from tests.jobs.support.commands.commands import Ran, Surveyor
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 pytestmark = pytest.mark.usefixtures("spark")
 

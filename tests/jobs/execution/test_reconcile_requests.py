@@ -22,12 +22,12 @@ from schemas.names import OperationKind, Outcome, PlanKind
 from schemas.rows import Change, Operation
 from schemas.znodes import State, decode_assignment, decode_partitions, encode_state
 from tests.docs.shown import fault
-from tests.jobs.support.commands import Surveyor
-from tests.jobs.support.fake_brokers import FakeBrokers, Told
-from tests.jobs.support.held import commit_held
-from tests.jobs.support.kafka_tree import TOPIC_ID, KafkaTree, state_path
-from tests.jobs.support.plan_rows import store_plan
-from tests.jobs.support.request_steps import steps_due, store_steps
+from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.commands.held import commit_held
+from tests.jobs.support.kafka.fake_brokers import FakeBrokers, Told
+from tests.jobs.support.rows.plan_rows import store_plan
+from tests.jobs.support.rows.request_steps import steps_due, store_steps
+from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree, state_path
 
 REASSIGN, ELECTION = "/admin/reassign_partitions", "/admin/preferred_replica_election"
 REJECTED = ("topic", "partition", "code")

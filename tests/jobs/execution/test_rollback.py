@@ -9,11 +9,11 @@ from jobs.adapters.delta.lake import Lake, Row
 from jobs.records.plans.ledger import Ledger, Verdict
 from jobs.records.plans.stored import Plan
 from schemas.names import Action, Outcome, PlanStatus
-from tests.jobs.support.cancelling_controller import CrashError, MovingController, installed
-from tests.jobs.support.command_line import Surveyor
-from tests.jobs.support.kafka_tree import TOPIC_ID, KafkaTree
-from tests.jobs.support.lake_rows import Cluster, partition, topic
-from tests.jobs.support.plan_rows import election, store_plan
+from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.controllers.cancelling_controller import CrashError, MovingController, installed
+from tests.jobs.support.rows.lake_rows import Cluster, partition, topic
+from tests.jobs.support.rows.plan_rows import election, store_plan
+from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree
 
 T = "t"
 DONE, ERROR, USAGE, CHANGES, REFUSED = 0, 1, 2, 10, 23

@@ -6,8 +6,8 @@ import pytest
 from playwright.sync_api import Browser
 
 from jobs.adapters.delta.lake import Lake
-from tests.jobs.support.browser import started
-from tests.jobs.support.page_rows import lived_in, very_many
+from tests.jobs.support.outside.browser import started
+from tests.jobs.support.rows.page_rows import lived_in, very_many
 
 MANY = 100_000
 

@@ -14,8 +14,8 @@ from jobs.adapters.delta.lake import Lake
 from jobs.adapters.embedded.ports import free_port
 from jobs.pages.dashboard.parts import plain
 from schemas.names import PlanKind
-from tests.jobs.support.command_line import Surveyor
-from tests.jobs.support.page_rows import HOSTILE, SECRET, config_operation, lived_in, stored_plan, very_many
+from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.rows.page_rows import HOSTILE, SECRET, config_operation, lived_in, stored_plan, very_many
 
 APP: Final = Path(jobs.pages.dashboard.__file__).parent / "app.py"
 

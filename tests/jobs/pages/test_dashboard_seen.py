@@ -18,8 +18,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from jobs.adapters.embedded.ports import free_port
-from tests.jobs.support.browser import NARROW, WIDE, Sight, await_listening, seen
-from tests.jobs.support.page_rows import HOSTILE, SECRET
+from tests.jobs.support.outside.browser import NARROW, WIDE, Sight, await_listening, seen
+from tests.jobs.support.rows.page_rows import HOSTILE, SECRET
 
 CHARTS: Final = "[data-testid=stVegaLiteChart]"
 OVERFLOW: Final = "document.documentElement.scrollWidth - document.documentElement.clientWidth"

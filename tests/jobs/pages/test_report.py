@@ -11,9 +11,9 @@ import pytest
 from jobs.adapters.delta.lake import Lake, Row
 from jobs.pages.plan_page import PlanTables, before_and_after, plan_page
 from schemas.names import OperationKind, PlanKind
-from tests.jobs.support.command_line import Surveyor
-from tests.jobs.support.lake_rows import Cluster
-from tests.jobs.support.page_rows import HOSTILE, SECRET, change, config_operation, lived_in, stored_plan
+from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.rows.lake_rows import Cluster
+from tests.jobs.support.rows.page_rows import HOSTILE, SECRET, change, config_operation, lived_in, stored_plan
 
 ISLAND: Final = r'<script type="application/json" id="rows-{}">(.*?)</script>'
 

@@ -9,9 +9,9 @@ import pytest
 from playwright.sync_api import Browser
 
 from jobs.adapters.delta.lake import Lake
-from tests.jobs.support.browser import NARROW, WIDE, Sight, seen
-from tests.jobs.support.command_line import Surveyor
-from tests.jobs.support.page_rows import HOSTILE
+from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.outside.browser import NARROW, WIDE, Sight, seen
+from tests.jobs.support.rows.page_rows import HOSTILE
 
 MOST_DRAWN: Final = 150
 """Rows of a table that may be in the page at once."""

@@ -15,10 +15,10 @@ from jobs.records.snapshots import find_snapshot
 from schemas.columns import ANSWERS as ANSWERS_TABLE
 from schemas.names import NO_LEADER
 from schemas.znodes import State, encode_state
-from tests.jobs.support.commands import Surveyor
-from tests.jobs.support.fake_brokers import FakeBrokers
-from tests.jobs.support.kafka_tree import KafkaTree, state_path
-from tests.jobs.support.lake_rows import NOW, Cluster, broker
+from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.kafka.fake_brokers import FakeBrokers
+from tests.jobs.support.rows.lake_rows import NOW, Cluster, broker
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 T: Final = "t"
 BATCH: Final = ("--mode", "batch", "--max-hold", "1s", "--apply")

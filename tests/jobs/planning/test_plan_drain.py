@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from jobs.adapters.zookeeper.controllership import controllership
-from tests.jobs.support.commands import Surveyor
-from tests.jobs.support.first_snapshot import write_first_snapshot
-from tests.jobs.support.held import commit_held
-from tests.jobs.support.kafka_tree import KafkaTree
+from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.commands.held import commit_held
+from tests.jobs.support.rows.first_snapshot import write_first_snapshot
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 pytestmark = pytest.mark.usefixtures("spark")
 

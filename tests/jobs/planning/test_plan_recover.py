@@ -10,9 +10,9 @@ from jobs.adapters.brokers.log_dirs import COLUMNS
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from jobs.adapters.zookeeper.connection import connected
 from jobs.survey.sizes import store_sizes
-from tests.jobs.support.commands import Surveyor
-from tests.jobs.support.kafka_tree import TOPIC_ID, KafkaTree, state_path
-from tests.jobs.support.lake_rows import NOW
+from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.rows.lake_rows import NOW
+from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree, state_path
 
 pytestmark = pytest.mark.usefixtures("spark")
 

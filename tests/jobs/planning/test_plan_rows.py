@@ -10,7 +10,7 @@ import jobs.planning.plan_rows
 from jobs.adapters.delta.lake import Lake, Row
 from jobs.adapters.delta.spark_tables import Tables
 from jobs.planning.plan_rows import OtherRows, plan_rows
-from tests.jobs.support.plan_rows import creation
+from tests.jobs.support.rows.plan_rows import creation
 from tests.plan_digest import plan_id
 
 OPERATIONS: list[Row] = [{"sequence": 0, "kind": "create_topic", "topic": "t", "data": "{}"}]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jobs.adapters.delta.lake import Lake, Row, arrow_schema, as_rows
 from jobs.records.last_answers import KEY, last_words, record
 from schemas.columns import ANSWERS
-from tests.jobs.support.lake_rows import NOW
+from tests.jobs.support.rows.lake_rows import NOW
 
 COLUMNS = (*KEY, "broker_epoch", "error", "at")
 

@@ -8,7 +8,7 @@ import pytest
 
 from jobs.basics.errors import SurveyorError, UsageError
 from jobs.runtime.whole_files import refuse_unwritable, replace_file
-from tests.jobs.support.commands import Surveyor
+from tests.jobs.support.commands.commands import Surveyor
 
 
 def test_a_file_is_what_it_was_until_it_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,7 @@ from contextlib import contextmanager
 from confluent_kafka.admin import AdminClient
 
 from schemas.znodes import State, TopicPartition, decode_assignment, decode_state, encode_partitions
-from tests.jobs.support.control_life import DELETIONS, PARTITIONS, REASSIGN, TOPIC, Life
-from tests.jobs.support.control_process import (
+from tests.jobs.support.commands.control_process import (
     OURS,
     controller,
     end_session_of,
@@ -21,7 +20,8 @@ from tests.jobs.support.control_process import (
     nobody_in_office,
     written_since,
 )
-from tests.jobs.support.real_cluster import eventually, seen_by
+from tests.jobs.support.kafka.control_life import DELETIONS, PARTITIONS, REASSIGN, TOPIC, Life
+from tests.jobs.support.kafka.real_cluster import eventually, seen_by
 from tests.jobs.torture.zookeeper_log import CREATE, DELETE, SET, Op, Transaction
 
 NOTIFICATIONS = "/isr_change_notification/"

@@ -13,12 +13,12 @@ from jobs.adapters.zookeeper.lease import LEASE
 from jobs.records.plans.stored import Plan
 from schemas.names import Action, PlanStatus
 from schemas.znodes import Assignment, decode_assignment
-from tests.jobs.support.command_line import Surveyor
-from tests.jobs.support.kafka_tree import KafkaTree
-from tests.jobs.support.move_rows import commit_process
-from tests.jobs.support.plan_rows import creation, election, store_plan, topic_creation
-from tests.jobs.support.real_cluster import Traffic, broker_in_control, eventually, id_of, kafka_tree
-from tests.jobs.support.throttled_tree import overrides
+from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.controllers.throttled_tree import overrides
+from tests.jobs.support.kafka.real_cluster import Traffic, broker_in_control, eventually, id_of, kafka_tree
+from tests.jobs.support.rows.move_rows import commit_process
+from tests.jobs.support.rows.plan_rows import creation, election, store_plan, topic_creation
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 Values = Mapping[str, str | None]
 

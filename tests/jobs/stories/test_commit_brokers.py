@@ -28,10 +28,10 @@ from jobs.records.plans.stored import Plan
 from jobs.runtime.settings import ClusterConf, Settings
 from schemas.names import Action, PlanStatus
 from schemas.znodes import decode_assignment
-from tests.jobs.support.command_line import Surveyor
-from tests.jobs.support.kafka_tree import KafkaTree
-from tests.jobs.support.plan_rows import creation, election, store_plan, topic_creation
-from tests.jobs.support.real_cluster import Traffic, broker_in_control, eventually, id_of, kafka_tree, seen_by
+from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.kafka.real_cluster import Traffic, broker_in_control, eventually, id_of, kafka_tree, seen_by
+from tests.jobs.support.rows.plan_rows import creation, election, store_plan, topic_creation
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 from tests.jobs.torture.rounds import live_through, prepare
 from tests.jobs.torture.small import SCRIPT, SmallArena
 from tests.jobs.torture.traffic import Traffic as RoundTraffic

@@ -40,11 +40,11 @@ from tests.jobs.stories.control_acts import (
     it_is_stopped_longer_than_its_session,
     leaders_are_balanced_when_that_is_due,
 )
-from tests.jobs.support.commands import Ran, Surveyor
-from tests.jobs.support.control_life import ELECTION, PARTITIONS, REASSIGN, TOPIC, Life, restart
-from tests.jobs.support.control_process import OURS, controller, in_office
-from tests.jobs.support.kafka_tree import KafkaTree
-from tests.jobs.support.real_cluster import Flow, Traffic, eventually, kafka_tree, seen_by
+from tests.jobs.support.commands.commands import Ran, Surveyor
+from tests.jobs.support.commands.control_process import OURS, controller, in_office
+from tests.jobs.support.kafka.control_life import ELECTION, PARTITIONS, REASSIGN, TOPIC, Life, restart
+from tests.jobs.support.kafka.real_cluster import Flow, Traffic, eventually, kafka_tree, seen_by
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 STEPS = ("start_reassignment", "narrow_to_target", "end_reassignment", "delete_replicas", "remove_topic")
 SETTINGS = {

@@ -17,10 +17,10 @@ from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.zookeeper.connection import read
 from jobs.adapters.zookeeper.controllership import Controllership, controllership
 from schemas.znodes import decode_assignment
-from tests.jobs.support.commands import Surveyor
-from tests.jobs.support.held import commit_held
-from tests.jobs.support.kafka_tree import KafkaTree
-from tests.jobs.support.real_cluster import Traffic, broker_in_control, eventually, kafka_tree, seen_by
+from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.commands.held import commit_held
+from tests.jobs.support.kafka.real_cluster import Traffic, broker_in_control, eventually, kafka_tree, seen_by
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 pytestmark = pytest.mark.usefixtures("spark")
 

@@ -25,10 +25,10 @@ from jobs.views import status
 from schemas.znodes import Assignment, encode_assignment, encode_config
 from tests.docs.blocks import ELSEWHERE, RUN, page_path
 from tests.docs.markdown import code_blocks
-from tests.jobs.support.console_shown import rewritten
-from tests.jobs.support.kafka_tree import TOPIC_ID
-from tests.jobs.support.shown_commands import ROOT, said_here
-from tests.jobs.support.stage import REAL, Stage
+from tests.jobs.support.commands.console_shown import rewritten
+from tests.jobs.support.commands.shown_commands import ROOT, said_here
+from tests.jobs.support.kafka.stage import REAL, Stage
+from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID
 
 SPREAD: Final = [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
 PROGRESS: Final = "  ... "

@@ -18,9 +18,9 @@ from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.basics.errors import ExitCode
 from schemas.names import NO_LEADER
 from schemas.znodes import decode_assignment
-from tests.jobs.support.commands import Surveyor
-from tests.jobs.support.kafka_tree import KafkaTree, state_path
-from tests.jobs.support.real_cluster import Traffic, broker_in_control, eventually, kafka_tree
+from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.kafka.real_cluster import Traffic, broker_in_control, eventually, kafka_tree
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 pytestmark = pytest.mark.usefixtures("spark")
 

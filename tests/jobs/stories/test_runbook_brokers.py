@@ -19,10 +19,10 @@ from typer.testing import CliRunner
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.cli import app
 from schemas.znodes import decode_assignment
-from tests.jobs.support.console_shown import rewritten
-from tests.jobs.support.kafka_tree import KafkaTree, state_path
-from tests.jobs.support.real_cluster import broker_in_control, eventually, kafka_tree
-from tests.jobs.support.shown_commands import ROOT, said_here
+from tests.jobs.support.commands.console_shown import rewritten
+from tests.jobs.support.commands.shown_commands import ROOT, said_here
+from tests.jobs.support.kafka.real_cluster import broker_in_control, eventually, kafka_tree
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 PAGE: Final = ROOT / "docs" / "runbook.md"
 ORDERS: Final = [[0, 1, 2], [1, 2, 0], [2, 0, 1]] * 2

@@ -37,15 +37,11 @@ from jobs.adapters.zookeeper.credentials import speak_by
 from jobs.cycle.deciding import warming
 from jobs.records.plans.stored import Plan
 from schemas.znodes import decode_controller
-from tests.jobs.support import commands
-from tests.jobs.support.command_line import Surveyor
-from tests.jobs.support.guarded_zookeeper import Certificates
-from tests.jobs.support.held import commit_held
-from tests.jobs.support.kafka_tree import KafkaTree, state_path
-from tests.jobs.support.operation_rows import deletion
-from tests.jobs.support.plan_rows import creation, election, store_plan, topic_creation
-from tests.jobs.support.real_cluster import Traffic, eventually, kafka_tree, seen_by
-from tests.jobs.support.secured_kafka import (
+from tests.jobs.support.commands import commands
+from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.commands.held import commit_held
+from tests.jobs.support.kafka.real_cluster import Traffic, eventually, kafka_tree, seen_by
+from tests.jobs.support.kafka.secured_kafka import (
     GUEST,
     PASSWORD,
     REAUTHENTICATION,
@@ -54,6 +50,10 @@ from tests.jobs.support.secured_kafka import (
     secured_cluster,
     write_properties,
 )
+from tests.jobs.support.rows.operation_rows import deletion
+from tests.jobs.support.rows.plan_rows import creation, election, store_plan, topic_creation
+from tests.jobs.support.zookeeper.guarded_zookeeper import Certificates
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 OURS: Final = 2147483647
 REFUSED: Final = 23

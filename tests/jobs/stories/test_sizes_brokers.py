@@ -10,8 +10,8 @@ from confluent_kafka import Producer
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
 from jobs.adapters.embedded.cluster import EmbeddedCluster
-from tests.jobs.support.commands import Surveyor
-from tests.jobs.support.real_cluster import broker_in_control, eventually, kafka_tree
+from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.kafka.real_cluster import broker_in_control, eventually, kafka_tree
 
 pytestmark = pytest.mark.usefixtures("spark")
 

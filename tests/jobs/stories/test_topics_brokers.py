@@ -26,11 +26,11 @@ from jobs.views.kafka_text import kafka_json
 from schemas.names import NO_LEADER, Action, PlanStatus
 from schemas.topic_configs import TIERED, TOPIC_CONFIGS
 from schemas.znodes import decode_assignment, decode_config
-from tests.jobs.support.command_line import Surveyor
-from tests.jobs.support.kafka_tree import KafkaTree
-from tests.jobs.support.operation_rows import alteration, deletion, expansion
-from tests.jobs.support.plan_rows import creation, election, store_plan, topic_creation
-from tests.jobs.support.real_cluster import broker_in_control, eventually, kafka_tree, seen_by
+from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.kafka.real_cluster import broker_in_control, eventually, kafka_tree, seen_by
+from tests.jobs.support.rows.operation_rows import alteration, deletion, expansion
+from tests.jobs.support.rows.plan_rows import creation, election, store_plan, topic_creation
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 TOOL = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 MODES = ["admin", "batch"]

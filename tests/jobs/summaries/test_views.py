@@ -12,8 +12,8 @@ from jobs.summaries.database import Summaries
 from jobs.summaries.views import VIEWS
 from jobs.survey.health import health_of
 from jobs.survey.observed import observed_by
-from tests.jobs.support.lake_rows import Cluster, broker, partition, topic
-from tests.jobs.support.page_rows import HOSTILE, lived_in
+from tests.jobs.support.rows.lake_rows import Cluster, broker, partition, topic
+from tests.jobs.support.rows.page_rows import HOSTILE, lived_in
 
 EXPECTED: Final[dict[str, tuple[tuple[str, ...], list[tuple[Any, ...]]]]] = {
     "health": (

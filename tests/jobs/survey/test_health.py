@@ -12,8 +12,8 @@ from jobs.survey.health import Health, health_of
 from jobs.survey.observed import Observed, observe_now, observed_by
 from schemas.names import NO_CONTROLLER, NO_LEADER
 from schemas.znodes import State, encode_state
-from tests.jobs.support.kafka_tree import KafkaTree, state_path
-from tests.jobs.support.lake_rows import Cluster, broker, partition, topic
+from tests.jobs.support.rows.lake_rows import Cluster, broker, partition, topic
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 TOPICS = {
     "calm": {0: [0, 1], 1: [1, 2]},

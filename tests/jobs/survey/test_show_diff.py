@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from jobs.adapters.delta.lake import Lake, Row
 from jobs.records.snapshots import find_snapshot
 from jobs.survey.diff import STATE, differences, pairs
-from tests.jobs.support.command_line import Surveyor
-from tests.jobs.support.lake_rows import Cluster, broker, partition, topic
+from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.rows.lake_rows import Cluster, broker, partition, topic
 
 MOVED = {"listener": "INSIDE", "security_protocol": "SSL", "host": "new", "port": 9}
 

@@ -9,9 +9,9 @@ from deltalake.exceptions import DeltaError
 from jobs.adapters.brokers.log_dirs import COLUMNS
 from jobs.adapters.delta.lake import Lake
 from jobs.survey.sizes import store_sizes
-from tests.jobs.support.command_line import Surveyor
-from tests.jobs.support.kafka_tree import KafkaTree
-from tests.jobs.support.lake_rows import NOW
+from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.rows.lake_rows import NOW
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 Log = tuple[int, str, int, str, int, bool]
 

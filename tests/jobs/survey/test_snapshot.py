@@ -20,9 +20,9 @@ from jobs.survey import writing as snapshot_write
 from jobs.survey.snapshot import take_snapshot
 from jobs.survey.writing import Writer
 from schemas.tables import TABLES
-from tests.jobs.support.commands import Surveyor
-from tests.jobs.support.fake_brokers import FakeBrokers
-from tests.jobs.support.kafka_tree import CLUSTER_ID, KafkaTree
+from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.kafka.fake_brokers import FakeBrokers
+from tests.jobs.support.zookeeper.kafka_tree import CLUSTER_ID, KafkaTree
 
 pytestmark = pytest.mark.usefixtures("spark")
 

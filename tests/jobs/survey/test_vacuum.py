@@ -20,10 +20,10 @@ from jobs.records.snapshots import as_of, find_snapshot
 from jobs.survey import retention as job
 from jobs.survey.retention import oldest_kept, vacuum_lake
 from schemas.tables import TABLES
-from tests.jobs.support.command_line import Surveyor
-from tests.jobs.support.kafka_tree import KafkaTree
-from tests.jobs.support.lake_rows import NOW, Cluster, broker, partition, topic
-from tests.jobs.support.plan_rows import CLUSTER
+from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.rows.lake_rows import NOW, Cluster, broker, partition, topic
+from tests.jobs.support.rows.plan_rows import CLUSTER
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 DAY = timedelta(days=1)
 AGES = (40, 35, 31, 29, 2, 0)

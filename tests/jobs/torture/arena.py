@@ -21,7 +21,7 @@ from jobs.adapters.embedded import tether
 from jobs.adapters.embedded.ports import LOOPBACK, free_port
 from jobs.adapters.embedded.processes import Servers, exit_on_sigterm
 from jobs.adapters.embedded.servers import EmbeddedKafka
-from tests.jobs.support.ensemble import Ensemble
+from tests.jobs.support.zookeeper.ensemble import Ensemble
 from tests.jobs.torture.clock import Clock
 from tests.jobs.torture.links import Link
 from tests.jobs.torture.zookeeper_log import Transaction, transactions

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from kazoo.client import KazooClient
 
-from tests.jobs.support.real_cluster import eventually
+from tests.jobs.support.kafka.real_cluster import eventually
 from tests.jobs.torture.arena import BROKERS, EARLY, NEWEST, OURS, Arena, Run
 from tests.jobs.torture.faults import AT_BROKERS, AT_BROKERS_WITH_ZOOKEEPER, AT_COMMITTERS, AT_ZOOKEEPER, FAULTS
 from tests.jobs.torture.history import History

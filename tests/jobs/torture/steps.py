@@ -16,9 +16,9 @@ from jobs.adapters.delta.lake import Row
 from jobs.basics.errors import ExitCode
 from schemas.names import PlanStatus
 from schemas.znodes import decode_assignment
-from tests.jobs.support.command_line import Surveyor
-from tests.jobs.support.kafka_tree import KafkaTree
-from tests.jobs.support.plan_rows import election, store_plan
+from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.rows.plan_rows import election, store_plan
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 from tests.jobs.torture.arena import BROKERS, OURS, Arena, Run
 from tests.jobs.torture.traffic import MOVED, ORDERS
 

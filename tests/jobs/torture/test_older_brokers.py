@@ -13,11 +13,11 @@ from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.servers import EmbeddedKafka
 from jobs.adapters.java.jars import OLDER_KAFKA, kafka_jars
 from jobs.adapters.zookeeper.controllership import controllership
-from tests.jobs.support.commands import Surveyor
-from tests.jobs.support.held import commit_held
-from tests.jobs.support.kafka_tree import KafkaTree
-from tests.jobs.support.plan_rows import creation, election, store_plan, topic_creation
-from tests.jobs.support.real_cluster import Traffic, broker_in_control, eventually, kafka_tree, seen_by
+from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.commands.held import commit_held
+from tests.jobs.support.kafka.real_cluster import Traffic, broker_in_control, eventually, kafka_tree, seen_by
+from tests.jobs.support.rows.plan_rows import creation, election, store_plan, topic_creation
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 pytestmark = pytest.mark.torture
 

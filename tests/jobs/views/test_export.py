@@ -11,9 +11,9 @@ from jobs.basics.errors import RefusedError
 from jobs.records.plans.stored import Plan
 from jobs.runtime.inputs import read_reassignment
 from schemas.names import Action
-from tests.jobs.support.command_line import Surveyor
-from tests.jobs.support.kafka_tree import KafkaTree
-from tests.jobs.support.plan_rows import election, store_plan
+from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.rows.plan_rows import election, store_plan
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 KAFKAS = (
     '{"version":1,"partitions":['

@@ -8,9 +8,9 @@ import pytest
 
 from jobs.adapters.delta.lake import Lake
 from jobs.records.plans.stored import Plan
-from tests.jobs.support.command_line import Surveyor
-from tests.jobs.support.kafka_tree import KafkaTree, state_path
-from tests.jobs.support.plan_rows import election, store_plan
+from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.rows.plan_rows import election, store_plan
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 T: Final = "t"
 MANY: Final = 60

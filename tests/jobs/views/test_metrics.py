@@ -25,10 +25,10 @@ from jobs.runtime.settings import settings_from
 from jobs.views.metrics import families, read_figures
 from schemas.names import NO_LEADER, Outcome, PlanStatus
 from tests.docs.markdown import ROOT
-from tests.jobs.support.command_line import Surveyor as SurveyorAlone
-from tests.jobs.support.commands import Surveyor
-from tests.jobs.support.empty_tables import lay_tables
-from tests.jobs.support.lake_rows import NOW, Cluster, broker, partition, topic
+from tests.jobs.support.commands.command_line import Surveyor as SurveyorAlone
+from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.rows.empty_tables import lay_tables
+from tests.jobs.support.rows.lake_rows import NOW, Cluster, broker, partition, topic
 
 NOWHERE: Final = "127.0.0.1:1"
 COMMITTED: Final = NOW - timedelta(hours=1)

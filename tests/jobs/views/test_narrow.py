@@ -10,9 +10,9 @@ from jobs.cli import run
 from jobs.planning.whatif import COLUMNS as COSTS
 from jobs.runtime.console import show, table
 from schemas.columns import TABLES
-from tests.jobs.support.empty_tables import lay_tables
-from tests.jobs.support.lake_rows import NOW
-from tests.jobs.support.page_rows import change, stored_plan
+from tests.jobs.support.rows.empty_tables import lay_tables
+from tests.jobs.support.rows.lake_rows import NOW
+from tests.jobs.support.rows.page_rows import change, stored_plan
 
 TOPIC: Final = "eu-central-1.payments.settled.v2"
 REPLICAS: Final = [1001, 1002, 1003]

@@ -16,8 +16,8 @@ from jobs.adapters.delta.lake import Lake
 from jobs.cli import run
 from jobs.views.cluster_tables import BROKER_COLUMNS
 from schemas.names import NO_LEADER
-from tests.jobs.support.commands import Ran, Surveyor
-from tests.jobs.support.lake_rows import NOW, Cluster, broker, partition, topic
+from tests.jobs.support.commands.commands import Ran, Surveyor
+from tests.jobs.support.rows.lake_rows import NOW, Cluster, broker, partition, topic
 
 NOWHERE = "127.0.0.1:1"
 

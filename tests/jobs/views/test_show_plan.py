@@ -20,7 +20,7 @@ from jobs.views.plans import change_line, warnings
 from schemas.names import Action, PlanKind, RejectionCode
 from schemas.rows import Operation, Outline
 from schemas.tables import CHANGES
-from tests.jobs.support.command_line import Surveyor
+from tests.jobs.support.commands.command_line import Surveyor
 from tests.typed_rows import typed
 
 MANY: Final = 120

@@ -18,9 +18,9 @@ from jobs.runtime.settings import CONTROLLER_ID, ClusterConf, Settings
 from jobs.views.status import Status, look, paint, watch_status
 from schemas.names import NO_LEADER
 from schemas.znodes import State, encode_state
-from tests.jobs.support.commands import Surveyor
-from tests.jobs.support.kafka_tree import KafkaTree, state_path
-from tests.jobs.support.lake_rows import NOW, Cluster, broker, partition, topic
+from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.rows.lake_rows import NOW, Cluster, broker, partition, topic
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 WELL = """\
 controller        broker 0, epoch 7

@@ -21,8 +21,8 @@ from jobs.adapters.embedded.servers import EmbeddedKafka
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import connected
 from jobs.basics.errors import UsageError
-from tests.jobs.support.kafka_tree import KafkaTree
-from tests.jobs.support.real_cluster import eventually
+from tests.jobs.support.kafka.real_cluster import eventually
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 SECRET: Final = "correct-horse"  # noqa: S105 - nobody's
 NAMES: Final = {*KAFKA_DEFAULTS, *(f"api.{api.name}" for api in APIS)}

@@ -23,9 +23,9 @@ from jobs.adapters.brokers.sasl import authenticate
 from jobs.basics.errors import RefusedError, UsageError
 from jobs.runtime.settings import ClusterConf, Settings
 from planner.telling.without_spark import due
-from tests.jobs.support.fake_brokers import FakeBroker
-from tests.jobs.support.guarded_zookeeper import Certificates
-from tests.jobs.support.secured_kafka import write_properties
+from tests.jobs.support.kafka.fake_brokers import FakeBroker
+from tests.jobs.support.kafka.secured_kafka import write_properties
+from tests.jobs.support.zookeeper.guarded_zookeeper import Certificates
 from tests.typed_rows import typed
 
 LOOPBACK = "127.0.0.1"

@@ -11,8 +11,8 @@ from jobs.adapters.brokers.answers import Answer
 from jobs.adapters.brokers.control_messages import Announcement
 from jobs.adapters.brokers.queues import Queues, merged
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
-from tests.jobs.support.fake_brokers import FakeBrokers
-from tests.jobs.support.real_cluster import eventually
+from tests.jobs.support.kafka.fake_brokers import FakeBrokers
+from tests.jobs.support.kafka.real_cluster import eventually
 
 EPOCH = 3
 

@@ -21,9 +21,9 @@ from jobs.records.plans.ledger import Verdict
 from planner.telling.without_spark import due
 from schemas.answers import NOT_TOLD
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
-from tests.jobs.support.kafka_tree import KafkaTree
-from tests.jobs.support.plan_rows import creation, election, store_plan, topic_creation
-from tests.jobs.support.real_cluster import id_of, kafka_tree, seen_by
+from tests.jobs.support.kafka.real_cluster import id_of, kafka_tree, seen_by
+from tests.jobs.support.rows.plan_rows import creation, election, store_plan, topic_creation
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 OURS = 2147483647
 TOPIC_IDS = {"with-id": id_of("with-id"), "without-1": None, "without-2": None}

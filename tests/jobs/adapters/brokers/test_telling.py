@@ -22,8 +22,8 @@ from planner.telling.without_spark import due
 from schemas.answers import NOT_TOLD
 from schemas.notices import STOP_REPLICA
 from schemas.rows import Change
-from tests.jobs.support.fake_brokers import FakeBrokers
-from tests.jobs.support.real_cluster import eventually
+from tests.jobs.support.kafka.fake_brokers import FakeBrokers
+from tests.jobs.support.kafka.real_cluster import eventually
 from tests.typed_rows import typed
 
 OURS = 2147483647

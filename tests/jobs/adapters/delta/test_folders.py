@@ -13,7 +13,7 @@ from jobs.adapters.delta.lake import Lake
 from jobs.adapters.delta.spark_tables import Tables
 from jobs.basics.errors import SurveyorError, UsageError
 from schemas.tables import TABLES
-from tests.jobs.support.commands import Surveyor
+from tests.jobs.support.commands.commands import Surveyor
 
 POSSIBLE = ("a b", "über", "a%zz", "a#b", 'it\'s "it"', "a:b=c", "~", "&;$()")
 MOUNT, UMOUNT = "/bin/mount", "/bin/umount"

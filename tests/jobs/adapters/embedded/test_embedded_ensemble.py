@@ -9,7 +9,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from jobs.adapters.embedded.ports import accepts
-from tests.jobs.support.ensemble import Ensemble
+from tests.jobs.support.zookeeper.ensemble import Ensemble
 
 
 @contextmanager

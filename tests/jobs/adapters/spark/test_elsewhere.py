@@ -18,10 +18,17 @@ from kazoo.client import KazooClient
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from jobs.adapters.spark.session import TINY
 from jobs.basics.errors import ExitCode
-from tests.jobs.support.commands import Surveyor
-from tests.jobs.support.kafka_tree import KafkaTree, state_path
-from tests.jobs.support.shown_commands import deployed, said_here, shown
-from tests.jobs.support.spark_servers import QUICK_JVM, ConnectServer, as_options, begun_with, environment, standalone
+from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.commands.shown_commands import deployed, said_here, shown
+from tests.jobs.support.outside.spark_servers import (
+    QUICK_JVM,
+    ConnectServer,
+    as_options,
+    begun_with,
+    environment,
+    standalone,
+)
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 

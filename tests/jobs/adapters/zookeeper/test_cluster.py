@@ -6,7 +6,7 @@ from jobs.adapters.delta.lake import Row
 from jobs.adapters.zookeeper.cluster import ClusterState, read_cluster
 from schemas.names import RequestKind
 from schemas.znodes import Controller
-from tests.jobs.support.kafka_tree import CLUSTER_ID, KafkaTree
+from tests.jobs.support.zookeeper.kafka_tree import CLUSTER_ID, KafkaTree
 
 V2 = b'{"version":2,"brokerid":1,"timestamp":"1700000000000","kraftControllerEpoch":-1}'
 V1 = b'{"version":1,"brokerid":1,"timestamp":"1700000000000"}'

@@ -21,8 +21,8 @@ from jobs.adapters.zookeeper.controllership import (
     who_controls,
 )
 from jobs.basics.errors import FencedError, RefusedError, SurveyorError
-from tests.jobs.support.kafka_tree import KafkaTree, in_parallel
-from tests.jobs.support.zookeeper_proxy import MULTI, Loss, ZooKeeperProxy
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, in_parallel
+from tests.jobs.support.zookeeper.zookeeper_proxy import MULTI, Loss, ZooKeeperProxy
 
 OURS = 2147483647
 THEIRS = 1000

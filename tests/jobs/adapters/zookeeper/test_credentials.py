@@ -18,9 +18,9 @@ from jobs.adapters.zookeeper.resident import announce_resident
 from jobs.adapters.zookeeper.source import ZooKeeperDataSource
 from jobs.basics.errors import SurveyorError, UnreadableError, UsageError
 from schemas.lease import Holder
-from tests.jobs.support.fenced import OURS
-from tests.jobs.support.guarded_zookeeper import PASSWORD, USER, GuardedZooKeeper
-from tests.jobs.support.kafka_tree import KafkaTree, new_chroot
+from tests.jobs.support.zookeeper.fenced import OURS
+from tests.jobs.support.zookeeper.guarded_zookeeper import PASSWORD, USER, GuardedZooKeeper
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, new_chroot
 
 Configured = Callable[..., Path]
 

@@ -27,8 +27,8 @@ from jobs.adapters.zookeeper.multi_read import (
 )
 from jobs.adapters.zookeeper.source import ZooKeeperDataSource
 from jobs.basics.errors import UnreadableError
-from tests.jobs.support.kafka_tree import KafkaTree
-from tests.jobs.support.zookeeper_proxy import MULTI_READ, Loss, ZooKeeperProxy
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
+from tests.jobs.support.zookeeper.zookeeper_proxy import MULTI_READ, Loss, ZooKeeperProxy
 
 NAMES = ("10", "9", "b", "a", "é")
 

@@ -13,7 +13,7 @@ from jobs.adapters.zookeeper.multi import Create, add
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.adapters.zookeeper.topics import read_topic_rows
 from schemas.znodes import Assignment, State, encode_assignment, encode_state
-from tests.jobs.support.kafka_tree import TOPIC_ID, KafkaTree, state_path
+from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree, state_path
 
 NOISE = b"\xff\x00" * 450_000
 CONFIGS = "/config/topics/"

@@ -20,8 +20,8 @@ from jobs.adapters.zookeeper.multi_read import _call, _hosts, speaks_multi_read
 from jobs.adapters.zookeeper.source import READ, ZNODES, ZNODES_A_TASK, Names, ZooKeeperDataSource
 from jobs.adapters.zookeeper.topics import read_topic_rows
 from jobs.basics.errors import UnreadableError, UsageError
-from tests.jobs.support.ensemble import Ensemble
-from tests.jobs.support.kafka_tree import KafkaTree
+from tests.jobs.support.zookeeper.ensemble import Ensemble
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 Row = dict[str, Any]
 

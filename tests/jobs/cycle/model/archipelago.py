@@ -35,8 +35,8 @@ from tests.jobs.cycle.model.islands import Island
 from tests.jobs.cycle.model.network import MOST_BROKERS, Network, island_of_broker, island_of_topic
 from tests.jobs.cycle.model.scripts import Point, Script
 from tests.jobs.cycle.model.zookeeper import Fate, Session, Tree, Write
-from tests.jobs.support.fenced import OURS
-from tests.jobs.support.kafka_tree import PATHS
+from tests.jobs.support.zookeeper.fenced import OURS
+from tests.jobs.support.zookeeper.kafka_tree import PATHS
 
 FATES: Final = ("crash", "crash_untold", "half_told", "lost", "lost_done", "fenced", "expired", "read_lost")
 """What befalls the controller: it crashes at its n-th multi, once that is done; at its n-th telling; having told some

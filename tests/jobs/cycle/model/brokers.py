@@ -16,7 +16,7 @@ from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notic
 from schemas.rows import Key
 from schemas.znodes import State, TopicPartition, encode_partitions, encode_state
 from tests.jobs.cycle.model.zookeeper import Tree
-from tests.jobs.support.kafka_tree import registration, state_path
+from tests.jobs.support.zookeeper.kafka_tree import registration, state_path
 
 NONE, UNKNOWN, STALE_CONTROLLER, STORAGE, FENCED, STALE_BROKER = 0, 3, 11, 56, 74, 77
 FAILED = -1

@@ -32,7 +32,7 @@ from tests.jobs.cycle.model.brokers import Broker
 from tests.jobs.cycle.model.network import MOST_BROKERS, Network
 from tests.jobs.cycle.model.scripts import Event, Point, Script
 from tests.jobs.cycle.model.zookeeper import Tree, Write
-from tests.jobs.support.kafka_tree import state_path
+from tests.jobs.support.zookeeper.kafka_tree import state_path
 
 REASSIGN, ELECT = "/admin/reassign_partitions", "/admin/preferred_replica_election"
 CONFIGS, CONFIG_CHANGES = "/config/topics", "/config/changes"

@@ -12,9 +12,9 @@ from jobs.adapters.zookeeper.lease import LEASE, Lease, LeaseHeldError, LeaseLos
 from jobs.basics.errors import RefusedError
 from jobs.execution.admin.lease import UnderLease, lease_for
 from jobs.runtime.settings import Settings
-from tests.jobs.support.kafka_tree import KafkaTree
-from tests.jobs.support.throttled_tree import ConfigBrokers, settings_of
-from tests.jobs.support.zookeeper_proxy import ZooKeeperProxy
+from tests.jobs.support.controllers.throttled_tree import ConfigBrokers, settings_of
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
+from tests.jobs.support.zookeeper.zookeeper_proxy import ZooKeeperProxy
 
 
 @pytest.fixture

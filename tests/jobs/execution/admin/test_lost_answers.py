@@ -10,12 +10,12 @@ from msgspec.structs import replace
 from jobs.adapters.delta.lake import Lake
 from jobs.records.plans.stored import Plan
 from schemas.names import PlanStatus
-from tests.jobs.support.command_line import Surveyor
-from tests.jobs.support.kafka_tree import KafkaTree
-from tests.jobs.support.operation_rows import alteration, deletion, expansion
-from tests.jobs.support.plan_rows import creation, election, store_plan, topic_creation
-from tests.jobs.support.throttled_tree import override
-from tests.jobs.support.waiting_controller import MovingController, install
+from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.controllers.throttled_tree import override
+from tests.jobs.support.controllers.waiting_controller import MovingController, install
+from tests.jobs.support.rows.operation_rows import alteration, deletion, expansion
+from tests.jobs.support.rows.plan_rows import creation, election, store_plan, topic_creation
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 if TYPE_CHECKING:
     from schemas.rows import Operation

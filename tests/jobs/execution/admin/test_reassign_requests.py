@@ -13,13 +13,13 @@ from jobs.basics.errors import RefusedError
 from jobs.records.plans.stored import Plan
 from schemas.names import PlanKind, PlanStatus
 from schemas.znodes import TopicPartition, encode_partitions
-from tests.jobs.support.command_line import Surveyor
-from tests.jobs.support.kafka_tree import KafkaTree
-from tests.jobs.support.move_rows import reassignment
-from tests.jobs.support.operation_rows import alteration
-from tests.jobs.support.plan_rows import election, store_plan
-from tests.jobs.support.waiting_controller import PREFERRED, REASSIGN, MovingController, install
-from tests.jobs.support.zookeeper_proxy import MULTI, Loss, ZooKeeperProxy
+from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.controllers.waiting_controller import PREFERRED, REASSIGN, MovingController, install
+from tests.jobs.support.rows.move_rows import reassignment
+from tests.jobs.support.rows.operation_rows import alteration
+from tests.jobs.support.rows.plan_rows import election, store_plan
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
+from tests.jobs.support.zookeeper.zookeeper_proxy import MULTI, Loss, ZooKeeperProxy
 
 T = "t"
 BEFORE = {0: [0, 1], 1: [1, 2]}

@@ -13,12 +13,12 @@ from jobs.records.author import Author
 from jobs.records.plans.ledger import Ledger, close_plan
 from jobs.records.plans.stored import Plan
 from schemas.names import PlanKind, PlanStatus
-from tests.jobs.support.command_line import Surveyor
-from tests.jobs.support.kafka_tree import KafkaTree
-from tests.jobs.support.move_rows import reassignment
-from tests.jobs.support.plan_rows import election, store_plan
-from tests.jobs.support.throttled_tree import CrashError, override, overrides, settings_of
-from tests.jobs.support.waiting_controller import MovingController, install
+from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.controllers.throttled_tree import CrashError, override, overrides, settings_of
+from tests.jobs.support.controllers.waiting_controller import MovingController, install
+from tests.jobs.support.rows.move_rows import reassignment
+from tests.jobs.support.rows.plan_rows import election, store_plan
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 T, OTHER = "t", "other"
 BEFORE = {0: [0, 1], 1: [1, 2], 2: [2, 0]}

@@ -9,12 +9,12 @@ from jobs.execution.admin.running import FOLLOWER_RATE
 from jobs.execution.admin.throttles import set_throttle, throttle_rows
 from jobs.records.plans.stored import Plan
 from schemas.names import PlanKind
-from tests.jobs.support.command_line import Surveyor
-from tests.jobs.support.kafka_tree import KafkaTree
-from tests.jobs.support.move_rows import reassignment
-from tests.jobs.support.plan_rows import store_plan
-from tests.jobs.support.throttled_tree import overrides, settings_of
-from tests.jobs.support.waiting_controller import MovingController, install
+from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.controllers.throttled_tree import overrides, settings_of
+from tests.jobs.support.controllers.waiting_controller import MovingController, install
+from tests.jobs.support.rows.move_rows import reassignment
+from tests.jobs.support.rows.plan_rows import store_plan
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 T = "t"
 

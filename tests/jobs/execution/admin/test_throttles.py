@@ -18,8 +18,7 @@ from jobs.execution.admin.running import (
 from jobs.execution.admin.throttles import ThrottleError, clear_throttle, rate_of, set_throttle, throttle_rows
 from jobs.runtime.settings import Settings
 from schemas.rows import Change
-from tests.jobs.support.kafka_tree import KafkaTree
-from tests.jobs.support.throttled_tree import (
+from tests.jobs.support.controllers.throttled_tree import (
     RATES,
     ConfigBrokers,
     CrashError,
@@ -28,6 +27,7 @@ from tests.jobs.support.throttled_tree import (
     overrides,
     settings_of,
 )
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 from tests.typed_rows import typed
 
 PLAN, OTHER = "p1", "p2"

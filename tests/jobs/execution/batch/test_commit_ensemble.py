@@ -9,11 +9,11 @@ from kazoo.client import TransactionRequest
 from jobs.adapters.delta.lake import Lake
 from jobs.adapters.zookeeper.connection import answer
 from schemas.names import PlanStatus
-from tests.jobs.support.command_line import Surveyor
-from tests.jobs.support.ensemble import Ensemble
-from tests.jobs.support.kafka_tree import KafkaTree, new_chroot
-from tests.jobs.support.plan_rows import election, store_plan
-from tests.jobs.support.real_cluster import eventually
+from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.kafka.real_cluster import eventually
+from tests.jobs.support.rows.plan_rows import election, store_plan
+from tests.jobs.support.zookeeper.ensemble import Ensemble
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, new_chroot
 
 T = "t"
 PARTITIONS = range(4)

@@ -15,10 +15,10 @@ from jobs.execution.batch.telling import Hold, Told, Written, prove
 from jobs.records.plans.stored import Plan
 from schemas.names import PlanStatus
 from schemas.znodes import State, encode_state
-from tests.jobs.support.command_line import Surveyor
-from tests.jobs.support.fake_brokers import FakeBrokers
-from tests.jobs.support.kafka_tree import KafkaTree, state_path
-from tests.jobs.support.plan_rows import election, store_plan
+from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.kafka.fake_brokers import FakeBrokers
+from tests.jobs.support.rows.plan_rows import election, store_plan
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 T = "t"
 PARTITIONS = range(4)

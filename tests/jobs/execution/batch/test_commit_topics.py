@@ -12,11 +12,11 @@ from jobs.records.plans.stored import Plan
 from schemas.names import PlanStatus
 from schemas.topic_configs import TIERED
 from schemas.znodes import decode_assignment, decode_config
-from tests.jobs.support.command_line import Surveyor
-from tests.jobs.support.kafka_tree import TOPIC_ID, KafkaTree
-from tests.jobs.support.operation_rows import alteration, deletion, expansion
-from tests.jobs.support.plan_rows import creation, lose_commits, store_plan, topic_creation
-from tests.jobs.support.zookeeper_proxy import MULTI, Loss, ZooKeeperProxy
+from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.rows.operation_rows import alteration, deletion, expansion
+from tests.jobs.support.rows.plan_rows import creation, lose_commits, store_plan, topic_creation
+from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree
+from tests.jobs.support.zookeeper.zookeeper_proxy import MULTI, Loss, ZooKeeperProxy
 
 T, K = "t", "retention.ms"
 DONE, ERROR, FENCED, STALE, REFUSED = 0, 1, 20, 21, 23

@@ -11,11 +11,11 @@ from jobs.adapters.zookeeper.connection import commit
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.execution.batch.operations import write_tasks
 from schemas.names import Outcome, PlanStatus
-from tests.jobs.support.command_line import Surveyor
-from tests.jobs.support.kafka_tree import KafkaTree, state_path
-from tests.jobs.support.operation_rows import deletion
-from tests.jobs.support.plan_rows import election, store_plan
-from tests.jobs.support.zookeeper_proxy import ZooKeeperProxy
+from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.rows.operation_rows import deletion
+from tests.jobs.support.rows.plan_rows import election, store_plan
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
+from tests.jobs.support.zookeeper.zookeeper_proxy import ZooKeeperProxy
 
 T = "t"
 ERROR, UNREADABLE = 1, 22

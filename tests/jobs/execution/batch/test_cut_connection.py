@@ -14,9 +14,9 @@ from jobs.adapters.delta.lake import Lake
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.execution.batch.writes import FencedWriter
 from schemas.names import Outcome
-from tests.jobs.support.kafka_tree import KafkaTree
-from tests.jobs.support.plan_rows import election, store_plan
-from tests.jobs.support.zookeeper_proxy import MULTI, Loss, ZooKeeperProxy
+from tests.jobs.support.rows.plan_rows import election, store_plan
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
+from tests.jobs.support.zookeeper.zookeeper_proxy import MULTI, Loss, ZooKeeperProxy
 
 ALL: Final = os.environ.get("KILL_POINTS") == "all"
 

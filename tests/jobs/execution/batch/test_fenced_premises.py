@@ -13,9 +13,9 @@ from jobs.adapters.zookeeper.connection import commit, connected
 from jobs.adapters.zookeeper.controllership import Controllership, check_absent
 from jobs.records.plans.stored import Plan
 from schemas.names import Action, Outcome
-from tests.jobs.support.fenced import before_multis, write
-from tests.jobs.support.kafka_tree import KafkaTree, state_path
-from tests.jobs.support.plan_rows import election, store_plan
+from tests.jobs.support.rows.plan_rows import election, store_plan
+from tests.jobs.support.zookeeper.fenced import before_multis, write
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 T = "t"
 

@@ -13,10 +13,10 @@ from jobs.execution.batch import multis as fenced_multis
 from jobs.records.plans.stored import Plan
 from schemas.names import Outcome, PlanStatus
 from schemas.znodes import decode_assignment
-from tests.jobs.support.command_line import Surveyor
-from tests.jobs.support.fenced import before_multis, write
-from tests.jobs.support.kafka_tree import KafkaTree
-from tests.jobs.support.plan_rows import creation, store_plan, topic_creation
+from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.rows.plan_rows import creation, store_plan, topic_creation
+from tests.jobs.support.zookeeper.fenced import before_multis, write
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 REFUSED = 23
 LONG = "n" * 249

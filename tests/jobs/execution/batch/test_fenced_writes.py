@@ -12,10 +12,10 @@ from jobs.execution.batch.writes import FencedWriter
 from jobs.records.plans.stored import Plan
 from schemas.names import NO_LEADER, Action, Outcome
 from schemas.znodes import Assignment, decode_assignment, encode_assignment
-from tests.jobs.support.fenced import write
-from tests.jobs.support.kafka_tree import TOPIC_ID, KafkaTree, state_path
-from tests.jobs.support.plan_rows import creation, election, store_plan, topic_creation
-from tests.jobs.support.zookeeper_proxy import MULTI, MULTI_READ, Loss, ZooKeeperProxy
+from tests.jobs.support.rows.plan_rows import creation, election, store_plan, topic_creation
+from tests.jobs.support.zookeeper.fenced import write
+from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree, state_path
+from tests.jobs.support.zookeeper.zookeeper_proxy import MULTI, MULTI_READ, Loss, ZooKeeperProxy
 
 RIVAL = 1000
 T = "t"

@@ -9,7 +9,7 @@ import pytest
 from jobs.basics.errors import RefusedError
 from jobs.execution.batch import protocols
 from jobs.runtime.settings import ClusterConf, Settings
-from tests.jobs.support.kafka_tree import KafkaTree
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 Row = dict[str, Any]
 

@@ -20,9 +20,9 @@ from jobs.execution.admin import commit as commit_admin
 from jobs.execution.admin import controllers, requests
 from schemas.rows import Key
 from schemas.znodes import Assignment, State, decode_assignment, decode_partitions, encode_assignment, encode_state
-from tests.jobs.support.cancelling_controller import MovingController
-from tests.jobs.support.kafka_tree import KafkaTree, state_path
-from tests.jobs.support.throttled_tree import override
+from tests.jobs.support.controllers.cancelling_controller import MovingController
+from tests.jobs.support.controllers.throttled_tree import override
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 Reach = Callable[[str], None]
 

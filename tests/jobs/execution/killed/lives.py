@@ -18,10 +18,10 @@ from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from jobs.records.plans.stored import Plan
 from schemas.names import Action
 from schemas.znodes import decode_state
-from tests.jobs.support.fake_brokers import FakeBrokers
-from tests.jobs.support.kafka_tree import KafkaTree, new_chroot
-from tests.jobs.support.operation_rows import alteration, deletion, expansion
-from tests.jobs.support.plan_rows import creation, election, store_plan, topic_creation
+from tests.jobs.support.kafka.fake_brokers import FakeBrokers
+from tests.jobs.support.rows.operation_rows import alteration, deletion, expansion
+from tests.jobs.support.rows.plan_rows import creation, election, store_plan, topic_creation
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, new_chroot
 
 ALL: Final = os.environ.get("KILL_POINTS") == "all"
 KILLED: Final = -9

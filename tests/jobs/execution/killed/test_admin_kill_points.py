@@ -22,12 +22,12 @@ from tests.jobs.execution.killed import lives
 from tests.jobs.execution.killed.asked import Asked
 from tests.jobs.execution.killed.lives import KILLED, Dying, Planned, planned, tried
 from tests.jobs.execution.killed.truth import Watch
-from tests.jobs.support.cancelling_controller import MovingController
-from tests.jobs.support.fake_brokers import FakeBrokers
-from tests.jobs.support.kafka_tree import KafkaTree, state_path
-from tests.jobs.support.move_rows import reassignment
-from tests.jobs.support.plan_rows import election, store_plan
-from tests.jobs.support.throttled_tree import ConfigBrokers, overrides, settings_of
+from tests.jobs.support.controllers.cancelling_controller import MovingController
+from tests.jobs.support.controllers.throttled_tree import ConfigBrokers, overrides, settings_of
+from tests.jobs.support.kafka.fake_brokers import FakeBrokers
+from tests.jobs.support.rows.move_rows import reassignment
+from tests.jobs.support.rows.plan_rows import election, store_plan
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 pytestmark = pytest.mark.torture
 

@@ -16,7 +16,7 @@ from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from schemas.names import PlanStatus
 from tests.jobs.execution.killed.lives import KILLED, KINDS, Dying, dumped, planned, tried, with_id
 from tests.jobs.execution.killed.truth import Watch
-from tests.jobs.support.fake_brokers import FakeBrokers
+from tests.jobs.support.kafka.fake_brokers import FakeBrokers
 
 pytestmark = pytest.mark.torture
 

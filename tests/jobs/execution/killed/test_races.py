@@ -24,8 +24,8 @@ from schemas.znodes import encode_controller
 from tests.jobs.execution.killed.dying import TAKE_OVER, Meets, meet
 from tests.jobs.execution.killed.lives import Dying, Planned, create, dumped, dying, elect, planned, with_id
 from tests.jobs.execution.killed.truth import Watch
-from tests.jobs.support.fake_brokers import FakeBrokers
-from tests.jobs.support.kafka_tree import KafkaTree, in_parallel
+from tests.jobs.support.kafka.fake_brokers import FakeBrokers
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, in_parallel
 
 pytestmark = pytest.mark.torture
 

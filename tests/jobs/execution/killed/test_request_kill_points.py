@@ -24,9 +24,9 @@ from schemas.rows import Key
 from schemas.znodes import State, decode_assignment, encode_state
 from tests.jobs.execution.killed.lives import KILLED, Dying, Planned, dumped, planned, tried, with_id
 from tests.jobs.execution.killed.truth import Watch
-from tests.jobs.support.fake_brokers import FakeBrokers
-from tests.jobs.support.kafka_tree import KafkaTree, state_path
-from tests.jobs.support.request_steps import store_steps
+from tests.jobs.support.kafka.fake_brokers import FakeBrokers
+from tests.jobs.support.rows.request_steps import store_steps
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 pytestmark = pytest.mark.torture
 

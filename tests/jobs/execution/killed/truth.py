@@ -15,7 +15,7 @@ from schemas.names import Action, OperationKind, Outcome, Step
 from schemas.rows import Change, Operation, Place, PlanRow
 from schemas.znodes import Assignment, decode_assignment, decode_config, decode_partitions, decode_state
 from tests.jobs.execution.killed.lives import Planned
-from tests.jobs.support.kafka_tree import Dump, state_path
+from tests.jobs.support.zookeeper.kafka_tree import Dump, state_path
 
 Named = tuple[str, int | str]
 """What an intent is about: a partition of a topic, or what is done with the topic; THROTTLE, and whose."""

@@ -12,8 +12,8 @@ from kazoo.client import KazooClient
 from jobs.adapters.delta.lake import Row
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from schemas.znodes import Assignment, State, encode_assignment, encode_state
-from tests.jobs.support.commands import Surveyor
-from tests.jobs.support.kafka_tree import KafkaTree, registration, state_path
+from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, registration, state_path
 
 pytestmark = pytest.mark.usefixtures("spark")
 

@@ -10,9 +10,9 @@ from kazoo.client import KazooClient
 
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from schemas.znodes import State, encode_state
-from tests.jobs.support.commands import Surveyor
-from tests.jobs.support.first_snapshot import write_first_snapshot
-from tests.jobs.support.kafka_tree import KafkaTree, state_path
+from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.rows.first_snapshot import write_first_snapshot
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 pytestmark = pytest.mark.usefixtures("spark")
 

@@ -13,10 +13,10 @@ from jobs.adapters.brokers.log_dirs import COLUMNS
 from jobs.adapters.delta.lake import Lake, Row
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from jobs.survey.sizes import store_sizes
-from tests.jobs.support.commands import Surveyor
-from tests.jobs.support.first_snapshot import write_first_snapshot
-from tests.jobs.support.kafka_tree import KafkaTree
-from tests.jobs.support.lake_rows import NOW
+from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.rows.first_snapshot import write_first_snapshot
+from tests.jobs.support.rows.lake_rows import NOW
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 pytestmark = pytest.mark.usefixtures("spark")
 

@@ -18,9 +18,9 @@ from jobs.assessment.waves import by_wave, judge_waves
 from planner.rows.words import counted
 from schemas.rows import Change
 from schemas.znodes import Assignment, State, decode_assignment, encode_assignment, encode_state
-from tests.jobs.support.commands import Surveyor
-from tests.jobs.support.first_snapshot import write_first_snapshot
-from tests.jobs.support.kafka_tree import KafkaTree, registration, state_path
+from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.rows.first_snapshot import write_first_snapshot
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, registration, state_path
 
 pytestmark = pytest.mark.usefixtures("spark")
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from jobs.adapters.delta.lake import Lake, Row
-from tests.jobs.support.commands import Surveyor
-from tests.jobs.support.lake_rows import Cluster, broker, partition, topic
+from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.rows.lake_rows import Cluster, broker, partition, topic
 
 pytestmark = pytest.mark.usefixtures("spark")
 

@@ -8,8 +8,8 @@ import pytest
 
 from jobs.adapters.delta.lake import Lake
 from jobs.records.plans.stored import read_plan, refuse_edited
-from tests.jobs.support.commands import Surveyor
-from tests.jobs.support.lake_rows import Cluster, broker, partition, topic
+from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.rows.lake_rows import Cluster, broker, partition, topic
 
 pytestmark = pytest.mark.usefixtures("spark")
 

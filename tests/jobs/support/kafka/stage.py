@@ -17,10 +17,10 @@ from confluent_kafka.cimpl import NewTopic
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.zookeeper.connection import connected
 from schemas.znodes import State, encode_state
-from tests.jobs.support.commands import Surveyor
-from tests.jobs.support.fake_brokers import FakeBrokers
-from tests.jobs.support.kafka_tree import KafkaTree, new_chroot, registration, state_path
-from tests.jobs.support.real_cluster import broker_in_control, eventually, kafka_tree
+from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.kafka.fake_brokers import FakeBrokers
+from tests.jobs.support.kafka.real_cluster import broker_in_control, eventually, kafka_tree
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, new_chroot, registration, state_path
 
 REAL: Final = "real"
 

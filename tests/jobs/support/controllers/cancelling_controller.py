@@ -14,7 +14,7 @@ from kafka.errors import KafkaTimeoutError
 from schemas.names import NO_LEADER
 from schemas.rows import Key
 from schemas.znodes import Assignment, State, decode_assignment, encode_assignment, encode_state
-from tests.jobs.support.kafka_tree import KafkaTree, state_path
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 NOTHING_RUNS = 85
 INVALID = 39

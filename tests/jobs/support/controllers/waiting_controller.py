@@ -10,8 +10,8 @@ import pytest
 
 from schemas.rows import Key
 from schemas.znodes import Assignment, State, decode_assignment, decode_partitions, encode_assignment, encode_state
-from tests.jobs.support.kafka_tree import KafkaTree, state_path
-from tests.jobs.support.throttled_tree import ConfigBrokers
+from tests.jobs.support.controllers.throttled_tree import ConfigBrokers
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 REASSIGN = "/admin/reassign_partitions"
 PREFERRED = "/admin/preferred_replica_election"

@@ -6,8 +6,8 @@ from jobs.adapters.delta.lake import Lake, Row
 from jobs.records.plans.stored import Plan
 from schemas.names import OperationKind, PlanKind
 from schemas.znodes import decode_assignment
-from tests.jobs.support.kafka_tree import KafkaTree
-from tests.jobs.support.plan_rows import creation, store_plan
+from tests.jobs.support.rows.plan_rows import creation, store_plan
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 
 def _topic_id(tree: KafkaTree, topic: str) -> str | None:

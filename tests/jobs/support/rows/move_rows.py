@@ -9,8 +9,8 @@ from typing import Any
 
 from jobs.adapters.delta.lake import Lake, Row
 from schemas.names import Action
-from tests.jobs.support.kafka_tree import KafkaTree
-from tests.jobs.support.plan_rows import election
+from tests.jobs.support.rows.plan_rows import election
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 
 def reassignment(  # noqa: PLR0913 - what a change says

@@ -14,8 +14,8 @@ from jobs.records.plans.names import Alias
 from jobs.records.plans.storing import Content, RowLists, store
 from schemas.columns import TABLES
 from schemas.names import Action, OperationKind, PlanKind
-from tests.jobs.support.empty_tables import lay_tables
-from tests.jobs.support.lake_rows import NOW, Cluster, broker, partition, topic
+from tests.jobs.support.rows.empty_tables import lay_tables
+from tests.jobs.support.rows.lake_rows import NOW, Cluster, broker, partition, topic
 
 HOSTILE: Final = "<script>alert(1)</script>"
 """A name for whatever a cluster names."""

@@ -16,8 +16,8 @@ from schemas.znodes import (
     encode_assignment,
     encode_state,
 )
-from tests.jobs.support.kafka_tree import KafkaTree, state_path
-from tests.jobs.support.real_cluster import eventually
+from tests.jobs.support.kafka.real_cluster import eventually
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 
 def settle(controller: Controller) -> None:

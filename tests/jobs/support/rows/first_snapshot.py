@@ -22,7 +22,7 @@ from planner.leadership.without_spark import imbalance
 from planner.rows.without_spark import PartitionArrays, default_min_isr, derived
 from schemas.columns import TABLES
 from schemas.names import PartitionState, RequestKind
-from tests.jobs.support.commands import Surveyor
+from tests.jobs.support.commands.commands import Surveyor
 
 SNAPSHOT_ID: Final = 1
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from jobs.adapters.delta.lake import Lake, Row
 from schemas.tables import TABLES
-from tests.jobs.support.empty_tables import lay_tables
+from tests.jobs.support.rows.empty_tables import lay_tables
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from jobs.execution.admin.running import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 from jobs.runtime.settings import Settings, settings_from
 from schemas.znodes import decode_config, encode_config
-from tests.jobs.support.kafka_tree import KafkaTree
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 RATES = (LEADER_RATE, FOLLOWER_RATE)
 REPLICAS = (LEADER_REPLICAS, FOLLOWER_REPLICAS)

@@ -22,9 +22,9 @@ from schemas.znodes import (
     encode_assignment,
     encode_partitions,
 )
-from tests.jobs.support.control_process import Office
-from tests.jobs.support.kafka_tree import KafkaTree, state_path
-from tests.jobs.support.real_cluster import eventually
+from tests.jobs.support.commands.control_process import Office
+from tests.jobs.support.kafka.real_cluster import eventually
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 TOPIC, PARTITIONS = "orders", range(6)
 """What is written to and read all the while; its replicas are on the brokers 0 to 2 at first."""

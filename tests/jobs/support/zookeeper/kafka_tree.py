@@ -13,7 +13,7 @@ from kazoo.client import KazooClient
 from kazoo.protocol.states import ZnodeStat
 
 from schemas.znodes import Assignment, State, decode_state, encode_assignment, encode_controller, encode_state
-from tests.jobs.support.fake_brokers import FakeBrokers
+from tests.jobs.support.kafka.fake_brokers import FakeBrokers
 
 CLUSTER_ID = "mN2cq7yVTnOp0vNYnbx6Rg"
 TOPIC_ID = "r8iTzkX6SnyvLkbjRRRoow"

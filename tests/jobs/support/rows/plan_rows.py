@@ -16,8 +16,8 @@ from schemas.names import NO_VERSION, Action, OperationKind, PlanKind
 from schemas.rows import Change, Operation
 from schemas.tables import CHANGES
 from schemas.znodes import decode_assignment, decode_state
-from tests.jobs.support.empty_tables import lay_tables
-from tests.jobs.support.kafka_tree import TOPIC_ID, KafkaTree, state_path
+from tests.jobs.support.rows.empty_tables import lay_tables
+from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree, state_path
 from tests.plan_digest import plan_id
 
 CLUSTER = "default"

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-ROOT: Final = Path(__file__).parents[3]
+ROOT: Final = Path(__file__).parents[4]
 
 ELLIPSIS: Final = "spark-submit …"
 """How a page says that a command begins as the one before."""

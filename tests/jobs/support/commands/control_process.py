@@ -13,8 +13,8 @@ from jobs.adapters.embedded.sessions import end_session
 from jobs.adapters.zookeeper.connection import connected, read
 from jobs.adapters.zookeeper.controllership import take_over
 from schemas.znodes import decode_controller
-from tests.jobs.support.kafka_tree import KafkaTree
-from tests.jobs.support.real_cluster import eventually
+from tests.jobs.support.kafka.real_cluster import eventually
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 from tests.jobs.torture.zookeeper_log import Transaction, transactions
 
 OURS, NOBODY = 2147483647, 2147483646

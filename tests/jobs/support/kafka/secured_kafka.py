@@ -13,10 +13,10 @@ from kafka.admin import KafkaAdminClient, ScramMechanism, UserScramCredentialUps
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.ports import LOOPBACK
 from jobs.adapters.embedded.servers import EmbeddedKafka
-from tests.jobs.support.guarded_zookeeper import PASSWORD as OF_ZOOKEEPER
-from tests.jobs.support.guarded_zookeeper import USER as IN_ZOOKEEPER
-from tests.jobs.support.guarded_zookeeper import Certificates, GuardedZooKeeper
-from tests.jobs.support.real_cluster import eventually
+from tests.jobs.support.kafka.real_cluster import eventually
+from tests.jobs.support.zookeeper.guarded_zookeeper import PASSWORD as OF_ZOOKEEPER
+from tests.jobs.support.zookeeper.guarded_zookeeper import USER as IN_ZOOKEEPER
+from tests.jobs.support.zookeeper.guarded_zookeeper import Certificates, GuardedZooKeeper
 
 USER, GUEST, PASSWORD = "surveyor", "guest", "tr0ub4dor&3"
 """Who may do everything, and who may do nothing, by the same password."""

@@ -11,7 +11,7 @@ from jobs.execution.due import assess
 from jobs.records.plans.stored import read_plan
 from jobs.runtime.choices import Mode
 from jobs.runtime.settings import settings_from
-from tests.jobs.support.commands import Surveyor
+from tests.jobs.support.commands.commands import Surveyor
 
 
 def commit_held(surveyor: Surveyor, plan_id: str, held: Controllership, patience: float = 60, **files: Path) -> Row:

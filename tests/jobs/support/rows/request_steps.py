@@ -16,8 +16,8 @@ from schemas.names import CONFIRMED_UNDER, LEADER_DURING_DELETE, Action, Operati
 from schemas.notices import STOP_REPLICA
 from schemas.rows import Key
 from schemas.znodes import Assignment, TopicPartition, decode_assignment, decode_partitions
-from tests.jobs.support.kafka_tree import KafkaTree
-from tests.jobs.support.plan_rows import election, store_plan
+from tests.jobs.support.rows.plan_rows import election, store_plan
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 Steps = tuple[list[Row], list[Row]]
 """Changes and operations."""

@@ -15,7 +15,7 @@ from jobs.adapters.brokers.admin import bootstrap
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import connected
-from tests.jobs.support.kafka_tree import KafkaTree
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 PAUSE, AT_ONCE = 0.05, 5
 """A hundred records a second, five at a time: three brokers spend their time on requests, however few are in each."""
