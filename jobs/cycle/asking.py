@@ -6,8 +6,10 @@ broker is no reason to leave the others without a controller. In: registrations.
 they are not what they were.
 """
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Final
@@ -21,6 +23,11 @@ from jobs.runtime.settings import Settings
 
 PATIENCE: Final = 20.0
 """Seconds that all brokers have, in the thread that asks them."""
+
+AGAIN: Final = 2.0
+TRIES: Final = 10
+"""Who did not answer is asked again so many seconds later, so many times in all: a broker that starts is registered in
+ZooKeeper some seconds before it takes connections."""
 
 Ask = Callable[[Sequence[Row]], tuple[list[Row], dict[int, str]]]
 """Asks brokers, rows of BROKERS, for their settings; why there is none of some, by broker id."""
@@ -65,12 +72,23 @@ class Asking:
             self._thread.start()
 
     def _run(self, brokers: Sequence[Row]) -> None:
+        untold, over = brokers, time.monotonic() + PATIENCE
+        for tries in count(1):
+            rows, why_not = self._asked(untold)
+            told = [row for row in untold if row["broker_id"] not in why_not]
+            is_last = tries >= TRIES or time.monotonic() > over
+            self._heard.put((untold, rows, why_not) if is_last else (told, _of(told, rows), {}))
+            self.wake()
+            untold = [row for row in untold if row["broker_id"] in why_not]
+            if is_last or not untold:
+                return
+            time.sleep(AGAIN)
+
+    def _asked(self, brokers: Sequence[Row]) -> tuple[list[Row], dict[int, str]]:
         try:
-            rows, why_not = self.ask_them(brokers)
+            return self.ask_them(brokers)
         except Exception as error:  # noqa: BLE001 - what is known holds until they are asked again
-            rows, why_not = [], {row["broker_id"]: str(error) or type(error).__name__ for row in brokers}
-        self._heard.put((brokers, rows, why_not))
-        self.wake()
+            return [], {row["broker_id"]: str(error) or type(error).__name__ for row in brokers}
 
     def take(self, registered: Iterable[int]) -> list[Row] | None:
         """Return the settings of brokers where they are not what they were; else None.
@@ -118,6 +136,11 @@ class Asking:
                     f"{IBP} is 2.7-IV1 at most; it is asked again with the next audit",
                 )
                 self._said[broker] = epoch
+
+
+def _of(brokers: Iterable[Row], rows: Iterable[Row]) -> list[Row]:
+    ids = {row["broker_id"] for row in brokers}
+    return [row for row in rows if row["broker_id"] in ids]
 
 
 def _values(rows: Iterable[Row]) -> set[tuple[int, str, str | None]]:

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from jobs.adapters.delta.lake import Row
+from jobs.cycle import asking
 from jobs.cycle.asking import Asking
 from jobs.cycle.balance import Balance
 from jobs.cycle.control import Controller
@@ -37,8 +39,9 @@ class Brokers:
 
 
 @pytest.fixture
-def brokers(controller: Controller) -> Brokers:
-    """Brokers 0 to 2 that tell the controller of their settings."""
+def brokers(controller: Controller, monkeypatch: pytest.MonkeyPatch) -> Brokers:
+    """Brokers 0 to 2 that tell the controller of their settings; who does not is asked once."""
+    monkeypatch.setattr(asking, "TRIES", 1)
     found = Brokers()
     found.said = {broker: {IBP: "2.6"} for broker in (0, 1, 2)}
     rows, _ = found.ask([{"broker_id": broker} for broker in (0, 1, 2)])
@@ -51,9 +54,9 @@ def brokers(controller: Controller) -> Brokers:
 def heard(controller: Controller) -> None:
     """Settle, once who was asked has answered."""
     settle(controller)
-    asking = controller.asking
-    assert asking is not None
-    assert eventually(lambda: asking._thread is None or not asking._thread.is_alive())  # noqa: SLF001
+    asks = controller.asking
+    assert asks is not None
+    assert eventually(lambda: asks._thread is None or not asks._thread.is_alive())  # noqa: SLF001
     settle(controller)
 
 
@@ -97,6 +100,31 @@ def test_who_registers_is_asked_and_a_later_protocol_is_said_once(
     assert line is None or about[0].startswith(f"surveyor: {line}")
 
 
+def test_who_is_about_to_start_is_asked_until_it_answers(
+    tree: KafkaTree, controller: Controller, brokers: Brokers, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker is registered before it takes connections; others that came with it have told by then."""
+    monkeypatch.setattr(asking, "TRIES", 5)
+    monkeypatch.setattr(asking, "AGAIN", 0.01)
+    take_up(controller)
+    brokers.said[4] = {IBP: "2.6"}
+
+    def starts(rows: Sequence[Row]) -> tuple[list[Row], dict[int, str]]:
+        if brokers.asked.count(3) == 2:
+            brokers.said[3] = {IBP: "3.9-IV0"}
+        return brokers.ask(rows)
+
+    assert controller.asking is not None
+    controller.asking.ask_them = starts
+    tree.register(3)
+    tree.register(4)
+    heard(controller)
+
+    assert (brokers.asked.count(3), brokers.asked.count(4)) == (3, 1)
+    assert [line for line in said if "did not tell" in line] == []
+    assert sum("WARNING: broker 3 runs with" in line for line in said) == 1
+
+
 def test_settings_that_change_count_from_the_next_audit_on(
     tree: KafkaTree, controller: Controller, brokers: Brokers
 ) -> None:
@@ -123,17 +151,17 @@ def test_who_does_not_answer_has_what_is_known_of_it_and_who_is_gone_does_not_co
     tree: KafkaTree, controller: Controller, brokers: Brokers
 ) -> None:
     take_up(controller)
-    asking = controller.asking
-    assert asking is not None
+    asks = controller.asking
+    assert asks is not None
     brokers.said[0][UNCLEAN] = "true"
     audited(controller)
     del brokers.said[0]
     audited(controller)
-    assert {(row["broker_id"], row["name"]) for row in asking.known} == {*((b, IBP) for b in (0, 1, 2)), (0, UNCLEAN)}
+    assert {(row["broker_id"], row["name"]) for row in asks.known} == {*((b, IBP) for b in (0, 1, 2)), (0, UNCLEAN)}
 
     tree.unregister(0)
     audited(controller)
-    assert {row["broker_id"] for row in asking.known} == {1, 2}
+    assert {row["broker_id"] for row in asks.known} == {1, 2}
 
 
 @pytest.mark.parametrize(("every", "is_kept"), [("60", True), ("30", False)])
