@@ -128,8 +128,11 @@ def _in_office(cluster: EmbeddedCluster, folder: Path) -> Iterator[None]:
 
 
 def _idle(folder: str, seconds: float = 30.0) -> float:
-    """The share of one core that the controller's processes, its JVM too, take while nothing happens."""
-    time.sleep(10.0)
+    """The share of one core that the controller's processes, its JVM too, take while nothing happens.
+
+    For a minute after brokers came or went it thinks of what may come (`foresight`), which is not idle.
+    """
+    time.sleep(60.0)
     pid = int((Path(folder) / "pid").read_text())
     before = _cpu(pid)
     time.sleep(seconds)
