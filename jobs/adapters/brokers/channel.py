@@ -39,11 +39,11 @@ PAUSE: Final = 0.1
 PATIENCE: Final = 6.0
 """Seconds within which brokers must have answered before anything is written: they register before they answer."""
 
-REFUSALS: Final = 10
-"""Connections refused in a row, PAUSE apart, after which a broker is not there.
+REFUSALS: Final = 30
+"""Connections refused in a row, PAUSE apart, after which a broker is taken for gone.
 
-A broker binds its listeners before it registers (`KafkaServer.startup`), so a registered one that refuses is one that
-has ended and whose session has not; the second that this takes is for one that is being started anew."""
+Brokers of 3.9 register a moment before they take connections (`KafkaServer.startup`, `enableRequestProcessing`); one
+that refuses for longer has most likely ended, and its session has not."""
 
 _API_VERSIONS: Final = 18
 _TOP_ERROR: Final = 5

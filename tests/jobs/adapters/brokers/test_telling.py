@@ -341,7 +341,7 @@ def test_silent_broker_is_refused_before_anything_is_written(
     refuse_silent(live, OURS, {1, 2})
 
 
-@pytest.mark.parametrize(("refusals", "untold"), [(9, 0), (10, 1)])
+@pytest.mark.parametrize(("refusals", "untold"), [(29, 0), (30, 1)])
 def test_broker_that_refuses_connections_is_given_up_after_some(
     brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch, refusals: int, untold: int
 ) -> None:
