@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from threading import Timer
 
@@ -102,18 +103,22 @@ def test_told_to_stop_it_resigns(tree: KafkaTree, surveyor: Surveyor, monkeypatc
     assert tree.client.exists("/controller") is None
 
 
+def once_quiet(monkeypatch: pytest.MonkeyPatch, then: Callable[[], None]) -> None:
+    """Let something happen after a cycle in which nothing was due; the controller goes on."""
+    cycle = Controller.cycle
+
+    def cycle_then(controller: Controller) -> bool:
+        if not cycle(controller):
+            then()
+        return True
+
+    monkeypatch.setattr(Controller, "cycle", cycle_then)
+
+
 def test_another_controller_ends_it_and_it_says_what_it_did_and_who_that_is(
     tree: KafkaTree, surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cycle = Controller.cycle
-
-    def then_fenced(controller: Controller) -> bool:
-        busy = cycle(controller)
-        if not busy:
-            tree.elect(2, epoch=99)
-        return True
-
-    monkeypatch.setattr(Controller, "cycle", then_fenced)
+    once_quiet(monkeypatch, lambda: tree.elect(2, epoch=99))
 
     ran = surveyor(*APPLY)
 
@@ -130,14 +135,10 @@ def test_another_controller_ends_it_and_it_says_what_it_did_and_who_that_is(
 
 
 def test_a_session_that_ended_ends_it_with_the_same_facts(surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) -> None:
-    cycle = Controller.cycle
-
-    def then_lost(controller: Controller) -> bool:
-        if cycle(controller):
-            return True
+    def lose() -> None:
         raise SessionLostError("the connection to ZooKeeper was lost and our session with it; commit again")
 
-    monkeypatch.setattr(Controller, "cycle", then_lost)
+    once_quiet(monkeypatch, lose)
 
     ran = surveyor(*APPLY)
 

@@ -14,7 +14,7 @@ from jobs.records.plans.stored import Plan
 from schemas.names import PlanKind, PlanStatus
 from schemas.znodes import TopicPartition, encode_partitions
 from tests.jobs.support.commands.command_line import Surveyor
-from tests.jobs.support.controllers.waiting_controller import PREFERRED, REASSIGN, MovingController, install
+from tests.jobs.support.controllers.waiting_controller import PREFERRED, REASSIGN, MovingController
 from tests.jobs.support.rows.move_rows import reassignment
 from tests.jobs.support.rows.operation_rows import alteration
 from tests.jobs.support.rows.plan_rows import election, store_plan
@@ -32,13 +32,6 @@ def kafka(tree: KafkaTree) -> KafkaTree:
     tree.register(3)
     tree.add_topic(T, BEFORE)
     return tree
-
-
-@pytest.fixture
-def controller(kafka: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> MovingController:
-    made = MovingController(kafka)
-    install(made, monkeypatch)
-    return made
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from jobs.records.plans.stored import Plan
 from schemas.names import PlanKind, PlanStatus
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.controllers.throttled_tree import CrashError, override, overrides, settings_of
-from tests.jobs.support.controllers.waiting_controller import MovingController, install
+from tests.jobs.support.controllers.waiting_controller import MovingController
 from tests.jobs.support.rows.move_rows import reassignment
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
@@ -33,13 +33,6 @@ def kafka(tree: KafkaTree) -> KafkaTree:
     tree.add_topic(T, BEFORE)
     tree.add_topic(OTHER, {0: [0, 1]})
     return tree
-
-
-@pytest.fixture
-def controller(kafka: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> MovingController:
-    made = MovingController(kafka)
-    install(made, monkeypatch)
-    return made
 
 
 @pytest.fixture

@@ -11,19 +11,12 @@ from jobs.records.plans.stored import Plan
 from schemas.names import PlanKind
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.controllers.throttled_tree import overrides, settings_of
-from tests.jobs.support.controllers.waiting_controller import MovingController, install
+from tests.jobs.support.controllers.waiting_controller import MovingController
 from tests.jobs.support.rows.move_rows import reassignment
 from tests.jobs.support.rows.plan_rows import store_plan
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 T = "t"
-
-
-@pytest.fixture
-def controller(tree: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> MovingController:
-    made = MovingController(tree)
-    install(made, monkeypatch)
-    return made
 
 
 @pytest.fixture
