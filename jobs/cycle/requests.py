@@ -1,4 +1,4 @@
-"""Requests in /admin that a controller that stays is done with: taken away, topics removed, and each of it owned up to.
+"""Requests in /admin that a controller that stays is done with: taken away and put on record; and topics removed.
 
 It does so by `jobs.execution.batch.requests`, and each request that went is a row of `commits`. What was refused leaves
 no row, as nothing was written; where nobody heard the answer, the row says `unknown`. In: decisions. Out: what
@@ -57,10 +57,10 @@ class Requests:
             kind = OperationKind.WITHDRAW_REASSIGNMENT
             deeds = [Deed(kind, f"asked to be on {to}: {moved[key]}", *key) for key, to in orders.items()]
             yield self._owned(deeds, lambda: withdraw_reassignments(self.control, orders))
-        asked = self._asked(RequestKind.PREFERRED_ELECTION)
-        if asked and elected:
-            passed = [Deed(OperationKind.WITHDRAW_ELECTION, elected.get(key) or _PASSED, *key) for key in asked]
-            yield self._owned(passed, lambda: withdraw_elections(self.control, asked))
+        elections = self._asked(RequestKind.PREFERRED_ELECTION)
+        if elections and elected:
+            passed = [Deed(OperationKind.WITHDRAW_ELECTION, elected.get(key) or _PASSED, *key) for key in elections]
+            yield self._owned(passed, lambda: withdraw_elections(self.control, elections))
 
     def remove_void(self) -> Iterator[Refusal | None]:
         """Take away what asks for nothing, or cannot be read: it is in the way of the next request."""
@@ -108,6 +108,6 @@ class Requests:
             self.behind.put(deed._replace(message=f"{deed.message}; {_UNHEARD}", outcome=Outcome.UNKNOWN))
 
 
-def _why(decided: Decided, wanted: Action) -> dict[Key, str | None]:
+def _why(decided: Decided, action: Action) -> dict[Key, str | None]:
     """Requests of a kind that are done with, and why."""
-    return {(row["topic"], row["partition"]): row["why_not"] for row in decided.withdrawn if row["wanted"] == wanted}
+    return {(row["topic"], row["partition"]): row["why_not"] for row in decided.withdrawn if row["wanted"] == action}

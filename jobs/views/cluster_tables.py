@@ -1,6 +1,6 @@
 """Brokers, topics and partitions as people and programs are shown them: each with what the others say of it. No JVM.
 
-What is counted, is counted in Arrow and numpy: of a large cluster only the rows that are shown become objects.
+What is counted is counted in Arrow and numpy: of a large cluster only the rows that are shown become objects.
 """
 
 from dataclasses import dataclass
