@@ -69,6 +69,9 @@ OFFSETS_MS: Final = 5_000
 UNANSWERED: Final = (KafkaError, OSError)
 """What leaves the outcome of a request unknown."""
 
+NO_ANSWER: Final = "no answer"
+"""How the word for that begins."""
+
 
 class AdminUnavailableError(SurveyorError):
     """No broker answered the Admin API."""
@@ -79,6 +82,8 @@ def read_properties(path: Path | None) -> dict[str, str]:
     if path is None:
         return {}
     found = {_SETTINGS[key]: value for key, value in read_key_values(path, "--command-config", _SETTINGS).items()}
+    if "ssl_certfile" in found:
+        found.setdefault("ssl_password", "")  # without one, OpenSSL asks whoever sits at the terminal
     if found.get("ssl_check_hostname", "https").lower() != "https":
         found["ssl_check_hostname"] = ""  # which is no to whoever asks
     return found
@@ -177,7 +182,7 @@ class Admin:
         try:
             return self._alter(kind, resource, overrides)
         except UNANSWERED as error:
-            return f"no answer ({error})"
+            return f"{NO_ANSWER} ({error})"
 
     def _alter(self, kind: str, resource: str, overrides: Mapping[str, str | None]) -> int | str:
         entries = {name: ("DELETE" if value is None else "SET", value) for name, value in overrides.items()}
