@@ -3,6 +3,8 @@
 import gc
 import logging
 import socket
+import ssl
+import time
 import warnings
 from base64 import urlsafe_b64decode
 from collections import defaultdict
@@ -23,6 +25,7 @@ from kafka.errors import (
     RequestTimedOutError,
     for_code,
 )
+from kafka.net import manager
 
 from jobs.basics.errors import RefusedError, SurveyorError
 from jobs.basics.properties import read_key_values
@@ -71,6 +74,25 @@ UNANSWERED: Final = (KafkaError, OSError)
 
 NO_ANSWER: Final = "no answer"
 """How the word for that begins."""
+
+
+class _InTime(manager.KafkaSSLTransport):  # type: ignore[misc] # kafka-python is untyped
+    """TLS that a broker answers in time: kafka-python itself waits for ever for one that has stopped."""
+
+    async def handshake(self) -> None:
+        until = time.monotonic() + CONNECTING
+        while True:
+            try:
+                self._sock.do_handshake()
+            except ssl.SSLWantReadError:
+                await self._net.wait_read(self._sock, until)
+            except ssl.SSLWantWriteError:
+                await self._net.wait_write(self._sock, until)
+            else:
+                return
+
+
+manager.KafkaSSLTransport = _InTime  # which it has no other door for
 
 
 class AdminUnavailableError(SurveyorError):
