@@ -19,9 +19,9 @@ from jobs.pages.dashboard.reading import Place, clusters, snapshots
 from jobs.pages.dashboard.sections import PAGES
 from jobs.pages.rendering import shown_time
 
+# Keys of what Streamlit keeps for a visitor: where the slider stands, and the cluster and snapshot newest before.
 SLIDER: Final = "snapshot"
 NEWEST: Final = "newest"
-"""Keys of what Streamlit keeps for a visitor: where the slider stands, and the cluster and snapshot newest before."""
 
 
 def main() -> None:
