@@ -178,6 +178,7 @@ def kill_moving_commit(cluster: EmbeddedCluster, lake: Lake) -> None:
                 os.kill(int(process.name), signal.SIGKILL)
 
 
+@pytest.mark.usefixtures("spark")
 def test_recover(airflow: InsideAirflow, cluster: EmbeddedCluster, lake: Lake) -> None:
     """Broker 2 was alone in the ISR when it died; broker 1 is back, and may lead once somebody approves.
 
