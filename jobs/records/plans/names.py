@@ -5,14 +5,18 @@ incident of today would be answered by the plan of yesterday. `name` in `plans` 
 """
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 import pyarrow as pa
 
 from jobs.adapters.delta.lake import Lake, Row, as_rows
-from jobs.basics.errors import RefusedError
+from jobs.basics.errors import RefusedError, UsageError
 from schemas.names import PlanKind
+
+_UNUSABLE: Final = re.compile(r"\s*|-.*|[0-9a-f]{16}")
+"""Nothing; what looks like an option; and what may be another plan's id, which comes before names."""
 
 _EVERY_PLAN: Final = ("snapshot_id", ">=", 0)
 
@@ -23,6 +27,14 @@ class Alias:
 
     name: str | None = None
     moves: bool = False
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for a name that no command would take for the plan."""
+        if self.name is not None and (not self.name.isprintable() or _UNUSABLE.fullmatch(self.name)):
+            raise UsageError(
+                f"--name {self.name!r} cannot be the name of a plan: give it one of printable characters that begins "
+                "with no dash, and that is not an id (16 of 0-9 and a-f)",
+            )
 
 
 def names_of(plan: Row) -> list[str]:
