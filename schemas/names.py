@@ -268,6 +268,10 @@ class Step(StrEnum):
     """All that the plan moved was found back where it was."""
     RESTORE_ORDER = "restore_order"
     """The order of replicas as before the reassignment that was cancelled; no data moves."""
+    THROTTLE = "throttle"
+    """Replication of a broker, or replicas of a topic, was throttled."""
+    LIFT_THROTTLE = "lift_throttle"
+    """What stood before a throttle was put back."""
 
 
 class RequestKind(StrEnum):

@@ -13,6 +13,8 @@ from typing import Final
 from jobs.basics.errors import UsageError
 
 PRIVATE_KEY: Final = "ssl.key.location"
+CERTIFICATE: Final = "ssl.certificate.location"
+"""Which has its private key in it where that is not named."""
 KEY_PASSWORD: Final = "ssl.key.password"  # noqa: S105 - the name of a setting
 
 
@@ -34,10 +36,11 @@ def read_key_values(path: Path, option: str, known: Collection[str]) -> dict[str
             raise UsageError(f"{option} {path}: {key!r} is not known or has no value; known are {', '.join(known)}")
     if any(_is_secret(key) for key in values):
         _refuse_open(f"{option} {path} has a password in it", path, mode)
-    if PRIVATE_KEY in values and KEY_PASSWORD not in values:
-        own = Path(values[PRIVATE_KEY])
+    named = PRIVATE_KEY if PRIVATE_KEY in values else CERTIFICATE
+    if named in values and KEY_PASSWORD not in values:
+        own = Path(values[named])
         with suppress(OSError):  # whoever opens it says so
-            _refuse_open(f"{option} {path}: {PRIVATE_KEY} {own} is a private key", own, own.stat().st_mode)
+            _refuse_open(f"{option} {path}: {named} {own} has a private key in it", own, own.stat().st_mode)
     return values
 
 

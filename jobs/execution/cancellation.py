@@ -104,7 +104,7 @@ def _cancel_leased(settings: Settings, plan: Plan, ledger: Ledger, lease: Lease,
         verdicts += work.restore(work.read([f.key for f in [*findings.safe, *findings.of(Standing.OUT_OF_ORDER)]]))
         work.end_left_open()
         if admin is not None and throttled:
-            end_throttle(settings, plan, UnderLease(admin, lease))
+            end_throttle(settings, plan, UnderLease(admin, lease), ledger.attempt)
     return verdicts
 
 

@@ -109,7 +109,7 @@ MALFORMED: Final[dict[str, tuple[Decoder, bytes | None]]] = {
             "ISR twice the same": _state(isr=[1, 2, 1]),
             "ISR too large": _state(isr=[2**31]),
             "leader epoch negative": _state(leader_epoch=-1),
-            "leader epoch too large": _state(leader_epoch=2**31),
+            "leader epoch that none can follow": _state(leader_epoch=2**31 - 1),
             "controller epoch negative": _state(controller_epoch=-1),
             "recovery state unknown": _state(leader_recovery_state=2),
             "NaN": STATE.replace(b'"leader":1', b'"leader":NaN'),
@@ -188,7 +188,7 @@ MALFORMED: Final[dict[str, tuple[Decoder, bytes | None]]] = {
             "epoch with a space": (decode_epoch, b" 7"),
             "epoch in JSON": (decode_epoch, b'{"epoch":7}'),
             "epoch 1.5": (decode_epoch, b"1.5"),
-            "epoch too large": (decode_epoch, b"2147483648"),
+            "epoch that none can follow": (decode_epoch, b"2147483647"),
             "epoch in other digits": (decode_epoch, "\N{ARABIC-INDIC DIGIT SEVEN}".encode()),
             "controller without id": (decode_controller, b'{"version":2}'),
             "controller -2": (decode_controller, b'{"brokerid":-2}'),
@@ -196,7 +196,6 @@ MALFORMED: Final[dict[str, tuple[Decoder, bytes | None]]] = {
             "reassignment without topic": (decode_partitions, b'{"partitions":[{"partition":0}]}'),
             "reassignment of a negative": (decode_partitions, b'{"partitions":[{"topic":"t","partition":-1}]}'),
             "reassignment of null": (decode_partitions, b'{"partitions":[null]}'),
-            "reassignment of no topic": (decode_partitions, b'{"partitions":[{"topic":"a/b","partition":0}]}'),
             "reassignment to null": (
                 decode_partitions,
                 b'{"partitions":[{"topic":"t","partition":0,"replicas":null}]}',
@@ -242,6 +241,20 @@ def test_an_order_is_read_as_it_stands(replicas: list[int]) -> None:
     assert found == [TopicPartition("t", 0, replicas), TopicPartition("t", 1, [2])]
 
 
+def test_an_order_for_what_no_topic_can_be_called_holds_up_no_other() -> None:
+    listed = [{"topic": name, "partition": 0, "replicas": [1]} for name in ("a/b", "", "..", "red\x1b[31m", "t")]
+
+    found = decode_partitions(json.dumps({"version": 1, "partitions": listed}).encode())
+
+    assert [each.topic for each in found] == ["a/b", "", "..", "red\\x1b[31m", "t"]
+
+
+def test_of_two_orders_for_a_partition_the_last_counts() -> None:
+    listed = [{"topic": "t", "partition": 0, "replicas": replicas} for replicas in ([1], [2])]
+
+    assert decode_partitions(json.dumps({"partitions": listed}).encode()) == [TopicPartition("t", 0, [2])]
+
+
 EXTREME: Final[dict[str, tuple[Decoder, bytes]]] = {
     "deep nesting": (decode_state, STATE[:-1] + b',"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}"),
     "a port of 5000 digits": (decode_broker, _broker(endpoints=["PLAINTEXT://h:" + "9" * 5000])),
@@ -266,7 +279,7 @@ REASONS: Final[dict[str, tuple[Decoder, bytes | None, str]]] = {
         "partition 7 names a broker twice: [1, 1]",
     ),
     "no replicas": (decode_assignment, _topic(partitions={"7": []}), "partition 7 has no replicas"),
-    "epoch": (decode_epoch, b"x", "b'x', expected a decimal number"),
+    "epoch": (decode_epoch, b"x", "b'x', expected a decimal number, 2147483646 at most"),
     "stranger": (
         decode_assignment,
         _topic(adding_replicas={"0": [2, 9]}),

@@ -111,9 +111,9 @@ def by_partition(value: Any, *, at_least: int) -> dict[int, list[int]]:  # noqa:
 
 def state(found: Any, _data: bytes) -> State:  # noqa: ANN401
     return State(
-        controller_epoch=number(found["controller_epoch"]),
+        controller_epoch=number(found["controller_epoch"], high=LARGEST - 1),
         leader=number(found["leader"], low=-1),
-        leader_epoch=number(found["leader_epoch"]),
+        leader_epoch=number(found["leader_epoch"], high=LARGEST - 1),
         isr=broker_ids(found["isr"]),
         leader_recovery_state=number(found.get("leader_recovery_state", 0), high=1),
     )
@@ -162,12 +162,13 @@ def broker(found: Any, _data: bytes) -> Broker:  # noqa: ANN401
 def epoch(_found: Any, data: bytes) -> int:  # noqa: ANN401
     assert data.isdigit()
     assert len(data) <= 10
-    return number(int(data))
+    return number(int(data), high=LARGEST - 1)
 
 
 def controller(found: Any, data: bytes) -> Controller:  # noqa: ANN401
     if data.isdigit():
-        return Controller(epoch(found, data), -1)
+        assert len(data) <= 10
+        return Controller(number(int(data)), -1)
     return Controller(number(found["brokerid"], low=-1), number(found.get("kraftControllerEpoch", -1), low=-1))
 
 
@@ -187,13 +188,18 @@ def asked_for(value: Any) -> list[int]:  # noqa: ANN401
 
 def topic_partition(found: Any) -> TopicPartition:  # noqa: ANN401
     replicas = asked_for(found["replicas"]) if "replicas" in found else None
-    assert is_topic_name(text(found["topic"]))
-    return TopicPartition(found["topic"], number(found["partition"]), replicas)
+    topic = text(found["topic"])
+    assert len(topic) <= 249
+    if not is_topic_name(topic):
+        cut = topic.encode()[:1000].decode(errors="backslashreplace")
+        topic = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in cut)
+    return TopicPartition(topic, number(found["partition"]), replicas)
 
 
 def partitions(found: Any, _data: bytes) -> list[TopicPartition]:  # noqa: ANN401
     assert isinstance(found["partitions"], list)
-    return [topic_partition(each) for each in found["partitions"]]
+    listed = [topic_partition(each) for each in found["partitions"]]
+    return [*{(each.topic, each.partition): each for each in listed}.values()]
 
 
 def log_dir_event(found: Any, _data: bytes) -> LogDirEvent:  # noqa: ANN401

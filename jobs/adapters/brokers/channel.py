@@ -200,8 +200,14 @@ class Channel:
                     self.heard()
         self.transport.within(PROBE)
         data = self._receive()
+        self._refuse_others(data)
         self.heard()
         return data
+
+    def _refuse_others(self, data: bytes) -> None:
+        """Raise ConnectionError where an answer is to another request, or too short to be one: ours is lost."""
+        if len(data) < _TOP_ERROR + 2 or int.from_bytes(data[:4], "big") != self.correlation:
+            raise ConnectionError("what the broker answered is no answer to the last request")
 
     def _receive(self) -> bytes:
         head = self.transport.receive(4)

@@ -5,6 +5,8 @@ once by the settings (`--zookeeper-config`). It is a path until a connection is 
 an argument, goes into a table or a message. Names of keys are those of client.properties, where there is one.
 """
 
+import ssl
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -85,13 +87,34 @@ def _tls(config: Path, settings: dict[str, str]) -> dict[str, Any]:
         if not path.is_file():
             raise UsageError(f"{OPTION} {config}: {key}: there is no file {path}")
     algorithm = settings.get("ssl.endpoint.identification.algorithm", "https")
+    paths = {_FILES[key]: str(path) for key, path in named.items()}
+    if "certfile" in paths:
+        paths.setdefault("keyfile", paths["certfile"])  # Kazoo shows no certificate whose key is not named
+    password = settings.get("ssl.key.password", "")  # without one, OpenSSL asks whoever sits at the terminal
+    _refuse_odd(config, paths, password)
     return {
         "use_ssl": True,
         "verify_certs": True,
         "check_hostname": algorithm.lower() == "https",
-        "keyfile_password": settings.get("ssl.key.password"),
-        **{_FILES[key]: str(path) for key, path in named.items()},
+        "keyfile_password": password,
+        **paths,
     }
+
+
+def _refuse_odd(config: Path, paths: Mapping[str, str], password: str) -> None:
+    """Raise UsageError where files are not what they should be: Kazoo would try again and again, and say nothing."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    key = "ssl.ca.location"
+    try:
+        if "ca" in paths:
+            context.load_verify_locations(paths["ca"])
+        key = "ssl.certificate.location, ssl.key.location or ssl.key.password"
+        if "certfile" in paths:
+            context.load_cert_chain(paths["certfile"], paths["keyfile"], password)
+    except ssl.SSLError as error:
+        raise UsageError(f"{OPTION} {config}: {key}: not the PEM file it should be ({error.reason})") from None
+    except OSError as error:
+        raise UsageError(f"{OPTION} {config}: {key}: {error.strerror}") from None
 
 
 def _sasl(config: Path, settings: dict[str, str]) -> dict[str, str]:
