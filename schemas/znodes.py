@@ -34,7 +34,8 @@ from schemas.shapes import (
 
 _ENDPOINT: Final = re.compile(r"(?P<listener>[^:/]+)://\[?(?P<host>[\w.:%-]+?)\]?:(?P<port>\d{1,5})", re.ASCII)
 _EPOCH: Final = re.compile(rb"\d{1,10}")
-_TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_LONGEST_NAME: Final = 249
+_TOPIC_NAME: Final = re.compile(rf"[a-zA-Z0-9._-]{{1,{_LONGEST_NAME}}}")
 _CUT: Final = 1000
 
 T = TypeVar("T")
@@ -301,17 +302,23 @@ def encode_config_change(entity_path: str) -> bytes:
 def decode_partitions(data: bytes | None) -> list[TopicPartition]:
     """Decode the partition lists of /admin/reassign_partitions, /admin/preferred_replica_election and isr_change_N.
 
-    Replicas are as somebody asked for them, be it a broker twice or nobody: one order that makes no sense must not hold
-    up the others.
+    Replicas are as somebody asked for them, be it a broker twice or nobody, and topics may be called what none can be,
+    shown as people can read it: one order that makes no sense must not hold up the others. Of a partition that stands
+    twice the last order counts, as to Kafka.
     """
-    return [_topic_partition(partition) for partition in _decode(data, _PARTITIONS).partitions]
+    listed = (_topic_partition(partition) for partition in _decode(data, _PARTITIONS).partitions)
+    return [*{(each.topic, each.partition): each for each in listed}.values()]
 
 
 def _topic_partition(partition: ListedPartition) -> TopicPartition:
-    check_topic_name(partition.topic)
+    topic = partition.topic
+    if len(topic) > _LONGEST_NAME:
+        check_topic_name(topic)
+    if not _TOPIC_NAME.fullmatch(topic):
+        topic = str(printable(topic.encode()))
     if partition.replicas is UNSET:
-        return TopicPartition(partition.topic, partition.partition)
-    return TopicPartition(partition.topic, partition.partition, partition.replicas)
+        return TopicPartition(topic, partition.partition)
+    return TopicPartition(topic, partition.partition, partition.replicas)
 
 
 def encode_partitions(partitions: Sequence[TopicPartition]) -> bytes:

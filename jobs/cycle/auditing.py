@@ -5,11 +5,12 @@ its leader meanwhile must not wait for it. Out: what is not as it was known.
 """
 
 import time
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final
 
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, TOPICS
-from jobs.cycle.looking import Look, Seen
+from jobs.cycle.looking import Look, Seen, topics_among
 from jobs.cycle.memory import Memory
 
 PERIOD: Final = 300.0
@@ -36,6 +37,17 @@ class Audit:
     def begin_at_once(self) -> None:
         """Begin with the next part, from the beginning: nothing that was read lately can be relied on."""
         self._due_at, self._left = time.monotonic(), []
+
+    def take(self, fired: Collection[str]) -> Collection[str]:
+        """Take over topics that watches named, where they are too many to be read at once; return all other paths.
+
+        So it is once a connection was lost, as all watches count as having fired then.
+        """
+        topics = topics_among(fired)
+        if sum(len(self.memory.of_topic(topic)) for topic in topics) <= PART:
+            return fired
+        self._left = sorted(topics.union(self._left), reverse=True)
+        return [path for path in fired if not topics_among([path])]
 
     def go_on(self) -> Seen | None:
         """Read the next part; None where no audit is due."""

@@ -19,7 +19,7 @@ from jobs.adapters.brokers.listeners import PLAIN
 from jobs.adapters.brokers.queues import Queues
 from jobs.adapters.delta.lake import Row
 from jobs.adapters.zookeeper.connection import LOST
-from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError, session_of, settled
+from jobs.adapters.zookeeper.controllership import SESSION_OVER, Controllership, SessionLostError, settled
 from jobs.adapters.zookeeper.refusal import Refusal
 from jobs.basics.interrupts import interrupted
 from jobs.cycle.asking import Asking, by_admin
@@ -57,8 +57,6 @@ FIRST_PAUSE: Final = 0.05
 
 _DOUBLED: Final = 6
 """Times that the pause is doubled, at most."""
-
-SESSION_OVER: Final = "our session ended, and the controllership with it: nothing more was written"
 
 
 @dataclass(slots=True)
@@ -126,8 +124,8 @@ class Controller:
         started = time.monotonic()
         if self.desk:
             self.desk.open()
-        self.look.at_everything()
         self.notifications.delete_all()
+        self.look.at_everything()
         self._due = set(self.memory.partitions)
         self.teller.introduce(self.memory.live)
         self._ask_for_settings(self.memory.brokers.keys() - {row["broker_id"] for row in self.decider.broker_configs})
@@ -185,8 +183,8 @@ class Controller:
 
     @property
     def _is_quiet(self) -> bool:
-        """Whether everybody has answered, nothing moves, and no plan is being carried out."""
-        if self.desk and self.desk.is_busy:
+        """Whether everybody has answered, nothing moves, and no plan is being carried out, nor all read again."""
+        if self.audit.is_under_way or (self.desk and self.desk.is_busy):
             return False
         moving = self.memory.moving - self.retelling.given_up
         return not self.teller.queues.busy and self.ears.is_quiet and self.retelling.is_quiet and not moving
@@ -197,8 +195,8 @@ class Controller:
         idle = self.teller.queues.idle
         heard = self.ears.take()
         self.look.joined |= heard.untold
-        seen = self.look.at(self.watches.fired())
-        self._refuse_lost()
+        seen = self.look.at(self.audit.take(self.watches.fired()))
+        self.control.refuse_lost()
         self._notice_brokers()
         self._know_settings()
         self._due |= self.notifications.isr_changes()
@@ -215,7 +213,7 @@ class Controller:
         verdicts = self._carry_out(first)[1]
         decided, more = self._carry_out(due - first, self.balance.due(self.memory), requests_due=requests_due)
         self._introduce_bounced([*verdicts, *more])
-        self._withdraw(decided)
+        self._withdraw(decided, more)
         self._delete(decided)
         self._carry_out_plans()
         return bool(verdicts or decided.changes or self._due or self._requests_due)
@@ -279,16 +277,10 @@ class Controller:
         changes = [c for c in self.writer.not_held(decided.changes) if away.isdisjoint(forgotten(c))]
         return replace(decided, changes=[as_bounced(change, away) for change in changes] if away else changes)
 
-    def _refuse_lost(self) -> None:
-        """Raise where the controllership is no longer ours: another has it, or our session has ended."""
-        self.control.refuse_fenced()
-        if session_of(self.control.client) != self.control.session:
-            raise SessionLostError(SESSION_OVER)
-
     def _notice_brokers(self) -> None:
         """Introduce brokers that are new, and topics that are kept; tell who is there now (`onBrokerStartup`)."""
         joined, gone, moved, kept = self.look.joined, self.look.gone, self.look.moved, self.look.kept
-        if not (joined or gone or moved or kept):
+        if not (joined or gone or moved or kept or self.look.appeared):
             return
         self._failed |= dict.fromkeys(gone, TRIES)
         anew = [self.memory.of_broker(broker) for broker in joined] + [self.memory.of_topic(topic) for topic in kept]
@@ -305,6 +297,8 @@ class Controller:
         self.teller.metadata(changed)
         self._tell_led_by(new)
         self.teller.kept(kept)
+        at_hand = self.desk.topics if self.desk else ()
+        self.teller.again({key for key in self.look.appeared if key[0] not in at_hand})
         self.look.noted()
 
     def _tell_again(self, idle: Collection[int]) -> None:
@@ -349,9 +343,9 @@ class Controller:
         self._requests_due |= bool(verdicts) and bool(self.memory.requests)
         return verdicts
 
-    def _withdraw(self, decided: Decided) -> None:
+    def _withdraw(self, decided: Decided, verdicts: Sequence[Verdict]) -> None:
         """Take requests away that are carried out, cannot be, or ask for nothing."""
-        for refused in chain(self.requests.withdraw(decided), self.requests.remove_void()):
+        for refused in chain(self.requests.withdraw(decided, verdicts), self.requests.remove_void()):
             self._heed(refused)
 
     def _heed(self, refused: Refusal | None) -> bool:
@@ -367,8 +361,12 @@ class Controller:
     def _delete(self, decided: Decided) -> None:
         """Tell brokers of topics that are deleted, and remove those that are."""
         self.teller.deletions(decided)
+        until = time.monotonic() + TICK
         for row in decided.deletions:
             topic = row["topic"]
+            if time.monotonic() > until:
+                self._requests_due = True
+                return  # the next cycle goes on: others do not wait until a thousand topics are removed
             if row["step"] == DeletionStep.REMOVE:
                 self._remove(topic)
             elif row["step"] == DeletionStep.REFUSE:

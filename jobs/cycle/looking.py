@@ -27,7 +27,6 @@ from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.adapters.zookeeper.topics import read_topic_rows
 from jobs.cycle.memory import Memory, Partition
 from jobs.cycle.watching import Watches
-from schemas.names import RequestKind
 from schemas.rows import Key
 from schemas.znodes import MalformedZnodeError, State, decode_config, decode_state
 
@@ -57,6 +56,9 @@ class Look:
     """Brokers whose registration was written again, as with other endpoints, until then."""
     kept: set[str] = field(default_factory=set)
     """Topics that are no longer queued for deletion, until then."""
+    appeared: set[Key] = field(default_factory=set)
+    """Partitions whose state is legible and was not, or was not there, until then: who started meanwhile was not told.
+    """
     _watched: set[int] = field(default_factory=set)
     """Brokers whose registrations are watched: a child's data is no matter of its parent's watch."""
 
@@ -71,15 +73,15 @@ class Look:
         return seen
 
     def noted(self) -> None:
-        """Somebody has taken note of who came and went, and of what is kept."""
-        self.joined, self.gone, self.moved, self.kept = set(), set(), set(), set()
+        """Somebody has taken note of who came and went, of what is kept and of what appeared."""
+        self.joined, self.gone, self.moved, self.kept, self.appeared = set(), set(), set(), set(), set()
 
     def at(self, fired: Collection[str]) -> Seen:
         """Read what these paths name; requests in any case, as they are few and cheap."""
         seen = Seen()
         if any(path.startswith(BROKER_IDS) for path in fired):
             self._brokers(seen)
-        changed = [path.removeprefix(_OF_TOPIC) for path in fired if path.startswith(_OF_TOPIC)]
+        changed = topics_among(fired)
         if TOPICS in fired or changed:
             self._topics(seen, reread=changed)
         if CONFIG_CHANGES in fired:
@@ -99,6 +101,7 @@ class Look:
             self.memory.learn(now)
             if self.memory.partitions[row.key] != row:
                 changed.add(row.key)
+                self._note(row, self.memory.partitions[row.key])
         return changed
 
     def at_topics(self, names: Iterable[str]) -> set[Key]:
@@ -142,48 +145,64 @@ class Look:
             self.memory.forget_topic(topic)
         anew = sorted((names - self.memory.topics.keys()) | (names & set(reread)))
         self.watches.arm(f"{_OF_TOPIC}{name}" for name in anew if name not in self.memory.topics)
+        queued = self.memory.queued
         for rows in read_topic_rows(self.client, anew):
             of_topic: dict[str, list[Row]] = {row["topic"]: [] for row in rows.topics}
             for row in rows.partitions:
                 of_topic[row["topic"]].append(row)
             for whole in rows.topics:
                 partitions = msgspec.convert(of_topic[whole["topic"]], list[Partition])
-                seen.partitions |= self.memory.learn_topic(self._with_request(whole), partitions)
+                before = {row.key: self.memory.partitions.get(row.key) for row in partitions}
+                whole["deletion_requested"] = whole["topic"] in queued
+                changed = self.memory.learn_topic(whole, partitions)
+                seen.partitions |= changed
+                for key in changed:
+                    self._note(before[key], self.memory.partitions[key])
 
-    def _with_request(self, topic: Row) -> Row:
-        queued = {row["topic"] for row in self.memory.of_kind(RequestKind.DELETE_TOPIC)}
-        return topic | {"deletion_requested": topic["topic"] in queued}
+    def _note(self, before: Partition | None, now: Partition) -> None:
+        if now.is_legible and not (before and before.is_legible):
+            self.appeared.add(now.key)
 
     def _configs(self, seen: Seen) -> None:
         """Read the settings of all topics again: one may allow what it did not before."""
         names = sorted(self.memory.topics)
+        mended = []
         for name, znode in zip(names, read_many(self.client, [f"{CONFIGS}/{name}" for name in names]), strict=True):
             topic = self.memory.topics[name]
             try:
                 config = {} if znode.data is None else decode_config(znode.data)
             except MalformedZnodeError:
                 continue  # the next audit says so
-            if config != topic["config"]:
+            if topic["config"] is None:
+                mended.append(name)
+            elif config != topic["config"]:
                 self.memory.topics[name] = topic | {"config": config}
                 seen.partitions |= set(self.memory.of_topic(name))
+        if mended:
+            self._topics(seen, reread=mended)
 
     def _requests(self, seen: Seen) -> None:
-        asked_for = self.memory.asked_for
-        before = self.memory.requests
+        asked_for, before = self.memory.asked_for, self.memory.asked
         self.memory.requests, self.memory.void = read_requests(self.client)
-        seen.requests = before != self.memory.requests
+        seen.requests = before != self.memory.asked
         if not seen.requests:
             return
         # what moves was judged by its request alone, and goes on once that was withdrawn
         seen.partitions |= (asked_for - self.memory.asked_for) & self.memory.moving
+        queued = self.memory.queued
         for name, topic in list(self.memory.topics.items()):
-            now = self._with_request(topic)
-            if now["deletion_requested"] != topic.get("deletion_requested"):
-                self.memory.topics[name] = now
-                seen.partitions |= set(self.memory.of_topic(name))
-                if not now["deletion_requested"]:
-                    self.memory.forget_deleted(name)
-                    self.kept.add(name)
+            if topic["deletion_requested"] == (name in queued):
+                continue
+            self.memory.topics[name] = topic | {"deletion_requested": name in queued}
+            seen.partitions |= set(self.memory.of_topic(name))
+            if name not in queued:
+                self.memory.forget_deleted(name)
+                self.kept.add(name)
+
+
+def topics_among(paths: Iterable[str]) -> set[str]:
+    """Names of the topics whose znodes are among these."""
+    return {path.removeprefix(_OF_TOPIC) for path in paths if path.startswith(_OF_TOPIC)}
 
 
 def _is_anew(before: Row, now: Row) -> bool:

@@ -22,6 +22,8 @@ from schemas.rows import Key
 
 FAILED: Final = "failed_replicas"
 
+_ASKED: Final = frozenset({RequestKind.REASSIGN, RequestKind.PREFERRED_ELECTION, RequestKind.DELETE_TOPIC})
+
 
 class Partition(Struct, frozen=True, kw_only=True, gc=False):
     """One partition as ZooKeeper has it; the columns of PARTITIONS that are read, not derived."""
@@ -56,6 +58,11 @@ class Partition(Struct, frozen=True, kw_only=True, gc=False):
         return self.leader is not None or self.state_version is not None
 
     @property
+    def is_legible(self) -> bool:
+        """Whether there is a state that was understood: one that brokers can be told."""
+        return self.understood and self.leader is not None
+
+    @property
     def is_moving(self) -> bool:
         return bool(self.adding_replicas or self.removing_replicas)
 
@@ -72,8 +79,8 @@ class Memory:
     """Requests and notifications that ask for nothing."""
     failed: dict[Key, set[int]] = field(default_factory=lambda: defaultdict(set))
     """Brokers whose log dir failed for a partition, as they answered (`replicasOnOfflineDirs`)."""
-    stopped: dict[tuple[Key, int], int] = field(default_factory=dict)
-    """The leader epoch at which a broker said that it had stopped a replica and deleted its log."""
+    stopped: dict[Key, dict[int, int]] = field(default_factory=dict)
+    """The leader epoch at which a broker said that it had stopped a replica and deleted its log, by broker."""
     moving: set[Key] = field(default_factory=set)
     touched: set[int] = field(default_factory=set)
     """Brokers whose partitions have changed, for who keeps an eye on that and takes them away."""
@@ -97,13 +104,24 @@ class Memory:
         return [row for row in self.requests if row["kind"] == kind]
 
     @property
+    def asked(self) -> list[Row]:
+        """Requests to do something: not the notifications, of which there may be very many."""
+        return [row for row in self.requests if row["kind"] in _ASKED]
+
+    @property
     def asked_for(self) -> set[Key]:
-        """Partitions that requests name."""
-        return {(row["topic"], row["partition"]) for row in self.requests if row.get("partition") is not None}
+        """Partitions that these name."""
+        return {(row["topic"], row["partition"]) for row in self.asked if row.get("partition") is not None}
+
+    @property
+    def queued(self) -> set[str]:
+        """Topics that are queued for deletion."""
+        return {row["topic"] for row in self.of_kind(RequestKind.DELETE_TOPIC)}
 
     def learn_topic(self, topic: Row, partitions: Iterable[Partition]) -> set[Key]:
-        """Take in a topic as a whole; return the partitions that are not what they were."""
+        """Take in a topic as a whole; return the partitions that are not what they were, all where its settings are."""
         name = topic["topic"]
+        is_set_otherwise = self.topics.get(name, topic).get("config") != topic.get("config")
         if _is_another(self.topics.get(name, topic), topic):
             self.forget_topic(name)  # nothing that is known of the former one holds
         before = {key: self.partitions[key] for key in self.of_topic(name)}
@@ -114,6 +132,8 @@ class Memory:
         changed = {key for key, row in after.items() if before.get(key) != row}
         for key in changed:
             self.learn(after[key])
+        if is_set_otherwise:
+            return {*after}
         return {key for key in changed if before.get(key) != self.partitions[key]}
 
     def learn(self, row: Partition) -> None:
@@ -147,8 +167,7 @@ class Memory:
         self._recount(row, None)
         for broker in row.brokers if row else ():
             self._on[broker].discard(key)
-        for broker in [broker for of, broker in self.stopped if of == key] if self.stopped else ():
-            del self.stopped[key, broker]
+        self.stopped.pop(key, None)
         self._of[key[0]].discard(key[1])
         self.vanished.discard(key)
         self.moving.discard(key)
@@ -170,7 +189,7 @@ class Memory:
         As `planner.leadership.imbalance` counts: without topics that are queued for deletion, and new partitions lead
         nowhere else.
         """
-        queued = {key for row in self.of_kind(RequestKind.DELETE_TOPIC) for key in self.of_topic(row["topic"])}
+        queued = {key for topic in self.queued for key in self.of_topic(topic)}
         left = Counter(self.partitions[key].replicas[0] for key in queued if self.partitions[key].replicas)
         return {
             broker: (count - left[broker], self._astray[broker] - queued)
@@ -185,13 +204,16 @@ class Memory:
         """
         for brokers in self.failed.values():
             brokers.discard(broker_id)
-        for place in [place for place, epoch in self.stopped.items() if place[1] == broker_id and epoch >= 0]:
-            del self.stopped[place]
+        for key, epochs in list(self.stopped.items()):
+            if epochs.get(broker_id, -1) >= 0:
+                del epochs[broker_id]
+                if not epochs:
+                    del self.stopped[key]
 
     def forget_deleted(self, topic: str) -> None:
         """A topic that is no longer queued for deletion begins anew with its replicas."""
-        for place in [place for place in self.stopped if place[0][0] == topic]:
-            del self.stopped[place]
+        for key in self.of_topic(topic):
+            self.stopped.pop(key, None)
 
     def is_queued(self, topic: str) -> bool:
         """Whether a topic is queued for deletion."""
@@ -219,7 +241,7 @@ class Memory:
 
     def topics_of(self, keys: Collection[Key]) -> list[Row]:
         """The topics of these partitions and of requests, as rows of TOPICS."""
-        names = {topic for topic, _ in keys} | {row["topic"] for row in self.requests if row.get("topic")}
+        names = {topic for topic, _ in keys} | {row["topic"] for row in self.asked}
         return [self.topics[name] for name in sorted(names) if name in self.topics]
 
 
@@ -238,7 +260,7 @@ def everything_to(memory: Memory, broker_ids: Collection[int], keys: Iterable[Ke
     to = tuple(sorted(broker_ids))
     for key in keys:
         row = memory.partitions[key]
-        if row.leader is None or not row.understood or memory.goes(row):
+        if not row.is_legible or memory.goes(row):
             continue
         holders = tuple(broker for broker in to if broker in row.replicas)
         for api, brokers in ((LEADER_AND_ISR, holders), (UPDATE_METADATA, () if memory.is_queued(row.topic) else to)):

@@ -11,6 +11,7 @@ known, is the cycles' alone.
 """
 
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from threading import Event, Thread
@@ -91,6 +92,11 @@ class Desk:
                 "surveyor: ZooKeeper does not let us write /surveyor (NoAuth): no commit can hand its plan in while "
                 "this is the controller; let somebody create /surveyor for us",
             )
+
+    @property
+    def topics(self) -> AbstractSet[str]:
+        """Topics that the plan in hand names: what it writes of them is told as it is told here."""
+        return self._touched
 
     @property
     def is_busy(self) -> bool:

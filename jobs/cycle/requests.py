@@ -5,11 +5,13 @@ no row, as nothing was written; where nobody heard the answer, the row says `unk
 ZooKeeper refused, so that it is tried again.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Final
 
+from jobs.adapters.delta.lake import Row
 from jobs.adapters.zookeeper.cluster import PREFERRED_ELECTION, REASSIGN
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError
 from jobs.adapters.zookeeper.refusal import Refusal
@@ -24,6 +26,7 @@ from jobs.execution.batch.requests import (
     withdraw_elections,
     withdraw_reassignments,
 )
+from jobs.records.plans.ledger import Verdict
 from planner.cycle.decisions import FULFILLED
 from schemas.names import Action, OperationKind, Outcome, RequestKind, Step
 from schemas.rows import Key
@@ -46,21 +49,26 @@ class Requests:
     behind: Behind
     say: Callable[[str], None]
 
-    def withdraw(self, decided: Decided) -> Iterator[Refusal | None]:
-        """Take orders and elections away that are carried out, or cannot be; what was refused of each znode."""
+    def withdraw(self, decided: Decided, verdicts: Sequence[Verdict]) -> Iterator[Refusal | None]:
+        """Take orders and elections away that are carried out, or cannot be; what was refused of each znode.
+
+        An election is made in one pass, but one that was out of date, or that waited for another change of its
+        partition, is made in the next cycle, as Kafka tries it again at once.
+        """
         for row in decided.withdrawn:
             if row["code"] is not None and row["code"] not in FULFILLED:
                 self.say(f"  request for {row['topic']}-{row['partition']} is withdrawn: {row['why_not']}")
-        moved, elected = _why(decided, Action.REASSIGN), _why(decided, Action.ELECT_PREFERRED)
+        moved, elected = _why(decided.withdrawn, Action.REASSIGN), _why(_judged(decided), Action.ELECT_PREFERRED)
         if moved:
             orders = {key: to for key, to in self._asked(RequestKind.REASSIGN).items() if key in moved}
             kind = OperationKind.WITHDRAW_REASSIGNMENT
             deeds = [Deed(kind, f"asked to be on {to}: {moved[key]}", *key) for key, to in orders.items()]
             yield self._owned(deeds, lambda: withdraw_reassignments(self.control, orders))
-        asked = self._asked(RequestKind.PREFERRED_ELECTION)
-        if asked and elected:
-            passed = [Deed(OperationKind.WITHDRAW_ELECTION, elected.get(key) or _PASSED, *key) for key in asked]
-            yield self._owned(passed, lambda: withdraw_elections(self.control, asked))
+        again = {verdict.change.key for verdict in verdicts if _is_tried_again(verdict)}
+        passed = [key for key in self._asked(RequestKind.PREFERRED_ELECTION) if key in elected and key not in again]
+        if passed:
+            deeds = [Deed(OperationKind.WITHDRAW_ELECTION, elected[key] or _PASSED, *key) for key in passed]
+            yield self._owned(deeds, lambda: withdraw_elections(self.control, passed))
 
     def remove_void(self) -> Iterator[Refusal | None]:
         """Take away what asks for nothing, or cannot be read: it is in the way of the next request."""
@@ -108,6 +116,16 @@ class Requests:
             self.behind.put(deed._replace(message=f"{deed.message}; {_UNHEARD}", outcome=Outcome.UNKNOWN))
 
 
-def _why(decided: Decided, wanted: Action) -> dict[Key, str | None]:
-    """Requests of a kind that are done with, and why."""
-    return {(row["topic"], row["partition"]): row["why_not"] for row in decided.withdrawn if row["wanted"] == wanted}
+def _why(rows: Iterable[Row], wanted: Action) -> dict[Key, str | None]:
+    """Decisions about requests of a kind, and why there is no change."""
+    return {(row["topic"], row["partition"]): row["why_not"] for row in rows if row["wanted"] == wanted}
+
+
+def _judged(decided: Decided) -> Iterator[Row]:
+    return chain(decided.withdrawn, decided.others)
+
+
+def _is_tried_again(verdict: Verdict) -> bool:
+    """Whether the next cycle judges the partition again, and an election of it was not what was written."""
+    is_elected = verdict.outcome is Outcome.APPLIED and verdict.change.action == Action.ELECT_PREFERRED
+    return verdict.outcome is not Outcome.FAILED and not is_elected

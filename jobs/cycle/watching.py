@@ -7,11 +7,13 @@ having fired.
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Event, Lock
 from typing import Any, Final
 
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoAuthError, NoNodeError
 
 from jobs.adapters.zookeeper.cluster import (
     BROKER_IDS,
@@ -24,6 +26,7 @@ from jobs.adapters.zookeeper.cluster import (
     REASSIGN,
     TOPICS,
 )
+from jobs.adapters.zookeeper.connection import LOST, answer
 from jobs.adapters.zookeeper.resident import PLANS
 
 _CHILDREN: Final = (BROKER_IDS, TOPICS, DELETE_TOPICS, ISR_CHANGES, LOG_DIR_EVENTS, CONFIG_CHANGES, PLANS)
@@ -44,10 +47,19 @@ class Watches:
         self.arm((*_CHILDREN, *_ZNODES))
 
     def arm(self, paths: Iterable[str]) -> None:
-        """Watch these from now on; whoever reads afterwards misses nothing."""
-        pending = [self._armed(path) for path in paths]
-        for each in pending:
-            each.wait()  # an absent parent is no error: it is looked at again with the next audit
+        """Watch these from now on; whoever reads afterwards misses nothing.
+
+        Where the connection is lost over it all of them count as having fired, and are armed by who takes them.
+        """
+        pending = {path: self._armed(path) for path in paths}
+        try:
+            for each in pending.values():
+                with suppress(NoNodeError, NoAuthError):  # an absent parent is looked at again with the next audit
+                    answer(each)
+        except LOST:
+            with self._lock:
+                self._fired |= pending.keys()
+            raise
 
     def fired(self) -> set[str]:
         """Take the paths that something happened to, and watch them again."""

@@ -75,9 +75,10 @@ def report_plan(settings: Settings, options: PlanOptions, planner: Planner) -> E
     row = find_plan(lake, result["plan_id"])
     if deleted := deleted_by(lake, row):
         result["deleted"] = [asdict(each) for each in deleted]
-    steps = after_planning(settings, row, options.name or row["plan_id"], operations=result["operations"])
+    name = options.name or row["plan_id"]
+    steps = after_planning(settings, row, name, operations=result["operations"])
     # programs get their counts without the plan's rows being read again
-    finish(settings, result, *([] if settings.as_json else plan_lines(lake, row)), steps=steps)
+    finish(settings, result, *([] if settings.as_json else plan_lines(settings, row, name)), steps=steps)
     return ExitCode.CHANGES if options.detailed and (result["changes"] or result["operations"]) else ExitCode.DONE
 
 

@@ -293,4 +293,4 @@ def cut(lines: Sequence[str], command: str, *, everything: bool = False) -> list
     """Keep the first lines unless all are asked for, and say how many are left out and which command shows them."""
     if everything or len(lines) <= LINES_SHOWN:
         return list(lines)
-    return [*lines[:LINES_SHOWN], f"  ... and {len(lines) - LINES_SHOWN} more: `surveyor {command}` shows them"]
+    return [*lines[:LINES_SHOWN], f"  ... and {len(lines) - LINES_SHOWN} more: `{command}` shows them"]

@@ -19,6 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from jobs.adapters.brokers.admin import read_properties
 from jobs.adapters.brokers.configs import Overrides, read_broker_configs, read_overrides
 from jobs.adapters.delta.lake import Row
 from jobs.adapters.delta.spark_tables import Tables
@@ -100,6 +101,7 @@ def _is_tiny(client: KazooClient) -> bool:
 
 def _ask_settings(settings: Settings, brokers: Sequence[Row], overrides: Overrides) -> Future[list[Row]]:
     """Ask the brokers for their settings in a thread that keeps nobody from ending."""
+    read_properties(settings.conf.command_config)  # what is wrong with the file is said before Spark is started
     answer: Future[list[Row]] = Future()
 
     def ask() -> None:

@@ -20,6 +20,7 @@ from jobs.records.snapshots import as_of, find_snapshot
 from jobs.records.stored_rows import StoredRows
 from jobs.runtime.choices import Output
 from jobs.runtime.console import finish, show, stream, table
+from jobs.runtime.next_commands import command_line
 from jobs.runtime.settings import Settings
 from jobs.survey.diff import COLUMNS, differences
 from planner.rows.words import counted, how_much
@@ -202,7 +203,8 @@ def show_of_plan(
         listed = [_in_short(_without_secret(row)) for row in (rows if everything else rows.first(ROWS_SHOWN))]
         show(table(f"{name} of plan {plan}", chosen(settings, columns, listed), listed))
         if len(listed) < len(rows):
-            show(f"... and {len(rows) - ROWS_SHOWN} more: `surveyor show {name} {plan} --all` shows them")
+            more = command_line(settings, "show", name, plan, "--all")
+            show(f"... and {len(rows) - ROWS_SHOWN} more: `{more}` shows them")
 
 
 def _without_secret(row: Row) -> Row:

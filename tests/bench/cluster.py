@@ -2,7 +2,7 @@
 
 import tempfile
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,13 +84,16 @@ def replicas(number: int) -> list[int]:
     return [(number + j) % BROKER_COUNT for j in range(3)]
 
 
-def state(number: int) -> bytes:
-    assigned = replicas(number)
+def state(assigned: list[int]) -> bytes:
     return encode_state(State(controller_epoch=1, leader=assigned[0], leader_epoch=0, isr=assigned))
 
 
+Place = Callable[[int, int], list[int]]
+"""The replicas of a partition, by the numbers of its topic and of itself."""
+
+
 @contextmanager
-def cluster(partitions: int) -> Iterator[Cluster]:
+def cluster(partitions: int, place: Place = lambda topic, partition: replicas(topic + partition)) -> Iterator[Cluster]:
     """Start a ZooKeeper, fill it, and stop it at the end."""
     with (
         tempfile.TemporaryDirectory(prefix="surveyor-bench-") as folder,
@@ -100,31 +103,31 @@ def cluster(partitions: int) -> Iterator[Cluster]:
         client.start()
         try:
             with progress(f"filling ZooKeeper with {partitions:,} partitions"):
-                _fill(client, partitions)
+                _fill(client, partitions, place)
             yield Cluster(server.connect, client, partitions)
         finally:
             client.stop()
             client.close()
 
 
-def _fill(client: KazooClient, partitions: int) -> None:
+def _fill(client: KazooClient, partitions: int, place: Place) -> None:
     for path in ("/brokers/ids", "/brokers/topics", "/config/topics"):
         client.ensure_path(path)
     client.create("/controller_epoch", b"1")
     for broker in range(BROKER_COUNT):
         client.create(f"/brokers/ids/{broker}", _BROKER)
-    _commit_all(_creation(client, topic) for topic in range(partitions // TOPIC_SIZE))
+    _commit_all(_creation(client, topic, place) for topic in range(partitions // TOPIC_SIZE))
 
 
-def _creation(client: KazooClient, topic: int) -> TransactionRequest:
+def _creation(client: KazooClient, topic: int, place: Place) -> TransactionRequest:
     path = _topic_path(topic)
     multi = client.transaction()
-    assignment = {partition: replicas(topic + partition) for partition in range(TOPIC_SIZE)}
+    assignment = {partition: place(topic, partition) for partition in range(TOPIC_SIZE)}
     multi.create(path, encode_assignment(Assignment(assignment, {}, {}, None)))
     multi.create(f"{path}/partitions")
     for partition in range(TOPIC_SIZE):
         multi.create(f"{path}/partitions/{partition}")
-        multi.create(state_path(topic, partition), state(topic + partition))
+        multi.create(state_path(topic, partition), state(assignment[partition]))
     return multi
 
 

@@ -23,7 +23,7 @@ from jobs.runtime.progress import progress
 from jobs.runtime.settings import ClusterConf, Settings
 from planner.leadership.imbalance import imbalance
 from schemas.tables import PARTITIONS, TABLES, TOPICS
-from tests.bench.cluster import BROKER_COUNT, TOPIC_SIZE, Cluster, state
+from tests.bench.cluster import BROKER_COUNT, TOPIC_SIZE, Cluster, replicas, state
 from tests.bench.figures import Figure, median_of, seconds_of
 
 WRITTEN: Final = 5000
@@ -56,7 +56,7 @@ def _write(control: Controllership, paths: Sequence[str], size: int) -> None:
     for start in range(0, len(paths), size):
         multi = control.transaction()
         for path in paths[start : start + size]:
-            multi.set_data(path, state(0))
+            multi.set_data(path, state(replicas(0)))
         pending.append(multi.commit_async())
     for answer in pending:
         answer.get()

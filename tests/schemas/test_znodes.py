@@ -196,7 +196,6 @@ MALFORMED: Final[dict[str, tuple[Decoder, bytes | None]]] = {
             "reassignment without topic": (decode_partitions, b'{"partitions":[{"partition":0}]}'),
             "reassignment of a negative": (decode_partitions, b'{"partitions":[{"topic":"t","partition":-1}]}'),
             "reassignment of null": (decode_partitions, b'{"partitions":[null]}'),
-            "reassignment of no topic": (decode_partitions, b'{"partitions":[{"topic":"a/b","partition":0}]}'),
             "reassignment to null": (
                 decode_partitions,
                 b'{"partitions":[{"topic":"t","partition":0,"replicas":null}]}',
@@ -240,6 +239,20 @@ def test_an_order_is_read_as_it_stands(replicas: list[int]) -> None:
     found = decode_partitions(json.dumps({"version": 1, "partitions": listed}).encode())
 
     assert found == [TopicPartition("t", 0, replicas), TopicPartition("t", 1, [2])]
+
+
+def test_an_order_for_what_no_topic_can_be_called_holds_up_no_other() -> None:
+    listed = [{"topic": name, "partition": 0, "replicas": [1]} for name in ("a/b", "", "..", "red\x1b[31m", "t")]
+
+    found = decode_partitions(json.dumps({"version": 1, "partitions": listed}).encode())
+
+    assert [each.topic for each in found] == ["a/b", "", "..", "red\\x1b[31m", "t"]
+
+
+def test_of_two_orders_for_a_partition_the_last_counts() -> None:
+    listed = [{"topic": "t", "partition": 0, "replicas": replicas} for replicas in ([1], [2])]
+
+    assert decode_partitions(json.dumps({"partitions": listed}).encode()) == [TopicPartition("t", 0, [2])]
 
 
 EXTREME: Final[dict[str, tuple[Decoder, bytes]]] = {

@@ -188,13 +188,18 @@ def asked_for(value: Any) -> list[int]:  # noqa: ANN401
 
 def topic_partition(found: Any) -> TopicPartition:  # noqa: ANN401
     replicas = asked_for(found["replicas"]) if "replicas" in found else None
-    assert is_topic_name(text(found["topic"]))
-    return TopicPartition(found["topic"], number(found["partition"]), replicas)
+    topic = text(found["topic"])
+    assert len(topic) <= 249
+    if not is_topic_name(topic):
+        cut = topic.encode()[:1000].decode(errors="backslashreplace")
+        topic = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in cut)
+    return TopicPartition(topic, number(found["partition"]), replicas)
 
 
 def partitions(found: Any, _data: bytes) -> list[TopicPartition]:  # noqa: ANN401
     assert isinstance(found["partitions"], list)
-    return [topic_partition(each) for each in found["partitions"]]
+    listed = [topic_partition(each) for each in found["partitions"]]
+    return [*{(each.topic, each.partition): each for each in listed}.values()]
 
 
 def log_dir_event(found: Any, _data: bytes) -> LogDirEvent:  # noqa: ANN401

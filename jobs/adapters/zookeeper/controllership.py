@@ -39,6 +39,10 @@ OTHERS_PATIENCE: Final = 15.0
 TRIES: Final = 5
 """Take-overs tried while others move /controller at the same time."""
 
+NOT_CONNECTED: Final = 0
+
+SESSION_OVER: Final = "our session ended, and the controllership with it: nothing more was written"
+
 Tell = Callable[[str], None]
 
 Intend = Callable[[int], None]
@@ -71,6 +75,13 @@ class Controllership:
         epoch = read(self.client, CONTROLLER_EPOCH)
         if epoch.version != self.epoch_version:
             raise fenced(self.epoch)
+
+    def refuse_lost(self) -> None:
+        """Raise where it is ours no longer: another controller has taken over, or our session has ended."""
+        self.refuse_fenced()
+        # who has no connection at this moment finds out with the next reading
+        if session_of(self.client) not in {self.session, NOT_CONNECTED}:
+            raise SessionLostError(SESSION_OVER)
 
     def held(self) -> float:
         """Seconds since the take-over."""
@@ -221,8 +232,8 @@ def _owns_controller(client: KazooClient, session: int) -> bool:
 
 
 def session_of(client: KazooClient) -> int:
-    """Return the id of the client's session, 0 while it has no connection: kazoo forgets it meanwhile."""
-    return client.client_id[0] if client.client_id else 0
+    """Return the id of the client's session, NOT_CONNECTED while it has no connection: kazoo forgets it meanwhile."""
+    return client.client_id[0] if client.client_id else NOT_CONNECTED
 
 
 def settled(client: KazooClient, session: int) -> None:

@@ -115,7 +115,7 @@ def _read_states(client: KazooClient, topics: Sequence[_Topic], *, last: bool) -
 def _topic(znode: Znode, config: Znode, children: Sequence[str]) -> _Topic:
     """Decode a topic's own znodes; what is not understood goes to quarantine and leaves the rest."""
     name = znode.path.rsplit("/", 1)[1]
-    topic = _Topic({"topic": name, "topic_version": znode.version, "understood": True})
+    topic = _Topic({"topic": name, "topic_version": znode.version, "understood": True, "config": None})
     try:
         topic.row["config"] = {} if config.data is None else decode_config(config.data)
     except MalformedZnodeError as error:

@@ -6,6 +6,7 @@ that no rule can tell apart, about one, and once. In: the memory, keys. Out: typ
 
 from collections import defaultdict
 from collections.abc import Collection
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from itertools import chain
@@ -123,17 +124,18 @@ class Decider:
         `balance`: partitions that are to be led by their preferred replica, if that can be; nobody asked for them.
         `away`: brokers that count as gone, though they are registered.
         """
-        requests = [*memory.requests, *map(_to_be_balanced, sorted(balance))]
+        asked_for = memory.asked_for
+        requests = [*memory.asked, *map(_to_be_balanced, sorted(balance))]
         kinds = frozenset(RequestKind(row["kind"]) for row in requests)
         deletes = deletions and RequestKind.DELETE_TOPIC in kinds
         asked = bool(kinds & {RequestKind.REASSIGN, RequestKind.PREFERRED_ELECTION})
         if not (keys or asked or deletes):
             return Decided()
         queued = _queued(memory)
-        looked_at = {*keys, *balance, *(memory.asked_for if asked else ()), *(queued if deletes else ())}
-        about = self._about(memory, looked_at, {*balance, *memory.asked_for, *queued}, requests, away)
+        looked_at = {*keys, *balance, *(asked_for if asked else ()), *(queued if deletes else ())}
+        about = self._about(memory, looked_at, {*balance, *asked_for, *queued}, requests, away)
         rows = self._decisions(about, asked=asked)
-        rows = [row for row in rows if not _is_idle_balance(row, balance, memory.asked_for)]
+        rows = [row for row in rows if not _is_idle_balance(row, balance, asked_for)]
         changes = msgspec.convert([row for row in rows if row["action"] is not None], list[Change])
         done = [row for row in rows if row["withdrawn"]]
         others = [row for row in rows if row["code"] is not None]
@@ -254,7 +256,7 @@ def forgotten(change: Change) -> Collection[int]:
 
 
 def _queued(memory: Memory) -> set[Key]:
-    return {key for row in memory.of_kind(RequestKind.DELETE_TOPIC) for key in memory.of_topic(row["topic"])}
+    return {key for topic in memory.queued for key in memory.of_topic(topic)}
 
 
 def _to_be_balanced(key: Key) -> Row:
@@ -268,10 +270,10 @@ def _is_idle_balance(row: Row, balance: Collection[Key], asked_for: Collection[K
     return idle and key in balance and key not in asked_for
 
 
-def _stopped(memory: Memory, keys: Collection[Key]) -> list[Row]:
+def _stopped(memory: Memory, keys: AbstractSet[Key]) -> list[Row]:
     """Rows of `answers`: who said that a replica of these is stopped and deleted."""
     return [
         {"topic": topic, "partition": partition, "broker_id": broker, "leader_epoch": epoch}
-        for ((topic, partition), broker), epoch in memory.stopped.items()
-        if (topic, partition) in keys
+        for topic, partition in sorted(memory.stopped.keys() & keys)
+        for broker, epoch in memory.stopped[topic, partition].items()
     ]

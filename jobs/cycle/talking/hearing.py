@@ -83,7 +83,7 @@ class Ears:
             if answer.api == STOP_REPLICA and error == NONE:
                 # what is heard late of a deletion says nothing of a topic that was kept, or made anew
                 if notice.delete_partition and (notice.leader_epoch >= 0 or self.memory.is_queued(notice.topic)):
-                    self.memory.stopped[key, broker] = notice.leader_epoch
+                    self.memory.stopped.setdefault(key, {})[broker] = notice.leader_epoch
                     heard.partitions.add(key)
             elif self._is_news_of_log_dir(key, broker, error):
                 heard.partitions.add(key)

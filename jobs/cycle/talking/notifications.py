@@ -29,7 +29,8 @@ class Notifications:
     """Log dir events that brokers are being asked about, by path."""
 
     def delete_all(self) -> None:
-        """Delete those from before everything was read: they are out of date."""
+        """Delete those from before everything is read: what they are about will be seen."""
+        self.look.at(())
         old = {
             row["path"] for kind in (RequestKind.ISR_CHANGE, RequestKind.LOG_DIR) for row in self.memory.of_kind(kind)
         }

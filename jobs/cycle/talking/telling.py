@@ -43,9 +43,11 @@ class Teller:
 
     def tell(self, notices: Sequence[Notice], alone: Collection[int] = ()) -> None:
         """Put notices into the queues; `alone`: brokers to which it is news by itself who is alive."""
+        alive = [row for row in self.memory.brokers.values() if row["understood"]]
         if notices or alone:
-            alive = [row for row in self.memory.brokers.values() if row["understood"]]
             self.queues.tell(Announcement(self.control.controller_id, self.control.epoch, alive, notices), alone)
+        else:
+            self.queues.keep(alive)  # nobody may be left to be told that the last one is gone
 
     def written(self, changes: Sequence[Change]) -> None:
         """Tell what was just written."""
@@ -188,5 +190,5 @@ class Teller:
 
     def _as_they_are(self, keys: Iterable[Key], api: str, broker_ids: Sequence[int]) -> list[Notice]:
         known = (self.memory.partitions[key] for key in sorted(keys) if key in self.memory.partitions)
-        led = (row for row in known if row.leader is not None and row.understood)
+        led = (row for row in known if row.is_legible)
         return [notice_of(row, self.memory.topic_id(row.topic), api, tuple(broker_ids)) for row in led]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from jobs.adapters.zookeeper.cluster import CONFIGS, DELETE_TOPICS, PREFERRED_ELECTION, REASSIGN, TOPICS
-from jobs.adapters.zookeeper.connection import LOST, children, commit, read
+from jobs.adapters.zookeeper.connection import LOST, commit, read
 from jobs.adapters.zookeeper.controllership import Controllership, fenced, refused_by_epoch, settled
 from jobs.adapters.zookeeper.multi import ANY_VERSION, Check, Delete, Op, SetData
 from jobs.adapters.zookeeper.multi_read import children_of
@@ -79,10 +79,13 @@ def _keep(control: Controllership, path: str, is_left: Callable[[TopicPartition]
 
 
 def delete_all(control: Controllership, paths: Collection[str]) -> None:
-    """Delete notifications that were read; one that somebody else deleted leaves the others to the next cycle."""
-    some = sorted(paths)
-    for start in range(0, len(some), _AT_ONCE):
-        send(control, [Delete(path) for path in some[start : start + _AT_ONCE]])
+    """Delete notifications that were read; one that cannot be, as somebody else deleted it, holds up no other."""
+    for some in _chunks(sorted(paths)):
+        left = [*some]
+        while left and (refused := send(control, [Delete(path) for path in left])) is not None:
+            if refused.path not in left:
+                break  # nobody heard what became of it: the next cycle looks again
+            left.remove(refused.path)
 
 
 def remove_topic(control: Controllership, topic: str) -> Refusal | None:
@@ -93,20 +96,26 @@ def remove_topic(control: Controllership, topic: str) -> Refusal | None:
     """
     root = f"{TOPICS}/{topic}"
     queued = Check(f"{DELETE_TOPICS}/{topic}", ANY_VERSION)
-    for paths in _chunks([*_states(control, root)]):
+    for paths in _chunks(_below(control, root)):
         refused = send(control, [queued, *(Delete(path) for path in paths)])
         if refused is not None:
             return refused
-    rest = [f"{root}/partitions", root, f"{CONFIGS}/{topic}", f"{DELETE_TOPICS}/{topic}"]
+    rest = [root, f"{CONFIGS}/{topic}", f"{DELETE_TOPICS}/{topic}"]
     return send(control, [Delete(path) for path in rest if read(control.client, path).version is not None])
 
 
-def _states(control: Controllership, root: str) -> Iterator[str]:
-    """Everything below the partitions of a topic, children first."""
-    folders = [f"{root}/partitions/{name}" for name in children(control.client, f"{root}/partitions") or ()]
-    for folder, names in zip(folders, children_of(control.client, folders), strict=True):
-        yield from (f"{folder}/{name}" for name in names)
-        yield folder
+def _below(control: Controllership, root: str) -> list[str]:
+    """Everything below a topic, whoever made it, children first (`KafkaZkClient.deleteRecursive`)."""
+    found: list[str] = []
+    level = [root]
+    while level:
+        level = [
+            f"{folder}/{name}"
+            for folder, names in zip(level, children_of(control.client, level), strict=True)
+            for name in names
+        ]
+        found += level
+    return found[::-1]
 
 
 def _chunks(paths: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -16,9 +16,10 @@ from jobs.basics.errors import RefusedError, UsageError
 from schemas.digest import ID_LENGTH
 from schemas.names import PlanKind
 
-_EVERY_PLAN: Final = ("snapshot_id", ">=", 0)
+_UNUSABLE: Final = re.compile(rf"\s*|-.*|[0-9a-f]{{{ID_LENGTH}}}")
+"""Nothing; what looks like an option; and what may be another plan's id, which comes before names."""
 
-_ID: Final = re.compile(rf"[0-9a-f]{{{ID_LENGTH}}}")
+_EVERY_PLAN: Final = ("snapshot_id", ">=", 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +30,11 @@ class Alias:
     moves: bool = False
 
     def __post_init__(self) -> None:
-        if self.name is not None and _ID.fullmatch(self.name):
+        """Raise UsageError for a name that no command would take for the plan."""
+        if self.name is not None and (not self.name.isprintable() or _UNUSABLE.fullmatch(self.name)):
             raise UsageError(
-                f"--name {self.name} could be the id of another plan, which goes before a name: choose one"
+                f"--name {self.name!r} cannot be the name of a plan: give it one of printable characters that begins "
+                f"with no dash, and that is not an id ({ID_LENGTH} of 0-9 and a-f)",
             )
 
 

@@ -1,6 +1,7 @@
 """What is asked for in /admin, and what balance asks for, carried out cycle by cycle to its end."""
 
 import time
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from jobs.adapters.delta.lake import Lake
 from jobs.adapters.zookeeper.connection import commit
 from jobs.cycle.balance import Balance
 from jobs.cycle.control import Controller
+from jobs.cycle.looking import Look, Seen
 from jobs.cycle.memory import notice_of
 from schemas.names import LEADER_DURING_DELETE, WITHDRAWALS, OperationKind
 from schemas.notices import STOP_REPLICA
@@ -178,6 +180,33 @@ def test_a_topic_is_deleted_once_all_its_replicas_are(tree: KafkaTree, controlle
     ]
 
 
+def test_what_nobody_knows_below_a_topic_goes_with_it(tree: KafkaTree, controller: Controller) -> None:
+    tree.add_topic("odd", {0: [0, 1]}, topic_id=None)
+    take_up(controller)
+    for path in ("extra/deep", "partitions/0/state/child", "partitions/7/state"):
+        tree.client.create(f"/brokers/topics/odd/{path}", b"x", makepath=True)
+    tree.client.create("/admin/delete_topics/odd")
+
+    settle(controller)
+
+    assert tree.client.exists("/brokers/topics/odd") is None
+    assert tree.client.get_children("/admin/delete_topics") == []
+
+
+def test_a_notification_that_cannot_be_taken_away_holds_up_no_other(tree: KafkaTree, controller: Controller) -> None:
+    tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
+    take_up(controller)
+    changed = encode_partitions([TopicPartition("orders", 0)])
+    for name in ("isr_change_0000000001", "isr_change_0000000002", "isr_change_0000000003"):
+        tree.client.create(f"/isr_change_notification/{name}", changed)
+    tree.client.create("/isr_change_notification/isr_change_0000000002/child")
+
+    hear_watches(controller)
+    controller.cycle()
+
+    assert tree.client.get_children("/isr_change_notification") == ["isr_change_0000000002"]
+
+
 def test_preferred_elections_and_isr_changes(tree: KafkaTree, controller: Controller, lake: Lake) -> None:
     controller.behind.start()
     tree.add_topic("orders", {0: [0, 1], 1: [1, 2]}, topic_id=None)
@@ -205,6 +234,85 @@ def test_preferred_elections_and_isr_changes(tree: KafkaTree, controller: Contro
         (kind, "orders", 0, "applied", "already led by its preferred replica 0"),
         (kind, "orders", 1, "applied", "a pass was made"),
     ]
+
+
+def led_by_others(tree: KafkaTree, controller: Controller) -> None:
+    """Two partitions of three brokers that are led by their second replicas."""
+    tree.add_topic("orders", {0: [0, 1, 2], 1: [1, 0]}, topic_id=None)
+    for partition, state in ((0, State(7, 1, 9, [0, 1, 2])), (1, State(7, 0, 9, [1, 0]))):
+        tree.write(state_path("orders", partition), encode_state(state))
+    take_up(controller)
+
+
+def test_an_election_that_waits_for_another_change_is_not_dropped_with_the_others(
+    tree: KafkaTree, controller: Controller
+) -> None:
+    led_by_others(tree, controller)
+    tree.unregister(2)
+    tree.client.create(ELECTION, encode_partitions([TopicPartition("orders", 0), TopicPartition("orders", 1)]))
+
+    hear_watches(controller)
+    controller.cycle()
+    assert tree.state("orders", 0).isr == [0, 1]
+    assert tree.client.get(ELECTION)[0] == encode_partitions([TopicPartition("orders", 0)])
+    settle(controller)
+
+    assert [tree.state("orders", partition).leader for partition in range(2)] == [0, 1]
+    assert tree.client.exists(ELECTION) is None
+
+
+def test_an_election_that_was_out_of_date_is_made_in_the_next_cycle(
+    tree: KafkaTree, controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    led_by_others(tree, controller)
+    tree.write(state_path("orders", 0), encode_state(State(7, 1, 9, [0, 1])))
+    tree.client.create(ELECTION, encode_partitions([TopicPartition("orders", 0)]))
+    with monkeypatch.context() as once:
+        once.setattr(Look, "at_partitions", lambda *_: set())  # its leader wrote it a moment after that
+        hear_watches(controller)
+        controller.cycle()
+    assert (tree.state("orders").leader, controller.done.stale) == (1, 1)
+    settle(controller)
+
+    assert (tree.state("orders").leader, tree.state("orders").isr) == (0, [0, 1])
+    assert tree.client.exists(ELECTION) is None
+
+
+def test_an_election_whose_partition_cannot_be_written_is_let_go(
+    tree: KafkaTree, controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Kafka does; the request would be in the way of all others."""
+    monkeypatch.setattr("jobs.execution.batch.topic_znodes.LIMIT", 40)
+    led_by_others(tree, controller)
+    tree.client.create(REASSIGN, encode_partitions([TopicPartition("orders", 0, [2, 1])]))
+    tree.client.create(ELECTION, encode_partitions([TopicPartition("orders", 0)]))
+    for _ in range(2):
+        hear_watches(controller)
+        controller.cycle()
+
+    assert tree.client.exists(ELECTION) is None
+    assert tree.client.exists(REASSIGN) is not None
+
+
+def test_an_isr_that_changes_while_everything_is_read_is_heard_of(
+    tree: KafkaTree, controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Old notifications go before anything is read, as with Kafka: what is notified meanwhile stays."""
+    tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
+    read = Look._topics  # noqa: SLF001 - the moment in question
+
+    def then_changed(look: Look, seen: Seen, reread: Collection[str]) -> None:
+        read(look, seen, reread)
+        monkeypatch.setattr(Look, "_topics", read)
+        follow(tree, "orders", [0])
+        changed = encode_partitions([TopicPartition("orders", 0)])
+        tree.client.create("/isr_change_notification/isr_change_", changed, sequence=True)
+
+    monkeypatch.setattr(Look, "_topics", then_changed)
+    take_up(controller)
+
+    assert told(tree, 2, "update_metadata")["orders", 0].isr == (0,)
+    assert tree.client.get_children("/isr_change_notification") == []
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from jobs.cycle.control import Controller
-from tests.jobs.support.controllers.in_office import follow, settle, take_up, told
+from tests.jobs.support.controllers.in_office import follow, hear_watches, settle, take_up, told
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 TOPICS = ("a", "b", "c")
@@ -64,3 +64,19 @@ def test_who_loses_its_leader_does_not_wait_for_the_audit(tree: KafkaTree, in_pa
         in_parts._audit()  # noqa: SLF001
     settle(in_parts)
     assert told(tree, 1, "update_metadata")["c", 1].isr == (1,)
+
+
+def test_topics_that_all_fire_at_once_are_read_in_parts(tree: KafkaTree, in_parts: Controller) -> None:
+    """As when the connection was lost: who loses its leader does not wait until all of them are read."""
+    for topic in TOPICS:
+        in_parts.watches.wake(f"/brokers/topics/{topic}")
+    follow(tree, "b", [0, 1], partition=0)
+    tree.unregister(2)
+    hear_watches(in_parts)
+
+    in_parts.cycle()
+    assert in_parts.audit.is_under_way
+    assert {topic: tree.state(topic, 1).isr for topic in TOPICS} == {topic: [1, 0] for topic in TOPICS}
+    while in_parts.audit.is_under_way:
+        in_parts._audit()  # noqa: SLF001 - what `run` does before each cycle
+    assert all(in_parts.memory.partitions[topic, 0].isr == tree.state(topic).isr for topic in TOPICS)

@@ -75,7 +75,7 @@ def some_memory(dice: Random) -> Memory:
     memory.requests.append(asked_for)
     for partition in range(0, 80, 9):
         memory.failed["t4", partition].add(1)
-    memory.stopped[("t5", 1), 2] = -2
+    memory.stopped["t5", 1] = {2: -2}
     return memory
 
 

@@ -194,3 +194,14 @@ def test_who_moves_to_other_endpoints_is_spoken_to_there(
     }
     assert alive == {1: there.port, 2: tree.brokers[2].port}
     assert "  broker 1 has written its registration again" in said
+
+
+def test_the_last_broker_that_goes_is_told_nothing_more(tree: KafkaTree, controller: Controller) -> None:
+    """What waits for it would be sent for ever, and `--until-quiet` would wait for that."""
+    tree.add_topic("orders", {0: [0]}, topic_id=None)
+    take_up(controller)
+    for broker in range(3):
+        tree.unregister(broker)
+    settle(controller)
+
+    assert (controller.teller.queues.idle, controller.teller.queues.busy) == ([], [])

@@ -113,7 +113,7 @@ def test_a_name_that_several_plans_have_is_refused(tree: KafkaTree, lake: Lake, 
 
 def test_a_name_is_no_id() -> None:
     """Whoever says it would get the plan of that id."""
-    with pytest.raises(UsageError, match="--name 0123456789abcdef could be the id of another plan"):
+    with pytest.raises(UsageError, match=r"'0123456789abcdef' cannot be the name of a plan.* that is not an id"):
         Alias("0123456789abcdef")
     assert [Alias(name).name for name in ("0123456789abcde", "balance", None)] == ["0123456789abcde", "balance", None]
 

@@ -69,6 +69,14 @@ def _removals(life: Life, since: int, broker: int) -> Iterator[tuple[int, State]
                     yield int(op.path.split("/")[-2]), state
 
 
+def leaders_since(life: Life, since: int, topic: str, partition: int) -> list[int]:
+    """Who came to lead a partition, one after another."""
+    path = f"/brokers/topics/{topic}/partitions/{partition}/state"
+    written = (op for each in written_since(life.cluster, since) for op in each.ops if op.path == path)
+    leaders = [decode_state(op.data).leader for op in written if op.kind == SET]
+    return [leader for leader, before in zip(leaders, [None, *leaders], strict=False) if leader != before]
+
+
 def a_broker_joins_and_the_seeds_move_goes_to_it(life: Life) -> None:
     """[1,2,3] -> [3,4,5], the seeds' example, one less each: its steps are four writes, and nothing else."""
     joined = life.cluster.add_broker(4)

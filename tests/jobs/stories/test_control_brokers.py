@@ -39,14 +39,16 @@ from tests.jobs.stories.control_acts import (
     it_is_killed_and_the_next_one_goes_on,
     it_is_stopped_longer_than_its_session,
     leaders_are_balanced_when_that_is_due,
+    leaders_since,
 )
 from tests.jobs.support.commands.commands import Ran, Surveyor
-from tests.jobs.support.commands.control_process import OURS, controller, in_office
+from tests.jobs.support.commands.control_process import OURS, controller, in_office, mark
 from tests.jobs.support.kafka.control_life import ELECTION, PARTITIONS, REASSIGN, TOPIC, Life, restart
 from tests.jobs.support.kafka.real_cluster import Flow, Traffic, eventually, kafka_tree, seen_by
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 STEPS = ("start_reassignment", "narrow_to_target", "end_reassignment", "delete_replicas", "remove_topic")
+BOTH = "seed003"
 SETTINGS = {
     "inter.broker.protocol.version": "2.6",
     "controlled.shutdown.enable": "false",
@@ -80,12 +82,25 @@ def second_log_dir(broker: EmbeddedKafka) -> Iterator[Path]:
 
 
 def a_broker_fails_and_starts(life: Life) -> None:
-    """As the controller has thought of beforehand; then its leaders are asked for."""
+    """As the controller has thought of beforehand; then its leaders are asked for.
+
+    While it is down another one goes, and both come back: of what only these two hold, who went last leads (seed 003).
+    """
+    life.create(BOTH, {0: [1, 3], 1: [3, 1]})
+    life.soon(lambda: all({*state.isr} == {1, 3} for state in life.states(BOTH)))
+    before = mark(life.kafka)
     epochs = {p: state.leader_epoch for p, state in enumerate(life.states()) if 1 in state.isr}
     life.kill(1)
     life.soon(lambda: all(state.leader in {0, 2, 3} and 1 not in state.isr for state in life.states()))
     assert {p: life.states()[p].leader_epoch for p in epochs} == {p: epoch + 1 for p, epoch in epochs.items()}
-    life.restart(1)
+    life.soon(lambda: [state.isr for state in life.states(BOTH)] == [[3], [3]])
+    life.kill(3)
+    life.soon(lambda: [(state.leader, state.isr) for state in life.states(BOTH)] == [(-1, [3]), (-1, [3])])
+    life.restart(1, 3)
+    life.soon(lambda: all({*state.isr} == {1, 3} for state in life.states(BOTH)))
+    assert [leaders_since(life, before, BOTH, p) for p in range(2)] == [[3, -1, 3], [3, -1, 3]]
+    life.delete(BOTH)
+    life.soon(lambda: life.is_deleted(BOTH))
     life.soon(life.is_whole)
 
     preferred = {p: replicas[0] for p, replicas in life.assigned(TOPIC).partitions.items()}

@@ -63,7 +63,8 @@ class Ordeal:
     kind: str
     count: int
     late: bool
-    """Brokers still take what the crashed controller had put into their queues."""
+    """Brokers still take what the crashed controller had put into their queues; of readings, one that sets a watch is
+    lost."""
 
 
 def ordeals(seed: int, rounds: int, often: float = 0.6) -> dict[int, Ordeal]:
@@ -262,8 +263,10 @@ class World:
         return self._left == 0
 
     def _meddle(self, ops: Sequence[Any] | None) -> Fate:
-        if ops is None:
-            return Fate.LOST if self._counts("read_lost") else Fate.DONE
+        if not ops:
+            sets_watch = ops is not None
+            is_meant = self._armed is not None and self._armed.late == sets_watch
+            return Fate.LOST if is_meant and self._counts("read_lost") else Fate.DONE
         if self._dying:
             raise CrashError
         self._multis += 1

@@ -1,8 +1,8 @@
 """ZooKeeper in memory: one tree of znodes with versions, ephemerals, one-shot watches and multis, and sessions on it.
 
 A `Session` has as much of kazoo's client as the controller uses, multiRead included, so that the real readers and
-writers run on it unchanged. `meddle` is called before each multi and each reading of a session: it may raise whatever
-a test wants to happen there, or say what becomes of the multi.
+writers run on it unchanged. `meddle` is called before each multi, with None before each reading, and without operations
+before a watch is set: it may raise whatever a test wants to happen there, or say what becomes of it.
 """
 
 import logging
@@ -263,12 +263,15 @@ class Session:
         return self._answered(lambda: (OPEN_ACL_UNSAFE, self._get(path)[1]))
 
     def get_children_async(self, path: str, watch: Watch | None = None) -> _Result:
-        return self._answered(lambda: self._children(path, watch))
+        return self._answered(lambda: self._children(path, watch), watches=watch is not None)
 
     def exists_async(self, path: str, watch: Watch | None = None) -> _Result:
+        return self._answered(lambda: self._exists(path, watch), watches=watch is not None)
+
+    def _exists(self, path: str, watch: Watch | None) -> ZnodeStat | None:
         if watch is not None:
             self.tree.watch(path, self.client_id[0], watch, children=False)
-        return self._answered(lambda: self.tree.nodes[path].stat if path in self.tree.nodes else None)
+        return self.tree.nodes[path].stat if path in self.tree.nodes else None
 
     def _call(self, request: Any, result: _Result) -> None:  # noqa: ANN401 - as kazoo takes requests
         if request.type == MULTI_READ:
@@ -278,12 +281,12 @@ class Session:
             answered = self._answered(lambda: self._multi(request))
         result.set(answered.value)
 
-    def _answered(self, answer: Callable[[], Any], *, reads: bool = False) -> _Result:
+    def _answered(self, answer: Callable[[], Any], *, reads: bool = False, watches: bool = False) -> _Result:
         result = _Result()
         try:
             if self.over:
                 raise SessionExpiredError
-            if reads and self.meddle(None) is not Fate.DONE:
+            if (reads or watches) and self.meddle(() if watches else None) is not Fate.DONE:
                 self._disconnect()
             result.set(answer())
         except KazooException as error:

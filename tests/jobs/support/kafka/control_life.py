@@ -124,8 +124,8 @@ class Life:
         self.cluster.brokers[broker].kill()
         self.cluster.brokers[broker].expire()
 
-    def restart(self, broker: int) -> None:
-        restart(self.cluster.brokers[broker])
+    def restart(self, *brokers: int) -> None:
+        restart(*(self.cluster.brokers[broker] for broker in brokers))
 
     @contextmanager
     def silent(self, broker: int) -> Iterator[None]:
@@ -155,8 +155,10 @@ class Life:
         assert self.surveyor("commit", "out", "--apply") == 0, said.read_text()
 
 
-def restart(broker: EmbeddedKafka) -> None:
-    broker.kill()
-    broker.expire()
-    broker.start()
-    broker.wait_ready()
+def restart(*brokers: EmbeddedKafka) -> None:
+    for broker in brokers:
+        broker.kill()
+        broker.expire()
+        broker.start()
+    for broker in brokers:
+        broker.wait_ready()

@@ -1,0 +1,135 @@
+"""What a broker's failure costs the controller, from its registration that goes to the last answer of the others.
+
+    python -m tests.bench.failure 100000,1000000
+
+On an embedded ZooKeeper with as many partitions, and 100 brokers that answer at once. The controller is the one of
+`surveyor control`, cycle by cycle: it reads, decides, writes under the fence, and tells. Three brokers fail one after
+another, each of them on the same number of partitions at each size, of which it leads a third; what to do is foreseen,
+as whenever nothing is due. Of the three the quickest counts, as other work on the machine only adds. Left out is the
+take-over, which costs what there is, and that the brokers are told everything then.
+"""
+
+import gc
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from kazoo.client import KazooClient
+from pyspark.sql import SparkSession
+
+from jobs.adapters.delta.lake import Lake
+from jobs.adapters.delta.spark_tables import Tables
+from jobs.adapters.spark.session import start_session
+from jobs.adapters.zookeeper.controllership import controllership
+from jobs.cycle.behind import Behind
+from jobs.cycle.control import Controller
+from jobs.cycle.deciding.decider import Decider
+from jobs.cycle.deciding.foresight import MOST
+from jobs.cycle.deciding.warming import warm_up
+from jobs.runtime.console import say
+from jobs.runtime.progress import progress
+from tests.bench.cluster import BROKER_COUNT, TOPIC_SIZE, Place, cluster
+from tests.bench.figures import Figure
+from tests.bench.telling import instant_brokers
+
+CONCERNED: Final = 10_000
+VICTIMS: Final = range(3)
+
+TARGET: Final = 1.5
+"""What ten times the partitions may cost, if the failure concerns as many."""
+
+_OURS: Final = 2147483647
+
+
+class Spent(NamedTuple):
+    """Seconds until others lead, until all of it is written, and until all brokers have answered."""
+
+    led: float
+    written: float
+    told: float
+
+
+def bench_failure(spark: SparkSession, sizes: Sequence[int]) -> Iterator[Figure]:
+    """Let a broker fail that is on as many partitions in a small cluster as in a large one."""
+    small, large = min(sizes), max(sizes)
+    concerned = min(CONCERNED, small // 10)
+    of_small, of_large = (_spent(spark, partitions, concerned) for partitions in (small, large))
+    of = f"a failure concerns {concerned:,} of {large:,} partitions"
+    for what, slow, quick in zip(("others lead", "all is written", "all is told"), of_large, of_small, strict=True):
+        yield Figure(f"{of}: {what}", slow, f"{concerned:,} of {small:,}", quick, TARGET)
+
+
+def _spent(spark: SparkSession, partitions: int, concerned: int) -> Spent:
+    with (
+        tempfile.TemporaryDirectory(prefix="surveyor-bench-") as folder,
+        cluster(partitions, _placed(partitions // concerned)) as synthetic,
+        instant_brokers(BROKER_COUNT) as ports,
+        controllership(synthetic.hosts, _OURS) as control,
+    ):
+        synthetic.listen(ports)
+        lake = Lake(folder, "bench")
+        lake.ensure_tables()
+        decider = Decider.of(Tables(spark, lake), [], allow_unclean=False)
+        warm_up(decider)
+        behind = Behind(lake)
+        behind.start()
+        controller = Controller(control, decider, behind, {"snapshot_id": 1, "cluster_id": "bench"}, say)
+        with progress(f"{partitions:,} partitions are read"):
+            controller.look.at_everything()
+        gc.collect()
+        gc.freeze()
+        try:
+            _rest(controller)
+            turns = [_failure(controller, synthetic.client, victim, concerned) for victim in VICTIMS]
+        finally:
+            gc.unfreeze()
+            controller.stop()
+            behind.close()
+    return Spent(*map(min, zip(*turns, strict=True)))
+
+
+def _placed(every: int) -> Place:
+    """Of so many partitions each victim is on one, and leads every third of these; the others are everywhere."""
+    others = BROKER_COUNT - len(VICTIMS)
+
+    def place(topic: int, partition: int) -> list[int]:
+        count = topic * TOPIC_SIZE + partition
+        turn, victim = divmod(count, every)
+        replicas = [len(VICTIMS) + (turn + step) % others for step in range(3)]
+        if victim in VICTIMS:
+            replicas[turn % 3] = victim
+        return replicas
+
+    return place
+
+
+def _rest(controller: Controller) -> None:
+    while controller.cycle() or controller.teller.queues.busy:
+        pass
+
+
+def _failure(controller: Controller, client: KazooClient, victim: int, concerned: int) -> Spent:
+    memory = controller.memory
+    assert len(memory.of_broker(victim)) == concerned, len(memory.of_broker(victim))
+    controller.decider.foresee(memory, victim, MOST)
+    led = {key for key in memory.of_broker(victim) if memory.partitions[key].leader == victim}
+    written = controller.done.by_action.total()
+    client.delete(f"/brokers/ids/{victim}")
+    started = time.perf_counter()
+    others_lead = all_written = 0.0
+    while not all_written or controller.teller.queues.busy:
+        controller.cycle()
+        seconds = time.perf_counter() - started
+        if not others_lead and all(memory.partitions[key].leader != victim for key in led):
+            others_lead = seconds
+        if not all_written and controller.done.by_action.total() - written == concerned:
+            all_written = seconds
+    say(f"  others lead after {others_lead:.3f} s, all is written after {all_written:.3f} s")
+    return Spent(others_lead, all_written, time.perf_counter() - started)
+
+
+if __name__ == "__main__":
+    for figure in bench_failure(start_session("surveyor bench", {}), [int(size) for size in sys.argv[1].split(",")]):
+        say(f"{figure.measured}: {figure.seconds:.3f} / {figure.baseline_seconds:.3f} = {figure.ratio:.2f}")
