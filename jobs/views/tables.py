@@ -27,6 +27,11 @@ from planner.rows.words import counted, how_much
 
 ROWS_SHOWN: Final = 200
 
+MESSAGE_SHOWN: Final = 400
+"""Characters of a message that people read in a table."""
+
+_WHOLE: Final = "--json has all of it"
+
 
 def give_table(settings: Settings, title: str, columns: Sequence[str], rows: Sequence[Row], **extra: Any) -> None:  # noqa: ANN401
     """Give rows: people the columns named, or every one of those the rows have where that is asked for."""
@@ -202,7 +207,7 @@ def show_of_plan(
     rows = StoredRows.read(settings.lake, name, order, ("plan_id", "=", row["plan_id"]))
     stream(settings, {"plan_id": row["plan_id"]}, {"rows": map(_without_secret, rows)})
     if settings.for_people:
-        listed = [*map(_without_secret, rows if everything else rows.first(ROWS_SHOWN))]
+        listed = [_in_short(_without_secret(row)) for row in (rows if everything else rows.first(ROWS_SHOWN))]
         show(table(f"{name} of plan {plan}", chosen(settings, columns, listed), listed))
         if len(listed) < len(rows):
             more = command_line(settings, "show", name, plan, "--all")
@@ -212,6 +217,12 @@ def show_of_plan(
 def _without_secret(row: Row) -> Row:
     """A commit's message may say what somebody has set a config to."""
     return {**row, "message": masked_text(row["message"])} if row.get("message") else row
+
+
+def _in_short(row: Row) -> Row:
+    """What a topic's throttle names may be thousands of replicas."""
+    message = row.get("message") or ""
+    return row if len(message) <= MESSAGE_SHOWN else {**row, "message": f"{message[:MESSAGE_SHOWN]}... ({_WHOLE})"}
 
 
 def show_evidence(settings: Settings, plan: str, *, everything: bool) -> None:

@@ -61,3 +61,15 @@ def test_what_was_stale(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None
     assert f"  ... and 10 more: `surveyor show commits {plan.plan_id} --all {where}` shows them" in applied.stdout
     shown = surveyor.run("show", "commits", plan.plan_id, "--all").stdout
     assert _count(shown, "stale") == MANY
+
+
+def test_what_a_throttle_was_set_to(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
+    """Replicas by the thousands: people see how it begins, programs all of it."""
+    whole = f"topic t: leader.replication.throttled.replicas={','.join(f'{number}:1' for number in range(2000))}"
+    row = {"plan_id": plan.plan_id, "attempt": 1, "action": "throttle", "outcome": "pending", "message": whole}
+    surveyor.lake.append("commits", [row])
+
+    lines = "".join(_lines_of(surveyor, tree, ("show", "commits", plan.plan_id)).split())
+
+    assert ("0:1,1:1,2:1" in lines, "(--jsonhasallofit)" in lines, len(lines) < 1500) == (True, True, True)
+    assert whole in _lines_of(surveyor, tree, ("show", "commits", plan.plan_id, "--json"))
