@@ -20,7 +20,6 @@ FEW_LINES: Final = {
 
 CROWDED: Final = {
     "tests/jobs/torture": (18, "the steps and checks of one long story, and what they share"),
-    "tests/bench": (16, "one file a measurement, and what they share"),
 }
 """Rooms of tests that hold more than others may, how many files, and why."""
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from jobs.adapters.embedded.processes import exit_on_sigterm
 from jobs.adapters.spark.session import start_session
 from jobs.runtime.console import say
-from tests.bench.cluster import TOPIC_SIZE, cluster
+from tests.bench.clusters.synthetic import TOPIC_SIZE, cluster
 from tests.bench.cold import bench_cold, bench_shell
 from tests.bench.failover import bench_failover
 from tests.bench.machine import Driver, describe

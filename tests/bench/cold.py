@@ -16,7 +16,7 @@ from typing import Final
 
 from jobs.adapters.spark.class_archive import JVM_OPTIONS
 from jobs.runtime.progress import progress
-from tests.bench.cluster import BROKER_COUNT, Cluster, cluster
+from tests.bench.clusters.synthetic import BROKER_COUNT, Cluster, cluster
 from tests.bench.figures import Figure, median_of, seconds_of, timed
 from tests.bench.snapshots import MILLION
 from tests.bench.telling import instant_brokers

@@ -28,7 +28,7 @@ from jobs.cycle.memory import Memory, Partition
 from jobs.runtime.console import say
 from jobs.runtime.progress import progress
 from planner.telling.without_spark import due
-from tests.bench.cluster import BROKER_COUNT, TOPIC_SIZE
+from tests.bench.clusters.synthetic import BROKER_COUNT, TOPIC_SIZE
 from tests.bench.figures import Figure
 
 CONCERNED: Final = 10_000

@@ -23,8 +23,7 @@ from jobs.adapters.zookeeper.connection import connected
 from jobs.runtime.console import say
 from jobs.runtime.progress import progress
 from schemas.znodes import TopicPartition
-from tests.bench.figures import Figure
-from tests.bench.real_brokers import (
+from tests.bench.clusters.real_brokers import (
     PATIENCE,
     SETTINGS,
     controller,
@@ -35,6 +34,7 @@ from tests.bench.real_brokers import (
     until,
     written_at,
 )
+from tests.bench.figures import Figure
 
 VICTIM: Final = 2
 

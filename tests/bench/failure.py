@@ -30,7 +30,7 @@ from jobs.cycle.deciding.foresight import MOST
 from jobs.cycle.deciding.warming import warm_up
 from jobs.runtime.console import say
 from jobs.runtime.progress import progress
-from tests.bench.cluster import BROKER_COUNT, TOPIC_SIZE, Place, cluster
+from tests.bench.clusters.synthetic import BROKER_COUNT, TOPIC_SIZE, Place, cluster
 from tests.bench.figures import Figure
 from tests.bench.telling import instant_brokers
 

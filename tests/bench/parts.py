@@ -23,7 +23,7 @@ from jobs.runtime.progress import progress
 from jobs.runtime.settings import ClusterConf, Settings
 from planner.leadership.imbalance import imbalance
 from schemas.tables import PARTITIONS, TABLES, TOPICS
-from tests.bench.cluster import BROKER_COUNT, TOPIC_SIZE, Cluster, replicas, state
+from tests.bench.clusters.synthetic import BROKER_COUNT, TOPIC_SIZE, Cluster, replicas, state
 from tests.bench.figures import Figure, median_of, seconds_of
 
 WRITTEN: Final = 5000

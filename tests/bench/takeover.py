@@ -27,8 +27,7 @@ from jobs.adapters.zookeeper.connection import connected, read
 from jobs.runtime.console import say
 from jobs.runtime.progress import progress
 from schemas.znodes import TopicPartition, decode_state
-from tests.bench.figures import Figure
-from tests.bench.real_brokers import (
+from tests.bench.clusters.real_brokers import (
     MILLISECOND,
     OURS,
     PATIENCE,
@@ -40,6 +39,7 @@ from tests.bench.real_brokers import (
     until,
     written_at,
 )
+from tests.bench.figures import Figure
 
 QUESTION: Final = "become the controller of this cluster?"
 

@@ -22,7 +22,7 @@ from jobs.runtime.settings import ClusterConf, Settings
 from schemas.names import Action, PlanKind, PlanStatus
 from schemas.rows import Change
 from schemas.tables import CHANGES
-from tests.bench.cluster import BROKER_COUNT, TOPIC_SIZE, Cluster, cluster, replicas
+from tests.bench.clusters.synthetic import BROKER_COUNT, TOPIC_SIZE, Cluster, cluster, replicas
 from tests.bench.figures import Figure
 
 CHANGES_TOLD: Final = 100_000
@@ -56,7 +56,7 @@ def bench_telling(changes: int = CHANGES_TOLD) -> Figure:
 @contextmanager
 def instant_brokers(count: int) -> Iterator[list[int]]:
     """Start brokers that answer at once; their ports."""
-    command = [sys.executable, "-m", "tests.bench.instant_brokers", str(count)]
+    command = [sys.executable, "-m", "tests.bench.clusters.instant_brokers", str(count)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         assert process.stdin
