@@ -1,6 +1,6 @@
 """The archive of Spark's classes (AppCDS), with which the JVM of a command loads its thousands of classes sooner.
 
-An unchanged snapshot of a million partitions took 22.4 s without it and 18.9 s with it (docs/benchmarks.md). Java takes
+An unchanged snapshot of a million partitions took 24.4 s without it and 20.6 s with it (docs/benchmarks.md). Java takes
 an archive only where no folder on the class path has files, and `conf` would be one: its settings are given to Spark by
 name, and an empty folder stands in its place. `make setup` records the archive, by `tests.spark_archive`. Where there
 is none, or somebody has chosen how Spark starts, everything works as without, only slower.
