@@ -11,6 +11,7 @@ from typing import Final
 from uuid import uuid4
 
 import pyarrow as pa
+from delta import exceptions
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
@@ -23,6 +24,15 @@ from schemas.tables import TABLES
 
 FEW: Final = 200_000
 """Rows up to which the driver writes them itself: a tenth of a gigabyte at most."""
+
+_CONFLICTS: Final = (
+    exceptions.ConcurrentAppendException,
+    exceptions.ConcurrentDeleteDeleteException,
+    exceptions.ConcurrentDeleteReadException,
+    exceptions.ConcurrentTransactionException,
+    exceptions.ConcurrentWriteException,
+)
+"""What PySpark raises, once these are imported; without them it knows no Delta, and raises py4j's own."""
 
 _CONFLICT: Final = "DELTA_CONCURRENT_"
 """How Delta's conditions begin that another writer's commit brings about (`DELTA_CONCURRENT_APPEND` and others)."""
@@ -138,5 +148,7 @@ def _retried(write: Callable[[], object]) -> None:
 
 
 def _is_conflict(error: BaseException) -> bool:
-    """Whether another writer was quicker, by Delta's name for the error: a server tells no more of its class."""
+    """Whether another writer was quicker: by its class, or by Delta's name for it, which is all that a server tells."""
+    if isinstance(error, _CONFLICTS):
+        return True
     return isinstance(error, PySparkException) and (error.getCondition() or "").startswith(_CONFLICT)
