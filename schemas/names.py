@@ -13,7 +13,7 @@ LEADER_DURING_DELETE: Final = -2
 """`leader` that brokers are told of a topic being deleted, and its leader epoch (`LeaderAndIsr.LeaderDuringDelete`)."""
 
 CONFIRMED_UNDER: Final = "controller_epoch"
-"""In what a plan says of itself, and of a topic's removal: the controller epoch under which brokers confirmed."""
+"""Key in a plan's parameters, and in the data of a topic's removal: the controller epoch that confirmations are of."""
 
 NO_CONTROLLER: Final = -1
 """`controller_id` of a cluster without /controller."""

@@ -17,11 +17,12 @@ from jobs.adapters.delta.spark_tables import Tables
 from jobs.adapters.spark.remote import REMOTE
 from jobs.adapters.spark.session import start_session
 from jobs.adapters.zookeeper.cluster import read_cluster
-from jobs.adapters.zookeeper.connection import connected, look_until
+from jobs.adapters.zookeeper.connection import LOST, connected, look_until
 from jobs.adapters.zookeeper.controllership import (
     SessionLostError,
     controllership,
     refuse_take_over,
+    settled,
     who_controls,
 )
 from jobs.basics.errors import ExitCode, FencedError, SurveyorError, UsageError
@@ -176,12 +177,23 @@ def _hold(settings: Settings, term: Term, decider: Decider, snapshot: Row, vanis
 def _reign(controller: Controller, *, until_quiet: bool) -> FencedError | SessionLostError | None:
     """Be the controller until told to stop; return what else has ended it."""
     try:
-        controller.take_up()
+        _take_up(controller)
         gc.freeze()  # what is known by now is no garbage, and to look through it would take tenths of a second
         controller.run(until_quiet=until_quiet)
     except (FencedError, SessionLostError) as error:
         return error
     return None
+
+
+def _take_up(controller: Controller) -> None:
+    """Take up, from the beginning where the connection was lost on the way; SessionLostError where the session was."""
+    while not interrupted():
+        try:
+            controller.take_up()
+        except LOST:
+            settled(controller.control.client, controller.control.session)
+        else:
+            return
 
 
 @contextmanager

@@ -95,8 +95,8 @@ def _review(
 
 def _warnings(settings: Settings, plan: Plan, *, everything: bool) -> Iterator[str]:
     few = below_min_isr(settings.lake, plan.row["snapshot_id"], plan.changes)
-    found = warnings(plan.row["kind"], plan.changes, plan.operations, plan.rejections, few, everything=everything)
-    return (f"  warning: {warning}" for warning in found)
+    texts = warnings(plan.row["kind"], plan.changes, plan.operations, plan.rejections, few, everything=everything)
+    return (f"  warning: {warning}" for warning in texts)
 
 
 def refuse_unless_agreed(

@@ -38,7 +38,7 @@ QUICK: Final = {
     "spark.sql.codegen.hugeMethodLimit": "8000",
     "spark.sql.codegen.splitConsumeFuncByOperator": "false",
 }
-"""What plans look at has few, known shapes: to plan a query anew at each of its stages costs more than it finds.
+"""What plans read has few, known shapes: planning a query again after each of its stages costs more than it gains.
 
 And rules make methods that are too long for the JVM to compile: it would interpret them. Split by operator, they would
 read every column of a row before they know whether they need the row.

@@ -27,7 +27,7 @@ from jobs.adapters.spark.session import TINY, default_parallelism, tasks_done
 from jobs.adapters.zookeeper.cluster import TOPICS, ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import children, connected, persistently, sync
 from jobs.adapters.zookeeper.multi_read import children_of
-from jobs.adapters.zookeeper.source import READ, ZooKeeperDataSource, read_here
+from jobs.adapters.zookeeper.source import READ, read_here, read_there
 from jobs.basics.errors import UnreadableError
 from jobs.runtime.console import say
 from jobs.runtime.progress import Phases
@@ -144,13 +144,10 @@ def _stage_here(settings: Settings, tables: Tables) -> tuple[DataFrame, list[Row
 
 
 def _stage(settings: Settings, tables: Tables) -> tuple[DataFrame, list[Row]]:
-    tables.spark.dataSource.register(ZooKeeperDataSource)
-    source = tables.spark.read.format("zookeeper").option("zookeeper", settings.zookeeper)
-    source = source.option("tasks", str(TASKS_A_CORE * default_parallelism(tables.spark)))
-    if settings.conf.zookeeper_config is not None:
-        source = source.option("config", str(settings.conf.zookeeper_config.absolute()))
+    tasks = TASKS_A_CORE * default_parallelism(tables.spark)
+    read = read_there(tables.spark, settings.zookeeper, tasks, settings.conf.zookeeper_config)
     try:
-        staged = source.load().localCheckpoint()
+        staged = read.localCheckpoint()
     except (PySparkException, Py4JError) as error:
         match = _UNREADABLE.search(str(error))
         if match is None:

@@ -54,8 +54,12 @@ def give_as_of(
     number = snapshot["snapshot_id"]
     shown = rows if for_people is None else for_people
     table = laid_out(settings, f"{name} of {settings.cluster}, snapshot {number}", columns, shown)
-    result = {"snapshot_id": number, "taken_at": snapshot["taken_at"], "rows": list(rows)}
-    finish(settings, result, *table, age_line(snapshot, len(rows)))
+    finish(settings, of_snapshot(snapshot) | {"rows": list(rows)}, *table, age_line(snapshot, len(rows)))
+
+
+def of_snapshot(snapshot: Row) -> Row:
+    """What programs get beside rows: of when they are."""
+    return {name: snapshot[name] for name in ("snapshot_id", "taken_at")}
 
 
 def age_line(snapshot: Row, rows: int) -> str:
@@ -65,10 +69,13 @@ def age_line(snapshot: Row, rows: int) -> str:
     return f"{counted(rows, 'row')}, as of {taken_at:%Y-%m-%d %H:%M:%S} UTC, {age} ago"
 
 
-def laid_out(settings: Settings, title: str, columns: Sequence[str], rows: Sequence[Row]) -> list[Table | str]:
-    """Lay out the first rows for people."""
+def laid_out(
+    settings: Settings, title: str, columns: Sequence[str], rows: Sequence[Row], *, of: int | None = None
+) -> list[Table | str]:
+    """Lay out the first rows for people; `of` is how many there are, where only these became objects."""
     columns = chosen(settings, columns, rows)
-    more = [f"... and {len(rows) - ROWS_SHOWN} more; --json gives all"] if len(rows) > ROWS_SHOWN else []
+    every = len(rows) if of is None else of
+    more = [f"... and {every - ROWS_SHOWN} more; --json gives all"] if every > ROWS_SHOWN else []
     return [table(title, columns, rows[:ROWS_SHOWN]), *more]
 
 

@@ -103,12 +103,12 @@ def read_properties(path: Path | None) -> dict[str, str]:
     """Read a client.properties file into kafka-python's settings; raise UsageError on what it does not know."""
     if path is None:
         return {}
-    found = {_SETTINGS[key]: value for key, value in read_key_values(path, "--command-config", _SETTINGS).items()}
-    if "ssl_certfile" in found:
-        found.setdefault("ssl_password", "")  # without one, OpenSSL asks whoever sits at the terminal
-    if found.get("ssl_check_hostname", "https").lower() != "https":
-        found["ssl_check_hostname"] = ""  # which is no to whoever asks
-    return found
+    settings = {_SETTINGS[key]: value for key, value in read_key_values(path, "--command-config", _SETTINGS).items()}
+    if "ssl_certfile" in settings:
+        settings.setdefault("ssl_password", "")  # without one, OpenSSL asks whoever sits at the terminal
+    if settings.get("ssl_check_hostname", "https").lower() != "https":
+        settings["ssl_check_hostname"] = ""  # which is no to whoever asks
+    return settings
 
 
 def bootstrap(brokers: Sequence[Row], settings: dict[str, str]) -> list[str]:

@@ -136,14 +136,14 @@ class Channel:
         """Ask what the broker speaks (ApiVersions 0): the highest version by API."""
         name = self.client_id.encode()
         self.correlation += 1
-        asked = struct.pack(">hhih", _API_VERSIONS, 0, self.correlation, len(name)) + name
-        data = self._exchange(struct.pack(">i", len(asked)) + asked)
+        request = struct.pack(">hhih", _API_VERSIONS, 0, self.correlation, len(name)) + name
+        data = self._exchange(struct.pack(">i", len(request)) + request)
         (count,) = struct.unpack_from(">i", data, 6)
-        found = (struct.unpack_from(">hhh", data, 10 + 6 * number) for number in range(count))
-        return {key: highest for key, _, highest in found}
+        ranges = (struct.unpack_from(">hhh", data, 10 + 6 * number) for number in range(count))
+        return {key: highest for key, _, highest in ranges}
 
-    def _exchange(self, asked: bytes) -> bytes:
-        for _ in self.transport.send(asked):
+    def _exchange(self, request: bytes) -> bytes:
+        for _ in self.transport.send(request):
             pass
         return self._receive()
 

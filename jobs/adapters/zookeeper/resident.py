@@ -37,11 +37,11 @@ def announce_resident(client: KazooClient, holder: Holder) -> bool:
 def resident(client: KazooClient) -> Holder | None:
     """Who is in office to stay, None where nobody is, as where Kafka's controller is."""
     sync(client)
-    said, office = read(client, RESIDENT), read(client, CONTROLLER)
-    if said.stat is None or office.stat is None or said.stat.ephemeralOwner != office.stat.ephemeralOwner:
+    notice, office = read(client, RESIDENT), read(client, CONTROLLER)
+    if notice.stat is None or office.stat is None or notice.stat.ephemeralOwner != office.stat.ephemeralOwner:
         return None
     try:
-        return decode_holder(said.data)
+        return decode_holder(notice.data)
     except MalformedZnodeError as error:
         raise RefusedError(
             f"{RESIDENT} is not understood ({error}): another version of Surveyor is the controller; use that one",

@@ -171,8 +171,8 @@ def prove(hosts: str, told: Told) -> None:
             "find out who",
         )
     say(f"  {count} of {count} changed state znodes carry our controller epoch {told.epoch}, or a later one")
-    if found := len(told.written) - count:
-        say(f"  {found} more stood so already when we were to write them")
+    if earlier := len(told.written) - count:
+        say(f"  {earlier} more stood so already when we were to write them")
 
 
 def _goes_on(written: Written, znode: Znode, epoch: int) -> bool:

@@ -2,15 +2,17 @@
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from threading import Timer
 
 import pytest
+from kazoo.exceptions import ConnectionLoss, SessionExpiredError
 
 from jobs.adapters.zookeeper.controllership import SessionLostError
 from jobs.cycle import tenure
 from jobs.cycle.control import Controller
+from jobs.cycle.talking.telling import Teller
 from jobs.execution.batch import protocols
 from schemas.znodes import Assignment, decode_controller, encode_assignment
 from tests.jobs.support.commands.commands import Surveyor
@@ -134,11 +136,37 @@ def test_another_controller_ends_it_and_it_says_what_it_did_and_who_that_is(
     assert "1 create, 1 elect; broker 2 is the controller" in why
 
 
-def test_a_session_that_ended_ends_it_with_the_same_facts(surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) -> None:
-    def lose() -> None:
-        raise SessionLostError("the connection to ZooKeeper was lost and our session with it; commit again")
+def over(*_: object) -> None:
+    raise SessionLostError("the connection to ZooKeeper was lost and our session with it; commit again")
 
-    once_quiet(monkeypatch, lose)
+
+@pytest.mark.parametrize(("loss", "code"), [(ConnectionLoss, 0), (SessionExpiredError, 1)])
+def test_a_connection_lost_while_it_takes_up(
+    tree: KafkaTree, surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch, loss: type[Exception], code: int
+) -> None:
+    """It begins again in the same session; without its session it ends as later on, and not as what never began."""
+    introduce, losses = Teller.introduce, [loss()]
+
+    def lose_once(teller: Teller, broker_ids: Collection[int]) -> None:
+        if losses:
+            raise losses.pop()
+        introduce(teller, broker_ids)
+
+    monkeypatch.setattr(Teller, "introduce", lose_once)
+    if code:
+        monkeypatch.setattr(tenure, "settled", over)
+
+    ran = surveyor(*APPLY, "--until-quiet")
+
+    assert ran.code == code, ran.stderr
+    assert (tree.version("orders") > 0) is (code == 0)
+    assert [row for row in surveyor.rows("commits", "action", "outcome") if row[0] == "hand_back"] == [
+        ("hand_back", "applied")
+    ]
+
+
+def test_a_session_that_ended_ends_it_with_the_same_facts(surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) -> None:
+    once_quiet(monkeypatch, over)
 
     ran = surveyor(*APPLY)
 

@@ -58,6 +58,7 @@ def _cells(app: AppTest, number: int = 0) -> list[list[Any]]:
 def test_the_slider_goes_through_history(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     app = _opened(lake, monkeypatch)
     assert "snapshot 3 (id id) taken 2026-11-21 12:00:00 UTC" in app.text[0].value
+    assert [each.value for each in app.markdown] == []  # as docstrings of names in the script would be
     assert (_metrics(app)["partitions offline"], len(_cells(app))) == ("1", 2)
     earlier = _calm(app.select_slider(key="snapshot").set_value(1).run())
     assert "snapshot 1 (id id) taken 2026-11-21 10:00:00 UTC" in earlier.text[0].value
