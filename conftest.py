@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,6 +34,10 @@ def _in_memory() -> dict[str, str]:
 for name, value in (environment() | _in_memory() | {"TOKIO_WORKER_THREADS": "1"}).items():
     os.environ.setdefault(name, value)
 tempfile.tempdir = None  # whoever has asked for it before asks again
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # a run that a script began in the background: the commands that tests interrupt would not hear of it, either
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")

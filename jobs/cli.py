@@ -89,8 +89,8 @@ for title, part in PAGE.items():
         add_lazily(app, place, line, title)
 
 
-def _show_version(wanted: bool) -> None:  # noqa: FBT001 - as typer calls it
-    if wanted:
+def _show_version(is_given: bool) -> None:  # noqa: FBT001 - as typer calls it
+    if is_given:
         from importlib.metadata import version  # noqa: PLC0415 - nobody else needs it
 
         print(f"surveyor {version('kafka-surveyor')}")  # noqa: T201 - the answer

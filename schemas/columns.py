@@ -301,7 +301,9 @@ COMMITS: Final = _table(
     Column("wave", INT, "wave of the change, null for a step"),
     _TOPIC,
     _PARTITION,
-    Column("action", STRING, "action of the change, kind of the operation, or take_over, hand_back, cancel, ..."),
+    Column(
+        "action", STRING, "action of the change, kind of the operation, or take_over, hand_back, throttle, cancel, ..."
+    ),
     Column("outcome", STRING, "pending (written before), applied, stale, fenced, failed, unknown or skipped"),
     Column("state_version_after", INT, "state znode version that our write made"),
     Column("committed_at", TIMESTAMP, "when this row was recorded, UTC"),

@@ -13,7 +13,7 @@ LEADER_DURING_DELETE: Final = -2
 """`leader` that brokers are told of a topic being deleted, and its leader epoch (`LeaderAndIsr.LeaderDuringDelete`)."""
 
 CONFIRMED_UNDER: Final = "controller_epoch"
-"""In what a plan says of itself, and of a topic's removal: the controller epoch under which brokers confirmed."""
+"""Key in a plan's parameters, and in the data of a topic's removal: the controller epoch that confirmations are of."""
 
 NO_CONTROLLER: Final = -1
 """`controller_id` of a cluster without /controller."""
@@ -268,6 +268,10 @@ class Step(StrEnum):
     """All that the plan moved was found back where it was."""
     RESTORE_ORDER = "restore_order"
     """The order of replicas as before the reassignment that was cancelled; no data moves."""
+    THROTTLE = "throttle"
+    """Replication of a broker, or replicas of a topic, was throttled."""
+    LIFT_THROTTLE = "lift_throttle"
+    """What stood before a throttle was put back."""
 
 
 class RequestKind(StrEnum):

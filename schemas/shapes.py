@@ -11,7 +11,9 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 Number = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 BrokerId = Number
 Partition = Number
-Epoch = Number
+LAST_EPOCH: Final = 2**31 - 2
+"""After which there is one more that a broker can read, and none that could follow it."""
+Epoch = Annotated[int, Meta(ge=0, le=LAST_EPOCH)]
 AskedFor = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 """A broker that somebody asks for, be there one or not."""
 NumberOrNone = Annotated[int, Meta(ge=-1, le=2**31 - 1)]

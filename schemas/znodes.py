@@ -16,6 +16,7 @@ from msgspec.json import Decoder
 
 from schemas.names import RECOVERED, RECOVERING
 from schemas.shapes import (
+    LAST_EPOCH,
     SECURITY_PROTOCOLS,
     BrokerId,
     ClusterId,
@@ -248,8 +249,8 @@ def decode_controller(data: bytes | None) -> Controller:
     >>> decode_controller(b"3")
     Controller(broker_id=3, kraft_controller_epoch=-1)
     """
-    if data is not None and _EPOCH.fullmatch(data):
-        return Controller(decode_epoch(data), -1)
+    if data is not None and _EPOCH.fullmatch(data) and int(data) <= LAST_EPOCH + 1:
+        return Controller(int(data), -1)
     node = _decode(data, _CONTROLLER)
     return Controller(node.brokerid, node.kraft_controller_epoch)
 
@@ -266,8 +267,8 @@ def decode_epoch(data: bytes | None) -> int:
     >>> decode_epoch(b"7")
     7
     """
-    if data is None or not _EPOCH.fullmatch(data) or int(data) > 2**31 - 1:
-        raise MalformedZnodeError(f"{data!r}, expected a decimal number")
+    if data is None or not _EPOCH.fullmatch(data) or int(data) > LAST_EPOCH:
+        raise MalformedZnodeError(f"{data!r}, expected a decimal number, {LAST_EPOCH} at most")
     return int(data)
 
 

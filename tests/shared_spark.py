@@ -21,7 +21,8 @@ from pyspark.conf import SparkConf
 from pyspark.core.context import SparkContext
 from pyspark.sql import SparkSession
 
-from jobs.adapters.spark.session import INTERPRETED, JVM_OPTIONS, start_session
+from jobs.adapters.spark.class_archive import JVM_OPTIONS
+from jobs.adapters.spark.session import INTERPRETED, start_session
 
 NAME: Final = "surveyor-tests"
 

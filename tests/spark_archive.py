@@ -1,9 +1,8 @@
-"""An archive of Spark's classes for the JVMs that tests start.
+"""The archive of Spark's classes recorded, and how the JVMs that tests start use it.
 
 A start, a first plan and a first table take 23 s of processor time with it, 38 s without.
-`python -m tests.spark_archive` records it, once for each set of jars; without it everything works, only slower. Java
-takes an archive only where no folder on the class path has files. The settings of `conf` are therefore given to Spark
-by name, and an empty folder stands where `conf` would be on the class path.
+`python -m tests.spark_archive` records it, once for each set of jars; without it everything works, only slower. It is
+the one that commands start with (`jobs.adapters.spark.class_archive`).
 """
 
 import os
@@ -13,8 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from jobs.adapters.java.class_archives import archive_of, retire_others
-from jobs.adapters.java.jars import cache_folder, zookeeper_jars
+from jobs.adapters.java.class_archives import retire_others
+from jobs.adapters.spark.class_archive import JVM_OPTIONS, spark_archive, variables
 
 JVM: Final = (
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -31,28 +30,12 @@ _CONF: Final = Path(__file__).parents[1] / "conf"
 _EXIT_SECONDS: Final = 180.0
 
 
-def spark_archive() -> Path:
-    """Where the archive for pyspark's jars is, or belongs: a server's class path is made of the same jars."""
-    return archive_of("spark", zookeeper_jars())
-
-
 def environment() -> dict[str, str]:
     """The variables of Spark with which its JVM starts quickly; nothing is said of an archive that does not fit."""
     archive = spark_archive()
     if not archive.is_file():
-        return {"SPARK_SUBMIT_OPTS": JVM}
-    return _environment(f"-XX:SharedArchiveFile={archive} -Xlog:disable")
-
-
-def _environment(option: str) -> dict[str, str]:
-    empty = cache_folder().absolute() / "archives" / "no-conf"
-    empty.mkdir(parents=True, exist_ok=True)
-    logging = f"-Dlog4j2.configurationFile=file:{_CONF / 'log4j2.properties'}"
-    return {
-        "SPARK_SUBMIT_OPTS": f"{JVM} {logging} {option}",
-        "SPARK_CONF_DIR": str(empty),
-        "PYSPARK_SUBMIT_ARGS": f"--properties-file {_CONF / 'spark-defaults.conf'} pyspark-shell",
-    }
+        return {JVM_OPTIONS: JVM}
+    return dict(variables(f"{JVM} -XX:SharedArchiveFile={archive}", _CONF))
 
 
 def record() -> None:
@@ -64,7 +47,7 @@ def record() -> None:
     archive.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".recording-", dir=archive.parent) as workshop:
         written = Path(workshop, "spark.jsa")
-        _run(Path(workshop), _environment(f"-XX:ArchiveClassesAtExit={written} -Xlog:disable"))
+        _run(Path(workshop), variables(f"{JVM} -XX:ArchiveClassesAtExit={written}", _CONF))
         if written.is_file():
             retire_others(archive)
             written.replace(archive)

@@ -26,7 +26,7 @@ with DAG(
     schedule=[OFFLINE],
     start_date=START,
     catchup=False,
-    max_active_runs=4,
+    max_active_runs=16,  # those that wait for an approval hold up nobody else's leaders
     default_args=DEFAULTS,
     doc_md=__doc__,
     tags=["kafka", "surveyor"],

@@ -2,8 +2,8 @@
 ### Snapshots of the cluster
 
 Every five minutes ZooKeeper is read into the Delta tables. Each snapshot is an event of the asset `surveyor_snapshot`,
-which the balance of leaders waits for. One that shows partitions offline which the snapshot before did not is an event
-of `surveyor_offline`, too, which starts the recovery.
+which the balance of leaders waits for. Where partitions went offline since the event before, whoever took snapshots in
+between, it is an event of `surveyor_offline` first, which starts the recovery.
 
 A run that failed need not be run again: the next one sees what there is then.
 """
@@ -31,18 +31,20 @@ with DAG(
 ):
     snapshot = SubmitOperator(task_id="snapshot", job="snapshot", pool=SNAPSHOT_POOL)
 
-    @task(outlets=[SNAPSHOT])
-    def announce(taken: dict[str, Any], *, outlet_events: Any = None) -> None:
-        """Say to those who plan on it which snapshot it is."""
-        outlet_events[SNAPSHOT].extra = {"snapshot_id": taken["snapshot_id"]}
-
-    @task(outlets=[OFFLINE])
-    def announce_offline(taken: dict[str, Any], *, outlet_events: Any = None) -> None:
-        """Say that partitions went offline; skipped where none did."""
+    @task(outlets=[OFFLINE], inlets=[SNAPSHOT])
+    def announce_offline(taken: dict[str, Any], *, inlet_events: Any = None, outlet_events: Any = None) -> None:
+        """Say that partitions went offline; skipped where none did since the last snapshot that was announced."""
         snapshot_id = taken["snapshot_id"]
-        if not newly_offline(snapshot_id, logging.getLogger("airflow.task")):
-            raise AirflowSkipException("no partition went offline since the snapshot before")
+        events = inlet_events[SNAPSHOT].ascending(ascending=False).limit(2)
+        announced = [(event.extra or {}).get("snapshot_id", 0) for event in events]
+        since = max((earlier for earlier in announced if earlier < snapshot_id), default=0)
+        if not newly_offline(snapshot_id, since, logging.getLogger("airflow.task")):
+            raise AirflowSkipException(f"no partition went offline since snapshot {since}")
         outlet_events[OFFLINE].extra = {"snapshot_id": snapshot_id}
 
-    announce(snapshot.output)
-    announce_offline(snapshot.output)
+    @task(outlets=[SNAPSHOT], trigger_rule="none_failed")
+    def announce(taken: dict[str, Any], *, outlet_events: Any = None) -> None:
+        """Say to those who plan on it which snapshot it is, once it has been looked at."""
+        outlet_events[SNAPSHOT].extra = {"snapshot_id": taken["snapshot_id"]}
+
+    announce_offline(snapshot.output) >> announce(snapshot.output)

@@ -14,7 +14,7 @@ SNAPSHOT = Asset("surveyor_snapshot", uri="surveyor://snapshot", group="surveyor
 """A snapshot was taken; the event's extra has its `snapshot_id`."""
 
 OFFLINE = Asset("surveyor_offline", uri="surveyor://offline", group="surveyor")
-"""A snapshot shows partitions offline that the one before it did not; the event's extra has its `snapshot_id`."""
+"""Partitions went offline since the last event of SNAPSHOT; the event's extra has the `snapshot_id`."""
 
 DEFAULTS: dict[str, Any] = {
     "owner": "surveyor",

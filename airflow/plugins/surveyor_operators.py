@@ -273,10 +273,13 @@ class SnapshotOfRun(SubmitOperator):
         return {self.KEY: max(named) if named else self.submit(context, [])[self.KEY]}
 
 
-def newly_offline(snapshot_id: int, log: Any) -> int:
-    """Count the partitions that a snapshot shows offline, and of which the one before it showed something else."""
+def newly_offline(snapshot_id: int, since: int, log: Any) -> int:
+    """Count the partitions that a snapshot shows offline, and that changed in it or in another one after `since`.
+
+    That is the last one looked at for this: in between others are taken, by hand and by `plan --refresh`.
+    """
     words = ["show", "partitions", "--offline", "--as-of", str(snapshot_id)]
     code, shown = Surveyor(settings(), words).run(log)
     if code != DONE:
         raise_for(code, shown)
-    return sum(row["snapshot_id"] == snapshot_id for row in shown["rows"])
+    return sum(row["snapshot_id"] > since for row in shown["rows"])

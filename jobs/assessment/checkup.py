@@ -98,13 +98,13 @@ def _guarded(check: str, look: Callable[[], Checks]) -> Checks:
 
 def _python() -> Checks:
     try:
-        found = ", ".join(f"{name} {version(name)}" for name in SPARK)
+        versions = ", ".join(f"{name} {version(name)}" for name in SPARK)
     except PackageNotFoundError as error:
         yield Finding(
             "python", State.FAULT, f"{error.name} is not installed", "install Surveyor again, or `make setup`"
         )
         return
-    yield Finding("python", State.FINE, f"{platform.python_version()}; {found}")
+    yield Finding("python", State.FINE, f"{platform.python_version()}; {versions}")
 
 
 def _java() -> Checks:
@@ -232,7 +232,7 @@ def _last_written(client: KazooClient, state: ClusterState) -> float:
 
 
 def _registered(settings: Settings, state: ClusterState) -> Finding:
-    """Whoever is registered, against the last snapshot: `status` knows whether partitions name who is missing."""
+    """Compare who is registered with the last snapshot; `status` says whether partitions name those missing."""
     if not state.brokers:
         advice = "check the chroot of --zookeeper; start brokers"
         return Finding("brokers", State.WARNING, "none is registered", advice)
@@ -242,8 +242,8 @@ def _registered(settings: Settings, state: ClusterState) -> Finding:
         known = {row["broker_id"] for row in as_of(settings.lake, snapshot, "brokers")} if snapshot else known
     missing = sorted(known.difference(state.live))
     if missing:
-        found = f"{len(state.brokers)} registered; {_ids(missing)} was in the last snapshot and is not"
-        return Finding("brokers", State.WARNING, found, "surveyor status says what is due")
+        who = f"{len(state.brokers)} registered; {_ids(missing)} was in the last snapshot and is not"
+        return Finding("brokers", State.WARNING, who, "surveyor status says what is due")
     return Finding("brokers", State.FINE, f"{len(state.brokers)} registered")
 
 
@@ -292,9 +292,9 @@ def _control_requests(settings: Settings, state: ClusterState, configs: Sequence
     endpoints = [endpoint["listener"] for row in state.brokers if (endpoint := listener.endpoint(row))]
     planes = {row["value"] for row in configs if row["name"] == CONTROL_PLANE and row["value"]}
     if others := sorted(planes.difference(endpoints)):
-        found = f"every broker can be told; the brokers' control-plane listener is {', '.join(others)}"
+        elsewhere = f"every broker can be told; the brokers' control-plane listener is {', '.join(others)}"
         advice = "set clusters.NAME.control_listener in the conf, so that control requests wait for no client's"
-        return Finding(check, State.WARNING, found, advice)
+        return Finding(check, State.WARNING, elsewhere, advice)
     return Finding(check, State.FINE, "every broker can be told what batch mode writes")
 
 

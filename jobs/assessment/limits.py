@@ -20,10 +20,10 @@ _FEWEST: Final = 3
 """Brokers below which a majority says nothing."""
 
 AHEAD: Final = 300.0
-"""Seconds that a plan may be ahead of our clock: of one from later than that nobody can tell how old it is."""
+"""Seconds that a plan may be ahead of our clock; how old one is that is further ahead nobody can tell."""
 
 UNCOMMITTABLE: Final = CLOSED | {PlanStatus.REFUSED}
-"""What no commit carries out: those plans, and those that the lint refused."""
+"""Plans that no commit carries out: those that were cancelled or rolled back, and those that the lint refused."""
 
 
 @dataclass(frozen=True, slots=True)

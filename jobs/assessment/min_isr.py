@@ -10,11 +10,11 @@ from typing import Final
 
 from jobs.adapters.delta.lake import Lake, as_rows
 from jobs.basics.errors import SurveyorError
-from jobs.records.snapshots import as_of, find_snapshot, table_as_of
+from jobs.records.recent import default_min_isr_of
+from jobs.records.snapshots import find_snapshot, table_as_of
 from jobs.records.stored_rows import StoredRows
-from planner.rows.without_spark import default_min_isr, min_isr_override
+from planner.rows.without_spark import min_isr_of
 from schemas.rows import Outline
-from schemas.topic_configs import MIN_ISR
 
 LISTED: Final = 1_000
 """Topics up to which they are looked for one by one, and not all read."""
@@ -46,8 +46,7 @@ def _min_isr(lake: Lake, snapshot_id: int, topics: Collection[str]) -> dict[str,
     try:
         snapshot = find_snapshot(lake, snapshot_id)
         known = as_rows(table_as_of(lake, snapshot, "topics", *mine, columns=["topic", "config"]))
-        default = default_min_isr(as_of(lake, snapshot, "broker_configs", ("name", "=", MIN_ISR)))
+        default = default_min_isr_of(lake, snapshot)
     except SurveyorError:
         return {}
-    own = ((row["topic"], min_isr_override(dict(row["config"] or ()))) for row in known)
-    return {topic: default if minimum is None else minimum for topic, minimum in own}
+    return {row["topic"]: min_isr_of(dict(row["config"] or ()), default) for row in known}

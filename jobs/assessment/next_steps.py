@@ -80,8 +80,8 @@ def _gone(situation: Situation) -> Iterator[NextStep]:
         named = ",".join(map(str, gone))
         who = f"broker{'s' * (len(gone) > 1)} {few(gone)}"
         if situation.health.most_replicas > situation.health.able_brokers:
-            able, wanted = situation.health.able_brokers, situation.health.most_replicas
-            too_few = f"{counted(able, 'broker')} cannot hold {counted(wanted, 'replica')}"
+            able, needed = situation.health.able_brokers, situation.health.most_replicas
+            too_few = f"{counted(able, 'broker')} cannot hold {counted(needed, 'replica')}"
             yield NextStep(f"{who} gone: start again, or others; {too_few}")
         else:
             yield NextStep(f"{who} gone: start again, or give up", f"plan reassign --remove-brokers {named} --refresh")

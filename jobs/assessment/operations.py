@@ -106,21 +106,21 @@ def _deletion(data: Mapping[str, Any], now: TopicNow) -> _Judged:
 
 
 def _reassignments(data: Mapping[str, Any], now: TopicNow) -> _Judged:
-    found = _asked(now, REASSIGN)
-    same = [p for p, replicas in data["orders"].items() if found.get(int(p)) == replicas]
+    requested = _asked(now, REASSIGN)
+    same = [p for p, replicas in data["orders"].items() if requested.get(int(p)) == replicas]
     return None if same else (Outcome.APPLIED, "found withdrawn")
 
 
 def _elections(data: Mapping[str, Any], now: TopicNow) -> _Judged:
-    found = _asked(now, PREFERRED_ELECTION)
-    return None if found.keys() & set(data["partitions"]) else (Outcome.APPLIED, "found withdrawn")
+    requested = _asked(now, PREFERRED_ELECTION)
+    return None if requested.keys() & set(data["partitions"]) else (Outcome.APPLIED, "found withdrawn")
 
 
 def _asked(now: TopicNow, path: str) -> dict[int, list[int]]:
     """What is asked for of the partitions of a topic."""
     znode, topic = now.admin[path], now.topic.path.rpartition("/")[2]
-    asked = [] if znode.stat is None else decode_partitions(znode.data)
-    return {each.partition: each.replicas or [] for each in asked if each.topic == topic}
+    requests = [] if znode.stat is None else decode_partitions(znode.data)
+    return {each.partition: each.replicas or [] for each in requests if each.topic == topic}
 
 
 def _refusal(data: Mapping[str, Any], now: TopicNow) -> _Judged:

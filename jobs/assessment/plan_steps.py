@@ -10,12 +10,12 @@ from typing import Final
 
 from jobs.adapters.delta.lake import Row
 from jobs.records.plans.stored import Plan
-from jobs.runtime.next_commands import NextStep, next_step, same_step
+from jobs.runtime.next_commands import NextStep, next_step, same_line, same_step
 from jobs.runtime.settings import Settings
 from planner.reassignment.cancellation import Standing
 from schemas.names import Outcome, PlanKind, PlanStatus
 
-RECONCILES: Final = ("allow_unclean", "until_quiet")
+RECONCILES: Final = ("allow_unclean", "remote", "requests", "until_quiet")
 """Options of `surveyor reconcile` that a commit has not."""
 
 UNDONE: Final = (Outcome.FAILED, Outcome.UNKNOWN, Outcome.SKIPPED)
@@ -45,6 +45,11 @@ def after_review(settings: Settings, plan: Row, name: str, *, operations: int) -
 def after_dry_run(settings: Settings, name: str, *, due: bool) -> list[NextStep]:
     """The same commit, to be applied, with whatever else it was told."""
     return [same_step(settings, "apply", "commit", name, "--apply", but=RECONCILES)] if due else []
+
+
+def all_of_commit(settings: Settings, name: str) -> str:
+    """Write the dry run of a commit, with whatever else it was told, that lists everything."""
+    return same_line(settings, "commit", name, "--all", but=(*RECONCILES, "apply", "yes"))
 
 
 def after_commit(settings: Settings, name: str, status: str, outcomes: Mapping[str, int]) -> list[NextStep]:

@@ -18,7 +18,7 @@ from jobs.assessment.limits import refuse_other_cluster
 from jobs.basics.errors import RefusedError, UsageError
 from jobs.records.plans.ledger import Ledger, close_plan, requested_changes
 from jobs.records.plans.stored import Plan, read_plan, refuse_edited
-from jobs.records.recent import known_min_isr_of
+from jobs.records.recent import default_min_isr_of
 from jobs.records.snapshots import as_of, find_snapshot, last_snapshot, table_as_of
 from jobs.runtime.console import LINES_SHOWN, say
 from jobs.runtime.settings import Settings
@@ -36,7 +36,6 @@ from planner.reassignment.rollback import (
 from planner.rows.words import counted
 from schemas.names import Action, LintCode, Outcome, PlanKind, PlanStatus, RejectionCode, RequestKind, Step
 from schemas.rows import Change, Key
-from schemas.topic_configs import DEFAULT_MIN_ISR
 
 THEN: Final = ("topic", "partition", "replicas", "adding_replicas", "removing_replicas")
 
@@ -210,10 +209,5 @@ def _around(lake: Lake, state: ClusterState) -> Around:
         drained={row["broker_id"] for row in lake.rows("drained")},
         racks={row["broker_id"]: row.get("rack") for row in state.brokers},
         deleting={row["topic"] for row in state.requests if row["kind"] == RequestKind.DELETE_TOPIC},
-        min_isr=_default_min_isr(lake),
+        min_isr=default_min_isr_of(lake, last_snapshot(lake)),
     )
-
-
-def _default_min_isr(lake: Lake) -> int:
-    known = known_min_isr_of(lake, last_snapshot(lake))
-    return DEFAULT_MIN_ISR if known is None else known

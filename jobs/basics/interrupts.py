@@ -212,10 +212,10 @@ def hand_on(source: int, without: bytes = b"") -> None:
     """
 
     def relay() -> None:
-        while said := os.read(source, 1 << 16):
+        while output := os.read(source, 1 << 16):
             if not _state.over:
                 with live_line.aside():
-                    _write(2, (said.replace(without, b"") if without else said).decode(errors="replace"))
+                    _write(2, (output.replace(without, b"") if without else output).decode(errors="replace"))
 
     threading.Thread(target=relay, name="stderr of a child", daemon=True).start()
 

@@ -1,10 +1,11 @@
 """The last line of a terminal: drawn anew while something takes long, or open behind a question.
 
 Whatever else is written there takes it away first, or begins on a line of its own. There is one terminal, so there is
-one such line; where stderr is none, nothing of this happens.
+one such line; where stderr is none, nothing of this happens. And what a terminal is shown, it is not to obey.
 """
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from threading import Lock
@@ -13,6 +14,9 @@ from typing import Final
 _AWAY: Final = b"\r\x1b[K"
 
 _STDERR: Final = 2
+
+_OBEYED: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""What a terminal would do instead of showing it: delete, colour, turn text around; not the next line, nor a tab."""
 
 
 class _Line:
@@ -30,12 +34,22 @@ def is_live() -> bool:
     return os.isatty(_STDERR) and os.environ.get("TERM", "dumb") != "dumb"
 
 
+def harmless(text: str) -> str:
+    r"""Escape what a terminal would obey: a host, a rack, a cluster's id or who commits may be called anything.
+
+    >>> print(harmless("rack \x1b[2J, \u202e1\nand so on"))
+    rack \x1b[2J, \u202e1
+    and so on
+    """
+    return _OBEYED.sub(lambda odd: repr(odd[0])[1:-1], text)
+
+
 def draw(text: str) -> None:
     """Show this in place of what stood there."""
     with _Line.lock:
         if not (_Line.asks or _Line.over):
             _Line.drawn = True
-            _write(_AWAY + text.encode(errors="replace"))
+            _write(_AWAY + harmless(text).encode(errors="replace"))
 
 
 @contextmanager

@@ -13,6 +13,8 @@ from typing import Final
 from jobs.basics.errors import UsageError
 
 PRIVATE_KEY: Final = "ssl.key.location"
+CERTIFICATE: Final = "ssl.certificate.location"
+"""Which has its private key in it where that is not named."""
 KEY_PASSWORD: Final = "ssl.key.password"  # noqa: S105 - the name of a setting
 
 
@@ -28,17 +30,18 @@ def read_key_values(path: Path, option: str, known: Collection[str]) -> dict[str
         mode = path.stat().st_mode
     except (OSError, UnicodeDecodeError, javaproperties.InvalidUEscapeError) as error:
         raise UsageError(f"cannot read {option} {path}: {_why(error)}") from None
-    found = {key: value.strip() for key, value in properties.items()}  # as Kafka's ConfigDef does
-    for key, value in found.items():
+    values = {key: value.strip() for key, value in properties.items()}  # as Kafka's ConfigDef does
+    for key, value in values.items():
         if key not in known or not value:
             raise UsageError(f"{option} {path}: {key!r} is not known or has no value; known are {', '.join(known)}")
-    if any(_is_secret(key) for key in found):
+    if any(_is_secret(key) for key in values):
         _refuse_open(f"{option} {path} has a password in it", path, mode)
-    if PRIVATE_KEY in found and KEY_PASSWORD not in found:
-        own = Path(found[PRIVATE_KEY])
+    named = PRIVATE_KEY if PRIVATE_KEY in values else CERTIFICATE
+    if named in values and KEY_PASSWORD not in values:
+        own = Path(values[named])
         with suppress(OSError):  # whoever opens it says so
-            _refuse_open(f"{option} {path}: {PRIVATE_KEY} {own} is a private key", own, own.stat().st_mode)
-    return found
+            _refuse_open(f"{option} {path}: {named} {own} has a private key in it", own, own.stat().st_mode)
+    return values
 
 
 def _refuse_open(what: str, path: Path, mode: int) -> None:

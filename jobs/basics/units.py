@@ -13,7 +13,7 @@ from jobs.basics.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """So many of so many.
+    """How much of a whole is done.
 
     >>> print(Part(3, 48, "tasks"))
     3 of 48 tasks

@@ -37,13 +37,13 @@ class Balance:
     @classmethod
     def of(cls, broker_configs: Iterable[Row]) -> Self:
         """By what brokers said of themselves; what they did not say is Kafka's default."""
-        said: dict[str, set[str]] = {_ENABLED: set(), _INTERVAL: set(), _PERCENTAGE: set()}
+        values: dict[str, set[str]] = {_ENABLED: set(), _INTERVAL: set(), _PERCENTAGE: set()}
         for row in broker_configs:
-            if row["name"] in said and row["value"] is not None:
-                said[row["name"]].add(row["value"])
-        enabled = all(value.lower() == "true" for value in said[_ENABLED])
-        every = max(map(float, said[_INTERVAL]), default=300.0) if enabled else float("inf")
-        return cls(every, max(map(float, said[_PERCENTAGE]), default=10.0) / 100)
+            if row["name"] in values and row["value"] is not None:
+                values[row["name"]].add(row["value"])
+        enabled = all(value.lower() == "true" for value in values[_ENABLED])
+        every = max(map(float, values[_INTERVAL]), default=300.0) if enabled else float("inf")
+        return cls(every, max(map(float, values[_PERCENTAGE]), default=10.0) / 100)
 
     def by(self, broker_configs: Iterable[Row]) -> "Balance":
         """The same with other settings of brokers: the next check is not put off, but by a longer interval."""

@@ -49,18 +49,17 @@ class Look:
     watches: Watches
     memory: Memory
     joined: set[int] = field(default_factory=set)
-    """Brokers that started, or bounced, until somebody takes note of it: what is read after them may be lost."""
+    """Brokers that started or bounced, kept until `noted`: what is read meanwhile may be lost, they must not be."""
     gone: set[int] = field(default_factory=set)
-    """Brokers whose registration is no longer there, until then; one that bounced is among them."""
+    """Brokers whose registration is no longer there, kept as long; one that bounced is among them."""
     moved: set[int] = field(default_factory=set)
-    """Brokers whose registration was written again, as with other endpoints, until then."""
+    """Brokers whose registration was written again, as with other endpoints, kept as long."""
     kept: set[str] = field(default_factory=set)
-    """Topics that are no longer queued for deletion, until then."""
+    """Topics that are no longer queued for deletion, kept as long."""
     appeared: set[Key] = field(default_factory=set)
-    """Partitions whose state is legible and was not, or was not there, until then: who started meanwhile was not told.
-    """
+    """Partitions whose state is legible and was not, or was not there, kept as long: who just started is told anew."""
     _watched: set[int] = field(default_factory=set)
-    """Brokers whose registrations are watched: a child's data is no matter of its parent's watch."""
+    """Brokers whose registrations are watched: a watch of the parent does not fire when a child's data changes."""
 
     def at_everything(self) -> Seen:
         """Read all there is, as at a take-over; who takes over introduces everybody."""
@@ -73,7 +72,7 @@ class Look:
         return seen
 
     def noted(self) -> None:
-        """Somebody has taken note of who came and went, of what is kept and of what appeared."""
+        """Forget who came and went, what is kept and what appeared: the caller has dealt with it."""
         self.joined, self.gone, self.moved, self.kept, self.appeared = set(), set(), set(), set(), set()
 
     def at(self, fired: Collection[str]) -> Seen:

@@ -83,7 +83,7 @@ class Memory:
     """The leader epoch at which a broker said that it had stopped a replica and deleted its log, by broker."""
     moving: set[Key] = field(default_factory=set)
     touched: set[int] = field(default_factory=set)
-    """Brokers whose partitions have changed, for who keeps an eye on that and takes them away."""
+    """Brokers whose partitions have changed; whoever looks after that takes them out again."""
     vanished: set[Key] = field(default_factory=set)
     """Partitions that had a state and have none now: they are not new, and nobody knows who may lead them."""
     _preferring: Counter[int] = field(default_factory=Counter)
@@ -224,8 +224,8 @@ class Memory:
         return self.is_queued(row.topic) and not row.is_moving
 
     def topic_id(self, topic: str) -> str | None:
-        found: str | None = self.topics.get(topic, {}).get("topic_id")
-        return found
+        topic_id: str | None = self.topics.get(topic, {}).get("topic_id")
+        return topic_id
 
     @property
     def live(self) -> list[int]:

@@ -106,7 +106,7 @@ class Desk:
     def go_on(self) -> set[Key]:
         """Tell what the plan in hand has written; once it is done, begin with the next that was handed in.
 
-        Returns the partitions that are not what they were known to be, nobody knows whether that was told.
+        Returns partitions that are not what they were known to be: nobody knows whether brokers were told of that.
         """
         self._tell_some()
         if self._thread is not None and (self._thread.is_alive() or not self._untold.empty()):
@@ -200,9 +200,9 @@ class Desk:
     def _carry_out(self, znode: Znode, plan_id: str, handed: HandedIn) -> None:
         answer = self._answer(plan_id, handed)
         self.done += 1
-        said = answer.error or answer.lines[0]
+        line = answer.error or answer.lines[0]
         heard = write_back(self.control.client, znode.path, with_values(handed, is_begun=True, answer=answer))
-        self.say(f"  {said}" if heard else f"  {said}; whoever handed it in is gone")
+        self.say(f"  {line}" if heard else f"  {line}; whoever handed it in is gone")
 
     def _answer(self, plan_id: str, handed: HandedIn) -> Answer:
         try:

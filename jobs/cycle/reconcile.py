@@ -63,7 +63,7 @@ def reconcile_once(
     _refuse_admin(mode)
     plan = _plan(settings, question)
     known = {"snapshot_id": plan.row["snapshot_id"], "plan_id": plan.plan_id, "rejected": len(plan.rejections)}
-    beside = Beside(known, rejection_lines(plan))
+    beside = Beside(known, rejection_lines(settings, plan))
     if not plan.size:
         return _nothing_due(settings, plan, beside, apply=apply)
     try:
@@ -104,7 +104,8 @@ def reconcile_until_quiet(
             pause = min(LONGEST_PAUSE, pause * 2)
             continue
         pause = FIRST_PAUSE
-        beside = Beside({"snapshot_id": plan.row["snapshot_id"], "cycles": cycles, **written}, rejection_lines(plan))
+        known = {"snapshot_id": plan.row["snapshot_id"], "cycles": cycles, **written}
+        beside = Beside(known, rejection_lines(settings, plan))
         if not plan.size:
             why = next_step(settings, "why it is left", "show", "rejections", plan.plan_id)
             title, steps = f"nothing is due after {cycles} cycles", [why] if plan.rejections else []

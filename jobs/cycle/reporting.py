@@ -55,13 +55,13 @@ class Report:
 
     def news(self, rows: Iterable[Row]) -> list[Row]:
         """Rejections, of decisions that were not said of their partitions before."""
-        found = []
+        new = []
         for row in rows:
-            key, said = (row["topic"], row["partition"]), f"{row['code']}: {row['why_not']}"
-            if self._said.get(key) != said:
-                self._said[key] = said
-                found.append(_rejection(row))
-        return found
+            key, words = (row["topic"], row["partition"]), f"{row['code']}: {row['why_not']}"
+            if self._said.get(key) != words:
+                self._said[key] = words
+                new.append(_rejection(row))
+        return new
 
 
 def _rejection(row: Row) -> Row:

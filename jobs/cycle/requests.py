@@ -1,4 +1,4 @@
-"""Requests in /admin that a controller that stays is done with: taken away, topics removed, and each of it owned up to.
+"""Requests in /admin that a controller that stays is done with: taken away and put on record; and topics removed.
 
 It does so by `jobs.execution.batch.requests`, and each request that went is a row of `commits`. What was refused leaves
 no row, as nothing was written; where nobody heard the answer, the row says `unknown`. In: decisions. Out: what
@@ -116,9 +116,9 @@ class Requests:
             self.behind.put(deed._replace(message=f"{deed.message}; {_UNHEARD}", outcome=Outcome.UNKNOWN))
 
 
-def _why(rows: Iterable[Row], wanted: Action) -> dict[Key, str | None]:
+def _why(rows: Iterable[Row], action: Action) -> dict[Key, str | None]:
     """Decisions about requests of a kind, and why there is no change."""
-    return {(row["topic"], row["partition"]): row["why_not"] for row in rows if row["wanted"] == wanted}
+    return {(row["topic"], row["partition"]): row["why_not"] for row in rows if row["wanted"] == action}
 
 
 def _judged(decided: Decided) -> Iterator[Row]:

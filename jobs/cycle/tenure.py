@@ -41,6 +41,7 @@ from jobs.records.drained import strike_out_ended
 from jobs.records.snapshot_tables import SnapshotTables
 from jobs.records.snapshots import as_of, find_snapshot
 from jobs.runtime.console import agrees, cut, finish, is_terminal, say
+from jobs.runtime.next_commands import command_line
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.survey.snapshot import snapshot_line, take_snapshot
@@ -146,7 +147,7 @@ def _report_dry(settings: Settings, snapshot: Row, due: Decided) -> ExitCode:
         f"{counted(len(due.changes), 'change', 'is', 'are')} due; nothing was written: --apply takes the "
         "controllership and stays"
     )
-    finish(settings, result, title, *cut(lines, "plan reconcile --refresh"))
+    finish(settings, result, title, *cut(lines, command_line(settings, "plan", "reconcile", "--refresh")))
     return ExitCode.DONE
 
 

@@ -98,13 +98,13 @@ def _cancel_leased(settings: Settings, plan: Plan, ledger: Ledger, lease: Lease,
         findings = look(settings, plan)
         if not skip_unsafe:
             refuse_unsafe(plan, findings)
-        asked = Overriding(client) if in_office or admin is None else admin
-        work = _Work(settings, plan, ledger, client, asked, findings, lease, skip_unsafe)
+        controller = Overriding(client) if in_office or admin is None else admin
+        work = _Work(settings, plan, ledger, client, controller, findings, lease, skip_unsafe)
         verdicts = work.cancel(findings.safe)
         verdicts += work.restore(work.read([f.key for f in [*findings.safe, *findings.of(Standing.OUT_OF_ORDER)]]))
         work.end_left_open()
         if admin is not None and throttled:
-            end_throttle(settings, plan, UnderLease(admin, lease))
+            end_throttle(settings, plan, UnderLease(admin, lease), ledger.attempt)
     return verdicts
 
 
@@ -175,9 +175,9 @@ class _Work:
     def end_left_open(self) -> None:
         """Record what became of partitions that a cancellation was about to ask for when it was killed."""
         rows = self.settings.lake.rows("commits", ("plan_id", "=", self.plan.plan_id))
-        asked = [row for row in rows if row["action"] in _UNTIL_NOT and row["partition"] is not None]
-        ended = {_place(row) for row in asked if row["outcome"] != Outcome.PENDING}
-        left = {_place(row) for row in asked} - ended
+        steps = [row for row in rows if row["action"] in _UNTIL_NOT and row["partition"] is not None]
+        ended = {_place(row) for row in steps if row["outcome"] != Outcome.PENDING}
+        left = {_place(row) for row in steps} - ended
         moves = {(change.wave, change.key): change for change in self.plan.changes if change.action == Action.REASSIGN}
         seen = self.read(list(dict.fromkeys((topic, partition) for _, topic, partition, _ in left)))
         verdicts = []

@@ -12,7 +12,7 @@ from jobs.adapters.zookeeper.connection import connected, persistently, read_lat
 from jobs.adapters.zookeeper.resident import hand_in, path_of, resident, withdraw
 from jobs.assessment.limits import CommitLimits
 from jobs.assessment.plan_steps import after_commit
-from jobs.basics.errors import ExitCode, SurveyorError
+from jobs.basics.errors import ExitCode, SurveyorError, UnreadableError
 from jobs.basics.interrupts import unwinding
 from jobs.execution.admin.lease import this_process
 from jobs.execution.due import Assessment
@@ -40,18 +40,19 @@ def hand_in_and_wait(
         detailed=detailed,
         run=this_author().run,
     )
-    with connected(settings.zookeeper) as client, progress(f"{assessment.in_office} carries it out"):
-        hand_in(client, plan.plan_id, handed)
-        try:
-            with unwinding():
-                answer = _awaited(client, plan)
-        except KeyboardInterrupt:
-            if withdraw(client, plan.plan_id, 0):
-                raise
-            raise SurveyorError(
-                f"interrupted, but the controller has begun with plan {plan.title} and carries it out: "
-                f"`surveyor show commits {plan.plan_id}` tells what came of it",
-            ) from None
+    is_asked = False
+    try:
+        with connected(settings.zookeeper) as client, progress(f"{assessment.in_office} carries it out"):
+            is_asked = True
+            answer = _answered(client, plan, handed)
+    except UnreadableError as lost:
+        if not is_asked:
+            raise
+        raise SurveyorError(
+            f"{lost}. Plan {plan.title} may have been handed in, and the controller have begun with it: "
+            f"`surveyor show commits {plan.plan_id}` tells what came of it; commit it again, what is written is "
+            "found so",
+        ) from lost
     if answer.error is not None:
         error = SurveyorError(answer.error, answer.result)
         error.exit_code = ExitCode(answer.exit_code)
@@ -59,6 +60,20 @@ def hand_in_and_wait(
     steps = after_commit(settings, plan.called, answer.result["status"], answer.result)
     finish(settings, answer.result, *answer.lines, steps=steps)
     return ExitCode(answer.exit_code)
+
+
+def _answered(client: KazooClient, plan: Plan, handed: HandedIn) -> Answer:
+    hand_in(client, plan.plan_id, handed)
+    try:
+        with unwinding():
+            return _awaited(client, plan)
+    except KeyboardInterrupt:
+        if withdraw(client, plan.plan_id, 0):
+            raise
+        raise SurveyorError(
+            f"interrupted, but the controller has begun with plan {plan.title} and carries it out: "
+            f"`surveyor show commits {plan.plan_id}` tells what came of it",
+        ) from None
 
 
 def _awaited(client: KazooClient, plan: Plan) -> Answer:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 
 from jobs.assessment.deletion import Deleted
 from jobs.assessment.min_isr import below_min_isr
-from jobs.assessment.plan_steps import after_commit, after_dry_run
+from jobs.assessment.plan_steps import after_commit, after_dry_run, all_of_commit
 from jobs.basics.errors import ExitCode, RefusedError, SurveyorError
 from jobs.basics.interrupts import exit_code, interrupted
 from jobs.execution.admin.running import Running
@@ -20,6 +20,7 @@ from jobs.records.plans.ledger import Ledger, Verdict
 from jobs.records.plans.stored import Plan, read_plan
 from jobs.runtime.choices import Mode, Via
 from jobs.runtime.console import Result, agrees, cut, finish, is_terminal, say
+from jobs.runtime.next_commands import command_line
 from jobs.runtime.settings import Settings
 from jobs.views.plans import change_line, deletion_lines, how_much_is_due, warnings
 from schemas.handed_in import Answer
@@ -82,7 +83,7 @@ def _review(
     settings: Settings, plan: Plan, assessment: Assessment, running: Running, *, everything: bool
 ) -> Iterator[str]:
     """What would be written, what would not, and what to be warned of."""
-    again = f"commit {plan.called} --all"
+    again = all_of_commit(settings, plan.called)
     yield f"plan {plan.title}: mode {assessment.mode} ({assessment.why}); {how_much_is_due(plan, assessment.due)}"
     lines = [f"  would be written: {change_line(change)}" for change in assessment.due]
     yield from cut(lines, again, everything=everything)
@@ -94,8 +95,8 @@ def _review(
 
 def _warnings(settings: Settings, plan: Plan, *, everything: bool) -> Iterator[str]:
     few = below_min_isr(settings.lake, plan.row["snapshot_id"], plan.changes)
-    found = warnings(plan.row["kind"], plan.changes, plan.operations, plan.rejections, few, everything=everything)
-    return (f"  warning: {warning}" for warning in found)
+    texts = warnings(plan.row["kind"], plan.changes, plan.operations, plan.rejections, few, everything=everything)
+    return (f"  warning: {warning}" for warning in texts)
 
 
 def refuse_unless_agreed(
@@ -149,7 +150,7 @@ def answer_of(settings: Settings, plan: Plan, assessment: Assessment, ledger: Le
     applied: Result = {"plan_id": plan.plan_id, "status": status, "applied_now": now, **ledger.counts()}
     summary = ", ".join(f"{count} {outcome}" for outcome, count in ledger.counts().items() if count)
     summary += f" ({now} of them now)" if now < len(ledger.of(Outcome.APPLIED)) else ""
-    stale = cut(_stale_lines(ledger.verdicts), f"show commits {plan.called} --all")
+    stale = cut(_stale_lines(ledger.verdicts), command_line(settings, "show", "commits", plan.called, "--all"))
     title = f"plan {plan.title}: {status}; {summary or 'no changes'}"
     return Answer(_code(ledger, detailed=detailed), applied, [title, *stale])
 

@@ -92,7 +92,7 @@ def _result(plan: Plan, undone: Plan) -> Result:
 
 
 def _shown(settings: Settings, plan: Row) -> Iterator[Any]:
-    yield from plan_lines(settings.lake, plan)
+    yield from plan_lines(settings, plan)
     if plan["changes"]:
         yield "nothing was written to the cluster"
 
@@ -106,7 +106,7 @@ def _report(settings: Settings, plan: Plan, undone: Plan, counts: dict[str, int]
         settings,
         result,
         f"plan {plan.title}: {plan.row['status']}; {summary or 'nothing is due'}",
-        *rejection_lines(plan),
+        *rejection_lines(settings, plan),
         f"plan {undone.title} is {undone.row['status']}"
         + ("" if back else f"; once `surveyor verify {plan.plan_id}` finds all of it back, it is rolled_back"),
         steps=steps,

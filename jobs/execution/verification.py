@@ -19,6 +19,7 @@ from jobs.records.plans.stored import Plan, read_plan
 from jobs.records.recent import throttled_plans
 from jobs.runtime.choices import Text
 from jobs.runtime.console import Result, cut, finish
+from jobs.runtime.next_commands import command_line
 from jobs.runtime.settings import Settings
 from jobs.views.copying import copying_lines, copying_result
 from jobs.views.kafka_text import status_lines
@@ -56,7 +57,7 @@ def report_verification(
     closed = f", {whole.row['status']}" if whole.row["status"] in UNCOMMITTABLE else ""
     title = f"plan {whole.title}{closed}: {summary or 'no changes'}"
     lines = [
-        *cut(list(_lines(standings)), f"verify {whole.called} --all", everything=everything),
+        *cut(list(_lines(standings)), command_line(settings, "verify", whole.called, "--all"), everything=everything),
         *(copying_lines(result["copying"]) if copying else ()),
         *(["  the throttle of its commit is set: whatever copies replicas is held back by it"] if throttled else []),
     ]

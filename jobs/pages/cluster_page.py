@@ -30,7 +30,7 @@ WORST: Final = 10
 
 _NO_RACK: Final = "(no rack)"
 _UNKNOWN_RACK: Final = "(not known)"
-"""Of a broker that is not registered."""
+"""Shown as the rack of a broker that is not registered."""
 
 
 def cluster_page(at: Summaries, now: datetime) -> str:

@@ -165,8 +165,8 @@ def _standing(plan: PlanTables, now: datetime, max_age_hours: float) -> Iterator
 
 def question_of(parameters: str | None) -> str:
     """What was asked, without what came of it."""
-    asked = json.loads(parameters or "{}")
-    return masked_json(json.dumps({key: value for key, value in asked.items() if key != "figures"}))
+    stated = json.loads(parameters or "{}")
+    return masked_json(json.dumps({key: value for key, value in stated.items() if key != "figures"}))
 
 
 def sums_of(plan: PlanTables, sums: dict[str, Any]) -> list[Fact]:

@@ -38,7 +38,7 @@ QUICK: Final = {
     "spark.sql.codegen.hugeMethodLimit": "8000",
     "spark.sql.codegen.splitConsumeFuncByOperator": "false",
 }
-"""What plans look at has few, known shapes: to plan a query anew at each of its stages costs more than it finds.
+"""What plans read has few, known shapes: planning a query again after each of its stages costs more than it gains.
 
 And rules make methods that are too long for the JVM to compile: it would interpret them. Split by operator, they would
 read every column of a row before they know whether they need the row.
@@ -75,9 +75,10 @@ def report_plan(settings: Settings, options: PlanOptions, planner: Planner) -> E
     row = find_plan(lake, result["plan_id"])
     if deleted := deleted_by(lake, row):
         result["deleted"] = [asdict(each) for each in deleted]
-    steps = after_planning(settings, row, options.name or row["plan_id"], operations=result["operations"])
+    name = options.name or row["plan_id"]
+    steps = after_planning(settings, row, name, operations=result["operations"])
     # programs get their counts without the plan's rows being read again
-    finish(settings, result, *([] if settings.as_json else plan_lines(lake, row)), steps=steps)
+    finish(settings, result, *([] if settings.as_json else plan_lines(settings, row, name)), steps=steps)
     return ExitCode.CHANGES if options.detailed and (result["changes"] or result["operations"]) else ExitCode.DONE
 
 

@@ -74,12 +74,12 @@ def whats_due(at: SnapshotTables, *, allow_unclean: bool = False, requests: bool
     """
     for line in event_lines(at.tables.lake, at.snapshot):
         say(f"surveyor: {line}")
-    asked = as_of(at.tables.lake, at.snapshot, "requests")
-    tables = _asked_for(at, asked)
+    requested = as_of(at.tables.lake, at.snapshot, "requests")
+    tables = _asked_for(at, requested)
     if tables is None:
         return _after_failures(at, allow_unclean=allow_unclean)
     if requests or at.snapshot["controller_id"] == NO_CONTROLLER:
-        return _Steps(at, replace(tables, allow_unclean=allow_unclean, stays=False), asked).planned()
+        return _Steps(at, replace(tables, allow_unclean=allow_unclean, stays=False), requested).planned()
     for line in _waiting_lines(at, Cycle(tables)):
         say(line)
     return _after_failures(at, allow_unclean=allow_unclean)
@@ -189,11 +189,11 @@ class _Steps:
             done[row["wanted"]].add((row["topic"], row["partition"]))
         requests: dict[str, dict[str, list[int]]] = defaultdict(dict)
         elections: dict[str, list[int]] = defaultdict(list)
-        wanted = {_key(row) for row in self.requests if row["kind"] == RequestKind.PREFERRED_ELECTION}
+        elected = {_key(row) for row in self.requests if row["kind"] == RequestKind.PREFERRED_ELECTION}
         for row in sorted(self.requests, key=lambda row: (row["topic"] or "", row["partition"] or 0)):
             if row["kind"] == RequestKind.REASSIGN and _key(row) in done[Action.REASSIGN]:
                 requests[row["topic"]][str(row["partition"])] = [*(row["replicas"] or ())]
-        for topic, partition in sorted(wanted) if wanted <= done[Action.ELECT_PREFERRED] else ():
+        for topic, partition in sorted(elected) if elected <= done[Action.ELECT_PREFERRED] else ():
             elections[topic].append(partition)
         for topic, of_topic in requests.items():
             yield _operation(OperationKind.WITHDRAW_REASSIGNMENT, topic, {"orders": of_topic})

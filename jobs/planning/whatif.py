@@ -32,7 +32,7 @@ COLUMNS: Final = (
     "max_leaders",
     "most_leaders_on",
 )
-"""What people are shown: --json and the table `whatif` have what is so already, too."""
+"""What people are shown; --json and the table `whatif` also say what is so before any loss."""
 
 
 def parse_lose(text: str) -> Lose:

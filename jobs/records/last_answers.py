@@ -57,5 +57,5 @@ def last_words(answers: pa.Table) -> pa.Table:
 
 def _about_log_dir(answers: pa.Table) -> Bools:
     says = pc.is_in(answers["error"], pa.array(ABOUT_LOG_DIR, answers["error"].type))
-    found: Bools = pc.and_(says, pc.equal(answers["api"], LEADER_AND_ISR)).to_numpy()
-    return found
+    about: Bools = pc.and_(says, pc.equal(answers["api"], LEADER_AND_ISR)).to_numpy()
+    return about

@@ -13,7 +13,7 @@ import pyarrow as pa
 from jobs.adapters.delta.lake import Lake, Row
 from jobs.basics.errors import SurveyorError
 from jobs.records.snapshots import as_of, last_snapshot
-from planner.rows.without_spark import known_min_isr
+from planner.rows.without_spark import default_min_isr, known_min_isr
 from schemas.names import PlanStatus
 from schemas.topic_configs import MIN_ISR
 
@@ -60,8 +60,8 @@ def throttled_plans(lake: Lake) -> list[str]:
 def _with_operations(lake: Lake, plans: list[Row]) -> list[Row]:
     """A plan that deletes or configures topics has no change, and yet it waits."""
     mine = ("plan_id", "in", [row["plan_id"] for row in plans])
-    found = lake.read("operations", mine, columns=["plan_id"])["plan_id"].to_pylist() if plans else []
-    operations = Counter(found)
+    owners = lake.read("operations", mine, columns=["plan_id"])["plan_id"].to_pylist() if plans else []
+    operations = Counter(owners)
     return [row | {"operations": operations[row["plan_id"]]} for row in plans]
 
 
@@ -75,6 +75,13 @@ def recent_if_readable(lake: Lake) -> Recent:
 
 def known_min_isr_of(lake: Lake, snapshot: Row | None) -> int | None:
     """The min.insync.replicas of topics that do not say, as a snapshot's brokers do; None where none has told."""
-    if snapshot is None:
-        return None
-    return known_min_isr(as_of(lake, snapshot, "broker_configs", ("name", "=", MIN_ISR)))
+    return known_min_isr(_min_isr_rows(lake, snapshot))
+
+
+def default_min_isr_of(lake: Lake, snapshot: Row | None) -> int:
+    """The same, and Kafka's default where none has told."""
+    return default_min_isr(_min_isr_rows(lake, snapshot))
+
+
+def _min_isr_rows(lake: Lake, snapshot: Row | None) -> list[Row]:
+    return [] if snapshot is None else as_of(lake, snapshot, "broker_configs", ("name", "=", MIN_ISR))

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TextIO
 import typer
 
 from jobs.basics import live_line
+from jobs.basics.live_line import harmless
 from jobs.runtime.as_yaml import in_yaml
 
 if TYPE_CHECKING:
@@ -73,7 +74,8 @@ def painted(line: str, stream: TextIO) -> str:
 def say(line: str) -> None:
     """Write a line of progress or log to stderr."""
     with live_line.aside():
-        print(painted(line, sys.stderr), file=sys.stderr, flush=True)  # noqa: T201 - stderr is where progress goes
+        seen = painted(harmless(line), sys.stderr)
+        print(seen, file=sys.stderr, flush=True)  # noqa: T201 - stderr is where progress goes
 
 
 def finish(
@@ -138,9 +140,9 @@ def _forget_keys() -> None:
 
 
 def show(part: "Table | str") -> None:
-    """Print what people read; a line as it is."""
+    """Print what people read: a line as it is, but for what a terminal would obey."""
     if isinstance(part, str):
-        print(painted(part, sys.stdout))  # noqa: T201 - a rich console takes a hundred times as long
+        print(painted(harmless(part), sys.stdout))  # noqa: T201 - a rich console takes a hundred times as long
         return
     console = stdout(part.width or 0)
     if console.is_terminal:
@@ -207,7 +209,9 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]])
     from rich.table import Table  # noqa: PLC0415 - as above
     from rich.text import Text  # noqa: PLC0415 - as above
 
-    drawn = Table(title=escape(title), title_justify="left", header_style="bold", show_edge=False, pad_edge=False)
+    drawn = Table(
+        title=escape(harmless(title)), title_justify="left", header_style="bold", show_edge=False, pad_edge=False
+    )
     cells = [[shown(row[column]) for row in rows] for column in columns]
     numeric = [all(isinstance(row[column], int | float | None) for row in rows) for column in columns]
     widths = _widths(columns, cells, numeric, stdout().width - _BETWEEN * (len(columns) - 1))
@@ -279,11 +283,7 @@ def shown(value: Any) -> str:  # noqa: ANN401 - whatever a column holds
             text = " ".join(f"{key}={shown(item)}" for key, item in value.items())
         case _:
             text = str(value)
-    return text if text.isprintable() else _ESCAPED.sub(lambda odd: repr(odd[0])[1:-1], text)
-
-
-_ESCAPED: Final = re.compile(r"[^\x20-\x7e\xa0-\U0010ffff]")
-"""What a terminal would obey instead of showing it: a host or rack may be called anything."""
+    return text if text.isprintable() else harmless(text).replace("\n", r"\n").replace("\t", r"\t")
 
 
 LINES_SHOWN: Final = 50
@@ -293,4 +293,4 @@ def cut(lines: Sequence[str], command: str, *, everything: bool = False) -> list
     """Keep the first lines unless all are asked for, and say how many are left out and which command shows them."""
     if everything or len(lines) <= LINES_SHOWN:
         return list(lines)
-    return [*lines[:LINES_SHOWN], f"  ... and {len(lines) - LINES_SHOWN} more: `surveyor {command}` shows them"]
+    return [*lines[:LINES_SHOWN], f"  ... and {len(lines) - LINES_SHOWN} more: `{command}` shows them"]

@@ -66,9 +66,14 @@ def next_step(settings: "Settings", what: str, *command: str) -> NextStep:
     >>> next_step(settings, "apply", "commit", "repair", "--apply").command
     "surveyor commit repair --apply --zookeeper zk1 --warehouse '/my data' --zookeeper-config zk.properties"
     """
+    return NextStep(what, command_line(settings, *command))
+
+
+def command_line(settings: "Settings", *command: str) -> str:
+    """Write a command for the same cluster."""
     reaches = command[0] not in ON_TABLES_ALONE or "--refresh" in command
     names = [name for name in WHERE if reaches or name not in OF_A_LIVE_CLUSTER]
-    return NextStep(what, _line(settings, command, names))
+    return _line(settings, command, names)
 
 
 def same_step(settings: "Settings", what: str, *command: str, but: Iterable[str] = ()) -> NextStep:
@@ -79,7 +84,12 @@ def same_step(settings: "Settings", what: str, *command: str, but: Iterable[str]
     >>> same_step(settings, "apply", "commit", "repair", "--apply").command
     'surveyor commit repair --apply --mode batch'
     """
-    return NextStep(what, _line(settings, command, settings.typed.keys() - FORM - {*but}))
+    return NextStep(what, same_line(settings, *command, but=but))
+
+
+def same_line(settings: "Settings", *command: str, but: Iterable[str] = ()) -> str:
+    """Write a command with every option that this one was given, `but` some."""
+    return _line(settings, command, settings.typed.keys() - FORM - {*but})
 
 
 def _line(settings: "Settings", command: Iterable[str], names: Iterable[str]) -> str:

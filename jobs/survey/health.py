@@ -5,7 +5,7 @@ Corresponds to the metrics `OfflinePartitionsCount`, `UnderReplicatedPartitions`
 queued for deletion count for nothing else, nor do partitions that are not understood.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from jobs.adapters.delta.lake import Row
 from jobs.records.stored_rows import Bools, Ints, StoredRows
 from jobs.survey.observed import Observed
 from planner.leadership.without_spark import imbalance, needs
-from planner.rows.without_spark import PartitionArrays, among, derived, min_isr_override, named
+from planner.rows.without_spark import PartitionArrays, among, derived, min_isr_of, named
 from schemas.names import NO_LEADER
 from schemas.rows import Key
 
@@ -101,7 +101,7 @@ def arrays_of(seen: Observed, default_min_isr: int) -> PartitionArrays:
     topics = seen.partitions["topic"].combine_chunks().dictionary_encode()
     number = topics.indices.to_numpy()
     names = topics.dictionary.to_pylist()
-    minima = [_min_isr(seen.configs, name, default_min_isr) for name in names]
+    minima = [min_isr_of(seen.configs.get(name), default_min_isr) for name in names]
     return PartitionArrays(
         replicas=stored.brokers("replicas"),
         isr=stored.brokers("isr"),
@@ -111,11 +111,6 @@ def arrays_of(seen: Observed, default_min_isr: int) -> PartitionArrays:
         deleting=np.array([name in seen.deleting for name in names], dtype=bool)[number],
         min_isr=np.array(minima, dtype=np.int32)[number],
     )
-
-
-def _min_isr(configs: Mapping[str, Mapping[str, str] | None], topic: str, default: int) -> int:
-    override = min_isr_override(configs.get(topic))
-    return default if override is None else override
 
 
 def _true_or_null(column: pa.ChunkedArray) -> Bools:

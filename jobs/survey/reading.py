@@ -19,6 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from jobs.adapters.brokers.admin import read_properties
 from jobs.adapters.brokers.configs import Overrides, read_broker_configs, read_overrides
 from jobs.adapters.delta.lake import Row
 from jobs.adapters.delta.spark_tables import Tables
@@ -26,7 +27,7 @@ from jobs.adapters.spark.session import TINY, default_parallelism, tasks_done
 from jobs.adapters.zookeeper.cluster import TOPICS, ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import children, connected, persistently, sync
 from jobs.adapters.zookeeper.multi_read import children_of
-from jobs.adapters.zookeeper.source import READ, ZooKeeperDataSource, read_here
+from jobs.adapters.zookeeper.source import READ, read_here, read_there
 from jobs.basics.errors import UnreadableError
 from jobs.runtime.console import say
 from jobs.runtime.progress import Phases
@@ -100,6 +101,7 @@ def _is_tiny(client: KazooClient) -> bool:
 
 def _ask_settings(settings: Settings, brokers: Sequence[Row], overrides: Overrides) -> Future[list[Row]]:
     """Ask the brokers for their settings in a thread that keeps nobody from ending."""
+    read_properties(settings.conf.command_config)  # what is wrong with the file is said before Spark is started
     answer: Future[list[Row]] = Future()
 
     def ask() -> None:
@@ -142,13 +144,10 @@ def _stage_here(settings: Settings, tables: Tables) -> tuple[DataFrame, list[Row
 
 
 def _stage(settings: Settings, tables: Tables) -> tuple[DataFrame, list[Row]]:
-    tables.spark.dataSource.register(ZooKeeperDataSource)
-    source = tables.spark.read.format("zookeeper").option("zookeeper", settings.zookeeper)
-    source = source.option("tasks", str(TASKS_A_CORE * default_parallelism(tables.spark)))
-    if settings.conf.zookeeper_config is not None:
-        source = source.option("config", str(settings.conf.zookeeper_config.absolute()))
+    tasks = TASKS_A_CORE * default_parallelism(tables.spark)
+    read = read_there(tables.spark, settings.zookeeper, tasks, settings.conf.zookeeper_config)
     try:
-        staged = source.load().localCheckpoint()
+        staged = read.localCheckpoint()
     except (PySparkException, Py4JError) as error:
         match = _UNREADABLE.search(str(error))
         if match is None:

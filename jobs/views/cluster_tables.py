@@ -1,6 +1,6 @@
 """Brokers, topics and partitions as people and programs are shown them: each with what the others say of it. No JVM.
 
-What is counted, is counted in Arrow and numpy: of a large cluster only the rows that are shown become objects.
+What is counted is counted in Arrow and numpy: of a large cluster only the rows that are shown become objects.
 """
 
 from dataclasses import dataclass
@@ -16,8 +16,9 @@ from jobs.basics.errors import UsageError
 from jobs.basics.sensitive import masked
 from jobs.records.snapshots import as_of, find_snapshot, table_as_of
 from jobs.records.stored_rows import Bools, Ints, StoredRows
+from jobs.runtime.console import show, stream
 from jobs.runtime.settings import Settings
-from jobs.views.tables import give_as_of, refuse_unknown_topic
+from jobs.views.tables import ROWS_SHOWN, age_line, give_as_of, laid_out, of_snapshot, refuse_unknown_topic
 from schemas.columns import BROKERS
 from schemas.names import NO_LEADER, PartitionState
 
@@ -92,9 +93,13 @@ def show_partitions(settings: Settings, those: Those, snapshot_id: int | None) -
     kept = those.of(_with_deletions(settings, snapshot, table_as_of(settings.lake, snapshot, "partitions", *filters)))
     if those.broker is not None and not kept.num_rows:
         _refuse_unknown_broker(settings, snapshot, those.broker)
-    rows = as_rows(kept.sort_by([("topic", "ascending"), ("partition", "ascending")]))
-    for_people = [{**row, "partition_state": _state(row)} for row in rows]
-    give_as_of(settings, snapshot, "partitions", PARTITION_COLUMNS, rows, for_people=for_people)
+    rows = StoredRows(kept.sort_by([("topic", "ascending"), ("partition", "ascending")]).combine_chunks())
+    stream(settings, of_snapshot(snapshot), {"rows": rows})
+    if settings.for_people:
+        first = [{**row, "partition_state": _state(row)} for row in rows.first(ROWS_SHOWN)]
+        title = f"partitions of {settings.cluster}, snapshot {snapshot['snapshot_id']}"
+        for part in (*laid_out(settings, title, PARTITION_COLUMNS, first, of=len(rows)), age_line(snapshot, len(rows))):
+            show(part)
 
 
 def _with_deletions(settings: Settings, snapshot: Row, partitions: pa.Table) -> pa.Table:

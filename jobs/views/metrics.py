@@ -15,7 +15,7 @@ from jobs.adapters.delta.lake import Row
 from jobs.adapters.http.page import Page, parse_address
 from jobs.basics.errors import UnreadableError, UsageError
 from jobs.records.plans.outcomes import Outcomes, read_outcomes
-from jobs.records.recent import Recent, known_min_isr_of, read_recent
+from jobs.records.recent import Recent, default_min_isr_of, read_recent
 from jobs.records.snapshots import find_snapshot
 from jobs.runtime.console import finish, give, say
 from jobs.runtime.exposition import CONTENT_TYPE, Family, Sample, merged, written
@@ -24,7 +24,6 @@ from jobs.runtime.whole_files import refuse_unwritable, replace_file
 from jobs.survey.health import Health, health_of
 from jobs.survey.observed import observed_by
 from schemas.names import Outcome
-from schemas.topic_configs import DEFAULT_MIN_ISR
 
 PATH: Final = "/metrics"
 
@@ -124,10 +123,9 @@ def read_figures(settings: Settings, now: datetime) -> Figures:
 
 def _health(settings: Settings, recent: Recent) -> Health:
     assert recent.snapshot is not None  # noqa: S101 - the caller has looked
-    min_isr = known_min_isr_of(settings.lake, recent.snapshot)
     return health_of(
         observed_by(settings.lake, recent.snapshot),
-        default_min_isr=DEFAULT_MIN_ISR if min_isr is None else min_isr,
+        default_min_isr=default_min_isr_of(settings.lake, recent.snapshot),
         threshold=settings.conf.imbalance_threshold,
         drained=[row["broker_id"] for row in recent.drained],
     )

@@ -4,7 +4,7 @@ People get some lines of each kind unless they ask for all; programs get every r
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from itertools import chain
 from typing import Any, Final
@@ -21,6 +21,7 @@ from jobs.records.plans.names import names_of
 from jobs.records.plans.stored import find_plan, titled
 from jobs.records.stored_rows import SIDES, Bools, StoredRows, concerning, summary
 from jobs.runtime.console import LINES_SHOWN, next_in_json, next_lines, show, shown, stream, table
+from jobs.runtime.next_commands import command_line
 from jobs.runtime.settings import Settings
 from jobs.views.figures import figure_lines
 from jobs.views.plans import all_of_it, change_line, deletion_lines, evidence_line, operation_sign, row_name, warnings
@@ -45,9 +46,9 @@ class Only:
     everything: bool = False
 
     @property
-    def flags(self) -> str:
+    def flags(self) -> list[str]:
         given = {"--topic": self.topic, "--broker": self.broker, "--action": self.action}
-        return " ".join(f"{flag} {value}" for flag, value in given.items() if value is not None)
+        return [word for flag, value in given.items() if value is not None for word in (flag, str(value))]
 
     def filters(self, plan_id: str, action: str = "action") -> list[Filter]:
         given = {"topic": self.topic, action: self.action}
@@ -125,7 +126,7 @@ class Review:
             everything=self.only.everything,
         )
 
-    def lines(self) -> Iterator[Table | str]:
+    def lines(self, settings: Settings) -> Iterator[Table | str]:
         """Show it to people: what it comes to, a line a row, and last what a reviewer must not miss."""
         changes, operations, rejections = self.changes(whole=False), self.operations(), self.rejections()
         yield (
@@ -138,14 +139,16 @@ class Review:
             yield f"  brokers {brokers} count as drained until this is committed"
             yield "  who is out of an ISR returns by itself"
         if self.only.flags:
-            yield f"  {self.only.flags}: {how_much(len(changes), len(operations))}, {len(rejections)} rejected"
+            only = " ".join(self.only.flags)
+            yield f"  {only}: {how_much(len(changes), len(operations))}, {len(rejections)} rejected"
         yield from _summary_lines(changes)
-        yield from self._cut(operations, "operations", _operation_line)
-        yield from self._change_lines(changes)
+        yield from self._cut(settings, operations, "operations", _operation_line)
+        yield from self._change_lines(settings, changes)
         if len(rejections) > LINES_SHOWN:
             yield _grouped("rejected", rejections.counts("code"), "code")
-        yield from self._cut(rejections, "rejections", _rejection_line)
-        yield from self._cut(self.evidence(), "lines of evidence", lambda row: f"evidence {evidence_line(row)}")
+        yield from self._cut(settings, rejections, "rejections", _rejection_line)
+        evidence = self.evidence()
+        yield from self._cut(settings, evidence, "lines of evidence", lambda row: f"evidence {evidence_line(row)}")
         yield from (f"  warning: {warning}" for warning in self.warnings(changes))
         yield from deletion_lines(self.deleted, everything=self.only.everything)
 
@@ -154,7 +157,7 @@ class Review:
         """What goes with the topics that it deletes; nobody asks brokers before a commit."""
         return deleted_by(self.lake, self.row)
 
-    def _change_lines(self, changes: StoredRows) -> Iterator[str]:
+    def _change_lines(self, settings: Settings, changes: StoredRows) -> Iterator[str]:
         """A line a change; where there are several waves, each under its number and what it takes."""
         sizes = {row["wave"]: row["rows"] for row in changes.counts("wave")}
         wave = None
@@ -163,25 +166,25 @@ class Review:
                 wave = change["wave"]
                 yield f"  wave {wave}: {counted(sizes[wave], 'change')}"
             yield f"  {change_line(msgspec.convert(change, Outline))}"
-        yield from self._more(changes, "changes")
+        yield from self._more(settings, changes, "changes")
 
-    def _cut(self, rows: StoredRows, what: str, line: Any) -> Iterator[str]:  # noqa: ANN401 - a callable of a row
+    def _cut(self, settings: Settings, rows: StoredRows, what: str, line: Callable[[Row], str]) -> Iterator[str]:
         yield from (f"  {line(row)}" for row in self._shown(rows))
-        yield from self._more(rows, what)
+        yield from self._more(settings, rows, what)
 
     def _shown(self, rows: StoredRows) -> Iterable[Row]:
         return rows if self.only.everything else rows.first(LINES_SHOWN)
 
-    def _more(self, rows: StoredRows, what: str) -> Iterator[str]:
+    def _more(self, settings: Settings, rows: StoredRows, what: str) -> Iterator[str]:
         if len(rows) > LINES_SHOWN and not self.only.everything:
             named = self.called or self.plan_id
-            command = " ".join(filter(None, ["surveyor show plan", named, self.only.flags, "--all"]))
+            command = command_line(settings, "show", "plan", named, *self.only.flags, "--all")
             yield f"  ... and {len(rows) - LINES_SHOWN} more {what}: `{command}` shows them"
 
 
-def plan_lines(lake: Lake, row: Row) -> Iterator[Table | str]:
-    """Show a whole plan."""
-    return Review(lake, row, Only()).lines()
+def plan_lines(settings: Settings, row: Row, called: str = "") -> Iterator[Table | str]:
+    """Show a whole plan, by the name that the user gave it."""
+    return Review(settings.lake, row, Only(), called).lines(settings)
 
 
 def warned(changes: StoredRows, kind: str) -> Bools:
@@ -232,5 +235,5 @@ def show_review(settings: Settings, plan: str, only: Only) -> None:
     if settings.result_file or not settings.for_people:
         changes = review.changes(whole=True)
         stream(settings, review.result(changes) | next_in_json(steps), review.rows(changes))
-    for part in chain(review.lines(), next_lines(steps)) if settings.for_people else ():
+    for part in chain(review.lines(settings), next_lines(steps)) if settings.for_people else ():
         show(part)

@@ -12,6 +12,8 @@ from jobs.basics.units import shown_bytes
 from jobs.records.plans.checked_configs import set_by
 from jobs.records.plans.stored import Plan
 from jobs.runtime.console import LINES_SHOWN, cut, shown
+from jobs.runtime.next_commands import command_line
+from jobs.runtime.settings import Settings
 from planner.rows.words import counted, how_much, listed
 from schemas.names import NO_LEADER, WHOLE_TOPIC, Action, OperationKind, PlanKind, RejectionCode
 from schemas.rows import Operation, Outline, PlanRow, operations_among
@@ -180,10 +182,10 @@ def row_name(row: Row) -> str:
     return f"{row['topic']}-{row['partition']}"
 
 
-def rejection_lines(plan: Plan) -> list[str]:
+def rejection_lines(settings: Settings, plan: Plan) -> list[str]:
     """Say what a plan leaves as it is, and why: the first of many."""
     lines = [f"  rejected {row_name(row)}  {row['code']}: {row['reason']}" for row in plan.rejections]
-    return cut(lines, f"show rejections {plan.called} --all")
+    return cut(lines, command_line(settings, "show", "rejections", plan.called, "--all"))
 
 
 def _moved(name: str, before: object, after: object) -> str | None:

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from jobs.assessment.next_steps import Situation, next_steps
 from jobs.basics.errors import UnreadableError, UsageError
+from jobs.basics.live_line import harmless
 from jobs.basics.units import shown_duration
 from jobs.records.recent import Recent, known_min_isr_of, recent_if_readable
 from jobs.records.snapshots import find_snapshot
@@ -106,9 +107,9 @@ def _block(settings: Settings, status: Status) -> list[str]:
 def paint(block: list[str]) -> None:
     """Write over what was there, and wipe out what is left of it; without a terminal, leave a line between blocks."""
     if sys.stdout.isatty():
-        sys.stdout.write("\x1b[H" + "".join(f"{line}\x1b[K\n" for line in block) + "\x1b[J")
+        sys.stdout.write("\x1b[H" + "".join(f"{harmless(line)}\x1b[K\n" for line in block) + "\x1b[J")
     else:
-        sys.stdout.write("\n".join(block) + "\n\n")
+        sys.stdout.write(harmless("\n".join(block)) + "\n\n")
     sys.stdout.flush()
 
 

@@ -20,11 +20,17 @@ from jobs.records.snapshots import as_of, find_snapshot
 from jobs.records.stored_rows import StoredRows
 from jobs.runtime.choices import Output
 from jobs.runtime.console import finish, show, stream, table
+from jobs.runtime.next_commands import command_line
 from jobs.runtime.settings import Settings
 from jobs.survey.diff import COLUMNS, differences
 from planner.rows.words import counted, how_much
 
 ROWS_SHOWN: Final = 200
+
+MESSAGE_SHOWN: Final = 400
+"""Characters of a message that people read in a table."""
+
+_WHOLE: Final = "--json has all of it"
 
 
 def give_table(settings: Settings, title: str, columns: Sequence[str], rows: Sequence[Row], **extra: Any) -> None:  # noqa: ANN401
@@ -48,8 +54,12 @@ def give_as_of(
     number = snapshot["snapshot_id"]
     shown = rows if for_people is None else for_people
     table = laid_out(settings, f"{name} of {settings.cluster}, snapshot {number}", columns, shown)
-    result = {"snapshot_id": number, "taken_at": snapshot["taken_at"], "rows": list(rows)}
-    finish(settings, result, *table, age_line(snapshot, len(rows)))
+    finish(settings, of_snapshot(snapshot) | {"rows": list(rows)}, *table, age_line(snapshot, len(rows)))
+
+
+def of_snapshot(snapshot: Row) -> Row:
+    """What programs get beside rows: of when they are."""
+    return {name: snapshot[name] for name in ("snapshot_id", "taken_at")}
 
 
 def age_line(snapshot: Row, rows: int) -> str:
@@ -59,10 +69,13 @@ def age_line(snapshot: Row, rows: int) -> str:
     return f"{counted(rows, 'row')}, as of {taken_at:%Y-%m-%d %H:%M:%S} UTC, {age} ago"
 
 
-def laid_out(settings: Settings, title: str, columns: Sequence[str], rows: Sequence[Row]) -> list[Table | str]:
-    """Lay out the first rows for people."""
+def laid_out(
+    settings: Settings, title: str, columns: Sequence[str], rows: Sequence[Row], *, of: int | None = None
+) -> list[Table | str]:
+    """Lay out the first rows for people; `of` is how many there are, where only these became objects."""
     columns = chosen(settings, columns, rows)
-    more = [f"... and {len(rows) - ROWS_SHOWN} more; --json gives all"] if len(rows) > ROWS_SHOWN else []
+    every = len(rows) if of is None else of
+    more = [f"... and {every - ROWS_SHOWN} more; --json gives all"] if every > ROWS_SHOWN else []
     return [table(title, columns, rows[:ROWS_SHOWN]), *more]
 
 
@@ -194,15 +207,22 @@ def show_of_plan(
     rows = StoredRows.read(settings.lake, name, order, ("plan_id", "=", row["plan_id"]))
     stream(settings, {"plan_id": row["plan_id"]}, {"rows": map(_without_secret, rows)})
     if settings.for_people:
-        listed = [*map(_without_secret, rows if everything else rows.first(ROWS_SHOWN))]
+        listed = [_in_short(_without_secret(row)) for row in (rows if everything else rows.first(ROWS_SHOWN))]
         show(table(f"{name} of plan {plan}", chosen(settings, columns, listed), listed))
         if len(listed) < len(rows):
-            show(f"... and {len(rows) - ROWS_SHOWN} more: `surveyor show {name} {plan} --all` shows them")
+            more = command_line(settings, "show", name, plan, "--all")
+            show(f"... and {len(rows) - ROWS_SHOWN} more: `{more}` shows them")
 
 
 def _without_secret(row: Row) -> Row:
     """A commit's message may say what somebody has set a config to."""
     return {**row, "message": masked_text(row["message"])} if row.get("message") else row
+
+
+def _in_short(row: Row) -> Row:
+    """What a topic's throttle names may be thousands of replicas."""
+    message = row.get("message") or ""
+    return row if len(message) <= MESSAGE_SHOWN else {**row, "message": f"{message[:MESSAGE_SHOWN]}... ({_WHOLE})"}
 
 
 def show_evidence(settings: Settings, plan: str, *, everything: bool) -> None:

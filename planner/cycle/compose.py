@@ -83,8 +83,8 @@ class Cycle:
 
     def _preferred(self) -> DataFrame:
         t = self.tables
-        wanted = t.of_kind(RequestKind.PREFERRED_ELECTION)
-        verdicts = preferred_verdicts(t.partitions, t.topics, t.brokers, wanted)
+        named = t.of_kind(RequestKind.PREFERRED_ELECTION)
+        verdicts = preferred_verdicts(t.partitions, t.topics, t.brokers, named)
         action = F.when(F.col("code").isNull(), Action.ELECT_PREFERRED.value)
         return verdicts.withColumns(
             {"action": action, "why_not": F.col("reason"), "withdrawn": F.expr("true")}

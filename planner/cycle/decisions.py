@@ -58,7 +58,7 @@ def decided(partitions: DataFrame, what: Mapping[str, str], precedence: Preceden
 
 
 def one_change_each(rules: Sequence[DataFrame]) -> DataFrame:
-    """Put the decisions of all rules together, and let wait whatever is not the first change of its partition.
+    """Put the decisions of all rules together, of which each partition gets its first change, and the others wait.
 
     A request whose change waits stays where it is.
     """

@@ -168,11 +168,11 @@ def reassignment_decisions(  # noqa: PLR0913 - a table each
     `orders`: REQUESTS of that kind; `stopped`: topic, partition, broker_id and the leader_epoch at which a broker
     said that it stopped the replica.
     """
-    asked = orders.groupBy(*KEY).agg(F.first("replicas").alias(ORDERED))
+    targets = orders.groupBy(*KEY).agg(F.first("replicas").alias(ORDERED))
     moving = partitions.where("size(adding_replicas) + size(removing_replicas) > 0").select(*KEY)
     return (
-        asked_for(moving.unionByName(asked.select(*KEY)), partitions, topics, brokers)
-        .join(asked, KEY, "left")
+        asked_for(moving.unionByName(targets.select(*KEY)), partitions, topics, brokers)
+        .join(targets, KEY, "left")
         .join(_stopped_now(partitions, stopped), KEY, "left")
         .selectExpr("*", *_named(_SURROUNDED))
         .selectExpr("*", *_named(_ASKED), f"{str(stays).lower()} AS stays")

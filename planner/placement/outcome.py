@@ -32,7 +32,7 @@ def copies(world: World) -> int:
 class SearchResult:
     """What the search knows beside its world: copies that were forced, those of them left undone, what stays uneven.
 
-    `reordered`: what `even_leaders` did without.
+    `reordered`: what `even_leaders` has returned.
     """
 
     forced: int
@@ -134,9 +134,10 @@ def _lower_bound(world: World, question: Question, forced: int, *, weighted: boo
 
 
 def lacking(world: World) -> tuple[int, str]:
-    """Copies that brokers lack of an even share, of those that may get any; and what that share is, in words.
+    """How many copies brokers that may get any are short of an even share; and what that share is, in words.
 
-    The fullest count with the replica more that an uneven share leaves over, so that no plan needs fewer.
+    Where replicas do not divide evenly, those left over are counted to the fullest brokers, so that no plan needs fewer
+    copies than this.
     """
     had = count_replicas(world.before, world.size)[world.target]
     total = int(count_replicas(world.after, world.size)[world.target].sum())

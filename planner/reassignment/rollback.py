@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from planner.reassignment.cancellation import Leg, Standing, standing_of
 from planner.reassignment.replica_assignment import ReplicaAssignment
+from planner.rows.without_spark import min_isr_of
 from planner.rows.words import counted
 from schemas.columns import CHANGES
 from schemas.names import Action, LintCode, RejectionCode
@@ -155,16 +156,11 @@ def _faulty(partition: Row, topic: Row, around: Around, stops: Sequence[tuple[in
             return Rejection(RejectionCode.DRAINED, f"{after} adds brokers that are drained: {_words(drained)}")
         if len(set(after)) < len(after):
             return Rejection(LintCode.DUPLICATE_BROKER, f"names a broker twice: {_words(after)}")
-    final, min_isr = stops[-1][1], _min_isr(topic, around)
+    final, min_isr = stops[-1][1], min_isr_of(topic["config"], around.min_isr)
     if len(final) < min_isr:
         reason = f"{counted(len(final), 'replica')} can never reach {MIN_ISR}={min_isr}"
         return Rejection(LintCode.MIN_ISR_UNREACHABLE, reason)
     return None
-
-
-def _min_isr(topic: Row, around: Around) -> int:
-    own = topic["config"].get(MIN_ISR, "")
-    return int(own) if own.isdecimal() else around.min_isr
 
 
 def _changes(  # noqa: PLR0913, PLR0917 - all that a change says comes from one of them

@@ -20,7 +20,7 @@ _BOTH: Final = ("replicas", "leader", "isr", "leader_epoch", "leader_recovery_st
 TOLD: Final = f"""array_intersect(
     replicas, array_union(informed, array_intersect(eligible, coalesce(isr, {NOBODY})))
 )"""
-"""Who is told of a change: a broker whose replicas a drain stopped only where it is in sync, so not stopped here."""
+"""Who is told of a change; a broker whose replicas a drain has stopped only where it is in sync, so not stopped."""
 
 _UNCHANGED: Final = {
     **{f"{name}_{when}": name for name in _BOTH for when in ("before", "after")},
@@ -69,5 +69,5 @@ def changes_in_sql(what: Mapping[str, str]) -> list[str]:
 
 def as_rejections(partitions: DataFrame, action: Action | Column) -> DataFrame:
     """Keep the rows that have a `code` as rejections of `action`."""
-    wanted = F.lit(action.value) if isinstance(action, Action) else action
-    return partitions.where(F.col("code").isNotNull()).withColumns({"action": wanted}).transform(shaped, REJECTIONS)
+    name = F.lit(action.value) if isinstance(action, Action) else action
+    return partitions.where(F.col("code").isNotNull()).withColumns({"action": name}).transform(shaped, REJECTIONS)

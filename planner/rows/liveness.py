@@ -77,7 +77,7 @@ def with_live_brokers(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
 
 
 def with_brokers_named(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
-    """Add of what `live_brokers` says what concerns the replicas, the ISR and the leader of each partition.
+    """Add that part of what `live_brokers` says which concerns the replicas, the ISR and the leader of each partition.
 
     For rules that look at no other brokers: set operations on the ids of a hundred brokers took most of their time.
     """
@@ -116,7 +116,7 @@ def is_led() -> Column:
 
 def leaderless_in_words() -> Column:
     """What to say of a partition that nobody alive in its ISR leads, and why it must not move."""
-    found = F.concat(
+    fault = F.concat(
         F.lit("no live leader in its ISR (leader "),
         F.coalesce(F.col("leader").cast("string"), F.lit("none")),
         F.lit(", ISR ["),
@@ -126,7 +126,7 @@ def leaderless_in_words() -> Column:
         "]): nobody could copy from it, and an empty replica could be elected; `surveyor plan reconcile` finds it a "
         "leader where an ISR member is alive, else `surveyor plan recover`"
     )
-    return F.concat(found, F.lit(then))
+    return F.concat(fault, F.lit(then))
 
 
 def among(broker_ids: Column, others: Column) -> Column:

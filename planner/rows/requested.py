@@ -25,11 +25,11 @@ NO_ELECTION: Final[Mapping[RejectionCode, str]] = {
 """Why no election of any kind is planned."""
 
 
-def asked_for(wanted: DataFrame, partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
+def asked_for(named: DataFrame, partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
     """Return each wanted partition once; all its columns are null where there is no such partition."""
-    keys = wanted.select(*KEY).distinct()
-    found = partitions.join(F.broadcast(keys), KEY, "left_semi")  # before anything is joined to every partition
-    return keys.join(found, KEY, "left").transform(surroundings, topics, brokers)
+    keys = named.select(*KEY).distinct()
+    present = partitions.join(F.broadcast(keys), KEY, "left_semi")  # before anything is joined to every partition
+    return keys.join(present, KEY, "left").transform(surroundings, topics, brokers)
 
 
 def unfit_code() -> Column:

@@ -114,6 +114,12 @@ def min_isr_override(config: Mapping[str, str] | None) -> int | None:
     return as_int((config or {}).get(MIN_ISR))
 
 
+def min_isr_of(config: Mapping[str, str] | None, default: int) -> int:
+    """The min.insync.replicas of a topic: what its config says, else the brokers' `default`."""
+    override = min_isr_override(config)
+    return default if override is None else override
+
+
 def as_int(value: str | None) -> int | None:
     """Read a number as Spark's `try_cast` does.
 

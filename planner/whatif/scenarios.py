@@ -78,7 +78,7 @@ def with_parts(partitions: DataFrame, of: DataFrame, lose: Lose) -> DataFrame:
 
 
 def _with_pairs(partitions: DataFrame) -> DataFrame:
-    """Members one after the other, then each again with itself and those after it."""
+    """The parts of pairs: nobody, each of a partition's members alone, and any two of them."""
     one, other = F.col("one"), F.col("other")
     onwards = F.slice("members", F.array_position("members", one).cast("int"), F.size("members"))
     part = F.when(one.isNull(), nobody()).otherwise(F.array_distinct(F.array(one, other)))

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Final
 
-from jobs.adapters.spark.session import JVM_OPTIONS
+from jobs.adapters.spark.class_archive import JVM_OPTIONS
 from jobs.runtime.progress import progress
 from tests.bench.cluster import BROKER_COUNT, Cluster, cluster
 from tests.bench.figures import Figure, median_of, seconds_of, timed

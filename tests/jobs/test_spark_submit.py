@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.adapters.spark.session import JVM_OPTIONS
+from jobs.adapters.spark.class_archive import JVM_OPTIONS
 from jobs.basics.errors import ExitCode
 from tests.jobs.support.commands.shown_commands import deployed, said_here, shown
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree

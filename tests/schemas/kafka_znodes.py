@@ -122,7 +122,7 @@ BY_KAFKA: Final[dict[str, tuple[Decoder, bytes, object]]] = {
     ),
     "controller of old": (decode_controller, b"12", Controller(12, -1)),
     "controller epoch": (decode_epoch, b"7", 7),
-    "largest controller epoch": (decode_epoch, b"2147483647", 2**31 - 1),
+    "largest controller epoch": (decode_epoch, b"2147483646", 2**31 - 2),
     "reassignment": (
         decode_partitions,
         b'{"version":1,"partitions":[{"topic":"foo","partition":0,"replicas":[1,2]}]}',

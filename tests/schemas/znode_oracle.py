@@ -111,9 +111,9 @@ def by_partition(value: Any, *, at_least: int) -> dict[int, list[int]]:  # noqa:
 
 def state(found: Any, _data: bytes) -> State:  # noqa: ANN401
     return State(
-        controller_epoch=number(found["controller_epoch"]),
+        controller_epoch=number(found["controller_epoch"], high=LARGEST - 1),
         leader=number(found["leader"], low=-1),
-        leader_epoch=number(found["leader_epoch"]),
+        leader_epoch=number(found["leader_epoch"], high=LARGEST - 1),
         isr=broker_ids(found["isr"]),
         leader_recovery_state=number(found.get("leader_recovery_state", 0), high=1),
     )
@@ -162,12 +162,13 @@ def broker(found: Any, _data: bytes) -> Broker:  # noqa: ANN401
 def epoch(_found: Any, data: bytes) -> int:  # noqa: ANN401
     assert data.isdigit()
     assert len(data) <= 10
-    return number(int(data))
+    return number(int(data), high=LARGEST - 1)
 
 
 def controller(found: Any, data: bytes) -> Controller:  # noqa: ANN401
     if data.isdigit():
-        return Controller(epoch(found, data), -1)
+        assert len(data) <= 10
+        return Controller(number(int(data)), -1)
     return Controller(number(found["brokerid"], low=-1), number(found.get("kraftControllerEpoch", -1), low=-1))
 
 

@@ -3,6 +3,8 @@
 import gc
 import logging
 import socket
+import ssl
+import time
 import warnings
 from base64 import urlsafe_b64decode
 from collections import defaultdict
@@ -23,6 +25,7 @@ from kafka.errors import (
     RequestTimedOutError,
     for_code,
 )
+from kafka.net import manager
 
 from jobs.basics.errors import RefusedError, SurveyorError
 from jobs.basics.properties import read_key_values
@@ -69,6 +72,28 @@ OFFSETS_MS: Final = 5_000
 UNANSWERED: Final = (KafkaError, OSError)
 """What leaves the outcome of a request unknown."""
 
+NO_ANSWER: Final = "no answer"
+"""How the word for that begins."""
+
+
+class _InTime(manager.KafkaSSLTransport):  # type: ignore[misc] # kafka-python is untyped
+    """TLS that a broker answers in time: kafka-python itself waits for ever for one that has stopped."""
+
+    async def handshake(self) -> None:
+        until = time.monotonic() + CONNECTING
+        while True:
+            try:
+                self._sock.do_handshake()
+            except ssl.SSLWantReadError:
+                await self._net.wait_read(self._sock, until)
+            except ssl.SSLWantWriteError:
+                await self._net.wait_write(self._sock, until)
+            else:
+                return
+
+
+manager.KafkaSSLTransport = _InTime  # which it has no other door for
+
 
 class AdminUnavailableError(SurveyorError):
     """No broker answered the Admin API."""
@@ -78,10 +103,12 @@ def read_properties(path: Path | None) -> dict[str, str]:
     """Read a client.properties file into kafka-python's settings; raise UsageError on what it does not know."""
     if path is None:
         return {}
-    found = {_SETTINGS[key]: value for key, value in read_key_values(path, "--command-config", _SETTINGS).items()}
-    if found.get("ssl_check_hostname", "https").lower() != "https":
-        found["ssl_check_hostname"] = ""  # which is no to whoever asks
-    return found
+    settings = {_SETTINGS[key]: value for key, value in read_key_values(path, "--command-config", _SETTINGS).items()}
+    if "ssl_certfile" in settings:
+        settings.setdefault("ssl_password", "")  # without one, OpenSSL asks whoever sits at the terminal
+    if settings.get("ssl_check_hostname", "https").lower() != "https":
+        settings["ssl_check_hostname"] = ""  # which is no to whoever asks
+    return settings
 
 
 def bootstrap(brokers: Sequence[Row], settings: dict[str, str]) -> list[str]:
@@ -177,7 +204,7 @@ class Admin:
         try:
             return self._alter(kind, resource, overrides)
         except UNANSWERED as error:
-            return f"no answer ({error})"
+            return f"{NO_ANSWER} ({error})"
 
     def _alter(self, kind: str, resource: str, overrides: Mapping[str, str | None]) -> int | str:
         entries = {name: ("DELETE" if value is None else "SET", value) for name, value in overrides.items()}

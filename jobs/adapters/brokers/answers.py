@@ -65,8 +65,8 @@ class Answer:
             response = Response(self.version, self.data).entity(self.api)
         except (SerialError, ValueError, IndexError):
             return [top or NOT_TOLD] * len(self.notices)
-        found = dict(self._partition_errors(response))
-        return [found.get((notice.topic, notice.partition), top) for notice in self.notices]
+        by_partition = dict(self._partition_errors(response))
+        return [by_partition.get((notice.topic, notice.partition), top) for notice in self.notices]
 
     def _partition_errors(self, response: Any) -> Iterator[tuple[tuple[str, int], int]]:  # noqa: ANN401 - kio's
         """Errors by topic and partition; from version 5 on the answer names topics by id."""
@@ -114,19 +114,19 @@ class Answers:
 
     @property
     def unled(self) -> dict[tuple[str, int], int]:
-        """Partitions that nobody leads: the error with which the leader told of them answered, by topic and partition.
+        """Partitions whose leader answered with an error when it was told to lead, so that nobody does; and that error.
 
         Kafka's controller will hear the same. A request refused as a whole is another matter: who may not ask, or under
         which epoch, differs for it; but for one that the broker failed to handle.
         """
-        found: dict[tuple[str, int], int] = {}
+        errors_of: dict[tuple[str, int], int] = {}
         for answer, errors in zip(self.answers, self.errors, strict=True):
             if answer.api != LEADER_AND_ISR or answer.data is None or answer.whole not in _ABOUT_WHAT_WAS_TOLD:
                 continue
             for notice, error in zip(answer.notices, errors, strict=True):
                 if notice.leader == answer.broker["broker_id"]:
-                    found[notice.topic, notice.partition] = 0 if answer.meaning(error).is_told else error
-        return {key: error for key, error in found.items() if error}
+                    errors_of[notice.topic, notice.partition] = 0 if answer.meaning(error).is_told else error
+        return {key: error for key, error in errors_of.items() if error}
 
     def table(self, cluster: str) -> pa.Table:
         """Rows of `answers`, by columns: there may be millions."""

@@ -136,14 +136,14 @@ class Channel:
         """Ask what the broker speaks (ApiVersions 0): the highest version by API."""
         name = self.client_id.encode()
         self.correlation += 1
-        asked = struct.pack(">hhih", _API_VERSIONS, 0, self.correlation, len(name)) + name
-        data = self._exchange(struct.pack(">i", len(asked)) + asked)
+        request = struct.pack(">hhih", _API_VERSIONS, 0, self.correlation, len(name)) + name
+        data = self._exchange(struct.pack(">i", len(request)) + request)
         (count,) = struct.unpack_from(">i", data, 6)
-        found = (struct.unpack_from(">hhh", data, 10 + 6 * number) for number in range(count))
-        return {key: highest for key, _, highest in found}
+        ranges = (struct.unpack_from(">hhh", data, 10 + 6 * number) for number in range(count))
+        return {key: highest for key, _, highest in ranges}
 
-    def _exchange(self, asked: bytes) -> bytes:
-        for _ in self.transport.send(asked):
+    def _exchange(self, request: bytes) -> bytes:
+        for _ in self.transport.send(request):
             pass
         return self._receive()
 
@@ -200,8 +200,14 @@ class Channel:
                     self.heard()
         self.transport.within(PROBE)
         data = self._receive()
+        self._refuse_others(data)
         self.heard()
         return data
+
+    def _refuse_others(self, data: bytes) -> None:
+        """Raise ConnectionError where an answer is to another request, or too short to be one: ours is lost."""
+        if len(data) < _TOP_ERROR + 2 or int.from_bytes(data[:4], "big") != self.correlation:
+            raise ConnectionError("what the broker answered is no answer to the last request")
 
     def _receive(self) -> bytes:
         head = self.transport.receive(4)

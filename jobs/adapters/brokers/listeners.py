@@ -91,9 +91,7 @@ def _tls(config: Path | None, settings: Mapping[str, str]) -> ssl.SSLContext:
             context.load_default_certs()
         key = "ssl.certificate.location, ssl.key.location or ssl.key.password"
         if "ssl_certfile" in settings:
-            # a callable, or OpenSSL would ask whoever sits at the terminal
-            password = settings.get("ssl_password", "")
-            context.load_cert_chain(settings["ssl_certfile"], settings.get("ssl_keyfile"), lambda: password)
+            context.load_cert_chain(settings["ssl_certfile"], settings.get("ssl_keyfile"), settings["ssl_password"])
     except ssl.SSLError as error:
         raise UsageError(f"{OPTION} {config}: {key}: not the PEM file it should be ({error.reason})") from None
     except OSError as error:

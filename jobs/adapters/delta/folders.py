@@ -137,7 +137,7 @@ def why_unwritten(error: BaseException) -> str | None:
     for phrase, reason in _REASONS.items():
         if phrase in text:
             return (
-                f"{reason}, of the warehouse or of the temporary folder (TMPDIR): what was begun does not count; "
-                "mend that and run the same command again"
+                f"{reason}, of the warehouse, the temporary folder (TMPDIR) or the output: what was begun does not "
+                "count; mend that and run the same command again"
             )
     return None

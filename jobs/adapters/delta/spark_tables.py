@@ -24,6 +24,9 @@ from schemas.tables import TABLES
 FEW: Final = 200_000
 """Rows up to which the driver writes them itself: a tenth of a gigabyte at most."""
 
+_CONFLICT: Final = "DELTA_CONCURRENT_"
+"""How Delta's conditions begin that another writer's commit brings about (`DELTA_CONCURRENT_APPEND` and others)."""
+
 PARTITIONED_BY: Final = "cluster"
 """The column that every table is partitioned by: its values are in the names of folders, not in the files."""
 
@@ -130,5 +133,10 @@ def counted(rows: DataFrame) -> tuple[DataFrame, int]:
 
 
 def _retried(write: Callable[[], object]) -> None:
-    conflict = retry_if_exception(lambda error: isinstance(error, PySparkException) and "Concurrent" in str(error))
+    conflict = retry_if_exception(_is_conflict)
     Retrying(retry=conflict, stop=stop_after_attempt(RETRIES), wait=wait_exponential(0.2), reraise=True)(write)
+
+
+def _is_conflict(error: BaseException) -> bool:
+    """Whether another writer was quicker, by Delta's name for the error: a server tells no more of its class."""
+    return isinstance(error, PySparkException) and (error.getCondition() or "").startswith(_CONFLICT)

@@ -143,7 +143,7 @@ class EmbeddedKafka(Server):
 
     @property
     def jars(self) -> list[Path]:
-        """The class path: which Kafka it is."""
+        """The class path, which says which Kafka it is."""
         return kafka_jars()
 
     @property

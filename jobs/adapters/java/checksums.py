@@ -19,11 +19,12 @@ LIST: Final = Path(__file__).with_name("jars.sha256")
 def refuse_others(title: str, jars: Iterable[Path]) -> None:
     """Raise MissingError where a jar is not the one that is listed under its name."""
     listed = {name: digest for digest, name in (line.split() for line in LIST.read_text("utf-8").splitlines())}
-    wrong = {jar.name: found for jar in jars if (found := _digest(jar)) != listed.get(jar.name)}
+    wrong = {jar.name: sha256 for jar in jars if (sha256 := _digest(jar)) != listed.get(jar.name)}
     if not wrong:
         return
     told = "\n  ".join(
-        f"{name}: SHA-256 {found}, expected {listed.get(name, 'no jar of that name')}" for name, found in wrong.items()
+        f"{name}: SHA-256 {sha256}, expected {listed.get(name, 'no jar of that name')}"
+        for name, sha256 in wrong.items()
     )
     raise MissingError(
         f"what was downloaded as the {title} jars is not what Surveyor was tested with, and is not used:\n  {told}\n"

@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 from jobs.adapters.java.home import java_home
 from jobs.adapters.java.jars import delta_jars
 from jobs.adapters.spark import connect
+from jobs.adapters.spark.class_archive import quick_start
 from jobs.adapters.spark.submitted import is_submitted
 from jobs.basics.errors import MissingError
 from jobs.basics.interrupts import hand_on, is_guarded
@@ -58,20 +59,18 @@ And Spark describes each query for its pages, at length: a sixth of the time the
 
 SHORT_LIVED: Final = (
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m -XX:InitialRAMPercentage=10 -XX:NewRatio=1"
+    " -XX:MetaspaceSize=400m"
 )
 """For a JVM that takes one snapshot or makes one plan: its second compiler takes half of the processor time, and even
 on a million partitions is not paid back before the end (docs/benchmarks.md).
 
 Without that compiler the JVM keeps 48 MB of compiled code only, which Spark fills within a snapshot and a plan. And a
-heap that begins with little is swept of its young objects all the time.
+heap that begins with little is swept of its young objects all the time; all of it is, each time that classes fill
+some more room, unless that begins with enough.
 """
 
 _INCUBATOR: Final = b"WARNING: Using incubator modules: jdk.incubator.vector\n"
 """What the JVM says of a module that Spark's launcher asks for; a wait for Spark begins with our own line."""
-
-JVM_OPTIONS: Final = "SPARK_SUBMIT_OPTS"
-"""Environment variable by which Spark's launcher is given options for the JVM; who has set it knows better."""
-
 
 LOOKED_UP: Final = {
     "PythonUtils": ["toSeq"],
@@ -100,7 +99,7 @@ def start_session(
     if remote is not None:
         return connect.begin(remote, {**UTC, **(settings or {})})
     if short_lived:
-        os.environ.setdefault(JVM_OPTIONS, SHORT_LIVED)
+        os.environ.update(quick_start(SHORT_LIVED, Path(os.environ.get("SPARK_CONF_DIR") or conf_dir())))
     options = {**ALWAYS, **({} if is_submitted() else _own_jvm()), **(settings or {})}
     builder = SparkSession.builder.appName(name)
     for key, value in options.items():
@@ -116,7 +115,8 @@ def start_session(
 def _heeding_signals() -> Iterator[None]:
     """Keep a command's handlers: PySpark puts in its own for Ctrl-C, which raises in the midst of what py4j does.
 
-    And let the JVM that is started say nothing after an interruption's one line.
+    And let the JVM that is started say nothing on stdout, which is for the result, and nothing on stderr after an
+    interruption's one line. So whoever reads either through a pipe need not wait until it has ended, too.
     """
     if not is_guarded():
         yield
@@ -126,7 +126,7 @@ def _heeding_signals() -> Iterator[None]:
     reading, writing = os.pipe()
     hand_on(reading, without=_INCUBATOR)
     module.signal = SimpleNamespace(SIGINT=signal.SIGINT, signal=lambda *_: None)
-    module.launch_gateway = partial(launch, popen_kwargs={"stderr": writing})
+    module.launch_gateway = partial(launch, popen_kwargs={"stdout": writing, "stderr": writing})
     try:
         yield
     finally:
@@ -199,8 +199,8 @@ def _remember_classes(session: SparkSession) -> None:
     """
     jvm = session.sparkContext._jvm  # noqa: SLF001 - PySpark looks things up in it
     for name, members in LOOKED_UP.items():
-        found = vars(jvm).setdefault(name, getattr(jvm, name))
-        vars(found).update({member: getattr(found, member) for member in members})
+        java_class = vars(jvm).setdefault(name, getattr(jvm, name))
+        vars(java_class).update({member: getattr(java_class, member) for member in members})
 
 
 def _check_delta(session: SparkSession) -> None:

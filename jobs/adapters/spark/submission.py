@@ -48,11 +48,11 @@ def submission() -> Submission:
 def main() -> int:
     """Print it; where something is missing, one line on stderr and the exit code of the commands."""
     try:
-        found = submission()
+        paths = submission()
     except MissingError as missing:
         sys.stderr.write(f"{missing}\n")
         return missing.exit_code
-    sys.stdout.write(json.dumps(found) + "\n")
+    sys.stdout.write(json.dumps(paths) + "\n")
     return 0
 
 

@@ -102,10 +102,10 @@ def override(client: KazooClient, targets: Targets, versions: Mapping[str, int])
     for _ in range(_TRIES):
         now = read_latest(client, REASSIGN)
         try:
-            asked = [] if now.stat is None else decode_partitions(now.data)
+            requests = [] if now.stat is None else decode_partitions(now.data)
         except MalformedZnodeError as error:
             raise SurveyorError(f"{REASSIGN} is not understood ({error}): nothing is ordered beside it") from None
-        kept = [each for each in asked if (each.topic, each.partition) not in targets]
+        kept = [each for each in requests if (each.topic, each.partition) not in targets]
         request = encode_partitions([*kept, *(TopicPartition(*key, to) for key, to in sorted(targets.items()))])
         if len(request) > LARGEST:
             raise RefusedError(

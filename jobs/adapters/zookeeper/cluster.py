@@ -253,10 +253,10 @@ def reassign_requests(client: KazooClient) -> dict[tuple[str, int], list[int]] |
 
 def _partition_requests(znode: Znode, kind: RequestKind, quarantine: _Quarantine, void: list[Void]) -> Iterator[Row]:
     nothing: list[TopicPartition] = []
-    asked = quarantine.decoded(znode, decode_partitions, nothing)
-    if znode.stat is not None and not asked:
+    requests = quarantine.decoded(znode, decode_partitions, nothing)
+    if znode.stat is not None and not requests:
         void.append(_void(znode, quarantine))
-    for request in asked:
+    for request in requests:
         yield {
             "kind": kind.value,
             "topic": request.topic,

@@ -23,6 +23,7 @@ from jobs.adapters.zookeeper.connection import (
     create_as_kafka_does,
     persistently,
     read,
+    read_latest,
     sync,
 )
 from jobs.adapters.zookeeper.multi import ANY_VERSION, Check, Create, Delete, Op, add
@@ -43,6 +44,9 @@ NOT_CONNECTED: Final = 0
 SESSION_OVER: Final = "our session ended, and the controllership with it: nothing more was written"
 
 Tell = Callable[[str], None]
+
+Intend = Callable[[int], None]
+"""Takes the epoch of a controllership that is about to be taken over."""
 
 
 class SessionLostError(SurveyorError):
@@ -114,19 +118,26 @@ def fenced(epoch: int) -> FencedError:
     )
 
 
-def _nobody(_: str) -> None:
+def _nobody(_: object) -> None:
     """Tell nobody."""
 
 
 @contextmanager
-def controllership(hosts: str, controller_id: int, tell: Tell = _nobody) -> Iterator[Controllership]:
+def controllership(
+    hosts: str, controller_id: int, tell: Tell = _nobody, intend: Intend = _nobody
+) -> Iterator[Controllership]:
     """Take the controllership over, and hand it back at the end by closing the session."""
     with connected(hosts) as client:
-        yield take_over(client, hosts, controller_id, tell)
+        yield take_over(client, hosts, controller_id, tell, intend)
 
 
-def take_over(client: KazooClient, hosts: str, controller_id: int, tell: Tell = _nobody) -> Controllership:
-    """Become the controller, or raise and have changed nothing; `tell` people who has to be waited for."""
+def take_over(
+    client: KazooClient, hosts: str, controller_id: int, tell: Tell = _nobody, intend: Intend = _nobody
+) -> Controllership:
+    """Become the controller, or raise and have changed nothing; `tell` people who has to be waited for.
+
+    `intend` is called right before each try, for whoever owns up to it.
+    """
     create_as_kafka_does(client)
     for _ in range(TRIES):
         state = _once_free(client, hosts, controller_id, tell)
@@ -139,6 +150,7 @@ def take_over(client: KazooClient, hosts: str, controller_id: int, tell: Tell = 
             multi.create(CONTROLLER_EPOCH, encode_epoch(epoch))
         else:
             multi.set_data(CONTROLLER_EPOCH, encode_epoch(epoch), state.epoch_version)
+        intend(epoch)
         session = session_of(client)
         if _became(client, multi, session):
             return Controllership(client, controller_id, epoch, state.epoch_version + 1, time.monotonic(), session)
@@ -247,9 +259,9 @@ def refused_by_epoch(results: Sequence[Any]) -> bool:
 
 
 def who_controls(hosts: str) -> int:
-    """Return the broker id in /controller, -1 if there is none."""
+    """Return the broker id in /controller, -1 if there is none: as it is now, not as it was when it was ours."""
     with connected(hosts) as client:
-        node = read(client, CONTROLLER)
+        node = read_latest(client, CONTROLLER)
     try:
         return NO_CONTROLLER if node.stat is None else decode_controller(node.data).broker_id
     except MalformedZnodeError as error:

@@ -5,6 +5,8 @@ once by the settings (`--zookeeper-config`). It is a path until a connection is 
 an argument, goes into a table or a message. Names of keys are those of client.properties, where there is one.
 """
 
+import ssl
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -65,45 +67,66 @@ def kazoo_options(hosts: str) -> dict[str, Any]:
     config = config_of(hosts)
     if config is None:
         return {}
-    found = read_key_values(config, OPTION, _KNOWN)
-    protocol = found.get("security.protocol", "PLAINTEXT")
+    settings = read_key_values(config, OPTION, _KNOWN)
+    protocol = settings.get("security.protocol", "PLAINTEXT")
     if protocol not in _USES_TLS:
         raise UsageError(f"{OPTION} {config}: security.protocol is {protocol!r}; it is one of {', '.join(_USES_TLS)}")
     options: dict[str, Any] = {}
     if _USES_TLS[protocol]:
-        options |= _tls(config, found)
+        options |= _tls(config, settings)
     if protocol.startswith("SASL"):
-        options["sasl_options"] = _sasl(config, found)
-    if "digest.username" in found:
-        options["auth_data"] = [("digest", f"{found['digest.username']}:{found.get('digest.password', '')}")]
+        options["sasl_options"] = _sasl(config, settings)
+    if "digest.username" in settings:
+        options["auth_data"] = [("digest", f"{settings['digest.username']}:{settings.get('digest.password', '')}")]
     return options
 
 
-def _tls(config: Path, found: dict[str, str]) -> dict[str, Any]:
-    named = {key: Path(value) for key, value in found.items() if key in _FILES}
+def _tls(config: Path, settings: dict[str, str]) -> dict[str, Any]:
+    named = {key: Path(value) for key, value in settings.items() if key in _FILES}
     for key, path in named.items():
         if not path.is_file():
             raise UsageError(f"{OPTION} {config}: {key}: there is no file {path}")
-    algorithm = found.get("ssl.endpoint.identification.algorithm", "https")
+    algorithm = settings.get("ssl.endpoint.identification.algorithm", "https")
+    paths = {_FILES[key]: str(path) for key, path in named.items()}
+    if "certfile" in paths:
+        paths.setdefault("keyfile", paths["certfile"])  # Kazoo shows no certificate whose key is not named
+    password = settings.get("ssl.key.password", "")  # without one, OpenSSL asks whoever sits at the terminal
+    _refuse_odd(config, paths, password)
     return {
         "use_ssl": True,
         "verify_certs": True,
         "check_hostname": algorithm.lower() == "https",
-        "keyfile_password": found.get("ssl.key.password"),
-        **{_FILES[key]: str(path) for key, path in named.items()},
+        "keyfile_password": password,
+        **paths,
     }
 
 
-def _sasl(config: Path, found: dict[str, str]) -> dict[str, str]:
+def _refuse_odd(config: Path, paths: Mapping[str, str], password: str) -> None:
+    """Raise UsageError where files are not what they should be: Kazoo would try again and again, and say nothing."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    key = "ssl.ca.location"
+    try:
+        if "ca" in paths:
+            context.load_verify_locations(paths["ca"])
+        key = "ssl.certificate.location, ssl.key.location or ssl.key.password"
+        if "certfile" in paths:
+            context.load_cert_chain(paths["certfile"], paths["keyfile"], password)
+    except ssl.SSLError as error:
+        raise UsageError(f"{OPTION} {config}: {key}: not the PEM file it should be ({error.reason})") from None
+    except OSError as error:
+        raise UsageError(f"{OPTION} {config}: {key}: {error.strerror}") from None
+
+
+def _sasl(config: Path, settings: dict[str, str]) -> dict[str, str]:
     try:
         import puresasl  # noqa: F401, PLC0415 - Kazoo's own way to SASL, an extra
     except ImportError:
         raise MissingError(
             f"{OPTION} {config}: SASL with ZooKeeper needs one more package: pip install 'kafka-surveyor[sasl]'"
         ) from None
-    mechanism = found.get("sasl.mechanism", _DIGEST_MD5)
+    mechanism = settings.get("sasl.mechanism", _DIGEST_MD5)
     if mechanism != _DIGEST_MD5:
         raise UsageError(f"{OPTION} {config}: sasl.mechanism is {mechanism!r}; ZooKeeper is spoken to by {_DIGEST_MD5}")
-    if not {"sasl.username", "sasl.password"} <= found.keys():
+    if not {"sasl.username", "sasl.password"} <= settings.keys():
         raise UsageError(f"{OPTION} {config}: SASL needs sasl.username and sasl.password")
-    return {"mechanism": mechanism, "username": found["sasl.username"], "password": found["sasl.password"]}
+    return {"mechanism": mechanism, "username": settings["sasl.username"], "password": settings["sasl.password"]}

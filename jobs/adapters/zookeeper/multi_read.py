@@ -42,10 +42,10 @@ FIRST_BATCH: Final = 10
 """Znodes in the first request: nobody knows yet how large they are."""
 
 ANSWER_BYTES: Final = 1 << 20
-"""What an answer should not exceed: the number of znodes a request follows from the size of those before."""
+"""Bytes that an answer should not exceed: the sizes of earlier znodes tell how many the next request asks for."""
 
 REQUEST_BYTES: Final = 1 << 19
-"""What the paths of a request do not exceed: half of jute.maxbuffer, beyond which servers close the connection."""
+"""Bytes that a request's paths do not exceed: half of jute.maxbuffer, beyond which servers close the connection."""
 
 IN_FLIGHT: Final = 4
 

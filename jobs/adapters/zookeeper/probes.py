@@ -49,9 +49,9 @@ def _was_forbidden(multi: TransactionRequest, results: Iterable[object]) -> bool
 def seconds_there(client: KazooClient) -> float | None:
     """Seconds since the epoch by ZooKeeper's clock; None where this client may create nothing."""
     try:
-        path = client.create(f"/{_PROBE}-", ephemeral=True, sequence=True)
+        path = answer(client.create_async(f"/{_PROBE}-", ephemeral=True, sequence=True))
     except NoAuthError:
         return None
     _, stat = answer(client.get_async(path))
-    client.delete(path)
+    answer(client.delete_async(path))
     return float(stat.ctime) / 1000

@@ -10,7 +10,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import BadVersionError, NoAuthError, NodeExistsError, NoNodeError
 
 from jobs.adapters.zookeeper.cluster import CONTROLLER
-from jobs.adapters.zookeeper.connection import Znode, answer, children, create_as_kafka_does, read
+from jobs.adapters.zookeeper.connection import Znode, answer, children, create_as_kafka_does, read, sync
 from jobs.adapters.zookeeper.multi import ANY_VERSION
 from jobs.basics.errors import RefusedError
 from schemas.handed_in import HandedIn, encode_handed_in
@@ -24,7 +24,7 @@ PLANS: Final = "/surveyor/plans"
 def announce_resident(client: KazooClient, holder: Holder) -> bool:
     """Say that this session is in office; False where ZooKeeper does not let us write there."""
     try:
-        client.ensure_path(PLANS)
+        answer(client.ensure_path_async(PLANS))
         before = read(client, RESIDENT)
         if before.version is not None:  # of one that lost its office and does not know yet
             _delete(client, RESIDENT)
@@ -36,11 +36,12 @@ def announce_resident(client: KazooClient, holder: Holder) -> bool:
 
 def resident(client: KazooClient) -> Holder | None:
     """Who is in office to stay, None where nobody is, as where Kafka's controller is."""
-    said, office = read(client, RESIDENT), read(client, CONTROLLER)
-    if said.stat is None or office.stat is None or said.stat.ephemeralOwner != office.stat.ephemeralOwner:
+    sync(client)
+    notice, office = read(client, RESIDENT), read(client, CONTROLLER)
+    if notice.stat is None or office.stat is None or notice.stat.ephemeralOwner != office.stat.ephemeralOwner:
         return None
     try:
-        return decode_holder(said.data)
+        return decode_holder(notice.data)
     except MalformedZnodeError as error:
         raise RefusedError(
             f"{RESIDENT} is not understood ({error}): another version of Surveyor is the controller; use that one",

@@ -17,10 +17,11 @@ from typing import Any, Final
 
 import pyarrow as pa
 from kazoo.client import KazooClient
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, DoubleType, IntegerType, LongType, StringType, StructField, StructType
 
-from jobs.adapters.delta.lake import arrow_schema
 from jobs.adapters.zookeeper.cluster import TOPICS as TOPICS_PATH
 from jobs.adapters.zookeeper.connection import Znode, children, connected, persistently, sync
 from jobs.adapters.zookeeper.credentials import speak_by
@@ -160,7 +161,24 @@ def read_here(hosts: str) -> pa.Table:
     """
     reader = TopicReader(hosts, TOPICS_PATH, 1)
     batches = [batch for share in reader.partitions() for batch in reader.read(share)]
-    return pa.Table.from_batches(batches, arrow_schema(READ.jsonValue()))
+    return pa.Table.from_batches(batches, to_arrow_schema(READ))
+
+
+def read_there(spark: SparkSession, hosts: str, tasks: int, config: Path | None) -> DataFrame:
+    """Read topics and partitions on executors, as the data source does: rows of READ.
+
+    Not by the data source: that starts one Python to be made in and another one to be split in, before an executor
+    starts the one that reads. From Spark's start to the first znode it took 5.5 s so, and 3.5 s this way.
+    """
+    reader = TopicReader(hosts, TOPICS_PATH, tasks, config=None if config is None else config.absolute())
+    shares = reader.partitions()
+
+    def read(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in numbers:
+            for number in batch["id"].to_pylist():
+                yield from reader.read(shares[number])
+
+    return spark.range(0, len(shares), 1, len(shares)).mapInArrow(read, READ)
 
 
 class ZnodeReader(_Reader):
@@ -224,7 +242,7 @@ def _znode(znode: Znode) -> Row:
 
 def _batch(rows: Sequence[Mapping[str, Any]], filled: set[str], schema: StructType, **same: str) -> pa.RecordBatch:
     """Columns of the rows' values, of one value for all, and of nulls."""
-    arrow = arrow_schema(schema.jsonValue())
+    arrow = to_arrow_schema(schema)
     columns = []
     for field in arrow:
         if field.name in same:

@@ -47,16 +47,16 @@ class Known:
     def among(self, brokers: Sequence[Row]) -> dict[Hashable, list[Row]]:
         """What is known where these are the brokers; it may be added to."""
         there = msgspec.json.encode(brokers)
-        found = self.by_brokers[there] = self.by_brokers.pop(there, {})
+        known = self.by_brokers[there] = self.by_brokers.pop(there, {})
         while len(self.by_brokers) > 1 and sum(map(len, self.by_brokers.values())) > REMEMBERED:
             del self.by_brokers[next(iter(self.by_brokers))]
-        return found
+        return known
 
 
 def kinds_of(memory: Memory, keys: Collection[Key], apart: Collection[Key]) -> list[Kind]:
     """Find which of `keys` are alike; those in `apart` stand for themselves alone."""
     topics: dict[str, Hashable] = {}
-    found: dict[Hashable, list[Key]] = defaultdict(list)
+    members_of: dict[Hashable, list[Key]] = defaultdict(list)
     alone = []
     for key in keys:
         row = memory.partitions.get(key)
@@ -67,8 +67,8 @@ def kinds_of(memory: Memory, keys: Collection[Key], apart: Collection[Key]) -> l
             continue
         if row.topic not in topics:
             topics[row.topic] = _likeness_of_topic(memory.topics.get(row.topic))
-        found[topics[row.topic], frozenset(memory.failed.get(key, ())), *_likeness(row)].append(key)
-    return [*alone, *(Kind(likeness, members) for likeness, members in found.items())]
+        members_of[topics[row.topic], frozenset(memory.failed.get(key, ())), *_likeness(row)].append(key)
+    return [*alone, *(Kind(likeness, members) for likeness, members in members_of.items())]
 
 
 def _likeness_of_topic(topic: Row | None) -> Hashable:

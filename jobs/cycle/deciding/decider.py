@@ -62,9 +62,9 @@ class _Question(Enum):
     """Reassignments and preferred elections, too."""
     DELETIONS = auto()
     STOP = auto()
-    """What brokers are told of topics that are deleted, first."""
+    """What brokers are told first of topics that are deleted."""
     DELETE = auto()
-    """And then."""
+    """What they are told next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,13 +128,13 @@ class Decider:
         requests = [*memory.asked, *map(_to_be_balanced, sorted(balance))]
         kinds = frozenset(RequestKind(row["kind"]) for row in requests)
         deletes = deletions and RequestKind.DELETE_TOPIC in kinds
-        asked = bool(kinds & {RequestKind.REASSIGN, RequestKind.PREFERRED_ELECTION})
-        if not (keys or asked or deletes):
+        has_requests = bool(kinds & {RequestKind.REASSIGN, RequestKind.PREFERRED_ELECTION})
+        if not (keys or has_requests or deletes):
             return Decided()
         queued = _queued(memory)
-        looked_at = {*keys, *balance, *(asked_for if asked else ()), *(queued if deletes else ())}
+        looked_at = {*keys, *balance, *(asked_for if has_requests else ()), *(queued if deletes else ())}
         about = self._about(memory, looked_at, {*balance, *asked_for, *queued}, requests, away)
-        rows = self._decisions(about, asked=asked)
+        rows = self._decisions(about, has_requests=has_requests)
         rows = [row for row in rows if not _is_idle_balance(row, balance, asked_for)]
         changes = msgspec.convert([row for row in rows if row["action"] is not None], list[Change])
         done = [row for row in rows if row["withdrawn"]]
@@ -142,11 +142,11 @@ class Decider:
         if not deletes:
             return Decided(changes, others, done)
         self._put(about, about.kinds)
-        found = self._ask(_Question.DELETIONS)
+        deleted = self._ask(_Question.DELETIONS)
         waves: tuple[list[Notice], list[Notice]] = ([], [])
-        if any(row["step"] == "delete" for row in found):
+        if any(row["step"] == "delete" for row in deleted):
             waves = (self._notices(_Question.STOP), self._notices(_Question.DELETE))
-        return Decided(changes, others, done, found, waves)
+        return Decided(changes, others, done, deleted, waves)
 
     def foresee(self, memory: Memory, broker: int, most: int) -> None:
         """Know what is to be done when a live broker fails; not where more than `most` kinds had to be asked about."""
@@ -154,7 +154,7 @@ class Decider:
         known = self.known.among(about.brokers)
         like = [kind for kind in about.kinds if kind.likeness is not None and kind.likeness not in known]
         if like and len(like) <= most:
-            self._decisions(replace(about, kinds=like), asked=False)
+            self._decisions(replace(about, kinds=like), has_requests=False)
 
     def _about(
         self, memory: Memory, keys: set[Key], named: set[Key], requests: list[Row], away: Collection[int]
@@ -172,14 +172,14 @@ class Decider:
             [row | {DRAIN_MODE: modes.get(row["broker_id"])} for row in there],
         )
 
-    def _decisions(self, about: _About, *, asked: bool) -> list[Row]:
+    def _decisions(self, about: _About, *, has_requests: bool) -> list[Row]:
         """Rows of DECISIONS; of partitions that are alike, one is asked about, unless it is known already."""
         known = self.known.among(about.brokers)
         unknown = [kind for kind in about.kinds if kind.likeness not in known]
         rows: dict[Key, list[Row]] = defaultdict(list)
-        if unknown or asked:
+        if unknown or has_requests:
             self._put(about, unknown)
-            moves = asked or any(kind.first in about.memory.moving for kind in unknown)
+            moves = has_requests or any(kind.first in about.memory.moving for kind in unknown)
             for row in self._ask(_Question.EVERYTHING if moves else _Question.LEADERSHIP):
                 rows[row["topic"], row["partition"]].append(row)
         like = [kind for kind in about.kinds if kind.likeness is not None]

@@ -24,10 +24,10 @@ _TOPIC: Final = "t"
 
 def warm_up(decider: Decider) -> None:
     """Ask each shape of query; whatever comes of it is thrown away."""
-    asked = [_request(RequestKind.REASSIGN, 1, replicas=[2, 3]), _request(RequestKind.PREFERRED_ELECTION, 2)]
+    moves = [_request(RequestKind.REASSIGN, 1, replicas=[2, 3]), _request(RequestKind.PREFERRED_ELECTION, 2)]
     deletion: list[Row] = [{"kind": RequestKind.DELETE_TOPIC.value, "topic": _TOPIC, "path": f"/admin/{_TOPIC}"}]
     for _ in range(TIMES):
-        for requests in ([], asked, deletion):
+        for requests in ([], moves, deletion):
             memory = _cluster(requests, few=bool(requests))
             decider.decide(memory, memory.partitions.keys(), deletions=True)
             decider.known = Known()

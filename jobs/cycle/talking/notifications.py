@@ -56,6 +56,6 @@ class Notifications:
                 self.teller.ask_for_log_dirs(row["broker_id"])
         if self._log_dirs and self.ears.is_quiet:
             busy = set(self.teller.queues.busy)
-            asked = {path for path, broker in self._log_dirs.items() if broker not in busy}
-            delete_all(self.control, asked)
-            self._log_dirs = {path: broker for path, broker in self._log_dirs.items() if path not in asked}
+            answered = {path for path, broker in self._log_dirs.items() if broker not in busy}
+            delete_all(self.control, answered)
+            self._log_dirs = {path: broker for path, broker in self._log_dirs.items() if path not in answered}

@@ -55,7 +55,7 @@ class _Refusing:
     """It was told again since it refused last."""
     introduce: bool = False
     notices: dict[Place, Notice] = field(default_factory=dict)
-    said: int = 0
+    announced: int = 0
     """The last of the times that people were told of."""
 
     @property
@@ -113,9 +113,9 @@ class Retelling:
     def _say(self, broker: int, api: str, codes: Collection[int]) -> None:
         """Say it the first time, and once more when nobody waits for it any longer."""
         known = self._of[broker]
-        if known.said == known.times or known.times not in {1, MANY}:
+        if known.announced == known.times or known.times not in {1, MANY}:
             return
-        known.said = known.times
+        known.announced = known.times
         partitions = [f"{topic}-{number}" for _, (topic, number) in known.notices]
         about = f" for {partitions[0]}" if partitions else ""
         others = f" and {len(partitions) - 1} others" if len(partitions) > 1 else ""

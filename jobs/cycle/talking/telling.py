@@ -148,11 +148,11 @@ class Teller:
 
     def _stopping(self, row: Row) -> Notice | None:
         key = row["topic"], row["partition"]
-        asked = {broker: (row["leader_epoch_before"], self.epoch_of(broker)) for broker in row["stop_replica_to"]}
-        to = tuple(broker for broker, when in asked.items() if self._asked_to_stop.get((key, broker)) != when)
+        epochs = {broker: (row["leader_epoch_before"], self.epoch_of(broker)) for broker in row["stop_replica_to"]}
+        to = tuple(broker for broker, when in epochs.items() if self._asked_to_stop.get((key, broker)) != when)
         if not to:
             return None
-        self._asked_to_stop |= {(key, broker): asked[broker] for broker in to}
+        self._asked_to_stop |= {(key, broker): epochs[broker] for broker in to}
         stands = notice_of(self.memory.partitions[key], row["topic_id"], STOP_REPLICA, to)
         return replace(stands, delete_partition=True)
 

@@ -17,13 +17,13 @@ from jobs.adapters.zookeeper.lease import Lease
 from jobs.assessment.limits import refuse_other_cluster
 from jobs.assessment.moving import moving_of, reassignments_of, refuse_others, requests_in_zookeeper
 from jobs.assessment.waves import PATIENCE, by_wave, how_to_go_on, still_due, wait_complete, waiting
-from jobs.basics.errors import RefusedError, StillRunningError, SurveyorError
+from jobs.basics.errors import RefusedError, StillRunningError, SurveyorError, UnreadableError
 from jobs.basics.interrupts import unwinding
+from jobs.execution.admin.altering import ConfigAdmin
 from jobs.execution.admin.lease import HAND_OVER, UnderLease, lease_for
 from jobs.execution.admin.requests import KafkaController, ask
 from jobs.execution.admin.running import AS_EVER, Running
 from jobs.execution.admin.throttles import (
-    ConfigAdmin,
     clear_left_over,
     clear_throttle,
     rate_of,
@@ -32,7 +32,7 @@ from jobs.execution.admin.throttles import (
 )
 from jobs.execution.modes import admin_of
 from jobs.records.plans.ledger import Ledger, Verdict
-from jobs.records.plans.stored import Plan
+from jobs.records.plans.stored import Plan, refuse_edited
 from jobs.runtime.console import say
 from jobs.runtime.settings import Settings
 from planner.rows.words import counted
@@ -68,8 +68,10 @@ def commit_admin(
         if not run.moving():
             raise
         raise StillRunningError(f"interrupted{how_to_go_on(ledger)}") from None
-    except SurveyorError:
+    except SurveyorError as error:
         run.set_aside(due)
+        if ledger.begun and isinstance(error, UnreadableError):  # which is no word for what was asked for already
+            raise StillRunningError(f"{error}{how_to_go_on(ledger)}") from error
         raise
     finally:
         run.tidy()
@@ -121,7 +123,7 @@ class _Run:
         try:
             if throttle_rows(self.settings.lake, plan_id):
                 self.lease.take(HAND_OVER)  # a cancellation may have it, that we let go for
-                end_throttle(self.settings, self.ledger.plan, self.throttler)
+                end_throttle(self.settings, self.ledger.plan, self.throttler, self.ledger.attempt)
                 over = self.ledger.is_closed or throttle_rows(self.settings.lake, plan_id)
                 if self.ledger.unfinished and not over:
                     say(f"  what is left of the plan goes on unthrottled, unless --throttle {self.rate} is given again")
@@ -167,7 +169,8 @@ class _Run:
             return
         moves = [*moving_of(self.settings, self.ledger.plan), *coming]
         if moves:
-            set_throttle(self.settings, self.throttler, self.ledger.plan.plan_id, moves, self.rate)
+            plan_id, attempt = self.ledger.plan.plan_id, self.ledger.attempt
+            set_throttle(self.settings, self.throttler, plan_id, moves, self.rate, attempt=attempt)
 
     def _refuse_others(self, wave: int) -> None:
         with connected(self.settings.zookeeper) as client:
@@ -183,7 +186,7 @@ class _Run:
             clear_left_over(self.settings, self.throttler, self.ledger.plan.plan_id)
 
 
-def end_throttle(settings: Settings, plan: Plan, throttler: ConfigAdmin | None) -> None:
+def end_throttle(settings: Settings, plan: Plan, throttler: ConfigAdmin | None, attempt: int | None = None) -> None:
     """Take a plan's throttle away if none of its replicas move any more; else say that it stays."""
     plan_id = plan.plan_id
     moving = moving_of(settings, plan)
@@ -196,7 +199,7 @@ def end_throttle(settings: Settings, plan: Plan, throttler: ConfigAdmin | None) 
     elif throttler is None:
         say(f"surveyor: the throttle of plan {plan_id} is still set, the Admin API does not answer; {_again(plan_id)}")
     else:
-        clear_throttle(settings, throttler, plan_id)
+        clear_throttle(settings, throttler, plan_id, attempt)
 
 
 def _again(plan_id: str) -> str:
@@ -212,6 +215,7 @@ def look_after(settings: Settings, plan: Plan, rate: int | None) -> int:
         throttler = UnderLease(admin, lease)
         moving = moving_of(settings, plan)
         if moving and rate is not None:
+            refuse_edited(plan)  # it says what is throttled
             set_throttle(settings, throttler, plan.plan_id, moving, rate)
         elif throttle_rows(settings.lake, plan.plan_id):
             end_throttle(settings, plan, throttler)

@@ -8,10 +8,11 @@ from jobs.adapters.zookeeper.cluster import ClusterState
 from jobs.adapters.zookeeper.lease import Lease
 from jobs.assessment.waves import waiting
 from jobs.basics.errors import RefusedError
+from jobs.execution.admin.altering import ConfigAdmin
 from jobs.execution.admin.lease import UnderLease
 from jobs.execution.admin.requests import KafkaController
 from jobs.execution.admin.running import Running
-from jobs.execution.admin.throttles import ConfigAdmin, throttle_rows
+from jobs.execution.admin.throttles import throttle_rows
 from jobs.execution.admin.via_zookeeper import ZooKeeperController
 from jobs.execution.modes import admin_of
 from jobs.records.plans.ledger import Ledger

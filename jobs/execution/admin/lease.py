@@ -12,7 +12,7 @@ from typing import Final
 from jobs.adapters.zookeeper import lease as adapter
 from jobs.adapters.zookeeper.lease import Lease, NoLease, leased
 from jobs.basics.interrupts import unwinding
-from jobs.execution.admin.throttles import ConfigAdmin
+from jobs.execution.admin.altering import ConfigAdmin
 from jobs.runtime.console import say
 from jobs.runtime.settings import Settings
 from schemas.lease import Holder

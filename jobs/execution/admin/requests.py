@@ -14,6 +14,7 @@ from jobs.adapters.zookeeper.connection import connected, look_until, sync
 from jobs.assessment.moving import standings
 from jobs.assessment.operations import judge_tasks
 from jobs.assessment.premises import judge_for_admin
+from jobs.basics.errors import UnreadableError
 from jobs.execution.admin.creation import creations
 from jobs.records.plans.ledger import Ledger, Verdict
 from jobs.runtime.progress import progress
@@ -98,13 +99,16 @@ def _asked(settings: Settings, requests: Requests) -> Iterator[list[Verdict]]:
         except UNANSWERED as error:
             lost = f"no answer came ({named(error)})"
             codes, unnamed = _found_applied(settings, changes), lost
+        except KeyboardInterrupt:
+            yield [Verdict(change, Outcome.UNKNOWN, "interrupted before it was answered") for change in changes]
+            raise
         yield [_verdict(change, codes, unnamed) for change in changes]
 
 
 def _found_applied(settings: Settings, changes: Sequence[PlanRow]) -> Codes:
-    """Tell by the cluster what was heard, where the answer was lost."""
+    """Tell by the cluster what was heard, where the answer was lost; nothing where ZooKeeper is, too."""
     tasks, rest = operations_among(changes), changes_among(changes)
-    with connected(settings.zookeeper) as client:
+    with suppress(UnreadableError), connected(settings.zookeeper) as client:
 
         def heard() -> list[Key]:
             sync(client)
@@ -112,6 +116,7 @@ def _found_applied(settings: Settings, changes: Sequence[PlanRow]) -> Codes:
             return [verdict.change.key for verdict in verdicts if verdict.outcome is Outcome.APPLIED]
 
         return _accepted(heard, len(changes))
+    return {}
 
 
 def _accepted(heard: Callable[[], list[Key]], count: int) -> Codes:
@@ -144,7 +149,7 @@ def _reassign(settings: Settings, ledger: Ledger, controller: KafkaController, c
 
 def _read_back(settings: Settings, ledger: Ledger, changes: Sequence[Change]) -> Codes:
     """Tell by the cluster which requests were heard, where the answer was lost."""
-    with connected(settings.zookeeper) as client:
+    with suppress(UnreadableError), connected(settings.zookeeper) as client:
 
         def heard() -> list[Key]:
             sync(client)
@@ -152,6 +157,7 @@ def _read_back(settings: Settings, ledger: Ledger, changes: Sequence[Change]) ->
             return [change.key for change, standing, _ in seen if standing is not Standing.DIVERGED]
 
         return _accepted(heard, len(changes))
+    return {}
 
 
 def _alter_config(admin: Admin, task: Operation) -> Codes:

@@ -7,7 +7,7 @@ somebody else has set since is theirs and stays.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Final, Protocol
+from typing import Final
 
 from kazoo.client import KazooClient
 
@@ -17,6 +17,7 @@ from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONFIGS, TOPICS
 from jobs.adapters.zookeeper.connection import connected, sync
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.basics.errors import SurveyorError
+from jobs.execution.admin.altering import Altering, ConfigAdmin
 from jobs.execution.admin.running import (
     FOLLOWER_RATE,
     LEADER_RATE,
@@ -29,7 +30,7 @@ from jobs.execution.admin.running import (
 from jobs.records.plans.stored import Plan
 from jobs.runtime.console import say
 from jobs.runtime.settings import Settings
-from schemas.names import Action
+from schemas.names import Action, Step
 from schemas.rows import Change
 from schemas.znodes import MalformedZnodeError, decode_config
 
@@ -41,13 +42,6 @@ InForce = Mapping[Resource, Mapping[str, str] | None]
 
 class ThrottleError(SurveyorError):
     """A broker would not take a throttle; what was set is in `throttles`."""
-
-
-class ConfigAdmin(Protocol):
-    """What of the Admin API throttles need."""
-
-    def alter_override(self, kind: str, resource: str, overrides: Mapping[str, str | None]) -> int | str:
-        """Set overrides of a broker or topic, or delete those that are None; 0, or why it was refused."""
 
 
 def throttle_rows(lake: Lake, plan_id: str | None = None) -> list[Row]:
@@ -64,14 +58,22 @@ def rate_of(rows: Iterable[Row]) -> int | None:
     return max(rates, default=None)
 
 
-def set_throttle(settings: Settings, admin: ConfigAdmin, plan_id: str, moves: Sequence[Change], rate: int) -> None:
+def set_throttle(
+    settings: Settings,
+    admin: ConfigAdmin,
+    plan_id: str,
+    moves: Sequence[Change],
+    rate: int,
+    *,
+    attempt: int | None = None,
+) -> None:
     """Throttle these moves (changes that reassign) of a plan, and no others of it any more; `rate` in bytes a second.
 
     Brokers that are not alive are left out: they cannot be asked, and copy nothing. Raise ThrottleError where another
-    broker or a topic would not take it: then the moves must not begin.
+    broker or a topic would not take it: then the moves must not begin. `attempt`: which commit of the plan does it.
     """
     if rate == UNTHROTTLED:
-        clear_throttle(settings, admin, plan_id)
+        clear_throttle(settings, admin, plan_id, attempt)
         return
     lake = settings.lake
     if not lake.has(_TABLE):
@@ -87,15 +89,16 @@ def set_throttle(settings: Settings, admin: ConfigAdmin, plan_id: str, moves: Se
             row["set_to"] = [*row["set_to"], value] if row["set_to"][-1:] != [value] else row["set_to"]
     if not rows:
         return
+    altering = Altering(lake, plan_id, attempt)
     _store(lake, plan_id, rows.values())
     over = {key: row for key, row in rows.items() if row["name"] not in configs.get(_resource(row), {})}
     if over:
-        left = {_key(row) for row in _restored(admin, list(over.values()), in_force)}
+        left = {_key(row) for row in _restored(altering, admin, list(over.values()), in_force)}
         _store(lake, plan_id, [row for key, row in rows.items() if key not in over or key in left])
-    _set(admin, configs)
+    _set(altering, admin, configs)
 
 
-def clear_throttle(settings: Settings, admin: ConfigAdmin, plan_id: str) -> list[Row]:
+def clear_throttle(settings: Settings, admin: ConfigAdmin, plan_id: str, attempt: int | None = None) -> list[Row]:
     """Put back what stood before this plan's throttle; return the rows of what could not be, which are kept.
 
     Not for a plan whose replicas still move, unless they are cancelled: they would go on at full speed.
@@ -105,7 +108,7 @@ def clear_throttle(settings: Settings, admin: ConfigAdmin, plan_id: str) -> list
         return []
     with connected(settings.zookeeper) as client:
         in_force = _in_force(client, {_resource(row) for row in rows})
-    left = _restored(admin, rows, in_force)
+    left = _restored(Altering(settings.lake, plan_id, attempt), admin, rows, in_force)
     _store(settings.lake, plan_id, left)
     if left:
         names = ", ".join(sorted({f"{row['kind']} {row['resource']}" for row in left}))
@@ -192,17 +195,18 @@ def _override(resource: Resource) -> str:
     return f"{DYNAMIC_CONFIGS if kind is ResourceKind.BROKER else CONFIGS}/{name}"
 
 
-def _set(admin: ConfigAdmin, configs: Configs) -> None:
+def _set(altering: Altering, admin: ConfigAdmin, configs: Configs) -> None:
     """Rates first: replicas that are listed are throttled from the first byte."""
-    for (kind, resource), values in configs.items():
-        refusal = admin.alter_override(kind.value, resource, values)
-        if refusal:
-            raise ThrottleError(f"{kind} {resource} would not take the throttle: {refusal}")
+    refused = altering.alter(Step.THROTTLE, admin, configs, to_the_end=False)
+    for (kind, resource), refusal in refused.items():
+        raise ThrottleError(f"{kind} {resource} would not take the throttle: {refusal}")
 
 
-def _restored(admin: ConfigAdmin, rows: Sequence[Row], in_force: InForce) -> list[Row]:
+def _restored(altering: Altering, admin: ConfigAdmin, rows: Sequence[Row], in_force: InForce) -> list[Row]:
     """Put back what stood before; return the rows of what could not be."""
     left: list[Row] = []
+    back: dict[Resource, dict[str, str | None]] = {}
+    throttled: dict[Resource, list[Row]] = {}
     for resource in dict.fromkeys(map(_resource, rows)):
         mine = [row for row in rows if _resource(row) == resource]
         now = in_force[resource]
@@ -215,9 +219,10 @@ def _restored(admin: ConfigAdmin, rows: Sequence[Row], in_force: InForce) -> lis
             if row not in ours and now.get(row["name"]) != row["before"]:
                 what = f"{row['name']} of {row['kind']} {row['resource']}"
                 say(f"surveyor: {what} was altered by somebody else: left at {now.get(row['name'])}")
-        back = {row["name"]: row["before"] for row in ours if now.get(row["name"]) != row["before"]}
-        refusal = admin.alter_override(resource[0].value, resource[1], back) if back else 0
-        if refusal:
-            say(f"surveyor: {resource[0]} {resource[1]} would not give up its throttle: {refusal}")
-            left += ours
+        throttled[resource] = ours
+        if former := {row["name"]: row["before"] for row in ours if now.get(row["name"]) != row["before"]}:
+            back[resource] = former
+    for resource, refusal in altering.alter(Step.LIFT_THROTTLE, admin, back, to_the_end=True).items():
+        say(f"surveyor: {resource[0]} {resource[1]} would not give up its throttle: {refusal}")
+        left += throttled[resource]
     return left

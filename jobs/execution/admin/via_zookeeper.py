@@ -130,8 +130,8 @@ class Overriding:
 
 def _goes_on(topic: Znode, partition: int, target: Sequence[int]) -> bool:
     """Tell whether a partition moves, or has these replicas in another order."""
-    found = assigned(topic, partition)
-    return found is not None and (bool(found[1] or found[2]) or {*found[0]} == {*target})
+    assignment = assigned(topic, partition)
+    return assignment is not None and (bool(assignment[1] or assignment[2]) or {*assignment[0]} == {*target})
 
 
 def _settled(look: Callable[[], dict[tuple[str, Any], int | str]], expected: int) -> dict[tuple[str, Any], int | str]:

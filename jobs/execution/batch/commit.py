@@ -6,10 +6,12 @@ write leaves nobody uninformed for long.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Final
+
+from kazoo.exceptions import KazooException
 
 from jobs.adapters.brokers.admin import error_name
 from jobs.adapters.brokers.answers import Answers
@@ -19,7 +21,7 @@ from jobs.adapters.zookeeper.cluster import BROKER_IDS, ClusterState, read_clust
 from jobs.adapters.zookeeper.connection import look_until
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError, controllership, who_controls
 from jobs.assessment.premises import reassigns
-from jobs.basics.errors import FencedError, RefusedError, UnreadableError
+from jobs.basics.errors import FencedError, RefusedError, SurveyorError, UnreadableError
 from jobs.execution.batch.deletion import deleted, going_first, leaving, started_again, then_deleted
 from jobs.execution.batch.operations import write_tasks
 from jobs.execution.batch.telling import Hold, Told, Written, prove, tell
@@ -104,7 +106,8 @@ def _what_was_written_said(ledger: Ledger) -> Iterator[None]:
 
 
 def _commit_between(settings: Settings, ledger: Ledger, due: Sequence[PlanRow], hold: Hold) -> None:
-    with controllership(settings.zookeeper, settings.conf.controller_id, lambda line: say(f"  {line}")) as control:
+    with ExitStack() as stack:
+        control = _taken_over(stack, settings, ledger)
         ledger.written_under = control.epoch
         ledger.step(Step.TAKE_OVER, Outcome.APPLIED, f"controller epoch {control.epoch}")
         say(f"  controllership taken over: epoch {control.epoch}, id {control.controller_id}")
@@ -112,6 +115,24 @@ def _commit_between(settings: Settings, ledger: Ledger, due: Sequence[PlanRow], 
         seconds = control.held()
     answers = Answers.of(told.answers)
     _record(settings, ledger, told, answers, _resign(settings, ledger, seconds, told.summary(answers)))
+
+
+def _taken_over(stack: ExitStack, settings: Settings, ledger: Ledger) -> Controllership:
+    """Take over, and own up to it before; hand back when the stack is unwound."""
+    epochs: list[int] = []
+
+    def intend(epoch: int) -> None:
+        epochs.append(epoch)
+        ledger.step(Step.TAKE_OVER, Outcome.PENDING, f"controller epoch {epoch}")
+
+    office = controllership(settings.zookeeper, settings.conf.controller_id, lambda line: say(f"  {line}"), intend)
+    try:
+        return stack.enter_context(office)
+    except SurveyorError as error:
+        if epochs:
+            lost = isinstance(error, SessionLostError | UnreadableError)
+            ledger.step(Step.TAKE_OVER, Outcome.UNKNOWN if lost else Outcome.FAILED, str(error))
+        raise
 
 
 def _commit_held(
@@ -143,8 +164,12 @@ def _write(
 ) -> tuple[list[Written], list[Operation], ClusterState]:
     """Write under the fence; return what stands, whose replicas are to be deleted, and the cluster as it was found."""
     ledger.intend(due)
-    state = read_cluster(control.client, settings.zookeeper)
-    refuse_unreachable(state, listener)
+    try:
+        state = read_cluster(control.client, settings.zookeeper)
+        refuse_unreachable(state, listener)
+    except (SurveyorError, KazooException):
+        _set_aside_the_rest(ledger, due)
+        raise
     tasks, changes = operations_among(due), changes_among(due)
     unsure = started_again(ledger.plan, changes, control.epoch)
     ledger.judge(unsure)
@@ -243,10 +268,14 @@ def _set_aside_the_rest(ledger: Ledger, due: Sequence[PlanRow]) -> None:
 
 def _resign(settings: Settings, ledger: Ledger, seconds: float, told: str) -> int:
     """Wait for a broker to become the controller; return it."""
-    with progress("waiting for a broker to become the controller"):
-        controller = look_until(
-            lambda: who_controls(settings.zookeeper), lambda it: it != NO_CONTROLLER, RESIGN_PATIENCE
-        )
+    try:
+        with progress("waiting for a broker to become the controller"):
+            controller = look_until(
+                lambda: who_controls(settings.zookeeper), lambda it: it != NO_CONTROLLER, RESIGN_PATIENCE
+            )
+    except SurveyorError as error:
+        ledger.step(Step.HAND_BACK, Outcome.UNKNOWN, f"our session is closed; nobody knows who is in control: {error}")
+        raise
     if controller == NO_CONTROLLER:
         message = "no broker has become the controller yet: /controller is free for one"
     else:

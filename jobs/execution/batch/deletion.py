@@ -79,9 +79,9 @@ def deleted(going: Sequence[Operation], told: Told) -> Iterator[Verdict]:
     for task in going:
         left = json.loads(task.data)["replicas"]
         replicas = {(broker, (task.topic, int(partition))) for partition, on in left.items() for broker in on}
-        said = f"{len(replicas & confirmed)} of {len(replicas)} replicas are deleted"
+        done = f"{len(replicas & confirmed)} of {len(replicas)} replicas are deleted"
         late = told.late or told.fenced is not None
-        yield Verdict(task, Outcome.SKIPPED if late else Outcome.APPLIED, f"no time to tell; {said}" if late else said)
+        yield Verdict(task, Outcome.SKIPPED if late else Outcome.APPLIED, f"no time to tell; {done}" if late else done)
 
 
 def _confirmed(told: Told) -> Iterator[tuple[int, Key]]:

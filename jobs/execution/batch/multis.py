@@ -37,7 +37,7 @@ _IN_ISR: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Znodes:
     """The znodes of `depends_on` as they were read, there or not, by path."""
 
     znodes: Mapping[str, Znode]
@@ -96,38 +96,38 @@ def depends_on(due: Sequence[Change]) -> list[str]:
     return list(dict.fromkeys(paths))
 
 
-def apart(due: Sequence[Change], topics: TopicZnodes, found: Found) -> list[str]:
+def apart(due: Sequence[Change], topics: TopicZnodes, znodes: Znodes) -> list[str]:
     """Name the topics that must be written in a multi of their own before the states of these changes."""
     grows = dict.fromkeys(change.topic for change in due if adds_partition(change))
     made = dict.fromkeys(change.topic for change in due if change.topic in topics.creations)
-    growing = [topic for topic in grows if _lacks_partitions(topic, topics, found)]
-    return growing + [name for name in made if _is_large(name, topics) and not found.has(f"{TOPICS}/{name}")]
+    growing = [topic for topic in grows if _lacks_partitions(topic, topics, znodes)]
+    return growing + [name for name in made if _is_large(name, topics) and not znodes.has(f"{TOPICS}/{name}")]
 
 
-def _lacks_partitions(topic: str, topics: TopicZnodes, found: Found) -> bool:
-    now = found[f"{TOPICS}/{topic}"]
+def _lacks_partitions(topic: str, topics: TopicZnodes, znodes: Znodes) -> bool:
+    now = znodes[f"{TOPICS}/{topic}"]
     return now.stat is not None and topics.grown(topic, now.data) is not None
 
 
-def of_topic(topic: str, due: Sequence[Change], topics: TopicZnodes, found: Found) -> list[Op]:
+def of_topic(topic: str, due: Sequence[Change], topics: TopicZnodes, znodes: Znodes) -> list[Op]:
     """Make or grow one topic, if the premises of the changes due to it hold."""
     mine = [change for change in due if change.topic == topic]
     if topic in topics.creations:
-        return [*_premises(mine), *_creation(topic, topics, found)]
-    now = found[f"{TOPICS}/{topic}"]
+        return [*_premises(mine), *_creation(topic, topics, znodes)]
+    now = znodes[f"{TOPICS}/{topic}"]
     data = topics.grown(topic, now.data) or now.data or b""
     return [*_premises(mine), SetData(now.path, data, mine[0].topic_version)]
 
 
-def of_states(due: Sequence[Change], topics: TopicZnodes, found: Found, controller_epoch: int) -> list[Op]:
+def of_states(due: Sequence[Change], topics: TopicZnodes, znodes: Znodes, controller_epoch: int) -> list[Op]:
     """Write the states of these changes, and make the small topics among theirs that are not there."""
     ops = _premises(due)
     moved = [change for change in due if reassigns(change)]
     for change in {change.topic: change for change in reversed(due)}.values():
         of_it = [each for each in moved if each.topic == change.topic] if moved else []
-        ops += _assigned_anew(of_it, found) if of_it else _topic(change, topics, found)
+        ops += _assigned_anew(of_it, znodes) if of_it else _topic(change, topics, znodes)
     for change in due:
-        ops += _state(change, found, controller_epoch)
+        ops += _state(change, znodes, controller_epoch)
     return ops
 
 
@@ -138,25 +138,25 @@ def _premises(due: Sequence[Change]) -> list[Op]:
     return registered + [op for broker in dead for op in check_absent(broker)]
 
 
-def _topic(change: Change, topics: TopicZnodes, found: Found) -> Iterator[Op]:
+def _topic(change: Change, topics: TopicZnodes, znodes: Znodes) -> Iterator[Op]:
     """Check a topic's version, or create it with all its partitions."""
     topic, path = change.topic, topic_path(change)
     if adds_partition(change):
-        yield Check(path, _grown_version(change, topics, found[path]))
+        yield Check(path, _grown_version(change, topics, znodes[path]))
     elif topic not in topics.creations:
         yield Check(path, change.topic_version)
-    elif found.has(path) or _is_large(topic, topics):
-        yield Check(path, found[path].version or 0)
+    elif znodes.has(path) or _is_large(topic, topics):
+        yield Check(path, znodes[path].version or 0)
     else:
-        yield from _creation(topic, topics, found)
-    if change.state_version == NO_VERSION and not found.has(f"{path}/partitions"):
+        yield from _creation(topic, topics, znodes)
+    if change.state_version == NO_VERSION and not znodes.has(f"{path}/partitions"):
         yield Create(f"{path}/partitions")
 
 
-def _assigned_anew(moved: Sequence[Change], found: Found) -> Iterator[Op]:
+def _assigned_anew(moved: Sequence[Change], znodes: Znodes) -> Iterator[Op]:
     """Set a topic to what the reassignments of some of its partitions make of it, all others as they are."""
     path = topic_path(moved[0])
-    yield SetData(path, with_assignments(found[path].data, moved), moved[0].topic_version)
+    yield SetData(path, with_assignments(znodes[path].data, moved), moved[0].topic_version)
 
 
 def _grown_version(change: Change, topics: TopicZnodes, topic: Znode) -> int:
@@ -165,19 +165,19 @@ def _grown_version(change: Change, topics: TopicZnodes, topic: Znode) -> int:
     return int(change.topic_version) if grown or topic.version is None else topic.version
 
 
-def _creation(topic: str, topics: TopicZnodes, found: Found) -> list[Op]:
+def _creation(topic: str, topics: TopicZnodes, znodes: Znodes) -> list[Op]:
     assignment, config = topics.created(topic)
     path = f"{CONFIGS}/{topic}"
-    configured = SetData(path, config) if found.has(path) else Create(path, config)
+    configured = SetData(path, config) if znodes.has(path) else Create(path, config)
     return [configured, Create(f"{TOPICS}/{topic}", assignment)]
 
 
-def _state(change: Change, found: Found, controller_epoch: int) -> Iterator[Op]:
+def _state(change: Change, znodes: Znodes, controller_epoch: int) -> Iterator[Op]:
     path, data = state_path(change), encode_state(change.state_after(controller_epoch))
     if change.state_version != NO_VERSION:
         yield SetData(path, data, change.state_version)
         return
-    if not found.has(_folder(change)):
+    if not znodes.has(_folder(change)):
         yield Create(_folder(change))
     yield Create(path, data)
 

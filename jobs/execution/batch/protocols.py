@@ -24,17 +24,17 @@ PATIENCE: Final = 20.0
 
 def served_otherwise(configs: Iterable[Row]) -> dict[int, str | None]:
     """Brokers that ask their controller for what is not served here, and the protocol that they say they run by."""
-    said = {row["broker_id"]: row["value"] for row in configs if row["name"] == IBP and not row["assumed"]}
-    return {broker: value for broker, value in said.items() if _asks_for_isrs(value)}
+    protocols = {row["broker_id"]: row["value"] for row in configs if row["name"] == IBP and not row["assumed"]}
+    return {broker: value for broker, value in protocols.items() if _asks_for_isrs(value)}
 
 
 def refuse_protocols(configs: list[Row]) -> None:
     """Refuse to be the controller of brokers that would wait for ever for what it does not serve."""
-    said = served_otherwise(configs)
-    newer = sorted(said)
+    protocols = served_otherwise(configs)
+    newer = sorted(protocols)
     if newer:
         raise RefusedError(
-            f"brokers {', '.join(map(str, newer))} run with {IBP} {said[newer[0]]}: from 2.7-IV2 on they ask the "
+            f"brokers {', '.join(map(str, newer))} run with {IBP} {protocols[newer[0]]}: from 2.7-IV2 on they ask the "
             "controller for changes of ISRs, and from 3.0 on for producer ids, which `surveyor control` does not "
             f"serve; set {IBP}=2.6 on all brokers, or let Kafka's controller be and use `surveyor reconcile`",
         )

@@ -68,14 +68,14 @@ def _keep(control: Controllership, path: str, is_left: Callable[[TopicPartition]
     if znode.version is None:
         return Withdrawal()
     try:
-        asked = decode_partitions(znode.data)
+        requests = decode_partitions(znode.data)
     except MalformedZnodeError:
         return Withdrawal()
-    left = [each for each in asked if is_left(each)]
-    if left and len(left) == len(asked):
+    left = [each for each in requests if is_left(each)]
+    if left and len(left) == len(requests):
         return Withdrawal()
     write: Op = SetData(path, encode_partitions(left), znode.version) if left else Delete(path, znode.version)
-    return Withdrawal([each for each in asked if not is_left(each)], send(control, [write]))
+    return Withdrawal([each for each in requests if not is_left(each)], send(control, [write]))
 
 
 def delete_all(control: Controllership, paths: Collection[str]) -> None:

@@ -16,7 +16,7 @@ from jobs.adapters.brokers.control_messages import Announcement
 from jobs.adapters.brokers.control_requests import announce
 from jobs.adapters.delta.lake import Row
 from jobs.adapters.zookeeper.cluster import read_brokers
-from jobs.adapters.zookeeper.connection import LOST, Znode, connected, persistently
+from jobs.adapters.zookeeper.connection import LOST, Znode, connected, persistently, sync
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.assessment.premises import state_path, understood
@@ -159,6 +159,7 @@ def prove(hosts: str, told: Told) -> None:
     a later one, at our version or a later one. A state that is gone belongs to a topic deleted since.
     """
     with connected(hosts) as client:
+        sync(client)  # it may be a server that has not heard of all of it yet
         znodes = read_many(client, [state_path(each.change) for each in told.written])
     pairs = zip(told.written, znodes, strict=True)
     others = [znode.path for each, znode in pairs if not _goes_on(each, znode, told.epoch)]
@@ -170,8 +171,8 @@ def prove(hosts: str, told: Told) -> None:
             "find out who",
         )
     say(f"  {count} of {count} changed state znodes carry our controller epoch {told.epoch}, or a later one")
-    if found := len(told.written) - count:
-        say(f"  {found} more stood so already when we were to write them")
+    if earlier := len(told.written) - count:
+        say(f"  {earlier} more stood so already when we were to write them")
 
 
 def _goes_on(written: Written, znode: Znode, epoch: int) -> bool:

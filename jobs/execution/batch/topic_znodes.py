@@ -63,24 +63,26 @@ class TopicZnodes:
 
     def grown(self, topic: str, now: bytes | None) -> bytes | None:
         """Return what a topic's znode holds with the planned partitions; None where it has them."""
-        found = decode_assignment(now)
+        assignment = decode_assignment(now)
         added = self.planned[topic]
-        if added.items() <= found.partitions.items():
+        if added.items() <= assignment.partitions.items():
             return None
-        whole = Assignment(found.partitions | added, found.adding_replicas, found.removing_replicas, found.topic_id)
+        whole = Assignment(
+            assignment.partitions | added, assignment.adding_replicas, assignment.removing_replicas, assignment.topic_id
+        )
         return encode_assignment(whole)
 
 
 def with_assignments(now: bytes | None, changes: Iterable[Change]) -> bytes:
     """Return what a topic's znode holds with the assignments of these changes; what is not understood raises."""
-    found = decode_assignment(now)
-    partitions = dict(found.partitions)
-    adding, removing = dict(found.adding_replicas), dict(found.removing_replicas)
+    assignment = decode_assignment(now)
+    partitions = dict(assignment.partitions)
+    adding, removing = dict(assignment.adding_replicas), dict(assignment.removing_replicas)
     for change in changes:
         partitions[change.partition] = change.replicas_after
         adding[change.partition] = change.adding_after
         removing[change.partition] = change.removing_after
-    return encode_assignment(Assignment(partitions, adding, removing, found.topic_id))
+    return encode_assignment(Assignment(partitions, adding, removing, assignment.topic_id))
 
 
 def too_large(ops: Iterable[Op]) -> Refusal | None:

@@ -27,7 +27,7 @@ from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.adapters.zookeeper.refusal import Refusal, lost, refusal
 from jobs.assessment.premises import Premises, reassigns
 from jobs.basics.errors import FencedError, UnreadableError
-from jobs.execution.batch.multis import Found, apart, batches, depends_on, of_states, of_topic, touched
+from jobs.execution.batch.multis import Znodes, apart, batches, depends_on, of_states, of_topic, touched
 from jobs.execution.batch.topic_znodes import TopicZnodes, too_large
 from jobs.records.plans.ledger import Verdict
 from jobs.records.plans.stored import Plan
@@ -135,24 +135,24 @@ class FencedWriter:
     def _commit(self, due: Sequence[Change]) -> Refusal | None:
         """Write what is due; what was refused on the way, if anything was."""
         try:
-            found = self._find(due)
-            alone = apart(due, self.topics, found)
+            znodes = self._find(due)
+            alone = apart(due, self.topics, znodes)
             for topic in alone:
-                refused = self._send(of_topic(topic, due, self.topics, found))
+                refused = self._send(of_topic(topic, due, self.topics, znodes))
                 if refused is not None:
                     return refused
             if alone:  # what is there now is what the states depend on
-                found = self._find(due)
-            ops = of_states(due, self.topics, found, self.control.epoch)
+                znodes = self._find(due)
+            ops = of_states(due, self.topics, znodes, self.control.epoch)
             return too_large(ops) or self._send(ops)
         except MalformedZnodeError as error:  # since the last reading: judging again says so
             return Refusal("go by", TOPICS, error)
 
-    def _find(self, due: Sequence[Change]) -> Found:
+    def _find(self, due: Sequence[Change]) -> Znodes:
         """Read what the multis depend on; nothing where all states are there."""
         paths = depends_on(due)
         znodes = self._read(lambda: read_many(self.control.client, paths)) if paths else []
-        return Found({znode.path: znode for znode in znodes})
+        return Znodes({znode.path: znode for znode in znodes})
 
     def _send(self, ops: Sequence[Op]) -> Refusal | None:
         """Commit one multi; one whose answer was lost counts as refused, and what it did is read back."""

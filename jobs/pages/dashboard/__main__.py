@@ -28,6 +28,7 @@ OPTIONS: Final = {
     "client.toolbarMode": "viewer",
     "client.showErrorDetails": "none",
     "global.developmentMode": "false",
+    "runner.magicEnabled": "false",  # which shows whatever text stands alone in the app, as docstrings of names do
     "logger.level": "error",
 }
 """What Streamlit is told whatever its own files say: it reports to nobody, and shows no stack trace."""

@@ -7,6 +7,7 @@ shows what `sections` has for them.
 import argparse
 import sys
 from datetime import UTC, datetime
+from typing import Final
 
 import streamlit as st
 
@@ -17,6 +18,10 @@ from jobs.pages.dashboard.parts import plain
 from jobs.pages.dashboard.reading import Place, clusters, snapshots
 from jobs.pages.dashboard.sections import PAGES
 from jobs.pages.rendering import shown_time
+
+# Keys of what Streamlit keeps for a visitor: where the slider stands, and the cluster and snapshot newest before.
+SLIDER: Final = "snapshot"
+NEWEST: Final = "newest"
 
 
 def main() -> None:
@@ -43,7 +48,7 @@ def _show(told: argparse.Namespace) -> None:
         first = known.index(told.cluster) if told.cluster in known else 0
         cluster = st.selectbox("Cluster", known, index=first, key="cluster")
         page = st.radio("Page", list(PAGES), key="page")
-        snapshot = _chosen(snapshots(told.warehouse, cluster))
+        snapshot = _chosen(cluster, snapshots(told.warehouse, cluster))
     st.title(plain(f"Cluster {cluster}"))
     age = shown_duration(max((datetime.now(UTC) - snapshot["taken_at"]).total_seconds(), 0))
     known_id = f" (id {snapshot['cluster_id']})" if snapshot["cluster_id"] else ""
@@ -51,12 +56,20 @@ def _show(told: argparse.Namespace) -> None:
     PAGES[page](Place(told.warehouse, cluster, snapshot["snapshot_id"]), told.max_plan_age_hours)
 
 
-def _chosen(taken: list[Row]) -> Row:
+def _chosen(cluster: str, taken: list[Row]) -> Row:
     """Slide through history; the newest unless somebody slides. One snapshot leaves nothing to choose."""
     by_id = {row["snapshot_id"]: row for row in taken}
-    if len(by_id) == 1:
-        return taken[0]
-    return by_id[st.select_slider("Snapshot", list(by_id), value=taken[-1]["snapshot_id"], key="snapshot")]
+    _follow(cluster, list(by_id))
+    return by_id[st.select_slider("Snapshot", list(by_id), key=SLIDER)] if len(by_id) > 1 else taken[0]
+
+
+def _follow(cluster: str, numbers: list[int]) -> None:
+    """Put the slider on the newest snapshot where it stood on the newest before, of another cluster, or on none."""
+    kept = st.session_state
+    here, newest = kept.get(NEWEST, (None, None))
+    if here != cluster or kept.get(SLIDER) not in numbers or kept[SLIDER] == newest:
+        kept[SLIDER] = numbers[-1]
+    kept[NEWEST] = cluster, numbers[-1]
 
 
 if __name__ == "__main__":

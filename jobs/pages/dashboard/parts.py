@@ -41,12 +41,12 @@ def plain(text: object) -> str:
 def table(rows: pa.Table, what: str, key: str) -> None:
     """Show rows under a search box: the first of those found, and how many there are."""
     words = st.text_input(f"Search {what}", key=f"search-{key}", placeholder="words that a row must have")
-    found = searched(rows, words)
-    more = f"; the first {SHOWN:,} are shown" if found.num_rows > SHOWN else ""
-    st.caption(f"{found.num_rows:,} of {rows.num_rows:,} {what}{more}")
-    if found.num_rows:
+    matching = searched(rows, words)
+    more = f"; the first {SHOWN:,} are shown" if matching.num_rows > SHOWN else ""
+    st.caption(f"{matching.num_rows:,} of {rows.num_rows:,} {what}{more}")
+    if matching.num_rows:
         # named as the report names them, and empty where there is nothing
-        shown = found.slice(0, SHOWN).rename_columns([name.replace("_", " ") for name in found.column_names])
+        shown = matching.slice(0, SHOWN).rename_columns([name.replace("_", " ") for name in matching.column_names])
         st.dataframe(shown, hide_index=True, width="stretch", key=f"rows-{key}", placeholder="")
 
 

@@ -118,8 +118,8 @@ def searched(rows: pa.Table, words: str) -> pa.Table:
     """Keep the rows that have every word in some column, whatever its case."""
     for word in words.split():
         columns = [pc.match_substring(column.cast(pa.string()), word, ignore_case=True) for column in rows.columns]
-        found = columns[0]
+        matches = columns[0]
         for column in columns[1:]:
-            found = pc.or_kleene(found, column)
-        rows = rows.filter(pc.fill_null(found, False))  # noqa: FBT003 - Arrow's
+            matches = pc.or_kleene(matches, column)
+        rows = rows.filter(pc.fill_null(matches, False))  # noqa: FBT003 - Arrow's
     return rows

@@ -65,8 +65,7 @@ class Ledger:
     def open(cls, lake: Lake, plan: Plan, author: Author | None = None) -> "Ledger":
         """Begin an attempt in the name of an author, else of this process."""
         lake.ensure_columns("commits")
-        attempts = lake.read("commits", ("plan_id", "=", plan.plan_id))["attempt"].to_pylist()
-        return cls(lake, plan, max(attempts, default=0) + 1, author or this_author())
+        return cls(lake, plan, attempts(lake, plan.plan_id) + 1, author or this_author())
 
     def intend(self, changes: Sequence[PlanRow]) -> None:
         """Record what is about to be written, and that the plan is being committed; refused if it was closed."""
@@ -160,6 +159,11 @@ class Ledger:
         closed = ", ".join(quoted(status.value) for status in sorted(CLOSED))
         mine = f"plan_id = {quoted(self.plan.plan_id)} AND status NOT IN ({closed})"
         self.lake.update("plans", mine, status=quoted(status.value))
+
+
+def attempts(lake: Lake, plan_id: str) -> int:
+    """Count the commits of a plan so far."""
+    return max(lake.read("commits", ("plan_id", "=", plan_id), columns=["attempt"])["attempt"].to_pylist(), default=0)
 
 
 def requested_changes(lake: Lake, plan_id: str) -> set[tuple[int, str, int]]:

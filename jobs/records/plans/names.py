@@ -5,14 +5,19 @@ incident of today would be answered by the plan of yesterday. `name` in `plans` 
 """
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 import pyarrow as pa
 
 from jobs.adapters.delta.lake import Lake, Row, as_rows
-from jobs.basics.errors import RefusedError
+from jobs.basics.errors import RefusedError, UsageError
+from schemas.digest import ID_LENGTH
 from schemas.names import PlanKind
+
+_UNUSABLE: Final = re.compile(rf"\s*|-.*|[0-9a-f]{{{ID_LENGTH}}}")
+"""Nothing; what looks like an option; and what may be another plan's id, which comes before names."""
 
 _EVERY_PLAN: Final = ("snapshot_id", ">=", 0)
 
@@ -23,6 +28,14 @@ class Alias:
 
     name: str | None = None
     moves: bool = False
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for a name that no command would take for the plan."""
+        if self.name is not None and (not self.name.isprintable() or _UNUSABLE.fullmatch(self.name)):
+            raise UsageError(
+                f"--name {self.name!r} cannot be the name of a plan: give it one of printable characters that begins "
+                f"with no dash, and that is not an id ({ID_LENGTH} of 0-9 and a-f)",
+            )
 
 
 def names_of(plan: Row) -> list[str]:
@@ -35,13 +48,19 @@ def names_of(plan: Row) -> list[str]:
 
 
 def plan_named(lake: Lake, name: str | None) -> Row | None:
-    """Return the plan that has a name, None where none has."""
+    """Return the plan that has a name, None where none has; raise RefusedError where somebody gave it to several."""
     if name is None:
         return None
     plans = lake.read("plans")
     light = plans.select([column for column in ("name", "names") if column in plans.column_names])
     at = [number for number, row in enumerate(light.to_pylist()) if name in names_of(row)]
-    return as_rows(plans.take(at[:1]))[0] if at else None
+    if not at:
+        return None
+    found = as_rows(plans.take(at))
+    if len(found) > 1:
+        ids = ", ".join(sorted(plan["plan_id"] for plan in found))
+        raise RefusedError(f"the name {name!r} is that of several plans, {ids}: say which by its id")
+    return found[0]
 
 
 def give_name(lake: Lake, plan_id: str, alias: Alias) -> Row:

@@ -23,7 +23,7 @@ outcomes AS (
 ),
 whys AS (
     SELECT plan_id, attempt, arg_max(message, (outcome <> 'applied', committed_at)) AS message
-    FROM commits WHERE message <> '' GROUP BY ALL
+    FROM commits WHERE message <> '' AND outcome <> 'pending' GROUP BY ALL
 ),
 spans AS (
     SELECT plan_id, attempt, max(who) AS who, min(committed_at) AS began_at, max(committed_at) AS ended_at

@@ -45,7 +45,7 @@ class Exchange:
         self.lengths = arcs(self.edges)
 
     def shift(self, source: int, target: int, cost: int, most: int) -> int:
-        """Replace `source` by `target` in up to `most` rows, each at `cost`; returns how many it were."""
+        """Replace `source` by `target` in up to `most` rows, each at `cost`; return in how many."""
         columns = self.holders(source)
         columns = columns[self.allowed(columns, source, target, cost)]
         chosen = np.sort(columns[self._preferred(columns, source, target)[:most]])

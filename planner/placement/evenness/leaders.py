@@ -37,7 +37,7 @@ class Leadership:
         self.lengths = arcs(self.edges)
 
     def shift(self, source: int, target: int, cost: int, most: int) -> int:
-        """Let `target` lead instead of `source` in up to `most` rows, each at `cost`; returns how many it were."""
+        """Let `target` lead instead of `source` in up to `most` rows, each at `cost`; return in how many."""
         columns = np.flatnonzero(self.leader == source)
         columns = columns[reduce(np.logical_or, [replicas[columns] == target for replicas in self.after])]
         columns = columns[self._costs(columns, np.full(len(columns), target)) == cost]
@@ -80,9 +80,10 @@ class Leadership:
 
 
 def even_leaders(world: World, question: Question) -> tuple[int, Ints]:
-    """Reorder as the question allows; returns what more it would be in all rows: how many, and what brokers would lead.
+    """Reorder the rows that the question allows.
 
-    A new replication factor keeps who leads, unless all rows are asked for.
+    Return what is given up by that: how many more rows would be reordered if all could be, and what brokers would lead
+    then. A new replication factor keeps who leads, unless all rows are asked for.
     """
     rows: Bools = world.movable & (world.after[0] != NOBODY)
     if question.leaders and question.reorder:

@@ -4,19 +4,23 @@ import json
 import shlex
 
 import pytest
+from typer.main import get_command
 
 from jobs.assessment.plan_steps import (
+    RECONCILES,
     after_cancellation,
     after_commit,
     after_dry_run,
     after_planning,
     after_verification,
 )
+from jobs.cli import app
 from jobs.records.plans.stored import Plan
 from jobs.runtime.next_commands import NextStep
 from jobs.runtime.settings import ClusterConf, Settings
 from planner.reassignment.cancellation import Standing
 from schemas.names import PlanKind, PlanStatus
+from tests.docs.command_line import subcommands
 from tests.docs.shown import fault
 
 TYPED = {
@@ -99,6 +103,14 @@ def test_what_is_next(steps: list[NextStep], commands: list[str]) -> None:
     named = [step.command or "" for step in steps]
 
     assert (named, [fault(shlex.split(line)[1:]) for line in named]) == (commands, [None] * len(commands))
+
+
+def test_a_commit_is_told_nothing_that_reconcile_alone_takes() -> None:
+    """The dry run of `surveyor reconcile` names a commit with the options that it was given."""
+    commands = dict(subcommands(get_command(app)))
+    reconcile, commit = ({option.name for option in commands[name].params} for name in ("reconcile", "commit"))
+
+    assert reconcile - commit == {*RECONCILES}
 
 
 def test_cancelling_again_says_apply_once() -> None:

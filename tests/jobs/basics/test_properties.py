@@ -7,7 +7,7 @@ import pytest
 from jobs.basics.errors import UsageError
 from jobs.basics.properties import read_key_values
 
-KNOWN = ("sasl.username", "sasl.password", "ssl.key.location", "ssl.key.password")
+KNOWN = ("sasl.username", "sasl.password", "ssl.certificate.location", "ssl.key.location", "ssl.key.password")
 
 
 def read(folder: Path, text: str, mode: int = 0o600) -> dict[str, str]:
@@ -58,16 +58,26 @@ def test_a_password_is_for_its_owner_alone(tmp_path: Path) -> None:
     assert read(tmp_path, "sasl.username=me", mode=0o644) == {"sasl.username": "me"}
 
 
-def test_a_private_key_is_for_its_owner_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["ssl.key.location", "ssl.certificate.location"])
+def test_a_private_key_is_for_its_owner_alone(tmp_path: Path, name: str) -> None:
     """Unless it has a password itself; a file that is not there is somebody else's to notice."""
     key = tmp_path / "key.pem"
-    named = f"ssl.key.location={key}"
-    assert read(tmp_path, named) == {"ssl.key.location": str(key)}
+    named = f"{name}={key}"
+    assert read(tmp_path, named) == {name: str(key)}
     key.touch(0o600)
     key.chmod(0o644)
 
-    with pytest.raises(UsageError, match=f"ssl.key.location {key} is a private key, and everybody may read"):
+    with pytest.raises(UsageError, match=f"{name} {key} has a private key in it, and everybody may read"):
         read(tmp_path, named)
-    assert read(tmp_path, f"{named}\nssl.key.password=secret")["ssl.key.location"] == str(key)
+    assert read(tmp_path, f"{named}\nssl.key.password=secret")[name] == str(key)
     key.chmod(0o400)
-    assert read(tmp_path, named) == {"ssl.key.location": str(key)}
+    assert read(tmp_path, named) == {name: str(key)}
+
+
+def test_a_certificate_beside_its_key_is_for_everybody(tmp_path: Path) -> None:
+    for name, mode in (("key.pem", 0o600), ("certificate.pem", 0o644)):
+        (tmp_path / name).touch()
+        (tmp_path / name).chmod(mode)
+    both = f"ssl.certificate.location={tmp_path}/certificate.pem\nssl.key.location={tmp_path}/key.pem"
+
+    assert read(tmp_path, both).keys() == {"ssl.certificate.location", "ssl.key.location"}

@@ -2,6 +2,7 @@
 
 import json
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,6 +15,7 @@ from kafka.errors import (
     NodeNotReadyError,
 )
 
+from jobs.adapters.brokers import admin
 from jobs.adapters.brokers.admin import Admin, AdminUnavailableError
 from jobs.adapters.delta.lake import Lake
 from jobs.records.plans.stored import Plan
@@ -158,3 +160,27 @@ def test_dry_run_has_nothing_to_say_where_it_is_reached(tree: KafkaTree, surveyo
     ran = run(surveyor, tree, plan, "--mode", "admin", "--json")
 
     assert (ran.exit_code, "in_the_way" in json.loads(ran.stdout)) == (DONE, False)
+
+
+def test_a_controller_that_says_nothing_when_tls_begins_is_not_waited_for_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As one that was stopped: the kernel takes connections for it, and kafka-python has no limit of its own."""
+    monkeypatch.setattr(admin, "BOOTSTRAPPING", 0.3)
+    monkeypatch.setattr(admin, "CONNECTING", 0.1)
+    refused: list[AdminUnavailableError] = []
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+
+        def connect() -> None:
+            try:
+                with admin.connected_admin([address], {"security_protocol": "SSL"}):
+                    pass
+            except AdminUnavailableError as error:
+                refused.append(error)
+
+        connecting = threading.Thread(target=connect, daemon=True)
+        connecting.start()
+        connecting.join(20)
+
+    assert [str(error).partition(" (")[0] for error in refused] == [f"no broker answered the Admin API at {address}"]

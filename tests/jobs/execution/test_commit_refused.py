@@ -7,6 +7,8 @@ from deltalake import DeltaTable
 
 from jobs.adapters.delta.lake import Lake
 from jobs.adapters.zookeeper.controllership import controllership
+from jobs.basics.errors import UsageError
+from jobs.records.plans.names import Alias
 from jobs.records.plans.stored import Plan
 from schemas.names import Action, PlanStatus
 from tests.jobs.support.commands.command_line import Surveyor
@@ -89,6 +91,31 @@ def test_plan_of_another_cluster_is_refused(tree: KafkaTree, surveyor: Surveyor,
     tree.write("/cluster/id", b'{"version":"1","id":"AAAAAAAAAAAAAAAAAAAAAA"}')
 
     assert "that of AAAAAAAAAAAAAAAAAAAAAA; check --cluster" in refused(surveyor, tree.hosts, plan)
+
+
+def test_the_id_of_another_cluster_is_shown_and_not_obeyed(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
+    tree.write("/cluster/id", rb'{"version":"1","id":"\u001b[2J"}')
+
+    assert r"is that of \x1b[2J; check" in refused(surveyor, tree.hosts, plan)
+
+
+def test_a_name_that_several_plans_have_is_refused(tree: KafkaTree, lake: Lake, surveyor: Surveyor, plan: Plan) -> None:
+    """As where somebody gave it to another one, behind our back."""
+    other = store_plan(lake, tree, plan.changes[:1])
+    DeltaTable(lake.path("plans")).update(updates={"name": "'balance'", "names": "make_array('balance')"})
+
+    done = surveyor.apply(tree.hosts, "balance")
+
+    assert (done.exit_code, leaders(tree)) == (REFUSED, {0})
+    ids = ", ".join(sorted([plan.plan_id, other.plan_id]))
+    assert f"the name 'balance' is that of several plans, {ids}: say which by its id" in done.stderr
+
+
+def test_a_name_is_no_id() -> None:
+    """Whoever says it would get the plan of that id."""
+    with pytest.raises(UsageError, match=r"'0123456789abcdef' cannot be the name of a plan.* that is not an id"):
+        Alias("0123456789abcdef")
+    assert [Alias(name).name for name in ("0123456789abcde", "balance", None)] == ["0123456789abcde", "balance", None]
 
 
 def test_too_many_changes_are_refused(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:

@@ -12,9 +12,11 @@ from streamlit.testing.v1 import AppTest
 import jobs.pages.dashboard
 from jobs.adapters.delta.lake import Lake
 from jobs.adapters.embedded.ports import free_port
+from jobs.pages.dashboard import reading
 from jobs.pages.dashboard.parts import plain
 from schemas.names import PlanKind
 from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.rows.lake_rows import Cluster
 from tests.jobs.support.rows.page_rows import HOSTILE, SECRET, config_operation, lived_in, stored_plan, very_many
 
 APP: Final = Path(jobs.pages.dashboard.__file__).parent / "app.py"
@@ -56,10 +58,31 @@ def _cells(app: AppTest, number: int = 0) -> list[list[Any]]:
 def test_the_slider_goes_through_history(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     app = _opened(lake, monkeypatch)
     assert "snapshot 3 (id id) taken 2026-11-21 12:00:00 UTC" in app.text[0].value
+    assert [each.value for each in app.markdown] == []  # as docstrings of names in the script would be
     assert (_metrics(app)["partitions offline"], len(_cells(app))) == ("1", 2)
     earlier = _calm(app.select_slider(key="snapshot").set_value(1).run())
     assert "snapshot 1 (id id) taken 2026-11-21 10:00:00 UTC" in earlier.text[0].value
     assert (_metrics(earlier)["partitions offline"], len(earlier.dataframe)) == ("0", 0)
+
+
+def test_the_slider_stays_on_the_newest_unless_somebody_slides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever leaves a page open is not shown for ever what was newest then; nor another cluster's number."""
+    lake = Lake(str(tmp_path / "warehouse"), "default")
+    cluster, other = lived_in(lake), Cluster(Lake(lake.warehouse, "other"))
+    for _ in range(4):
+        other.snapshot()
+    app = _opened(lake, monkeypatch)
+    reading.snapshots.clear()
+    cluster.snapshot()
+    app = _calm(app.run())
+    assert app.select_slider(key="snapshot").value == 4
+    app = _calm(app.select_slider(key="snapshot").set_value(2).run())
+    reading.snapshots.clear()
+    cluster.snapshot()
+    app = _calm(app.run())
+    assert app.select_slider(key="snapshot").value == 2
+    app = _calm(app.selectbox(key="cluster").set_value("other").run())
+    assert app.select_slider(key="snapshot").value == 4
 
 
 def test_bars_say_who_is_gone_and_what_is_left_out(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jobs.runtime.console import show, table
+from jobs.runtime.console import say, show, table
 
 
 def test_lines_of_a_table_in_a_pipe_end_where_their_text_does(capsys: pytest.CaptureFixture[str]) -> None:
@@ -16,3 +16,19 @@ def test_lines_of_a_table_in_a_pipe_end_where_their_text_does(capsys: pytest.Cap
         ["2", "\u2502"],
     ]
     assert lines == [line.rstrip() for line in lines]
+
+
+def test_what_a_terminal_would_obey_is_shown_instead(capsys: pytest.CaptureFixture[str]) -> None:
+    """Who holds the lease, a cluster's id, a setting's value: all of it is somebody's word in a znode."""
+    odd = "rack \x1b[2J\x9b\x07\r\u202e end"
+
+    say(odd)
+    show(f"{odd}\nnext line")
+    show(table(odd, ["rack"], [{"rack": odd}]))
+
+    printed = capsys.readouterr()
+    shown = r"rack \x1b[2J\x9b\x07\r\u202e end"
+    assert printed.err == f"{shown}\n"
+    assert printed.out.splitlines()[:3] == [shown, "next line", shown]
+    assert printed.out.count(shown) == 3
+    assert not {"\x1b", "\x9b", "\x07", "\r", "\u202e"} & {*printed.out, *printed.err}

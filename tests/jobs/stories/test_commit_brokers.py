@@ -21,7 +21,7 @@ from jobs.adapters.zookeeper.connection import Znode
 from jobs.adapters.zookeeper.connection import commit as commit_multi
 from jobs.adapters.zookeeper.controllership import check_absent, controllership, failed
 from jobs.adapters.zookeeper.multi import add
-from jobs.execution.batch.multis import Found, depends_on, of_topic
+from jobs.execution.batch.multis import Znodes, depends_on, of_topic
 from jobs.execution.batch.topic_znodes import TopicZnodes
 from jobs.execution.modes import admin_of
 from jobs.records.plans.stored import Plan
@@ -247,7 +247,7 @@ def test_topic_without_states_is_taken_up_by_kafka_and_by_us(kafka: KafkaTree, p
     changes = [creation("without.states", partition, replicas, topic_id) for partition, replicas in REPLICAS.items()]
     plan = store_plan(lake, kafka, changes, [topic_creation("without.states", topic_id=topic_id)])
     with controllership(kafka.hosts, 2147483647) as held:
-        nothing = Found({path: Znode(path, None, None) for path in depends_on(plan.changes)})
+        nothing = Znodes({path: Znode(path, None, None) for path in depends_on(plan.changes)})
         made = of_topic("without.states", plan.changes, TopicZnodes.of(plan), nothing)
         assert not failed(commit_multi(held.transaction(made)))
     assert eventually(lambda: bool(kafka.client.exists("/brokers/topics/without.states/partitions/2/state")), 40)

@@ -85,7 +85,9 @@ class Hands:
         self.cluster.brokers[1].expire()
 
     def fill(self, topic: str) -> None:
-        producer = Producer({"bootstrap.servers": self.cluster.bootstrap, "acks": "all"})
+        """Write so many bytes; a batch for each record, as a log is as much larger as it has batches."""
+        one_a_batch = {"batch.num.messages": 1}
+        producer = Producer({"bootstrap.servers": self.cluster.bootstrap, "acks": "all"} | one_a_batch)
         for partition in (2, 3) * 40:
             producer.produce(topic, b" " * 100_000, partition=partition)
         assert producer.flush(60) == 0

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from jobs.adapters.delta.lake import Lake
+from jobs.adapters.delta.lake import Lake, Row, as_rows
 from jobs.cli import run
+from jobs.records.stored_rows import StoredRows
 from jobs.views.cluster_tables import BROKER_COLUMNS
 from schemas.names import NO_LEADER
 from tests.jobs.support.commands.commands import Ran, Surveyor
@@ -64,6 +65,24 @@ def test_partitions_that_are_asked_for(shown: Surveyor, flags: str, partitions: 
     rows = shown.json("show", "partitions", *flags.split())["rows"]
 
     assert [f"{row['topic']}-{row['partition']}" for row in rows] == partitions
+
+
+def test_only_the_rows_that_people_see_become_objects(shown: Surveyor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a hundred thousand partitions took four seconds."""
+    made = list[int]()
+
+    def first(rows: StoredRows, count: int) -> list[Row]:
+        made.append(count)
+        return as_rows(rows.table.slice(0, count))
+
+    monkeypatch.setattr("jobs.views.cluster_tables.ROWS_SHOWN", 4)
+    monkeypatch.setattr("jobs.views.tables.ROWS_SHOWN", 4)
+    monkeypatch.setattr(StoredRows, "first", first)
+    monkeypatch.setattr(StoredRows, "__iter__", None)
+    lines = shown("show", "partitions").stdout.splitlines()
+
+    assert (made, lines[-2], sum("│" in line for line in lines)) == ([4], "... and 2 more; --json gives all", 4)
+    assert lines[-1].startswith("6 rows, as of ")
 
 
 def test_what_is_being_deleted_is_shown_as_that_and_is_no_trouble(shown: Surveyor) -> None:

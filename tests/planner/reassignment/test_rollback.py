@@ -98,6 +98,13 @@ REFUSED: Final[list[tuple[Row | None, Row, list[int] | None, str, str]]] = [
         LintCode.MIN_ISR_UNREACHABLE,
         "2 replicas can never reach min.insync.replicas=3",
     ),
+    (
+        {},
+        {"config": {"min.insync.replicas": " 4 "}},  # as Kafka reads it
+        None,
+        LintCode.MIN_ISR_UNREACHABLE,
+        "2 replicas can never reach min.insync.replicas=4",
+    ),
 ]
 
 

@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives import serialization
 from kafka.protocol.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
 
 from jobs.adapters.brokers import channel as broker_channel
+from jobs.adapters.brokers.admin import read_properties
 from jobs.adapters.brokers.answers import Answers
 from jobs.adapters.brokers.channel import DISCONNECTED, Channel, Channels, refuse_silent, why_untold
 from jobs.adapters.brokers.control_messages import Announcement, Row
@@ -156,6 +157,7 @@ def test_key_with_a_password(certificates: Certificates, tmp_path: Path) -> None
         with pytest.raises(UsageError, match=r"ssl\.key\.password: not the PEM file it should be") as refused:
             by(tmp_path, **files, **given)
         assert "wrong-one" not in str(refused.value)
+        assert read_properties(tmp_path / "client.properties")["ssl_password"] is not None  # kafka-python asks for None
 
 
 def test_the_file_is_read_once_for_a_command(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Queues to brokers: in order, put together while a broker is busy, sent until answered, dropped with a broker."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 from typing import Any
 
@@ -124,6 +124,21 @@ def test_what_was_lost_is_sent_until_it_is_answered(
     assert apis(brokers, 1) == ["leader_and_isr"] * 2
     answer = heard.get_nowait()
     assert (answer.errors(), answer.controller_epoch) == ([11], EPOCH)  # it has it from the first time
+    assert heard.empty()
+
+
+@pytest.mark.parametrize("mistaken", [lambda answer: answer[:6], lambda answer: b"\0\0\1\0" + answer[4:]])
+def test_an_answer_that_is_none_to_the_request_is_as_good_as_lost(
+    brokers: FakeBrokers, queues: Queues, heard: SimpleQueue[Answer], mistaken: Callable[[bytes], bytes]
+) -> None:
+    """Cut off, or to an earlier one: it must not count as a word about this one."""
+    brokers[1].mistaken.append(mistaken)
+
+    queues.tell(announced(brokers, [notice(UPDATE_METADATA)]), alone=[1])
+
+    assert eventually(lambda: queues.busy == [])
+    assert apis(brokers, 1) == ["update_metadata"] * 3
+    assert [heard.get_nowait().error for _ in range(2)] == [0, 0]
     assert heard.empty()
 
 

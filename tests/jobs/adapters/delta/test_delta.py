@@ -1,12 +1,15 @@
 """Tables read on Spark: the cluster's rows alone, of any version, whoever wrote them and whatever its name is."""
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, Schema
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from jobs.adapters.delta.lake import Lake
@@ -79,3 +82,23 @@ def test_rows_are_counted_as_they_are_computed(spark: SparkSession) -> None:
     rows, counts = tallied(spark.range(10), even="id % 2 = 0", large="id > 6", none="id IS NULL")
     assert counts == {"even": 5, "large": 3, "none": 0}
     assert rows.count() == 10
+
+
+def test_a_merge_that_another_writer_has_overtaken_is_tried_again(spark: SparkSession, tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path / "warehouse"), "default")
+    lake.ensure_tables()
+    lake.append("topics", [_topic("a"), _topic("b")])
+    overtaken = tmp_path / "overtaken"
+
+    def overtake(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        if not overtaken.exists():
+            overtaken.touch()
+            lake.replace("topics", [{**_topic("a"), "snapshot_id": 7}, _topic("b")])
+        yield from batches
+
+    tables = Tables(spark, lake)
+    vanished = F.lit(False).alias("vanished")
+    changed = tables.frame("topics", [{**_topic("b"), "snapshot_id": 9}, _topic("c")]).select("*", vanished)
+    tables.merge("topics", changed.mapInArrow(overtake, changed.schema), ["topic"], "vanished")
+    assert overtaken.exists()
+    assert sorted((row["topic"], row["snapshot_id"]) for row in lake.rows("topics")) == [("a", 7), ("b", 9), ("c", 1)]

@@ -97,6 +97,20 @@ def test_refuses_a_kraft_controllers_epoch(tree: KafkaTree) -> None:
         take_over(tree.client, tree.hosts, OURS)
 
 
+def test_who_controls_is_told_by_a_server_that_has_caught_up(tree: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of an ensemble may not have heard yet that we have handed back: with `sync` it does."""
+    sync = KazooClient.sync_async
+
+    def catch_up(client: KazooClient, path: str) -> object:
+        if tree.client.exists("/controller"):
+            tree.client.delete("/controller")
+        return sync(client, path)
+
+    monkeypatch.setattr(KazooClient, "sync_async", catch_up)
+
+    assert who_controls(tree.hosts) == -1
+
+
 def test_refuses_the_id_of_a_broker(tree: KafkaTree) -> None:
     with pytest.raises(RefusedError, match="broker 2 exists: choose another controller_id"):
         take_over(tree.client, tree.hosts, 2)
@@ -113,12 +127,18 @@ def test_refuses_where_another_surveyor_is_in_control(
     assert f"waiting up to 0.5 s for another Surveyor, session 0x{held.session:x}, which holds" in told[0]
 
 
-@pytest.mark.parametrize("znode", ["/controller", "/controller_epoch"])
-def test_refuses_what_it_cannot_read(tree: KafkaTree, znode: str) -> None:
-    tree.client.set(znode, b"what?")
+@pytest.mark.parametrize(
+    ("znode", "data"),
+    [("/controller", b"what?"), ("/controller_epoch", b"what?"), ("/controller_epoch", b"2147483647")],
+)
+def test_refuses_what_it_cannot_read(tree: KafkaTree, znode: str, data: bytes) -> None:
+    """Nor the last epoch that there is: no broker could read the next one, and nobody would be the controller again."""
+    tree.client.set(znode, data)
+    before = tree.dump()
 
     with pytest.raises(RefusedError, match=f"{znode} could not be understood"):
         take_over(tree.client, tree.hosts, OURS)
+    assert tree.dump() == before
 
 
 def test_forbidden_take_over_is_named(tree: KafkaTree, other: KazooClient) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives import serialization
 from kazoo.client import KazooClient
 from kazoo.protocol.states import KeeperState
 from kazoo.security import ACL, make_acl, make_digest_acl
@@ -11,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from jobs.adapters.zookeeper.connection import connected, create_as_kafka_does, look_until, read
 from jobs.adapters.zookeeper.controllership import failed, take_over
-from jobs.adapters.zookeeper.credentials import speak_by
+from jobs.adapters.zookeeper.credentials import kazoo_options, speak_by
 from jobs.adapters.zookeeper.lease import LEASE, Lease
 from jobs.adapters.zookeeper.multi import Check, Create, add
 from jobs.adapters.zookeeper.resident import announce_resident
@@ -133,9 +134,11 @@ def test_an_acl_that_is_not_shown_as_it_is_is_not_copied(tree: KafkaTree, config
 
 
 def test_by_tls_with_a_certificate(guarded: GuardedZooKeeper, configured: Configured) -> None:
-    configured(guarded.secure, tls(guarded))
-    with connected(guarded.secure) as client:
-        assert read(client, "/zookeeper").stat is not None
+    """Its key may stand in the same file, which need not be named twice."""
+    for keys in (tls(guarded), {key: value for key, value in tls(guarded).items() if key != "ssl.key.location"}):
+        configured(guarded.secure, keys)
+        with connected(guarded.secure) as client:
+            assert read(client, "/zookeeper").stat is not None
     speak_by(guarded.secure, None)
     with (
         pytest.raises(UnreadableError, match=r"whether it wants TLS \(--zookeeper-config\)"),
@@ -156,6 +159,7 @@ def test_by_tls_with_a_certificate(guarded: GuardedZooKeeper, configured: Config
         (SASL | {"sasl.mechanism": "GSSAPI"}, "sasl.mechanism is 'GSSAPI'; ZooKeeper is spoken to by DIGEST-MD5"),
         ({"security.protocol": "SASL_PLAINTEXT"}, "SASL needs sasl.username and sasl.password"),
         ({"security.protocol": "SSL", "ssl.ca.location": "/nowhere"}, "ssl.ca.location: there is no file /nowhere"),
+        ({"security.protocol": "SSL", "ssl.ca.location": __file__}, "ssl.ca.location: not the PEM file it should be"),
     ],
 )
 def test_what_is_wrong_is_said_without_the_password(
@@ -167,6 +171,26 @@ def test_what_is_wrong_is_said_without_the_password(
     assert said in str(caught.value)
     assert str(path) in str(caught.value)
     assert not any(secret in str(caught.value) for secret in (PASSWORD, "wrong-one"))
+
+
+@pytest.mark.parametrize("given", [{}, {"ssl.key.password": "wrong-one"}])
+def test_nobody_at_a_terminal_is_asked_for_the_password_of_a_key(
+    guarded: GuardedZooKeeper, configured: Configured, tmp_path: Path, given: dict[str, str]
+) -> None:
+    """OpenSSL would, for as long as there is a terminal; and a wrong one is not shown."""
+    key = serialization.load_pem_private_key(guarded.certificates.client.read_bytes(), None)
+    encrypted = serialization.BestAvailableEncryption(PASSWORD.encode())
+    (tmp_path / "key.pem").touch(0o600)
+    (tmp_path / "key.pem").write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encrypted)
+    )
+    keys = tls(guarded) | {"ssl.key.location": str(tmp_path / "key.pem")}
+    configured(guarded.secure, keys | given)
+    with pytest.raises(UsageError, match=r"ssl\.key\.password: not the PEM file it should be") as refused:
+        kazoo_options(guarded.secure)
+    assert "wrong-one" not in str(refused.value)
+    configured(guarded.secure, keys | {"ssl.key.password": PASSWORD})
+    assert kazoo_options(guarded.secure)["keyfile_password"] == PASSWORD
 
 
 def test_a_refused_user_is_told_so_also_late(chroot: str, configured: Configured) -> None:

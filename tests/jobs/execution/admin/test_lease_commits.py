@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kazoo.exceptions import ConnectionLoss
 from msgspec.structs import asdict
 
 from jobs.adapters.delta.lake import Lake
@@ -132,6 +133,25 @@ def test_whoever_lost_it_asks_for_nothing_more(
     assert throttled == {f"brokers/{broker}": {"1000"} for broker in (0, 1, 3)}
     assert controller.waves == [[(T, 0)], [(T, 1)]]
     assert (again.exit_code, controller.replicas(T), overrides(kafka)) == (DONE, AFTER, {})
+
+
+def test_zookeeper_lost_while_it_waits_is_no_failure_to_read(
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was asked for goes on, as its exit code and rows say."""
+
+    def lose(*_: object) -> None:
+        raise ConnectionLoss
+
+    controller.events = [lambda: monkeypatch.setattr("jobs.assessment.waves.standings", lose)]
+    monkeypatch.setattr("jobs.adapters.zookeeper.connection.PATIENCE", 0.3)
+
+    stopped = run(surveyor, kafka, plan)
+
+    assert (stopped.exit_code, surveyor.status(plan.plan_id)) == (RUNNING, PlanStatus.PARTIAL)
+    assert "stopped answering (ConnectionLoss)" in stopped.stderr
+    assert "what was asked for goes on in the cluster" in stopped.stderr
+    assert surveyor.outcomes(plan.plan_id) == {0: "applied", 1: "skipped"}
 
 
 def cancelling(kafka: KafkaTree, controller: MovingController, plan: Plan) -> tuple[str, ...]:

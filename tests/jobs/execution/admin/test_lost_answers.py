@@ -8,6 +8,7 @@ from kafka.errors import KafkaTimeoutError
 from msgspec.structs import replace
 
 from jobs.adapters.delta.lake import Lake
+from jobs.basics.errors import UnreadableError
 from jobs.records.plans.stored import Plan
 from schemas.names import PlanStatus
 from tests.jobs.support.commands.command_line import Surveyor
@@ -21,13 +22,14 @@ if TYPE_CHECKING:
     from schemas.rows import Operation
 
 T, U = "t", "u"
-DONE, ERROR = 0, 1
+DONE, ERROR, INTERRUPTED = 0, 1, 130
 
 
 class ForgetfulController(MovingController):
     """Does what it is asked, if it `hears`, and never answers."""
 
     hears = True
+    fails: BaseException = KafkaTimeoutError("after 20 s")
 
     def elect_preferred(self, partitions: Sequence[tuple[str, int]]) -> Any:  # noqa: ANN401 - it never returns
         if self.hears:
@@ -56,9 +58,9 @@ class ForgetfulController(MovingController):
                 self.tree.write(f"/admin/delete_topics/{topic}", b"")
         raise self._lost("delete")
 
-    def _lost(self, what: str) -> KafkaTimeoutError:
+    def _lost(self, what: str) -> BaseException:
         self.asked.append((what, ""))
-        return KafkaTimeoutError("after 20 s")
+        return self.fails
 
 
 @pytest.fixture
@@ -129,3 +131,33 @@ def test_what_comes_after_is_not_asked_for(
 
     said = {row["topic"]: row["outcome"] for row in surveyor.commits(plan.plan_id) if row["outcome"] != "pending"}
     assert (done.exit_code, controller.asked, said) == (ERROR, [("alter", "")], {T: "unknown", U: "skipped"})
+
+
+def test_what_was_asked_for_when_somebody_interrupts_is_not_called_skipped(
+    tree: KafkaTree, controller: ForgetfulController, surveyor: Surveyor, lake: Lake
+) -> None:
+    """Kafka may have heard it, or hear it yet."""
+    plan = creates(lake, tree)
+    controller.fails = KeyboardInterrupt()
+
+    done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply", "--yes")
+
+    said = [row["outcome"] for row in surveyor.commits(plan.plan_id) if row["outcome"] != "pending"]
+    assert (done.exit_code, said) == (INTERRUPTED, ["unknown"]), done.stderr
+
+
+@pytest.mark.usefixtures("controller")
+def test_nor_where_zookeeper_does_not_answer_either(
+    tree: KafkaTree, surveyor: Surveyor, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = creates(lake, tree)
+
+    def unreadable(_: str) -> None:
+        raise UnreadableError("no ZooKeeper answered")
+
+    monkeypatch.setattr("jobs.execution.admin.requests.connected", unreadable)
+
+    done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply", "--yes")
+
+    said = [row["outcome"] for row in surveyor.commits(plan.plan_id) if row["outcome"] != "pending"]
+    assert (done.exit_code, said) == (ERROR, ["unknown"]), done.stderr

@@ -278,7 +278,7 @@ def test_cancelled_by_somebody_while_it_moved(
     rows_said = {
         (row["partition"], row["wave"]): row["outcome"]
         for row in surveyor.commits(plan.plan_id)
-        if row["outcome"] != "pending"
+        if row["outcome"] != "pending" and row["partition"] is not None
     }
     assert {key for key, outcome in rows_said.items() if outcome == "applied"} == {(1, 0), (1, 1)}
     assert {key for key, outcome in rows_said.items() if outcome in {"failed", "skipped"}} == {(0, 0), (0, 1)}

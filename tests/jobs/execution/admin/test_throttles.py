@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from jobs.adapters.delta.lake import Lake
+from jobs.adapters.zookeeper.lease import LeaseLostError
 from jobs.basics.errors import UsageError
 from jobs.execution.admin.running import (
     FOLLOWER_RATE,
@@ -16,6 +17,7 @@ from jobs.execution.admin.running import (
     throttle_configs,
 )
 from jobs.execution.admin.throttles import ThrottleError, clear_throttle, rate_of, set_throttle, throttle_rows
+from jobs.records.author import this_author
 from jobs.runtime.settings import Settings
 from schemas.rows import Change
 from tests.jobs.support.controllers.throttled_tree import (
@@ -260,6 +262,65 @@ def test_plans_keep_to_their_own_rows(kafka: KafkaTree, brokers: ConfigBrokers, 
 
     assert overrides(kafka) == {**rates(2000, 2, 3), "topics/u": replicas("0:2", "0:3")}
     assert {row["plan_id"] for row in throttle_rows(settings.lake)} == {OTHER}
+
+
+def said(lake: Lake) -> list[tuple[int, str, str, str]]:
+    """What `commits` says of throttles, in order."""
+    rows = sorted(lake.rows("commits"), key=lambda row: (row["committed_at"], row["message"]))
+    return [(row["attempt"], row["action"], row["outcome"], row["message"]) for row in rows]
+
+
+def test_each_that_was_set_or_lifted_stays_in_commits(
+    kafka: KafkaTree, brokers: ConfigBrokers, settings: Settings
+) -> None:
+    """Nothing else is left of it once it is gone."""
+    override(kafka, "broker", "0", {LEADER_RATE: "7"})
+    set_throttle(settings, brokers, PLAN, [move("t", 0, [0], [1])], 1000, attempt=4)
+    brokers.refuses = "1"
+    clear_throttle(settings, brokers, PLAN)
+
+    both = f"{FOLLOWER_RATE}=1000"
+    set_to = [f"broker {broker}: {LEADER_RATE}=1000, {both}" for broker in (0, 1)]
+    set_to.append(f"topic t: {LEADER_REPLICAS}=0:0, {FOLLOWER_REPLICAS}=0:1")
+    back = [
+        f"broker 0: {FOLLOWER_RATE} not set, {LEADER_RATE}=7",
+        f"broker 1: {FOLLOWER_RATE} not set, {LEADER_RATE} not set",
+        f"topic t: {FOLLOWER_REPLICAS} not set, {LEADER_REPLICAS} not set",
+    ]
+    ends = [("applied", "accepted"), ("failed", "not now"), ("applied", "accepted")]
+    assert said(settings.lake) == [
+        *((4, "throttle", "pending", words) for words in set_to),
+        *((4, "throttle", "applied", f"{words}: accepted") for words in set_to),
+        *((5, "lift_throttle", "pending", words) for words in back),
+        *((5, "lift_throttle", end, f"{words}: {why}") for words, (end, why) in zip(back, ends, strict=True)),
+    ]
+    assert {row["who"] for row in settings.lake.rows("commits")} == {this_author().who}
+
+
+@pytest.mark.parametrize(
+    ("error", "outcomes"),
+    [(CrashError(), ["applied", "unknown", "skipped"]), (LeaseLostError("it is"), ["applied", "skipped", "skipped"])],
+)
+def test_what_came_of_each_is_said_where_it_ends_in_the_midst_of_it(
+    brokers: ConfigBrokers,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    outcomes: list[str],
+) -> None:
+    """Of the one that was asked last nobody knows, unless it was never asked."""
+    alter = brokers.alter_override
+
+    def alter_once(kind: str, resource: str, wanted: Any) -> int | str:  # noqa: ANN401
+        if brokers.asked:
+            raise error
+        return alter(kind, resource, wanted)
+
+    monkeypatch.setattr(brokers, "alter_override", alter_once)
+    with pytest.raises(type(error)):
+        set_throttle(settings, brokers, PLAN, [move("t", 0, [0], [1])], 1000)
+
+    assert [outcome for _, _, outcome, _ in said(settings.lake)[3:]] == outcomes
 
 
 def test_nothing_to_clear_asks_nobody(settings: Settings) -> None:

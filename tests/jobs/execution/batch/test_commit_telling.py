@@ -1,10 +1,12 @@
 """What a commit in batch mode tells the brokers: who must answer before it writes, and what it is when nobody heeds."""
 
 import json
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 import pytest
+from kazoo.client import KazooClient
 
 from jobs.adapters.brokers import channel as broker_channel
 from jobs.adapters.delta.lake import Lake
@@ -12,8 +14,10 @@ from jobs.adapters.delta.reads import Filter
 from jobs.basics.errors import SurveyorError
 from jobs.execution.batch import commit as commit_batch
 from jobs.execution.batch.telling import Hold, Told, Written, prove
+from jobs.records.plans.ledger import Ledger
 from jobs.records.plans.stored import Plan
 from schemas.names import PlanStatus
+from schemas.rows import PlanRow
 from schemas.znodes import State, encode_state
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.kafka.fake_brokers import FakeBrokers
@@ -200,6 +204,43 @@ def test_answers_are_written_once_the_controllership_is_handed_back(
     surveyor.apply(tree.hosts, plan.plan_id)
 
     assert held["answers"] is False
+
+
+def test_a_server_that_has_not_heard_of_what_was_written_is_no_alarm(
+    tree: KafkaTree, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In an ensemble; with `sync` it catches up."""
+    sync = KazooClient.sync_async
+
+    def catch_up(client: KazooClient, path: str) -> object:
+        if not tree.version(T, 0):
+            ours = State(controller_epoch=8, leader=1, leader_epoch=6, isr=[1])
+            tree.write(state_path(T, 0), encode_state(ours))
+        return sync(client, path)
+
+    monkeypatch.setattr(KazooClient, "sync_async", catch_up)
+
+    prove(tree.hosts, Told(epoch=8, written=[Written(plan.changes[0], 1)]))
+
+
+def test_who_registers_in_no_way_that_is_understood_while_it_takes_over_leaves_no_intent_open(
+    tree: KafkaTree, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    intend = Ledger.intend
+
+    def meanwhile(ledger: Ledger, changes: Sequence[PlanRow]) -> None:
+        intend(ledger, changes)
+        tree.client.create("/brokers/ids/9", b"what?", ephemeral=True)
+
+    monkeypatch.setattr(Ledger, "intend", meanwhile)
+
+    done = surveyor.apply(tree.hosts, plan.plan_id)
+
+    assert done.exit_code == REFUSED
+    assert "/brokers/ids/9 is not understood" in done.stderr
+    outcomes = Counter(row["outcome"] for row in surveyor.commits(plan.plan_id) if row["topic"] is not None)
+    assert outcomes == {"pending": 4, "skipped": 4}
+    assert set(tree.versions(T).values()) == {0}
 
 
 @pytest.mark.parametrize(

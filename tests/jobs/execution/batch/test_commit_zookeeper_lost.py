@@ -4,13 +4,16 @@ from collections.abc import Callable
 
 import pytest
 from kazoo.client import TransactionRequest
+from kazoo.exceptions import ConnectionLoss
 from kazoo.security import make_acl
 
 from jobs.adapters.delta.lake import Lake
 from jobs.adapters.zookeeper.connection import commit
 from jobs.adapters.zookeeper.controllership import Controllership
+from jobs.adapters.zookeeper.resident import announce_resident
+from jobs.execution.admin.lease import this_process
 from jobs.execution.batch.operations import write_tasks
-from schemas.names import Outcome, PlanStatus
+from schemas.names import Outcome, PlanStatus, Step
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.operation_rows import deletion
 from tests.jobs.support.rows.plan_rows import election, store_plan
@@ -19,6 +22,7 @@ from tests.jobs.support.zookeeper.zookeeper_proxy import ZooKeeperProxy
 
 T = "t"
 ERROR, UNREADABLE = 1, 22
+TAKE_OVER = Step.TAKE_OVER
 READ_ONLY = [make_acl("world", "anyone", read=True)]
 
 
@@ -123,3 +127,41 @@ def test_operations_end_with_max_hold(lake: Lake, topic: KafkaTree, control: Con
 
     assert (verdict.outcome, verdict.message) == (Outcome.SKIPPED, "--max-hold 0s is over")
     assert topic.client.get_children("/admin/delete_topics") == []
+
+
+def test_lost_once_a_plan_was_handed_in_is_an_error(
+    topic: KafkaTree, control: Controllership, lake: Lake, surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The controller may carry it out all the same: not the code for a cluster that could not be read."""
+    plan = move_all(topic, lake)
+    assert announce_resident(control.client, this_process("control"))
+
+    def lose(*_: object) -> None:
+        raise ConnectionLoss
+
+    monkeypatch.setattr("jobs.execution.hand_in._awaited", lose)
+
+    done = surveyor.apply(topic.hosts, plan)
+
+    assert done.exit_code == ERROR
+    assert "may have been handed in, and the controller have begun with it" in done.stderr
+    assert f"surveyor show commits {plan}" in done.stderr
+
+
+def test_a_take_over_is_meant_before_it_is_done(
+    topic: KafkaTree, lake: Lake, surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever is killed right after it has owned up to the epoch; one that is forbidden has failed."""
+    plan = move_all(topic, lake)
+    meant: list[list[tuple[str, str]]] = []
+
+    def commit_noting(multi: TransactionRequest) -> object:
+        meant.append([(row["outcome"], row["message"]) for row in surveyor.commits(plan) if row["action"] == TAKE_OVER])
+        return commit(multi)
+
+    monkeypatch.setattr("jobs.adapters.zookeeper.controllership.commit", commit_noting)
+    topic.client.set_acls("/controller_epoch", READ_ONLY)
+    assert surveyor.apply(topic.hosts, plan).exit_code == ERROR
+
+    outcomes = [row["outcome"] for row in surveyor.commits(plan)]
+    assert (meant, sorted(outcomes)) == ([[("pending", "controller epoch 8")]], ["failed", "pending"])

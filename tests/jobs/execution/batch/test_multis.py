@@ -10,7 +10,7 @@ from jobs.adapters.zookeeper.connection import Znode
 from jobs.adapters.zookeeper.multi import Check, Create, Delete, Op, SetData
 from jobs.assessment.operations import TopicNow
 from jobs.execution.batch import multis
-from jobs.execution.batch.multis import Found, apart, batches, depends_on, of_states, of_topic
+from jobs.execution.batch.multis import Znodes, apart, batches, depends_on, of_states, of_topic
 from jobs.execution.batch.operations import operations_of
 from jobs.execution.batch.topic_znodes import TopicZnodes
 from schemas.names import NO_VERSION, Action, OperationKind
@@ -39,8 +39,8 @@ def topics(*changes: Change, creates: bool = True) -> TopicZnodes:
     return TopicZnodes({"t": operation} if creates else {}, {"t": planned})
 
 
-def found(due: list[Change], there: Mapping[str, tuple[bytes, int]]) -> Found:
-    return Found({path: znode(path, there.get(path)) for path in depends_on(due)})
+def found(due: list[Change], there: Mapping[str, tuple[bytes, int]]) -> Znodes:
+    return Znodes({path: znode(path, there.get(path)) for path in depends_on(due)})
 
 
 def znode(path: str, now: tuple[bytes, int] | None) -> Znode:
@@ -58,7 +58,7 @@ def test_states_that_are_there_depend_on_nothing() -> None:
     due = [change(0, requires_live=[2], requires_dead=[3], state_version=5, topic_version=7), change(1)]
 
     assert depends_on(due) == []
-    assert of_states(due, topics(creates=False), Found({}), EPOCH) == [
+    assert of_states(due, topics(creates=False), Znodes({}), EPOCH) == [
         Check("/brokers/ids/1", -1),
         Check("/brokers/ids/2", -1),
         Create("/brokers/ids/3", b"", ephemeral=True),

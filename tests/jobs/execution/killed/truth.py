@@ -25,6 +25,7 @@ APPLIED: Final = frozenset({Outcome.APPLIED})
 _GOING: Final = (OperationKind.DELETE_TOPIC, OperationKind.REMOVE_TOPIC)
 _WITHDRAWN: Final = (OperationKind.WITHDRAW_REASSIGNMENT, OperationKind.WITHDRAW_ELECTION)
 _CALLED_BACK: Final = {Step.CANCEL, Step.RESTORE_ORDER}
+_THROTTLING: Final = {Step.THROTTLE, Step.LIFT_THROTTLE}
 _OURS: Final = ("/controller", "/surveyor", "/brokers/ids")
 """Offices and registrations, which are no part of a plan."""
 
@@ -37,20 +38,24 @@ class Watch:
     before: Dump
     attempts: int
     """How many of the plan were there before: their intents are not this command's."""
-    throttled: frozenset[str]
-    """Brokers and topics that had a throttle then: to take it away was meant when it was set."""
     by_kafka: bool
     """Whether Kafka's controller writes the states, at leader epochs of its own."""
 
     @classmethod
     def begin(cls, here: Planned, *, by_kafka: bool = False) -> "Watch":
         attempts = max((row["attempt"] for row in _commits(here)), default=0)
-        return cls(here, here.tree.dump(), attempts, _throttled(here), by_kafka)
+        return cls(here, here.tree.dump(), attempts, by_kafka)
 
     @property
     def rows(self) -> list[Row]:
         """What the command recorded of the plan's rows; steps such as a take-over are about none."""
         return [row for row in _commits(self.here) if row["attempt"] > self.attempts and row["topic"] is not None]
+
+    @property
+    def throttled(self) -> set[str]:
+        """Brokers and topics of which a throttle was to be set or lifted."""
+        meant = [row for row in _commits(self.here) if row["action"] in _THROTTLING and row["attempt"] > self.attempts]
+        return {row["message"].partition(":")[0].split()[1] for row in meant if row["outcome"] == Outcome.PENDING}
 
     def lies(self) -> list[str]:
         """What was written and never intended, and what is called applied and does not stand."""
@@ -73,7 +78,7 @@ class Watch:
         return odd + [f"{place} has outcomes {dict(of)}" for place, of in ends.items() if not _is_one(of)]
 
     def _unintended(self, now: Dump, rows: list[Row]) -> Iterator[str]:
-        intents: set[Named] = {(THROTTLE, name) for name in self.throttled | _throttled(self.here)}
+        intents: set[Named] = {(THROTTLE, name) for name in self.throttled}
         intents |= {_named(row) for row in rows if row["outcome"] == Outcome.PENDING}
         for path in sorted({*self.before, *now}):
             for allowed in _allowed(path, self.before, now):
@@ -96,11 +101,6 @@ class Watch:
 
 def _commits(here: Planned) -> list[Row]:
     return here.lake.rows("commits", ("plan_id", "=", here.plan.plan_id)) if here.lake.has("commits") else []
-
-
-def _throttled(here: Planned) -> frozenset[str]:
-    lake = here.lake
-    return frozenset(row["resource"] for row in lake.rows("throttles")) if lake.has("throttles") else frozenset()
 
 
 def _plan_rows(here: Planned) -> list[PlanRow]:

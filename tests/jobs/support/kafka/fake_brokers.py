@@ -54,6 +54,8 @@ class FakeBroker:
     """Error codes of LeaderAndIsr by topic and partition, in place of what Kafka would answer."""
     hangs_up_on: set[str] = field(default_factory=set)
     """APIs whose first answer is lost: the request is heeded, and the connection closed."""
+    mistaken: list[Callable[[bytes], bytes]] = field(default_factory=list)
+    """What becomes of the next answers to control requests, each once."""
     on_told: Callable[[Told], object] = lambda _: None
     """Called with each control request, before it is answered."""
     broker_epoch: int = -1
@@ -136,7 +138,8 @@ class FakeBroker:
         if told.api in self.hangs_up_on:
             self.hangs_up_on.discard(told.api)
             return None
-        return self._written(response, correlation)
+        answer = self._written(response, correlation)
+        return self.mistaken.pop(0)(answer) if self.mistaken else answer
 
     @staticmethod
     def _written(response: Any, correlation: int) -> bytes:  # noqa: ANN401

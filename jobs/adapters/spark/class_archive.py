@@ -1,0 +1,59 @@
+"""The archive of Spark's classes (AppCDS), with which the JVM of a command loads its thousands of classes sooner.
+
+An unchanged snapshot of a million partitions took 22.4 s without it and 18.9 s with it (docs/benchmarks.md). Java takes
+an archive only where no folder on the class path has files, and `conf` would be one: its settings are given to Spark by
+name, and an empty folder stands in its place. `make setup` records the archive, by `tests.spark_archive`. Where there
+is none, or somebody has chosen how Spark starts, everything works as without, only slower.
+"""
+
+import os
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from jobs.adapters.java.class_archives import archive_of
+from jobs.adapters.java.jars import cache_folder, zookeeper_jars
+
+JVM_OPTIONS: Final = "SPARK_SUBMIT_OPTS"
+"""Environment variable by which Spark's launcher is given options for the JVM; who has set it knows better."""
+
+_ARGUMENTS: Final = "PYSPARK_SUBMIT_ARGS"
+
+_GIVEN: Final = {"log4j2.properties", "spark-defaults.conf"}
+"""Files of `conf` that are given to Spark by name."""
+
+_OF_NO_USE: Final = {"surveyor.toml"}
+"""Others that Spark does not need; whoever puts any more there wants them on the class path."""
+
+
+def spark_archive() -> Path:
+    """Where the archive for pyspark's jars is, or belongs: a server's class path is made of the same jars."""
+    return archive_of("spark", zookeeper_jars())
+
+
+def quick_start(jvm: str, conf: Path) -> Mapping[str, str]:
+    """Return the variables by which a JVM with these options starts from the archive, if it can; else the options."""
+    if JVM_OPTIONS in os.environ:
+        return {}
+    files = {file.name for file in conf.iterdir()} if conf.is_dir() else set[str]()
+    if _ARGUMENTS in os.environ or not _GIVEN <= files <= _GIVEN | _OF_NO_USE:
+        return {JVM_OPTIONS: jvm}
+    archive = spark_archive()
+    return (
+        variables(f"{jvm} -XX:SharedArchiveFile={shlex.quote(str(archive))}", conf)
+        if archive.is_file()
+        else {JVM_OPTIONS: jvm}
+    )
+
+
+def variables(jvm: str, conf: Path) -> Mapping[str, str]:
+    """The variables for a JVM without a folder on its class path; nothing is said of an archive that does not fit."""
+    conf = conf.absolute()
+    empty = cache_folder().absolute() / "archives" / "no-conf"
+    empty.mkdir(parents=True, exist_ok=True)
+    return {
+        JVM_OPTIONS: f"{jvm} -Dlog4j2.configurationFile={(conf / 'log4j2.properties').as_uri()} -Xlog:disable",
+        "SPARK_CONF_DIR": str(empty),
+        _ARGUMENTS: f"--properties-file {shlex.quote(str(conf / 'spark-defaults.conf'))} pyspark-shell",
+    }

@@ -1,0 +1,94 @@
+"""Overrides of brokers and topics, set by the Admin API and owned up to in `commits`: what is meant, what came of it.
+
+Throttles come and go, and nothing of them is left in the cluster or in `throttles` once they are gone; these rows stay.
+In: overrides by resource, None where one is deleted. Out: what was refused, by resource.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Protocol
+
+from jobs.adapters.brokers.admin import NO_ANSWER
+from jobs.adapters.delta.lake import Lake
+from jobs.basics.errors import SurveyorError
+from jobs.execution.admin.running import Resource
+from jobs.records.author import this_author
+from jobs.records.plans.ledger import attempts
+from schemas.names import Outcome, Step
+
+Overrides = Mapping[Resource, Mapping[str, str | None]]
+
+
+class ConfigAdmin(Protocol):
+    """What of the Admin API throttles need."""
+
+    def alter_override(self, kind: str, resource: str, overrides: Mapping[str, str | None]) -> int | str:
+        """Set overrides of a broker or topic, or delete those that are None; 0, or why it was refused."""
+
+
+@dataclass(slots=True)
+class Altering:
+    """Alters overrides for a plan, as part of one commit of it."""
+
+    lake: Lake
+    plan_id: str
+    attempt: int | None = None
+    """Which commit of the plan; None: one of its own."""
+
+    def alter(self, step: Step, admin: ConfigAdmin, wanted: Overrides, *, to_the_end: bool) -> dict[Resource, str]:
+        """Alter one resource after another; return what was refused. `to_the_end`: after that the others, too."""
+        if not wanted:
+            return {}
+        self.lake.ensure_columns("commits")
+        if self.attempt is None:
+            self.attempt = attempts(self.lake, self.plan_id) + 1
+        self._record(step, [(Outcome.PENDING, in_words(*each)) for each in wanted.items()])
+        became = dict.fromkeys(wanted, (Outcome.SKIPPED, "not asked for"))
+        refused: dict[Resource, str] = {}
+        try:
+            for resource, values in wanted.items():
+                became[resource] = Outcome.UNKNOWN, "ended before it was answered"
+                try:
+                    refusal = admin.alter_override(resource[0].value, resource[1], values)
+                except SurveyorError:  # instead of asking
+                    became[resource] = Outcome.SKIPPED, "not asked for"
+                    raise
+                became[resource] = _became(refusal)
+                if refusal:
+                    refused[resource] = str(refusal)
+                if refusal and not to_the_end:
+                    break
+        finally:
+            ends = ((outcome, f"{in_words(of, wanted[of])}: {why}") for of, (outcome, why) in became.items())
+            self._record(step, [*ends])
+        return refused
+
+    def _record(self, step: Step, said: Sequence[tuple[Outcome, str]]) -> None:
+        common = {"plan_id": self.plan_id, "attempt": self.attempt, "action": step.value, **this_author().columns}
+        now = datetime.now(UTC)
+        rows = ({**common, "outcome": each.value, "message": message, "committed_at": now} for each, message in said)
+        self.lake.append("commits", rows)
+
+
+def _became(refusal: int | str) -> tuple[Outcome, str]:
+    """What came of a request, by its answer.
+
+    >>> [_became(refusal)[0].value for refusal in (0, "InvalidConfig: no", f"{NO_ANSWER} (timed out)")]
+    ['applied', 'failed', 'unknown']
+    """
+    if not refusal:
+        return Outcome.APPLIED, "accepted"
+    lost = str(refusal).startswith(NO_ANSWER)
+    return (Outcome.UNKNOWN if lost else Outcome.FAILED), str(refusal)
+
+
+def in_words(resource: Resource, values: Mapping[str, str | None]) -> str:
+    """Say what is set, all of it: nothing else tells it once it is gone.
+
+    >>> from jobs.execution.admin.running import ResourceKind
+    >>> in_words((ResourceKind.BROKER, "1"), {"leader.replication.throttled.rate": "5", "x": None})
+    'broker 1: leader.replication.throttled.rate=5, x not set'
+    """
+    words = (f"{name} not set" if value is None else f"{name}={value}" for name, value in values.items())
+    return f"{resource[0]} {resource[1]}: {', '.join(words)}"
