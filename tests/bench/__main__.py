@@ -16,7 +16,7 @@ from jobs.runtime.console import say
 from tests.bench.clusters.synthetic import TOPIC_SIZE, cluster
 from tests.bench.cold import bench_cold, bench_shell
 from tests.bench.failover import bench_failover
-from tests.bench.machine import Driver, describe
+from tests.bench.figures import Driver, describe
 from tests.bench.parts import bench_planning, bench_writing
 from tests.bench.placement import bench_placement
 from tests.bench.report import Report

@@ -22,8 +22,7 @@ from jobs.runtime.settings import ClusterConf, Settings
 from jobs.survey.snapshot import take_snapshot
 from schemas.znodes import decode_state
 from tests.bench.clusters.synthetic import Cluster
-from tests.bench.figures import Cost, Figure, median_of, seconds_of, timed
-from tests.bench.machine import Driver
+from tests.bench.figures import Cost, Driver, Figure, median_of, seconds_of, timed
 
 FIRST, UNCHANGED, CHANGED = "first snapshot", "unchanged snapshot", "snapshot, 1 % changed"
 
