@@ -72,9 +72,6 @@ OFFSETS_MS: Final = 5_000
 UNANSWERED: Final = (KafkaError, OSError)
 """What leaves the outcome of a request unknown."""
 
-NO_ANSWER: Final = "no answer"
-"""How the word for that begins."""
-
 
 class _InTime(manager.KafkaSSLTransport):  # type: ignore[misc] # kafka-python is untyped
     """TLS that a broker answers in time: kafka-python itself waits for ever for one that has stopped."""
@@ -197,16 +194,10 @@ class Admin:
 
     def alter_config(self, topic: str, overrides: Mapping[str, str | None]) -> int | str:
         """Set overrides, or delete those that are None; what the broker said where it refused."""
-        return self._alter("topic", topic, overrides)
+        return self.alter_override("topic", topic, overrides)
 
     def alter_override(self, kind: str, resource: str, overrides: Mapping[str, str | None]) -> int | str:
-        """The same of a `broker` or a `topic`, also where nobody answers."""
-        try:
-            return self._alter(kind, resource, overrides)
-        except UNANSWERED as error:
-            return f"{NO_ANSWER} ({error})"
-
-    def _alter(self, kind: str, resource: str, overrides: Mapping[str, str | None]) -> int | str:
+        """The same of a `broker` or a `topic`."""
         entries = {name: ("DELETE" if value is None else "SET", value) for name, value in overrides.items()}
         request = ConfigResource(ConfigResourceType[kind.upper()], resource, entries)
         answer = self.client.alter_configs([request], raise_on_unknown=False, incremental=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
 
-from jobs.adapters.brokers.admin import NO_ANSWER
+from jobs.adapters.brokers.admin import UNANSWERED
 from jobs.adapters.delta.lake import Lake
 from jobs.basics.errors import SurveyorError
 from jobs.execution.admin.running import Resource
@@ -24,7 +24,10 @@ class ConfigAdmin(Protocol):
     """What of the Admin API throttles need."""
 
     def alter_override(self, kind: str, resource: str, overrides: Mapping[str, str | None]) -> int | str:
-        """Set overrides of a broker or topic, or delete those that are None; 0, or why it was refused."""
+        """Set overrides of a broker or topic, or delete those that are None; 0, or why it was refused.
+
+        Raise one of UNANSWERED where nobody knows.
+        """
 
 
 @dataclass(slots=True)
@@ -36,51 +39,52 @@ class Altering:
     attempt: int | None = None
     """Which commit of the plan; None: one of its own."""
 
-    def alter(self, step: Step, admin: ConfigAdmin, wanted: Overrides, *, to_the_end: bool) -> dict[Resource, str]:
+    def alter(self, step: Step, admin: ConfigAdmin, overrides: Overrides, *, to_the_end: bool) -> dict[Resource, str]:
         """Alter one resource after another; return what was refused. `to_the_end`: after that the others, too."""
-        if not wanted:
+        if not overrides:
             return {}
         self.lake.ensure_columns("commits")
         if self.attempt is None:
             self.attempt = attempts(self.lake, self.plan_id) + 1
-        self._record(step, [(Outcome.PENDING, in_words(*each)) for each in wanted.items()])
-        became = dict.fromkeys(wanted, (Outcome.SKIPPED, "not asked for"))
+        self._record(step, [(Outcome.PENDING, in_words(*each)) for each in overrides.items()])
+        became = dict.fromkeys(overrides, (Outcome.SKIPPED, "not asked for"))
         refused: dict[Resource, str] = {}
         try:
-            for resource, values in wanted.items():
+            for resource, values in overrides.items():
                 became[resource] = Outcome.UNKNOWN, "ended before it was answered"
                 try:
-                    refusal = admin.alter_override(resource[0].value, resource[1], values)
+                    became[resource] = _became(admin.alter_override(resource[0].value, resource[1], values))
                 except SurveyorError:  # instead of asking
                     became[resource] = Outcome.SKIPPED, "not asked for"
                     raise
-                became[resource] = _became(refusal)
-                if refusal:
-                    refused[resource] = str(refusal)
-                if refusal and not to_the_end:
-                    break
+                except UNANSWERED as error:
+                    became[resource] = Outcome.UNKNOWN, f"no answer ({error})"
+                outcome, why = became[resource]
+                if outcome is not Outcome.APPLIED:
+                    refused[resource] = why
+                    if not to_the_end:
+                        break
         finally:
-            ends = ((outcome, f"{in_words(of, wanted[of])}: {why}") for of, (outcome, why) in became.items())
+            ends = ((outcome, f"{in_words(of, overrides[of])}: {why}") for of, (outcome, why) in became.items())
             self._record(step, [*ends])
         return refused
 
-    def _record(self, step: Step, said: Sequence[tuple[Outcome, str]]) -> None:
+    def _record(self, step: Step, outcomes: Sequence[tuple[Outcome, str]]) -> None:
         common = {"plan_id": self.plan_id, "attempt": self.attempt, "action": step.value, **this_author().columns}
         now = datetime.now(UTC)
-        rows = ({**common, "outcome": each.value, "message": message, "committed_at": now} for each, message in said)
+        rows = (
+            {**common, "outcome": each.value, "message": message, "committed_at": now} for each, message in outcomes
+        )
         self.lake.append("commits", rows)
 
 
-def _became(refusal: int | str) -> tuple[Outcome, str]:
+def _became(answer: int | str) -> tuple[Outcome, str]:
     """What came of a request, by its answer.
 
-    >>> [_became(refusal)[0].value for refusal in (0, "InvalidConfig: no", f"{NO_ANSWER} (timed out)")]
-    ['applied', 'failed', 'unknown']
+    >>> [_became(answer)[0].value for answer in (0, "InvalidConfig: no")]
+    ['applied', 'failed']
     """
-    if not refusal:
-        return Outcome.APPLIED, "accepted"
-    lost = str(refusal).startswith(NO_ANSWER)
-    return (Outcome.UNKNOWN if lost else Outcome.FAILED), str(refusal)
+    return (Outcome.FAILED, str(answer)) if answer else (Outcome.APPLIED, "accepted")
 
 
 def in_words(resource: Resource, values: Mapping[str, str | None]) -> str:

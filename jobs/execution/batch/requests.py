@@ -106,7 +106,7 @@ def remove_topic(control: Controllership, topic: str) -> Refusal | None:
 
 def _below(control: Controllership, root: str) -> list[str]:
     """Everything below a topic, whoever made it, children first (`KafkaZkClient.deleteRecursive`)."""
-    found: list[str] = []
+    paths: list[str] = []
     level = [root]
     while level:
         level = [
@@ -114,8 +114,8 @@ def _below(control: Controllership, root: str) -> list[str]:
             for folder, names in zip(level, children_of(control.client, level), strict=True)
             for name in names
         ]
-        found += level
-    return found[::-1]
+        paths += level
+    return paths[::-1]
 
 
 def _chunks(paths: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -56,11 +56,11 @@ def plan_named(lake: Lake, name: str | None) -> Row | None:
     at = [number for number, row in enumerate(light.to_pylist()) if name in names_of(row)]
     if not at:
         return None
-    found = as_rows(plans.take(at))
-    if len(found) > 1:
-        ids = ", ".join(sorted(plan["plan_id"] for plan in found))
+    namesakes = as_rows(plans.take(at))
+    if len(namesakes) > 1:
+        ids = ", ".join(sorted(plan["plan_id"] for plan in namesakes))
         raise RefusedError(f"the name {name!r} is that of several plans, {ids}: say which by its id")
-    return found[0]
+    return namesakes[0]
 
 
 def give_name(lake: Lake, plan_id: str, alias: Alias) -> Row:

@@ -19,6 +19,7 @@ SHOWN = {
     "jobs/adapters/brokers/log_dirs.py": "sizes.taken_at",
     "jobs/adapters/zookeeper/controllership.py": "the timestamp in /controller, which nobody reads",
     "jobs/cycle/behind.py": "plans.created_at, commits.committed_at",
+    "jobs/execution/admin/altering.py": "commits.committed_at",
     "jobs/execution/admin/lease.py": "since when, in words for whoever waits",
     "jobs/execution/admin/throttles.py": "throttles.set_at",
     "jobs/pages/dashboard/app.py": "ages",

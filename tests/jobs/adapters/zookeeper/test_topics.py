@@ -372,7 +372,7 @@ BAD_STATES = {
     ),
     "epoch out of range": (
         b'{"controller_epoch":1,"leader":1,"leader_epoch":9999999999999999999,"isr":[1]}',
-        "Expected `int` <= 2147483647 - at `$.leader_epoch`",
+        "Expected `int` <= 2147483646 - at `$.leader_epoch`",
     ),
     "text for a number": (
         b'{"controller_epoch":1,"leader":"1","leader_epoch":0,"isr":[1]}',

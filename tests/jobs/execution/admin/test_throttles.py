@@ -1,8 +1,9 @@
 """Throttles are set as Kafka's tool sets them, and taken away again whatever happened in between."""
 
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
+from kafka.errors import KafkaTimeoutError
 
 from jobs.adapters.delta.lake import Lake
 from jobs.adapters.zookeeper.lease import LeaseLostError
@@ -321,6 +322,19 @@ def test_what_came_of_each_is_said_where_it_ends_in_the_midst_of_it(
         set_throttle(settings, brokers, PLAN, [move("t", 0, [0], [1])], 1000)
 
     assert [outcome for _, _, outcome, _ in said(settings.lake)[3:]] == outcomes
+
+
+def test_who_does_not_answer_may_have_done_it(
+    brokers: ConfigBrokers, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent(*_: object) -> NoReturn:
+        raise KafkaTimeoutError
+
+    monkeypatch.setattr(brokers, "alter_override", silent)
+    with pytest.raises(ThrottleError, match="no answer"):
+        set_throttle(settings, brokers, PLAN, [move("t", 0, [0], [1])], 1000)
+
+    assert [outcome for _, _, outcome, _ in said(settings.lake)[3:]] == ["unknown", "skipped", "skipped"]
 
 
 def test_nothing_to_clear_asks_nobody(settings: Settings) -> None:
