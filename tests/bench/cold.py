@@ -63,8 +63,8 @@ def bench_shell(synthetic: Cluster, warm: float) -> Figure:
         where = ("--zookeeper", synthetic.hosts, "--warehouse", warehouse, "--json")
         _run("jobs.entry", "snapshot", *where)
         start = seconds_of(lambda: _python("-c", SPARK))
-        seconds, said = timed(lambda: _run("jobs.entry", "snapshot", *where))
-    assert json.loads(said)["partitions"] == synthetic.partitions
+        seconds, stdout = timed(lambda: _run("jobs.entry", "snapshot", *where))
+    assert json.loads(stdout)["partitions"] == synthetic.partitions
     return Figure(
         measured=f"surveyor snapshot, {synthetic.partitions:,} partitions unchanged, a whole process",
         seconds=seconds,
