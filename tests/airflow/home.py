@@ -45,9 +45,12 @@ def variables(home: Path, zookeeper: str, warehouse: Path) -> dict[str, str]:
     return kept | {name: str(value) for name, value in ours.items()}
 
 
+PREPARED_BY: Final = (["db", "migrate"], ["pools", "import", str(ROOT / "airflow" / "pools.json")])
+"""The commands of docs/airflow.md that make the database, and the pools."""
+
+
 def prepare(environment: dict[str, str]) -> None:
-    """Make the database, and the pools that docs/airflow.md tells to make."""
-    for words in (["db", "migrate"], ["pools", "import", str(ROOT / "airflow" / "pools.json")]):
+    for words in PREPARED_BY:
         done = subprocess.run([AIRFLOW, *words], env=environment, capture_output=True, text=True, check=False)
         if done.returncode:
             raise RuntimeError(f"airflow {' '.join(words)} failed: {done.stdout}{done.stderr}")

@@ -1,6 +1,8 @@
 """Runs in Airflow's environment: does what a test asks by a line of JSON on stdin, and answers by one on stdout.
 
-One process for all tests of a module, as Airflow takes seconds to be imported. Requests and answers:
+One process for all tests of a module, as Airflow takes seconds to be imported; it also runs the commands of `airflow`
+that make the database, which its argument lists: 4.0 s of processor time until it answers, 9.8 s with a process for
+each command. Requests and answers:
 
     {"do": "integrity"}                    what every DAG says of itself, and import errors
     {"do": "run", "dag": ID, ...}          `dag.test()`, for real: states, results and run id
@@ -21,6 +23,12 @@ from typing import Any
 ANSWERS = os.fdopen(os.dup(1), "w")
 """The stdout that the test reads; Airflow's goes to stderr from here on."""
 os.dup2(2, 1)
+
+from airflow.cli.cli_parser import get_parser
+
+for words in json.loads(sys.argv[1]):
+    command = get_parser().parse_args(words)
+    command.func(command)
 
 from airflow.api_fastapi.app import create_app
 from airflow.dag_processing.dagbag import DagBag

@@ -8,7 +8,7 @@ from threading import Timer
 from types import TracebackType
 from typing import Any, Self
 
-from tests.airflow.home import NO_AIRFLOW, PYTHON, ROOT, prepare, variables
+from tests.airflow.home import NO_AIRFLOW, PREPARED_BY, PYTHON, ROOT, variables
 from tests.shared_spark import QUICK
 from tests.spark_archive import environment
 
@@ -54,10 +54,9 @@ class InsideAirflow:
         self._process: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Self:
-        prepare(self._environment)
         with self.log.open("w") as log:
             self._process = subprocess.Popen(
-                [PYTHON, ROOT / "tests" / "airflow" / "inside.py"],
+                [PYTHON, ROOT / "tests" / "airflow" / "inside.py", json.dumps(PREPARED_BY)],
                 env=self._environment,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
