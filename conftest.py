@@ -66,8 +66,8 @@ TWO_VERSIONS = "test_leadership_brokers.py"
 @pytest.hookimpl(tryfirst=True)
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark a test by what it uses, so that nobody forgets; one that uses nothing that has to be started is a unit."""
-    found = {marker for marker in (*FIXTURES, *SERVERS) if item.get_closest_marker(marker)} | _used_by(item)
-    for marker in sorted(found) or [UNIT]:
+    markers = {marker for marker in (*FIXTURES, *SERVERS) if item.get_closest_marker(marker)} | _used_by(item)
+    for marker in sorted(markers) or [UNIT]:
         item.add_marker(marker)
 
 

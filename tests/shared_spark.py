@@ -89,8 +89,8 @@ def _connected(gateway: Mapping[str, str]) -> SparkSession:
     jvm: Any = SparkContext._jvm  # noqa: SLF001 - a context that runs already is found in the JVM only
     classic = getattr(jvm, "org.apache.spark.sql.classic.SparkSession")
     running = classic.getDefaultSession().get()
-    found = jvm.JavaSparkContext.fromSparkContext(running.sparkContext())
-    context = SparkContext(conf=SparkConf(_jconf=found.getConf()), jsc=found)
+    java_context = jvm.JavaSparkContext.fromSparkContext(running.sparkContext())
+    context = SparkContext(conf=SparkConf(_jconf=java_context.getConf()), jsc=java_context)
     return SparkSession(context, running.cloneSession())
 
 
@@ -109,8 +109,8 @@ def keep(folder: Path) -> None:
 def _tell(file: Path, session: SparkSession) -> None:
     """Write down how to connect: the file is whole as soon as it is there, and nobody else's to read."""
     gateway: Any = session.sparkContext._gateway  # noqa: SLF001 - nobody else knows
-    found = gateway.gateway_parameters
-    told = {"PYSPARK_GATEWAY_PORT": str(found.port), "PYSPARK_GATEWAY_SECRET": found.auth_token}
+    parameters = gateway.gateway_parameters
+    told = {"PYSPARK_GATEWAY_PORT": str(parameters.port), "PYSPARK_GATEWAY_SECRET": parameters.auth_token}
     unfinished = file.with_suffix(".new")
     unfinished.touch(0o600)
     unfinished.write_text(json.dumps(told))

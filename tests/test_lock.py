@@ -30,10 +30,10 @@ def pinned(file: str) -> dict[str, str]:
 )
 def test_what_is_asked_for_allows_what_was_tested(file: str, lines: list[str]) -> None:
     pins = pinned(file)
-    asked = [Requirement(line) for line in lines]
+    requirements = [Requirement(line) for line in lines]
     outside = {
         f"{each}, not {pins.get(canonicalize_name(each.name))}"
-        for each in asked
+        for each in requirements
         if not each.specifier.contains(pins.get(canonicalize_name(each.name), "0"))
     }
     assert outside == set()

@@ -62,11 +62,11 @@ with DAG(
     @task
     def question(*, params: dict[str, Any]) -> list[str]:
         """Write the parameters of the run as the options of `surveyor plan reassign`."""
-        asked = params["question"]
-        valued = {asked: params["value"], **{limit: params[limit] for limit in LIMITS}}
+        flag = params["question"]
+        valued = {flag: params["value"], **{limit: params[limit] for limit in LIMITS}}
         options = [word for name, value in valued.items() if value is not None for word in (f"--{name}", value)]
         flags = [f"--{name}" for name in SWITCHES if params[name]]
-        return ["reassign", *([f"--{asked}"] if asked in FLAGS else []), *options, *flags]
+        return ["reassign", *([f"--{flag}"] if flag in FLAGS else []), *options, *flags]
 
     @task
     def commit_options(*, params: dict[str, Any]) -> list[str]:

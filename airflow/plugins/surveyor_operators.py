@@ -34,8 +34,8 @@ def result_in(file: Path) -> Result:
     """Read what a command wrote into --result-file; nothing where it was killed before."""
     if not file.is_file():
         return {}
-    found: Result = json.loads(file.read_text(encoding="utf-8"))
-    return found
+    result: Result = json.loads(file.read_text(encoding="utf-8"))
+    return result
 
 
 class Surveyor:
@@ -43,7 +43,7 @@ class Surveyor:
 
     def __init__(self, ours: Settings, words: Sequence[str]) -> None:
         self.line = [ours.command, *words, *ours.options]
-        self.said: list[str] = []
+        self.output: list[str] = []
         self._process: subprocess.Popen[str] | None = None
 
     def run(self, log: Any) -> tuple[int, Result]:
@@ -59,7 +59,7 @@ class Surveyor:
                 text=True,
             ) as self._process:
                 for line in self._process.stdout or ():
-                    self.said.append(line.rstrip())
+                    self.output.append(line.rstrip())
                     log.info("%s", line.rstrip())
             return self._process.returncode, result_in(file)
 
@@ -100,7 +100,7 @@ class SurveyorOperator(BaseOperator):
         code, result = running.run(self.log)
         if code != DONE:
             raise_for(code, result, stale=self.stale)
-        return "\n".join(running.said)[:SHOWN_CHARACTERS] if self.shown else result
+        return "\n".join(running.output)[:SHOWN_CHARACTERS] if self.shown else result
 
     def on_kill(self) -> None:
         if self._running is not None:
@@ -217,20 +217,20 @@ class SubmitOperator(SparkSubmitOperator):
                 f"there is no connection {ours.spark_connection!r}, which names Spark's master: add one, for example "
                 f"`airflow connections add {ours.spark_connection} --conn-type spark --conn-host 'local[*]'`"
             ) from None
-        found = ours.submission()
+        submission = ours.submission()
         self._hook = None
         self._conn_id = ours.spark_connection
-        self._spark_binary = found["spark_submit"]
-        self.application = str(Path(found["scripts"], f"{self.job}.py"))
+        self._spark_binary = submission["spark_submit"]
+        self.application = str(Path(submission["scripts"], f"{self.job}.py"))
         self.application_args = words
-        self.jars = found["jars"]
+        self.jars = submission["jars"]
         self.py_files = ours.py_files
         self.env_vars = {
-            "JAVA_HOME": found["java_home"],
-            "SPARK_CONF_DIR": os.environ.get("SPARK_CONF_DIR") or found["spark_conf_dir"],
-            "SPARK_HOME": found["spark_home"],
-            "PYSPARK_PYTHON": found["python"],
-            "PYSPARK_DRIVER_PYTHON": found["python"],
+            "JAVA_HOME": submission["java_home"],
+            "SPARK_CONF_DIR": os.environ.get("SPARK_CONF_DIR") or submission["spark_conf_dir"],
+            "SPARK_HOME": submission["spark_home"],
+            "PYSPARK_PYTHON": submission["python"],
+            "PYSPARK_DRIVER_PYTHON": submission["python"],
         }
 
 

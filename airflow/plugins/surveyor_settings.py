@@ -67,8 +67,8 @@ class Settings:
             raise AirflowFailException(
                 f"{python} cannot say how to submit Surveyor's jobs, exit code {done.returncode}: {done.stderr.strip()}"
             )
-        found: dict[str, Any] = json.loads(done.stdout)
-        return found
+        submission: dict[str, Any] = json.loads(done.stdout)
+        return submission
 
 
 def settings() -> Settings:

@@ -181,9 +181,9 @@ class Look:
             self._topics(seen, reread=mended)
 
     def _requests(self, seen: Seen) -> None:
-        asked_for, before = self.memory.asked_for, self.memory.asked
+        asked_for, before = self.memory.asked_for, self.memory.admin_requests
         self.memory.requests, self.memory.void = read_requests(self.client)
-        seen.requests = before != self.memory.asked
+        seen.requests = before != self.memory.admin_requests
         if not seen.requests:
             return
         # what moves was judged by its request alone, and goes on once that was withdrawn

@@ -22,7 +22,7 @@ from schemas.rows import Key
 
 FAILED: Final = "failed_replicas"
 
-_ASKED: Final = frozenset({RequestKind.REASSIGN, RequestKind.PREFERRED_ELECTION, RequestKind.DELETE_TOPIC})
+_ADMIN_REQUESTS: Final = frozenset({RequestKind.REASSIGN, RequestKind.PREFERRED_ELECTION, RequestKind.DELETE_TOPIC})
 
 
 class Partition(Struct, frozen=True, kw_only=True, gc=False):
@@ -104,14 +104,14 @@ class Memory:
         return [row for row in self.requests if row["kind"] == kind]
 
     @property
-    def asked(self) -> list[Row]:
+    def admin_requests(self) -> list[Row]:
         """Requests to do something: not the notifications, of which there may be very many."""
-        return [row for row in self.requests if row["kind"] in _ASKED]
+        return [row for row in self.requests if row["kind"] in _ADMIN_REQUESTS]
 
     @property
     def asked_for(self) -> set[Key]:
         """Partitions that these name."""
-        return {(row["topic"], row["partition"]) for row in self.asked if row.get("partition") is not None}
+        return {(row["topic"], row["partition"]) for row in self.admin_requests if row.get("partition") is not None}
 
     @property
     def queued(self) -> set[str]:
@@ -241,7 +241,7 @@ class Memory:
 
     def topics_of(self, keys: Collection[Key]) -> list[Row]:
         """The topics of these partitions and of requests, as rows of TOPICS."""
-        names = {topic for topic, _ in keys} | {row["topic"] for row in self.asked}
+        names = {topic for topic, _ in keys} | {row["topic"] for row in self.admin_requests}
         return [self.topics[name] for name in sorted(names) if name in self.topics]
 
 

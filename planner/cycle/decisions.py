@@ -45,12 +45,12 @@ class Precedence(IntEnum):
     PREFERRED = 3
 
 
-def decided(partitions: DataFrame, what: Mapping[str, str], precedence: Precedence, wanted: str) -> DataFrame:
+def decided(partitions: DataFrame, what: Mapping[str, str], precedence: Precedence, action: str) -> DataFrame:
     """Make DECISIONS of partitions that have `action`, `code`, `why_not` and `withdrawn`.
 
-    `what`: the columns that a change changes, in SQL, as in `planner.rows.changes`; `wanted`: an action, in SQL.
+    `what`: the columns that a change changes, in SQL, as in `planner.rows.changes`; `action`: the one wanted, in SQL.
     """
-    own = {"wanted": wanted, "precedence": str(precedence.value)}
+    own = {"wanted": action, "precedence": str(precedence.value)}
     columns = (f"CAST({own.get(name, name)} AS {DECISIONS[name].dataType.simpleString()}) AS {name}" for name in _OWN)
     return partitions.where("action IS NOT NULL OR code IS NOT NULL OR withdrawn").selectExpr(
         *changes_in_sql({"plan_id": "''", **what}), *columns

@@ -131,8 +131,8 @@ def outcome(code: int, result: dict[str, Any], **given: str) -> str:
 def snapshot_of_run(plan: str, snapshot_ids: list[int]) -> dict[str, Any]:
     """Say which snapshot a run plans on that events with these ids have triggered."""
     events = [SimpleNamespace(extra={"snapshot_id": number}) for number in snapshot_ids]
-    found = SnapshotOfRun(task_id="snapshot", plan=plan).execute({"triggering_asset_events": {"surveyor": events}})
-    return dict(found)
+    snapshot = SnapshotOfRun(task_id="snapshot", plan=plan).execute({"triggering_asset_events": {"surveyor": events}})
+    return dict(snapshot)
 
 
 DOES: Mapping[str, Callable[..., Any]] = {

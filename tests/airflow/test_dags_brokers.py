@@ -63,11 +63,11 @@ def plan_of(lake: Lake, run: Run) -> Row:
 
 
 def test_every_dag_says_what_it_is(airflow: InsideAirflow) -> None:
-    said = airflow.ask(do="integrity")
-    dags = said["dags"]
+    integrity = airflow.ask(do="integrity")
+    dags = integrity["dags"]
     pools = json.loads((ROOT / "airflow" / "pools.json").read_text())
 
-    assert said["errors"] == {}
+    assert integrity["errors"] == {}
     assert {dag["file"] for dag in dags.values()} == {path.name for path in (ROOT / "airflow" / "dags").glob("*.py")}
     assert all(f"{name}.py" == dag["file"] for name, dag in dags.items())
     for dag in dags.values():

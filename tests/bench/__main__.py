@@ -59,9 +59,11 @@ def run(options: argparse.Namespace) -> Report:
     samples: list[Sample] = []
     for partitions in options.partitions:
         with cluster(partitions) as synthetic:
-            found = SnapshotBench(spark, driver, synthetic).rounds(options.rounds)
-            warm = next(sample.figure.seconds for sample in found if sample.cost and sample.cost.snapshot == UNCHANGED)
-            samples += found
+            snapshots = SnapshotBench(spark, driver, synthetic).rounds(options.rounds)
+            warm = next(
+                sample.figure.seconds for sample in snapshots if sample.cost and sample.cost.snapshot == UNCHANGED
+            )
+            samples += snapshots
             samples.append(Sample(bench_shell(synthetic, warm)))
     telling = bench_telling(options.told)
     failures = [
@@ -78,8 +80,8 @@ def fill_in(file: Path, figures: str) -> None:
     """Replace what stands between the marks."""
     text = file.read_text(encoding="utf-8")
     between = re.compile(f"(?<={re.escape(BEGIN)}).*(?={re.escape(END)})", re.DOTALL)
-    filled, found = between.subn(lambda _: f"\n{figures}\n", text)
-    if not found:
+    filled, replacements = between.subn(lambda _: f"\n{figures}\n", text)
+    if not replacements:
         sys.exit(f"{file} has no lines {BEGIN} and {END} to write between:\n{figures}")
     file.write_text(filled, encoding="utf-8")
 

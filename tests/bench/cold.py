@@ -64,9 +64,9 @@ def bench_shell(synthetic: Cluster, warm: float) -> Figure:
         where = ("--zookeeper", synthetic.hosts, "--warehouse", warehouse, "--json")
         _run("jobs.entry", "snapshot", *where)
         start = seconds_of(lambda: _python("-c", SPARK))
-        seconds, said = timed(lambda: _run("jobs.entry", "snapshot", *where))
+        seconds, stdout = timed(lambda: _run("jobs.entry", "snapshot", *where))
         told = _brokers_told(warehouse)
-    assert json.loads(said)["partitions"] == synthetic.partitions
+    assert json.loads(stdout)["partitions"] == synthetic.partitions
     assert told == len(ports), f"{len(ports)} brokers answer, {told} told what they speak"
     return Figure(
         measured=f"surveyor snapshot, {synthetic.partitions:,} partitions unchanged, a whole process",

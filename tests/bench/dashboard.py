@@ -48,11 +48,11 @@ def bench_dashboard(rounds: int) -> Iterator[Figure]:
             figures = [
                 Figure(
                     f"dashboard {begin}: until {what} is there",
-                    found[number] - found[since],
+                    full[number] - full[since],
                     f"a Streamlit page of one word {begin}",
                     bare[2] - bare[since],
                 )
-                for bare, found in turns
+                for bare, full in turns
             ]
             yield median_of(figures, attrgetter("ratio"))
 

@@ -43,7 +43,7 @@ class Spent(NamedTuple):
     """Seconds to decide and to say who is told what: where it was foreseen, and where Spark had to be asked."""
 
     foreseen: float
-    asked: float
+    by_spark: float
 
 
 def bench_deciding(spark: SparkSession, sizes: Sequence[int]) -> Iterator[Figure]:
@@ -55,7 +55,7 @@ def bench_deciding(spark: SparkSession, sizes: Sequence[int]) -> Iterator[Figure
     of = f"a failure concerns {concerned:,} of {large:,} partitions"
     baseline = f"{concerned:,} of {small:,}"
     yield Figure(f"{of}: decided, as foreseen", of_large.foreseen, baseline, of_small.foreseen, TARGET)
-    yield Figure(f"{of}: decided by asking Spark", of_large.asked, baseline, of_small.asked, TARGET)
+    yield Figure(f"{of}: decided by asking Spark", of_large.by_spark, baseline, of_small.by_spark, TARGET)
 
 
 def _spent(spark: SparkSession, partitions: int, concerned: int) -> Spent:

@@ -76,18 +76,18 @@ def _outage(cluster: EmbeddedCluster, client: KazooClient, places: Sequence[Topi
     for some in (places[::100], places):  # few at first, as looking takes processors, too
         until(lambda some=some: all(state and VICTIM not in state.isr for _, state in states(client, some)), 0.5)  # type: ignore[misc]
     led, all_of_them = (max(written_at(read_states(client, some))) - vanished for some in (of_victim, places))
-    found = Outage(led, all_of_them)
-    say(f"  leaders moved after {found.leaders:.2f} s, ISRs shrunk after {found.isrs:.2f} s")
-    return found
+    outage = Outage(led, all_of_them)
+    say(f"  leaders moved after {outage.leaders:.2f} s, ISRs shrunk after {outage.isrs:.2f} s")
+    return outage
 
 
 def _last_seen(client: KazooClient, path: str) -> float:
     """Wait until a znode is gone; return when it was certainly there yet, so that nobody gains by a late look."""
-    seen = asked = time.time()
+    seen = before = time.time()
     while client.exists(path) is not None:
-        seen = asked
+        seen = before
         time.sleep(0.002)
-        asked = time.time()
+        before = time.time()
     return seen
 
 

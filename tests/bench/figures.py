@@ -158,7 +158,7 @@ class Driver:
 
 def _peak(pid: int) -> int | None:
     try:
-        found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+        peak = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
     except OSError:
         return None
-    return int(found[1]) * 1024 if found else None
+    return int(peak[1]) * 1024 if peak else None

@@ -75,24 +75,24 @@ def _best(work: Callable[[], object], rounds: int) -> float:
 
 def _removed(partitions: Partitions) -> None:
     held = int((partitions.replicas == GONE).sum())
-    found = place(brokers_of(GONE), partitions, Question())
-    _check(partitions, found, held)
+    placement = place(brokers_of(GONE), partitions, Question())
+    _check(partitions, placement, held)
 
 
 def _added(partitions: Partitions) -> None:
     new = frozenset(range(int(partitions.replicas.max()) + 1, BROKERS))
-    found = place(brokers_of(), partitions, Question(even=True, onto=new))
-    _check(partitions, found, 6_000)
-    for held in (found.brokers.replicas[1], found.brokers.leaders[1]):
+    placement = place(brokers_of(), partitions, Question(even=True, onto=new))
+    _check(partitions, placement, 6_000)
+    for held in (placement.brokers.replicas[1], placement.brokers.leaders[1]):
         if int(np.ptp(held)) > 1:
             raise AssertionError(f"brokers hold from {held.min()} to {held.max()}")
 
 
-def _check(partitions: Partitions, found: Placement, copies: int) -> None:
+def _check(partitions: Partitions, placement: Placement, copies: int) -> None:
     """A quick answer that is wrong counts for nothing."""
-    before, after = (spanned(lists.T % RACKS) for lists in (partitions.replicas, found.replicas))
-    if found.copies != copies or found.lower_bound != copies or (after < before).any():
-        raise AssertionError(f"{found.copies} copies instead of {copies}, {(after < before).sum()} lost a rack")
+    before, after = (spanned(lists.T % RACKS) for lists in (partitions.replicas, placement.replicas))
+    if placement.copies != copies or placement.lower_bound != copies or (after < before).any():
+        raise AssertionError(f"{placement.copies} copies instead of {copies}, {(after < before).sum()} lost a rack")
 
 
 if __name__ == "__main__":

@@ -64,7 +64,7 @@ class Report:
             "costs": [cost.row for cost in self.costs],
             "growth": growths(self.costs),
         }
-        tables = {name: list(map(_for_programs, found)) for name, found in rows.items()}
+        tables = {name: list(map(_for_programs, section)) for name, section in rows.items()}
         content = {"machine": _for_programs(self.machine), **tables, "missed": self.missed}
         return json.dumps(content)
 

@@ -108,15 +108,15 @@ def _until_first_write(client: KazooClient, places: Sequence[TopicPartition], de
     assert stat is not None
     epoch = int(client.get("/controller_epoch")[0])
     led = [place for place in places if place.partition % 3 == dead.broker_id]
-    found: list[float] = []
+    times: list[float] = []
 
     def is_written() -> bool:
         znodes = read_states(client, led)
-        found[:] = written_at([z for z in znodes if z.data and decode_state(z.data).controller_epoch == epoch])
-        return bool(found)
+        times[:] = written_at([z for z in znodes if z.data and decode_state(z.data).controller_epoch == epoch])
+        return bool(times)
 
     until(is_written, 0.1)
-    seconds: float = min(found) - stat.ctime * MILLISECOND
+    seconds: float = min(times) - stat.ctime * MILLISECOND
     say(f"  first state written {seconds:.3f} s after /controller")
     return seconds
 

@@ -136,10 +136,10 @@ def _named(command: Command) -> list[str]:
     return [f"[{code(command.title)}](#{command.title.replace(' ', '-')})", str(command.command.help)]
 
 
-def _command(command: Command, said: set[OptionKey], level: str) -> Iterator[str]:
+def _command(command: Command, described: set[OptionKey], level: str) -> Iterator[str]:
     yield f"{level} {command.title}"
     yield str(command.command.help)
-    own = [key for key in command.options if key not in said]
+    own = [key for key in command.options if key not in described]
     yield f"    {_usage(command, own)}"
     if command.arguments or own:
         yield _table([*map(_argument_row, command.arguments), *_option_rows(command, own)])
@@ -196,7 +196,7 @@ def _unless_given(option: Any, text: str) -> str:  # noqa: ANN401 - as above
     if option.required:
         return "required"
     default = option.default.value if isinstance(option.default, Enum) else option.default
-    said = DEFAULT.search(text)
-    known = said[1] if said else "" if default in {None, False} else str(default)
+    in_words = DEFAULT.search(text)
+    known = in_words[1] if in_words else "" if default in {None, False} else str(default)
     environment = f"the environment's `{option.envvar}`" if option.envvar else ""
     return ", else ".join(filter(None, [environment, known]))

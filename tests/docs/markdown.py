@@ -69,12 +69,12 @@ def anchors(text: str) -> set[str]:
     tokens = _MARKDOWN.parse(text)
     titles = [after.content for token, after in pairwise(tokens) if token.type == "heading_open"]
     seen: Counter[str] = Counter()
-    found = set()
+    unique = set()
     for title in titles:
         anchor = re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
-        found.add(f"{anchor}-{seen[anchor]}" if seen[anchor] else anchor)
+        unique.add(f"{anchor}-{seen[anchor]}" if seen[anchor] else anchor)
         seen[anchor] += 1
-    return found
+    return unique
 
 
 def _inline(text: str) -> Iterator[Token]:

@@ -164,9 +164,9 @@ def test_words_and_options_are_completed(words: str, completed: list[str]) -> No
 
 
 def completed_by_bash(words: str, **environment: str) -> list[str]:
-    asked = {"_SURVEYOR_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    variables = {"_SURVEYOR_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
     program = [sys.executable, "-c", COMPLETED.format(heavy=SPARK)]
-    done = subprocess.run(program, env=os.environ | asked | environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(program, env=os.environ | variables | environment, capture_output=True, text=True, check=True)
     assert done.stderr == ""
     return done.stdout.split()
 

@@ -53,7 +53,7 @@ def test_wrong_chroot(zookeeper: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("toml", "said"),
+    ("toml", "message"),
     [
         ("warehouse = ", "is no TOML"),
         ("warehouse = 1", "warehouse"),
@@ -61,11 +61,11 @@ def test_wrong_chroot(zookeeper: str, tmp_path: Path) -> None:
         ("[clusters.default]\nimbalance_threshold = 2", "imbalance_threshold"),
     ],
 )
-def test_bad_conf_says_which_key(tmp_path: Path, toml: str, said: str) -> None:
+def test_bad_conf_says_which_key(tmp_path: Path, toml: str, message: str) -> None:
     conf = tmp_path / "surveyor.toml"
     conf.write_text(toml)
     ran = Surveyor("127.0.0.1:1", tmp_path / "warehouse")("show", "brokers", "--conf", str(conf))
-    assert (ran.code, said in ran.stderr) == (2, True)
+    assert (ran.code, message in ran.stderr) == (2, True)
 
 
 def test_cluster_that_the_conf_does_not_name(tmp_path: Path) -> None:
@@ -82,12 +82,12 @@ def test_result_file_that_cannot_be_written_is_found_first(tmp_path: Path) -> No
 
 def test_errors_are_one_message_and_json_for_programs(tmp_path: Path) -> None:
     ran = Surveyor("127.0.0.1:1", tmp_path / "w")("snapshot", "--json")
-    said = [line for line in ran.stderr.splitlines() if not line.startswith("  ... ")]
-    assert (ran.code, ran.json["exit_code"], len(said)) == (22, 22, 1)
+    lines = [line for line in ran.stderr.splitlines() if not line.startswith("  ... ")]
+    assert (ran.code, ran.json["exit_code"], len(lines)) == (22, 22, 1)
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (["show", "plan", "\udcff"], r"plan '\udcff' is no UTF-8; expected text"),
         (["show", "topics", "--cluster", "\udcff"], r"cluster '\udcff' is no UTF-8; expected text"),
@@ -97,9 +97,9 @@ def test_errors_are_one_message_and_json_for_programs(tmp_path: Path) -> None:
         (["plan", "reconcile", "--name", "45809955e5b38bd0"], "and that is not an id (16 of 0-9 and a-f)"),
     ],
 )
-def test_what_names_nothing(options: list[str], said: str) -> None:
+def test_what_names_nothing(options: list[str], message: str) -> None:
     ran = CliRunner().invoke(app, options)
-    assert (ran.exit_code, said in ran.stderr, len(ran.stderr.splitlines())) == (2, True, 1)
+    assert (ran.exit_code, message in ran.stderr, len(ran.stderr.splitlines())) == (2, True, 1)
 
 
 FILE = '[clusters.default]\nzookeeper = "zk-file:1"\n[clusters.east]\nzookeeper = "zk-east:1"\n'
@@ -107,7 +107,7 @@ OF_FILE, OF_ENVIRONMENT = "zookeeper {} of {} is used, not zk-env:1", "zk-env:1 
 
 
 @pytest.mark.parametrize(
-    ("options", "used", "said"),
+    ("options", "used", "message"),
     [
         ("--conf {conf}", "zk-file:1", OF_FILE),
         ("--cluster east", "zk-east:1", OF_FILE),
@@ -116,7 +116,7 @@ OF_FILE, OF_ENVIRONMENT = "zookeeper {} of {} is used, not zk-env:1", "zk-env:1 
     ],
 )
 def test_what_is_typed_wins_over_the_environment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: str, used: str, said: str | None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: str, used: str, message: str | None
 ) -> None:
     """Also by naming a file or a section of it; where the two differ, one line says so."""
     conf = tmp_path / "surveyor.toml"
@@ -133,8 +133,8 @@ def test_what_is_typed_wins_over_the_environment(
 
     ran = CliRunner().invoke(app, ["doctor", *options.format(conf=conf).split()])
 
-    line = "" if said is None else f"surveyor: {said.format(used, conf)}"
-    assert (seen, ran.stderr.startswith(line), ran.stderr.count("\n")) == ([used], True, int(said is not None))
+    line = "" if message is None else f"surveyor: {message.format(used, conf)}"
+    assert (seen, ran.stderr.startswith(line), ran.stderr.count("\n")) == ([used], True, int(message is not None))
 
 
 def test_conf_names_the_cluster(tree: KafkaTree, tmp_path: Path) -> None:

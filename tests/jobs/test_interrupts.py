@@ -92,15 +92,15 @@ class Running:
 
     def session(self) -> list[int]:
         """Who lives in its session."""
-        found = []
+        pids = []
         for stat in Path("/proc").glob("[0-9]*/stat"):
             try:
                 state, _, _, session = stat.read_text(errors="replace").rpartition(")")[2].split()[:4]
             except OSError:  # gone meanwhile
                 continue
             if int(session) == self.process.pid and state != "Z":
-                found.append(int(stat.parent.name))
-        return found
+                pids.append(int(stat.parent.name))
+        return pids
 
     def lines(self) -> list[str]:
         return [line for line in self.stderr.read_text().splitlines() if not PROGRESS.fullmatch(line)]

@@ -43,8 +43,8 @@ def test_the_reader_shown_ends_as_it_should(lake: Lake) -> None:
         rows = [{**partition([0, 1, 2]), "topic": f"t{number}", "partition": p, "snapshot_id": 1} for p in range(1000)]
         lake.append("partitions", rows)
     with ThreadPoolExecutor(4) as pool:
-        found = set(pool.map(_ended, [_script(lake.warehouse)] * TIMES))
-    assert found == {(0, "8000\n", "")}
+        ends = set(pool.map(_ended, [_script(lake.warehouse)] * TIMES))
+    assert ends == {(0, "8000\n", "")}
 
 
 def test_the_reader_and_the_source_shown(tree: KafkaTree, lake: Lake, spark: SparkSession) -> None:
@@ -56,9 +56,9 @@ def test_the_reader_and_the_source_shown(tree: KafkaTree, lake: Lake, spark: Spa
     exec(_script(lake.warehouse), names)  # noqa: S102 - the page's own, as in the next lines
     *lines, topics, znodes = shown("docs/tables.md", "ZooKeeper from Spark")
     exec("\n".join(lines).replace("zk1:2181/kafka", tree.hosts), names)  # noqa: S102
-    found = [eval(line, names).count() for line in (topics, znodes)]  # noqa: S307
+    counts = [eval(line, names).count() for line in (topics, znodes)]  # noqa: S307
 
-    assert (len(names["DeltaTable"](names["table"]).to_pandas()), found) == (1, [5, 2])
+    assert (len(names["DeltaTable"](names["table"]).to_pandas()), counts) == (1, [5, 2])
 
 
 def test_the_rule_shown(lake: Lake, spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,8 +71,8 @@ def test_the_rule_shown(lake: Lake, spark: SparkSession, capsys: pytest.CaptureF
     *lines, last = shown("README.md", "From a notebook")
     assert lines[0].startswith("from planner")
     exec("\n".join([*lines, last]).replace("/data/surveyor", lake.warehouse), {"spark": spark})  # noqa: S102 - the page's own
-    found = [[cell.strip() for cell in line.split("|")] for line in capsys.readouterr().out.splitlines() if "|" in line]
-    header, *table = found
+    cells = [[cell.strip() for cell in line.split("|")] for line in capsys.readouterr().out.splitlines() if "|" in line]
+    header, *table = cells
     told = [{name: row[header.index(name)] for name in ("broker_id", "not_led", "exceeds")} for row in table]
     assert sorted(told, key=itemgetter("broker_id")) == [
         {"broker_id": "0", "not_led": "0", "exceeds": "false"},

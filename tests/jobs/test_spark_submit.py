@@ -52,16 +52,16 @@ def test_commands_of_the_readme(tree: KafkaTree, tmp_path: Path, elsewhere: Path
     tree.add_topic("orders", {0: [0, 1]})
     tree.unregister(1)
     snapshot, plan = _commands(tree.hosts, tmp_path / "warehouse")
-    result, said = _submitted(snapshot, elsewhere)
+    result, lines = _submitted(snapshot, elsewhere)
     line, following = result.splitlines()
     assert re.fullmatch(r"snapshot 1 of default: .* 1 topic, 1 partition, .*", line)
     assert (
         following == f"see what is due: surveyor status --zookeeper {tree.hosts} --warehouse {tmp_path / 'warehouse'}"
     )
-    assert said == []
+    assert lines == []
     unset = re.sub("export SPARK_CONF_DIR.*", "", plan)
-    result, said = _submitted(unset, elsewhere)
+    result, lines = _submitted(unset, elsewhere)
     assert json.loads(result)["changes"] == 1
-    assert len(said) < 20, said
-    _, said = _submitted(f"{plan} --snapshot 9", elsewhere, ExitCode.USAGE)
-    assert said[-1].startswith("surveyor: no snapshot 9 of cluster ")
+    assert len(lines) < 20, lines
+    _, lines = _submitted(f"{plan} --snapshot 9", elsewhere, ExitCode.USAGE)
+    assert lines[-1].startswith("surveyor: no snapshot 9 of cluster ")

@@ -55,12 +55,12 @@ def _fill(tree: KafkaTree) -> None:
 
 def test_each_kind_of_loss(surveyor: Surveyor, untouched: KafkaTree) -> None:
     before = untouched.dump()
-    found = {}
+    scenarios = {}
     for lose in ("brokers=1", "racks=1", "brokers=2"):
         result = surveyor.json("whatif", "--lose", lose)
         assert result["scenarios"] == len(result["rows"])
-        found[result["lose"]] = [(row["scenario"], row["offline"], row["leaders_moved"]) for row in result["rows"]]
-    assert found == {
+        scenarios[result["lose"]] = [(row["scenario"], row["offline"], row["leaders_moved"]) for row in result["rows"]]
+    assert scenarios == {
         "brokers=1": [("broker 3", 1, 0), ("broker 0", 0, 1), ("broker 1", 0, 1), ("broker 2", 0, 1)],
         "racks=1": [("rack a", 2, 0), ("broker 3", 1, 0), ("rack b", 0, 1)],
         "pairs": [
@@ -112,12 +112,12 @@ def test_what_cannot_be_lost(lose: str, tmp_path: Path) -> None:
 
 
 def test_a_snapshot_is_needed(surveyor: Surveyor, tmp_path: Path) -> None:
-    asked = ("whatif", "--lose", "pairs")
-    assert Surveyor("127.0.0.1:1", tmp_path / "nowhere")(*asked).code == 22
+    command = ("whatif", "--lose", "pairs")
+    assert Surveyor("127.0.0.1:1", tmp_path / "nowhere")(*command).code == 22
     Lake(str(tmp_path / "empty"), "default").ensure_tables()
-    empty = Surveyor("127.0.0.1:1", tmp_path / "empty")(*asked)
+    empty = Surveyor("127.0.0.1:1", tmp_path / "empty")(*command)
     assert (empty.code, "take one with `surveyor snapshot" in empty.stderr) == (22, True)
-    unknown = surveyor(*asked, "--snapshot", "9")
+    unknown = surveyor(*command, "--snapshot", "9")
     assert (unknown.code, "no snapshot 9" in unknown.stderr) == (2, True)
 
 

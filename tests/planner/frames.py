@@ -76,8 +76,8 @@ def broker_row(broker_id: int, **columns: object) -> Row:
 
 def config_row(broker_id: int, name: str, value: str | None, **columns: object) -> Row:
     """Return what a broker says of itself."""
-    said = {"cluster": CLUSTER, "snapshot_id": 1, "broker_id": broker_id, "name": name, "value": value}
-    return said | {"assumed": False} | columns
+    row = {"cluster": CLUSTER, "snapshot_id": 1, "broker_id": broker_id, "name": name, "value": value}
+    return row | {"assumed": False} | columns
 
 
 def frame(spark: SparkSession, rows: Iterable[Mapping[str, Any]], schema: StructType) -> DataFrame:
@@ -98,9 +98,9 @@ def as_rows(rows: DataFrame) -> list[Row]:
 def by_partition(rows: DataFrame) -> dict[tuple[str, int], Row]:
     """Return rows by topic and partition, and fail where a partition has two."""
     collected = as_rows(rows)
-    found = {(row["topic"], row["partition"]): row for row in collected}
-    assert len(found) == len(collected), "a partition has two rows"
-    return found
+    keyed = {(row["topic"], row["partition"]): row for row in collected}
+    assert len(keyed) == len(collected), "a partition has two rows"
+    return keyed
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,17 +147,17 @@ def shape(schema: StructType) -> list[tuple[str, str]]:
     return [(column.name, column.dataType.simpleString()) for column in schema]
 
 
-def assert_rows(found: DataFrame, expected: Sequence[Mapping[str, Any]], schema: StructType) -> None:
+def assert_rows(actual: DataFrame, expected: Sequence[Mapping[str, Any]], schema: StructType) -> None:
     """Compare with rows of a schema, in any order; columns that no expected row names are not compared."""
-    assert shape(found.schema) == shape(schema)
+    assert shape(actual.schema) == shape(schema)
     named = [name for name in schema.names if any(name in row for row in expected)] or schema.names
-    wanted = frame(found.sparkSession, expected, schema)
-    assertDataFrameEqual(found.select(named), wanted.select(named))
+    expected_frame = frame(actual.sparkSession, expected, schema)
+    assertDataFrameEqual(actual.select(named), expected_frame.select(named))
 
 
-def assert_changes(found: DataFrame, expected: Sequence[Mapping[str, Any]]) -> None:
-    assert_rows(found, expected, CHANGES)
+def assert_changes(actual: DataFrame, expected: Sequence[Mapping[str, Any]]) -> None:
+    assert_rows(actual, expected, CHANGES)
 
 
-def assert_rejections(found: DataFrame, expected: Sequence[Mapping[str, Any]]) -> None:
-    assert_rows(found, expected, REJECTIONS)
+def assert_rejections(actual: DataFrame, expected: Sequence[Mapping[str, Any]]) -> None:
+    assert_rows(actual, expected, REJECTIONS)

@@ -40,9 +40,9 @@ def offline_election(row: Row, world: World, *, unclean: bool) -> tuple[int, lis
 
 def unclean_allowed(row: Row, world: World) -> bool:
     """`LogConfig` with its fall-back to `KafkaConfig`: the topic's word, else the brokers' if all agree."""
-    said = [row for row in world.configs if row["name"] == "unclean.leader.election.enable"]
-    by_brokers = [row["value"] is not None and row["value"].lower() == "true" and not row["assumed"] for row in said]
-    return row["topic"] in UNCLEAN or (row["topic"] in SILENT and bool(said) and all(by_brokers))
+    configs = [row for row in world.configs if row["name"] == "unclean.leader.election.enable"]
+    by_brokers = [row["value"] is not None and row["value"].lower() == "true" and not row["assumed"] for row in configs]
+    return row["topic"] in UNCLEAN or (row["topic"] in SILENT and bool(configs) and all(by_brokers))
 
 
 def removal_from_isr(row: Row, world: World) -> list[int]:
@@ -122,7 +122,7 @@ def rebalance(rows: Iterable[Row], threshold: float) -> tuple[dict[int, tuple[in
     by_preferred: dict[int, list[Row]] = defaultdict(list)
     for row in rows:
         by_preferred[row["replicas"][0]].append(row)
-    counts, wanted = {}, set()
+    counts, candidates = {}, set()
     for broker, group in by_preferred.items():
         bad = [row for row in group if row["leader"] is not None and row["leader"] != broker]
         counted = [row for row in group if row["topic"] != DELETED]
@@ -130,8 +130,8 @@ def rebalance(rows: Iterable[Row], threshold: float) -> tuple[dict[int, tuple[in
         if counted:
             counts[broker] = (len(counted), len(bad_counted))
         if counted and len(bad_counted) / len(counted) > threshold:
-            wanted |= {(row["topic"], row["partition"]) for row in bad}
-    return counts, wanted
+            candidates |= {(row["topic"], row["partition"]) for row in bad}
+    return counts, candidates
 
 
 def told(change: dict[str, Any]) -> Row:

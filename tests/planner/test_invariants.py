@@ -48,8 +48,8 @@ def _broken(row: Row, change: Row, world: World) -> list[str]:
 
 def _breaches(world: World, changes: Changes) -> list[tuple[Row, Row, list[str]]]:
     rows = {(row["topic"], row["partition"]): row for row in world.partitions}
-    found = ((rows[key], change, _broken(rows[key], change, world)) for key, change in changes.items())
-    return [breach for breach in found if breach[2]]
+    judged = ((rows[key], change, _broken(rows[key], change, world)) for key, change in changes.items())
+    return [breach for breach in judged if breach[2]]
 
 
 @BATCHES

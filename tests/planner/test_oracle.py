@@ -38,9 +38,9 @@ def _reconciled_by_hand(world: World, *, allow_unclean: bool) -> tuple[Verdicts,
 
 def _preferred(spark: SparkSession, world: World) -> Verdicts:
     partitions, topics, brokers = world.frames(spark)
-    wanted = partitions.select("topic", "partition")
-    changes = by_partition(preferred_changes(partitions, topics, brokers, wanted))
-    rejections = by_partition(preferred_rejections(partitions, topics, brokers, wanted))
+    candidates = partitions.select("topic", "partition")
+    changes = by_partition(preferred_changes(partitions, topics, brokers, candidates))
+    rejections = by_partition(preferred_rejections(partitions, topics, brokers, candidates))
     assert not changes.keys() & rejections.keys()
     return {k: oracle.told(row) for k, row in changes.items()} | {k: row["code"] for k, row in rejections.items()}
 
@@ -52,8 +52,8 @@ def _preferred_by_hand(world: World) -> Verdicts:
 @BATCHES
 @given(st.one_of(worlds(), failing_worlds()), st.booleans())
 def test_reconcile(spark: SparkSession, world: World, allow_unclean: bool) -> None:  # noqa: FBT001 - from Hypothesis
-    found = _reconciled(spark, world, allow_unclean=allow_unclean)
-    assert found == _reconciled_by_hand(world, allow_unclean=allow_unclean)
+    reconciled = _reconciled(spark, world, allow_unclean=allow_unclean)
+    assert reconciled == _reconciled_by_hand(world, allow_unclean=allow_unclean)
 
 
 @pytest.mark.parametrize("configs", [[], UNCLEAN_BROKERS])
@@ -78,6 +78,6 @@ def test_preferred_of_every_small_partition(spark: SparkSession) -> None:
 def test_imbalance(spark: SparkSession, world: World, threshold: float) -> None:
     partitions, topics, _ = world.frames(spark)
     skew = imbalance(partitions, topics, 1, threshold)
-    wanted = set(by_partition(candidates_by_imbalance(partitions, skew)))
-    found = {row["broker_id"]: (row["preferred_partitions"], row["not_led"]) for row in as_rows(skew)}
-    assert (found, wanted) == oracle.rebalance(world.partitions, threshold)
+    candidates = set(by_partition(candidates_by_imbalance(partitions, skew)))
+    counts = {row["broker_id"]: (row["preferred_partitions"], row["not_led"]) for row in as_rows(skew)}
+    assert (counts, candidates) == oracle.rebalance(world.partitions, threshold)

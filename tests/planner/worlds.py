@@ -59,8 +59,8 @@ def _partitions(draw: st.DrawFn) -> Row:
 @st.composite
 def _configs(draw: st.DrawFn) -> list[Row]:
     """What up to two brokers say of unclean elections: most allow them, some do not, some did not answer."""
-    said = [*[("true", False)] * 4, ("TRUE", False), ("false", False), ("true", True), (None, False)]
-    drawn = draw(st.lists(st.sampled_from(said), max_size=2))
+    values = [*[("true", False)] * 4, ("TRUE", False), ("false", False), ("true", True), (None, False)]
+    drawn = draw(st.lists(st.sampled_from(values), max_size=2))
     rows = [
         config_row(broker, "unclean.leader.election.enable", value, assumed=assumed)
         for broker, (value, assumed) in enumerate(drawn)

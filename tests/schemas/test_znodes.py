@@ -60,9 +60,9 @@ WRITTEN: Final[dict[str, tuple[bytes, bytes]]] = {
 }
 
 
-@pytest.mark.parametrize(("found", "expected"), WRITTEN.values(), ids=WRITTEN)
-def test_what_is_written_is_what_kafka_writes(found: bytes, expected: bytes) -> None:
-    assert found == expected
+@pytest.mark.parametrize(("written", "expected"), WRITTEN.values(), ids=WRITTEN)
+def test_what_is_written_is_what_kafka_writes(written: bytes, expected: bytes) -> None:
+    assert written == expected
 
 
 def _state(**columns: object) -> bytes:
@@ -236,17 +236,17 @@ def test_an_order_is_read_as_it_stands(replicas: list[int]) -> None:
     """One that makes no sense is refused by itself; as malformed it would hold up the others."""
     listed = [{"topic": "t", "partition": 0, "replicas": replicas}, {"topic": "t", "partition": 1, "replicas": [2]}]
 
-    found = decode_partitions(json.dumps({"version": 1, "partitions": listed}).encode())
+    decoded = decode_partitions(json.dumps({"version": 1, "partitions": listed}).encode())
 
-    assert found == [TopicPartition("t", 0, replicas), TopicPartition("t", 1, [2])]
+    assert decoded == [TopicPartition("t", 0, replicas), TopicPartition("t", 1, [2])]
 
 
 def test_an_order_for_what_no_topic_can_be_called_holds_up_no_other() -> None:
     listed = [{"topic": name, "partition": 0, "replicas": [1]} for name in ("a/b", "", "..", "red\x1b[31m", "t")]
 
-    found = decode_partitions(json.dumps({"version": 1, "partitions": listed}).encode())
+    decoded = decode_partitions(json.dumps({"version": 1, "partitions": listed}).encode())
 
-    assert [each.topic for each in found] == ["a/b", "", "..", "red\\x1b[31m", "t"]
+    assert [each.topic for each in decoded] == ["a/b", "", "..", "red\\x1b[31m", "t"]
 
 
 def test_of_two_orders_for_a_partition_the_last_counts() -> None:

@@ -52,15 +52,15 @@ def misunderstandings(data: bytes) -> list[tuple[str, object, object]]:
     """Return each codec that found something else than the oracle, and what both found."""
     both = [(decode.__name__, decoded(decode, data), read(decode, data)) for decode in MEANING]
     return [
-        (name, found, reading.value)
-        for name, found, reading in both
-        if found != reading.value and not (reading.ambiguous and found == Refused())
+        (name, understood, reading.value)
+        for name, understood, reading in both
+        if understood != reading.value and not (reading.ambiguous and understood == Refused())
     ]
 
 
 def misunderstood(inputs: Iterable[bytes]) -> dict[bytes, list[tuple[str, object, object]]]:
     """Return those of some inputs that a codec reads in another way than the oracle."""
-    return {data: found for data in inputs if (found := misunderstandings(data))}
+    return {data: differences for data in inputs if (differences := misunderstandings(data))}
 
 
 SEEDS: Final = st.integers(0, 2**64 - 1).map(random.Random)

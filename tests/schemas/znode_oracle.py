@@ -109,23 +109,23 @@ def by_partition(value: Any, *, at_least: int) -> dict[int, list[int]]:  # noqa:
     return {int(key): broker_ids(replicas, at_least=at_least) for key, replicas in value.items()}
 
 
-def state(found: Any, _data: bytes) -> State:  # noqa: ANN401
+def state(content: Any, _data: bytes) -> State:  # noqa: ANN401
     return State(
-        controller_epoch=number(found["controller_epoch"], high=LARGEST - 1),
-        leader=number(found["leader"], low=-1),
-        leader_epoch=number(found["leader_epoch"], high=LARGEST - 1),
-        isr=broker_ids(found["isr"]),
-        leader_recovery_state=number(found.get("leader_recovery_state", 0), high=1),
+        controller_epoch=number(content["controller_epoch"], high=LARGEST - 1),
+        leader=number(content["leader"], low=-1),
+        leader_epoch=number(content["leader_epoch"], high=LARGEST - 1),
+        isr=broker_ids(content["isr"]),
+        leader_recovery_state=number(content.get("leader_recovery_state", 0), high=1),
     )
 
 
-def assignment(found: Any, _data: bytes) -> Assignment:  # noqa: ANN401
-    partitions = by_partition(found["partitions"], at_least=1)
-    adding = by_partition(found.get("adding_replicas", {}), at_least=0)
-    removing = by_partition(found.get("removing_replicas", {}), at_least=0)
+def assignment(content: Any, _data: bytes) -> Assignment:  # noqa: ANN401
+    partitions = by_partition(content["partitions"], at_least=1)
+    adding = by_partition(content.get("adding_replicas", {}), at_least=0)
+    removing = by_partition(content.get("removing_replicas", {}), at_least=0)
     for moving in (adding, removing):
         assert all(broker_id in partitions.get(key, []) for key, replicas in moving.items() for broker_id in replicas)
-    topic_id = text(found["topic_id"]) if "topic_id" in found else None
+    topic_id = text(content["topic_id"]) if "topic_id" in content else None
     assert topic_id is None or (len(topic_id) == 22 and all(letter in LETTERS + DIGITS + "-_" for letter in topic_id))
     return Assignment(partitions, adding, removing, topic_id)
 
@@ -144,36 +144,36 @@ def endpoint(address: Any, protocols: dict[str, str]) -> Endpoint:  # noqa: ANN4
     return Endpoint(listener, protocols[listener], host, number(int(port), high=65535))
 
 
-def broker(found: Any, _data: bytes) -> Broker:  # noqa: ANN401
-    version = number(found["version"], low=1)
-    protocols = found.get("listener_security_protocol_map", PROTOCOLS)
+def broker(content: Any, _data: bytes) -> Broker:  # noqa: ANN401
+    version = number(content["version"], low=1)
+    protocols = content.get("listener_security_protocol_map", PROTOCOLS)
     assert all(isinstance(protocol, str) for protocol in protocols.values())
-    host, port = text_or_null(found.get("host")), number(found.get("port", -1), low=-1, high=65535)
-    addresses = found.get("endpoints", [])
+    host, port = text_or_null(content.get("host")), number(content.get("port", -1), low=-1, high=65535)
+    addresses = content.get("endpoints", [])
     assert isinstance(addresses, list)
     assert all(isinstance(address, str) for address in addresses)
     if version == 1:
         addresses = [f"PLAINTEXT://{host or ''}:{port}"]
     endpoints = tuple(endpoint(address, protocols) for address in addresses)
     assert len({each.listener for each in endpoints}) == len(endpoints) > 0
-    return Broker(endpoints, host, port, text_or_null(found.get("rack")))
+    return Broker(endpoints, host, port, text_or_null(content.get("rack")))
 
 
-def epoch(_found: Any, data: bytes) -> int:  # noqa: ANN401
+def epoch(_content: Any, data: bytes) -> int:  # noqa: ANN401
     assert data.isdigit()
     assert len(data) <= 10
     return number(int(data), high=LARGEST - 1)
 
 
-def controller(found: Any, data: bytes) -> Controller:  # noqa: ANN401
+def controller(content: Any, data: bytes) -> Controller:  # noqa: ANN401
     if data.isdigit():
         assert len(data) <= 10
         return Controller(number(int(data)), -1)
-    return Controller(number(found["brokerid"], low=-1), number(found.get("kraftControllerEpoch", -1), low=-1))
+    return Controller(number(content["brokerid"], low=-1), number(content.get("kraftControllerEpoch", -1), low=-1))
 
 
-def config(found: Any, _data: bytes) -> dict[str, str]:  # noqa: ANN401
-    return {key: text(value) for key, value in found["config"].items()}
+def config(content: Any, _data: bytes) -> dict[str, str]:  # noqa: ANN401
+    return {key: text(value) for key, value in content["config"].items()}
 
 
 def is_topic_name(topic: str) -> bool:
@@ -181,38 +181,38 @@ def is_topic_name(topic: str) -> bool:
     return topic not in {".", ".."} and 1 <= len(topic) <= 249 and all(letter in letters for letter in topic)
 
 
-def asked_for(value: Any) -> list[int]:  # noqa: ANN401
+def ordered(value: Any) -> list[int]:  # noqa: ANN401
     assert isinstance(value, list)
     return [number(broker_id, low=-LARGEST - 1) for broker_id in value]
 
 
-def topic_partition(found: Any) -> TopicPartition:  # noqa: ANN401
-    replicas = asked_for(found["replicas"]) if "replicas" in found else None
-    topic = text(found["topic"])
+def topic_partition(content: Any) -> TopicPartition:  # noqa: ANN401
+    replicas = ordered(content["replicas"]) if "replicas" in content else None
+    topic = text(content["topic"])
     assert len(topic) <= 249
     if not is_topic_name(topic):
         cut = topic.encode()[:1000].decode(errors="backslashreplace")
         topic = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in cut)
-    return TopicPartition(topic, number(found["partition"]), replicas)
+    return TopicPartition(topic, number(content["partition"]), replicas)
 
 
-def partitions(found: Any, _data: bytes) -> list[TopicPartition]:  # noqa: ANN401
-    assert isinstance(found["partitions"], list)
-    listed = [topic_partition(each) for each in found["partitions"]]
+def partitions(content: Any, _data: bytes) -> list[TopicPartition]:  # noqa: ANN401
+    assert isinstance(content["partitions"], list)
+    listed = [topic_partition(each) for each in content["partitions"]]
     return [*{(each.topic, each.partition): each for each in listed}.values()]
 
 
-def log_dir_event(found: Any, _data: bytes) -> LogDirEvent:  # noqa: ANN401
-    return LogDirEvent(number(found["broker"]), number(found["event"]))
+def log_dir_event(content: Any, _data: bytes) -> LogDirEvent:  # noqa: ANN401
+    return LogDirEvent(number(content["broker"]), number(content["event"]))
 
 
-def migration(found: Any, _data: bytes) -> int:  # noqa: ANN401
-    return number(found["kraft_controller_id"], low=-1)
+def migration(content: Any, _data: bytes) -> int:  # noqa: ANN401
+    return number(content["kraft_controller_id"], low=-1)
 
 
-def cluster_id(found: Any, _data: bytes) -> str:  # noqa: ANN401
-    assert text(found["id"])
-    return str(found["id"])
+def cluster_id(content: Any, _data: bytes) -> str:  # noqa: ANN401
+    assert text(content["id"])
+    return str(content["id"])
 
 
 MEANING: Final[dict[Decoder, Callable[[Any, bytes], object]]] = {

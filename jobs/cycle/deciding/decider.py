@@ -125,7 +125,7 @@ class Decider:
         `away`: brokers that count as gone, though they are registered.
         """
         asked_for = memory.asked_for
-        requests = [*memory.asked, *map(_to_be_balanced, sorted(balance))]
+        requests = [*memory.admin_requests, *map(_to_be_balanced, sorted(balance))]
         kinds = frozenset(RequestKind(row["kind"]) for row in requests)
         deletes = deletions and RequestKind.DELETE_TOPIC in kinds
         has_requests = bool(kinds & {RequestKind.REASSIGN, RequestKind.PREFERRED_ELECTION})

@@ -43,8 +43,8 @@ class Cluster:
     @property
     def version(self) -> str:
         """The server's, `3.9.4` of `Zookeeper version: 3.9.4-7246445...`."""
-        said = four_letter_word(int(self.hosts.rsplit(":", 1)[1]), "srvr")
-        return said.partition("version: ")[2].partition("-")[0]
+        status = four_letter_word(int(self.hosts.rsplit(":", 1)[1]), "srvr")
+        return status.partition("version: ")[2].partition("-")[0]
 
     def state_paths(self) -> Iterator[str]:
         for topic in range(self.topics):

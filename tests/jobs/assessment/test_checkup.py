@@ -24,7 +24,7 @@ Findings = dict[str, tuple[str, str, str | None]]
 def look(surveyor: Surveyor) -> Callable[..., Findings]:
     """Findings of the doctor."""
 
-    def found(hosts: str, *options: str, code: int = 0) -> Findings:
+    def doctor(hosts: str, *options: str, code: int = 0) -> Findings:
         ran = surveyor.run("doctor", "--zookeeper", hosts, "--json", *options)
         assert ran.exit_code == code, ran.stdout
         result = json.loads(ran.stdout)
@@ -33,7 +33,7 @@ def look(surveyor: Surveyor) -> Callable[..., Findings]:
         assert all(advice for state, _, advice in findings.values() if state == State.WARNING)
         return findings
 
-    return found
+    return doctor
 
 
 def states(findings: Findings) -> dict[str, str]:
@@ -151,24 +151,24 @@ def test_what_an_acl_keeps_from_us(tree: KafkaTree, look: Callable[..., Findings
     ours.write_text("digest.username=kafka\ndigest.password=secret\n")
     ours.chmod(0o600)
     everybody_reads = make_acl("world", "anyone", read=True, admin=True)
-    found = {}
+    permissions = {}
     for who, acl in {
         "nobody": make_acl("ip", "10.1.2.3", all=True),
         "this host": make_acl("ip", "127.0.0.1", all=True),
         "a user": make_digest_acl("kafka", "secret", all=True),
     }.items():
         tree.client.set_acls(path, [acl, everybody_reads])
-        found[who] = look(tree.hosts)["permissions"]
-    found["us"] = look(tree.hosts, "--zookeeper-config", str(ours))["permissions"]
+        permissions[who] = look(tree.hosts)["permissions"]
+    permissions["us"] = look(tree.hosts, "--zookeeper-config", str(ours))["permissions"]
     tree.client.set_acls(path, [make_acl("world", "anyone", all=True)])
 
-    assert {who: state for who, (state, _, _) in found.items()} == {
+    assert {who: state for who, (state, _, _) in permissions.items()} == {
         "nobody": State.WARNING,
         "this host": State.FINE,
         "a user": State.WARNING,
         "us": State.FINE,
     }
-    assert found["nobody"][1] == f"not to be written by anybody, as Surveyor comes: {path}"
+    assert permissions["nobody"][1] == f"not to be written by anybody, as Surveyor comes: {path}"
 
 
 def test_a_broker_that_has_gone(tree: KafkaTree, lake: Lake, look: Callable[..., Findings]) -> None:

@@ -146,16 +146,16 @@ def test_all_is_well() -> None:
 
 
 def test_of_many_plans_the_newest_are_named() -> None:
-    found = steps(plans=[plan(names=[f"p{number}"]) for number in range(5)])
+    advised = steps(plans=[plan(names=[f"p{number}"]) for number in range(5)])
 
-    assert [step.command for step in found] == ["show plan p4", "show plan p3", "show plan p2", "show plans"]
-    assert found[-1].what == "2 more plans wait"
+    assert [step.command for step in advised] == ["show plan p4", "show plan p3", "show plan p2", "show plans"]
+    assert advised[-1].what == "2 more plans wait"
 
 
 def test_the_most_urgent_comes_first() -> None:
-    found = steps(replace(WELL, quarantined=1, mendable=1, gone={3: 1}), snapshot=None)
+    advised = steps(replace(WELL, quarantined=1, mendable=1, gone={3: 1}), snapshot=None)
 
-    assert [step.command for step in found] == [
+    assert [step.command for step in advised] == [
         "reconcile",
         "plan reassign --remove-brokers 3 --refresh",
         "snapshot",

@@ -68,17 +68,17 @@ def test_what_moved_on_after_it_was_applied_is_stale(topic: KafkaTree, lake: Lak
 
 
 def test_state_that_is_no_longer_understood_is_stale(topic: KafkaTree, lake: Lake) -> None:
-    found = judged(topic, lake, elected(topic), lambda: topic.write(state_path(T, 0), b"?"))
+    verdict = judged(topic, lake, elected(topic), lambda: topic.write(state_path(T, 0), b"?"))
 
-    assert found == (Outcome.STALE, f"{state_path(T, 0)} is at version 1, planned at 0")
+    assert verdict == (Outcome.STALE, f"{state_path(T, 0)} is at version 1, planned at 0")
 
 
 def test_broker_that_came_back_makes_its_election_stale(topic: KafkaTree, lake: Lake) -> None:
     topic.unregister(0)
 
-    found = judged(topic, lake, elected(topic, requires_dead=[0]), lambda: topic.register(0))
+    verdict = judged(topic, lake, elected(topic, requires_dead=[0]), lambda: topic.register(0))
 
-    assert found == (Outcome.STALE, "broker 0 came back")
+    assert verdict == (Outcome.STALE, "broker 0 came back")
 
 
 def test_broker_that_stays_away_keeps_its_election_due(topic: KafkaTree, lake: Lake) -> None:
@@ -90,21 +90,21 @@ def test_broker_that_stays_away_keeps_its_election_due(topic: KafkaTree, lake: L
 def test_broker_that_came_back_and_is_not_understood_counts_as_alive(topic: KafkaTree, lake: Lake) -> None:
     topic.unregister(0)
 
-    found = judged(topic, lake, elected(topic, requires_dead=[0]), lambda: topic.register(0, b"?"))
+    verdict = judged(topic, lake, elected(topic, requires_dead=[0]), lambda: topic.register(0, b"?"))
 
-    assert found == (Outcome.STALE, "broker 0 came back")
+    assert verdict == (Outcome.STALE, "broker 0 came back")
 
 
 def test_new_leader_that_bounced_makes_its_election_stale(topic: KafkaTree, lake: Lake) -> None:
-    found = judged(topic, lake, elected(topic), lambda: topic.bounce(1))
+    verdict = judged(topic, lake, elected(topic), lambda: topic.bounce(1))
 
-    assert found == (Outcome.STALE, "broker 1 registered anew since the snapshot")
+    assert verdict == (Outcome.STALE, "broker 1 registered anew since the snapshot")
 
 
 def test_new_leader_that_left_makes_its_election_stale(topic: KafkaTree, lake: Lake) -> None:
-    found = judged(topic, lake, elected(topic), lambda: topic.unregister(1))
+    verdict = judged(topic, lake, elected(topic), lambda: topic.unregister(1))
 
-    assert found == (Outcome.STALE, "broker 1 is no longer alive")
+    assert verdict == (Outcome.STALE, "broker 1 is no longer alive")
 
 
 def test_other_brokers_may_bounce(topic: KafkaTree, lake: Lake) -> None:
@@ -119,18 +119,18 @@ def make_anew(tree: KafkaTree, topic_id: str | None, leader: int) -> None:
 
 
 def test_topic_made_anew_is_stale(topic: KafkaTree, lake: Lake) -> None:
-    found = judged(topic, lake, elected(topic), lambda: make_anew(topic, "Aaaaaaaaaaaaaaaaaaaaag", leader=0))
+    verdict = judged(topic, lake, elected(topic), lambda: make_anew(topic, "Aaaaaaaaaaaaaaaaaaaaag", leader=0))
 
-    assert found == (Outcome.STALE, "topic t was deleted and made anew")
+    assert verdict == (Outcome.STALE, "topic t was deleted and made anew")
 
 
 def test_topic_without_an_id_made_anew_is_told_by_its_state(tree: KafkaTree, lake: Lake) -> None:
     tree.add_topic(T, {0: [0, 1, 2]}, topic_id=None)
 
-    found = judged(tree, lake, elected(tree), lambda: make_anew(tree, None, leader=3))
+    verdict = judged(tree, lake, elected(tree), lambda: make_anew(tree, None, leader=3))
 
-    assert found[0] is Outcome.STALE
-    assert "is at version 0, planned at 0: leader 3, ISR [3, 1, 2]" in found[1]
+    assert verdict[0] is Outcome.STALE
+    assert "is at version 0, planned at 0: leader 3, ISR [3, 1, 2]" in verdict[1]
 
 
 def test_new_topic_is_due_while_there_is_none(tree: KafkaTree, lake: Lake) -> None:
@@ -185,9 +185,9 @@ def test_election_that_kafka_made_is_applied(topic: KafkaTree) -> None:
 def test_election_from_another_leader_is_stale(topic: KafkaTree) -> None:
     change = elected(topic)
 
-    found = judged_for_admin(topic, change, lambda: write_state(topic, leader=2))
+    verdict = judged_for_admin(topic, change, lambda: write_state(topic, leader=2))
 
-    assert found == (Outcome.STALE, "the leader is no longer 0")
+    assert verdict == (Outcome.STALE, "the leader is no longer 0")
 
 
 @pytest.mark.parametrize("isr", [[0], [0, 1]])
@@ -228,9 +228,9 @@ def test_reassignment_since_the_snapshot(
 def test_kafka_is_not_asked_about_a_topic_that_is_gone(topic: KafkaTree) -> None:
     change = elected(topic)
 
-    found = judged_for_admin(topic, change, lambda: topic.client.delete("/brokers/topics/t", recursive=True))
+    verdict = judged_for_admin(topic, change, lambda: topic.client.delete("/brokers/topics/t", recursive=True))
 
-    assert found == (Outcome.STALE, "t-0 is gone")
+    assert verdict == (Outcome.STALE, "t-0 is gone")
 
 
 @pytest.mark.parametrize(

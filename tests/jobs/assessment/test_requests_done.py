@@ -23,7 +23,7 @@ def topic(topic_id: str = MINE) -> bytes:
     return encode_assignment(Assignment({0: [1, 2]}, {}, {}, topic_id))
 
 
-def asked(*partitions: Mapping[str, Any]) -> bytes:
+def request(*partitions: Mapping[str, Any]) -> bytes:
     return json.dumps({"version": 1, "partitions": partitions}).encode()
 
 
@@ -35,18 +35,18 @@ DUE = None
 
 # the operation, the znodes there are, and the outcome
 CASES: Final[dict[str, tuple[OperationKind, dict[str, Any], dict[str, bytes], Outcome | None]]] = {
-    "an order": (KIND.WITHDRAW_REASSIGNMENT, {"orders": {"0": [1, 2]}}, {REASSIGN: asked(ORDER)}, DUE),
+    "an order": (KIND.WITHDRAW_REASSIGNMENT, {"orders": {"0": [1, 2]}}, {REASSIGN: request(ORDER)}, DUE),
     "no order any more": (KIND.WITHDRAW_REASSIGNMENT, {"orders": {"0": [1, 2]}}, {}, Outcome.APPLIED),
-    "another order": (KIND.WITHDRAW_REASSIGNMENT, {"orders": {"0": [3]}}, {REASSIGN: asked(ORDER)}, Outcome.APPLIED),
+    "another order": (KIND.WITHDRAW_REASSIGNMENT, {"orders": {"0": [3]}}, {REASSIGN: request(ORDER)}, Outcome.APPLIED),
     "an order of another topic": (
         KIND.WITHDRAW_REASSIGNMENT,
         {"orders": {"0": [1, 2]}},
-        {REASSIGN: asked(ORDER | {"topic": "u"})},
+        {REASSIGN: request(ORDER | {"topic": "u"})},
         Outcome.APPLIED,
     ),
     "a garbled order": (KIND.WITHDRAW_REASSIGNMENT, {"orders": {"0": [1]}}, {REASSIGN: b"?"}, Outcome.STALE),
-    "an election": (KIND.WITHDRAW_ELECTION, {"partitions": [0]}, {ELECTION: asked(ORDER)}, DUE),
-    "another election": (KIND.WITHDRAW_ELECTION, {"partitions": [1]}, {ELECTION: asked(ORDER)}, Outcome.APPLIED),
+    "an election": (KIND.WITHDRAW_ELECTION, {"partitions": [0]}, {ELECTION: request(ORDER)}, DUE),
+    "another election": (KIND.WITHDRAW_ELECTION, {"partitions": [1]}, {ELECTION: request(ORDER)}, Outcome.APPLIED),
     "no such topic": (KIND.WITHDRAW_DELETION, {"exists": False}, {DELETION: b""}, DUE),
     "a topic after all": (KIND.WITHDRAW_DELETION, {"exists": False}, {DELETION: b"", T: topic()}, Outcome.STALE),
     "must not be deleted": (KIND.WITHDRAW_DELETION, {"exists": True}, {DELETION: b"", T: topic()}, DUE),
@@ -66,9 +66,9 @@ CASES: Final[dict[str, tuple[OperationKind, dict[str, Any], dict[str, bytes], Ou
 def test_what_is_due_of_a_request(name: str) -> None:
     kind, data, there, outcome = CASES[name]
     task = Operation(sequence=0, kind=kind, topic="t", data=json.dumps(data))
-    found = {path: _znode(path, there) for path in (T, CONFIG, DELETION, REASSIGN, ELECTION, EPOCH)}
+    znodes = {path: _znode(path, there) for path in (T, CONFIG, DELETION, REASSIGN, ELECTION, EPOCH)}
 
-    verdict = verdict_on(task, TopicNow(found[T], found[CONFIG], found[DELETION], found))
+    verdict = verdict_on(task, TopicNow(znodes[T], znodes[CONFIG], znodes[DELETION], znodes))
 
     assert (None if verdict is None else verdict.outcome) == outcome
 

@@ -47,10 +47,10 @@ def test_each_wave_is_where_its_partition_is(  # noqa: PLR0913, PLR0917 - a tabl
 ) -> None:
     stands = Assignment({0: replicas}, {0: adding}, {0: removing}, TOPIC_ID)
     tree.write(f"/brokers/topics/{T}", encode_assignment(stands))
-    asked = ("verify", plan.plan_id, "--zookeeper", tree.hosts, "--measure", "0s")
+    command = ("verify", plan.plan_id, "--zookeeper", tree.hosts, "--measure", "0s")
 
-    found = json.loads(surveyor.run(*asked, "--json").stdout)
-    said = surveyor.run(*asked, "--format", "kafka").stdout
+    progress = json.loads(surveyor.run(*command, "--json").stdout)
+    stdout = surveyor.run(*command, "--format", "kafka").stdout
 
-    assert tuple(found[name] for name in ("complete", "in_progress", "not_started", "diverged")) == counts
-    assert said.startswith(f"Status of partition reassignment:\n{kafkas}")
+    assert tuple(progress[name] for name in ("complete", "in_progress", "not_started", "diverged")) == counts
+    assert stdout.startswith(f"Status of partition reassignment:\n{kafkas}")

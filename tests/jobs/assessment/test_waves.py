@@ -30,13 +30,13 @@ class KafkaController:
     def __init__(self, tree: KafkaTree, refuses: int | None = None) -> None:
         self.tree = tree
         self.refuses = refuses
-        self.asked: list[str] = []
+        self.requests: list[str] = []
 
     def reassign(self, targets: dict[tuple[str, int], list[int]]) -> dict[tuple[str, int], int]:
-        self.asked.append("reassign")
-        found = decode_assignment(self.tree.client.get(f"/brokers/topics/{T}")[0]).partitions
+        self.requests.append("reassign")
+        assigned = decode_assignment(self.tree.client.get(f"/brokers/topics/{T}")[0]).partitions
         orders = {partition: order for (_, partition), order in targets.items() if partition != self.refuses}
-        encoded = encode_assignment(Assignment(found | orders, {}, {}, TOPIC_ID))
+        encoded = encode_assignment(Assignment(assigned | orders, {}, {}, TOPIC_ID))
         self.tree.client.set(f"/brokers/topics/{T}", encoded)
         return {key: REFUSED if key[1] == self.refuses else 0 for key in targets}
 
@@ -44,7 +44,7 @@ class KafkaController:
         return {}
 
     def elect_preferred(self, partitions: Sequence[tuple[str, int]]) -> dict[tuple[str, int], int]:
-        self.asked.append("elect")
+        self.requests.append("elect")
         replicas = decode_assignment(self.tree.client.get(f"/brokers/topics/{T}")[0]).partitions
         for _, partition in partitions:
             leader = replicas[partition][0]
@@ -66,8 +66,8 @@ def _demotion(tree: KafkaTree, partition: int) -> list[Row]:
 def plan(tree: KafkaTree, lake: Lake) -> Plan:
     tree.add_topic(T, {0: [0, 1, 2], 1: [0, 1, 2]})
     changes = [change for partition in (0, 1) for change in _demotion(tree, partition)]
-    said = '{"brokers": [0], "mode": "admin"}'
-    return store_plan(lake, tree, changes, kind=PlanKind.DRAIN.value, parameters=said)
+    parameters = '{"brokers": [0], "mode": "admin"}'
+    return store_plan(lake, tree, changes, kind=PlanKind.DRAIN.value, parameters=parameters)
 
 
 def _commit(tree: KafkaTree, lake: Lake, plan: Plan, controller: Any) -> Ledger:  # noqa: ANN401 - it stands for Admin
@@ -88,7 +88,7 @@ def test_order_first_then_leaders(tree: KafkaTree, lake: Lake, plan: Plan) -> No
 
     ledger = _commit(tree, lake, plan, controller)
 
-    assert controller.asked == ["reassign", "elect"]
+    assert controller.requests == ["reassign", "elect"]
     assert len(ledger.of(Outcome.APPLIED)) == len(plan.changes)
     assert {tree.state(T, partition).leader for partition in (0, 1)} == {1}
     assert [row["broker_id"] for row in lake.rows("drained")] == [0]
@@ -97,9 +97,9 @@ def test_order_first_then_leaders(tree: KafkaTree, lake: Lake, plan: Plan) -> No
 def test_no_leader_where_the_order_was_refused(tree: KafkaTree, lake: Lake, plan: Plan) -> None:
     ledger = _commit(tree, lake, plan, KafkaController(tree, refuses=1))
 
-    found = {(v.change.partition, v.change.wave): v.outcome for v in ledger.verdicts}
+    outcomes = {(v.change.partition, v.change.wave): v.outcome for v in ledger.verdicts}
     expected = {(0, 0): Outcome.APPLIED, (0, 1): Outcome.APPLIED, (1, 0): Outcome.FAILED, (1, 1): Outcome.SKIPPED}
-    assert found == expected
+    assert outcomes == expected
     assert tree.state(T, 1).leader == 0
 
 
@@ -111,5 +111,5 @@ def test_what_is_left_is_done_the_next_time(tree: KafkaTree, lake: Lake, plan: P
     _commit(tree, lake, plan, idle)
 
     assert len(again.of(Outcome.APPLIED)) == len(plan.changes)
-    assert idle.asked == []
+    assert idle.requests == []
     assert lake.rows("plans")[0]["status"] == "committed"

@@ -42,10 +42,10 @@ def test_last_words_on_a_terminal(before: str, name: str, code: int, line: str) 
     """It has shown ^C where the cursor stands; who has said how it ends adds nothing; who wrote does not deny it."""
     reading, terminal = pty.openpty()
 
-    found = ended(before, name, terminal)
+    end = ended(before, name, terminal)
     os.write(terminal, b"|")  # what is read up to here was said before
 
-    assert found == (code, "goes on\n" if code == 0 else "")
+    assert end == (code, "goes on\n" if code == 0 else "")
     assert os.read(reading, 1 << 10).decode().removesuffix("|") == line
     os.close(reading)
     os.close(terminal)

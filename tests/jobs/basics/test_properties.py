@@ -31,7 +31,7 @@ def test_as_java_reads_them(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (
             "sasl.user=me",
@@ -42,11 +42,11 @@ def test_as_java_reads_them(tmp_path: Path, text: str) -> None:
         ("sasl.username=m\xe4", "it is no UTF-8 text"),
     ],
 )
-def test_what_cannot_be_read_is_said(tmp_path: Path, text: str, said: str) -> None:
+def test_what_cannot_be_read_is_said(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(UsageError) as refused:
         read(tmp_path, text)
     assert str(refused.value).startswith(("--command-config", "cannot read --command-config"))
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_a_password_is_for_its_owner_alone(tmp_path: Path) -> None:

@@ -16,13 +16,13 @@ from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 
 @pytest.fixture
-def said() -> list[str]:
+def log() -> list[str]:
     return []
 
 
 @pytest.fixture
 def controller(
-    tree: KafkaTree, control: Controllership, spark: SparkSession, lake: Lake, said: list[str]
+    tree: KafkaTree, control: Controllership, spark: SparkSession, lake: Lake, log: list[str]
 ) -> Iterator[Controller]:
     """In office, on a cluster of three brokers and whatever the test has made before it asks for a cycle."""
     lake.ensure_tables()
@@ -32,7 +32,7 @@ def controller(
         Decider.of(Tables(spark, lake), [], allow_unclean=False),
         behind,
         {"snapshot_id": 1, "cluster_id": "c"},
-        said.append,
+        log.append,
     )
     tree.write("/admin/delete_topics/.keep", b"")
     tree.client.delete("/admin/delete_topics/.keep")

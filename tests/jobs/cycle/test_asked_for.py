@@ -52,8 +52,8 @@ def test_a_reassignment_by_a_request_is_carried_out_to_its_end(
     tree.client.create(REASSIGN, encode_partitions(orders))
 
     settle(controller)
-    found = assigned(tree, "orders")
-    assert (found.partitions[0], found.adding_replicas, found.removing_replicas) == ([1, 2, 0], {0: [2]}, {0: [0]})
+    topic = assigned(tree, "orders")
+    assert (topic.partitions[0], topic.adding_replicas, topic.removing_replicas) == ([1, 2, 0], {0: [2]}, {0: [0]})
     assert told(tree, 2, "leader_and_isr")["orders", 0].is_new
     assert not told(tree, 1, "leader_and_isr")["orders", 0].is_new
     left = encode_partitions(orders[:1])
@@ -108,7 +108,7 @@ def test_a_request_of_which_nobody_heard_whether_it_went_is_unknown(
 
 
 def test_a_move_that_no_request_can_hold_is_not_sent_and_holds_up_no_other(
-    tree: KafkaTree, controller: Controller, said: list[str], monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, controller: Controller, log: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tree.add_topic("large", {p: [0, 1] for p in range(8)}, topic_id=None)
     tree.add_topic("small", {0: [0, 1]}, topic_id=None)
@@ -121,13 +121,13 @@ def test_a_move_that_no_request_can_hold_is_not_sent_and_holds_up_no_other(
 
     assert (assigned(tree, "large").partitions[0], assigned(tree, "small").partitions[0]) == ([0, 1], [1, 0])
     assert tree.version("large") == 0
-    assert any("1 start_reassignment failed" in line for line in said)
+    assert any("1 start_reassignment failed" in line for line in log)
     settle(controller)
-    assert len([line for line in said if "large-0: cannot set" in line]) == 1
+    assert len([line for line in log if "large-0: cannot set" in line]) == 1
 
     monkeypatch.setattr("jobs.cycle.writing.monotonic", lambda: time.monotonic() + 5)
     settle(controller)  # it is tried once more, in vain, and waits longer
-    assert len([line for line in said if "failed" in line or "cannot set" in line]) == 2
+    assert len([line for line in log if "failed" in line or "cannot set" in line]) == 2
     assert controller.done.stale == 2
 
     monkeypatch.setattr("jobs.execution.batch.topic_znodes.LIMIT", 1_000)
@@ -219,8 +219,8 @@ def test_preferred_elections_and_isr_changes(tree: KafkaTree, controller: Contro
     assert told(tree, 0, "update_metadata")["orders", 1].isr == (2, 1)
     assert tree.client.get_children("/isr_change_notification") == []
 
-    wanted = [TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("nothing", 0)]
-    tree.client.create(ELECTION, encode_partitions(wanted))
+    elections = [TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("nothing", 0)]
+    tree.client.create(ELECTION, encode_partitions(elections))
     settle(controller)
 
     state = tree.state("orders", 1)
@@ -337,8 +337,8 @@ def test_what_asks_for_nothing_or_cannot_be_read_is_taken_away(  # noqa: PLR0913
 
     assert tree.client.exists(path) is None
     controller.behind.close()
-    ((found, outcome, why),) = [(row["action"], row["outcome"], row["message"]) for row in lake.rows("commits")]
-    assert (found, outcome) == (action, "applied")
+    ((recorded, outcome, why),) = [(row["action"], row["outcome"], row["message"]) for row in lake.rows("commits")]
+    assert (recorded, outcome) == (action, "applied")
     assert why.startswith(f"{path}: ")
     assert (why == f"{path}: it asks for nothing") is is_legible
 

@@ -43,9 +43,9 @@ def test_what_nobody_told_of_is_found_and_told(tree: KafkaTree, in_parts: Contro
     assert told(tree, 2, "update_metadata")["a", 0].isr == (0, 1, 2)
 
     in_parts.audit.begin_at_once()
-    found = [in_parts.audit.go_on() for _ in range(1 + len(TOPICS))]
+    audited = [in_parts.audit.go_on() for _ in range(1 + len(TOPICS))]
 
-    assert [seen.partitions for seen in found if seen is not None] == [set(), {("a", 0)}, {("b", 0)}, {("c", 0)}]
+    assert [seen.partitions for seen in audited if seen is not None] == [set(), {("a", 0)}, {("b", 0)}, {("c", 0)}]
 
 
 def test_who_loses_its_leader_does_not_wait_for_the_audit(tree: KafkaTree, in_parts: Controller) -> None:

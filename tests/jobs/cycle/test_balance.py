@@ -20,7 +20,7 @@ NEVER = float("inf")
 
 
 @pytest.mark.parametrize(
-    ("said", "every", "threshold"),
+    ("configs", "every", "threshold"),
     [
         ([], 300.0, 0.1),
         ([(ENABLED, "true"), (INTERVAL, "60"), (PERCENTAGE, "5")], 60.0, 0.05),
@@ -30,10 +30,10 @@ NEVER = float("inf")
     ],
     ids=["Kafka's defaults", "as all say", "the most patient", "off where one says so", "not said"],
 )
-def test_brokers_say_when(said: list[tuple[str, str | None]], every: float, threshold: float) -> None:
-    found = Balance.of({"name": name, "value": value} for name, value in said)
+def test_brokers_say_when(configs: list[tuple[str, str | None]], every: float, threshold: float) -> None:
+    balance = Balance.of({"name": name, "value": value} for name, value in configs)
 
-    assert (found.every, found.threshold) == (every, threshold)
+    assert (balance.every, balance.threshold) == (every, threshold)
 
 
 def partition(number: int, replicas: list[int], leader: int | None, **more: Any) -> Partition:  # noqa: ANN401

@@ -54,9 +54,9 @@ def test_what_could_not_be_written_is_written_once_there_is_room(
     (plan,) = behind.lake.rows("plans")
     told = sorted((row["action"], row["plan_id"], row["controller_epoch"]) for row in behind.lake.rows("commits"))
     assert told == [("hand_back", plan["plan_id"], 8), ("take_over", plan["plan_id"], 8)]
-    said = capsys.readouterr().err
-    assert said.count("the warehouse could not be written: No space left on device") == 1
-    assert said.count("the warehouse is written again") == 1
+    stderr = capsys.readouterr().err
+    assert stderr.count("the warehouse could not be written: No space left on device") == 1
+    assert stderr.count("the warehouse is written again") == 1
 
 
 def test_what_waits_too_long_for_the_warehouse_is_given_up(

@@ -71,15 +71,15 @@ def test_topics_written_by_anybody_and_partitions_added_get_leaders(tree: KafkaT
     assert tree.state("auto", 2).leader == 8  # nobody was alive: tried again when somebody came
 
 
-def test_brokers_that_fail_come_back_and_bounce(tree: KafkaTree, controller: Controller, said: list[str]) -> None:
+def test_brokers_that_fail_come_back_and_bounce(tree: KafkaTree, controller: Controller, log: list[str]) -> None:
     tree.add_topic("orders", {0: [0, 1, 2], 1: [1, 2, 0], 2: [2, 0, 1]}, topic_id=None)
     take_up(controller)
 
     tree.unregister(1)
     settle(controller)
 
-    found = {partition: tree.state("orders", partition) for partition in range(3)}
-    assert {p: (s.leader, s.isr, s.leader_epoch) for p, s in found.items()} == {
+    states = {partition: tree.state("orders", partition) for partition in range(3)}
+    assert {p: (s.leader, s.isr, s.leader_epoch) for p, s in states.items()} == {
         0: (0, [0, 2], 6),
         1: (2, [2, 0], 6),
         2: (2, [2, 0], 6),
@@ -104,7 +104,7 @@ def test_brokers_that_fail_come_back_and_bounce(tree: KafkaTree, controller: Con
     heard = told(tree, 0, "leader_and_isr")
     assert {place: state.leader_epoch for place, state in heard.items()} == {("orders", p): 7 for p in range(3)}
     assert before
-    assert "  broker 0 has registered" in said
+    assert "  broker 0 has registered" in log
 
 
 def test_who_has_no_leader_is_not_read_with_all_the_others(
@@ -274,7 +274,7 @@ def test_what_is_out_of_date_is_read_again_and_judged_in_the_next_cycle(
     assert controller.done.stale == 1
 
 
-def test_a_state_that_vanishes_is_not_new(tree: KafkaTree, controller: Controller, said: list[str]) -> None:
+def test_a_state_that_vanishes_is_not_new(tree: KafkaTree, controller: Controller, log: list[str]) -> None:
     """Kafka would let the first live replica lead at epoch 0, whoever has the records."""
     tree.add_topic("orders", {0: [0, 1], 1: [1, 2]}, topic_id=None)
     take_up(controller)
@@ -286,7 +286,7 @@ def test_a_state_that_vanishes_is_not_new(tree: KafkaTree, controller: Controlle
 
     assert tree.client.exists(state_path("orders", 0)) is None
     assert tree.state("orders", 2).leader == 2
-    assert any("NOT_UNDERSTOOD" in line for line in said)
+    assert any("NOT_UNDERSTOOD" in line for line in log)
 
     tree.client.create(state_path("orders", 0), encode_state(State(1, 0, 9, [0, 1])))  # as it is recovered
     controller.watches.wake("/brokers/topics/orders")

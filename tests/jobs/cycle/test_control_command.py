@@ -54,9 +54,9 @@ def test_dry_it_says_what_is_due_and_writes_nothing(tree: KafkaTree, surveyor: S
 
 
 def test_applied_it_does_what_is_due_and_resigns_once_nothing_is(tree: KafkaTree, surveyor: Surveyor) -> None:
-    found = surveyor.json(*APPLY, "--until-quiet")
+    summary = surveyor.json(*APPLY, "--until-quiet")
 
-    assert (found["elect"], found["create"], found["stale"]) == (1, 1, 0)
+    assert (summary["elect"], summary["create"], summary["stale"]) == (1, 1, 0)
     assert (tree.state("orders").leader, tree.state("auto").leader) == (1, 1)
     assert tree.client.exists("/controller") is None
     assert surveyor.rows("commits", "action", "outcome") == [
@@ -125,9 +125,9 @@ def test_another_controller_ends_it_and_it_says_what_it_did_and_who_that_is(
     ran = surveyor(*APPLY)
 
     assert ran.code == 20
-    said = ran.stderr.splitlines()[-1]
-    assert "another controller took over after our epoch " in said
-    assert "cycles wrote 1 create, 1 elect; broker 2 is the controller since " in said
+    last_line = ran.stderr.splitlines()[-1]
+    assert "another controller took over after our epoch " in last_line
+    assert "cycles wrote 1 create, 1 elect; broker 2 is the controller since " in last_line
     assert "plan again" not in ran.stderr
     ((last, why),) = [
         row[1:] for row in surveyor.rows("commits", "action", "outcome", "message") if row[0] == "hand_back"
@@ -171,9 +171,9 @@ def test_a_session_that_ended_ends_it_with_the_same_facts(surveyor: Surveyor, mo
     ran = surveyor(*APPLY)
 
     assert ran.code == 1
-    said = ran.stderr.splitlines()[-1]
-    assert "the connection to ZooKeeper was lost and our session with it; " in said
-    assert "cycles wrote 1 create, 1 elect; no broker has become the controller yet" in said
+    last_line = ran.stderr.splitlines()[-1]
+    assert "the connection to ZooKeeper was lost and our session with it; " in last_line
+    assert "cycles wrote 1 create, 1 elect; no broker has become the controller yet" in last_line
     assert "commit again" not in ran.stderr
 
 

@@ -115,14 +115,14 @@ def test_a_failure_that_was_foreseen_takes_no_query(decider: Decider, monkeypatc
     foresight = Foresight(decider, memory)
     while foresight.look():
         pass
-    asked = asked_about(monkeypatch)
+    queries = asked_about(monkeypatch)
 
     changed = next(row for row in memory.partitions.values() if row.leader == 1 and not row.is_moving)
     memory.learn(replace(changed, isr=[*reversed(changed.replicas)], leader_epoch=77))
     del memory.brokers[1]
     foreseen = decider.decide(memory, memory.of_broker(1) - memory.moving, deletions=False)
 
-    assert [[(row["topic"], row["partition"]) for row in rows] for rows in asked] == [[changed.key]]
+    assert [[(row["topic"], row["partition"]) for row in rows] for rows in queries] == [[changed.key]]
     decider.known = Known()
     assert sorted_rows(foreseen) == sorted_rows(
         decider.decide(memory, memory.of_broker(1) - memory.moving, deletions=False)
@@ -151,26 +151,26 @@ def test_a_broker_is_foreseen_again_when_others_are_there_or_its_partitions_chan
 
 def test_nobody_is_foreseen_who_would_hold_up_too_much(decider: Decider, monkeypatch: pytest.MonkeyPatch) -> None:
     memory = some_memory(chance(6))
-    asked = asked_about(monkeypatch)
+    queries = asked_about(monkeypatch)
 
     decider.foresee(memory, 1, 10)
-    assert asked == []
+    assert queries == []
     decider.foresee(memory, 1, 5_000)
-    assert len(asked) == 1
+    assert len(queries) == 1
 
 
 def asked_about(monkeypatch: pytest.MonkeyPatch) -> list[list[Row]]:
     """The partitions of each query, as they are put."""
-    asked: list[list[Row]] = []
+    queries: list[list[Row]] = []
     put = RowFiles.put
 
     def noted(files: RowFiles, name: str, rows: Sequence[Any]) -> None:
         if name == "partitions":
-            asked.append(msgspec.to_builtins(rows))
+            queries.append(msgspec.to_builtins(rows))
         put(files, name, rows)
 
     monkeypatch.setattr(RowFiles, "put", noted)
-    return asked
+    return queries
 
 
 def test_what_was_asked_for_longest_ago_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,9 +193,9 @@ def test_names_epochs_and_versions_alone_tell_nobody_apart() -> None:
         memory.learn_topic(topic | {"topic": name, "config": config}, partitions)
     memory.failed["b", 1].add(1)
 
-    found = [{*kind.members} for kind in kinds_of(memory, [*memory.partitions, ("gone", 0)], {("a", 2)})]
+    kinds = [{*kind.members} for kind in kinds_of(memory, [*memory.partitions, ("gone", 0)], {("a", 2)})]
 
-    assert sorted(found, key=len) == [
+    assert sorted(kinds, key=len) == [
         {("a", 2)},
         {("b", 1)},
         {("c", 0), ("c", 1), ("c", 2)},

@@ -30,7 +30,7 @@ def test_notifications_ask_for_nothing() -> None:
     memory = Memory(requests=rows)
 
     assert memory.asked_for == {("reassign", 0), ("preferred_election", 0)}
-    assert {row["kind"] for row in memory.asked} == {"reassign", "preferred_election", "delete_topic"}
+    assert {row["kind"] for row in memory.admin_requests} == {"reassign", "preferred_election", "delete_topic"}
     assert memory.queued == {"gone"}
 
 
@@ -54,11 +54,11 @@ def test_who_is_queued_is_asked_as_often_whatever_there_is(
     for number in range(topics):
         tree.add_topic(f"t{number}", {0: [0, 1]}, topic_id=None)
     take_up(controller)
-    of_kind, asked = Memory.of_kind, []
-    monkeypatch.setattr(Memory, "of_kind", lambda self, kind: asked.append(kind) or of_kind(self, kind))  # type: ignore[func-returns-value]
+    of_kind, kinds = Memory.of_kind, []
+    monkeypatch.setattr(Memory, "of_kind", lambda self, kind: kinds.append(kind) or of_kind(self, kind))  # type: ignore[func-returns-value]
     tree.write("/admin/delete_topics/t1", b"")
 
     seen = controller.look.at(())
 
     assert seen.partitions == {("t1", 0)}
-    assert asked == [RequestKind.DELETE_TOPIC]
+    assert kinds == [RequestKind.DELETE_TOPIC]

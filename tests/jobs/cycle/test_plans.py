@@ -100,9 +100,9 @@ def is_busy(controller: Controller) -> bool:
 def told(tree: KafkaTree, broker: int, api: str) -> set[int]:
     """The partitions of orders that a broker heard of by an API since it was last asked."""
     assert tree.brokers is not None
-    found = {partition for one in tree.brokers[broker].of(api) for _, partition in one.partitions}
+    partitions = {partition for one in tree.brokers[broker].of(api) for _, partition in one.partitions}
     tree.brokers[broker].told.clear()
-    return found
+    return partitions
 
 
 def test_brokers_are_told_at_the_listener_that_was_named(controller: Controller) -> None:
@@ -120,10 +120,10 @@ def test_a_broker_is_drained_and_led_back(
         told(tree, broker, "leader_and_isr")
 
     monkeypatch.setenv(AIRFLOW[1], "manual__1")
-    code, said = carried_out(controller, commit(surveyor, drain, "--apply"))
+    code, output = carried_out(controller, commit(surveyor, drain, "--apply"))
     monkeypatch.delenv(AIRFLOW[1])
 
-    assert (code, "committed; 3 applied" in said) == (0, True), said
+    assert (code, "committed; 3 applied" in output) == (0, True), output
     assert set(surveyor.rows("commits", "plan_id", "controller_epoch", "run")) == {
         (drain, controller.control.epoch, "/manual__1/")
     }
@@ -139,9 +139,9 @@ def test_a_broker_is_drained_and_led_back(
     assert told(tree, 1, "leader_and_isr") == set()  # it would start its replicas
 
     undrain = surveyor.json("plan", "undrain", "--brokers", "1", "--refresh")["plan_id"]
-    code, said = carried_out(controller, commit(surveyor, undrain, "--apply"))
+    code, output = carried_out(controller, commit(surveyor, undrain, "--apply"))
 
-    assert code == 0, said
+    assert code == 0, output
     assert told(tree, 1, "leader_and_isr") == {0, 1, 2}
     assert surveyor.rows("drained", "broker_id") == []
     assert controller.decider.drained == []
@@ -151,10 +151,10 @@ def test_a_broker_is_drained_and_led_back(
 def test_dry_it_says_who_would_do_it(tree: KafkaTree, surveyor: Surveyor, plan: str) -> None:
     before = tree.dump()
 
-    found = surveyor("commit", plan)
+    done = surveyor("commit", plan)
 
-    assert found.code == 0
-    assert "for `surveyor control`, is the controller: the plan is handed in" in found.stdout
+    assert done.code == 0
+    assert "for `surveyor control`, is the controller: the plan is handed in" in done.stdout
     assert tree.dump() == before
 
 
@@ -187,10 +187,10 @@ def test_a_plan_that_is_refused_is_answered_for(
         as_json=False,
         result_file=None,
     )
-    code, said = carried_out(controller, commit(surveyor, plan, "--apply"))
+    code, output = carried_out(controller, commit(surveyor, plan, "--apply"))
 
     assert code not in {0, 1}
-    assert "the warehouse of `surveyor control`" in said
+    assert "the warehouse of `surveyor control`" in output
     assert tree.version("orders") == 0
 
 
@@ -214,11 +214,11 @@ def test_a_failure_does_not_wait_for_a_plan(
     tree.unregister(2)
     hear_watches(controller)
     controller.cycle()
-    found = [tree.state("orders", partition) for partition in ORDERS]
+    states = [tree.state("orders", partition) for partition in ORDERS]
     may_go_on.set()
     assert eventually(lambda: not controller.cycle() and not is_busy(controller))
 
-    assert [(state.leader, state.isr) for state in found] == [(0, [0, 1]), (1, [1, 0]), (1, [1, 0])]
+    assert [(state.leader, state.isr) for state in states] == [(0, [0, 1]), (1, [1, 0]), (1, [1, 0])]
     answer = decode_handed_in(tree.client.get(f"/surveyor/plans/{plan}")[0]).answer
     assert answer is not None
     assert (answer.exit_code, answer.result["stale"], tree.state("orders").leader) == (21, 1, 0)
@@ -278,11 +278,11 @@ def test_replicas_are_moved_by_an_order(tree: KafkaTree, controller: Controller,
 
     with commit(surveyor, plan.plan_id, "--apply") as process:
         assert eventually(lambda: controller.cycle() and bool(controller.memory.moving), seconds=60)
-        found = tree.state("few")
-        tree.write(state_path("few", 0), encode_state(State(found.controller_epoch, 0, found.leader_epoch, [0, 1, 2])))
-        code, said = carried_out(controller, process)
+        state = tree.state("few")
+        tree.write(state_path("few", 0), encode_state(State(state.controller_epoch, 0, state.leader_epoch, [0, 1, 2])))
+        code, output = carried_out(controller, process)
 
-    assert (code, "asked by orders in /admin" in said) == (0, True), said
+    assert (code, "asked by orders in /admin" in output) == (0, True), output
     assert controller.memory.partitions["few", 0].replicas == [0, 2]
 
 
@@ -307,8 +307,8 @@ def test_what_moves_is_led_back_where_the_plan_is_cancelled(
     assert eventually(lambda: not controller.cycle() and not cancels.is_alive(), seconds=60)
 
     assert [(verdict.change.key, verdict.outcome) for verdict in verdicts] == [(("few", 0), Outcome.APPLIED)]
-    found = assigned(tree, "few")
-    assert (found.partitions, found.adding_replicas, found.removing_replicas) == ({0: [0, 1]}, {}, {})
+    assignment = assigned(tree, "few")
+    assert (assignment.partitions, assignment.adding_replicas, assignment.removing_replicas) == ({0: [0, 1]}, {}, {})
     assert told(tree, 2, "stop_replica") == {0}
     settle(controller)
     assert decode_partitions(tree.client.get(REASSIGN)[0]) == orders[1:]

@@ -24,31 +24,31 @@ class Brokers:
     """What brokers say of their settings when they are asked, and who was."""
 
     def __init__(self) -> None:
-        self.said: dict[int, dict[str, str]] = {}
-        self.asked: list[int] = []
+        self.configs: dict[int, dict[str, str]] = {}
+        self.requests: list[int] = []
 
     def ask(self, brokers: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[int, str]]:
         ids = [row["broker_id"] for row in brokers]
-        self.asked += ids
+        self.requests += ids
         rows = [
             {"broker_id": broker, "name": name, "value": value, "assumed": False}
             for broker in ids
-            for name, value in self.said.get(broker, {}).items()
+            for name, value in self.configs.get(broker, {}).items()
         ]
-        return rows, {broker: "it did not answer in time" for broker in ids if broker not in self.said}
+        return rows, {broker: "it did not answer in time" for broker in ids if broker not in self.configs}
 
 
 @pytest.fixture
 def brokers(controller: Controller, monkeypatch: pytest.MonkeyPatch) -> Brokers:
     """Brokers 0 to 2 that tell the controller of their settings; who does not is asked once."""
     monkeypatch.setattr(asking, "TRIES", 1)
-    found = Brokers()
-    found.said = {broker: {IBP: "2.6"} for broker in (0, 1, 2)}
-    rows, _ = found.ask([{"broker_id": broker} for broker in (0, 1, 2)])
-    found.asked.clear()
+    fake = Brokers()
+    fake.configs = {broker: {IBP: "2.6"} for broker in (0, 1, 2)}
+    rows, _ = fake.ask([{"broker_id": broker} for broker in (0, 1, 2)])
+    fake.requests.clear()
     controller.decider.broker_configs = rows
-    controller.asking = Asking(found.ask, rows, controller.say, controller.watches.wake)
-    return found
+    controller.asking = Asking(fake.ask, rows, controller.say, controller.watches.wake)
+    return fake
 
 
 def heard(controller: Controller) -> None:
@@ -81,37 +81,37 @@ def test_who_registers_is_asked_and_a_later_protocol_is_said_once(
     tree: KafkaTree,
     controller: Controller,
     brokers: Brokers,
-    said: list[str],
+    log: list[str],
     case: tuple[dict[str, str] | None, str | None],
 ) -> None:
     said_of_it, line = case
     take_up(controller)
-    assert brokers.asked == []
+    assert brokers.requests == []
     if said_of_it is not None:
-        brokers.said[3] = said_of_it
+        brokers.configs[3] = said_of_it
     tree.register(3)
     heard(controller)
     audited(controller)
 
-    assert brokers.asked[:1] == [3]
-    assert sorted(brokers.asked[1:]) == [0, 1, 2, 3]
-    about = [each for each in said if "WARNING" in each or "did not tell" in each]
+    assert brokers.requests[:1] == [3]
+    assert sorted(brokers.requests[1:]) == [0, 1, 2, 3]
+    about = [each for each in log if "WARNING" in each or "did not tell" in each]
     assert len(about) == (0 if line is None else 1)
     assert line is None or about[0].startswith(f"surveyor: {line}")
 
 
 def test_who_is_about_to_start_is_asked_until_it_answers(
-    tree: KafkaTree, controller: Controller, brokers: Brokers, said: list[str], monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, controller: Controller, brokers: Brokers, log: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A broker is registered before it takes connections; others that came with it have told by then."""
     monkeypatch.setattr(asking, "TRIES", 5)
     monkeypatch.setattr(asking, "AGAIN", 0.01)
     take_up(controller)
-    brokers.said[4] = {IBP: "2.6"}
+    brokers.configs[4] = {IBP: "2.6"}
 
     def starts(rows: Sequence[Row]) -> tuple[list[Row], dict[int, str]]:
-        if brokers.asked.count(3) == 2:
-            brokers.said[3] = {IBP: "3.9-IV0"}
+        if brokers.requests.count(3) == 2:
+            brokers.configs[3] = {IBP: "3.9-IV0"}
         return brokers.ask(rows)
 
     assert controller.asking is not None
@@ -120,9 +120,9 @@ def test_who_is_about_to_start_is_asked_until_it_answers(
     tree.register(4)
     heard(controller)
 
-    assert (brokers.asked.count(3), brokers.asked.count(4)) == (3, 1)
-    assert [line for line in said if "did not tell" in line] == []
-    assert sum("WARNING: broker 3 runs with" in line for line in said) == 1
+    assert (brokers.requests.count(3), brokers.requests.count(4)) == (3, 1)
+    assert [line for line in log if "did not tell" in line] == []
+    assert sum("WARNING: broker 3 runs with" in line for line in log) == 1
 
 
 def test_settings_that_change_count_from_the_next_audit_on(
@@ -135,7 +135,7 @@ def test_settings_that_change_count_from_the_next_audit_on(
     audited(controller)
     assert tree.state("orders").leader == -1
 
-    for of in brokers.said.values():
+    for of in brokers.configs.values():
         of |= {UNCLEAN: "true", "delete.topic.enable": "false", "leader.imbalance.per.broker.percentage": "30"}
     audited(controller)
     tree.client.create("/admin/delete_topics/old")
@@ -153,9 +153,9 @@ def test_who_does_not_answer_has_what_is_known_of_it_and_who_is_gone_does_not_co
     take_up(controller)
     asks = controller.asking
     assert asks is not None
-    brokers.said[0][UNCLEAN] = "true"
+    brokers.configs[0][UNCLEAN] = "true"
     audited(controller)
-    del brokers.said[0]
+    del brokers.configs[0]
     audited(controller)
     assert {(row["broker_id"], row["name"]) for row in asks.known} == {*((b, IBP) for b in (0, 1, 2)), (0, UNCLEAN)}
 
@@ -175,7 +175,7 @@ def test_other_settings_do_not_put_off_a_check_of_balance(every: str, *, is_kept
 
 
 def test_who_moves_to_other_endpoints_is_spoken_to_there(
-    tree: KafkaTree, controller: Controller, said: list[str]
+    tree: KafkaTree, controller: Controller, log: list[str]
 ) -> None:
     """`updateBrokerInfo`: the same registration, written again."""
     tree.add_topic("orders", {0: [0, 1, 2]}, topic_id=None)
@@ -193,7 +193,7 @@ def test_who_moves_to_other_endpoints_is_spoken_to_there(
         live.id_: live.endpoints[0].port for live in tree.brokers[2].of("update_metadata")[-1].request.live_brokers
     }
     assert alive == {1: there.port, 2: tree.brokers[2].port}
-    assert "  broker 1 has written its registration again" in said
+    assert "  broker 1 has written its registration again" in log
 
 
 def test_the_last_broker_that_goes_is_told_nothing_more(tree: KafkaTree, controller: Controller) -> None:

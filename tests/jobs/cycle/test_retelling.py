@@ -35,7 +35,7 @@ def wait(monkeypatch: pytest.MonkeyPatch) -> Wait:
 
 @pytest.mark.parametrize("whole", [True, False])
 def test_a_leader_that_failed_over_its_epoch_is_told_again(
-    tree: KafkaTree, controller: Controller, wait: Wait, said: list[str], *, whole: bool
+    tree: KafkaTree, controller: Controller, wait: Wait, log: list[str], *, whole: bool
 ) -> None:
     tree.add_topic("orders", {0: [0, 1, 2]}, topic_id=None)
     take_up(controller)
@@ -58,7 +58,7 @@ def test_a_leader_that_failed_over_its_epoch_is_told_again(
     assert one.leader_epochs["orders", 0] == 6
     assert told(tree, 1, "update_metadata")["orders", 0].leader == 1
     assert controller._is_quiet  # noqa: SLF001
-    assert len([line for line in said if "broker 1 answered" in line]) == 1
+    assert len([line for line in log if "broker 1 answered" in line]) == 1
 
 
 def test_a_deletion_goes_on_once_a_broker_takes_it(tree: KafkaTree, controller: Controller, wait: Wait) -> None:
@@ -95,7 +95,7 @@ def test_a_move_goes_on_once_who_leaves_has_stopped(tree: KafkaTree, controller:
 
 
 def test_who_refuses_many_times_is_waited_for_no_longer(
-    tree: KafkaTree, controller: Controller, wait: Wait, said: list[str]
+    tree: KafkaTree, controller: Controller, wait: Wait, log: list[str]
 ) -> None:
     tree.add_topic("orders", {0: [0, 1, 2]}, topic_id=None)
     take_up(controller)
@@ -110,7 +110,7 @@ def test_who_refuses_many_times_is_waited_for_no_longer(
         settle(controller)
 
     assert quiet == [False] * (MANY - 1) + [True]
-    (often,) = [line for line in said if "broker 1 answered" in line][1:]
+    (often,) = [line for line in log if "broker 1 answered" in line][1:]
     assert often.endswith("with UnknownError (-1), 6 times by now: look at its log; it is told again")
     tree.brokers[1].refuses = 0
     wait(LONGEST_PAUSE)

@@ -151,8 +151,8 @@ def test_dry_run_says_that_nobody_is_reached(tree: KafkaTree, surveyor: Surveyor
     warning = f"broker 0, the controller, is not reached at 127.0.0.1:{NO_PORT}"
     assert (ran.exit_code, f"  warning: --apply would not get far: {warning}\n" in ran.stdout) == (DONE, True)
     tree.client.delete("/controller")
-    found = json.loads(run(surveyor, tree, plan, "--mode", "admin", "--json").stdout)
-    assert found["in_the_way"] == "no broker is the controller"
+    summary = json.loads(run(surveyor, tree, plan, "--mode", "admin", "--json").stdout)
+    assert summary["in_the_way"] == "no broker is the controller"
 
 
 @pytest.mark.usefixtures("listening")

@@ -42,7 +42,7 @@ def plan(tree: KafkaTree, lake: Lake, controller: MovingController) -> Plan:
     stored = store_plan(lake, tree, changes, kind="reassign", name="moves", moves=4)
     controller.reassign({(T, partition): AFTER[partition] for partition in (0, 1, 2)})
     controller.finish(T, 2)
-    controller.asked.clear()
+    controller.requests.clear()
     lake.update("plans", "true", status="'partial'")
     return stored
 
@@ -68,18 +68,18 @@ def test_dry_run_touches_nothing(tree: KafkaTree, lake: Lake, surveyor: Surveyor
 
     assert done.exit_code == DONE
     assert "dry run: nothing was written" in done.stdout
-    assert (tree.dump(), controller.asked) == (before, [])
+    assert (tree.dump(), controller.requests) == (before, [])
     assert (lake.rows("commits"), lake.rows("plans")[0]["status"]) == ([], PlanStatus.PARTIAL)
 
 
 @pytest.mark.usefixtures("plan", "controller")
 def test_dry_run_says_what_is_to_become_of_each(tree: KafkaTree, surveyor: Surveyor) -> None:
-    said = cancel(surveyor, tree).stdout
+    stdout = cancel(surveyor, tree).stdout
 
-    assert "t-0  to be cancelled: replicas [0, 1, 2], adding [2], removing [] → [0,1]" in said
-    assert "t-1  to be cancelled: replicas [2, 3, 1, 0], adding [3], removing [0] → [0,1,2]" in said
-    assert "t-2  complete, not undone: replicas [0, 2]" in said
-    assert "\nlead back what is complete: surveyor rollback moves --zookeeper " in said
+    assert "t-0  to be cancelled: replicas [0, 1, 2], adding [2], removing [] → [0,1]" in stdout
+    assert "t-1  to be cancelled: replicas [2, 3, 1, 0], adding [3], removing [0] → [0,1,2]" in stdout
+    assert "t-2  complete, not undone: replicas [0, 2]" in stdout
+    assert "\nlead back what is complete: surveyor rollback moves --zookeeper " in stdout
 
 
 @pytest.mark.usefixtures("plan")
@@ -87,10 +87,10 @@ def test_all_that_runs_is_back_and_in_order(tree: KafkaTree, surveyor: Surveyor,
     done = cancel(surveyor, tree, "--apply", "--json")
 
     assert done.exit_code == DONE, done.stderr
-    assert controller.asked == [{(T, 0): None, (T, 1): None}, {(T, 1): [0, 1, 2]}]
+    assert controller.requests == [{(T, 0): None, (T, 1): None}, {(T, 1): [0, 1, 2]}]
     assert assignments(controller) == CANCELLED
-    found = json.loads(done.stdout)
-    assert {name: found[name] for name in ("status", "cancelled_now", "reordered_now", "failed", "complete")} == {
+    result = json.loads(done.stdout)
+    assert {name: result[name] for name in ("status", "cancelled_now", "reordered_now", "failed", "complete")} == {
         "status": "cancelled",
         "cancelled_now": 2,
         "reordered_now": 1,
@@ -118,11 +118,11 @@ def test_history_tells_it(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> No
 @pytest.mark.usefixtures("plan")
 def test_no_commit_goes_on_with_it(tree: KafkaTree, surveyor: Surveyor, controller: MovingController) -> None:
     cancel(surveyor, tree, "--apply")
-    controller.asked.clear()
+    controller.requests.clear()
 
     done = surveyor.run("commit", "moves", "--zookeeper", tree.hosts, "--mode", "admin", "--apply")
 
-    assert (done.exit_code, controller.asked) == (REFUSED, [])
+    assert (done.exit_code, controller.requests) == (REFUSED, [])
     assert "is cancelled; plan again" in done.stderr
 
 
@@ -144,7 +144,7 @@ def test_commit_that_runs_meanwhile_stops_and_leaves_it_cancelled(
 
     done = surveyor.run("commit", "moves", "--zookeeper", tree.hosts, "--mode", "admin", "--apply")
 
-    assert (done.exit_code, len(controller.asked)) == (REFUSED, 1), done.stderr
+    assert (done.exit_code, len(controller.requests)) == (REFUSED, 1), done.stderr
     assert lake.rows("plans")[0]["status"] == PlanStatus.CANCELLED
 
 
@@ -163,13 +163,13 @@ def test_crash_or_lost_answer_anywhere_and_again(  # noqa: PLR0913 - a table
         assert cancel(surveyor, tree, "--apply").exit_code == (DONE if done else ERROR)
 
     again = cancel(surveyor, tree, "--apply", "--json")
-    asked = len(controller.asked)
+    requests_before = len(controller.requests)
     once_more = cancel(surveyor, tree, "--apply", "--json")
 
     assert (again.exit_code, once_more.exit_code) == (DONE, DONE)
     assert assignments(controller) == CANCELLED
     assert json.loads(once_more.stdout)["status"] == "cancelled"
-    assert len(controller.asked) == asked, "nothing twice"
+    assert len(controller.requests) == requests_before, "nothing twice"
 
 
 def test_crash_between_closing_and_asking(
@@ -226,7 +226,7 @@ def out_of_sync(_: KafkaTree, controller: MovingController) -> None:
 
 @pytest.mark.usefixtures("plan")
 @pytest.mark.parametrize(
-    ("happens", "said", "unsafe"),
+    ("happens", "message", "unsafe"),
     [
         (
             dead_original,
@@ -246,7 +246,7 @@ def test_what_would_lose_data_is_refused(  # noqa: PLR0913, PLR0917 - a table
     surveyor: Surveyor,
     controller: MovingController,
     happens: Any,  # noqa: ANN401 - a function
-    said: str,
+    message: str,
     unsafe: list[int],
     flags: list[str],
 ) -> None:
@@ -255,15 +255,15 @@ def test_what_would_lose_data_is_refused(  # noqa: PLR0913, PLR0917 - a table
 
     done = cancel(surveyor, tree, "--json", *flags)
 
-    found = json.loads(done.stdout)
-    assert (done.exit_code, found["exit_code"], found["status"]) == (REFUSED, REFUSED, "partial")
-    assert said in done.stderr
-    assert [row["partition"] for row in found["rejections"]] == unsafe
-    assert (tree.dump(), controller.asked) == (before, [])
+    result = json.loads(done.stdout)
+    assert (done.exit_code, result["exit_code"], result["status"]) == (REFUSED, REFUSED, "partial")
+    assert message in done.stderr
+    assert [row["partition"] for row in result["rejections"]] == unsafe
+    assert (tree.dump(), controller.requests) == (before, [])
 
 
 @pytest.mark.usefixtures("plan")
-@pytest.mark.parametrize(("flags", "code", "asked"), [([], REFUSED, []), (["--skip-unsafe"], DONE, [{(T, 1): None}])])
+@pytest.mark.parametrize(("flags", "code", "sent"), [([], REFUSED, []), (["--skip-unsafe"], DONE, [{(T, 1): None}])])
 def test_judged_again_once_brokers_answer(  # noqa: PLR0913 - a table
     tree: KafkaTree,
     surveyor: Surveyor,
@@ -272,7 +272,7 @@ def test_judged_again_once_brokers_answer(  # noqa: PLR0913 - a table
     *,
     flags: list[str],
     code: int,
-    asked: list[Any],
+    sent: list[Any],
 ) -> None:
     """The originals of 0 fell behind while we connected."""
 
@@ -285,7 +285,7 @@ def test_judged_again_once_brokers_answer(  # noqa: PLR0913 - a table
 
     done = cancel(surveyor, tree, "--apply", *flags)
 
-    assert (done.exit_code, controller.asked[:1]) == (code, asked), done.stderr
+    assert (done.exit_code, controller.requests[:1]) == (code, sent), done.stderr
     assert controller.assigned(T, 0)[1] == [2]
 
 
@@ -310,7 +310,7 @@ def test_judged_again_once_it_is_written_down(  # noqa: PLR0913, PLR0917 - a tab
 
     done = cancel(surveyor, tree, "--apply", *flags)
 
-    assert (done.exit_code, (T, 0) in {key for asked in controller.asked for key in asked}) == (code, False), (
+    assert (done.exit_code, (T, 0) in {key for request in controller.requests for key in request}) == (code, False), (
         done.stderr
     )
     assert controller.assigned(T, 0)[1] == [2]
@@ -323,7 +323,7 @@ def test_whose_copies_in_sync_are_no_replicas_any_more_is_no_success(
     reassign = controller.reassign
 
     def late(targets: Any) -> Any:  # noqa: ANN401 - as the controller takes and gives it
-        if not controller.asked:
+        if not controller.requests:
             out_of_sync(tree, controller)
         return reassign(targets)
 
@@ -342,7 +342,7 @@ def test_unsafe_ones_go_on_if_told(tree: KafkaTree, surveyor: Surveyor, controll
     done = cancel(surveyor, tree, "--apply", "--skip-unsafe", "--json")
 
     assert (done.exit_code, json.loads(done.stdout)["unsafe"]) == (DONE, 1)
-    assert controller.asked[0] == {(T, 1): None}
+    assert controller.requests[0] == {(T, 1): None}
     assert controller.assigned(T, 0)[1] == [2]
 
 
@@ -359,12 +359,12 @@ def test_dead_copy_is_no_reason_to_refuse(
 @pytest.mark.usefixtures("plan")
 def test_somebody_elses_is_left_alone(tree: KafkaTree, surveyor: Surveyor, controller: MovingController) -> None:
     controller.reassign({(T, 0): [0, 3], (T, 3): [3, 1]})
-    controller.asked.clear()
+    controller.requests.clear()
 
     done = cancel(surveyor, tree, "--apply")
 
     assert done.exit_code == DONE
-    assert controller.asked[0] == {(T, 1): None}
+    assert controller.requests[0] == {(T, 1): None}
     assert "t-0  left alone, somebody else changed it: replicas [0, 3, 1]" in done.stdout
     assert controller.assigned(T, 3)[1] == [3]
 
@@ -410,17 +410,17 @@ def test_plan_of_elections_is_closed(
     commit = surveyor.apply(tree.hosts, "moves")
 
     assert (done.exit_code, commit.exit_code, surveyor.status(plan.plan_id)) == (DONE, REFUSED, PlanStatus.CANCELLED)
-    assert (tree.dump(), controller.asked) == (before, [])
+    assert (tree.dump(), controller.requests) == (before, [])
 
 
-@pytest.mark.parametrize(("status", "said"), [("refused", "is refused"), ("rolled_back", "is rolled_back")])
-def test_nothing_of_it_to_cancel(tree: KafkaTree, lake: Lake, surveyor: Surveyor, status: str, said: str) -> None:
+@pytest.mark.parametrize(("status", "message"), [("refused", "is refused"), ("rolled_back", "is rolled_back")])
+def test_nothing_of_it_to_cancel(tree: KafkaTree, lake: Lake, surveyor: Surveyor, status: str, message: str) -> None:
     tree.add_topic(T, {0: [0, 1, 2]})
     store_plan(lake, tree, [move(tree, 0, [0, 2])], kind="reassign", name="moves", status=status)
 
     done = cancel(surveyor, tree, "--apply")
 
-    assert (done.exit_code, said in done.stderr) == (REFUSED, True)
+    assert (done.exit_code, message in done.stderr) == (REFUSED, True)
 
 
 def test_wrong_plans(tree: KafkaTree, lake: Lake, surveyor: Surveyor, plan: Plan) -> None:

@@ -61,9 +61,9 @@ def test_old_plan_is_refused(tree: KafkaTree, lake: Lake, surveyor: Surveyor, pl
     yesterday = datetime.now(UTC) - timedelta(hours=25)
     old = store_plan(lake, tree, plan.changes, name="old", created_at=yesterday)
 
-    said = refused(surveyor, tree.hosts, old)
+    message = refused(surveyor, tree.hosts, old)
 
-    assert "is 25.0 h old, older than --max-plan-age allows (24 h); take a new snapshot" in said
+    assert "is 25.0 h old, older than --max-plan-age allows (24 h); take a new snapshot" in message
 
 
 def test_a_plan_from_the_future_is_refused(tree: KafkaTree, lake: Lake, surveyor: Surveyor, plan: Plan) -> None:
@@ -136,9 +136,9 @@ def after_losing_most(tree: KafkaTree, lake: Lake) -> Plan:
 
 
 def test_dead_majority_is_not_believed(tree: KafkaTree, surveyor: Surveyor, after_losing_most: Plan) -> None:
-    said = refused(surveyor, tree.hosts, after_losing_most)
+    message = refused(surveyor, tree.hosts, after_losing_most)
 
-    assert "takes 2 of 3 brokers for dead: 0, 2" in said
+    assert "takes 2 of 3 brokers for dead: 0, 2" in message
 
 
 def test_dead_majority_may_be_allowed(tree: KafkaTree, surveyor: Surveyor, after_losing_most: Plan) -> None:

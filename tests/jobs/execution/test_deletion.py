@@ -22,7 +22,7 @@ def topics(tree: KafkaTree) -> None:
     tree.add_topic("orders", {0: [0]})
 
 
-def asked(
+def commit_on_terminal(
     surveyor: Surveyor, tree: KafkaTree, plan: Plan, answer: str, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[int, str]:
     """Commit on what counts as a terminal; the exit code, and what was asked."""
@@ -46,7 +46,7 @@ def test_one_topic_is_typed_by_name(
 ) -> None:
     plan = deletion(surveyor.lake, tree, "payments")
 
-    ended, question = asked(surveyor, tree, plan, answer, monkeypatch)
+    ended, question = commit_on_terminal(surveyor, tree, plan, answer, monkeypatch)
 
     assert (ended, "type the topic's name" in question) == (code, True)
     assert (tree.client.exists("/admin/delete_topics/payments") is not None) == (code == 0)
@@ -73,7 +73,7 @@ def test_of_several_their_number(
 ) -> None:
     plan = deletion(surveyor.lake, tree, "payments", "orders")
 
-    ended, question = asked(surveyor, tree, plan, answer, monkeypatch)
+    ended, question = commit_on_terminal(surveyor, tree, plan, answer, monkeypatch)
 
     assert (ended, "type how many topics" in question) == (code, True)
 

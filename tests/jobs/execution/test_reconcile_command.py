@@ -138,7 +138,7 @@ def test_json_of_both(surveyor: Surveyor) -> None:
         **counts,
         "next": applied["next"],
     }
-    dry_next, applied_next = (found["next"][0]["command"] for found in (dry, applied))
+    dry_next, applied_next = (result["next"][0]["command"] for result in (dry, applied))
     assert dry_next.startswith(f"surveyor commit {dry['plan_id']} --apply --mode batch ")
     assert applied_next.startswith(f"surveyor verify {applied['plan_id']} ")
     assert applied["plan_id"] != dry["plan_id"]

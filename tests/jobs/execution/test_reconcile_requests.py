@@ -114,8 +114,8 @@ def compared(tree: KafkaTree, surveyor: Surveyor) -> tuple[Callable[..., Assessm
 def _bare(rows: Sequence[Change | Operation]) -> list[Row]:
     """Rows without their names and reasons, of what is there and asked for."""
     named = {"plan_id": "", "cluster": "", "reason": "", "sequence": 0}
-    found = (asdict(row) for row in rows if row.topic in {"moves", "stray", "going"})
-    bare = ({name: value for name, value in row.items() if name not in named} for row in found)
+    as_dicts = (asdict(row) for row in rows if row.topic in {"moves", "stray", "going"})
+    bare = ({name: value for name, value in row.items() if name not in named} for row in as_dicts)
     return sorted(bare, key=str)
 
 
@@ -234,9 +234,9 @@ def test_of_two_requests_for_a_topic_each_is_accounted_for(
     with pytest.raises(FencedError):
         commit_held(surveyor, plan.plan_id, control)
 
-    found = {
+    outcomes = {
         (action, outcome) for action, outcome in surveyor.rows("commits", "action", "outcome") if outcome != "pending"
     }
-    assert found == {("withdraw_election", "fenced"), ("withdraw_reassignment", "skipped")}
+    assert outcomes == {("withdraw_election", "fenced"), ("withdraw_reassignment", "skipped")}
     assert tree.client.exists(ELECTION)
     assert tree.client.exists(REASSIGN)

@@ -40,7 +40,7 @@ def plan(tree: KafkaTree, lake: Lake, controller: MovingController) -> Plan:
     stored = store_plan(lake, tree, changes, kind="reassign", name="moves")
     committed(lake, stored)
     carry_out(controller, AFTER)
-    controller.asked.clear()
+    controller.requests.clear()
     return stored
 
 
@@ -65,8 +65,8 @@ def rollback(surveyor: Surveyor, tree: KafkaTree, *arguments: str) -> Any:  # no
 def result(surveyor: Surveyor, tree: KafkaTree, *arguments: str) -> Row:
     done = rollback(surveyor, tree, "--json", *arguments)
     assert done.exit_code == DONE, done.stderr
-    found: Row = json.loads(done.stdout)
-    return found
+    parsed: Row = json.loads(done.stdout)
+    return parsed
 
 
 def changes(lake: Lake, plan_id: str) -> dict[tuple[int, int], tuple[list[int], list[int]]]:
@@ -83,27 +83,27 @@ def test_without_apply_it_is_a_plan_to_be_reviewed(
 ) -> None:
     before, ledger = tree.dump(), lake.rows("commits")
 
-    found = result(surveyor, tree)
+    summary = result(surveyor, tree)
 
-    assert (tree.dump(), controller.asked, lake.rows("commits")) == (before, [], ledger)
+    assert (tree.dump(), controller.requests, lake.rows("commits")) == (before, [], ledger)
     assert surveyor.status(plan.plan_id) == PlanStatus.COMMITTED
-    assert changes(lake, found["plan_id"]) == {(0, p): (AFTER[p], BEFORE[p]) for p in BEFORE}
-    assert {name: found[name] for name in ("status", "changes", "moves", "rejected", "rollback_of")} == {
+    assert changes(lake, summary["plan_id"]) == {(0, p): (AFTER[p], BEFORE[p]) for p in BEFORE}
+    assert {name: summary[name] for name in ("status", "changes", "moves", "rejected", "rollback_of")} == {
         "status": "planned",
         "changes": 3,
         "moves": 1,
         "rejected": 0,
         "rollback_of": plan.plan_id,
     }
-    assert result(surveyor, tree) == found
+    assert result(surveyor, tree) == summary
 
 
 @pytest.mark.usefixtures("plan", "controller")
 def test_as_people_read_it(tree: KafkaTree, surveyor: Surveyor) -> None:
-    said = rollback(surveyor, tree).stdout
+    stdout = rollback(surveyor, tree).stdout
 
-    assert "t-2  replicas [1,2]→[0,1]  isr [1,2]→[0,1]  back to snapshot 1: adds [0], removes [2]" in said
-    *_, note, review, apply = said.splitlines()
+    assert "t-2  replicas [1,2]→[0,1]  isr [1,2]→[0,1]  back to snapshot 1: adds [0], removes [2]" in stdout
+    *_, note, review, apply = stdout.splitlines()
     assert note == "nothing was written to the cluster"
     assert review.startswith("review: surveyor show plan ")
     assert apply.startswith("apply: surveyor commit ")
@@ -140,8 +140,8 @@ def test_apply_commits_at_once_and_again_does_nothing_twice(
     controller.finish(T, 2)
     last = result(surveyor, tree, "--apply")
 
-    assert controller.asked == [{(T, p): BEFORE[p] for p in BEFORE}]
-    assert [found["rolled_back"] for found in (first, under_way, last)] == [False, False, True]
+    assert controller.requests == [{(T, p): BEFORE[p] for p in BEFORE}]
+    assert [summary["rolled_back"] for summary in (first, under_way, last)] == [False, False, True]
     assert (first["status"], first["applied"], under_way["changes"]) == ("committed", 3, 0)
     assert rejected(surveyor.lake, under_way["plan_id"])[2] == "REASSIGNMENT_IN_PROGRESS"
     assert surveyor.status(plan.plan_id) == PlanStatus.ROLLED_BACK
@@ -160,11 +160,11 @@ def test_what_another_plan_moved_stays(
     ledger.close()
     carry_out(controller, {0: AFTER[0], 2: AFTER[2]})
 
-    found = result(surveyor, tree)
+    summary = result(surveyor, tree)
 
-    planned = lake.rows("changes", ("plan_id", "=", found["plan_id"]))
+    planned = lake.rows("changes", ("plan_id", "=", summary["plan_id"]))
     assert [(row["partition"], row["replicas_after"]) for row in planned] == [(2, BEFORE[2])]
-    assert rejected(lake, found["plan_id"]) == {0: "NOT_ASKED_FOR"}
+    assert rejected(lake, summary["plan_id"]) == {0: "NOT_ASKED_FOR"}
 
 
 @pytest.mark.parametrize("done", [True, False])
@@ -186,7 +186,7 @@ def test_crash_or_lost_answer_and_again(  # noqa: PLR0913 - a table
     controller.finish(T, 2)
     last = result(surveyor, tree, "--apply")
 
-    assert len(controller.asked) == (1 if done else 2)
+    assert len(controller.requests) == (1 if done else 2)
     assert (again["rolled_back"], last["rolled_back"]) == (False, True)
     assert {p: controller.assigned(T, p) for p in BEFORE} == {p: (BEFORE[p], [], []) for p in BEFORE}
     assert surveyor.status(plan.plan_id) == PlanStatus.ROLLED_BACK
@@ -203,9 +203,9 @@ def test_waves_are_reversed(tree: KafkaTree, lake: Lake, surveyor: Surveyor, con
     committed(lake, store_plan(lake, tree, rows, kind="reassign", name="moves"))
     carry_out(controller, {0: [1, 2], 2: [1, 2]})
 
-    found = result(surveyor, tree)
+    summary = result(surveyor, tree)
 
-    assert changes(lake, found["plan_id"]) == {
+    assert changes(lake, summary["plan_id"]) == {
         (0, 0): ([1, 2], [2, 1]),
         (1, 2): ([1, 2], [0, 1]),
         (2, 0): ([2, 1], [0, 1]),
@@ -234,10 +234,10 @@ def test_after_a_cancel_what_was_complete_goes_back(
     controller.finish(T, 2)
     lake.update("plans", "true", status="'cancelled'")
 
-    found = result(surveyor, tree)
+    summary = result(surveyor, tree)
 
-    assert changes(lake, found["plan_id"]).keys() == {(0, 0), (0, 1)}
-    assert rejected(lake, found["plan_id"]) == {2: "ALREADY_ASSIGNED"}
+    assert changes(lake, summary["plan_id"]).keys() == {(0, 0), (0, 1)}
+    assert rejected(lake, summary["plan_id"]) == {2: "ALREADY_ASSIGNED"}
 
 
 def test_what_cannot_go_back_is_rejected_and_the_rest_goes(
@@ -248,11 +248,11 @@ def test_what_cannot_go_back_is_rejected_and_the_rest_goes(
     controller.put_state(T, 1, leader=1, isr=[2, 1])
     controller.reassign({(T, 0): [1, 2]})
 
-    found = result(surveyor, tree, "--apply")
+    summary = result(surveyor, tree, "--apply")
 
-    assert rejected(lake, found["plan_id"]) == {0: "REASSIGNED_SINCE", 2: "BROKER_NOT_ALIVE"}
+    assert rejected(lake, summary["plan_id"]) == {0: "REASSIGNED_SINCE", 2: "BROKER_NOT_ALIVE"}
     assert controller.assigned(T, 1)[0] == BEFORE[1]
-    assert (found["rolled_back"], surveyor.status(plan.plan_id)) == (False, PlanStatus.COMMITTED)
+    assert (summary["rolled_back"], surveyor.status(plan.plan_id)) == (False, PlanStatus.COMMITTED)
 
 
 def snapshots(lake: Lake, shown: dict[int, Row], topic_id: str = TOPIC_ID) -> int:
@@ -269,12 +269,12 @@ def test_back_to_what_another_snapshot_shows(tree: KafkaTree, lake: Lake, survey
     moving = partition([0, 1, 2], adding_replicas=[2])
     snapshot = snapshots(lake, {0: partition([2, 0]), 1: moving})
 
-    found = result(surveyor, tree, "--to-snapshot", str(snapshot))
+    summary = result(surveyor, tree, "--to-snapshot", str(snapshot))
 
-    assert changes(lake, found["plan_id"]) == {(0, 0): (AFTER[0], [2, 0])}
-    assert rejected(lake, found["plan_id"]) == {1: "REASSIGNMENT_IN_PROGRESS", 2: "UNKNOWN_PARTITION"}
+    assert changes(lake, summary["plan_id"]) == {(0, 0): (AFTER[0], [2, 0])}
+    assert rejected(lake, summary["plan_id"]) == {1: "REASSIGNMENT_IN_PROGRESS", 2: "UNKNOWN_PARTITION"}
     assert (
-        json.loads(lake.rows("plans", ("plan_id", "=", found["plan_id"]))[0]["parameters"])["to_snapshot"] == snapshot
+        json.loads(lake.rows("plans", ("plan_id", "=", summary["plan_id"]))[0]["parameters"])["to_snapshot"] == snapshot
     )
 
 
@@ -282,9 +282,9 @@ def test_back_to_what_another_snapshot_shows(tree: KafkaTree, lake: Lake, survey
 def test_snapshot_of_another_topic_of_that_name(tree: KafkaTree, lake: Lake, surveyor: Surveyor) -> None:
     snapshot = snapshots(lake, {0: partition([2, 0])}, topic_id="AAAAAAAAAAAAAAAAAAAAAg")
 
-    found = result(surveyor, tree, "--to-snapshot", str(snapshot))
+    summary = result(surveyor, tree, "--to-snapshot", str(snapshot))
 
-    assert rejected(lake, found["plan_id"]) == dict.fromkeys(BEFORE, "UNKNOWN_TOPIC")
+    assert rejected(lake, summary["plan_id"]) == dict.fromkeys(BEFORE, "UNKNOWN_TOPIC")
 
 
 @pytest.mark.usefixtures("plan", "controller")
@@ -299,7 +299,7 @@ def test_name_stands_for_the_same_question(tree: KafkaTree, lake: Lake, surveyor
 
 
 @pytest.mark.parametrize(
-    ("columns", "said"),
+    ("columns", "message"),
     [
         ({"status": "planned"}, "is planned: nothing of it was committed"),
         ({"status": "refused"}, "is refused: nothing of it was committed"),
@@ -309,21 +309,21 @@ def test_name_stands_for_the_same_question(tree: KafkaTree, lake: Lake, surveyor
     ],
 )
 def test_plans_that_are_not_rolled_back(
-    tree: KafkaTree, lake: Lake, surveyor: Surveyor, columns: Row, said: str
+    tree: KafkaTree, lake: Lake, surveyor: Surveyor, columns: Row, message: str
 ) -> None:
     tree.add_topic(T, BEFORE)
     store_plan(lake, tree, [move(tree, 0, AFTER[0])], **{"kind": "reassign", "name": "moves", **columns})
 
     done = rollback(surveyor, tree, "--apply")
 
-    assert (done.exit_code, said in done.stderr) == (REFUSED, True), done.stderr
+    assert (done.exit_code, message in done.stderr) == (REFUSED, True), done.stderr
 
 
 @pytest.mark.usefixtures("plan")
 def test_limits_are_those_of_commit(tree: KafkaTree, surveyor: Surveyor, controller: MovingController) -> None:
     done = rollback(surveyor, tree, "--apply", "--max-changes", "1")
 
-    assert (done.exit_code, controller.asked) == (REFUSED, [])
+    assert (done.exit_code, controller.requests) == (REFUSED, [])
     assert "more than --max-changes 1" in done.stderr
 
 

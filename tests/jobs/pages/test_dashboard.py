@@ -100,8 +100,8 @@ def test_from_a_broker_to_its_partitions(lake: Lake, monkeypatch: pytest.MonkeyP
     assert "gone" in gone.text[1].value
     assert _metrics(gone)["leaders"] == "0"
     assert [row[0] for row in _cells(gone)] == ["orders-0", "orders-1"]
-    found = _calm(gone.text_input(key="search-broker-2").set_value("OFFLINE orders").run())
-    assert [row[0] for row in _cells(found)] == ["orders-1"]
+    searched = _calm(gone.text_input(key="search-broker-2").set_value("OFFLINE orders").run())
+    assert [row[0] for row in _cells(searched)] == ["orders-1"]
 
 
 def test_who_led_what_when_plans_and_commits(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,8 +137,8 @@ def test_a_thousand_of_very_many_rows_are_sent(tmp_path: Path, monkeypatch: pyte
     app = _opened(many, monkeypatch)
     assert app.caption[0].value == "2,000 of 2,000 partitions in trouble; the first 1,000 are shown"
     assert len(_cells(app)) == 1_000
-    found = _calm(app.text_input(key="search-trouble").set_value("topic-007-").run())
-    assert found.caption[0].value == "4 of 2,000 partitions in trouble"
+    searched = _calm(app.text_input(key="search-trouble").set_value("topic-007-").run())
+    assert searched.caption[0].value == "4 of 2,000 partitions in trouble"
 
 
 def test_a_cluster_called_like_a_picture() -> None:
@@ -149,16 +149,16 @@ def test_a_cluster_called_like_a_picture() -> None:
 @pytest.fixture
 def executed(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """Command lines that the process would have become."""
-    found: list[list[str]] = []
+    calls: list[list[str]] = []
     monkeypatch.setattr("jobs.pages.serving.os.dup2", lambda *_: None)
     monkeypatch.setattr("jobs.pages.serving.signal.pthread_sigmask", lambda *_: None)
 
     def execute(_: str, arguments: list[str]) -> None:
-        found.append(arguments)
+        calls.append(arguments)
         raise SystemExit(0)
 
     monkeypatch.setattr("jobs.pages.serving.os.execv", execute)
-    return found
+    return calls
 
 
 def test_nobody_beyond_this_machine_reaches_it_unless_told(lake: Lake, executed: list[list[str]]) -> None:

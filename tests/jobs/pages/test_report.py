@@ -38,9 +38,9 @@ def _page(lake: Lake, out: Path, *arguments: str) -> str:
 
 def _cells(page: str, island: str) -> list[list[Any]]:
     """The rows of an island, cell by cell."""
-    found = re.search(ISLAND.format(island), page)
-    assert found is not None
-    known = json.loads(found[1])
+    embedded = re.search(ISLAND.format(island), page)
+    assert embedded is not None
+    known = json.loads(embedded[1])
     columns = [
         [column["values"][code] for code in column["codes"]] if "codes" in column else column["values"]
         for column in known["columns"]
@@ -95,13 +95,13 @@ def test_a_report_as_of_an_older_snapshot(small: Lake, tmp_path: Path) -> None:
 def test_programs_are_told_where_the_page_is(small: Lake, tmp_path: Path) -> None:
     out = tmp_path / "plan.html"
     done = Surveyor(small).run("report", "--plan", "grow", "--out", str(out), "--json")
-    found = json.loads(done.stdout)
-    assert (found["path"], found["bytes"], found["snapshot_id"]) == (str(out), out.stat().st_size, 3)
+    result = json.loads(done.stdout)
+    assert (result["path"], result["bytes"], result["snapshot_id"]) == (str(out), out.stat().st_size, 3)
     assert list(tmp_path.glob(".plan*")) == []
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (("--plan", "nosuch"), 2, "no plan 'nosuch'"),
         (("--snapshot", "9"), 2, "no snapshot 9"),
@@ -110,9 +110,9 @@ def test_programs_are_told_where_the_page_is(small: Lake, tmp_path: Path) -> Non
         (("--cluster", "other"), 22, "no snapshot of cluster 'other'"),
     ],
 )
-def test_a_page_that_cannot_be_made(small: Lake, arguments: tuple[str, ...], code: int, said: str) -> None:
+def test_a_page_that_cannot_be_made(small: Lake, arguments: tuple[str, ...], code: int, message: str) -> None:
     done = Surveyor(small).run("report", *arguments)
-    assert (done.exit_code, said in done.stderr, done.stdout) == (code, True, "")
+    assert (done.exit_code, message in done.stderr, done.stdout) == (code, True, "")
     assert len(done.stderr.splitlines()) == 1
 
 
@@ -150,11 +150,13 @@ def test_only_what_a_commit_carries_out_is_approved(small: Lake, status: str, *,
     assert (f"surveyor commit {plan['plan_id']}" in _plan_page(small, plan)) == is_shown
 
 
-@pytest.mark.parametrize(("status", "said"), [("cancelled", "no commit carries it out"), ("partial", "begun already")])
-def test_a_plan_that_is_planned_no_more(small: Lake, status: str, said: str) -> None:
+@pytest.mark.parametrize(
+    ("status", "warning"), [("cancelled", "no commit carries it out"), ("partial", "begun already")]
+)
+def test_a_plan_that_is_planned_no_more(small: Lake, status: str, warning: str) -> None:
     plan = stored_plan(small, [change("orders", 0, [2, 1, 0], [1, 2, 0])])
     small.update("plans", f"plan_id = '{plan['plan_id']}'", status=f"'{status}'")
-    assert said in _warnings(_plan_page(small, plan))[0]
+    assert warning in _warnings(_plan_page(small, plan))[0]
 
 
 def _counts(lake: Lake, plan: Row) -> dict[int, tuple[int, ...]]:
@@ -210,8 +212,8 @@ def test_what_an_optimised_plan_copies(small: Lake) -> None:
         "bytes_by_broker": {"0": [4096, 2048], "1": [0, 2048]},
         "sizes": {"source": "table", "digest": "9f", "known": 3, "assumed": 1},
     }
-    asked = {"rebalance": True, "figures": figures}
-    page = _plan_page(small, stored_plan(small, [change("orders", 0, [2, 1, 0], [1, 2, 0])], parameters=asked))
+    parameters = {"rebalance": True, "figures": figures}
+    page = _plan_page(small, stored_plan(small, [change("orders", 0, [2, 1, 0], [1, 2, 0])], parameters=parameters))
     assert "broker 0: before 4.0 KiB" in page
     assert "<p>moves 2.0 KiB</p>" in page
     assert "<pre>{&#34;rebalance&#34;: true}</pre>" in page

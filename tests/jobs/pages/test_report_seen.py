@@ -55,12 +55,12 @@ class Reports:
 def reports(looked_at: str, tmp_path_factory: pytest.TempPathFactory) -> Reports:
     folder = tmp_path_factory.mktemp("reports")
     small, large = (Lake(looked_at, name) for name in ("default", "large"))
-    wanted = [
+    pages = [
         (small, "cluster", ()),
         (small, "plan", ("--plan", "grow")),
         (large, "plan_of_many", ("--plan", "all")),
     ]
-    return Reports(**{name: _written(lake, folder / f"{name}.html", *more) for lake, name, more in wanted})
+    return Reports(**{name: _written(lake, folder / f"{name}.html", *more) for lake, name, more in pages})
 
 
 def _written(lake: Lake, out: Path, *more: str) -> str:

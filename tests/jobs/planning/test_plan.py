@@ -107,8 +107,8 @@ def test_a_cluster_of_nothing_has_nothing_to_plan(bare_tree: KafkaTree, tmp_path
         bare_tree.client.ensure_path(path)
     empty = Surveyor(bare_tree.hosts, tmp_path / "warehouse")
     write_first_snapshot(empty)
-    for asked in (("reconcile",), ("elect", "--preferred"), ("elect", "--offline"), ("recover",)):
-        assert empty.json("plan", *asked)["changes"] == 0
+    for question in (("reconcile",), ("elect", "--preferred"), ("elect", "--offline"), ("recover",)):
+        assert empty.json("plan", *question)["changes"] == 0
     assert empty.json("whatif", "--lose", "pairs")["rows"] == []
 
 
@@ -124,8 +124,8 @@ def incident(surveyor: Surveyor, tree: KafkaTree) -> Any:  # noqa: ANN401 - JSON
 def test_a_name_of_an_older_snapshot_does_not_hide_an_incident(surveyor: Surveyor, incident: Any) -> None:  # noqa: ANN401
     refused = surveyor("plan", "reconcile", "--name", "repair", "--json")
     assert (refused.code, refused.json["exit_code"]) == (23, 23)
-    for said in (incident["plan_id"], "snapshot 2 is newer", "another --name", "--snapshot 1", "--replace-name"):
-        assert said in refused.stderr
+    for hint in (incident["plan_id"], "snapshot 2 is newer", "another --name", "--snapshot 1", "--replace-name"):
+        assert hint in refused.stderr
     assert surveyor.json("show", "plan", "repair")["plan_id"] == incident["plan_id"]
 
 
@@ -211,8 +211,8 @@ def test_elect_rewrites_the_imbalance_with_its_threshold(surveyor: Surveyor, tre
 
 
 def test_election_file_names_rejections(surveyor: Surveyor, tmp_path: Path) -> None:
-    asked = {"partitions": [{"topic": "orders", "partition": 0}, {"topic": "nope", "partition": 3}]}
-    plan = surveyor.json("plan", "elect", "--preferred", "--path-to-json-file", _file(tmp_path, asked))
+    elections = {"partitions": [{"topic": "orders", "partition": 0}, {"topic": "nope", "partition": 3}]}
+    plan = surveyor.json("plan", "elect", "--preferred", "--path-to-json-file", _file(tmp_path, elections))
     assert plan["rejected"] == 2
     assert surveyor.rows("rejections", "topic", "code") == [
         ("nope", "UNKNOWN_PARTITION"),
@@ -255,13 +255,13 @@ REFUSED = [
 
 
 @pytest.mark.usefixtures("unstarted")
-@pytest.mark.parametrize(("arguments", "code", "said"), REFUSED)
+@pytest.mark.parametrize(("arguments", "code", "message"), REFUSED)
 def test_bad_input_is_one_message_and_no_plan(
-    untouched: Surveyor, arguments: tuple[str, ...], code: int, said: str
+    untouched: Surveyor, arguments: tuple[str, ...], code: int, message: str
 ) -> None:
     ran = untouched("plan", *arguments)
     assert (ran.code, ran.stdout) == (code, "")
-    assert said in ran.stderr
+    assert message in ran.stderr
     assert "Traceback" not in ran.stderr
     assert untouched.rows("plans", "plan_id") == []
 
@@ -276,11 +276,11 @@ FILES = [
 ]
 
 
-@pytest.mark.parametrize(("content", "code", "said"), FILES)
-def test_bad_reassignment_file(untouched: Surveyor, tmp_path: Path, content: object, code: int, said: str) -> None:
+@pytest.mark.parametrize(("content", "code", "message"), FILES)
+def test_bad_reassignment_file(untouched: Surveyor, tmp_path: Path, content: object, code: int, message: str) -> None:
     ran = untouched("plan", "reassign", "--reassignment-json-file", _file(tmp_path, content))
     assert ran.code == code
-    assert said in ran.stderr
+    assert message in ran.stderr
     assert untouched.rows("plans", "plan_id") == []
 
 

@@ -32,10 +32,10 @@ def test_demotion_is_two_waves_and_a_dry_run_writes_nothing(surveyor: Surveyor, 
     before = tree.dump()
     dry = surveyor("commit", "out", "--mode", "admin")
 
-    said = [line.strip() for line in planned.stdout.splitlines()]
+    lines = [line.strip() for line in planned.stdout.splitlines()]
     reorder = "drained: 1: order of replicas changes, no data moves"
-    assert said[1:3] == ["by action: 3 reassign, 1 elect_preferred", "by topic: orders 4"]
-    assert said[said.index("wave 0: 3 changes") : -2] == [
+    assert lines[1:3] == ["by action: 3 reassign, 1 elect_preferred", "by topic: orders 4"]
+    assert lines[lines.index("wave 0: 3 changes") : -2] == [
         "wave 0: 3 changes",
         f"~ orders-0  replicas [0,1,2]→[0,2,1]  {reorder}",
         f"~ orders-1  replicas [1,2,0]→[2,0,1]  {reorder}",
@@ -189,9 +189,9 @@ REFUSED = [
 
 @pytest.mark.usefixtures("unstarted")
 def test_bad_input_is_one_message(surveyor: Surveyor) -> None:
-    for arguments, code, said in REFUSED:
+    for arguments, code, message in REFUSED:
         ran = surveyor("plan", *arguments)
-        assert (ran.code, said in ran.stderr, "Traceback" in ran.stderr) == (code, True, False), ran.stderr
+        assert (ran.code, message in ran.stderr, "Traceback" in ran.stderr) == (code, True, False), ran.stderr
 
 
 def test_broker_that_is_not_understood_cannot_be_drained(surveyor: Surveyor, tree: KafkaTree) -> None:
@@ -227,9 +227,9 @@ def test_an_empty_cluster_is_said_to_be_empty(bare_tree: KafkaTree, tmp_path: Pa
     surveyor = Surveyor(bare_tree.hosts, tmp_path / "warehouse")
     for case in (1, 2):
         write_first_snapshot(surveyor)
-        for question, *said in EMPTY:
+        for question, *messages in EMPTY:
             ran = surveyor("plan", *question)
-            expected = said[case - 1]
+            expected = messages[case - 1]
             assert ran.code == (0 if expected is None else 23), ran.stderr
             assert (expected or "nothing is due") in ran.stdout + ran.stderr
         if case == 1:

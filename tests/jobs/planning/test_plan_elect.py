@@ -53,9 +53,9 @@ def surveyor(tmp_path_factory: pytest.TempPathFactory) -> Surveyor:
 
 def _plan(surveyor: Surveyor, *arguments: str) -> tuple[dict[str, list[Any]], dict[str, str]]:
     """What is elected: leader and ISR; what is not: its code."""
-    found = surveyor.json("plan", "elect", *arguments)
-    assert surveyor.json("plan", "elect", *arguments) == found
-    plan = read_plan(surveyor.lake, found["plan_id"])
+    summary = surveyor.json("plan", "elect", *arguments)
+    assert surveyor.json("plan", "elect", *arguments) == summary
+    plan = read_plan(surveyor.lake, summary["plan_id"])
     refuse_edited(plan)
     return (
         {c.name: [c.leader_after, *c.isr_after] for c in plan.changes},
@@ -130,7 +130,7 @@ USAGE: Final = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "said"), USAGE)
-def test_usage(surveyor: Surveyor, arguments: tuple[str, ...], said: str) -> None:
+@pytest.mark.parametrize(("arguments", "message"), USAGE)
+def test_usage(surveyor: Surveyor, arguments: tuple[str, ...], message: str) -> None:
     ran = surveyor("plan", "elect", *arguments)
-    assert (ran.code, ran.stdout, said in ran.stderr) == (2, "", True), ran.stderr
+    assert (ran.code, ran.stdout, message in ran.stderr) == (2, "", True), ran.stderr

@@ -63,11 +63,11 @@ def test_every_question_can_be_asked_so(surveyor: Surveyor, question: tuple[str,
 
 @pytest.mark.parametrize("command", sorted(each.callback.__name__ for each in app.registered_commands if each.callback))
 def test_every_question_says_what_its_options_are(surveyor: Surveyor, command: str) -> None:
-    said = " ".join(surveyor("plan", command, "--help").stdout.split())
+    help_text = " ".join(surveyor("plan", command, "--help").stdout.split())
 
-    assert "--snapshot <int> Plan on this snapshot [default: the newest]." in said
-    assert "--refresh Take a snapshot first, and plan on it." in said
-    assert "--name <str> An alias for the plan" in said
+    assert "--snapshot <int> Plan on this snapshot [default: the newest]." in help_text
+    assert "--refresh Take a snapshot first, and plan on it." in help_text
+    assert "--name <str> An alias for the plan" in help_text
 
 
 def test_a_given_snapshot_is_not_refreshed(surveyor: Surveyor) -> None:

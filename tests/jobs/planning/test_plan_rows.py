@@ -33,12 +33,12 @@ def test_few_and_many_rows_are_the_same_plan(
     tables = Tables(spark, lake)
     told = {"changes": _changes(), "rejections": REJECTIONS}
     rows = plan_rows(tables, _frames(tables, told), OtherRows(OPERATIONS), at_most)
-    found = rows.summary("header")
-    rows.write(found["plan_id"])
-    assert found == {"plan_id": found["plan_id"], "changes": 3, "rejected": 1, "moves": 6}
-    stored = {name: lake.rows(name, ("plan_id", "=", found["plan_id"])) for name in told}
+    summary = rows.summary("header")
+    rows.write(summary["plan_id"])
+    assert summary == {"plan_id": summary["plan_id"], "changes": 3, "rejected": 1, "moves": 6}
+    stored = {name: lake.rows(name, ("plan_id", "=", summary["plan_id"])) for name in told}
     assert {name: len(rows) for name, rows in stored.items()} == {"changes": 3, "rejections": 1}
-    assert plan_id("header", {**stored, "operations": OPERATIONS}) == found["plan_id"]
+    assert plan_id("header", {**stored, "operations": OPERATIONS}) == summary["plan_id"]
 
 
 def test_writing_again_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
@@ -53,4 +53,6 @@ def test_writing_again_changes_nothing(spark: SparkSession, tmp_path: Path) -> N
 
 
 def _frames(tables: Tables, rows: Mapping[str, list[Row]]) -> dict[str, DataFrame]:
-    return {name: tables.frame(name, [{**row, "plan_id": None} for row in found]) for name, found in rows.items()}
+    return {
+        name: tables.frame(name, [{**row, "plan_id": None} for row in table_rows]) for name, table_rows in rows.items()
+    }

@@ -103,8 +103,8 @@ def test_a_row_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
     record(lake, table([told(1, 0, **metadata), told(2, 0), told(2, 0, broker_id=2, **metadata)]))
     record(lake, table([]))
 
-    found = sorted((row["broker_id"], row["api"], row["error"]) for row in lake.rows("answers"))
-    assert found == [
+    stored = sorted((row["broker_id"], row["api"], row["error"]) for row in lake.rows("answers"))
+    assert stored == [
         (1, "LeaderAndIsr", 0),
         (1, "LeaderAndIsr", 3),
         (1, "UpdateMetadata", 0),

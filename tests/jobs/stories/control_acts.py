@@ -110,20 +110,20 @@ def _steps(life: Life, since: int, topic: str, epoch: int) -> Iterator[dict[str,
     grown: dict[str, object] = {}
     for each in written_since(life.cluster, since):
         ours = each.session == life.office.session
-        found = {name: value for op in each.ops for name, value in _step(op, topic, epoch)}
-        if found and not ours and "state" in found:
-            grown = {"by the leader": found["state"]}
-        elif found and ours:
+        step = {name: value for op in each.ops for name, value in _step(op, topic, epoch)}
+        if step and not ours and "state" in step:
+            grown = {"by the leader": step["state"]}
+        elif step and ours:
             yield from [grown] if grown else []
             grown = {}
-            yield found
+            yield step
 
 
 def _step(op: Op, topic: str, epoch: int) -> Iterator[tuple[str, object]]:
     if op.kind == SET and op.path == f"/brokers/topics/{topic}":
-        found = decode_assignment(op.data)
-        moving = found.adding_replicas.get(0, []), found.removing_replicas.get(0, [])
-        yield "assigned", (found.partitions[0], *moving)
+        assignment = decode_assignment(op.data)
+        moving = assignment.adding_replicas.get(0, []), assignment.removing_replicas.get(0, [])
+        yield "assigned", (assignment.partitions[0], *moving)
     elif op.kind == SET and op.path == f"/brokers/topics/{topic}/partitions/0/state":
         state = decode_state(op.data)
         yield "state", (state.leader, {*state.isr}, state.leader_epoch - epoch)
@@ -148,8 +148,8 @@ def a_broker_is_silent_then_dead_then_back(life: Life, broker: int) -> None:
         life.kill(broker)
 
     life.soon(lambda: life.asked_to_move() == {0})
-    found = life.assigned("moves")
-    assert (found.partitions[1], found.partitions[2], found.adding_replicas) == ([1, 2], [0, 1], {0: [broker]})
+    moves = life.assigned("moves")
+    assert (moves.partitions[1], moves.partitions[2], moves.adding_replicas) == ([1, 2], [0, 1], {0: [broker]})
 
     life.by_hand("nobody", {0: [broker]})
     life.delete("old")

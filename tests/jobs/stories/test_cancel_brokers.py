@@ -57,8 +57,8 @@ def run(surveyor: Surveyor, kafka: KafkaTree, command: str, plan: Plan, *argumen
     flags = () if command == "verify" else ("--apply",)
     done = surveyor.run(command, plan.plan_id, "--zookeeper", kafka.hosts, "--json", *flags, *arguments)
     assert done.exit_code == 0, done.stderr + done.stdout
-    found: Row = json.loads(done.stdout)
-    return found
+    result: Row = json.loads(done.stdout)
+    return result
 
 
 def assignment(kafka: KafkaTree, topic: str) -> Assignment:
@@ -122,11 +122,11 @@ def test_addition_and_move_cancelled_in_the_middle(
         still = assignment(kafka, topic)
         cancelled = run(surveyor, kafka, "cancel", plan)
 
-    found = assignment(kafka, topic)
+    assigned = assignment(kafka, topic)
     again = run(surveyor, kafka, "cancel", plan)
     assert under_way.adding_replicas == {0: [2], 1: [2]}
     assert ("dry run" in dry.stdout, still) == (True, under_way)
-    assert (found.partitions, found.adding_replicas, found.removing_replicas) == (BEFORE, {}, {})
+    assert (assigned.partitions, assigned.adding_replicas, assigned.removing_replicas) == (BEFORE, {}, {})
     assert {name: cancelled[name] for name in ("status", "cancelled_now", "reordered_now", "in_progress")} == {
         "status": PlanStatus.CANCELLED.value,
         "cancelled_now": 2,
@@ -151,10 +151,10 @@ def test_cancelled_while_its_commit_waits(
         assert eventually(lambda: bool(assignment(kafka, topic).adding_replicas), seconds=60)
         throttled = overrides(kafka)
         cancelled = run(surveyor, kafka, "cancel", plan)
-        said, _ = process.communicate(timeout=90)
+        stdout, _ = process.communicate(timeout=90)
 
-    found = assignment(kafka, topic)
-    assert (found.partitions, found.adding_replicas, cancelled["cancelled_now"]) == (BEFORE, {}, 1), said
+    assigned = assignment(kafka, topic)
+    assert (assigned.partitions, assigned.adding_replicas, cancelled["cancelled_now"]) == (BEFORE, {}, 1), stdout
     assert throttled != before
     assert (overrides(kafka), surveyor.lake.rows("throttles")) == (before, [])
     assert (process.returncode, surveyor.status(plan.plan_id)) == (1, PlanStatus.CANCELLED)

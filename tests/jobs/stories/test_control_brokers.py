@@ -113,9 +113,9 @@ def replicas_move_while_records_come_in(life: Life) -> None:
     life.ask_to_move(TOPIC, {0: [1, 2, 3], 1: [3, 1], 2: [9]})
     life.soon(lambda: life.kafka.client.exists(REASSIGN) is None, 180)
 
-    found = life.assigned(TOPIC)
-    assert [found.partitions[p] for p in range(3)] == [[1, 2, 3], [3, 1], [2, 0, 1]]
-    assert (found.adding_replicas, found.removing_replicas) == ({}, {})
+    assignment = life.assigned(TOPIC)
+    assert [assignment.partitions[p] for p in range(3)] == [[1, 2, 3], [3, 1], [2, 0, 1]]
+    assert (assignment.adding_replicas, assignment.removing_replicas) == ({}, {})
     life.soon(lambda: f"{TOPIC}-0" not in life.log_names(0, TOPIC))
 
 
@@ -285,8 +285,8 @@ def test_requests_are_carried_out_without_a_controller(
     with nobody_else_in_office(kafka, monkeypatch):
         kafka.client.create(REASSIGN, encode_partitions([TopicPartition("asked", 0, [2, 1])]))
         kafka.client.create("/admin/delete_topics/unwanted")
-        asked = "reconcile", "--apply", "--until-quiet", "--requests", "--yes"
-        ran = Surveyor(kafka.hosts, tmp_path / "warehouse")(*asked, "--json")
+        command = "reconcile", "--apply", "--until-quiet", "--requests", "--yes"
+        ran = Surveyor(kafka.hosts, tmp_path / "warehouse")(*command, "--json")
         done = written(kafka, "asked")
     assert eventually(lambda: controller(kafka) in cluster.brokers)
     known = [(2, [2, 1], [1, 2])] * len(cluster.brokers)

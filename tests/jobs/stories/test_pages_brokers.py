@@ -242,11 +242,11 @@ def test_the_pages_say_what_commands_answer(stage: Stage, tmp_path: Path) -> Non
     assert tuple(SCENES) == RUN
     for page in RUN:
         terminal, shown = Terminal(stage, page, done), text(page)
-        found = rewritten(shown, terminal.answer)
+        actual = rewritten(shown, terminal.answer)
         file = tmp_path / "found" / page
         file.parent.mkdir(exist_ok=True)
-        file.write_text(found, encoding="utf-8")
+        file.write_text(actual, encoding="utf-8")
         faults += terminal.odd
-        faults += unified_diff(shown.splitlines(), found.splitlines(), page, str(file), lineterm="")
+        faults += unified_diff(shown.splitlines(), actual.splitlines(), page, str(file), lineterm="")
 
     assert not faults, "\n".join(faults)

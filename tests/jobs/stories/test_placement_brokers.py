@@ -115,15 +115,15 @@ def stored(cluster: EmbeddedCluster, topic: str) -> list[int]:
     """Read a topic without a group, for which Kafka would make a topic of its own, whose replicas count here."""
     consumer = KafkaConsumer(bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest")
     consumer.assign([TopicPartition(topic, 0)])
-    found: list[int] = []
+    values: list[int] = []
 
     def complete() -> bool:
-        found.extend(int(record.value) for batch in consumer.poll(timeout_ms=500).values() for record in batch)
-        return len(found) >= RECORDS
+        values.extend(int(record.value) for batch in consumer.poll(timeout_ms=500).values() for record in batch)
+        return len(values) >= RECORDS
 
     eventually(complete, seconds=30)
     consumer.close()
-    return found
+    return values
 
 
 @pytest.fixture

@@ -87,8 +87,8 @@ def assignment(kafka: KafkaTree, topic: str) -> Assignment:
 
 
 def is_moving(kafka: KafkaTree, topic: str) -> bool:
-    found = assignment(kafka, topic)
-    return bool(found.adding_replicas or found.removing_replicas)
+    assigned = assignment(kafka, topic)
+    return bool(assigned.adding_replicas or assigned.removing_replicas)
 
 
 def two_waves(lake: Lake, kafka: KafkaTree, topic: str) -> Plan:
@@ -118,7 +118,7 @@ def test_killed_between_two_throttled_waves(  # noqa: PLR0913, PLR0917 - fixture
         for broker in (0, 1, 3):
             assert admin.alter_override("broker", str(broker), dict.fromkeys(sped, str(SLOW))) == 0
         between = assignment(kafka, topic).partitions
-        said = committed(surveyor, kafka, plan, "--throttle", "50MB/s")
+        output = committed(surveyor, kafka, plan, "--throttle", "50MB/s")
 
     assert caught == {0: [3, 1, 0], 1: [1, 2]}
     rates = {LEADER_RATE: str(SLOW), FOLLOWER_RATE: str(SLOW)}
@@ -126,7 +126,7 @@ def test_killed_between_two_throttled_waves(  # noqa: PLR0913, PLR0917 - fixture
         f"topics/{topic}": {LEADER_REPLICAS: "0:0,0:1", FOLLOWER_REPLICAS: "0:3"}
     }
     assert between == {0: [3, 1], 1: [1, 2]}
-    assert "throttle of plan" in said
+    assert "throttle of plan" in output
     assert assignment(kafka, topic).partitions == {0: [3, 1], 1: [1, 3]}
     assert (overrides(kafka), lake.rows("throttles")) == (before, [])
     assert traffic.failed == []
@@ -141,13 +141,13 @@ def test_rate_changed_in_mid_move_and_interrupted(kafka: KafkaTree, lake: Lake, 
     with commit_process(kafka.hosts, lake, plan.plan_id, "--throttle", str(SLOW)) as process:
         assert eventually(lambda: is_moving(kafka, topic), seconds=60)
         process.send_signal(signal.SIGTERM)
-        said, _ = process.communicate(timeout=60)
+        stdout, _ = process.communicate(timeout=60)
     status, moving = surveyor.status(plan.plan_id), is_moving(kafka, topic)
     committed(surveyor, kafka, plan, "--throttle", "50MB/s")
 
     assert (process.returncode, status, moving) == (25, PlanStatus.PARTIAL, True)
-    assert "THE THROTTLE STAYS while 1 partition" in said
-    assert f"`surveyor commit {plan.plan_id} --apply` goes on" in said
+    assert "THE THROTTLE STAYS while 1 partition" in stdout
+    assert f"`surveyor commit {plan.plan_id} --apply` goes on" in stdout
     assert assignment(kafka, topic).partitions == {0: [3, 1], 1: [1, 3]}
     assert (overrides(kafka), lake.rows("throttles")) == (before, [])
 
@@ -209,12 +209,12 @@ def test_two_commits_with_throttles_at_once(kafka: KafkaTree, lake: Lake, topic:
             waiting = next(line for line in two.stdout or () if "has the lease of this cluster" in line)
             still = (overrides(kafka), is_moving(kafka, topic))
             gate.touch()
-            said, _ = one.communicate(timeout=120)
-            told, _ = two.communicate(timeout=120)
+            one_output, _ = one.communicate(timeout=120)
+            two_output, _ = two.communicate(timeout=120)
 
     assert f"for `surveyor commit {first.plan_id}`" in waiting
     assert still == (throttled, False)
-    assert (one.returncode, two.returncode) == (0, 0), said + told
+    assert (one.returncode, two.returncode) == (0, 0), one_output + two_output
     assert assignment(kafka, topic).partitions == {0: [3, 1], 1: [1, 3]}
     assert (overrides(kafka), lake.rows("throttles")) == (before, [])
 

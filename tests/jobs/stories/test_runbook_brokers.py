@@ -143,8 +143,8 @@ def test_the_runbook_says_what_commands_answer(
         return [line for line in lines if not line.startswith(PROGRESS)]
 
     page = PAGE.read_text(encoding="utf-8")
-    found = rewritten(page, answer)
+    actual = rewritten(page, answer)
 
-    (tmp_path / PAGE.name).write_text(found, encoding="utf-8")
-    difference = unified_diff(page.splitlines(), found.splitlines(), str(PAGE), str(tmp_path / PAGE.name), lineterm="")
-    assert found == page, "\n".join(difference)
+    (tmp_path / PAGE.name).write_text(actual, encoding="utf-8")
+    difference = unified_diff(page.splitlines(), actual.splitlines(), str(PAGE), str(tmp_path / PAGE.name), lineterm="")
+    assert actual == page, "\n".join(difference)

@@ -92,8 +92,8 @@ Secured = tuple[EmbeddedCluster, Certificates]
 
 @pytest.fixture(scope="module")
 def secured() -> Iterator[Secured]:
-    with secured_cluster() as found:
-        yield found
+    with secured_cluster() as started:
+        yield started
 
 
 @pytest.fixture
@@ -370,31 +370,31 @@ def test_what_brokers_speak_where_they_are_said_to_speak_something_else(kafka: K
     broker = read_cluster(kafka.client, kafka.hosts).brokers[0]
     ports = {endpoint["listener"]: endpoint["port"] for endpoint in broker["endpoints"]}
 
-    def said(listener: Listener, port: int) -> str:
+    def reason(listener: Listener, port: int) -> str:
         endpoint = {"listener": "L", "security_protocol": listener.security_protocol, "host": "127.0.0.1", "port": port}
         return why_untold([{**broker, "endpoints": [endpoint]}], "test", listener)[0]
 
     by_certificate = Listener.of(ways["a certificate"].config, None)
 
-    assert "it speaks TLS there, and was spoken to without" in said(PLAIN, ports["MUTUAL"])
-    assert "is TLS what it speaks there?" in said(by_certificate, ports["INSIDE"])
+    assert "it speaks TLS there, and was spoken to without" in reason(PLAIN, ports["MUTUAL"])
+    assert "is TLS what it speaks there?" in reason(by_certificate, ports["INSIDE"])
 
 
 def test_doctor_says_whether_brokers_can_be_told(
     kafka: KafkaTree, surveyor: Surveyor, ways: Ways, secured: Secured, tmp_path: Path
 ) -> None:
-    def said(way: Way) -> str:
+    def doctor(way: Way) -> str:
         done = surveyor.run("doctor", "--zookeeper", kafka.hosts, *way.options)
         assert PASSWORD not in done.output
         return " ".join(done.stdout.split())
 
     scram = "SCRAM-SHA-512 at the control plane"
     mistyped = written(tmp_path, secured[1], scram, sasl_password=f"{PASSWORD}?")
-    by_scram = said(ways[scram])
+    by_scram = doctor(ways[scram])
 
     assert "settings 2 brokers told theirs" in by_scram
     assert "every broker can be told what batch mode writes" in by_scram
-    assert "the brokers' control-plane listener is CONTROL" in said(ways["a certificate"])
-    assert "(SaslAuthenticationFailedError (58): see sasl.username and sasl.password)" in said(
+    assert "the brokers' control-plane listener is CONTROL" in doctor(ways["a certificate"])
+    assert "(SaslAuthenticationFailedError (58): see sasl.username and sasl.password)" in doctor(
         replace(ways[scram], config=mistyped)
     )

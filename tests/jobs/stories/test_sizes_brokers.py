@@ -69,7 +69,7 @@ def _copying(surveyor: Surveyor, plan: str, measured: str) -> Any:  # noqa: ANN4
 def _moving(surveyor: Surveyor, plan: str) -> Any:  # noqa: ANN401 - JSON
     """The first look that sees bytes arrive: a throttled follower gets them by fits and starts."""
     looks = (_copying(surveyor, plan, "4s") for _ in range(6))
-    return next(found for found in looks if found["seconds_left"])
+    return next(look for look in looks if look["seconds_left"])
 
 
 def test_sizes_are_told_shown_and_balanced_and_a_move_is_watched(cluster: EmbeddedCluster, surveyor: Surveyor) -> None:

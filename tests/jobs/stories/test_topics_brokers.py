@@ -115,22 +115,22 @@ def test_partitions_are_added_over_racks_as_kafka_adds_them(
 def test_topics_of_a_file_are_created_in_one_plan(
     cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, tmp_path: Path
 ) -> None:
-    asked = [
+    topics = [
         {"topic": "file-a", "partitions": 4, "replication_factor": 2, "config": {"retention.ms": "7"}},
         {"topic": "file-b", "partitions": 3, "replication_factor": 3},
         {"topic": "file-c", "replica_assignment": [[2, 0]]},
     ]
     file = tmp_path / "topics.json"
-    file.write_text(json.dumps(asked))
+    file.write_text(json.dumps(topics))
 
     plan = planned(surveyor, kafka, "assign", "--topics-json-file", str(file))
     commit(surveyor, kafka, plan, "admin")
 
     for name in ("file-a", "file-b", "file-c"):
         mine = [change for change in plan.changes if change.topic == name]
-        wanted = {c.partition: (c.replicas_after[0], c.replicas_after, c.isr_after) for c in mine}
+        expected = {c.partition: (c.replicas_after[0], c.replicas_after, c.isr_after) for c in mine}
         for broker in cluster.brokers.values():
-            assert eventually(lambda: seen_by(broker.address, name) == wanted)  # noqa: B023 - called at once
+            assert eventually(lambda: seen_by(broker.address, name) == expected)  # noqa: B023 - called at once
     assert decode_config(kafka.client.get("/config/topics/file-a")[0]) == {"retention.ms": "7"}
 
 
@@ -232,8 +232,8 @@ def test_the_table_of_configs_is_the_brokers(cluster: EmbeddedCluster, kafka: Ka
     answers, _ = ask_brokers(brokers, {}, 20.0, lambda ask, _: ask(request))
 
     (answer,) = answers.values()
-    found = {config.name: TYPES[config.config_type] for config in answer.results[0].configs}
-    assert found == {name: known.type for name, known in TOPIC_CONFIGS.items()}
+    types = {config.name: TYPES[config.config_type] for config in answer.results[0].configs}
+    assert types == {name: known.type for name, known in TOPIC_CONFIGS.items()}
 
 
 @pytest.fixture
@@ -309,8 +309,8 @@ def test_kafkas_tool_reads_ours_and_we_read_kafkas(
 ) -> None:
     after = {"replicas_after": [2, 0], "adding_after": [2], "removing_after": [1], "action": Action.REASSIGN.value}
     plan = store_plan(surveyor.lake, kafka, [election(kafka, topic, 0, leader=0, **after)])
-    ours, wanted, theirs = (tmp_path / name for name in ("ours.json", "topics.json", "generated.txt"))
-    wanted.write_text(json.dumps({"topics": [{"topic": topic}], "version": 1}))
+    ours, topics_file, theirs = (tmp_path / name for name in ("ours.json", "topics.json", "generated.txt"))
+    topics_file.write_text(json.dumps({"topics": [{"topic": topic}], "version": 1}))
 
     ours.write_text(surveyor.run("export", plan.plan_id, "--format", "kafka").stdout)
     executed = _tool(cluster, "--execute", "--reassignment-json-file", str(ours))
@@ -319,7 +319,7 @@ def test_kafkas_tool_reads_ours_and_we_read_kafkas(
     )
     verified = surveyor.run("verify", plan.plan_id, "--zookeeper", kafka.hosts, "--format", "kafka").stdout
     theirs_of_it = _tool(cluster, "--verify", "--reassignment-json-file", str(ours), "--preserve-throttles")
-    generate = ("--generate", "--topics-to-move-json-file", str(wanted), "--broker-list", "0,1,2")
+    generate = ("--generate", "--topics-to-move-json-file", str(topics_file), "--broker-list", "0,1,2")
     theirs.write_text(_tool(cluster, *generate))
 
     proposal = read_reassignment(theirs)

@@ -84,10 +84,10 @@ def test_every_view_has_its_case() -> None:
 @pytest.mark.parametrize("view", VIEWS)
 def test_what_a_view_says(lake: Lake, view: str) -> None:
     columns, rows = EXPECTED[view]
-    found = Summaries(lake, find_snapshot(lake)).rows(view)
+    actual = Summaries(lake, find_snapshot(lake)).rows(view)
     if view == "staying":  # others are made of it, and it has no order
-        found.sort(key=itemgetter(*columns))
-    assert [tuple(row[column] for column in columns) for row in found] == rows
+        actual.sort(key=itemgetter(*columns))
+    assert [tuple(row[column] for column in columns) for row in actual] == rows
 
 
 def test_what_is_being_deleted_or_not_understood_is_no_trouble_as_for_status(tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ def spoil_broker(tree: KafkaTree) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "said"),
+    ("spoil", "expected"),
     [
         (spoil_state, {"not_understood": 1, "partitions": 2, "offline": 0, "quarantined": 1}),
         (spoil_topic, {"partitions": 0, "quarantined": 1, "topics": 1}),
@@ -135,12 +135,12 @@ def spoil_broker(tree: KafkaTree) -> None:
         (spoil_broker, {"live": [0, 1, 2], "not_understood_brokers": [1], "gone": {}, "offline": 0, "quarantined": 1}),
     ],
 )
-def test_malformed_znodes_are_counted(tree: KafkaTree, spoil: Callable[[KafkaTree], None], said: Row) -> None:
+def test_malformed_znodes_are_counted(tree: KafkaTree, spoil: Callable[[KafkaTree], None], expected: Row) -> None:
     tree.add_topic("calm", {0: [0, 1], 1: [1, 0]})
     spoil(tree)
     health = judged(observe_now(tree.hosts))
 
-    assert {name: getattr(health, name) for name in said} == said
+    assert {name: getattr(health, name) for name in expected} == expected
 
 
 def test_an_empty_cluster(bare_tree: KafkaTree) -> None:

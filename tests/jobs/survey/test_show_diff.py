@@ -76,18 +76,18 @@ def changed(lake: Lake) -> Lake:
     return lake
 
 
-def found(surveyor: Surveyor, before: int, after: int) -> list[tuple[Any, ...]]:
+def diff_rows(surveyor: Surveyor, before: int, after: int) -> list[tuple[Any, ...]]:
     ran = surveyor.run("show", "diff", str(before), str(after), "--json")
     return [tuple(row.values()) for row in json.loads(ran.stdout)["rows"]]
 
 
 def test_all_that_differs_is_shown(changed: Lake) -> None:
-    assert found(Surveyor(changed), 1, 3) == EXPECTED
+    assert diff_rows(Surveyor(changed), 1, 3) == EXPECTED
 
 
 def test_the_other_way_shows_the_reverse(changed: Lake) -> None:
     back = {(subject, column, after, before) for _, subject, column, before, after in map(_hashable, EXPECTED)}
-    assert {row[1:] for row in map(_hashable, found(Surveyor(changed), 3, 1))} == back
+    assert {row[1:] for row in map(_hashable, diff_rows(Surveyor(changed), 3, 1))} == back
 
 
 def _hashable(row: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -119,7 +119,7 @@ def test_another_cluster_is_not_looked_at(changed: Lake) -> None:
     other.snapshot()
     other.partitions = {("orders", 0): partition([8])}
     other.snapshot()
-    assert found(Surveyor(changed), 1, 3) == EXPECTED
+    assert diff_rows(Surveyor(changed), 1, 3) == EXPECTED
 
 
 PLACES = st.dictionaries(
@@ -164,8 +164,8 @@ def oracle(was: dict[tuple[str, int], Row], is_now: dict[tuple[str, int], Row]) 
 
 
 def _value(world: dict[tuple[str, int], Row], key: tuple[str, int], column: str) -> Any:  # noqa: ANN401
-    found = world.get(key, {}).get(column)
-    return None if found == [] else found
+    value = world.get(key, {}).get(column)
+    return None if value == [] else value
 
 
 def test_nulls_and_empty_texts_are_not_the_same() -> None:

@@ -264,16 +264,16 @@ def test_a_fleet_survives_a_cluster_that_is_down(surveyor: Surveyor, tmp_path: P
     conf.write_text(FLEET.format(east=surveyor.hosts, closed=free_port(), west=surveyor.hosts))
     told = ["snapshot", "--all", "--conf", str(conf), "--warehouse", str(surveyor.warehouse), "--json"]
     ran = CliRunner().invoke(app, told)
-    said = json.loads(ran.stdout)
-    assert (ran.exit_code, said["failed"], said["clusters"]["nowhere"]["exit_code"]) == (1, 1, 22)
+    summary = json.loads(ran.stdout)
+    assert (ran.exit_code, summary["failed"], summary["clusters"]["nowhere"]["exit_code"]) == (1, 1, 22)
     assert "surveyor: nowhere: no ZooKeeper answered" in ran.stderr
     where = f"--warehouse {surveyor.warehouse} --conf {conf}"
-    assert sorted(step["command"] for step in said["next"]) == [
+    assert sorted(step["command"] for step in summary["next"]) == [
         f"surveyor doctor --cluster nowhere {where}",
         f"surveyor status --cluster east {where}",
         f"surveyor status --cluster west {where}",
     ]
-    taken = [(name, result["partitions"]) for name, result in said["clusters"].items() if "error" not in result]
+    taken = [(name, result["partitions"]) for name, result in summary["clusters"].items() if "error" not in result]
     assert taken == [("east", 3), ("west", 3)]
     assert len(DeltaTable(surveyor.lake.path("partitions")).to_pyarrow_table()) == 6
 
@@ -354,9 +354,9 @@ def test_seconds_are_told_by_phase(surveyor: Surveyor) -> None:
 @pytest.mark.usefixtures("both_ways")
 def test_a_reading_that_fails_half_way_is_one_message(surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) -> None:
     def small(settings: Settings) -> snapshot_read.Small:
-        found = read_small(settings)
+        reading = read_small(settings)
         monkeypatch.setattr(Settings, "zookeeper", f"127.0.0.1:{free_port()}")
-        return found
+        return reading
 
     read_small = snapshot_read.read_small
     monkeypatch.setattr(snapshot, "read_small", small)

@@ -121,8 +121,8 @@ def test_rows_of_dropped_snapshots_go(cluster: Cluster) -> None:
 
 
 def test_what_ifs_of_dropped_snapshots_go(cluster: Cluster) -> None:
-    asked = [{"snapshot_id": id_, "lose": "racks=1", "scenario": "rack a"} for id_ in (*DROPPED, *KEPT)]
-    cluster.lake.replace("whatif", asked)
+    whatifs = [{"snapshot_id": id_, "lose": "racks=1", "scenario": "rack a"} for id_ in (*DROPPED, *KEPT)]
+    cluster.lake.replace("whatif", whatifs)
     run(cluster.lake)
     assert ids(cluster.lake, "whatif") == set(KEPT)
 
@@ -242,8 +242,8 @@ def test_snapshots_are_taken_meanwhile(cluster: Cluster, monkeypatch: pytest.Mon
     last = find_snapshot(lake)
     assert (last["snapshot_id"], ids(lake, "snapshots")) == (6 + len(epochs), {6 + len(epochs)})
     for snapshot in (last, {**last, "versions": {"partitions": 10**6}}):
-        found = {(r["topic"], r["partition"]): r["leader_epoch"] for r in as_of(lake, snapshot, "partitions")}
-        assert found == {key: row["leader_epoch"] for key, row in cluster.partitions.items()}
+        leader_epochs = {(r["topic"], r["partition"]): r["leader_epoch"] for r in as_of(lake, snapshot, "partitions")}
+        assert leader_epochs == {key: row["leader_epoch"] for key, row in cluster.partitions.items()}
 
 
 def _one_more(cluster: Cluster) -> int:
@@ -305,8 +305,8 @@ def test_tables_stay_readable_by_spark(cluster: Cluster, spark: SparkSession) ->
     for id_ in KEPT:
         row = find_snapshot(lake, id_)
         version = spark.read.format("delta").option("versionAsOf", row["versions"]["partitions"])
-        found = {tuple(r) for r in version.load(lake.path("partitions")).select("topic", "partition").collect()}
-        assert found == {(r["topic"], r["partition"]) for r in as_of(lake, row, "partitions")}
+        keys = {tuple(r) for r in version.load(lake.path("partitions")).select("topic", "partition").collect()}
+        assert keys == {(r["topic"], r["partition"]) for r in as_of(lake, row, "partitions")}
 
 
 def test_spark_goes_on_where_a_vacuum_was(
@@ -439,5 +439,5 @@ def test_the_last_state_of_a_partition_that_lost_its_own_is_kept(lake: Lake, mon
     cluster.snapshot()
     run(lake)
     rows = lake.rows("partition_history")
-    found = sorted((row["topic"], row["snapshot_id"], row["leader_epoch"]) for row in rows)
-    assert found == [("anew", 3, None), ("orders", 2, 5), ("orders", 3, None)]
+    kept = sorted((row["topic"], row["snapshot_id"], row["leader_epoch"]) for row in rows)
+    assert kept == [("anew", 3, None), ("orders", 2, 5), ("orders", 3, None)]

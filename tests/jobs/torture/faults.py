@@ -186,8 +186,8 @@ def set_clock(arena: Arena, target: int) -> Iterator[None]:
 @contextmanager
 def kafkas_tool(arena: Arena, _: int) -> Iterator[None]:
     """Everybody's preferred leader, asked for by kafka-leader-election; it may fail as it likes."""
-    asked = ["--bootstrap-server", arena.bootstrap, "--election-type", "preferred", "--all-topic-partitions"]
-    command = [str(find_java()), "-XX:TieredStopAtLevel=1", "-cp", class_path(kafka_jars()), TOOL, *asked]
+    flags = ["--bootstrap-server", arena.bootstrap, "--election-type", "preferred", "--all-topic-partitions"]
+    command = [str(find_java()), "-XX:TieredStopAtLevel=1", "-cp", class_path(kafka_jars()), TOOL, *flags]
     with (arena.folder / "tool.log").open("ab") as log:
         subprocess.run(command, stdout=log, stderr=log, check=False, timeout=_TOOL_SECONDS)
     yield

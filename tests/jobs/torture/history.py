@@ -79,13 +79,13 @@ class History:
     @classmethod
     def of(cls, transactions: Iterable[Transaction]) -> "History":
         history, states = cls(), dict[str, State]()
-        asked: dict[str, set[Place]] = {path: set() for path in LISTS}
+        requests: dict[str, set[Place]] = {path: set() for path in LISTS}
         for each in transactions:
             history._take(each, states)
-            history._take_requests(each, asked)
+            history._take_requests(each, requests)
         return history
 
-    def _take_requests(self, transaction: Transaction, asked: dict[str, set[Place]]) -> None:
+    def _take_requests(self, transaction: Transaction, requests: dict[str, set[Place]]) -> None:
         """Note what is asked for, and which of it one of ours has taken away."""
         ours = transaction.session in self.ours
         for op in transaction.ops:
@@ -93,7 +93,7 @@ class History:
                 continue
             if op.path in LISTS:
                 left = set() if op.kind == DELETE else _places(op.data)
-                gone, asked[op.path] = asked[op.path] - left, left
+                gone, requests[op.path] = requests[op.path] - left, left
                 self.taken += [Taken(transaction.at, op.path, *place) for place in sorted(gone) if ours]
             elif ours and op.kind == DELETE and op.path.startswith(DELETIONS):
                 self.taken.append(Taken(transaction.at, DELETIONS, op.path.removeprefix(DELETIONS), None))
@@ -121,11 +121,11 @@ class History:
 
     def wrong(self) -> list[str]:
         """What must never have been."""
-        found = [f"/controller_epoch went from {a} to {b}" for a, b in _pairs(self.epochs) if b != a + 1]
-        found += self.unfenced
+        faults = [f"/controller_epoch went from {a} to {b}" for a, b in _pairs(self.epochs) if b != a + 1]
+        faults += self.unfenced
         for each in self.written:
-            found += [f"{each.name}: {why}" for why in _faults(each, ours=each.session in self.ours)]
-        return found
+            faults += [f"{each.name}: {why}" for why in _faults(each, ours=each.session in self.ours)]
+        return faults
 
 
 def _places(data: bytes) -> set[Place]:

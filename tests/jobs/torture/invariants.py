@@ -40,8 +40,8 @@ def unsettled(arena: Arena, client: KazooClient) -> list[str]:
         topics = {topic: _assignment(client, topic) for topic in client.get_children("/brokers/topics")}
         states = {
             (topic, number): _state(client, topic, number)
-            for topic, found in topics.items()
-            for number in found.partitions
+            for topic, assignment in topics.items()
+            for number in assignment.partitions
         }
         data = client.get("/controller")[0]
     except NoNodeError as error:
@@ -65,10 +65,10 @@ def _state(client: KazooClient, topic: str, partition: int) -> State:
 
 
 def _unhealthy(topics: dict[str, Assignment], states: dict[Place, State]) -> Iterator[str]:
-    for topic, found in topics.items():
-        if found.adding_replicas or found.removing_replicas:
-            yield f"{topic} still moves: {found}"
-        for number, replicas in found.partitions.items():
+    for topic, assignment in topics.items():
+        if assignment.adding_replicas or assignment.removing_replicas:
+            yield f"{topic} still moves: {assignment}"
+        for number, replicas in assignment.partitions.items():
             state = states[topic, number]
             if state.leader not in state.isr or {*state.isr} != {*replicas}:
                 yield f"{topic}-{number} of {replicas} is led by {state.leader}, in sync are {state.isr}"
@@ -109,8 +109,8 @@ def _strange_metadata(
         return
     told = {
         (topic, number): (one.leader, one.replicas, sorted(one.isrs))
-        for topic, found in known.topics.items()
-        for number, one in found.partitions.items()
+        for topic, metadata in known.topics.items()
+        for number, one in metadata.partitions.items()
     }
     for place, state in states.items():
         expected = state.leader, topics[place[0]].partitions[place[1]], sorted(state.isr)

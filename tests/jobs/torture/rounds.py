@@ -133,7 +133,7 @@ def live_through(arena: Arena, client: KazooClient, traffic: Traffic, drawn: Dra
     steps.finish()
     eventually(lambda: not unsettled(arena, client), SETTLED)
     history = History.of(arena.history())
-    wrong = [*steps.wrong, *faults.wrong, *unsettled(arena, client), *history.wrong(), *traffic.found()]
+    wrong = [*steps.wrong, *faults.wrong, *unsettled(arena, client), *history.wrong(), *traffic.wrong()]
     ours = sum(each.session in history.ours for each in history.written)
     taken = f"{len(history.taken)} requests taken away by it"
     figures = f"{len(traffic.acked)} records acknowledged, {len(history.written)} states written, {ours} by Surveyor"
@@ -161,5 +161,5 @@ def _resign(resident: Run, steps: Steps) -> None:
         resident.process.send_signal(signal.SIGINT)
     code = resident.process.wait(120)
     steps.told.append(f"control: {code}")
-    if code not in {0, 1, 20, 22, 23, 130, -9} or "Traceback" in resident.said:
-        steps.wrong.append(f"control ended with {code}: {resident.said}")
+    if code not in {0, 1, 20, 22, 23, 130, -9} or "Traceback" in resident.output:
+        steps.wrong.append(f"control ended with {code}: {resident.output}")

@@ -107,10 +107,10 @@ class Steps:
             code = run.process.wait(_PATIENCE)
         except subprocess.TimeoutExpired:
             run.process.kill()
-            self.wrong.append(f"it did not end within {_PATIENCE:g} s: {run.said}")
+            self.wrong.append(f"it did not end within {_PATIENCE:g} s: {run.output}")
             return run.process.wait()
-        if code not in DOCUMENTED or "Traceback" in run.said:
-            self.wrong.append(f"it ended with {code}: {run.said}")
+        if code not in DOCUMENTED or "Traceback" in run.output:
+            self.wrong.append(f"it ended with {code}: {run.output}")
         return code
 
     def _until_done(self, *command: str) -> None:
@@ -121,7 +121,7 @@ class Steps:
             if code == ExitCode.REFUSED and self._is_closed(command[1]):
                 return
             time.sleep(2)
-        self.told.append(f"unfinished: {run.said}")
+        self.told.append(f"unfinished: {run.output}")
 
     def _is_closed(self, plan: str) -> bool:
         (row,) = self.arena.lake.rows("plans", ("plan_id", "=", plan))
@@ -192,10 +192,10 @@ class Steps:
 
     def _replicas(self, topic: str) -> dict[int, list[int]]:
         """Where partitions are, or are on their way to."""
-        found = decode_assignment(self.client.get(f"/brokers/topics/{topic}")[0])
+        assignment = decode_assignment(self.client.get(f"/brokers/topics/{topic}")[0])
         return {
-            number: [broker for broker in replicas if broker not in found.removing_replicas.get(number, ())]
-            for number, replicas in found.partitions.items()
+            number: [broker for broker in replicas if broker not in assignment.removing_replicas.get(number, ())]
+            for number, replicas in assignment.partitions.items()
         }
 
     def _targets(self, choice: int) -> str:

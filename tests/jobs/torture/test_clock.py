@@ -43,9 +43,9 @@ JUDGED = {
 def test_only_these_look_at_a_wall_clock() -> None:
     """Whoever waits, holds or gives up counts by a clock that nobody sets (time.monotonic), or lets ZooKeeper judge."""
     files = (path for room in ("jobs", "planner", "schemas") for path in (ROOT / room).rglob("*.py"))
-    found = {str(path.relative_to(ROOT)) for path in files if WALL_CLOCK.search(path.read_text())}
+    readers = {str(path.relative_to(ROOT)) for path in files if WALL_CLOCK.search(path.read_text())}
 
-    assert found == SHOWN.keys() | JUDGED.keys()
+    assert readers == SHOWN.keys() | JUDGED.keys()
 
 
 @pytest.mark.skipif(COMPILER is None, reason="no C compiler, which the rounds need to set clocks")

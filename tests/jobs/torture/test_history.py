@@ -44,9 +44,9 @@ MADE = wrote(BROKER, leader_epoch=5, controller_epoch=1)
     ],
 )
 def test_what_must_never_be_is_found(last: Transaction, wrong: str) -> None:
-    found = History.of([took_over(BROKER, 0, 1), MADE, took_over(SURVEYOR, OURS[0], 2), last]).wrong()
+    faults = History.of([took_over(BROKER, 0, 1), MADE, took_over(SURVEYOR, OURS[0], 2), last]).wrong()
 
-    assert (len(found), wrong in "".join(found)) == (int(bool(wrong)), True)
+    assert (len(faults), wrong in "".join(faults)) == (int(bool(wrong)), True)
 
 
 def test_requests_that_one_of_ours_takes_away_are_found() -> None:
@@ -56,7 +56,7 @@ def test_requests_that_one_of_ours_takes_away_are_found() -> None:
         return Transaction(9, session, 3.0, (Op(kind, ORDERS, encode_partitions([*left]) if left else b""),))
 
     deleted = Transaction(9, SURVEYOR, 4.0, (FENCE, Op(DELETE, f"{DELETIONS}old")))
-    found = History.of(
+    history = History.of(
         [
             took_over(SURVEYOR, OURS[0], 1),
             asks(BROKER, CREATE, one, two),
@@ -66,4 +66,4 @@ def test_requests_that_one_of_ours_takes_away_are_found() -> None:
         ]
     )
 
-    assert found.taken == [(3.0, ORDERS, "t", 0), (4.0, DELETIONS, "old", None)]
+    assert history.taken == [(3.0, ORDERS, "t", 0), (4.0, DELETIONS, "old", None)]

@@ -71,8 +71,9 @@ def everybody_sees(cluster: EmbeddedCluster, topic: str, leaders: list[int], isr
     running = [broker for broker in cluster.brokers.values() if broker.is_running()]
     seen = [seen_by(broker.address, topic) for broker in running]
     return all(
-        [found[number][0] for number in sorted(found)] == leaders and all({*row[2]} == isr for row in found.values())
-        for found in seen
+        [partitions[number][0] for number in sorted(partitions)] == leaders
+        and all({*row[2]} == isr for row in partitions.values())
+        for partitions in seen
     )
 
 

@@ -113,7 +113,7 @@ class Traffic:
                     self.consumed.add(_read(message))
         consumer.close()
 
-    def found(self) -> list[str]:
+    def wrong(self) -> list[str]:
         """What is wrong with what can be read now, from the beginning and by the group."""
         due, aborted = self.acked.copy(), self.aborted.copy()
         read = self._everything()

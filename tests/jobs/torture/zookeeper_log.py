@@ -39,11 +39,11 @@ class Transaction:
 
 def transactions(data_folders: Iterable[Path]) -> list[Transaction]:
     """Read the logs of all servers: one that was down lacks what another has."""
-    found: dict[int, Transaction] = {}
+    by_zxid: dict[int, Transaction] = {}
     for folder in data_folders:
         for log in sorted((folder / "version-2").glob("log.*")):
-            found |= {each.zxid: each for each in _of_log(log.read_bytes())}
-    return [found[zxid] for zxid in sorted(found)]
+            by_zxid |= {each.zxid: each for each in _of_log(log.read_bytes())}
+    return [by_zxid[zxid] for zxid in sorted(by_zxid)]
 
 
 def _of_log(log: bytes) -> Iterator[Transaction]:

@@ -53,18 +53,18 @@ def plan(tree: KafkaTree, lake: Lake) -> Plan:
 def test_to_the_byte_as_kafka_writes_it(surveyor: Surveyor, tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
 
-    said = surveyor.run("export", "moves", "--format", "kafka").stdout
+    stdout = surveyor.run("export", "moves", "--format", "kafka").stdout
     surveyor.run("export", "moves", "--out", str(file))
 
-    assert (said, file.read_text()) == (f"{KAFKAS}\n", f"{KAFKAS}\n")
+    assert (stdout, file.read_text()) == (f"{KAFKAS}\n", f"{KAFKAS}\n")
 
 
 def test_json_is_one_object(surveyor: Surveyor, plan: Plan) -> None:
-    found = json.loads(surveyor.run("export", "moves", "--json").stdout)
+    exported = json.loads(surveyor.run("export", "moves", "--json").stdout)
     warehouse = f"--warehouse {surveyor.lake.warehouse}"
-    assert [step["command"] for step in found.pop("next")] == [f"surveyor verify moves {warehouse}"]
+    assert [step["command"] for step in exported.pop("next")] == [f"surveyor verify moves {warehouse}"]
 
-    assert found == {
+    assert exported == {
         "plan_id": plan.plan_id,
         "format": "kafka",
         "partitions": 3,
@@ -88,9 +88,9 @@ PARTS: list[tuple[tuple[str, ...], list[tuple[str, int, list[int]]]]] = [
 def test_a_wave_and_what_takes_it_back(
     surveyor: Surveyor, flags: tuple[str, ...], expected: list[tuple[str, int, list[int]]]
 ) -> None:
-    found = json.loads(surveyor.run("export", "moves", *flags).stdout)["partitions"]
+    rows = json.loads(surveyor.run("export", "moves", *flags).stdout)["partitions"]
 
-    assert [(row["topic"], row["partition"], row["replicas"]) for row in found] == expected
+    assert [(row["topic"], row["partition"], row["replicas"]) for row in rows] == expected
 
 
 @pytest.mark.usefixtures("plan")
@@ -127,17 +127,17 @@ def test_plan_that_moves_nothing_is_refused(tree: KafkaTree, lake: Lake, surveyo
 
 @pytest.mark.usefixtures("plan")
 @pytest.mark.parametrize(
-    ("flags", "said"),
+    ("flags", "message"),
     [
         (("--format", "yaml"), "yaml"),
         (("--out", "/no/such/file"), "cannot be written"),
         (("--wave", "2"), "has no wave 2; its waves are 0, 1"),
     ],
 )
-def test_usage(surveyor: Surveyor, flags: tuple[str, ...], said: str) -> None:
+def test_usage(surveyor: Surveyor, flags: tuple[str, ...], message: str) -> None:
     done = surveyor.run("export", "moves", *flags)
 
-    assert (done.exit_code, done.stdout, said in done.stderr) == (2, "", True)
+    assert (done.exit_code, done.stdout, message in done.stderr) == (2, "", True)
 
 
 @pytest.mark.parametrize("content", [KAFKAS, GENERATED])
@@ -145,9 +145,9 @@ def test_what_kafkas_tool_prints_is_read(tmp_path: Path, content: str) -> None:
     path = tmp_path / "generated"
     path.write_text(content)
 
-    found = [(row["topic"], row["partition"], row["replicas"]) for row in read_reassignment(path)]
+    rows = [(row["topic"], row["partition"], row["replicas"]) for row in read_reassignment(path)]
 
-    assert found == [("b.ar", 2, [2, 0]), ("b.ar", 10, [0]), ("foo", 0, [1, 2])]
+    assert rows == [("b.ar", 2, [2, 0]), ("b.ar", 10, [0]), ("foo", 0, [1, 2])]
 
 
 def test_log_dirs_are_not_ignored_silently(tmp_path: Path) -> None:

@@ -66,26 +66,26 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Surveyor:
 
 def parsed(text: str) -> dict[str, dict[frozenset[str], float]]:
     """Values by name and by what their labels say, but for the cluster."""
-    found: dict[str, dict[frozenset[str], float]] = {}
+    samples: dict[str, dict[frozenset[str], float]] = {}
     for family in text_string_to_metric_families(text):
         assert family.documentation
         assert family.type in {"gauge", "counter"}
         for sample in family.samples:
             labels = frozenset(value for name, value in sample.labels.items() if name != "cluster")
-            assert labels not in found.setdefault(sample.name, {})
-            found[sample.name][labels] = sample.value
-    return found
+            assert labels not in samples.setdefault(sample.name, {})
+            samples[sample.name][labels] = sample.value
+    return samples
 
 
 def test_what_the_parser_reads(measured: Surveyor) -> None:
     ran = measured("metrics")
-    found = parsed(ran.stdout)
+    samples = parsed(ran.stdout)
 
     def one(name: str) -> float:
-        return found[f"surveyor_{name}"][frozenset()]
+        return samples[f"surveyor_{name}"][frozenset()]
 
     def by_label(name: str) -> Mapping[str, float]:
-        return {next(iter(label)): value for label, value in found[f"surveyor_{name}"].items()}
+        return {next(iter(label)): value for label, value in samples[f"surveyor_{name}"].items()}
 
     assert (ran.code, ran.stderr) == (0, "")
     assert (one("snapshot_id"), one("partitions"), one("topics")) == (1, 4, 1)
@@ -122,9 +122,9 @@ def test_before_the_first_snapshot_nothing_is_mistaken_for_zero(tmp_path: Path) 
     lay_tables(lake)
     conf = tmp_path / "surveyor.toml"
     conf.write_text("[clusters.default]\n")
-    found = parsed(SurveyorAlone(lake).run("metrics", "--all", "--conf", str(conf)).stdout)
+    samples = parsed(SurveyorAlone(lake).run("metrics", "--all", "--conf", str(conf)).stdout)
 
-    assert sorted(found) == ["surveyor_commit_rows_pending", "surveyor_commit_rows_total", "surveyor_plans"]
+    assert sorted(samples) == ["surveyor_commit_rows_pending", "surveyor_commit_rows_total", "surveyor_plans"]
 
 
 def test_a_cluster_that_nobody_has_seen_has_no_metrics(measured: Surveyor, tmp_path: Path) -> None:
@@ -200,11 +200,11 @@ def test_served_on_the_loopback_until_interrupted(measured: Surveyor) -> None:
         with urllib.request.urlopen(url) as answer:  # noqa: S310 - what the command itself said
             kind, text = answer.headers["Content-Type"], answer.read().decode()
         os.kill(running.pid, signal.SIGTERM)
-        _, said = running.communicate()
+        _, stderr = running.communicate()
 
     assert url.startswith("http://127.0.0.1:")
     assert (kind, parsed(text)["surveyor_partitions"]) == (CONTENT_TYPE, {frozenset(): 4})
-    assert (running.returncode, said) == (143, "surveyor: interrupted; nothing was written to the cluster\n")
+    assert (running.returncode, stderr) == (143, "surveyor: interrupted; nothing was written to the cluster\n")
 
 
 def test_an_answer_for_each_who_asks() -> None:
@@ -220,7 +220,7 @@ def test_an_answer_for_each_who_asks() -> None:
 
     with Page(("127.0.0.1", 0), "/metrics", CONTENT_TYPE, make) as page:
         Thread(target=page.serve_forever, args=(0.01,), daemon=True).start()
-        answers = [_asked(page.url.replace("metrics", path)) for path in ("elsewhere", *["metrics"] * 3)]
+        answers = [_fetched(page.url.replace("metrics", path)) for path in ("elsewhere", *["metrics"] * 3)]
         page.shutdown()
 
     assert answers == [
@@ -231,7 +231,7 @@ def test_an_answer_for_each_who_asks() -> None:
     ]
 
 
-def _asked(url: str) -> tuple[int, str]:
+def _fetched(url: str) -> tuple[int, str]:
     try:
         with urllib.request.urlopen(url) as answer:  # noqa: S310 - the test's own
             return answer.status, answer.read().decode()

@@ -160,10 +160,10 @@ def test_errors_are_an_object_too_where_one_is_asked_for(tmp_path: Path) -> None
 @pytest.mark.parametrize("what", ["brokers", "imbalance", "partitions --offline", "quarantine", "topics"])
 def test_how_old_it_is(shown: Surveyor, what: str) -> None:
     *_, last = shown("show", *what.split()).stdout.splitlines()
-    found = shown.json("show", *what.split())
+    answer = shown.json("show", *what.split())
 
-    assert re.fullmatch(rf"{len(found['rows'])} rows?, as of {NOW:%Y-%m-%d %H:%M:%S} UTC, .* ago", last)
-    assert datetime.fromisoformat(found["taken_at"]) == NOW
+    assert re.fullmatch(rf"{len(answer['rows'])} rows?, as of {NOW:%Y-%m-%d %H:%M:%S} UTC, .* ago", last)
+    assert datetime.fromisoformat(answer["taken_at"]) == NOW
 
 
 def test_nobody_reads_on(shown: Surveyor) -> None:

@@ -157,22 +157,22 @@ def test_more_of_a_topic_is_shown_by_the_same_filters(surveyor: Surveyor) -> Non
 def test_a_new_first_replica_means_something_for_both(planned: Callable[..., Surveyor]) -> None:
     """The leader stays until an election."""
     surveyor = planned([_change("t", 0, [1, 2, 3], [2, 1, 3], leader_after=1)], [], [])
-    found = {broker: len(_changes(_lines(surveyor, "--broker", str(broker)))) for broker in (1, 2, 3)}
+    counts = {broker: len(_changes(_lines(surveyor, "--broker", str(broker)))) for broker in (1, 2, 3)}
     shown = {broker: any(" t-0 " in line for line in _lines(surveyor, "--broker", str(broker))) for broker in (1, 2, 3)}
-    assert (found, shown) == ({1: 0, 2: 0, 3: 0}, {1: True, 2: True, 3: False})
+    assert (counts, shown) == ({1: 0, 2: 0, 3: 0}, {1: True, 2: True, 3: False})
 
 
 def test_programs_get_every_row(surveyor: Surveyor, tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
     done = surveyor.run("show", "plan", "grow", "--json", "--result-file", str(file))
-    found = json.loads(done.stdout)
+    answer = json.loads(done.stdout)
     assert file.read_text() == done.stdout
-    assert (found["plan_id"], found["changes"], found["rejected"]) == (ID, MANY, 60)
-    order = [(row["topic"], row["partition"]) for row in found["rows"]]
+    assert (answer["plan_id"], answer["changes"], answer["rejected"]) == (ID, MANY, 60)
+    order = [(row["topic"], row["partition"]) for row in answer["rows"]]
     assert order == sorted(order)
-    assert (len(order), len(found["rejection_rows"])) == (MANY, 60)
-    assert set(found["rows"][0]) == set(CHANGES.names)
-    assert found["summary"]["actions"] == [{"action": "reassign", "rows": 119}, {"action": "elect", "rows": 1}]
+    assert (len(order), len(answer["rejection_rows"])) == (MANY, 60)
+    assert set(answer["rows"][0]) == set(CHANGES.names)
+    assert answer["summary"]["actions"] == [{"action": "reassign", "rows": 119}, {"action": "elect", "rows": 1}]
 
 
 def test_rejections_beyond_those_shown(planned: Callable[..., Surveyor]) -> None:

@@ -50,8 +50,8 @@ def used(lake: Lake) -> Lake:
     cluster = Cluster(lake)
     cluster.brokers, cluster.topics = [broker(0, 10), broker(2, 12)], [topic("orders")]
     cluster.partitions = {("orders", 0): partition([1, 0]), ("orders", 1): partition([0, 2], isr=[0])}
-    said = {"broker_id": 0, "name": "min.insync.replicas", "value": "2", "assumed": False, "snapshot_id": 1}
-    lake.replace("broker_configs", [said])
+    config = {"broker_id": 0, "name": "min.insync.replicas", "value": "2", "assumed": False, "snapshot_id": 1}
+    lake.replace("broker_configs", [config])
     cluster.snapshot()
     return lake
 
@@ -97,13 +97,13 @@ def test_in_trouble(orders: KafkaTree, used: Lake) -> None:
 
 def test_as_a_snapshot_left_it(used: Lake) -> None:
     """Nobody asks ZooKeeper."""
-    found = Surveyor("127.0.0.1:1", Path(used.warehouse)).json("status", "--as-of", "1")
+    status = Surveyor("127.0.0.1:1", Path(used.warehouse)).json("status", "--as-of", "1")
 
     names = ("snapshot_id", "live", "gone", "offline", "under_replicated", "under_min_isr", "min_isr_assumed")
     gone = [{"broker_id": 1, "partitions": 1}]
-    assert [found[name] for name in names] == [1, [0, 2], gone, 1, 1, 1, False]
-    assert found["last_snapshot"]["age_seconds"] == pytest.approx((_now() - NOW) / timedelta(seconds=1), abs=60)
-    assert found["due"][0]["command"].startswith("surveyor reconcile --zookeeper 127.0.0.1:1 ")
+    assert [status[name] for name in names] == [1, [0, 2], gone, 1, 1, 1, False]
+    assert status["last_snapshot"]["age_seconds"] == pytest.approx((_now() - NOW) / timedelta(seconds=1), abs=60)
+    assert status["due"][0]["command"].startswith("surveyor reconcile --zookeeper 127.0.0.1:1 ")
     title = Surveyor("127.0.0.1:1", Path(used.warehouse))("status", "--as-of", "1").stdout.partition("controller")[0]
     assert f"snapshot 1, taken {NOW:%Y-%m-%d %H:%M:%S} UTC" in " ".join(title.split())
 
@@ -113,20 +113,20 @@ def _now() -> datetime:
 
 
 def test_the_commands_name_the_cluster(orders: KafkaTree, tmp_path: Path) -> None:
-    found = Surveyor(orders.hosts, tmp_path / "none").json("status", "--cluster", "east")
+    status = Surveyor(orders.hosts, tmp_path / "none").json("status", "--cluster", "east")
 
-    assert [step["command"] for step in found["due"]] == [
+    assert [step["command"] for step in status["due"]] == [
         f"surveyor snapshot --cluster east{where(orders, tmp_path / 'none')}"
     ]
 
 
 def test_a_warehouse_that_is_broken_keeps_nobody_from_looking(orders: KafkaTree, used: Lake) -> None:
     shutil.rmtree(used.path("plans"))
-    found = Surveyor(orders.hosts, Path(used.warehouse)).json("status")
+    status = Surveyor(orders.hosts, Path(used.warehouse)).json("status")
 
-    assert (found["partitions"], found["last_snapshot"]) == (2, None)
-    assert "no table plans" in found["warehouse_fault"]
-    assert [step["command"] for step in found["due"]] == [None]
+    assert (status["partitions"], status["last_snapshot"]) == (2, None)
+    assert "no table plans" in status["warehouse_fault"]
+    assert [step["command"] for step in status["due"]] == [None]
 
 
 def test_surveyor_in_office(orders: KafkaTree, tmp_path: Path) -> None:
@@ -155,8 +155,8 @@ def test_what_cannot_be_read_meanwhile_is_said_and_tried_again(
 ) -> None:
     settings = Settings("default", used.warehouse, ClusterConf())
     seen = look(settings, 1)
-    found: list[Status | Exception] = [seen, UnreadableError("it went away"), seen]
-    answers = iter(found)
+    looks: list[Status | Exception] = [seen, UnreadableError("it went away"), seen]
+    answers = iter(looks)
 
     def answer(*_: object) -> Status:
         following = next(answers, KeyboardInterrupt())
@@ -194,7 +194,7 @@ def test_a_name_that_is_not_known_here_is_no_fault_of_the_servers(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("--as-of", "1", "--watch", "5s"), "give one of the two"),
         (("--json", "--watch", "5s"), "give one of the two"),
@@ -203,10 +203,10 @@ def test_a_name_that_is_not_known_here_is_no_fault_of_the_servers(
         (("--as-of", "9"), "no snapshot 9"),
     ],
 )
-def test_what_cannot_be_meant(used: Lake, arguments: tuple[str, ...], said: str) -> None:
+def test_what_cannot_be_meant(used: Lake, arguments: tuple[str, ...], message: str) -> None:
     ran = Surveyor("127.0.0.1:1", Path(used.warehouse))("status", *arguments)
 
-    assert (ran.code, said in ran.stderr) == (2, True)
+    assert (ran.code, message in ran.stderr) == (2, True)
 
 
 def test_again_and_again_until_interrupted(orders: KafkaTree, tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ def test_again_and_again_until_interrupted(orders: KafkaTree, tmp_path: Path) ->
             if seen.count("cluster default") > 1:
                 break
         os.kill(running.pid, signal.SIGINT)
-        _, said = running.communicate()
+        _, stderr = running.communicate()
 
     assert (f"{WELL}\ncluster default" in seen.replace(told, ""), "\x1b" in seen) == (True, False)
-    assert (running.returncode, said) == (130, "surveyor: interrupted; nothing was written to the cluster\n")
+    assert (running.returncode, stderr) == (130, "surveyor: interrupted; nothing was written to the cluster\n")

@@ -50,8 +50,8 @@ def test_which_are_deleted_and_what_they_wait_for_and_who_is_told(spark: SparkSe
 
     cycle = cycle_of(spark, _partitions(), LIVE, requests, stopped=STOPPED, topics=topics)
 
-    found = {row["topic"]: (row["step"], row["code"]) for row in as_rows(cycle.deletions)}
-    assert found == {
+    steps = {row["topic"]: (row["step"], row["code"]) for row in as_rows(cycle.deletions)}
+    assert steps == {
         **{name: (step, code) for name, (_, _, step, code) in CASES.items()},
         "unknown": (S.REFUSE, CODES.UNKNOWN_TOPIC),
     }
@@ -86,7 +86,7 @@ def test_where_deletion_is_disabled_requests_are_refused_and_nothing_else_is_don
 
     cycle = cycle_of(spark, rows, LIVE, [request_row(QUEUED, "plain", None)], topics=topics, configs=configs)
 
-    (found,) = as_rows(cycle.deletions)
-    assert (found["step"], found["code"]) == (S.REFUSE, CODES.DELETION_DISABLED)
+    (deletion,) = as_rows(cycle.deletions)
+    assert (deletion["step"], deletion["code"]) == (S.REFUSE, CODES.DELETION_DISABLED)
     assert as_rows(cycle.deletion_notices(delete=True)) == []
     assert as_rows(cycle.decisions) == []  # nor is anybody elected in a topic that is queued

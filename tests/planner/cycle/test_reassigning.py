@@ -30,35 +30,35 @@ def after(row: Row) -> tuple[Any, ...]:
 def test_the_example_of_the_seed_step_by_step(spark: SparkSession) -> None:
     """[1,2,3] -> [3,4,5]: assigned together, in sync, led and in sync by the target alone, stopped, assigned alone."""
     order = [ordered(3, 4, 5)]
-    found = partition_row([1, 2, 3], 1, [1, 2, 3])
+    partition = partition_row([1, 2, 3], 1, [1, 2, 3])
 
-    (start,) = decisions(cycle_of(spark, [found], LIVE, order))
+    (start,) = decisions(cycle_of(spark, [partition], LIVE, order))
     assert after(start) == (START, [3, 4, 5, 1, 2], [4, 5], [1, 2], 1, [1, 2, 3])
     assert (start["leader_epoch_after"], start["leader_and_isr_to"]) == (6, [3, 4, 5, 1, 2])
     assert set(start["requires_live"]) == {1, 4, 5}
 
-    found = carried_out(found, start)
-    (waits,) = decisions(cycle_of(spark, [found], LIVE, order))
+    partition = carried_out(partition, start)
+    (waits,) = decisions(cycle_of(spark, [partition], LIVE, order))
     assert (waits["action"], waits["code"], waits["withdrawn"]) == (None, CODES.WAITS_FOR_ISR, False)
     assert waits["why_not"].startswith("4, 5")
 
-    (narrow,) = decisions(cycle_of(spark, [found | {"isr": [1, 2, 3, 5, 4]}], LIVE, order))
+    (narrow,) = decisions(cycle_of(spark, [partition | {"isr": [1, 2, 3, 5, 4]}], LIVE, order))
     assert after(narrow) == (NARROW, [3, 4, 5, 1, 2], [4, 5], [1, 2], 3, [3, 5, 4])
     assert (narrow["leader_epoch_after"], narrow["leader_and_isr_to"]) == (7, [3, 4, 5])
 
-    found = carried_out(found, narrow)
-    (waits,) = decisions(cycle_of(spark, [found], LIVE, order))
+    partition = carried_out(partition, narrow)
+    (waits,) = decisions(cycle_of(spark, [partition], LIVE, order))
     assert (waits["code"], waits["stop_replica_to"]) == (CODES.WAITS_FOR_STOP, [1, 2])
 
     stopped = [stopped_row(0, 1, 7), stopped_row(0, 2, 7)]
-    (end,) = decisions(cycle_of(spark, [found], LIVE, order, stopped=stopped))
+    (end,) = decisions(cycle_of(spark, [partition], LIVE, order, stopped=stopped))
     assert after(end) == (END, [3, 4, 5], [], [], 3, [3, 5, 4])
     assert (end["leader_epoch_after"], end["leader_and_isr_to"]) == (8, [3, 4, 5])
 
-    found = carried_out(found, end)
-    (done,) = decisions(cycle_of(spark, [found], LIVE, order))
+    partition = carried_out(partition, end)
+    (done,) = decisions(cycle_of(spark, [partition], LIVE, order))
     assert (done["action"], done["code"], done["withdrawn"]) == (None, CODES.ALREADY_ASSIGNED, True)
-    assert decisions(cycle_of(spark, [found], LIVE)) == []
+    assert decisions(cycle_of(spark, [partition], LIVE)) == []
 
 
 TOPICS: Final = [topic_row(), topic_row("gone", deletion_requested=True)]
@@ -108,14 +108,14 @@ def test_what_is_asked_for_starts_or_waits_or_is_withdrawn_beside_the_others(spa
 
     cycle = cycle_of(spark, [row for row in rows if row], LIVE, orders, topics=TOPICS)
 
-    found = {row["partition"]: row for row in decisions(cycle) if row["wanted"] == Action.REASSIGN}
+    decided = {row["partition"]: row for row in decisions(cycle) if row["wanted"] == Action.REASSIGN}
     for name, (partition, _, expected) in STARTS.items():
-        row = found[names.index(name)]
+        row = decided[names.index(name)]
         assert (name, after(row)[:4]) == (name, (START, *expected))
         kept = (row["leader_after"], row["isr_after"], row["leader_epoch_after"])
         assert (name, kept) == (name, (partition["leader"], partition["isr"], 6))
     for name, (_, _, code, withdrawn) in NOT_MOVED.items():
-        row = found[names.index(name)]
+        row = decided[names.index(name)]
         assert (name, row["action"], row["code"], row["withdrawn"]) == (name, None, code, withdrawn)
 
 
@@ -133,9 +133,9 @@ def test_what_moves_goes_on_as_far_as_brokers_and_log_dirs_let_it(spark: SparkSe
     rows[5][FAILED] = [1]
     stopped = [stopped_row(2, 1, 4), stopped_row(3, 1, 5)]
 
-    found = decisions(cycle_of(spark, rows, LIVE | {9}, stopped=stopped))
+    decided = decisions(cycle_of(spark, rows, LIVE | {9}, stopped=stopped))
 
-    came_back, dead, then, older, gone, failed, waits, unstoppable = found
+    came_back, dead, then, older, gone, failed, waits, unstoppable = decided
     assert (came_back["action"], came_back["leader_after"]) == (NARROW, 9)
     assert (dead["action"], dead["isr_after"]) == (Action.SHRINK_ISR, [1, 3, 4])
     assert (then["partition"], then["action"], then["code"]) == (1, None, CODES.WAITS_FOR_CHANGE)

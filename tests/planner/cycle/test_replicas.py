@@ -28,11 +28,13 @@ ALLOWED: Final = {
 def test_every_transition_is_legal_or_says_why_not(spark: SparkSession) -> None:
     assert set(VALID_PREVIOUS) == set(TELLS) == set(S)
     states = spark.createDataFrame([(state.value,) for state in S], "state string")
-    found = {(S(row["state"]), to): row for to in S for row in as_rows(states.transform(with_transition, to))}
+    transitions = {(S(row["state"]), to): row for to in S for row in as_rows(states.transform(with_transition, to))}
 
-    assert {pair for pair, row in found.items() if row["code"] is None} == ALLOWED
-    assert {row["code"] for pair, row in found.items() if pair not in ALLOWED} == {RejectionCode.ILLEGAL_TRANSITION}
-    assert found[S.ONLINE, S.DELETION_STARTED]["reason"] == (
+    assert {pair for pair, row in transitions.items() if row["code"] is None} == ALLOWED
+    assert {row["code"] for pair, row in transitions.items() if pair not in ALLOWED} == {
+        RejectionCode.ILLEGAL_TRANSITION
+    }
+    assert transitions[S.ONLINE, S.DELETION_STARTED]["reason"] == (
         "replica is OnlineReplica; ReplicaDeletionStarted follows OfflineReplica only"
     )
 
@@ -76,7 +78,7 @@ def test_a_replica_that_leaves_the_isr(spark: SparkSession) -> None:
     rows = [(number, leader, isr, 5, leaving) for number, (leader, isr, leaving, _) in enumerate(cases)]
     frame = spark.createDataFrame(rows, "n int, leader int, isr array<int>, leader_epoch int, leaving array<int>")
 
-    found = sorted(as_rows(removed_from_isr(frame, F.col("leaving"))), key=lambda row: row["n"])
+    shrunk = sorted(as_rows(removed_from_isr(frame, F.col("leaving"))), key=lambda row: row["n"])
 
-    after = [(row["leader_after"], row["isr_after"], row["leader_epoch_after"]) for row in found]
+    after = [(row["leader_after"], row["isr_after"], row["leader_epoch_after"]) for row in shrunk]
     assert [None if row == (None, None, None) else row for row in after] == [case[3] for case in cases]

@@ -148,5 +148,5 @@ CASES: list[Case] = [
 @pytest.mark.parametrize("case", CASES)
 def test_events(spark: SparkSession, case: Case) -> None:
     transform, schema, before, after, expected = case
-    found = transform(frame(spark, before, schema), frame(spark, after, schema))
-    assert_rows(as_events([found], 2), expected, EVENTS)
+    events = transform(frame(spark, before, schema), frame(spark, after, schema))
+    assert_rows(as_events([events], 2), expected, EVENTS)

@@ -20,9 +20,9 @@ from tests.planner.frames import Row, as_rows, assert_rows, frame, partition_row
 
 
 def assert_kept(
-    spark: SparkSession, found: list[Row], topics: list[Row], previous: list[Row], expected: list[Row]
+    spark: SparkSession, partitions: list[Row], topics: list[Row], previous: list[Row], expected: list[Row]
 ) -> None:
-    tables = (frame(spark, found, PARTITIONS), frame(spark, topics, TOPICS), frame(spark, previous, PARTITIONS))
+    tables = (frame(spark, partitions, PARTITIONS), frame(spark, topics, TOPICS), frame(spark, previous, PARTITIONS))
     assert_rows(keep_last_understood(*tables), expected, PARTITIONS)
 
 
@@ -37,15 +37,15 @@ def test_what_cannot_be_read_keeps_its_last_row(spark: SparkSession) -> None:
         partition_row([5, 6], 5, [5], topic="gone"),
         partition_row([7, 8], 7, [7], topic="config"),
     ]
-    found = [
+    partitions = [
         partition_row([1, 2], 2, [2], topic="fine"),
         partition_row([1, 2], None, None, topic="fine", partition=1, state_version=6, **opaque),
         partition_row([1, 2], None, None, topic="fine", partition=2, state_version=6, **opaque),
         partition_row([1, 2], None, None, topic="fine", partition=3),
         partition_row([7, 8], 8, [8], topic="config", **opaque),
     ]
-    expected = [found[0], previous[1] | opaque, found[2], found[3], found[4], previous[3] | opaque]
-    assert_kept(spark, found, topics, previous, expected)
+    expected = [partitions[0], previous[1] | opaque, partitions[2], partitions[3], partitions[4], previous[3] | opaque]
+    assert_kept(spark, partitions, topics, previous, expected)
 
 
 def test_only_differences_are_written(spark: SparkSession) -> None:

@@ -39,11 +39,11 @@ HISTORIES: Final[list[tuple[list[Row], tuple[int, int] | None]]] = [
 def test_last_state_known(spark: SparkSession) -> None:
     history = [row | {"partition": number} for number, (rows, _) in enumerate(HISTORIES) for row in rows]
     new = World([NEW | {"partition": number} for number in range(len(HISTORIES))]).frames(spark)
-    found = as_rows(last_known(without_state(*new[:2]), frame(spark, history, PARTITION_HISTORY)))
-    assert {row["partition"]: (row["seen"], row["gone"]) for row in found} == {
+    last_states = as_rows(last_known(without_state(*new[:2]), frame(spark, history, PARTITION_HISTORY)))
+    assert {row["partition"]: (row["seen"], row["gone"]) for row in last_states} == {
         number: known for number, (_, known) in enumerate(HISTORIES) if known is not None
     }
-    assert {(row["leader"], tuple(row["isr"]), row["leader_epoch"]) for row in found} == {(1, (1, 2), 4)}
+    assert {(row["leader"], tuple(row["isr"]), row["leader_epoch"]) for row in last_states} == {(1, (1, 2), 4)}
 
 
 @pytest.mark.parametrize(

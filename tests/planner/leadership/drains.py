@@ -39,13 +39,13 @@ def shut_down(row: Row, world: World, down: Collection[int]) -> Row | str | None
     """What a controlled shutdown of these makes of a partition: its change, why there is none, None if not on them."""
     if not set(row["replicas"]) & set(down):
         return None
-    found = code(row, world, down)
-    if found is None and row["leader"] not in world.registered:
-        found = "LEADER_NOT_ALIVE"
-    if found is None and not set(row["isr"]) - set(down):
-        found = "LAST_IN_ISR"
-    if found is not None:
-        return found
+    rejection = code(row, world, down)
+    if rejection is None and row["leader"] not in world.registered:
+        rejection = "LEADER_NOT_ALIVE"
+    if rejection is None and not set(row["isr"]) - set(down):
+        rejection = "LAST_IN_ISR"
+    if rejection is not None:
+        return rejection
     isr = [member for member in row["isr"] if member not in down]
     stopped = [broker for broker in row["replicas"] if broker in down and broker != row["leader"]]
     told = [replica for replica in row["replicas"] if replica in world.live and replica not in stopped]
@@ -60,23 +60,23 @@ def demotion(row: Row, world: World, down: Collection[int]) -> list[Row] | str |
     """What a drain in admin mode asks for: an order and then a leader; or why nothing, None if not on them."""
     if not set(row["replicas"]) & set(down):
         return None
-    found = code(row, world, down)
-    if found is None and row["adding_replicas"]:
-        found = "REASSIGNMENT_IN_PROGRESS"
-    if found is not None:
-        return found
+    rejection = code(row, world, down)
+    if rejection is None and row["adding_replicas"]:
+        rejection = "REASSIGNMENT_IN_PROGRESS"
+    if rejection is not None:
+        return rejection
     order = demoted(row["replicas"], down)
     leader = shutdown_leader(row, world, down)
     led = row["leader"] in down
     if led and not (order[0] in row["isr"] and order[0] in world.live and order[0] not in down):
         order.sort(key=lambda broker: broker != leader)
-    asked: list[Row] = []
+    changes: list[Row] = []
     if order != row["replicas"]:
-        asked.append({"wave": 0, "action": "reassign", "replicas": order, "leader": row["leader"], "epoch": None})
+        changes.append({"wave": 0, "action": "reassign", "replicas": order, "leader": row["leader"], "epoch": None})
     if led:
-        epoch = row["leader_epoch"] + len(asked) + 1
-        asked.append({"wave": 1, "action": "elect_preferred", "replicas": order, "leader": leader, "epoch": epoch})
-    return asked
+        epoch = row["leader_epoch"] + len(changes) + 1
+        changes.append({"wave": 1, "action": "elect_preferred", "replicas": order, "leader": leader, "epoch": epoch})
+    return changes
 
 
 def told_shut_down(change: dict[str, Any]) -> Row:

@@ -51,15 +51,15 @@ def _history(spark: SparkSession) -> DataFrame:
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
 def test_stable_is_in_the_isr_in_each_of_the_last_snapshots(spark: SparkSession, count: int) -> None:
-    wanted = _verdicts(spark, [("t", number, 1, None) for number in range(len(HISTORIES))])
-    careful = with_stability(wanted, _history(spark), 5 - count, 4, count)
+    verdicts = _verdicts(spark, [("t", number, 1, None) for number in range(len(HISTORIES))])
+    careful = with_stability(verdicts, _history(spark), 5 - count, 4, count)
     expected = {n: None if stable[count - 1] else "NOT_STABLE" for n, (_, stable) in enumerate(HISTORIES)}
     assert _codes(careful) == expected
 
 
 def test_nothing_is_stable_before_so_many_snapshots_are_known(spark: SparkSession) -> None:
-    wanted = _verdicts(spark, [("t", 0, 1, None), ("t", 1, 1, "ALREADY_PREFERRED")])
-    careful = with_stability(wanted, _history(spark), None, 4, 9)
+    verdicts = _verdicts(spark, [("t", 0, 1, None), ("t", 1, 1, "ALREADY_PREFERRED")])
+    careful = with_stability(verdicts, _history(spark), None, 4, 9)
     assert {n: (row["code"], row["reason"]) for (_, n), row in by_partition(careful).items()} == {
         0: ("NOT_STABLE", "preferred replica 1 is not known to have been in the ISR in all of the last 9 snapshots"),
         1: ("ALREADY_PREFERRED", "as before"),
@@ -84,8 +84,8 @@ def test_stability_against_reading_every_snapshot(
                 rows.append(partition_row([1], 2, members, partition=number, snapshot_id=snapshot, **columns))
         if all(isinstance(isr, list) and 1 in isr for isr in past[first - 1 :]):
             expected.add(("t", number))
-    wanted = _verdicts(spark, [("t", number, 1, None) for number in range(len(pasts))])
-    assert set(by_partition(stable_partitions(wanted, frame(spark, rows, PARTITION_HISTORY), first, 6))) == expected
+    verdicts = _verdicts(spark, [("t", number, 1, None) for number in range(len(pasts))])
+    assert set(by_partition(stable_partitions(verdicts, frame(spark, rows, PARTITION_HISTORY), first, 6))) == expected
 
 
 NOW: Final = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -153,5 +153,5 @@ def test_the_cap_against_sorting_in_python(spark: SparkSession, drawn: list[tupl
         (topic, number, broker, None) for number, (topic, broker) in enumerate(drawn)
     ]
     order = sorted(rows, key=lambda row: (-ratios.get(row[2], -1), row[2], row[0], row[1]))
-    found = _codes(with_cap(_verdicts(spark, rows), _skew(spark, ratios), most))
-    assert {number for number, code in found.items() if code is None} == {row[1] for row in order[:most]}
+    codes = _codes(with_cap(_verdicts(spark, rows), _skew(spark, ratios), most))
+    assert {number for number, code in codes.items() if code is None} == {row[1] for row in order[:most]}

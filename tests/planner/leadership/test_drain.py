@@ -60,9 +60,9 @@ def test_controlled_shutdown(spark: SparkSession) -> None:
 
 
 def test_who_is_left_as_it_is_has_a_code(spark: SparkSession) -> None:
-    found = by_partition(drain_rejections(*_shutdowns().frames(spark), [2, 3], DrainMode.RESIDENT))
+    rejections = by_partition(drain_rejections(*_shutdowns().frames(spark), [2, 3], DrainMode.RESIDENT))
     expected = {("t", number): what for number, (_, _, _, _, isr, what) in enumerate(SHUTDOWNS) if isr is None}
-    assert {key: row["code"] for key, row in found.items()} == expected
+    assert {key: row["code"] for key, row in rejections.items()} == expected
 
 
 # replicas, leader, ISR -> the order asked for, None for the same, and the leader then, None for no election
@@ -79,7 +79,7 @@ DEMOTIONS: Final[list[tuple[list[int], int, list[int], list[int] | None, int | N
 
 def test_demotion(spark: SparkSession) -> None:
     rows = [partition_row(case[0], case[1], case[2], partition=number) for number, case in enumerate(DEMOTIONS)]
-    found = drain_changes(*World(rows, live=LIVE).frames(spark), [2, 3], DrainMode.ADMIN)
+    changes = drain_changes(*World(rows, live=LIVE).frames(spark), [2, 3], DrainMode.ADMIN)
     expected = [
         {"wave": 0, "partition": number, "action": "reassign", "replicas_after": order, "leader_after": leader}
         for number, (_, leader, _, order, _) in enumerate(DEMOTIONS)
@@ -95,7 +95,7 @@ def test_demotion(spark: SparkSession) -> None:
         for number, (replicas, _, _, order, elected) in enumerate(DEMOTIONS)
         if elected is not None
     ]
-    assert_changes(found, expected)
+    assert_changes(changes, expected)
 
 
 def test_nobody_stops_what_it_is_told_to_follow(spark: SparkSession) -> None:
@@ -134,18 +134,18 @@ def test_what_was_stopped_is_started_at_the_next_epoch(spark: SparkSession) -> N
     topics = [topic_row(f"{deleting}", deletion_requested=deleting) for deleting in (False, True)]
     frames = *World(rows, topics, live=LIVE).frames(spark), [2]
     changes, rejections = as_rows(restart_changes(*frames)), as_rows(restart_rejections(*frames))
-    found = {row["partition"]: row["leader_and_isr_to"] for row in changes}
-    found |= {row["partition"]: row["code"] for row in rejections}
-    assert found == {number: told for number, (*_, told) in enumerate(RESTARTS) if told is not None}
+    outcomes = {row["partition"]: row["leader_and_isr_to"] for row in changes}
+    outcomes |= {row["partition"]: row["code"] for row in rejections}
+    assert outcomes == {number: told for number, (*_, told) in enumerate(RESTARTS) if told is not None}
     after = {(row["leader_after"], *row["isr_after"], row["leader_epoch_after"]) for row in changes}
     assert after == {(5, 5, 7, 6)}
 
 
 def _by_partition(rows: DataFrame) -> dict[Key, list[Row]]:
-    found: dict[Key, list[Row]] = defaultdict(list)
+    grouped: dict[Key, list[Row]] = defaultdict(list)
     for row in sorted(as_rows(rows), key=lambda row: row["wave"]):
-        found[row["topic"], row["partition"]].append(row)
-    return found
+        grouped[row["topic"], row["partition"]].append(row)
+    return grouped
 
 
 _down = st.sets(st.sampled_from(BROKERS), min_size=1, max_size=3).map(sorted)
@@ -154,16 +154,16 @@ _down = st.sets(st.sampled_from(BROKERS), min_size=1, max_size=3).map(sorted)
 @BATCHES
 @given(worlds(), _down)
 def test_controlled_shutdown_by_hand(spark: SparkSession, world: World, down: list[int]) -> None:
-    asked = [broker for broker in down if broker in world.live] or [99]
+    drained = [broker for broker in down if broker in world.live] or [99]
     frames = world.frames(spark)
-    changes = by_partition(drain_changes(*frames, asked, DrainMode.RESIDENT))
-    rejections = by_partition(drain_rejections(*frames, asked, DrainMode.RESIDENT))
-    found = {key: drains.told_shut_down(row) for key, row in changes.items()} | {
+    changes = by_partition(drain_changes(*frames, drained, DrainMode.RESIDENT))
+    rejections = by_partition(drain_rejections(*frames, drained, DrainMode.RESIDENT))
+    outcomes = {key: drains.told_shut_down(row) for key, row in changes.items()} | {
         key: row["code"] for key, row in rejections.items()
     }
-    by_hand = {(row["topic"], row["partition"]): drains.shut_down(row, world, asked) for row in world.partitions}
-    assert found == {key: said for key, said in by_hand.items() if said is not None}
-    assert [row for row in changes.values() if _broken(row, asked, world)] == []
+    by_hand = {(row["topic"], row["partition"]): drains.shut_down(row, world, drained) for row in world.partitions}
+    assert outcomes == {key: outcome for key, outcome in by_hand.items() if outcome is not None}
+    assert [row for row in changes.values() if _broken(row, drained, world)] == []
 
 
 def _broken(change: Row, down: list[int], world: World) -> bool:
@@ -187,14 +187,14 @@ def _replicas(change: Row) -> Row:
 @BATCHES
 @given(worlds(), _down)
 def test_demotion_by_hand(spark: SparkSession, world: World, down: list[int]) -> None:
-    asked = [broker for broker in down if broker in world.live] or [99]
+    drained = [broker for broker in down if broker in world.live] or [99]
     frames = world.frames(spark)
-    rejections = by_partition(drain_rejections(*frames, asked, DrainMode.ADMIN))
-    changes = _by_partition(drain_changes(*frames, asked, DrainMode.ADMIN))
-    found: dict[Key, list[Row] | str] = {k: [*map(drains.told_demotion, rows)] for k, rows in changes.items()}
-    found |= {key: row["code"] for key, row in rejections.items()}
-    by_hand = {(row["topic"], row["partition"]): drains.demotion(row, world, asked) for row in world.partitions}
-    assert found == {key: said for key, said in by_hand.items() if said}
+    rejections = by_partition(drain_rejections(*frames, drained, DrainMode.ADMIN))
+    changes = _by_partition(drain_changes(*frames, drained, DrainMode.ADMIN))
+    outcomes: dict[Key, list[Row] | str] = {k: [*map(drains.told_demotion, rows)] for k, rows in changes.items()}
+    outcomes |= {key: row["code"] for key, row in rejections.items()}
+    by_hand = {(row["topic"], row["partition"]): drains.demotion(row, world, drained) for row in world.partitions}
+    assert outcomes == {key: outcome for key, outcome in by_hand.items() if outcome}
 
 
 def _links(spark: SparkSession, drained: list[DataFrame]) -> DataFrame:
@@ -237,11 +237,11 @@ def test_undrain_of_a_drain_is_what_was(spark: SparkSession, world: World) -> No
     assert [row for row in made if row["leader_after"] == other] == []
     back = _applied(twice, half)
     whole = _undrain(spark, back, [first, second, half], [other], [])
-    found = _applied(back, whole)
-    assert [row["replicas"] for row in found.partitions] == [row["replicas"] for row in world.partitions]
+    undrained = _applied(back, whole)
+    assert [row["replicas"] for row in undrained.partitions] == [row["replicas"] for row in world.partitions]
     led_first = [
         (was["leader"], row["leader"])
-        for was, row in zip(world.partitions, found.partitions, strict=True)
+        for was, row in zip(world.partitions, undrained.partitions, strict=True)
         if was["leader"] == was["replicas"][0] and was["leader"] in was["isr"]
     ]
     assert [pair for pair in led_first if pair[0] != pair[1]] == []
@@ -290,10 +290,10 @@ def test_nobody_elects_the_drained(spark: SparkSession, mode: str) -> None:
     known = partitions, topics, with_drained(brokers, _drained(spark, [2], mode))
     configs = frame(spark, [], BROKER_CONFIGS)
     reconciled = by_partition(reconcile_changes(*known, configs, allow_unclean=True))
-    wanted = partitions.where("partition = 3").select("topic", "partition")
+    candidates = partitions.where("partition = 3").select("topic", "partition")
     assert {number: row["leader_after"] for (_, number), row in reconciled.items()} == {0: 5, 1: 5, 4: 5}
     told = {"admin": [[2, 5, 7], [2, 5], [2, 5, 7]], "resident": [[2, 5, 7], [2, 5], [5, 7]]}
     assert [row["leader_and_isr_to"] for _, row in sorted(reconciled.items())] == told[mode]
     assert [row["partition"] for row in as_rows(reconcile_rejections(*known, configs))] == [2]
-    assert preferred_changes(*known, wanted).isEmpty()
-    assert [row["code"] for row in as_rows(preferred_rejections(*known, wanted))] == ["DRAINED"]
+    assert preferred_changes(*known, candidates).isEmpty()
+    assert [row["code"] for row in as_rows(preferred_rejections(*known, candidates))] == ["DRAINED"]

@@ -41,9 +41,9 @@ def test_answers_count_for_the_partition_they_were_about(spark: SparkSession) ->
     ]
     partitions, _, _ = World(rows).frames(spark)
 
-    found = with_failed(partitions, frame(spark, told, ANSWERS))
+    marked = with_failed(partitions, frame(spark, told, ANSWERS))
 
-    assert {row["partition"]: row[FAILED] for row in as_rows(found)} == dict(enumerate(case[3] for case in ANSWERED))
+    assert {row["partition"]: row[FAILED] for row in as_rows(marked)} == dict(enumerate(case[3] for case in ANSWERED))
 
 
 def _world() -> World:
@@ -118,9 +118,9 @@ def test_reconcile_says_whose_log_dir_failed(spark: SparkSession) -> None:
 
 def test_elections_asked_for_go_past_them(spark: SparkSession) -> None:
     partitions, topics, brokers, configs = _world().frames_and_configs(spark)
-    wanted = candidates_without_leader(partitions, brokers)
+    candidates = candidates_without_leader(partitions, brokers)
 
-    verdicts = offline_verdicts(asked_for(wanted, partitions, topics, brokers), configs, unclean=False)
+    verdicts = offline_verdicts(asked_for(candidates, partitions, topics, brokers), configs, unclean=False)
 
     assert_changes(changes_of(verdicts), ELECTED)
 
@@ -128,6 +128,6 @@ def test_elections_asked_for_go_past_them(spark: SparkSession) -> None:
 def test_recover_offers_an_unclean_election_where_the_isr_failed(spark: SparkSession) -> None:
     offline = offline_partitions(*_world().frames(spark))
 
-    found = {(row["topic"], row["partition"]): row["alive"] for row in as_rows(without_in_sync(offline))}
+    offered = {(row["topic"], row["partition"]): row["alive"] for row in as_rows(without_in_sync(offline))}
 
-    assert found == {("t", 2): [2, 3], ("t", 3): [2, 3], ("unclean", 4): [2, 3], ("t", 7): [2, 3]}
+    assert offered == {("t", 2): [2, 3], ("t", 3): [2, 3], ("unclean", 4): [2, 3], ("t", 7): [2, 3]}

@@ -33,5 +33,5 @@ def test_each_in_need_once_and_as_it_was(spark: SparkSession) -> None:
     ]
     partitions, _, brokers = World(rows, live=frozenset({1, 2}), opaque=frozenset({4})).frames(spark)
     needed = [row for row, (*_, needs) in zip(rows, CASES, strict=True) if needs]
-    found = sorted(as_rows(in_need(partitions, brokers)), key=lambda row: row["partition"])
-    assert found == as_rows(frame(spark, needed, PARTITIONS).select(*LOOKED_AT))
+    actual = sorted(as_rows(in_need(partitions, brokers)), key=lambda row: row["partition"])
+    assert actual == as_rows(frame(spark, needed, PARTITIONS).select(*LOOKED_AT))

@@ -67,10 +67,10 @@ def _world() -> World:
     return World(rows, TOPICS, frozenset({1, 2}), frozenset({4}))
 
 
-def _verdicts(spark: SparkSession, world: World, wanted: DataFrame | None = None, *, unclean: bool) -> DataFrame:
+def _verdicts(spark: SparkSession, world: World, candidates: DataFrame | None = None, *, unclean: bool) -> DataFrame:
     partitions, topics, brokers, configs = world.frames_and_configs(spark)
-    asked = asked_for(partitions if wanted is None else wanted, partitions, topics, brokers)
-    return offline_verdicts(asked, configs, unclean=unclean)
+    considered = asked_for(partitions if candidates is None else candidates, partitions, topics, brokers)
+    return offline_verdicts(considered, configs, unclean=unclean)
 
 
 def test_each_case_by_hand(spark: SparkSession) -> None:
@@ -80,13 +80,13 @@ def test_each_case_by_hand(spark: SparkSession) -> None:
                 "topic": case[0],
                 "partition": number,
                 "action": Action.ELECT,
-                "leader_after": said[0],
-                "isr_after": said[1],
+                "leader_after": elected[0],
+                "isr_after": elected[1],
                 "leader_epoch_after": 6,
-                "requires_live": [said[0]],
+                "requires_live": [elected[0]],
             }
             for number, case in enumerate(CASES)
-            if isinstance(said := case[5 if unclean else 4], tuple)
+            if isinstance(elected := case[5 if unclean else 4], tuple)
         ]
         assert_changes(changes_of(_verdicts(spark, _world(), unclean=unclean)), expected)
 
@@ -94,7 +94,7 @@ def test_each_case_by_hand(spark: SparkSession) -> None:
 def test_each_reason_why_nobody_is_elected(spark: SparkSession) -> None:
     unknown: list[Row] = [{"topic": "nowhere", "partition": 0}, {"topic": "plain", "partition": 999}]
     world = _world()
-    wanted = frame(spark, [*world.partitions, *unknown, *unknown], PARTITIONS)
+    candidates = frame(spark, [*world.partitions, *unknown, *unknown], PARTITIONS)
     expected = [
         {"topic": case[0], "partition": n, "action": Action.ELECT, "code": case[4], "reason": REASONS[n]}
         for n, case in enumerate(CASES)
@@ -102,13 +102,13 @@ def test_each_reason_why_nobody_is_elected(spark: SparkSession) -> None:
     ]
     nowhere = {"action": Action.ELECT, "code": CODES.UNKNOWN_PARTITION, "reason": "no such partition in the snapshot"}
     expected += [row | nowhere for row in unknown]
-    assert_rejections(rejections_of(_verdicts(spark, world, wanted, unclean=False)), expected)
+    assert_rejections(rejections_of(_verdicts(spark, world, candidates, unclean=False)), expected)
 
 
 def test_all_without_a_live_leader_are_considered(spark: SparkSession) -> None:
     partitions, _, brokers = _world().frames(spark)
-    wanted = sorted(number for _, number in by_partition(candidates_without_leader(partitions, brokers)))
-    assert wanted == [0, 1, 2, 3, 4, 5, 6, 10, 11]
+    candidates = sorted(number for _, number in by_partition(candidates_without_leader(partitions, brokers)))
+    assert candidates == [0, 1, 2, 3, 4, 5, 6, 10, 11]
 
 
 def _expected(row: Row, world: World, *, unclean: bool) -> Row | str:
@@ -140,9 +140,9 @@ def test_against_the_oracle_and_once_is_enough(
 ) -> None:
     verdicts = _verdicts(spark, world, unclean=unclean).localCheckpoint()
     changes, rejections = by_partition(changes_of(verdicts)), by_partition(rejections_of(verdicts))
-    found = {k: oracle.told(c) for k, c in changes.items()} | {k: r["code"] for k, r in rejections.items()}
+    outcomes = {k: oracle.told(c) for k, c in changes.items()} | {k: r["code"] for k, r in rejections.items()}
     expected = {(row["topic"], row["partition"]): _expected(row, world, unclean=unclean) for row in world.partitions}
     after = changes_of(_verdicts(spark, applied(world, changes), unclean=unclean))
-    assert (found, by_partition(after)) == (expected, {})
+    assert (outcomes, by_partition(after)) == (expected, {})
     assert NO_LEADER not in {change["leader_after"] for change in changes.values()}
     assert all(world.registered.isdisjoint(change["requires_dead"]) for change in changes.values())

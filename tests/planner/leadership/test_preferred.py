@@ -67,7 +67,7 @@ WORLD: Final = World(
 
 def test_the_preferred_replica_leads_where_it_can(spark: SparkSession) -> None:
     partitions, topics, brokers = WORLD.frames(spark)
-    wanted = partitions.select("topic", "partition")
+    candidates = partitions.select("topic", "partition")
     expected = [
         {
             "topic": topic,
@@ -81,13 +81,13 @@ def test_the_preferred_replica_leads_where_it_can(spark: SparkSession) -> None:
         for number, (topic, _, _, isr, elected, _, _) in enumerate(CASES)
         if elected is not None
     ]
-    assert_changes(preferred_changes(partitions, topics, brokers, wanted), expected)
+    assert_changes(preferred_changes(partitions, topics, brokers, candidates), expected)
 
 
 def test_each_reason_why_it_cannot_is_a_rejection(spark: SparkSession) -> None:
     partitions, topics, brokers = WORLD.frames(spark)
     unknown = [{"topic": "nowhere", "partition": 0}, {"topic": "plain", "partition": 999}]
-    wanted = partitions.select("topic", "partition").union(
+    candidates = partitions.select("topic", "partition").union(
         frame(spark, unknown, PARTITIONS).select("topic", "partition"),
     )
     expected = [
@@ -103,7 +103,7 @@ def test_each_reason_why_it_cannot_is_a_rejection(spark: SparkSession) -> None:
         }
         for partition in unknown
     ]
-    assert_rejections(preferred_rejections(partitions, topics, brokers, wanted), expected)
+    assert_rejections(preferred_rejections(partitions, topics, brokers, candidates), expected)
 
 
 def test_a_partition_asked_for_twice_changes_once(spark: SparkSession) -> None:
@@ -161,18 +161,18 @@ def test_only_brokers_above_the_threshold_are_considered(spark: SparkSession) ->
     ]
     partitions, topics, _ = World(rows, live=LIVE).frames(spark)
     skew = imbalance(partitions, topics, snapshot_id=1, threshold=0.1)
-    wanted = by_partition(candidates_by_imbalance(partitions, skew))
-    assert sorted(wanted) == [("t", 10), ("t", 11)]
+    candidates = by_partition(candidates_by_imbalance(partitions, skew))
+    assert sorted(candidates) == [("t", 10), ("t", 11)]
 
 
 @BATCHES
 @given(worlds())
 def test_the_elected_is_live_in_sync_an_epoch_later_and_once_is_enough(spark: SparkSession, world: World) -> None:
     partitions, topics, brokers = world.frames(spark)
-    wanted = partitions.select("topic", "partition")
-    changes = by_partition(preferred_changes(partitions, topics, brokers, wanted))
+    candidates = partitions.select("topic", "partition")
+    changes = by_partition(preferred_changes(partitions, topics, brokers, candidates))
     after, _, _ = applied(world, changes).frames(spark)
-    assert by_partition(preferred_changes(after, topics, brokers, wanted)) == {}
+    assert by_partition(preferred_changes(after, topics, brokers, candidates)) == {}
     assert all(
         change["leader_after"] in world.live & set(change["isr_after"])
         and change["isr_after"] == change["isr_before"]

@@ -145,21 +145,21 @@ def test_unclean_elections_can_be_allowed_for_all_topics(spark: SparkSession) ->
     assert_changes(changes, _expected(cases))
 
 
-def _said(value: str | None, *, assumed: bool = False, broker_id: int = 1) -> Row:
+def _unclean_config(value: str | None, *, assumed: bool = False, broker_id: int = 1) -> Row:
     return config_row(broker_id, "unclean.leader.election.enable", value, assumed=assumed)
 
 
-YES: Final = _said("true")
+YES: Final = _unclean_config("true")
 
 
 @pytest.mark.parametrize(
     ("configs", "allowed"),
     [
-        ([YES, _said("True", broker_id=2)], True),
+        ([YES, _unclean_config("True", broker_id=2)], True),
         ([YES, config_row(1, "delete.topic.enable", "false")], True),
-        ([YES, _said("false", broker_id=2)], False),
-        ([YES, _said("true", broker_id=2, assumed=True)], False),
-        ([YES, _said(None, broker_id=2)], False),
+        ([YES, _unclean_config("false", broker_id=2)], False),
+        ([YES, _unclean_config("true", broker_id=2, assumed=True)], False),
+        ([YES, _unclean_config(None, broker_id=2)], False),
         ([config_row(1, "delete.topic.enable", "true")], False),
         ([], False),
     ],

@@ -64,11 +64,11 @@ def test_kafka_takes_a_worse_one(spark: SparkSession) -> None:
     world = World([DEAD_LEADER], live=frozenset({1, 2}))
     offline = offline_partitions(*world.frames(spark))
     evidence = _evidence(spark, offline, WORSE_FIRST, [1, 2, 3, 4, 5, 6])
-    found = [
+    ranked = [
         (e["rank"], e["broker_id"], e["last_in_isr_snapshot"], e["epochs_since"], e["kafkas_choice"], e["chosen"])
         for e in sorted(as_rows(evidence), key=lambda row: row["rank"])
     ]
-    assert found == [(1, 2, 4, 2, False, True), (2, 1, 1, 3, True, False)]
+    assert ranked == [(1, 2, 4, 2, False, True), (2, 1, 1, 3, True, False)]
     assert {e["last_in_isr_at"].minute for e in as_rows(evidence)} == {4, 1}
     change = by_partition(recover_changes(offline, world.frames_and_configs(spark)[3], evidence, None))["t", 0]
     assert (change["leader_after"], change["isr_after"], change["leader_epoch_after"]) == (2, [2], 6)
@@ -101,14 +101,14 @@ def test_unless_allowed_the_ranking_is_a_rejection(spark: SparkSession) -> None:
     partitions, topics, brokers, configs = world.frames_and_configs(spark)
     offline = offline_partitions(partitions, topics, brokers)
     evidence = _evidence(spark, offline, WORSE_FIRST, [1, 2, 3, 4, 5])
-    asked = frame(spark, [{"topic": "t", "partition": p} for p in (1, 7)], PARTITIONS).select("topic", "partition")
-    changes = by_partition(recover_changes(offline, configs, evidence, asked))
-    rejected = by_partition(recover_rejections(offline, configs, evidence, asked))
+    candidates = frame(spark, [{"topic": "t", "partition": p} for p in (1, 7)], PARTITIONS).select("topic", "partition")
+    changes = by_partition(recover_changes(offline, configs, evidence, candidates))
+    rejected = by_partition(recover_rejections(offline, configs, evidence, candidates))
     assert {key: row["leader_after"] for key, row in changes.items()} == {("t", 1): 1}  # no history: Kafka's choice
     assert {key: row["code"] for key, row in rejected.items()} == {("t", 0): "UNCLEAN_NOT_ALLOWED"}
     assert "ranked: 2 (in sync until snapshot 4" in rejected["t", 0]["reason"]
     assert "never seen in sync" in changes["t", 1]["reason"]
-    unneeded = by_partition(unneeded_rejections(asked, partitions, offline))
+    unneeded = by_partition(unneeded_rejections(candidates, partitions, offline))
     assert {key: row["code"] for key, row in unneeded.items()} == {("t", 7): "UNKNOWN_PARTITION"}
 
 
@@ -160,11 +160,11 @@ SPOKEN: Final[list[tuple[list[str | None], bool, int | None]]] = [
 
 
 def test_recovering_is_for_those_who_know_it(spark: SparkSession) -> None:
-    found = []
+    rows = []
     for spoken, assumed, _ in SPOKEN:
         configs = [config_row(number, IBP, version, assumed=assumed) for number, version in enumerate(spoken)]
-        found += frame(spark, configs, BROKER_CONFIGS).agg(default_recovery_state()).collect()
-    assert [row.unclean_state for row in found] == [state for _, _, state in SPOKEN]
+        rows += frame(spark, configs, BROKER_CONFIGS).agg(default_recovery_state()).collect()
+    assert [row.unclean_state for row in rows] == [state for _, _, state in SPOKEN]
 
 
 def test_state_stays_with_those_who_do_not(spark: SparkSession) -> None:
@@ -224,8 +224,8 @@ def test_ranking_by_hand(
     sized = [("t", n, b, size) for n, (_, _, sizes) in enumerate(histories) for b, size in sizes.items()]
     sizes = spark.createDataFrame(sized, "topic string, partition int, broker_id int, log_size bigint")
     evidence = as_rows(_evidence(spark, offline, past, kept, sizes))
-    found = [
+    ranked = [
         [e["broker_id"] for e in sorted(evidence, key=lambda e: e["rank"]) if e["partition"] == n]
         for n in range(len(histories))
     ]
-    assert found == [_ranked_by_hand(rows, kept, sizes, 8) for rows, _, sizes in histories]
+    assert ranked == [_ranked_by_hand(rows, kept, sizes, 8) for rows, _, sizes in histories]

@@ -83,32 +83,32 @@ def _chosen(spark: SparkSession, world: World, some: Mapping[str, Selector]) -> 
     rows = partitions.transform(with_live_brokers, brokers)
     for name, selector in some.items():
         rows = rows.transform(selector).withColumns({f"by_{name}": F.struct(*selectors.RESULT)})
-    found = {row["partition"]: row for row in as_rows(rows)}
-    assert len(found) == len(world.partitions)
-    return {name: {number: tuple(row[f"by_{name}"].values()) for number, row in found.items()} for name in some}
+    chosen = {row["partition"]: row for row in as_rows(rows)}
+    assert len(chosen) == len(world.partitions)
+    return {name: {number: tuple(row[f"by_{name}"].values()) for number, row in chosen.items()} for name in some}
 
 
 def test_each_case_by_hand(spark: SparkSession) -> None:
     rows = [partition_row(replicas, leader, isr, partition=n) for n, (_, replicas, leader, isr, _) in enumerate(CASES)]
-    found = _chosen(spark, World(rows, live=LIVE, opaque=OPAQUE), _all(LEAVING, TARGET))
+    chosen = _chosen(spark, World(rows, live=LIVE, opaque=OPAQUE), _all(LEAVING, TARGET))
     expected = [
         (None, None, None) if choice is None else (*choice, 5 if name == "no_op" else 6) for name, *_, choice in CASES
     ]
-    assert [found[name][number] for number, (name, *_) in enumerate(CASES)] == expected
+    assert [chosen[name][number] for number, (name, *_) in enumerate(CASES)] == expected
 
 
 def test_seed_000_reassignment_to_345(spark: SparkSession) -> None:
     """Partition 0 of test moves from [1, 2, 3] to [3, 4, 5]; once all are in sync, replica 3 leads."""
     world = World([partition_row([3, 4, 5, 1, 2], 1, [1, 2, 3, 4, 5])], live=frozenset(range(6)))
-    found = _chosen(spark, world, _all([], [3, 4, 5]))
-    assert found["reassigned"] == {0: (3, [1, 2, 3, 4, 5], 6)}
+    chosen = _chosen(spark, world, _all([], [3, 4, 5]))
+    assert chosen["reassigned"] == {0: (3, [1, 2, 3, 4, 5], 6)}
 
 
 def test_seed_000_controlled_shutdown(spark: SparkSession) -> None:
     """The new ISR is the old one without those that shut down, and the new leader is one of it."""
     world = World([partition_row([0, 1, 2], 0, [0, 1, 2])], live=frozenset(range(3)))
-    found = _chosen(spark, world, _all([0], []))
-    assert found["shutdown"] == {0: (1, [1, 2], 6)}
+    chosen = _chosen(spark, world, _all([0], []))
+    assert chosen["shutdown"] == {0: (1, [1, 2], 6)}
 
 
 def _by_hand(row: Row, world: World, leaving: list[int], target: list[int]) -> Mapping[str, Choice]:
@@ -140,8 +140,8 @@ def _compare(spark: SparkSession, world: World, leaving: list[int], target: list
     rows = {row["partition"]: row for row in world.partitions}
     for name, choices in _chosen(spark, world, _all(leaving, target)).items():
         expected = {number: _by_hand(row, world, leaving, target)[name] for number, row in rows.items()}
-        found = {number: None if leader is None else (leader, isr) for number, (leader, isr, _) in choices.items()}
-        assert found == expected, name
+        results = {number: None if leader is None else (leader, isr) for number, (leader, isr, _) in choices.items()}
+        assert results == expected, name
         if name == "no_op":
             continue
         elected = {number: choice for number, choice in choices.items() if choice[0] is not None}
@@ -172,7 +172,7 @@ def test_unclean_never_passes_over_a_clean_candidate(
 ) -> None:
     partitions, _, brokers = world.frames(spark)
     offline = partitions.transform(with_live_brokers, brokers).transform(selectors.offline, F.lit(allowed))
-    found = {number: row for (_, number), row in by_partition(offline).items()}
+    by_number = {number: row for (_, number), row in by_partition(offline).items()}
     expected = {}
     for row in world.partitions:
         choices = _by_hand(row, world, [], [])
@@ -180,5 +180,5 @@ def test_unclean_never_passes_over_a_clean_candidate(
         expected[row["partition"]] = (chosen, choices["clean"] is None and chosen is not None)
     assert {
         number: (None if row["leader_after"] is None else (row["leader_after"], row["isr_after"]), row["unclean"])
-        for number, row in found.items()
+        for number, row in by_number.items()
     } == expected

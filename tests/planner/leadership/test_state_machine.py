@@ -47,8 +47,8 @@ def test_every_action_takes_legal_transitions_only() -> None:
 def test_legal_for_every_state(spark: SparkSession, action: Action) -> None:
     _, starts = TRANSITIONS[action]
     rows = spark.createDataFrame([(state.value,) for state in PartitionState], "state string")
-    found = {row.state for row in rows.where(legal(F.col("state"), action)).collect()}
-    assert found == {start.value for start in starts}
+    states = {row.state for row in rows.where(legal(F.col("state"), action)).collect()}
+    assert states == {start.value for start in starts}
 
 
 def test_an_election_starts_from_where_there_was_a_leader(spark: SparkSession) -> None:
@@ -56,11 +56,11 @@ def test_an_election_starts_from_where_there_was_a_leader(spark: SparkSession) -
     partitions, _, brokers = World(rows, live=frozenset({1, 2}), opaque=frozenset({4})).frames(spark)
     absent = F.lit(None).cast("array<int>")
     unknown = partitions.limit(1).withColumns({"partition": F.lit(99), "replicas": absent})
-    asked = partitions.unionByName(unknown).transform(with_live_brokers, brokers)
-    found = by_partition(with_transition(asked, Action.ELECT))
+    examined = partitions.unionByName(unknown).transform(with_live_brokers, brokers)
+    transitions = by_partition(with_transition(examined, Action.ELECT))
     expected = {("t", n): (state.value, why) for n, (*_, state, why) in enumerate(STATES)}
     expected["t", 99] = (NON_EXISTENT.value, "it is NonExistent; elect leads to Online from Online, Offline only")
-    assert {key: (row["state"], row["illegal"]) for key, row in found.items()} == expected
+    assert {key: (row["state"], row["illegal"]) for key, row in transitions.items()} == expected
 
 
 def test_every_pair_is_decided() -> None:

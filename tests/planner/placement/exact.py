@@ -20,8 +20,8 @@ Choice = tuple[frozenset[int], int]
 
 def choices(case: Case) -> list[list[Choice]] | None:
     """The sets each partition may have, with their copies; None if some partition has none."""
-    found = [_sets(case, row) for row in range(len(case.partitions.topic))]
-    return found if all(found) else None
+    possible = [_sets(case, row) for row in range(len(case.partitions.topic))]
+    return possible if all(possible) else None
 
 
 def _racks(case: Case, brokers: Iterable[int]) -> int:
@@ -148,25 +148,25 @@ def optimum(
     total = {broker: sum(picks) for broker, picks in loads.items()}
     best = []
     for objective in objectives:
-        wanted = objective(model, total, sum(costs))
-        model.minimize(wanted)
+        goal = objective(model, total, sum(costs))
+        model.minimize(goal)
         solver = cp_model.CpSolver()
         solver.parameters.num_workers = 1
         if solver.solve(model) != cp_model.OPTIMAL:
             raise AssertionError("the exact solver found no optimum")
         best.append(round(solver.objective_value))
-        model.add(wanted == best[-1])
+        model.add(goal == best[-1])
     return best
 
 
 def squares(model: cp_model.CpModel, loads: dict[int, Any], _: object) -> Any:  # noqa: ANN401 - CP-SAT's expressions
     """How uneven the loads are."""
-    found = []
+    terms = []
     for load in loads.values():
         square = model.new_int_var(0, 10_000, "")
         model.add_multiplication_equality(square, [load, load])
-        found.append(square)
-    return sum(found)
+        terms.append(square)
+    return sum(terms)
 
 
 def spread(model: cp_model.CpModel, loads: dict[int, Any], _: object) -> Any:  # noqa: ANN401 - CP-SAT's expressions

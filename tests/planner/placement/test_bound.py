@@ -37,12 +37,12 @@ def test_a_bound_is_never_above_the_moves_and_what_stays_uneven_has_a_reason(
     weights = None if sizes is None else np.array(sizes[: len(case.partitions.topic)])
     question = replace(case.question, max_moves=most)
     try:
-        found = place(case.brokers, replace(case.partitions, weights=weights), question)
+        placement = place(case.brokers, replace(case.partitions, weights=weights), question)
     except PlacementError:
         return
-    assert found.lower_bound <= found.copies
-    is_uneven = np.ptp(loads(case, found.replicas)) > 1
-    assert bool(found.uneven) == is_uneven or sizes is not None
+    assert placement.lower_bound <= placement.copies
+    is_uneven = np.ptp(loads(case, placement.replicas)) > 1
+    assert bool(placement.uneven) == is_uneven or sizes is not None
 
 
 def _no_less_even(than: int) -> Callable[[cp_model.CpModel, dict[int, Any], Any], Any]:
@@ -62,10 +62,10 @@ def test_no_placement_as_even_copies_fewer_than_the_bound(case: Case, most: int 
     assume(_possible(case))
     options = choices(case)
     assume(options is not None)
-    found = place(case.brokers, case.partitions, replace(case.question, max_moves=most))
-    assume(not found.left)
-    reached = sum(load * load for load in loads(case, found.replicas))
-    assert found.lower_bound <= optimum(options or [], takers(case), _no_less_even(reached))[0]
+    placement = place(case.brokers, case.partitions, replace(case.question, max_moves=most))
+    assume(not placement.left)
+    reached = sum(load * load for load in loads(case, placement.replicas))
+    assert placement.lower_bound <= optimum(options or [], takers(case), _no_less_even(reached))[0]
 
 
 @MANY
@@ -73,11 +73,11 @@ def test_no_placement_as_even_copies_fewer_than_the_bound(case: Case, most: int 
 def test_the_fewest_copies_are_those_that_trying_all_loads_finds(brokers: list[tuple[int, int, bool]]) -> None:
     before, fresh = [held for held, *_ in brokers], [may for *_, may in brokers]
     after = [max(held + (gain - 2 if may else -gain), 0) for held, gain, may in brokers]
-    wanted = sum(load * load for load in after)
+    least_uneven = sum(load * load for load in after)
     options = [
         sum(max(load - held, 0) for load, held in zip(some, before, strict=True))
         for some in product(*(range(sum(after) + 1) if may else range(held + 1) for held, _, may in brokers))
-        if sum(some) == sum(after) and sum(load * load for load in some) <= wanted
+        if sum(some) == sum(after) and sum(load * load for load in some) <= least_uneven
     ]
     assert fewest_copies(np.array(before), np.array(after), np.array(fresh)) == min(options)
 
@@ -85,10 +85,10 @@ def test_the_fewest_copies_are_those_that_trying_all_loads_finds(brokers: list[t
 def test_racks_of_unequal_size_bound_no_more_than_is_made() -> None:
     """One broker in rack a, three in b: each partition keeps both racks, so broker 3 keeps all it has."""
     partitions = partitions_of([[3, 1]] * 30, per_topic=30)
-    found = place(brokers_of(("a", "b", "b", "b")), partitions, Question(even=True))
-    assert (found.copies, found.lower_bound) == (20, 20)
-    assert found.bound == "as even as this, 10 to 30 replicas each, no 4 brokers get with fewer"
-    assert found.uneven == "broker 3 cannot give to others: of 30 replicas 30 in partitions that would lose a rack"
+    placement = place(brokers_of(("a", "b", "b", "b")), partitions, Question(even=True))
+    assert (placement.copies, placement.lower_bound) == (20, 20)
+    assert placement.bound == "as even as this, 10 to 30 replicas each, no 4 brokers get with fewer"
+    assert placement.uneven == "broker 3 cannot give to others: of 30 replicas 30 in partitions that would lose a rack"
 
 
 def _cluster(brokers: int, lists: Ints, *, free: int) -> tuple[Brokers, Partitions]:
@@ -103,9 +103,9 @@ def test_partitions_that_may_not_change_bound_no_more_than_is_made() -> None:
     """All is on half of the brokers; of 2,000 partitions 100 may move, so that 1,000 copies are no bound."""
     rows = np.arange(2000)
     brokers, partitions = _cluster(20, (rows % 10)[:, None], free=100)
-    found = place(brokers, partitions, Question(even=True))
-    assert (found.copies, found.lower_bound) == (100, 100)
-    assert found.uneven == (
+    placement = place(brokers, partitions, Question(even=True))
+    assert (placement.copies, placement.lower_bound) == (100, 100)
+    assert placement.uneven == (
         "brokers 0, 1, 2, 3, 4 and 5 more cannot give to others: of 1900 replicas 1900 in partitions that may not "
         "change"
     )
@@ -178,24 +178,24 @@ EXAMPLES: Final[dict[str, Example]] = {
 @pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES)
 def test_why_brokers_stay_uneven(example: Example) -> None:
     racks, lists, fixed, question, copies, bound, why = example
-    found = place(brokers_of(racks), partitions_of(lists, fixed=frozenset(fixed)), question)
-    assert (found.copies, found.lower_bound, found.uneven) == (copies, bound, why)
+    placement = place(brokers_of(racks), partitions_of(lists, fixed=frozenset(fixed)), question)
+    assert (placement.copies, placement.lower_bound, placement.uneven) == (copies, bound, why)
 
 
 def test_replicas_in_sync_that_partitions_keep_for_want_of_others_are_named() -> None:
     """Broker 1, drained, lags in every partition, so that broker 3, in sync, is to stay, though 4 holds nothing."""
     brokers = replace(brokers_of(THREE), target=np.array([True, False, True]))
-    found = place(brokers, partitions_of([[3, 1]] * 4, isr=[[3]] * 4), Question(even=True))
-    assert found.copies == 0
-    assert found.uneven == "broker 3 cannot give to others: of 4 replicas 4 in sync in partitions that lack one"
+    placement = place(brokers, partitions_of([[3, 1]] * 4, isr=[[3]] * 4), Question(even=True))
+    assert placement.copies == 0
+    assert placement.uneven == "broker 3 cannot give to others: of 4 replicas 4 in sync in partitions that lack one"
 
 
 def test_forced_copies_that_a_limit_leaves_undone_are_no_bound() -> None:
-    found = place(brokers_of(THREE, emptied=frozenset({3})), partitions_of([[3]] * 9), Question(max_moves=4))
-    assert (found.copies, found.lower_bound, found.left) == (4, 4, 5)
-    assert found.uneven == ""
-    found = place(
+    placement = place(brokers_of(THREE, emptied=frozenset({3})), partitions_of([[3]] * 9), Question(max_moves=4))
+    assert (placement.copies, placement.lower_bound, placement.left) == (4, 4, 5)
+    assert placement.uneven == ""
+    placement = place(
         brokers_of(THREE, emptied=frozenset({3})), partitions_of([[3]] * 9 + [[1]] * 2), Question(max_moves=0)
     )
-    assert (found.copies, found.lower_bound, found.left) == (0, 0, 9)
-    assert found.uneven == "--max-moves 0 leaves 9 replicas where they may not stay"
+    assert (placement.copies, placement.lower_bound, placement.left) == (0, 0, 9)
+    assert placement.uneven == "--max-moves 0 leaves 9 replicas where they may not stay"

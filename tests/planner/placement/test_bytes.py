@@ -17,13 +17,13 @@ MANY: Final = settings(max_examples=80)
 EVEN: Final = Question(even=True)
 
 
-def _held(found: Placement, case: Case) -> tuple[list[int], list[int]]:
+def _held(placement: Placement, case: Case) -> tuple[list[int], list[int]]:
     """Bytes of the brokers that may hold replicas, before and after."""
     may_hold = set(map(str, case.brokers.ids[case.brokers.target].tolist()))
-    assert found.brokers.bytes is not None
+    assert placement.brokers.bytes is not None
     before, after = (
-        [size for name, size in zip(found.brokers.names, held.tolist(), strict=True) if name in may_hold]
-        for held in found.brokers.bytes
+        [size for name, size in zip(placement.brokers.names, held.tolist(), strict=True) if name in may_hold]
+        for held in placement.brokers.bytes
     )
     return before, after
 
@@ -35,10 +35,10 @@ def test_brokers_are_never_less_even_than_before(case: Case, sizes: list[int]) -
     if case.brokers.emptied.any():
         return  # what has to leave a broker may only fit where it is full
     try:
-        found = place(case.brokers, replace(case.partitions, weights=weights), case.question)
+        placement = place(case.brokers, replace(case.partitions, weights=weights), case.question)
     except PlacementError:
         return
-    before, after = _held(found, case)
+    before, after = _held(placement, case)
     assert max(after) - min(after) <= max(before) - min(before)
     assert sum(size**2 for size in after) <= sum(size**2 for size in before)
 
@@ -54,11 +54,11 @@ def test_fullest_broker_is_near_the_best_there_is(rows: list[tuple[int, int]]) -
     ids = brokers.ids.tolist()
     weights = [size for _, size in rows]
     partitions = replace(partitions_of([[ids[place_]] for place_, _ in rows]), weights=np.array(weights))
-    found = place(brokers, partitions, EVEN)
+    placement = place(brokers, partitions, EVEN)
     case = Case(brokers=brokers, partitions=partitions, question=EVEN)
     best = min(
         max(sum(size for size, on in zip(weights, where, strict=True) if on == broker) for broker in range(3))
         for where in product(range(3), repeat=len(rows))
     )
     tolerated = sum(weights) // 3 // TOLERANCE + 2
-    assert best <= max(_held(found, case)[1]) <= 3 * best / 2 + tolerated
+    assert best <= max(_held(placement, case)[1]) <= 3 * best / 2 + tolerated

@@ -20,14 +20,14 @@ ASKED: Final = st.lists(st.tuples(REPLICAS, REPLICAS), min_size=1, max_size=8)
 
 def test_reasons_name_what_brokers_hold() -> None:
     partitions = partitions_of([[3, 1], [3, 4], [1, 4], [1, 3]])
-    asked = padded([[15, 1], [4, 3], [1, 4], [1, 4, 15]])
-    found = as_given(brokers_of(FOUR), partitions, asked)
-    assert found.reasons == (
+    targets = padded([[15, 1], [4, 3], [1, 4], [1, 4, 15]])
+    placement = as_given(brokers_of(FOUR), partitions, targets)
+    assert placement.reasons == (
         "as given: 3 → 15; holds 3: 3 → 1, 15: 0 → 2; preferred leader 3 → 15; preferred 3: 2 → 0, 15: 0 → 1",
         "as given: preferred leader 3 → 4; preferred 3: 2 → 0, 4: 0 → 1",
         "replication factor 2 → 3: 3 → 4, none → 15; holds 3: 3 → 1, 4: 2 → 3, 15: 0 → 2",
     )
-    assert (found.copies, found.lower_bound, found.bound) == (
+    assert (placement.copies, placement.lower_bound, placement.bound) == (
         3,
         3,
         "3 replicas are given to brokers that do not hold them",
@@ -47,17 +47,17 @@ def _counts(brokers: Brokers, lists: list[list[int]], *, leaders: bool) -> list[
 @MANY
 @given(ASKED, st.sampled_from(RACKS), st.integers(0, 2))
 def test_counted_as_they_are(
-    asked: list[tuple[list[int], list[int]]], racks: tuple[str | None, ...], room: int
+    pairs: list[tuple[list[int], list[int]]], racks: tuple[str | None, ...], room: int
 ) -> None:
-    before, after = ([pair[n] for pair in asked] for n in (0, 1))
+    before, after = ([pair[n] for pair in pairs] for n in (0, 1))
     targets = np.pad(padded(after), ((0, 0), (0, room)), constant_values=NOBODY)
     brokers = brokers_of(racks)
-    found = as_given(brokers, partitions_of(before), targets)
-    assert [[b for b in replicas if b != NOBODY] for replicas in found.replicas.tolist()] == after
-    assert found.copies == sum(len({*then} - {*was}) for was, then in asked)
-    assert found.changed.tolist() == [row for row, (was, then) in enumerate(asked) if was != then]
-    assert len(found.reasons) == len(found.changed)
-    for tally, leaders in ((found.brokers.replicas, False), (found.brokers.leaders, True)):
+    placement = as_given(brokers, partitions_of(before), targets)
+    assert [[b for b in replicas if b != NOBODY] for replicas in placement.replicas.tolist()] == after
+    assert placement.copies == sum(len({*then} - {*was}) for was, then in pairs)
+    assert placement.changed.tolist() == [row for row, (was, then) in enumerate(pairs) if was != then]
+    assert len(placement.reasons) == len(placement.changed)
+    for tally, leaders in ((placement.brokers.replicas, False), (placement.brokers.leaders, True)):
         assert [count.tolist() for count in tally] == [
             _counts(brokers, lists, leaders=leaders) for lists in (before, after)
         ]
@@ -66,16 +66,16 @@ def test_counted_as_they_are(
 @MANY
 @given(ASKED, st.sampled_from(RACKS))
 def test_on_the_way_no_partition_has_fewer_racks_than_at_its_poorer_end(
-    asked: list[tuple[list[int], list[int]]], racks: tuple[str | None, ...]
+    pairs: list[tuple[list[int], list[int]]], racks: tuple[str | None, ...]
 ) -> None:
-    partitions = partitions_of([was for was, _ in asked])
-    found = as_given(brokers_of(racks), partitions, padded([then for _, then in asked]))
+    partitions = partitions_of([was for was, _ in pairs])
+    placement = as_given(brokers_of(racks), partitions, padded([then for _, then in pairs]))
     rack_of = dict(zip(IDS, racks, strict=False))
-    planned = waves(partitions, found, rack_of, Caps(one_at_a_time=True, moves_per_broker=2))
+    planned = waves(partitions, placement, rack_of, Caps(one_at_a_time=True, moves_per_broker=2))
 
     def spans(replicas: list[int]) -> int:
         return len({rack_of.get(broker) for broker in replicas} - {None})
 
     for row, then in zip(planned.row.tolist(), planned.after.T.tolist(), strict=True):
-        assert spans(then) >= min(map(spans, asked[row]))
-        assert len({*then} - {NOBODY}) >= min(map(len, asked[row]))
+        assert spans(then) >= min(map(spans, pairs[row]))
+        assert len({*then} - {NOBODY}) >= min(map(len, pairs[row]))

@@ -38,23 +38,25 @@ def test_leaves(
     racks, dead, drained, question, replicas, isr, after = case
     brokers = brokers_of(racks, dead=frozenset(dead), excluded=frozenset(drained))
     rows = partitions_of([replicas, [4]], fixed=frozenset({1}), isr=None if isr is None else [isr, [4]])
-    found = place(brokers, rows, question)
-    assert [broker for broker in found.replicas[0].tolist() if broker != NOBODY] == after
+    placement = place(brokers, rows, question)
+    assert [broker for broker in placement.replicas[0].tolist() if broker != NOBODY] == after
 
 
 def test_on_the_way_the_lagging_one_leaves_first() -> None:
     """Both leave; had 1 stayed longer, the first step would wait for it to be in sync."""
     for isr, steps in (([3], [[3, 4], [4, 15]]), ([1], [[4, 1], [4, 15]]), ([3, 1], [[3, 4], [4, 15]])):
         rows = partitions_of([[3, 1]], isr=[isr])
-        found = as_given(brokers_of(FOUR), rows, np.array([[4, 15]]))
-        planned = waves(rows, found, {}, Caps(one_at_a_time=True))
+        placement = as_given(brokers_of(FOUR), rows, np.array([[4, 15]]))
+        planned = waves(rows, placement, {}, Caps(one_at_a_time=True))
         assert planned.after.T.tolist() == steps
 
 
 def test_evenness_takes_none_in_sync_from_a_partition_that_lacks_one() -> None:
     """Broker 3 holds all first replicas; of the three partitions only the healthy one may give."""
     lists = [[3, 1], [3, 1], [3, 4]]
-    found = place(brokers_of(FOUR), partitions_of(lists, isr=[[3], [3], [3, 4]]), Question(even=True, leaders=False))
-    assert [3 in row for row in found.replicas.tolist()] == [True, True, False]
-    found = place(brokers_of(FOUR), partitions_of(lists), Question(even=True, leaders=False))
-    assert int(np.ptp(found.brokers.replicas[1])) == 1
+    placement = place(
+        brokers_of(FOUR), partitions_of(lists, isr=[[3], [3], [3, 4]]), Question(even=True, leaders=False)
+    )
+    assert [3 in row for row in placement.replicas.tolist()] == [True, True, False]
+    placement = place(brokers_of(FOUR), partitions_of(lists), Question(even=True, leaders=False))
+    assert int(np.ptp(placement.brokers.replicas[1])) == 1

@@ -45,12 +45,12 @@ def test_chosen_brokers_fill_up_as_evenly_as_what_they_lack_allows(case: Case, m
     assume(options is not None and takers(case) and sum(min(copies for _, copies in some) for some in options) == 0)
     lacking = _lacking(case)
     for limit in (None, most):
-        found = place(case.brokers, case.partitions, replace(case.question, max_moves=limit))
+        placement = place(case.brokers, case.partitions, replace(case.question, max_moves=limit))
         allowed = lacking if limit is None else min(limit, lacking)
-        reached = [_uneven(loads(case, found.replicas)), found.copies]
+        reached = [_uneven(loads(case, placement.replicas)), placement.copies]
         assert reached == optimum(options or [], takers(case), squares, cost, most=allowed)
-        assert set(found.moves.target.tolist()) <= case.question.onto | {NOBODY}
-        assert found.lower_bound <= found.copies
+        assert set(placement.moves.target.tolist()) <= case.question.onto | {NOBODY}
+        assert placement.lower_bound <= placement.copies
 
 
 @MANY
@@ -59,19 +59,19 @@ def test_no_choice_of_partitions_would_complete_more(case: Case, most: int) -> N
     options = choices(case)
     assume(options is not None and takers(case))
     needed = [min(copies for _, copies in some) for some in options or []]
-    found = place(case.brokers, case.partitions, replace(case.question, max_moves=most))
-    copies = _copies(case.partitions.replicas, found.replicas)
+    placement = place(case.brokers, case.partitions, replace(case.question, max_moves=most))
+    copies = _copies(case.partitions.replicas, placement.replicas)
     undone = [need > 0 and not made for need, made in zip(needed, copies, strict=True)]
     either = [
         [(frozenset[int](), need), (frozenset({UNDONE}), 0)] if need else [(frozenset[int](), 0)] for need in needed
     ]
     fewest = optimum(either, [UNDONE], lambda _, left, __: left[UNDONE], cost, most=most)
-    assert [sum(undone), found.copies] == fewest
-    assert found.lower_bound == found.copies
-    assert found.left == sum(need for need, left in zip(needed, undone, strict=True) if left)
+    assert [sum(undone), placement.copies] == fewest
+    assert placement.lower_bound == placement.copies
+    assert placement.left == sum(need for need, left in zip(needed, undone, strict=True) if left)
     as_they_are = [frozenset(some) - {NOBODY} for some in case.partitions.replicas.tolist()]
     rest = [[(was, 0)] if left else some for was, some, left in zip(as_they_are, options or [], undone, strict=True)]
-    assert _uneven(loads(case, found.replicas)) == optimum(rest, takers(case), squares)[0]
+    assert _uneven(loads(case, placement.replicas)) == optimum(rest, takers(case), squares)[0]
 
 
 @MANY
@@ -80,27 +80,29 @@ def test_what_forced_changes_leave_of_the_budget_evens_out(case: Case, more: int
     options = choices(case)
     assume(options is not None and takers(case))
     forced = sum(min(copies for _, copies in some) for some in options or [])
-    found = place(case.brokers, case.partitions, replace(case.question, max_moves=forced + more))
-    reached = [_uneven(loads(case, found.replicas)), found.copies]
+    placement = place(case.brokers, case.partitions, replace(case.question, max_moves=forced + more))
+    reached = [_uneven(loads(case, placement.replicas)), placement.copies]
     assert reached == optimum(options or [], takers(case), squares, cost, most=forced + more)
 
 
 def test_partitions_that_need_fewest_copies_come_first_then_those_with_a_dead_replica() -> None:
     partitions = partitions_of([[3, 1], [1], [3], [3], [4]])
     brokers = brokers_of((None,) * 6, emptied=frozenset({3, 1}), dead=frozenset({3}))
-    found = place(brokers, partitions, Question(max_moves=3, leaders=False))
-    assert [row for row in range(4) if row in found.changed] == [1, 2, 3]
-    found = place(brokers, partitions, Question(max_moves=2, leaders=False))
-    assert (found.changed.tolist(), found.left) == ([2, 3], 3)
+    placement = place(brokers, partitions, Question(max_moves=3, leaders=False))
+    assert [row for row in range(4) if row in placement.changed] == [1, 2, 3]
+    placement = place(brokers, partitions, Question(max_moves=2, leaders=False))
+    assert (placement.changed.tolist(), placement.left) == ([2, 3], 3)
 
 
 def test_brokers_that_are_uneven_already_only_give() -> None:
     """Evening out all would take 6 copies, two of them between brokers that are not new."""
     lists = [[3]] * 10 + [[1]] * 2
-    found = place(brokers_of((None,) * 3), partitions_of(lists), Question(even=True, onto=frozenset({4})))
-    held = dict(zip(found.brokers.names, found.brokers.replicas[1].tolist(), strict=True))
-    assert (held, found.copies, found.lower_bound) == ({"3": 6, "1": 2, "4": 4}, 4, 4)
-    assert found.bound == "3 brokers share 12 replicas, 4 each and one more on 0; those that are to take some lack 4"
+    placement = place(brokers_of((None,) * 3), partitions_of(lists), Question(even=True, onto=frozenset({4})))
+    held = dict(zip(placement.brokers.names, placement.brokers.replicas[1].tolist(), strict=True))
+    assert (held, placement.copies, placement.lower_bound) == ({"3": 6, "1": 2, "4": 4}, 4, 4)
+    assert (
+        placement.bound == "3 brokers share 12 replicas, 4 each and one more on 0; those that are to take some lack 4"
+    )
     assert place(brokers_of((None,) * 3), partitions_of(lists), Question(even=True)).copies == 6
 
 
@@ -122,16 +124,20 @@ def test_a_tenth_more_brokers_take_exactly_their_share() -> None:
         replicas=np.stack([rows % 90, *followers], axis=1),
         movable=np.ones(4500, dtype=bool),
     )
-    found = place(brokers, partitions, Question(even=True, onto=frozenset(range(90, 100))))
-    spans = [spanned(some.T % 3) for some in (partitions.replicas, found.replicas)]
-    assert (found.copies, found.lower_bound, set(found.moves.target.tolist())) == (1350, 1350, set(range(90, 100)))
-    assert [int(np.ptp(held[1])) for held in (found.brokers.replicas, found.brokers.leaders)] == [0, 0]
+    placement = place(brokers, partitions, Question(even=True, onto=frozenset(range(90, 100))))
+    spans = [spanned(some.T % 3) for some in (partitions.replicas, placement.replicas)]
+    assert (placement.copies, placement.lower_bound, set(placement.moves.target.tolist())) == (
+        1350,
+        1350,
+        set(range(90, 100)),
+    )
+    assert [int(np.ptp(held[1])) for held in (placement.brokers.replicas, placement.brokers.leaders)] == [0, 0]
     assert (spans[1] >= spans[0]).all()
 
 
 def test_the_last_copies_of_a_budget_go_where_they_help_most() -> None:
     """Broker 9 is reached by no single way from the fullest, 3, but by one from 4, which is then as full."""
     lists = [[1], [4, 3, 1], [3, 1, 4], [4], [3, 4], [3], [3], [4], [1, 3]]
-    found = place(brokers_of(("a", "b", "b", "b", None)), partitions_of(lists), Question(even=True, max_moves=2))
-    held = dict(zip(found.brokers.names, found.brokers.replicas[1].tolist(), strict=True))
-    assert (found.copies, held) == (2, {"1": 4, "3": 5, "4": 4, "9": 1, "15": 1})
+    placement = place(brokers_of(("a", "b", "b", "b", None)), partitions_of(lists), Question(even=True, max_moves=2))
+    held = dict(zip(placement.brokers.names, placement.brokers.replicas[1].tolist(), strict=True))
+    assert (placement.copies, held) == (2, {"1": 4, "3": 5, "4": 4, "9": 1, "15": 1})

@@ -31,11 +31,11 @@ def _copies(case: Case, lists: np.ndarray[tuple[int, int], np.dtype[np.int64]]) 
 def test_forced_changes_are_as_few_and_then_as_even_as_can_be(case: Case) -> None:
     options = choices(case)
     assume(options is not None and takers(case))
-    found = place(case.brokers, case.partitions, case.question)
-    held = loads(case, found.replicas)
-    reached = [_copies(case, found.replicas), _uneven(held)]
+    placement = place(case.brokers, case.partitions, case.question)
+    held = loads(case, placement.replicas)
+    reached = [_copies(case, placement.replicas), _uneven(held)]
     assert reached == optimum(options or [], takers(case), cost, squares)
-    assert (found.copies, found.lower_bound) == (reached[0], reached[0])
+    assert (placement.copies, placement.lower_bound) == (reached[0], reached[0])
 
 
 @MANY
@@ -43,11 +43,11 @@ def test_forced_changes_are_as_few_and_then_as_even_as_can_be(case: Case) -> Non
 def test_evening_out_is_as_even_as_can_be_and_then_with_as_few_copies(case: Case) -> None:
     options = choices(case)
     assume(options is not None and takers(case))
-    found = place(case.brokers, case.partitions, case.question)
-    held = loads(case, found.replicas)
-    assert [_uneven(held), _copies(case, found.replicas)] == optimum(options or [], takers(case), squares, cost)
+    placement = place(case.brokers, case.partitions, case.question)
+    held = loads(case, placement.replicas)
+    assert [_uneven(held), _copies(case, placement.replicas)] == optimum(options or [], takers(case), squares, cost)
     assert [max(held) - min(held)] == optimum(options or [], takers(case), spread)
-    assert found.copies >= found.lower_bound
+    assert placement.copies >= placement.lower_bound
 
 
 @MANY
@@ -55,11 +55,11 @@ def test_evening_out_is_as_even_as_can_be_and_then_with_as_few_copies(case: Case
 def test_leaders_are_as_even_as_these_replicas_let_them_be_with_the_fewest_changes(case: Case, reorder: bool) -> None:  # noqa: FBT001 - Hypothesis gives it
     case = replace(case, question=replace(case.question, reorder=reorder))
     assume(choices(case) is not None and takers(case) and case.question.replication_factor is None)
-    found = place(case.brokers, case.partitions, case.question)
+    placement = place(case.brokers, case.partitions, case.question)
     may = set(takers(case))
     options = []
     for row, (before, after) in enumerate(
-        zip(case.partitions.replicas.tolist(), found.replicas.tolist(), strict=True),
+        zip(case.partitions.replicas.tolist(), placement.replicas.tolist(), strict=True),
     ):
         home = before[0] if before[0] in after else NOBODY
         same = set(before) - {NOBODY} == set(after) - {NOBODY}
@@ -67,16 +67,16 @@ def test_leaders_are_as_even_as_these_replicas_let_them_be_with_the_fewest_chang
         fixed |= same and not case.question.reorder
         leaders = [after[0]] if fixed else [broker for broker in after if broker in may]
         options.append([(frozenset({leader}), int(leader != home != NOBODY)) for leader in leaders])
-    led = [int((found.replicas[:, 0] == broker).sum()) for broker in takers(case)]
+    led = [int((placement.replicas[:, 0] == broker).sum()) for broker in takers(case)]
     costs = sum(
         before[0] != after[0] and before[0] in after
-        for before, after in zip(case.partitions.replicas.tolist(), found.replicas.tolist(), strict=True)
+        for before, after in zip(case.partitions.replicas.tolist(), placement.replicas.tolist(), strict=True)
     )
     assert [_uneven(led), costs] == optimum(options, takers(case), squares, cost)
     again = place(case.brokers, case.partitions, replace(case.question, reorder=True))
-    kept = [row for row in range(len(options)) if set(found.replicas[row]) == set(case.partitions.replicas[row])]
-    assert found.reorders == (0 if reorder else int((found.replicas[kept, 0] != again.replicas[kept, 0]).sum()))
-    assert sorted(found.leaders_reordered.tolist()) == sorted(again.brokers.leaders[1].tolist())
+    kept = [row for row in range(len(options)) if set(placement.replicas[row]) == set(case.partitions.replicas[row])]
+    assert placement.reorders == (0 if reorder else int((placement.replicas[kept, 0] != again.replicas[kept, 0]).sum()))
+    assert sorted(placement.leaders_reordered.tolist()) == sorted(again.brokers.leaders[1].tolist())
 
 
 @MANY
@@ -97,7 +97,7 @@ def test_within_a_budget_it_is_as_even_as_so_few_copies_let_it_be(case: Case) ->
     options = choices(case)
     assume(options is not None and takers(case) and sum(min(cost for _, cost in some) for some in options) == 0)
     for most in (0, 1, 2, 3):
-        found = place(case.brokers, case.partitions, Question(even=True, max_moves=most))
-        assert found.copies <= most
-        reached = [_uneven(loads(case, found.replicas)), found.copies]
+        placement = place(case.brokers, case.partitions, Question(even=True, max_moves=most))
+        assert placement.copies <= most
+        reached = [_uneven(loads(case, placement.replicas)), placement.copies]
         assert reached == optimum(options or [], takers(case), squares, cost, most=most)

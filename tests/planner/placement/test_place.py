@@ -19,8 +19,8 @@ FOUR: Final = (None,) * 4
 """Brokers 3, 1, 4 and 15, without racks."""
 
 
-def _lists(found: Placement) -> list[list[int]]:
-    return [[broker for broker in replicas if broker != NOBODY] for replicas in found.replicas.tolist()]
+def _lists(placement: Placement) -> list[list[int]]:
+    return [[broker for broker in replicas if broker != NOBODY] for replicas in placement.replicas.tolist()]
 
 
 # racks, emptied, question, before, after, copies, reasons
@@ -135,11 +135,11 @@ RACK_C: Final = frozenset({4, 2})
 )
 def test_a_rack_that_is_emptied_may_be_lost_and_no_other(replicas: list[int], spans: int) -> None:
     racks = ("a", "b", "c", "a", "b", "c")
-    found = place(brokers_of(racks, emptied=RACK_C), partitions_of([replicas]), Question())
-    (after,) = _lists(found)
+    placement = place(brokers_of(racks, emptied=RACK_C), partitions_of([replicas]), Question())
+    (after,) = _lists(placement)
     assert len({racks[IDS.index(broker)] for broker in after}) == spans
-    assert (found.copies, found.given_up) == (len(RACK_C & set(replicas)), ("c",))
-    assert found.fewer_racks == int(len({racks[IDS.index(broker)] for broker in replicas}) > spans)
+    assert (placement.copies, placement.given_up) == (len(RACK_C & set(replicas)), ("c",))
+    assert placement.fewer_racks == int(len({racks[IDS.index(broker)] for broker in replicas}) > spans)
 
 
 def test_a_rack_is_emptied_and_every_partition_keeps_the_two_that_remain() -> None:
@@ -156,27 +156,27 @@ def test_a_rack_is_emptied_and_every_partition_keeps_the_two_that_remain() -> No
     )
     lists = np.stack([rows % 30, (rows + 1 + 3 * (rows // 30)) % 30, (rows + 2 + 3 * (rows // 90)) % 30], axis=1)
     partitions = Partitions(topic=rows // 50, partition=rows % 50, replicas=lists, movable=np.ones(20_000, dtype=bool))
-    found = place(brokers, partitions, Question())
-    assert (found.copies, set(spanned(found.replicas.T % 3).tolist())) == (20_000, {2})
-    assert int(np.ptp(found.brokers.replicas[1][ids % 3 != 2])) <= 1
+    placement = place(brokers, partitions, Question())
+    assert (placement.copies, set(spanned(placement.replicas.T % 3).tolist())) == (20_000, {2})
+    assert int(np.ptp(placement.brokers.replicas[1][ids % 3 != 2])) <= 1
 
 
 @pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES)
 def test_worked_examples(example: Example) -> None:
     racks, emptied, question, before, after, copies, reasons = example
-    found = place(brokers_of(racks, emptied=frozenset(emptied)), partitions_of(before), question)
-    assert (_lists(found), found.copies, found.reasons) == (after, copies, reasons)
+    placement = place(brokers_of(racks, emptied=frozenset(emptied)), partitions_of(before), question)
+    assert (_lists(placement), placement.copies, placement.reasons) == (after, copies, reasons)
 
 
-def _broken(case: Case, found: Placement) -> list[str]:
+def _broken(case: Case, placement: Placement) -> list[str]:
     """Return the hard rules that a placement breaks."""
     broken = []
     flags = (case.brokers.target, case.brokers.emptied)
     target, emptied = (set(case.brokers.ids[flag].tolist()) for flag in flags)
     rack_of = dict(zip(case.brokers.ids.tolist(), case.brokers.racks, strict=True))
     gone = {rack for rack in rack_of.values() if rack} - {rack_of[broker] for broker in rack_of.keys() - emptied}
-    before = _lists(replace(found, replicas=case.partitions.replicas))
-    for row, (was, becomes) in enumerate(zip(before, _lists(found), strict=True)):
+    before = _lists(replace(placement, replicas=case.partitions.replicas))
+    for row, (was, becomes) in enumerate(zip(before, _lists(placement), strict=True)):
         free = case.partitions.movable[row] and not is_held(case, row)
         factor = case.question.replication_factor or len(was)
         racks = [len({rack_of[broker] for broker in some} - {None}) for some in (was, becomes)]
@@ -201,16 +201,16 @@ def _broken(case: Case, found: Placement) -> list[str]:
 @given(cases())
 def test_hard_rules_hold(case: Case) -> None:
     try:
-        found = place(case.brokers, case.partitions, case.question)
+        placement = place(case.brokers, case.partitions, case.question)
     except PlacementError:
         return
-    assert _broken(case, found) == []
-    assert found.copies == int((found.moves.target != NOBODY).sum())
-    assert found.copies >= found.lower_bound
-    differs = (case.partitions.replicas != found.replicas[:, : case.partitions.replicas.shape[1]]).any(axis=1)
-    widened = (found.replicas[:, case.partitions.replicas.shape[1] :] != NOBODY).any(axis=1)
-    assert found.changed.tolist() == np.flatnonzero(differs | widened).tolist()
-    assert len(found.reasons) == len(found.changed)
+    assert _broken(case, placement) == []
+    assert placement.copies == int((placement.moves.target != NOBODY).sum())
+    assert placement.copies >= placement.lower_bound
+    differs = (case.partitions.replicas != placement.replicas[:, : case.partitions.replicas.shape[1]]).any(axis=1)
+    widened = (placement.replicas[:, case.partitions.replicas.shape[1] :] != NOBODY).any(axis=1)
+    assert placement.changed.tolist() == np.flatnonzero(differs | widened).tolist()
+    assert len(placement.reasons) == len(placement.changed)
 
 
 @MANY
@@ -232,12 +232,12 @@ def test_in_whatever_order_rows_and_brokers_come_the_answer_is_the_same(case: Ca
         emptied=case.brokers.emptied[::-1],
     )
     try:
-        found = place(case.brokers, case.partitions, case.question)
+        placement = place(case.brokers, case.partitions, case.question)
     except PlacementError:
         return
     again = place(brokers, backwards, case.question)
-    assert found.replicas.tolist() == again.replicas[::-1].tolist()
-    assert found.reasons == again.reasons[::-1]
+    assert placement.replicas.tolist() == again.replicas[::-1].tolist()
+    assert placement.reasons == again.reasons[::-1]
 
 
 @MANY
@@ -245,10 +245,10 @@ def test_in_whatever_order_rows_and_brokers_come_the_answer_is_the_same(case: Ca
 def test_doing_it_leaves_nothing_to_do(case: Case) -> None:
     all_in_sync = replace(case.partitions, in_sync=None)  # as they are afterwards, and then more may be even
     try:
-        found = place(case.brokers, all_in_sync, case.question)
+        placement = place(case.brokers, all_in_sync, case.question)
     except PlacementError:
         return
-    again = place(case.brokers, replace(all_in_sync, replicas=found.replicas), case.question)
+    again = place(case.brokers, replace(all_in_sync, replicas=placement.replicas), case.question)
     assert again.changed.tolist() == []
 
 
@@ -258,37 +258,37 @@ def test_hard_rules_hold_for_bytes_and_forced_copies_stay_as_few(case: Case, siz
     weights = np.array(sizes[: len(case.partitions.topic)])
     weighed = replace(case, partitions=replace(case.partitions, weights=weights))
     try:
-        found = place(weighed.brokers, weighed.partitions, weighed.question)
+        placement = place(weighed.brokers, weighed.partitions, weighed.question)
     except PlacementError:
         return
-    assert _broken(weighed, found) == []
-    assert found.copies >= found.lower_bound
-    assert found.copies == found.lower_bound or case.question.even
-    assert found.brokers.bytes is not None
-    assert [int(held.sum()) for held in found.brokers.bytes] == [
-        int(((lists != NOBODY).sum(axis=1) * weights).sum()) for lists in (case.partitions.replicas, found.replicas)
+    assert _broken(weighed, placement) == []
+    assert placement.copies >= placement.lower_bound
+    assert placement.copies == placement.lower_bound or case.question.even
+    assert placement.brokers.bytes is not None
+    assert [int(held.sum()) for held in placement.brokers.bytes] == [
+        int(((lists != NOBODY).sum(axis=1) * weights).sum()) for lists in (case.partitions.replicas, placement.replicas)
     ]
 
 
 def test_who_has_a_dead_replica_is_held_unless_the_dead_is_emptied() -> None:
     partitions = partitions_of([[3, 1], [1, 4]])
     brokers = brokers_of(FOUR, dead=frozenset({3}), emptied=frozenset({1}))
-    found = place(brokers, partitions, Question(leaders=False))
-    assert (_lists(found), found.held.tolist()) == ([[3, 1], [15, 4]], [0])
+    placement = place(brokers, partitions, Question(leaders=False))
+    assert (_lists(placement), placement.held.tolist()) == ([[3, 1], [15, 4]], [0])
     brokers = brokers_of(FOUR, dead=frozenset({3}), emptied=frozenset({3}))
-    found = place(brokers, partitions, Question(leaders=False))
-    assert (_lists(found), found.held.tolist()) == ([[15, 1], [1, 4]], [])
+    placement = place(brokers, partitions, Question(leaders=False))
+    assert (_lists(placement), placement.held.tolist()) == ([[15, 1], [1, 4]], [])
 
 
 def test_a_broker_nobody_knows_is_dead() -> None:
-    found = place(brokers_of(FOUR), partitions_of([[77, 1], [1, 4]]), Question(leaders=False, even=True))
-    assert (_lists(found)[0], found.held.tolist()) == ([77, 1], [0])
+    placement = place(brokers_of(FOUR), partitions_of([[77, 1], [1, 4]]), Question(leaders=False, even=True))
+    assert (_lists(placement)[0], placement.held.tolist()) == ([77, 1], [0])
 
 
 def test_forced_changes_beyond_the_budget_are_left() -> None:
     partitions = partitions_of([[3], [3], [3]])
-    found = place(brokers_of(FOUR, emptied=frozenset({3})), partitions, Question(max_moves=2))
-    assert (_lists(found), found.copies, found.left, found.lower_bound) == ([[1], [4], [3]], 2, 1, 2)
+    placement = place(brokers_of(FOUR, emptied=frozenset({3})), partitions, Question(max_moves=2))
+    assert (_lists(placement), placement.copies, placement.left, placement.lower_bound) == ([[1], [4], [3]], 2, 1, 2)
 
 
 def test_what_cannot_be_done_is_said() -> None:
@@ -301,10 +301,10 @@ def test_what_cannot_be_done_is_said() -> None:
 
 def test_bytes_are_balanced_where_sizes_are_known() -> None:
     partitions = replace(partitions_of([[3], [3], [3], [1]]), weights=np.array([50, 30, 20, 100]))
-    found = place(brokers_of((None,) * 3), partitions, Question(even=True))
-    assert found.brokers.bytes is not None
-    held = dict(zip(found.brokers.names, found.brokers.bytes[1].tolist(), strict=True))
-    assert (held, found.copies) == ({"1": 100, "3": 50, "4": 50}, 2)
+    placement = place(brokers_of((None,) * 3), partitions, Question(even=True))
+    assert placement.brokers.bytes is not None
+    held = dict(zip(placement.brokers.names, placement.brokers.bytes[1].tolist(), strict=True))
+    assert (held, placement.copies) == ({"1": 100, "3": 50, "4": 50}, 2)
 
 
 def test_a_tenth_more_brokers_take_exactly_their_share() -> None:
@@ -321,9 +321,9 @@ def test_a_tenth_more_brokers_take_exactly_their_share() -> None:
     followers = [(first + 1 + (shift + j) % 89) % 90 for j in range(2)]
     lists = np.stack([first, *followers], axis=1).tolist()
     partitions = partitions_of(lists, per_topic=50)
-    found = place(brokers, partitions, Question(even=True, reorder=True))
-    spans = [spanned(some.T % 3) for some in (partitions.replicas, found.replicas)]
-    assert (found.copies, found.lower_bound) == (1350, 1350)
-    assert [int(np.ptp(held[1])) for held in (found.brokers.replicas, found.brokers.leaders)] == [0, 0]
+    placement = place(brokers, partitions, Question(even=True, reorder=True))
+    spans = [spanned(some.T % 3) for some in (partitions.replicas, placement.replicas)]
+    assert (placement.copies, placement.lower_bound) == (1350, 1350)
+    assert [int(np.ptp(held[1])) for held in (placement.brokers.replicas, placement.brokers.leaders)] == [0, 0]
     assert (spans[1] >= spans[0]).all()
-    assert (spans[1][np.unique(found.moves.row)] == 3).all()
+    assert (spans[1][np.unique(placement.moves.row)] == 3).all()

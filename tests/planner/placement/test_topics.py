@@ -45,9 +45,9 @@ def test_two_topics_that_leave_a_broker_share_the_others() -> None:
         replicas=padded(lists),
         movable=np.ones(12, dtype=bool),
     )
-    found = place(brokers_of((None,) * 4, emptied=frozenset({3})), partitions, Question())
+    placement = place(brokers_of((None,) * 4, emptied=frozenset({3})), partitions, Question())
     counts = [
-        [int((found.replicas[rows, 0] == broker).sum()) for broker in (1, 4, 15)]
+        [int((placement.replicas[rows, 0] == broker).sum()) for broker in (1, 4, 15)]
         for rows in np.arange(12).reshape(2, 6)
     ]
-    assert (counts, (found.replicas != NOBODY).sum()) == ([[2, 2, 2], [2, 2, 2]], 12)
+    assert (counts, (placement.replicas != NOBODY).sum()) == ([[2, 2, 2], [2, 2, 2]], 12)

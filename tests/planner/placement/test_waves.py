@@ -56,7 +56,7 @@ def _rack_of(case: Case) -> dict[int, str | None]:
     return dict(zip(case.brokers.ids.tolist(), case.brokers.racks, strict=True))
 
 
-def _found(case: Case) -> Placement | None:
+def _placement(case: Case) -> Placement | None:
     try:
         return place(case.brokers, case.partitions, case.question)
     except PlacementError:
@@ -66,24 +66,24 @@ def _found(case: Case) -> Placement | None:
 @MANY
 @given(cases(), CAPS)
 def test_waves_lead_there_and_back(case: Case, caps: Caps) -> None:
-    found = _found(case)
-    if found is None:
+    placement = _placement(case)
+    if placement is None:
         return
-    planned = waves(case.partitions, found, _rack_of(case), caps)
-    before, after = _lists(case.partitions.replicas), _lists(found.replicas)
+    planned = waves(case.partitions, placement, _rack_of(case), caps)
+    before, after = _lists(case.partitions.replicas), _lists(placement.replicas)
     assert _run(before, planned) == after
     assert _run(after, planned.inverse()) == before
     assert _steps(planned.inverse().inverse()) == _steps(planned)
-    assert (sum(planned.moves), planned.count >= fewest_waves(found, caps)) == (found.copies, True)
+    assert (sum(planned.moves), planned.count >= fewest_waves(placement, caps)) == (placement.copies, True)
 
 
 @MANY
 @given(cases(), CAPS)
 def test_no_wave_breaks_a_cap_and_the_figures_say_so(case: Case, caps: Caps) -> None:
-    found = _found(case)
-    if found is None:
+    placement = _placement(case)
+    if placement is None:
         return
-    planned = waves(case.partitions, found, _rack_of(case), caps)
+    planned = waves(case.partitions, placement, _rack_of(case), caps)
     most: list[tuple[int, int, int]] = []
     steps = [(wave, {*after} - {*before}, {*before} - {*after}) for wave, _, before, after in _steps(planned)]
     for number in range(planned.count):
@@ -99,11 +99,11 @@ def test_no_wave_breaks_a_cap_and_the_figures_say_so(case: Case, caps: Caps) -> 
 @MANY
 @given(cases(), CAPS)
 def test_lists_on_the_way_keep_the_rules(case: Case, caps: Caps) -> None:
-    found = _found(case)
-    if found is None:
+    placement = _placement(case)
+    if placement is None:
         return
-    before, after = _lists(case.partitions.replicas), _lists(found.replicas)
-    for _, row, _, then in _steps(waves(case.partitions, found, _rack_of(case), caps)):
+    before, after = _lists(case.partitions.replicas), _lists(placement.replicas)
+    for _, row, _, then in _steps(waves(case.partitions, placement, _rack_of(case), caps)):
         ends = before[row], after[row]
         assert len(set(then)) == len(then)
         assert len(then) >= min(map(len, ends))
@@ -119,11 +119,11 @@ def test_in_whatever_order_rows_come_the_waves_are_the_same(case: Case, caps: Ca
     known = () if case.partitions.in_sync is None else ("in_sync",)
     columns = ("topic", "partition", "replicas", "movable", *known)
     shuffled = replace(case.partitions, **{name: getattr(case.partitions, name)[order] for name in columns})
-    found, again = _found(case), _found(replace(case, partitions=shuffled))
-    if found is None or again is None:
-        assert found is again
+    placement, again = _placement(case), _placement(replace(case, partitions=shuffled))
+    if placement is None or again is None:
+        assert placement is again
         return
-    one, other = waves(case.partitions, found, _rack_of(case), caps), waves(shuffled, again, _rack_of(case), caps)
+    one, other = waves(case.partitions, placement, _rack_of(case), caps), waves(shuffled, again, _rack_of(case), caps)
     assert _named(case.partitions, one) == _named(shuffled, other)
 
 
@@ -135,10 +135,10 @@ def _named(partitions: Partitions, planned: Waves) -> list[tuple[int, ...]]:
 
 def test_one_broker_fills_at_two_a_wave() -> None:
     partitions = partitions_of([[3], [3], [3], [1]])
-    found = place(brokers_of((None,) * 3, emptied=frozenset({3, 1})), partitions, Question())
-    planned = waves(partitions, found, {}, Caps(moves_per_broker=2))
+    placement = place(brokers_of((None,) * 3, emptied=frozenset({3, 1})), partitions, Question())
+    planned = waves(partitions, placement, {}, Caps(moves_per_broker=2))
     assert _steps(planned) == [(0, 0, [3], [4]), (0, 1, [3], [4]), (1, 2, [3], [4]), (1, 3, [1], [4])]
-    assert fewest_waves(found, Caps(moves_per_broker=2)) == planned.count == 2
+    assert fewest_waves(placement, Caps(moves_per_broker=2)) == planned.count == 2
 
 
 # before, after, racks of 0 to 5, lists on the way
@@ -158,9 +158,11 @@ def test_one_replica_at_a_time(way: Way) -> None:
     before, after, racks, expected = way
     partitions = partitions_of([before])
     empty = np.array([], dtype=np.int64)
-    found = replace(place(brokers_of(("a",) * 6), partitions, Question()), replicas=padded([after]))
-    found = replace(found, changed=np.array([0]), moves=replace(found.moves, row=empty, source=empty, target=empty))
-    planned = waves(partitions, found, dict(enumerate(racks)), Caps(one_at_a_time=True))
+    placement = replace(place(brokers_of(("a",) * 6), partitions, Question()), replicas=padded([after]))
+    placement = replace(
+        placement, changed=np.array([0]), moves=replace(placement.moves, row=empty, source=empty, target=empty)
+    )
+    planned = waves(partitions, placement, dict(enumerate(racks)), Caps(one_at_a_time=True))
     assert [then for *_, then in _steps(planned)] == expected
     assert _steps(planned.inverse()) == [
         (len(expected) - 1 - wave, row, then, was) for wave, row, was, then in reversed(_steps(planned))
@@ -169,14 +171,14 @@ def test_one_replica_at_a_time(way: Way) -> None:
 
 def test_nothing_to_move_is_no_wave() -> None:
     partitions = partitions_of([[3]])
-    found = place(brokers_of((None,) * 3), partitions, Question())
+    placement = place(brokers_of((None,) * 3), partitions, Question())
     for caps in (Caps(), Caps(moves_per_broker=1, one_at_a_time=True)):
-        planned = waves(partitions, found, {}, caps)
-        assert (planned.count, planned.moves, planned.most_in, fewest_waves(found, caps)) == (0, [], [], 0)
+        planned = waves(partitions, placement, {}, caps)
+        assert (planned.count, planned.moves, planned.most_in, fewest_waves(placement, caps)) == (0, [], [], 0)
 
 
 def test_no_room_at_all_is_an_error() -> None:
     partitions = partitions_of([[3]])
-    found = place(brokers_of((None,) * 3), partitions, Question())
+    placement = place(brokers_of((None,) * 3), partitions, Question())
     with pytest.raises(PlacementError, match="at most 0 moves"):
-        waves(partitions, found, {}, Caps(moves_per_broker=0))
+        waves(partitions, placement, {}, Caps(moves_per_broker=0))

@@ -61,10 +61,10 @@ def test_when_it_must_not_turn_back(  # noqa: PLR0913, PLR0917 - a table
     code: RejectionCode | None,
     words: str,
 ) -> None:
-    found = danger(ReplicaAssignment(replicas, adding), isr, live)
+    rejection = danger(ReplicaAssignment(replicas, adding), isr, live)
 
-    assert (None if found is None else found.code) == code
-    assert found is None or words in found.reason
+    assert (None if rejection is None else rejection.code) == code
+    assert rejection is None or words in rejection.reason
 
 
 replicas = st.lists(st.integers(0, 7), min_size=1, max_size=4, unique=True)

@@ -38,8 +38,8 @@ EXAMPLES: Final[dict[str, tuple[CopyReading | None, CopyReading, float, float | 
 @pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES)
 def test_worked_examples(example: tuple[CopyReading | None, CopyReading, float, float | None, float | None]) -> None:
     before, now, seconds, rate, left = example
-    found = pace_of(before, now, seconds)
-    assert [found.bytes_per_second, found.seconds_left] == pytest.approx([rate, left])
+    pace = pace_of(before, now, seconds)
+    assert [pace.bytes_per_second, pace.seconds_left] == pytest.approx([rate, left])
 
 
 def test_sums_are_of_what_is_known_and_lag_is_the_largest() -> None:
@@ -51,9 +51,9 @@ def test_sums_are_of_what_is_known_and_lag_is_the_largest() -> None:
 
 def test_all_need_as_long_as_the_slowest_broker() -> None:
     before, now = {A: _copy(0), B: _copy(0)}, {A: _copy(50), B: _copy(10)}
-    found = by_broker(before, now, 1.0)
-    assert {broker: pace.seconds_left for broker, pace in found.items()} == {1: 1.0, 2: 9.0}
-    assert slowest(found.values()) == 9.0
+    paces = by_broker(before, now, 1.0)
+    assert {broker: pace.seconds_left for broker, pace in paces.items()} == {1: 1.0, 2: 9.0}
+    assert slowest(paces.values()) == 9.0
     assert slowest(by_broker(before, {**now, B: _copy(0)}, 1.0).values()) is None
 
 
@@ -69,10 +69,10 @@ READINGS: Final = st.dictionaries(st.tuples(st.sampled_from("ab"), st.integers(0
 
 @given(READINGS | st.none(), READINGS, st.floats(0, 1000))
 def test_whatever_was_told(before: CopyReading | None, now: CopyReading, seconds: float) -> None:
-    found = pace_of(before, now, seconds)
+    total = pace_of(before, now, seconds)
     brokers = by_broker(before, now, seconds)
-    assert 0 <= found.bytes_done <= found.bytes_total
-    assert found.bytes_per_second is None or found.bytes_per_second >= 0
-    assert found.seconds_left is None or (found.seconds_left >= 0 and found.unknown == 0)
-    assert sum(pace.replicas for pace in brokers.values()) == found.replicas == len(now)
-    assert sum(pace.bytes_done for pace in brokers.values()) == found.bytes_done
+    assert 0 <= total.bytes_done <= total.bytes_total
+    assert total.bytes_per_second is None or total.bytes_per_second >= 0
+    assert total.seconds_left is None or (total.seconds_left >= 0 and total.unknown == 0)
+    assert sum(pace.replicas for pace in brokers.values()) == total.replicas == len(now)
+    assert sum(pace.bytes_done for pace in brokers.values()) == total.bytes_done

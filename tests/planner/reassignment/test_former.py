@@ -63,7 +63,7 @@ def test_ways_back_to_a_snapshot(spark: SparkSession) -> None:
     brokers = frame(spark, [broker_row(broker) for broker in ALIVE], BROKERS)
     drained = frame(spark, [{"broker_id": DRAINED_BROKER, "mode": "admin"}], DRAINED)
 
-    found = former_targets(
+    targets = former_targets(
         frame(spark, then, PARTITIONS),
         frame(spark, [*topics, topic_row("anew", topic_id="BBBBBBBBBBBBBBBBBBBBBB")], TOPICS),
         frame(spark, now, PARTITIONS),
@@ -72,7 +72,7 @@ def test_ways_back_to_a_snapshot(spark: SparkSession) -> None:
         then=7,
     ).orderBy("partition")
 
-    assert as_rows(found) == [
+    assert as_rows(targets) == [
         {"topic": topic, "partition": number, "replicas": replicas, "code": code, "reason": reason}
         for number, (topic, _, _, _, _, replicas, code, reason) in enumerate(CASES)
     ]

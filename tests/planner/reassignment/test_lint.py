@@ -70,7 +70,7 @@ def _faults(
 ) -> list[Row]:
     racks = RACKS | dict.fromkeys(more_brokers)
     brokers = [*(broker_row(broker, rack=rack) for broker, rack in racks.items()), broker_row(7, understood=False)]
-    found = placement_faults(
+    faults = placement_faults(
         frame(spark, targets, PARTITIONS).select("topic", "partition", "replicas"),
         frame(spark, partitions, PARTITIONS),
         frame(spark, LISTS, TOPICS),
@@ -78,7 +78,7 @@ def _faults(
         frame(spark, [config_row(1, "min.insync.replicas", min_isr)], BROKER_CONFIGS),
         **waived,
     )
-    return as_rows(found)
+    return as_rows(faults)
 
 
 def test_racks_that_are_given_up_may_be_lost(spark: SparkSession) -> None:
@@ -109,8 +109,8 @@ def test_each_fault_by_itself(spark: SparkSession) -> None:
 def test_all_faults_of_a_partition_are_told(spark: SparkSession) -> None:
     partitions = [partition_row([1, 3, 5], 1, [1], topic="t")]
     targets = [{"topic": "t", "partition": 0, "replicas": [9, 9]}] * 2
-    found = {row["code"] for row in _faults(spark, partitions, targets, min_isr="2")}
-    assert found == {
+    codes = {row["code"] for row in _faults(spark, partitions, targets, min_isr="2")}
+    assert codes == {
         LintCode.NAMED_TWICE,
         LintCode.DUPLICATE_BROKER,
         LintCode.BROKER_NOT_ALIVE,

@@ -29,14 +29,14 @@ def test_each_fault_by_itself(spark: SparkSession) -> None:
     partitions = [partition_row(now, 1, now, partition=number) for number, (now, *_) in enumerate(CASES)]
     ways = [("t", number, 2, way, goal) for number, (_, way, goal, *_) in enumerate(CASES)]
     brokers = [broker_row(broker, rack=rack) for broker, rack in RACKS.items()]
-    found = way_faults(
+    faults = way_faults(
         spark.createDataFrame(ways, WAYS),
         frame(spark, partitions, PARTITIONS),
         frame(spark, [topic_row("t")], TOPICS),
         frame(spark, brokers, BROKERS),
         frame(spark, [config_row(1, "min.insync.replicas", "3")], BROKER_CONFIGS),
     )
-    codes = {(row["partition"], row["code"]): row["fault"] for row in as_rows(found)}
+    codes = {(row["partition"], row["code"]): row["fault"] for row in as_rows(faults)}
     assert codes == {
         (number, code.value): f"on the way, after wave 2: {fault}"
         for number, (_, _, _, code, fault) in enumerate(CASES)

@@ -25,7 +25,9 @@ TOPICS: Final = [topic_row("plain"), topic_row("deleted", deletion_requested=Tru
 Frames = tuple[DataFrame, DataFrame, DataFrame, DataFrame]
 
 
-def _asked(spark: SparkSession, world: World, targets: Sequence[tuple[str, int, list[int] | None]]) -> Frames:
+def _targets_and_world(
+    spark: SparkSession, world: World, targets: Sequence[tuple[str, int, list[int] | None]]
+) -> Frames:
     rows = [{"topic": topic, "partition": number, "replicas": replicas} for topic, number, replicas in targets]
     return (frame(spark, rows, PARTITIONS).select("topic", "partition", "replicas"), *world.frames(spark))
 
@@ -73,7 +75,7 @@ def test_what_a_reassignment_adds_and_removes(spark: SparkSession) -> None:
         }
         for number, (replicas, leader, target, adding, removing, leader_after, reason) in enumerate(CASES)
     ]
-    changes = reassignment_changes(*_asked(spark, World(partitions, live=LIVE), targets))
+    changes = reassignment_changes(*_targets_and_world(spark, World(partitions, live=LIVE), targets))
     assert_changes(changes, expected)
 
 
@@ -103,7 +105,7 @@ def _not_due(spark: SparkSession) -> Frames:
     topics = [{"topic": "plain"} | columns for columns, *_ in NOT_DUE]
     rows = [partition_row([1, 2], 1, [1, 2], partition=number) | columns for number, columns in enumerate(topics)]
     targets = [(topics[number]["topic"], number, case[1]) for number, case in enumerate(NOT_DUE)]
-    return _asked(spark, World(rows, TOPICS, LIVE), [*targets, ("plain", 99, [1])])
+    return _targets_and_world(spark, World(rows, TOPICS, LIVE), [*targets, ("plain", 99, [1])])
 
 
 def test_each_reason_why_it_is_not_due_is_a_rejection(spark: SparkSession) -> None:
@@ -116,12 +118,14 @@ def test_each_reason_why_it_is_not_due_is_a_rejection(spark: SparkSession) -> No
 
 def test_a_broker_that_is_not_understood_is_alive_and_leads(spark: SparkSession) -> None:
     world = World([partition_row([8, 1], 8, [8])], live=LIVE - {8}, opaque=frozenset({8}))
-    assert_changes(reassignment_changes(*_asked(spark, world, [("t", 0, [8, 2])])), [{"replicas_after": [8, 2]}])
+    assert_changes(
+        reassignment_changes(*_targets_and_world(spark, world, [("t", 0, [8, 2])])), [{"replicas_after": [8, 2]}]
+    )
 
 
 def test_what_an_order_waits_for_is_left_alone(spark: SparkSession) -> None:
     world = World([partition_row([1, 2], 1, [1, 2], partition=number) for number in range(2)], live=LIVE)
-    targets, partitions, *known = _asked(spark, world, [("t", 0, [3, 4]), ("t", 1, [3, 4])])
+    targets, partitions, *known = _targets_and_world(spark, world, [("t", 0, [3, 4]), ("t", 1, [3, 4])])
     orders = [{"kind": "reassign", "topic": "t", "partition": 1, "replicas": replicas} for replicas in ([1, 5], None)]
     ordered = partitions.transform(with_requests, frame(spark, orders, REQUESTS))
     why = (

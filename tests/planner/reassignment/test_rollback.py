@@ -53,11 +53,11 @@ STEPS: Final[list[tuple[list[int], list[int] | None, list[tuple[int, list[int], 
 ]
 
 
-@pytest.mark.parametrize(("now", "wanted", "expected"), STEPS)
+@pytest.mark.parametrize(("now", "replicas", "expected"), STEPS)
 def test_steps_are_undone_the_last_first(
-    now: list[int], wanted: list[int] | None, expected: list[tuple[int, list[int], list[int]]]
+    now: list[int], replicas: list[int] | None, expected: list[tuple[int, list[int], list[int]]]
 ) -> None:
-    assert led(back(THREE, now, Destination(wanted, "snapshot 3"))) == expected
+    assert led(back(THREE, now, Destination(replicas, "snapshot 3"))) == expected
 
 
 MOVE: Final = way([1, 2], [3, 2])
@@ -108,16 +108,16 @@ REFUSED: Final[list[tuple[Row | None, Row, list[int] | None, str, str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("columns", "of_topic", "wanted", "code", "words"), REFUSED)
+@pytest.mark.parametrize(("columns", "of_topic", "replicas", "code", "words"), REFUSED)
 def test_what_is_left_alone_and_why(
-    columns: Row | None, of_topic: Row, wanted: list[int] | None, code: str, words: str
+    columns: Row | None, of_topic: Row, replicas: list[int] | None, code: str, words: str
 ) -> None:
     partition = None if columns is None else partition_row([3, 2], 3, [3, 2]) | columns
 
-    found = roll_back_partition(MOVE, partition, topic_row(**of_topic), AROUND, Destination(wanted, "snapshot 3"))
+    rejection = roll_back_partition(MOVE, partition, topic_row(**of_topic), AROUND, Destination(replicas, "snapshot 3"))
 
-    assert isinstance(found, Rejection)
-    assert (found.code, words in found.reason) == (code, True), found
+    assert isinstance(rejection, Rejection)
+    assert (rejection.code, words in rejection.reason) == (code, True), rejection
 
 
 def test_dead_replica_that_stays_is_no_fault() -> None:
@@ -167,9 +167,9 @@ def test_a_row_is_the_one_that_reassignment_makes(spark: SparkSession) -> None:
 
     ours: list[Row] = []
     for partition, (before, after) in zip(partitions, PAIRS, strict=True):
-        found = roll_back_partition(way(before, after), partition, topic_row(), AROUND, START)
-        assert not isinstance(found, Rejection)
-        ours += found
+        steps = roll_back_partition(way(before, after), partition, topic_row(), AROUND, START)
+        assert not isinstance(steps, Rejection)
+        ours += steps
 
     but = {"reason", "cluster"}
     assert [{k: v for k, v in row.items() if k not in but} for row in with_waves_numbered(ours)] == [

@@ -53,8 +53,8 @@ def test_what_follows_from_the_znodes(spark: SparkSession) -> None:
         row | dict(zip(names, case[4:], strict=True)) for row, case in zip(rows, CASES, strict=True)
     ]
     partitions, topics, brokers = World(rows, TOPICS, LIVE, OPAQUE).frames(spark)
-    found = derive_partitions(partitions, topics, absent_brokers(partitions, brokers), configs)
-    assert_rows(found, derived, PARTITIONS)
+    actual = derive_partitions(partitions, topics, absent_brokers(partitions, brokers), configs)
+    assert_rows(actual, derived, PARTITIONS)
 
 
 def test_without_brokers_and_their_configs(spark: SparkSession) -> None:
@@ -67,5 +67,5 @@ def test_without_brokers_and_their_configs(spark: SparkSession) -> None:
     }
     partitions, topics, brokers = World([row]).frames(spark)
     absent = absent_brokers(partitions, brokers)
-    found = derive_partitions(partitions, topics, absent, frame(spark, [], BROKER_CONFIGS))
-    assert_rows(found, [row | expected], PARTITIONS)
+    actual = derive_partitions(partitions, topics, absent, frame(spark, [], BROKER_CONFIGS))
+    assert_rows(actual, [row | expected], PARTITIONS)

@@ -43,9 +43,9 @@ def test_sets_of_registered_brokers(spark: SparkSession) -> None:
         "informed": [0, 1],
     }
     partitions = frame(spark, [partition_row(*named) for named in PARTITIONS_NAMED], PARTITIONS)
-    found = as_rows(partitions.transform(with_brokers_named, brokers).select("replicas", "leader", "isr", *SETS))
-    assert len(found) == len(PARTITIONS_NAMED)
-    for row in found:
+    marked = as_rows(partitions.transform(with_brokers_named, brokers).select("replicas", "leader", "isr", *SETS))
+    assert len(marked) == len(PARTITIONS_NAMED)
+    for row in marked:
         named = {*row["replicas"], *(row["isr"] or []), row["leader"]}
         assert {name: row[name] for name in SETS} == {name: [b for b in sets[name] if b in named] for name in SETS}
 

@@ -50,14 +50,14 @@ def _summary(spark: SparkSession, header: str, tables: dict[str, list[Row]]) -> 
 @example(header="", tables=NOTHING | {"rejections": [{"topic": "t", "partition": 1}] * 2})
 def test_spark_and_python_agree_on_the_id(spark: SparkSession, header: str, tables: dict[str, list[Row]]) -> None:
     tables = {name: [dict.fromkeys(SCHEMAS[name].names) | row for row in rows] for name, rows in tables.items()}
-    found = _summary(spark, header, tables)
+    summary = _summary(spark, header, tables)
     counts = len(tables["changes"]), len(tables["rejections"])
-    assert (found["plan_id"], found["changes"], found["rejected"]) == (plan_id(header, tables), *counts)
+    assert (summary["plan_id"], summary["changes"], summary["rejected"]) == (plan_id(header, tables), *counts)
 
 
 def test_the_empty_plan_has_an_id_too(spark: SparkSession) -> None:
-    found = _summary(spark, "header", NOTHING)
-    assert found == {"plan_id": plan_id("header", NOTHING), "changes": 0, "moves": 0, "rejected": 0}
+    summary = _summary(spark, "header", NOTHING)
+    assert summary == {"plan_id": plan_id("header", NOTHING), "changes": 0, "moves": 0, "rejected": 0}
 
 
 def test_every_column_but_its_own_counts() -> None:

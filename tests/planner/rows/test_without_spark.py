@@ -66,7 +66,7 @@ def every_kind() -> World:
 def test_what_is_derived(spark: SparkSession) -> None:
     world = every_kind()
     partitions, topics, brokers, configs = world.frames_and_configs(spark)
-    found = as_rows(derive_partitions(partitions, topics, absent_brokers(partitions, brokers), configs))
+    by_spark = as_rows(derive_partitions(partitions, topics, absent_brokers(partitions, brokers), configs))
     marks = derived(arrays_of(world), world.registered)
     states = {
         PartitionState.NON_EXISTENT: marks.non_existent,
@@ -76,9 +76,9 @@ def test_what_is_derived(spark: SparkSession) -> None:
     }
 
     for state, marked in states.items():
-        assert numbers(world, marked) == {row["partition"] for row in found if row["partition_state"] == state}
-    assert numbers(world, marks.under_replicated) == {row["partition"] for row in found if row["under_replicated"]}
-    assert numbers(world, marks.under_min_isr) == {row["partition"] for row in found if row["under_min_isr"]}
+        assert numbers(world, marked) == {row["partition"] for row in by_spark if row["partition_state"] == state}
+    assert numbers(world, marks.under_replicated) == {row["partition"] for row in by_spark if row["under_replicated"]}
+    assert numbers(world, marks.under_min_isr) == {row["partition"] for row in by_spark if row["under_min_isr"]}
 
 
 def test_who_should_lead(spark: SparkSession) -> None:
@@ -108,10 +108,10 @@ def test_who_prefers_whom(spark: SparkSession) -> None:
 
 
 def test_what_brokers_say_of_min_isr(spark: SparkSession) -> None:
-    said = [config_row(broker, "min.insync.replicas", value) for broker, value in enumerate(SAID)]
+    configs = [config_row(broker, "min.insync.replicas", value) for broker, value in enumerate(SAID)]
     others = [config_row(0, "num.partitions", "90"), config_row(9, "min.insync.replicas", "80", assumed=True)]
-    by_spark = default_by_spark(frame(spark, [*said, *others], BROKER_CONFIGS)).first()
+    by_spark = default_by_spark(frame(spark, [*configs, *others], BROKER_CONFIGS)).first()
 
     assert by_spark is not None
-    assert default_min_isr([*said, *others]) == by_spark["default_min_isr"]
-    assert (default_min_isr(said[3:5]), default_min_isr(others)) == (1, 1)
+    assert default_min_isr([*configs, *others]) == by_spark["default_min_isr"]
+    assert (default_min_isr(configs[3:5]), default_min_isr(others)) == (1, 1)

@@ -69,14 +69,14 @@ def test_those_named_are_told_of_the_state_and_all_others_of_the_metadata() -> N
     state = {"leader_after": 1, "leader_epoch_after": 7, "leader_recovery_state_after": 0, "state_version": 2}
     change = typed(leader_and_isr_to=[3, 1, 9], stop_replica_to=[2], **state)
 
-    found = due_without_spark([change], [3, 2, 1, 0])
+    rows = due_without_spark([change], [3, 2, 1, 0])
 
-    assert [(row.api, row.brokers) for row in found] == [
+    assert [(row.api, row.brokers) for row in rows] == [
         (LEADER_AND_ISR, (3, 1)),
         (UPDATE_METADATA, (0, 1, 2, 3)),
         (STOP_REPLICA, (2,)),
     ]
-    assert {(row.leader, row.leader_epoch, row.state_version, row.delete_partition) for row in found} == {
+    assert {(row.leader, row.leader_epoch, row.state_version, row.delete_partition) for row in rows} == {
         (1, 7, 3, False)
     }
 
@@ -113,9 +113,9 @@ def test_partitions_from_elsewhere_are_told_to_whom_they_name(spark: SparkSessio
         "true AS delete_partition",
     )
 
-    found = as_rows(notices(partitions))
+    rows = as_rows(notices(partitions))
 
-    assert [(row["api"], row["brokers"], row["delete_partition"]) for row in found] == [
+    assert [(row["api"], row["brokers"], row["delete_partition"]) for row in rows] == [
         (LEADER_AND_ISR, [2], False),
         (UPDATE_METADATA, [2], False),
         (STOP_REPLICA, [1], True),

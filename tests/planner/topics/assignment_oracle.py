@@ -36,50 +36,48 @@ def placed(assigned: DataFrame) -> Placed:
     """Return the replicas of each partition, and fail where one comes twice."""
     assert assigned.columns == ["topic", "partition", "replicas"]
     rows = as_rows(assigned)
-    found = {(row["topic"], row["partition"]): row["replicas"] for row in rows}
-    assert len(found) == len(rows)
-    return found
+    lists = {(row["topic"], row["partition"]): row["replicas"] for row in rows}
+    assert len(lists) == len(rows)
+    return lists
 
 
 def listed(assigned: DataFrame) -> str:
     """Write the replicas of one topic's partitions as Kafka's vectors are written."""
-    found = placed(assigned)
-    return " ".join("".join(map(str, found[key])) for key in sorted(found))
+    placement = placed(assigned)
+    return " ".join("".join(map(str, placement[key])) for key in sorted(placement))
 
 
 def alternated(racks: Mapping[int, str]) -> list[int]:
     """Write out the loop of `getRackAlternatedBrokerList`."""
     left = {rack: sorted(broker for broker in racks if racks[broker] == rack) for rack in racks.values()}
     names, turn = sorted(left), 0
-    found: list[int] = []
-    while len(found) < len(racks):
+    order: list[int] = []
+    while len(order) < len(racks):
         brokers = left[names[turn]]
         if brokers:
-            found.append(brokers.pop(0))
+            order.append(brokers.pop(0))
         turn = (turn + 1) % len(names)
-    return found
+    return order
 
 
-def kafkas(asked: Sequence[Row], brokers: Sequence[int], racks: Mapping[int, str] | None = None) -> Placed:
+def kafkas(rows: Sequence[Row], brokers: Sequence[int], racks: Mapping[int, str] | None = None) -> Placed:
     """Write out the loops of AdminUtils, for each topic."""
     arranged = alternated(racks) if racks else brokers
     return {
-        (row["topic"], partition): replicas
-        for row in asked
-        for partition, replicas in _loop(row, arranged, racks or {})
+        (row["topic"], partition): replicas for row in rows for partition, replicas in _loop(row, arranged, racks or {})
     }
 
 
 def _loop(row: Row, brokers: Sequence[int], racks: Mapping[int, str]) -> list[tuple[int, list[int]]]:
     n, shift = len(brokers), row["shift"]
-    found: list[tuple[int, list[int]]] = []
+    lists: list[tuple[int, list[int]]] = []
     for p in range(row["first_partition"], row["partitions"]):
         if p > 0 and p % n == 0:
             shift += 1
         first = (p + row["start_index"]) % n
         choose = _rack_aware if racks else _rack_unaware
-        found.append((p, choose(row["replication_factor"], brokers, racks, first, shift)))
-    return found
+        lists.append((p, choose(row["replication_factor"], brokers, racks, first, shift)))
+    return lists
 
 
 def _rack_unaware(factor: int, brokers: Sequence[int], _: Mapping[int, str], first: int, shift: int) -> list[int]:
@@ -110,10 +108,10 @@ def _rack_aware(factor: int, brokers: Sequence[int], racks: Mapping[int, str], f
 def some_topics(draw: st.DrawFn, brokers: int) -> list[Row]:
     """New topics and topics to be added to, of every replication factor, start and shift."""
     count = draw(st.integers(1, 4))
-    asked = []
+    rows = []
     for number in range(count):
         existing = draw(st.just(0) | st.integers(1, 200))
         partitions = range(existing, existing + draw(st.integers(1, 40)))
         factor, start, shift = (draw(st.integers(low, high)) for low, high in ((1, brokers), (0, 20), (0, 2**31 - 1)))
-        asked.append(topic(partitions, factor, start, shift, name=f"t{number}"))
-    return asked
+        rows.append(topic(partitions, factor, start, shift, name=f"t{number}"))
+    return rows

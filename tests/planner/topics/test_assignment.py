@@ -33,9 +33,9 @@ KAFKA: Final = {
 @pytest.mark.parametrize("vector", KAFKA.values(), ids=KAFKA)
 def test_kafkas_vectors(spark: SparkSession, vector: tuple[list[int], int, int, int, int, str]) -> None:
     brokers, factor, start, shift, first, expected = vector
-    asked = topic(range(first, first + len(expected.split())), factor, start, shift)
+    row = topic(range(first, first + len(expected.split())), factor, start, shift)
 
-    assigned = topics(spark, asked).transform(partition_ids).transform(assign_rack_unaware, brokers)
+    assigned = topics(spark, row).transform(partition_ids).transform(assign_rack_unaware, brokers)
 
     assert listed(assigned) == expected
 
@@ -49,11 +49,11 @@ def test_simple_is_seed_004s_rule(spark: SparkSession) -> None:
 
 def test_by_hand(spark: SparkSession) -> None:
     by_hand = {"new": (0, [[2, 0], [0, 1]]), "old": (3, [[1]])}
-    rows = [{"topic": name, "first_partition": n, "replica_assignment": said} for name, (n, said) in by_hand.items()]
+    rows = [{"topic": name, "first_partition": n, "replica_assignment": lists} for name, (n, lists) in by_hand.items()]
 
-    found = placed(topics(spark, *rows).transform(assign_by_hand))
+    assigned = placed(topics(spark, *rows).transform(assign_by_hand))
 
-    assert found == {("new", 0): [2, 0], ("new", 1): [0, 1], ("old", 3): [1]}
+    assert assigned == {("new", 0): [2, 0], ("new", 1): [0, 1], ("old", 3): [1]}
 
 
 @st.composite
@@ -65,20 +65,20 @@ def _placements(draw: st.DrawFn) -> tuple[list[int], list[Row]]:
 @settings(max_examples=30)
 @given(_placements())
 def test_many_topics_at_once_as_kafkas_loop_does(spark: SparkSession, placement: tuple[list[int], list[Row]]) -> None:
-    brokers, asked = placement
+    brokers, rows = placement
 
-    found = placed(topics(spark, *asked).transform(partition_ids).transform(assign_rack_unaware, brokers))
+    assigned = placed(topics(spark, *rows).transform(partition_ids).transform(assign_rack_unaware, brokers))
 
-    assert found == kafkas(asked, brokers)
+    assert assigned == kafkas(rows, brokers)
 
 
 @settings(max_examples=10)
 @given(_placements())
 def test_no_broker_twice_and_leaders_by_turns(spark: SparkSession, placement: tuple[list[int], list[Row]]) -> None:
-    brokers, asked = placement
-    even = [row | {"first_partition": 0, "partitions": 3 * len(brokers)} for row in asked]
+    brokers, rows = placement
+    even = [row | {"first_partition": 0, "partitions": 3 * len(brokers)} for row in rows]
 
-    found = placed(topics(spark, *even).transform(partition_ids).transform(assign_rack_unaware, brokers))
+    assigned = placed(topics(spark, *even).transform(partition_ids).transform(assign_rack_unaware, brokers))
 
-    assert all(len(set(replicas)) == len(replicas) for replicas in found.values())
-    assert Counter(replicas[0] for replicas in found.values()) == dict.fromkeys(brokers, 3 * len(even))
+    assert all(len(set(replicas)) == len(replicas) for replicas in assigned.values())
+    assert Counter(replicas[0] for replicas in assigned.values()) == dict.fromkeys(brokers, 3 * len(even))

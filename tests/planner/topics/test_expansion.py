@@ -27,18 +27,18 @@ KAFKA: Final = {
 @pytest.mark.parametrize("vector", KAFKA.values(), ids=KAFKA)
 def test_kafkas_vectors(spark: SparkSession, vector: tuple[list[int], int, int, int, str]) -> None:
     brokers, first, factor, existing, expected = vector
-    asked = topic(range(existing, existing + len(expected.split())), factor, start_of_round(brokers, first))
+    row = topic(range(existing, existing + len(expected.split())), factor, start_of_round(brokers, first))
 
-    added = topics(spark, asked).transform(partition_ids).transform(assign_rack_unaware, brokers)
+    added = topics(spark, row).transform(partition_ids).transform(assign_rack_unaware, brokers)
 
     assert listed(added) == expected
 
 
 def test_places_are_counted_by_id_though_racks_take_turns(spark: SparkSession) -> None:
     """Printed by Kafka 3.9.2's `AdminUtils` for start 2: broker 2 is third by id, and last where racks take turns."""
-    asked = topic(range(5, 13), 2, start_of_round(sorted(T), 2))
-    lists = spark.createDataFrame(list(lists_for(T, [asked])), LISTS)
+    row = topic(range(5, 13), 2, start_of_round(sorted(T), 2))
+    lists = spark.createDataFrame(list(lists_for(T, [row])), LISTS)
 
-    added = topics(spark, asked).transform(partition_ids).transform(assign_rack_aware, lists, T)
+    added = topics(spark, row).transform(partition_ids).transform(assign_rack_aware, lists, T)
 
     assert listed(added) == "35 13 51 45 24 02 30 10"

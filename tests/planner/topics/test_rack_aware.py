@@ -39,17 +39,17 @@ KAFKA: Final[dict[str, tuple[Mapping[int, str], int, int, int, str]]] = {
 """Those that are added were printed by Kafka 3.9.2's `AdminUtils`."""
 
 
-def _assigned(spark: SparkSession, racks: Mapping[int, str], *asked: Row) -> DataFrame:
-    lists = spark.createDataFrame(list(lists_for(racks, asked)), LISTS)
-    return topics(spark, *asked).transform(partition_ids).transform(assign_rack_aware, lists, racks)
+def _assigned(spark: SparkSession, racks: Mapping[int, str], *rows: Row) -> DataFrame:
+    lists = spark.createDataFrame(list(lists_for(racks, rows)), LISTS)
+    return topics(spark, *rows).transform(partition_ids).transform(assign_rack_aware, lists, racks)
 
 
 @pytest.mark.parametrize("vector", KAFKA.values(), ids=KAFKA)
 def test_kafkas_vectors(spark: SparkSession, vector: tuple[Mapping[int, str], int, int, int, str]) -> None:
     racks, factor, start, first, expected = vector
-    asked = topic(range(first, first + len(expected.split())), factor, start)
+    row = topic(range(first, first + len(expected.split())), factor, start)
 
-    assert listed(_assigned(spark, racks, asked)) == expected
+    assert listed(_assigned(spark, racks, row)) == expected
 
 
 def test_racks_take_turns() -> None:
@@ -81,9 +81,9 @@ def test_many_topics_at_once_as_kafkas_loop_does(
     spark: SparkSession, placement: tuple[Mapping[int, str], list[Row]]
 ) -> None:
     """New topics and added partitions, of every replication factor, start and shift, in one plan."""
-    racks, asked = placement
+    racks, rows = placement
 
-    assert placed(_assigned(spark, racks, *asked)) == kafkas(asked, sorted(racks), racks)
+    assert placed(_assigned(spark, racks, *rows)) == kafkas(rows, sorted(racks), racks)
 
 
 @given(st.dictionaries(st.integers(0, 99), st.text("ab\N{LATIN SMALL LETTER E WITH ACUTE}", max_size=2), min_size=1))

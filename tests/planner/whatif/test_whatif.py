@@ -122,17 +122,19 @@ def test_cases(spark: SparkSession, lose: Lose) -> None:
         opaque=[7 + 10 * block for block in blocks],
     )
     racks = {broker + 10 * block: f"{rack}{block}" for block in blocks for broker, rack in RACKS.items()}
-    found = {
+    by_scenario = {
         row["scenario"]: tuple(row[name] for name in COUNTS) for row in as_rows(_whatif(spark, world, lose, racks))
     }
-    assert [found[_scenario(name, block)] for block, (name, _, _) in enumerate(cases)] == [case[2] for case in cases]
+    assert [by_scenario[_scenario(name, block)] for block, (name, _, _) in enumerate(cases)] == [
+        case[2] for case in cases
+    ]
 
 
 @pytest.mark.parametrize(("lose", "scenario"), [(Lose.BROKERS, "broker 0"), (Lose.PAIRS, "brokers 0+2")])
 def test_a_drained_broker_is_no_heir(spark: SparkSession, lose: Lose, scenario: str) -> None:
     """Of 0, 1 and 2 broker 1 is drained: 2 leads after the loss of 0, and nobody after that of both."""
-    found = {row["scenario"]: row for row in as_rows(_whatif(spark, _world(ALL), lose, drained=[1]))}[scenario]
-    counts = (found["leaders_moved"], found["most_leaders_on"], found["offline"], found["unclean_only"])
+    outcome = {row["scenario"]: row for row in as_rows(_whatif(spark, _world(ALL), lose, drained=[1]))}[scenario]
+    counts = (outcome["leaders_moved"], outcome["most_leaders_on"], outcome["offline"], outcome["unclean_only"])
     assert counts == ((1, 2, 0, 0) if lose is Lose.BROKERS else (0, None, 1, 0))
 
 
@@ -154,8 +156,8 @@ def _scenario(name: str, block: int) -> str:
 )
 def test_next_in_the_assignment_leads(spark: SparkSession, lose: Lose, leaders: dict[str, int]) -> None:
     """The order is the assignment's, not the ISR's."""
-    found = {row["scenario"]: row["most_leaders_on"] for row in as_rows(_whatif(spark, _world(ALL), lose))}
-    assert {scenario: found[scenario] for scenario in leaders} == leaders
+    most_leaders = {row["scenario"]: row["most_leaders_on"] for row in as_rows(_whatif(spark, _world(ALL), lose))}
+    assert {scenario: most_leaders[scenario] for scenario in leaders} == leaders
 
 
 def test_worst_first(spark: SparkSession) -> None:
@@ -180,8 +182,8 @@ def test_worst_first(spark: SparkSession) -> None:
 
 
 def test_racks_and_brokers_without_one(spark: SparkSession) -> None:
-    found = as_rows(_whatif(spark, _world(ALL, opaque=[7]), Lose.RACKS))
-    assert {row["scenario"]: row["lost"] for row in found} == {
+    rows = as_rows(_whatif(spark, _world(ALL, opaque=[7]), Lose.RACKS))
+    assert {row["scenario"]: row["lost"] for row in rows} == {
         "rack a": [0, 1],
         "rack b": [2],
         "broker 3": [3],
@@ -216,8 +218,8 @@ def test_what_is_offline_or_under_min_isr_already_is_counted_alike(spark: SparkS
     """All of it, and of it what the loss adds."""
     world = _world(partition_row([9], NO_LEADER, [9]), partition_row([0, 1], 0, [0, 1]), ALONE)
     columns = ("scenario", "offline", "newly_offline", "under_min_isr", "newly_under_min_isr")
-    found = {tuple(row[name] for name in columns) for row in as_rows(_whatif(spark, world, Lose.BROKERS))}
-    assert {("broker 0", 2, 1, 3, 1), ("broker 1", 1, 0, 3, 1), ("broker 2", 1, 0, 2, 0)} <= found
+    rows = {tuple(row[name] for name in columns) for row in as_rows(_whatif(spark, world, Lose.BROKERS))}
+    assert {("broker 0", 2, 1, 3, 1), ("broker 1", 1, 0, 3, 1), ("broker 2", 1, 0, 2, 0)} <= rows
 
 
 def test_what_is_left_out_is_counted(spark: SparkSession) -> None:
@@ -230,13 +232,13 @@ def _by_brute_force(world: World, racks: Racks, lose: Lose) -> dict[str, Row]:
     return {scenario: whatif_oracle.costs(world, lost) for scenario, lost in played.items()}
 
 
-def _found(spark: SparkSession, world: World, racks: Racks, lose: Lose) -> dict[str, Row]:
+def _by_scenario(spark: SparkSession, world: World, racks: Racks, lose: Lose) -> dict[str, Row]:
     rows = as_rows(_whatif(spark, world, lose, racks))
     same = ("cluster", "snapshot_id", "lose", "scenario")
-    found = {row["scenario"]: {name: row[name] for name in row if name not in same} for row in rows}
-    assert len(found) == len(rows), "a scenario has two rows"
+    by_scenario = {row["scenario"]: {name: row[name] for name in row if name not in same} for row in rows}
+    assert len(by_scenario) == len(rows), "a scenario has two rows"
     assert rows == sorted(rows, key=_badness)
-    return found
+    return by_scenario
 
 
 def _badness(row: Row) -> tuple[int, int, float, list[int]]:
@@ -250,10 +252,10 @@ _racks: Final = st.fixed_dictionaries({broker: st.sampled_from(["a", "b", None])
 @BATCHES
 @given(worlds(), _racks)
 def test_every_scenario_played(spark: SparkSession, lose: Lose, world: World, racks: Racks) -> None:
-    assert _found(spark, world, racks, lose) == _by_brute_force(world, racks, lose)
+    assert _by_scenario(spark, world, racks, lose) == _by_brute_force(world, racks, lose)
 
 
 @pytest.mark.parametrize("lose", Lose)
 def test_every_small_partition(spark: SparkSession, lose: Lose) -> None:
     world = all_small_partitions()
-    assert _found(spark, world, RACKS, lose) == _by_brute_force(world, RACKS, lose)
+    assert _by_scenario(spark, world, RACKS, lose) == _by_brute_force(world, RACKS, lose)

@@ -17,11 +17,11 @@ def scenarios(world: World, racks: Mapping[int, str | None], lose: Lose) -> dict
         return {f"brokers {one}+{other}": [one, other] for one, other in combinations(brokers, 2)}
     if lose is Lose.BROKERS:
         return {f"broker {broker}": [broker] for broker in brokers}
-    found: dict[str, list[int]] = {}
+    lost: dict[str, list[int]] = {}
     for broker in brokers:
         rack = racks.get(broker)
-        found.setdefault(f"broker {broker}" if rack is None else f"rack {rack}", []).append(broker)
-    return found
+        lost.setdefault(f"broker {broker}" if rack is None else f"rack {rack}", []).append(broker)
+    return lost
 
 
 def without(world: World, lost: Iterable[int]) -> World:

@@ -75,11 +75,11 @@ def ask(
 ) -> dict[int, dict[str, tuple[str | None, bool]]]:
     """What is said, and whether it is assumed, by broker and name."""
     rows = read_broker_configs(brokers, properties, overrides or {}, patience)
-    found: dict[int, dict[str, tuple[str | None, bool]]] = {}
+    configs: dict[int, dict[str, tuple[str | None, bool]]] = {}
     for row in rows:
-        found.setdefault(row["broker_id"], {})[row["name"]] = (row["value"], row["assumed"])
-    assert len(rows) == sum(map(len, found.values()))
-    return found
+        configs.setdefault(row["broker_id"], {})[row["name"]] = (row["value"], row["assumed"])
+    assert len(rows) == sum(map(len, configs.values()))
+    return configs
 
 
 def log_in(tmp_path: Path, user: str, password: str = SECRET) -> Path:
@@ -98,8 +98,8 @@ def log_in(tmp_path: Path, user: str, password: str = SECRET) -> Path:
 def alter(kafka: EmbeddedCluster, broker_id: int, name: str, value: str) -> None:
     """Set it dynamically."""
     with KafkaAdminClient(bootstrap_servers=kafka.brokers[0].address) as admin:
-        asked = ConfigResource(ConfigResourceType.BROKER, str(broker_id), {name: value})
-        admin.alter_configs([asked], raise_on_unknown=False)
+        resource = ConfigResource(ConfigResourceType.BROKER, str(broker_id), {name: value})
+        admin.alter_configs([resource], raise_on_unknown=False)
 
 
 def broker(broker_id: int, port: int, protocol: str = "PLAINTEXT") -> Row:
@@ -111,20 +111,20 @@ ASSUMED: Final = {name: (KAFKA_DEFAULTS.get(name), True) for name in NAMES}
 
 
 def test_values_are_the_brokers_own(kafka: EmbeddedCluster) -> None:
-    found = ask(registered(kafka))
+    configs = ask(registered(kafka))
 
-    assert {broker_id: set(said) for broker_id, said in found.items()} == {0: NAMES, 1: NAMES}
-    assert not any(assumed for said in found.values() for _, assumed in said.values())
-    assert (found[0]["num.partitions"], found[1]["num.partitions"]) == (("7", False), ("1", False))
-    assert found[0]["zookeeper.session.timeout.ms"] == ("6000", False)
-    assert found[0]["inter.broker.protocol.version"] == ("3.9-IV0", False)
-    assert found[0]["control.plane.listener.name"] == (None, False)
+    assert {broker_id: set(settings) for broker_id, settings in configs.items()} == {0: NAMES, 1: NAMES}
+    assert not any(assumed for settings in configs.values() for _, assumed in settings.values())
+    assert (configs[0]["num.partitions"], configs[1]["num.partitions"]) == (("7", False), ("1", False))
+    assert configs[0]["zookeeper.session.timeout.ms"] == ("6000", False)
+    assert configs[0]["inter.broker.protocol.version"] == ("3.9-IV0", False)
+    assert configs[0]["control.plane.listener.name"] == (None, False)
 
 
 def test_highest_versions_spoken(kafka: EmbeddedCluster) -> None:
-    said = ask(registered(kafka))[0]
+    settings = ask(registered(kafka))[0]
 
-    assert [said[f"api.{api.name}"] for api in APIS[:4]] == [("7", False), ("4", False), ("8", False), ("3", False)]
+    assert [settings[f"api.{api.name}"] for api in APIS[:4]] == [("7", False), ("4", False), ("8", False), ("3", False)]
 
 
 def test_dynamic_settings_are_seen_in_the_broker_and_in_zookeeper(kafka: EmbeddedCluster) -> None:
@@ -152,16 +152,16 @@ def test_no_secret_is_told(kafka: EmbeddedCluster, tmp_path: Path) -> None:
 
 def test_sasl(kafka: EmbeddedCluster, tmp_path: Path) -> None:
     """Broker 0 has no endpoint for such clients."""
-    found = ask(registered(kafka), properties=log_in(tmp_path, "admin"))
+    configs = ask(registered(kafka), properties=log_in(tmp_path, "admin"))
 
-    assert found[0] == ASSUMED
-    assert not any(assumed for _, assumed in found[1].values())
+    assert configs[0] == ASSUMED
+    assert not any(assumed for _, assumed in configs[1].values())
 
 
 def test_who_may_not_ask_learns_versions_only(kafka: EmbeddedCluster, tmp_path: Path) -> None:
-    said = ask(registered(kafka), properties=log_in(tmp_path, "guest"))[1]
+    settings = ask(registered(kafka), properties=log_in(tmp_path, "guest"))[1]
 
-    assert {name for name, (_, assumed) in said.items() if assumed} == set(KAFKA_DEFAULTS)
+    assert {name for name, (_, assumed) in settings.items() if assumed} == set(KAFKA_DEFAULTS)
 
 
 def test_who_is_not_let_in_learns_nothing(kafka: EmbeddedCluster, tmp_path: Path) -> None:
@@ -169,9 +169,9 @@ def test_who_is_not_let_in_learns_nothing(kafka: EmbeddedCluster, tmp_path: Path
 
 
 def test_settings_of_another_broker_are_not_taken(kafka: EmbeddedCluster) -> None:
-    said = ask([broker(5, kafka.brokers[0].port)])[5]
+    settings = ask([broker(5, kafka.brokers[0].port)])[5]
 
-    assert said["num.partitions"] == ("1", True)
+    assert settings["num.partitions"] == ("1", True)
 
 
 def test_a_second_address_is_tried(kafka: EmbeddedCluster) -> None:
@@ -198,9 +198,9 @@ def test_silent_brokers_and_absent_ones(tmp_path: Path, protocol: str) -> None:
         brokers = [broker(broker_id, port, protocol) for broker_id, port in enumerate(ports)]
         opaque = {"broker_id": 3, "endpoints": None, "understood": False}
 
-        found = ask([*brokers, opaque], patience=1.0, properties=properties)
+        configs = ask([*brokers, opaque], patience=1.0, properties=properties)
 
-    assert found == dict.fromkeys(range(4), ASSUMED)
+    assert configs == dict.fromkeys(range(4), ASSUMED)
     # nobody waits for those who close what did not answer, so they may still be at it
     assert eventually(lambda: not [thread for thread in threads() if thread.name == "ask-brokers"])
 
@@ -209,21 +209,21 @@ def test_many_silent_brokers_leave_time_for_others(kafka: EmbeddedCluster) -> No
     ids = range(1, 1 + AT_ONCE)
     with socket.create_server((LOOPBACK, 0), backlog=AT_ONCE) as silent:
         brokers = [broker(broker_id, silent.getsockname()[1]) for broker_id in ids]
-        found = ask([*brokers, broker(0, kafka.brokers[0].port)], patience=4.0)
+        configs = ask([*brokers, broker(0, kafka.brokers[0].port)], patience=4.0)
 
-    assert found.pop(0)["num.partitions"] == ("7", False)
-    assert found == dict.fromkeys(ids, ASSUMED)
+    assert configs.pop(0)["num.partitions"] == ("7", False)
+    assert configs == dict.fromkeys(ids, ASSUMED)
 
 
 def test_a_hundred_silent_brokers_are_asked_at_once() -> None:
     """None is answered before all have been asked; so a hundred take the time that one takes."""
-    asked: list[socket.socket] = []
+    connections: list[socket.socket] = []
 
     def take_all() -> None:
         with suppress(TimeoutError):
-            while len(asked) < 100:
-                asked.append(silent.accept()[0])
-        for connection in asked:
+            while len(connections) < 100:
+                connections.append(silent.accept()[0])
+        for connection in connections:
             connection.close()
 
     with socket.create_server((LOOPBACK, 0), backlog=100) as silent:
@@ -234,16 +234,16 @@ def test_a_hundred_silent_brokers_are_asked_at_once() -> None:
         rows = read_broker_configs(brokers, None, {}, PATIENT, PATIENT)
         taking.join()
 
-    assert len(asked) == 100
+    assert len(connections) == 100
     assert all(row["assumed"] for row in rows)
 
 
 def test_one_silent_broker_does_not_take_all_the_time_there_is() -> None:
     started = time.monotonic()
     with socket.create_server((LOOPBACK, 0), backlog=100) as silent:
-        found = ask([broker(1, silent.getsockname()[1])], patience=PATIENT)
+        configs = ask([broker(1, silent.getsockname()[1])], patience=PATIENT)
 
-    assert found == {1: ASSUMED}
+    assert configs == {1: ASSUMED}
     assert time.monotonic() - started < PATIENT / 2
 
 
@@ -274,18 +274,18 @@ def test_one_that_talks_nonsense() -> None:
 
         talker = Thread(target=talk)
         talker.start()
-        found = ask([broker(0, nonsense.getsockname()[1])])
+        configs = ask([broker(0, nonsense.getsockname()[1])])
         talker.join()
 
-    assert found == {0: ASSUMED}
+    assert configs == {0: ASSUMED}
 
 
 def test_dynamic_settings_hold_for_a_broker_that_does_not_answer() -> None:
     overrides = {None: {UNCLEAN: "true", MIN_ISR: "2"}, 0: {MIN_ISR: "3", "ssl.keystore.password": SECRET}}
 
-    found = ask([broker(0, free_port()), broker(1, free_port())], overrides)
+    configs = ask([broker(0, free_port()), broker(1, free_port())], overrides)
 
-    assert found == {
+    assert configs == {
         0: ASSUMED | {UNCLEAN: ("true", False), MIN_ISR: ("3", False)},
         1: ASSUMED | {UNCLEAN: ("true", False), MIN_ISR: ("2", False)},
     }

@@ -105,8 +105,8 @@ def test_every_notice_goes_to_its_brokers_once(live: list[Row], told: list[Notic
     messages = Messages(Announcement(7, 8, live, told), NEVER)
     for broker in (row["broker_id"] for row in live):
         requests = messages.requests(broker)
-        found = [(request.api, notice) for request in requests for notice in request.notices]
-        assert sorted(found, key=str) == sorted(((one.api, one) for one in told if broker in one.brokers), key=str)
+        sent = [(request.api, notice) for request in requests for notice in request.notices]
+        assert sorted(sent, key=str) == sorted(((one.api, one) for one in told if broker in one.brokers), key=str)
         flags = [
             {one.delete_partition for one in request.notices} for request in requests if request.api == STOP_REPLICA
         ]
@@ -238,8 +238,8 @@ def live_leaders(of: Any, ann: Announcement, rows: Sequence[Notice]) -> Iterator
 
 
 def live_broker(of: Any, broker: Row) -> Any:  # noqa: ANN401
-    found = tuple(
+    addresses = tuple(
         fill(of.UpdateMetadataEndpoint, **endpoint | {"security_protocol": PROTOCOLS[endpoint["security_protocol"]]})
         for endpoint in broker["endpoints"]
     )
-    return fill(of.UpdateMetadataBroker, id_=broker["broker_id"], endpoints=found, rack=broker["rack"])
+    return fill(of.UpdateMetadataBroker, id_=broker["broker_id"], endpoints=addresses, rack=broker["rack"])

@@ -197,9 +197,9 @@ def why(port: int, listener: Listener) -> str:
     """Why a broker cannot be told, and that it is said long before patience ends, or soon after a short one."""
     began = time.monotonic()
     protocol = listener.security_protocol
-    (said,) = why_untold([row(port, [("L", protocol)])], "test", listener).values()
+    (reason,) = why_untold([row(port, [("L", protocol)])], "test", listener).values()
     assert time.monotonic() - began < LONG / 2
-    return said
+    return reason
 
 
 def test_certificate_of_somebody_else(
@@ -207,9 +207,9 @@ def test_certificate_of_somebody_else(
 ) -> None:
     others = Certificates.made_in(tmp_path / "others")
 
-    said = why(serve(others.server).port, by(tmp_path, ssl_ca_location=certificates.ca))
+    reason = why(serve(others.server).port, by(tmp_path, ssl_ca_location=certificates.ca))
 
-    assert "its certificate does not verify: unable to get local issuer certificate" in said
+    assert "its certificate does not verify: unable to get local issuer certificate" in reason
 
 
 def elsewhere(folder: Path) -> tuple[Path, Path]:
@@ -224,9 +224,9 @@ def elsewhere(folder: Path) -> tuple[Path, Path]:
 def test_certificate_of_another_host(serve: Callable[..., FakeBroker], tmp_path: Path) -> None:
     server, ca = elsewhere(tmp_path)
 
-    said = why(serve(server).port, by(tmp_path, ssl_ca_location=ca))
+    reason = why(serve(server).port, by(tmp_path, ssl_ca_location=ca))
 
-    assert f"certificate is not valid for '{LOOPBACK}'" in said
+    assert f"certificate is not valid for '{LOOPBACK}'" in reason
 
 
 def test_certificate_of_another_host_where_names_are_not_checked(
@@ -242,9 +242,11 @@ def test_certificate_of_another_host_where_names_are_not_checked(
 def test_broker_that_wants_a_certificate(
     serve: Callable[..., FakeBroker], certificates: Certificates, tmp_path: Path
 ) -> None:
-    said = why(serve(certificates.server, certificates.ca).port, by(tmp_path, ssl_ca_location=certificates.ca))
+    reason = why(serve(certificates.server, certificates.ca).port, by(tmp_path, ssl_ca_location=certificates.ca))
 
-    assert "it does not take our certificate (TLSV13_ALERT_CERTIFICATE_REQUIRED): see ssl.certificate.location" in said
+    assert (
+        "it does not take our certificate (TLSV13_ALERT_CERTIFICATE_REQUIRED): see ssl.certificate.location" in reason
+    )
 
 
 @contextmanager
@@ -272,18 +274,18 @@ def answering(data: bytes) -> Iterator[int]:
 def test_plain_text_where_tls_is_spoken() -> None:
     """What is no beginning of TLS is answered with an alert."""
     with answering(b"\x15\x03\x03\x00\x02\x02\x50") as port:
-        said = why(port, PLAIN)
+        reason = why(port, PLAIN)
 
-    assert f"broker 3 at {LOOPBACK}:{port} (it speaks TLS there, and was spoken to without" in said
+    assert f"broker 3 at {LOOPBACK}:{port} (it speaks TLS there, and was spoken to without" in reason
 
 
 @pytest.mark.usefixtures("impatient")
 def test_tls_where_plain_text_is_spoken(certificates: Certificates, tmp_path: Path) -> None:
     """Kafka closes the connection: as a request, the beginning of TLS would be too large."""
     with answering(b"") as port:
-        said = why(port, by(tmp_path, ssl_ca_location=certificates.ca))
+        reason = why(port, by(tmp_path, ssl_ca_location=certificates.ca))
 
-    assert "it closed the connection when TLS began: is TLS what it speaks there?" in said
+    assert "it closed the connection when TLS began: is TLS what it speaks there?" in reason
 
 
 @pytest.mark.usefixtures("impatient")
@@ -294,9 +296,9 @@ def test_broker_that_says_nothing_when_tls_begins(
     broker = serve()
     broker.stop()
 
-    said = why(broker.port, by(tmp_path, ssl_ca_location=certificates.ca))
+    reason = why(broker.port, by(tmp_path, ssl_ca_location=certificates.ca))
 
-    assert "it did not answer when TLS began: is TLS what it speaks there?" in said
+    assert "it did not answer when TLS began: is TLS what it speaks there?" in reason
 
 
 def test_reader_of_tls_is_woken_up(

@@ -170,7 +170,7 @@ def test_who_is_gone_is_told_nothing_more(brokers: FakeBrokers, queues: Queues) 
 
 
 def test_later_words_take_the_place_of_earlier_ones_and_new_and_deleted_stay_so() -> None:
-    said = [
+    notices = [
         notice(is_new=True, leader_epoch=1),
         notice(leader_epoch=2),
         notice(STOP_REPLICA, partition=1, delete_partition=True),
@@ -179,14 +179,14 @@ def test_later_words_take_the_place_of_earlier_ones_and_new_and_deleted_stay_so(
         notice(UPDATE_METADATA, leader_epoch=2, brokers=(1, 2)),
     ]
 
-    found = [(row.api, row.partition, row.leader_epoch, row.is_new, row.delete_partition) for row in merged(said, 1)]
+    rows = [(row.api, row.partition, row.leader_epoch, row.is_new, row.delete_partition) for row in merged(notices, 1)]
 
-    assert found == [
+    assert rows == [
         (LEADER_AND_ISR, 0, 2, True, False),
         (STOP_REPLICA, 1, 2, False, True),
         (UPDATE_METADATA, 0, 2, False, False),
     ]
-    assert {row.brokers for row in merged(said, 1)} == {(1,)}
+    assert {row.brokers for row in merged(notices, 1)} == {(1,)}
 
 
 @pytest.mark.parametrize("apis", [(LEADER_AND_ISR, STOP_REPLICA), (STOP_REPLICA, LEADER_AND_ISR)])

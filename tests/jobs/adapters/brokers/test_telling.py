@@ -74,7 +74,7 @@ def tell(
 
 def errors(answers: Answers, broker_id: int) -> list[int]:
     pairs = zip(answers.answers, answers.errors, strict=True)
-    return [error for answer, found in pairs if answer.broker["broker_id"] == broker_id for error in found]
+    return [error for answer, codes in pairs if answer.broker["broker_id"] == broker_id for error in codes]
 
 
 def test_each_is_told_what_concerns_it_in_order_on_one_connection(
@@ -92,7 +92,7 @@ def test_each_is_told_what_concerns_it_in_order_on_one_connection(
     }
     assert [one.api for one in brokers[0].told][-1] == "stop_replica"
     assert (answers.accepted, answers.silent, answers.lines()) == ([0, 1, 2], [], [])
-    assert {brokers[broker].asked for broker in (0, 1, 2)} == {1}
+    assert {brokers[broker].version_requests for broker in (0, 1, 2)} == {1}
 
 
 def test_who_takes_some_partitions_is_no_leader_of_the_others(brokers: FakeBrokers) -> None:
@@ -162,9 +162,9 @@ def test_broker_that_registers_anew_is_told_again(brokers: FakeBrokers) -> None:
     live = [registered(brokers, broker) for broker in (0, 1)]
     brokers[0].slow["leader_and_isr"] = 1.0
     anew = [live[0], registered(brokers, 1, epoch=2)]
-    found = iter([live, anew])
+    registrations = iter([live, anew])
 
-    answers = tell(live, [state(0, [0, 1])], now=lambda: next(found, anew))
+    answers = tell(live, [state(0, [0, 1])], now=lambda: next(registrations, anew))
 
     assert [one.request.broker_epoch for one in brokers[1].of("leader_and_isr")] == [1, 2]
     assert {answer.broker["broker_epoch"] for answer in answers.answers if answer.broker["broker_id"] == 1} == {2}
@@ -183,9 +183,9 @@ def test_broker_that_registers_meanwhile_is_told_what_is_due_to_it(brokers: Fake
     brokers[0].slow["leader_and_isr"] = 1.0
     live = [registered(brokers, 0)]
     now = [*live, registered(brokers, 1)]
-    found = iter([live, now])
+    registrations = iter([live, now])
 
-    answers = tell(live, [state(0, [0, 1])], now=lambda: next(found, now))
+    answers = tell(live, [state(0, [0, 1])], now=lambda: next(registrations, now))
 
     assert [one.api for one in brokers[1].told] == ["update_metadata", "leader_and_isr", "update_metadata"]
     assert answers.accepted == [0, 1]
@@ -199,7 +199,7 @@ def test_replicas_that_are_deleted_are_in_a_request_of_their_own(brokers: FakeBr
     stopped = [one for one in due([state(0, [], [0]), state(1, [], [0])], {0}) if one.api == STOP_REPLICA]
     told = [stopped[0], structs.replace(stopped[1], delete_partition=True)]
 
-    found = announce(Announcement(OURS, 5, live, told), time.monotonic() + LONG)
+    answers = announce(Announcement(OURS, 5, live, told), time.monotonic() + LONG)
 
     requests = [one.request for one in brokers[0].of("stop_replica")]
     flags = [
@@ -209,7 +209,7 @@ def test_replicas_that_are_deleted_are_in_a_request_of_their_own(brokers: FakeBr
         for request in requests
     ]
     assert flags == [[True], [False]]
-    assert [[one.partition for one in answer.notices] for answer in found] == [[], [1], [0]]
+    assert [[one.partition for one in answer.notices] for answer in answers] == [[], [1], [0]]
 
 
 def test_one_channel_a_broker_for_all_that_a_commit_tells(brokers: FakeBrokers) -> None:
@@ -217,11 +217,11 @@ def test_one_channel_a_broker_for_all_that_a_commit_tells(brokers: FakeBrokers) 
     told = announcement(live, [state(0, [0, 1])])
 
     with Channels(str(OURS)) as channels:
-        found = [announce(told, time.monotonic() + LONG, channels=channels) for _ in range(3)]
+        rounds = [announce(told, time.monotonic() + LONG, channels=channels) for _ in range(3)]
         connections = [len(brokers[broker].connections) for broker in (0, 1)]
 
-    assert [Answers.of(answers).accepted for answers in found] == [[0, 1]] * 3
-    assert ([brokers[broker].asked for broker in (0, 1)], connections) == ([1, 1], [1, 1])
+    assert [Answers.of(answers).accepted for answers in rounds] == [[0, 1]] * 3
+    assert ([brokers[broker].version_requests for broker in (0, 1)], connections) == ([1, 1], [1, 1])
 
 
 def test_channel_that_was_lost_is_made_anew(brokers: FakeBrokers) -> None:
@@ -234,7 +234,7 @@ def test_channel_that_was_lost_is_made_anew(brokers: FakeBrokers) -> None:
 
         answers = announce(announcement(live, [state(1, [0])]), time.monotonic() + LONG, channels=channels)
 
-    assert (Answers.of(answers).accepted, brokers[0].asked) == ([0], 2)
+    assert (Answers.of(answers).accepted, brokers[0].version_requests) == ([0], 2)
 
 
 def test_channel_on_which_a_broker_was_given_up_is_not_used_again(brokers: FakeBrokers) -> None:
@@ -259,7 +259,7 @@ def test_channel_is_of_one_registration(brokers: FakeBrokers) -> None:
             announce(told, time.monotonic() + LONG, channels=channels)
 
     assert [one.request.broker_epoch for one in brokers[0].of("leader_and_isr")] == [1, 2]
-    assert brokers[0].asked == 2
+    assert brokers[0].version_requests == 2
 
 
 def test_nothing_is_opened_once_a_commit_is_over(brokers: FakeBrokers) -> None:
@@ -334,10 +334,10 @@ def test_silent_broker_is_refused_before_anything_is_written(
         with pytest.raises(RefusedError) as refused:
             refuse_silent(live, OURS, ())
 
-    said = str(refused.value)
-    assert f"broker 1 at 127.0.0.1:{brokers[1].port} (" in said
-    assert f"broker 2 at 127.0.0.1:{brokers[2].port} (it speaks LeaderAndIsr up to version 3 only)" in said
-    assert "--allow-silent 1,2 writes nevertheless" in said
+    message = str(refused.value)
+    assert f"broker 1 at 127.0.0.1:{brokers[1].port} (" in message
+    assert f"broker 2 at 127.0.0.1:{brokers[2].port} (it speaks LeaderAndIsr up to version 3 only)" in message
+    assert "--allow-silent 1,2 writes nevertheless" in message
     refuse_silent(live, OURS, {1, 2})
 
 
@@ -360,7 +360,7 @@ def test_broker_that_refuses_connections_is_given_up_after_some(
     live = [registered(brokers, 0)]
 
     assert len(why_untold(live, str(OURS))) == untold
-    assert (len(tries), brokers[0].asked) == (0, 1 - untold)
+    assert (len(tries), brokers[0].version_requests) == (0, 1 - untold)
 
 
 def test_broker_that_listens_late_is_waited_for(brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -373,7 +373,7 @@ def test_broker_that_listens_late_is_waited_for(brokers: FakeBrokers, monkeypatc
     refuse_silent([registered(brokers, 0)], OURS, ())
     later.join()
 
-    assert brokers[0].asked > 0
+    assert brokers[0].version_requests > 0
 
 
 def test_stall_of_our_own_machine_is_no_silence_of_a_broker(

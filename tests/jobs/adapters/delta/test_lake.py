@@ -84,10 +84,10 @@ def test_few_rows_come_to_the_driver_as_the_table_has_them(spark: SparkSession, 
     tables = Tables(spark, Lake(str(tmp_path), "default"))
     tables.lake.ensure_tables()
     row = {"topic": "t", "topic_id": "i", "config": {"k": "v"}, "deletion_requested": False, "understood": True}
-    found = tables.few("topics", tables.frame("topics", [row]))
-    assert found.schema.names == TABLES["topics"].names
+    frame = tables.few("topics", tables.frame("topics", [row]))
+    assert frame.schema.names == TABLES["topics"].names
     tables.replace_counted("topics", tables.frame("topics", [row]), 1)
-    assert as_rows(found) == tables.lake.rows("topics")
+    assert as_rows(frame) == tables.lake.rows("topics")
 
 
 def test_every_column_of_every_table_says_what_it_is(tmp_path: Path) -> None:
@@ -105,8 +105,8 @@ def test_rows_are_found_by_text_that_an_update_has_copied(tmp_path: Path) -> Non
     lake.append("plans", [{"plan_id": plan, "status": "planned"} for plan in ("a", "b", "c")])
     lake.update("plans", "plan_id = 'b'", status="'committed'")
     lake.append("plans", [{"plan_id": "d", "status": "planned"}])
-    found = [[row["status"] for row in lake.rows("plans", ("plan_id", "=", plan))] for plan in "abcde"]
-    assert found == [["planned"], ["committed"], ["planned"], ["planned"], []]
+    statuses = [[row["status"] for row in lake.rows("plans", ("plan_id", "=", plan))] for plan in "abcde"]
+    assert statuses == [["planned"], ["committed"], ["planned"], ["planned"], []]
 
 
 def test_a_table_that_has_lost_its_log_is_no_new_one(tmp_path: Path) -> None:

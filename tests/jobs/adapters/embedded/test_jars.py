@@ -99,9 +99,9 @@ def test_two_at_once_do_no_harm(cache: Path, notes: Path, monkeypatch: pytest.Mo
     put_mvn_on_path(notes, monkeypatch, ending="sleep 0.5")
 
     with ThreadPoolExecutor(2) as both:
-        found = list(both.map(lambda _: delta_jars(), range(2)))
+        jars = list(both.map(lambda _: delta_jars(), range(2)))
 
-    assert names(found[0]) == names(found[1]) == ["some.jar"]
+    assert names(jars[0]) == names(jars[1]) == ["some.jar"]
     assert notes.read_text() == "ran\nran\n"
     assert leftovers(cache) == []
 

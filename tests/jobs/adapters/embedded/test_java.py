@@ -38,7 +38,7 @@ def test_java_home_wins_over_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(
-    ("answer", "found"),
+    ("answer", "complaint"),
     [
         ('openjdk version "11.0.2" 2019-01-15', "Found Java 11 at "),
         ('java version "1.8.0_292"', "Found Java 8 at "),
@@ -46,10 +46,10 @@ def test_java_home_wins_over_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         ("What?", "does not say which Java it is"),
     ],
 )
-def test_unfit_java_is_named_with_the_way_out(tmp_path: Path, answer: str, found: str) -> None:
+def test_unfit_java_is_named_with_the_way_out(tmp_path: Path, answer: str, complaint: str) -> None:
     java = fake_java(tmp_path, answer)
 
-    with pytest.raises(MissingError, match=f"{found}.*needs Java 17 to 21.*openjdk-17-jdk-headless") as raised:
+    with pytest.raises(MissingError, match=f"{complaint}.*needs Java 17 to 21.*openjdk-17-jdk-headless") as raised:
         find_java()
     assert str(java) in str(raised.value)
 

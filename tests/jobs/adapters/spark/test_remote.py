@@ -79,20 +79,20 @@ def test_a_controller_decides_in_its_own_process() -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "extensions", "said"),
+    ("version", "extensions", "message"),
     [
         ("3.5.1", connect.DELTA, "is Spark 3.5.1, Surveyor needs"),
         (our_spark, "", "has no Delta; start it with --jars"),
     ],
 )
-def test_a_server_that_is_not_fit_is_missing(version: str, extensions: str, said: str) -> None:
+def test_a_server_that_is_not_fit_is_missing(version: str, extensions: str, message: str) -> None:
     server: Any = SimpleNamespace(version=version, conf={"spark.sql.extensions": extensions})
-    with pytest.raises(MissingError, match=said):
+    with pytest.raises(MissingError, match=message):
         connect.check(server, NOBODY)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "reason"),
     [
         ("StatusCode.UNAVAILABLE: Socket closed", "the Spark Connect server was lost"),
         (
@@ -106,7 +106,7 @@ def test_a_server_that_is_not_fit_is_missing(version: str, extensions: str, said
         ("[DIVIDE_BY_ZERO]", None),
     ],
 )
-def test_what_errors_of_spark_mean(text: str, said: str | None) -> None:
+def test_what_errors_of_spark_mean(text: str, reason: str | None) -> None:
     meant = why_elsewhere(AnalysisException(text))
-    assert meant is None if said is None else said in (meant or "")
+    assert meant is None if reason is None else reason in (meant or "")
     assert why_elsewhere(ValueError(text)) is None

@@ -13,7 +13,7 @@ V1 = b'{"version":1,"brokerid":1,"timestamp":"1700000000000"}'
 TWO_PARTITIONS = b'{"version":1,"partitions":[{"topic":"t","partition":0},{"topic":"u","partition":3}]}'
 
 
-def found(tree: KafkaTree) -> ClusterState:
+def cluster_of(tree: KafkaTree) -> ClusterState:
     return read_cluster(tree.client, tree.hosts)
 
 
@@ -22,7 +22,7 @@ def test_controller_of_any_version(bare_tree: KafkaTree, data: bytes) -> None:
     bare_tree.lay_out()
     bare_tree.client.create("/controller", data, ephemeral=True)
 
-    state = found(bare_tree)
+    state = cluster_of(bare_tree)
 
     assert (state.controller, state.controller_version) == (Controller(1, -1), 0)
     assert state.controller_owner == bare_tree.client.client_id[0]
@@ -32,7 +32,7 @@ def test_controller_of_any_version(bare_tree: KafkaTree, data: bytes) -> None:
 def test_cluster_without_a_controller(bare_tree: KafkaTree) -> None:
     bare_tree.lay_out()
 
-    state = found(bare_tree)
+    state = cluster_of(bare_tree)
 
     assert (state.controller.broker_id, state.controller_version, state.controller_owner) == (-1, None, 0)
     assert (state.epoch, state.epoch_version) == (0, -1)
@@ -41,7 +41,7 @@ def test_cluster_without_a_controller(bare_tree: KafkaTree) -> None:
 def test_epoch_and_its_version(tree: KafkaTree) -> None:
     tree.elect(1, epoch=8)
 
-    state = found(tree)
+    state = cluster_of(tree)
 
     assert (state.epoch, state.epoch_version) == (8, tree.client.get("/controller_epoch")[1].version)
 
@@ -59,49 +59,49 @@ def test_signs_of_a_migration(bare_tree: KafkaTree, path: str, data: bytes, sign
     bare_tree.lay_out()
     bare_tree.write(path, data)
 
-    assert found(bare_tree).migration == sign
+    assert cluster_of(bare_tree).migration == sign
 
 
 @pytest.mark.parametrize("data", [b'{"version":0,"kraft_controller_id":-1}'])
 def test_migration_that_nobody_began_is_none(tree: KafkaTree, data: bytes) -> None:
     tree.write("/migration", data)
 
-    assert found(tree).migration is None
+    assert cluster_of(tree).migration is None
 
 
 def test_cluster_id(tree: KafkaTree) -> None:
-    assert found(tree).cluster_id == CLUSTER_ID
+    assert cluster_of(tree).cluster_id == CLUSTER_ID
 
 
 def test_broker_epoch_is_the_czxid_of_its_registration(tree: KafkaTree) -> None:
     stats = {broker: tree.client.get(f"/brokers/ids/{broker}")[1] for broker in (0, 1, 2)}
 
-    assert found(tree).live == {broker: stat.czxid for broker, stat in stats.items()}
+    assert cluster_of(tree).live == {broker: stat.czxid for broker, stat in stats.items()}
 
 
 def test_bounced_broker_has_a_later_epoch(tree: KafkaTree) -> None:
-    before = found(tree).live
+    before = cluster_of(tree).live
 
     tree.bounce(1)
 
-    after = found(tree).live
+    after = cluster_of(tree).live
     assert after[1] > before[1]
     assert (after[0], after[2]) == (before[0], before[2])
 
 
 def test_registration_rewritten_in_place_keeps_its_epoch(tree: KafkaTree) -> None:
-    before = found(tree).live
+    before = cluster_of(tree).live
 
     tree.touch("/brokers/ids/1")
 
-    assert found(tree).live == before
+    assert cluster_of(tree).live == before
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b'{"version":5,"endpoints":["nonsense"]}', b"\xff\xfe"])
 def test_undecodable_broker_is_alive_and_not_understood(tree: KafkaTree, data: bytes) -> None:
     tree.register(3, data)
 
-    state = found(tree)
+    state = cluster_of(tree)
 
     assert sorted(state.live) == [0, 1, 2, 3]
     assert {row["broker_id"]: row["understood"] for row in state.brokers} == {0: True, 1: True, 2: True, 3: False}
@@ -117,7 +117,7 @@ def test_request_of_each_kind(tree: KafkaTree) -> None:
     event = b'{"version":1,"broker":2,"event":1}'
     tree.client.create("/log_dir_event_notification/log_dir_event_", event, sequence=True)
 
-    requests = [in_short(row) for row in found(tree).requests]
+    requests = [in_short(row) for row in cluster_of(tree).requests]
 
     assert requests == [
         (RequestKind.REASSIGN, "t", 0, [2, 0], None),
@@ -137,26 +137,26 @@ def in_short(row: Row) -> tuple[object, ...]:
 def test_request_names_its_znode(tree: KafkaTree) -> None:
     path = tree.client.create("/isr_change_notification/isr_change_", TWO_PARTITIONS, sequence=True)
 
-    assert {row["path"] for row in found(tree).requests} == {path}
+    assert {row["path"] for row in cluster_of(tree).requests} == {path}
 
 
 def test_undecodable_request_is_quarantined(tree: KafkaTree) -> None:
     tree.write("/admin/reassign_partitions", b"not json")
 
-    state = found(tree)
+    state = cluster_of(tree)
 
     assert state.requests == []
     assert [row["path"] for row in state.quarantine] == ["/admin/reassign_partitions"]
 
 
 def test_nothing_stands_in_a_quiet_cluster(tree: KafkaTree) -> None:
-    state = found(tree)
+    state = cluster_of(tree)
 
     assert (state.requests, state.quarantine) == ([], [])
 
 
 def test_zxid_does_not_go_back(tree: KafkaTree) -> None:
-    before = found(tree).zxid
+    before = cluster_of(tree).zxid
     tree.touch("/cluster/id")
 
-    assert found(tree).zxid > before
+    assert cluster_of(tree).zxid > before

@@ -74,18 +74,18 @@ def test_hands_back_after_an_error(tree: KafkaTree) -> None:
 
 
 @pytest.mark.parametrize(
-    ("znode", "data", "found"),
+    ("znode", "data", "sign"),
     [
         ("/controller", b'{"version":1,"brokerid":3000,"timestamp":"1"}', "/controller is persistent"),
         ("/migration", b'{"version":0,"kraft_controller_id":3000,"kraft_controller_epoch":1}', "controller 3000"),
     ],
 )
-def test_refuses_during_a_migration(bare_tree: KafkaTree, znode: str, data: bytes, found: str) -> None:
+def test_refuses_during_a_migration(bare_tree: KafkaTree, znode: str, data: bytes, sign: str) -> None:
     bare_tree.lay_out()
     bare_tree.write(znode, data)
     before = bare_tree.dump()
 
-    with pytest.raises(RefusedError, match=f"migration to KRaft is in progress .*{found}"):
+    with pytest.raises(RefusedError, match=f"migration to KRaft is in progress .*{sign}"):
         take_over(bare_tree.client, bare_tree.hosts, OURS)
     assert bare_tree.dump() == before
 

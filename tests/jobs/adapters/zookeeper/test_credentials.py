@@ -148,7 +148,7 @@ def test_by_tls_with_a_certificate(guarded: GuardedZooKeeper, configured: Config
 
 
 @pytest.mark.parametrize(
-    ("keys", "said"),
+    ("keys", "message"),
     [
         (SASL | {"sasl.password": "wrong-one"}, "does not know the user, or not the password"),
         (
@@ -163,12 +163,12 @@ def test_by_tls_with_a_certificate(guarded: GuardedZooKeeper, configured: Config
     ],
 )
 def test_what_is_wrong_is_said_without_the_password(
-    chroot: str, configured: Configured, keys: dict[str, str], said: str
+    chroot: str, configured: Configured, keys: dict[str, str], message: str
 ) -> None:
     path = configured(chroot, keys)
     with pytest.raises((UsageError, UnreadableError)) as caught, connected(chroot, 5.0) as client:
         read(client, "/")
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert str(path) in str(caught.value)
     assert not any(secret in str(caught.value) for secret in (PASSWORD, "wrong-one"))
 
@@ -220,5 +220,5 @@ def test_executors_speak_as_the_driver_does(spark: SparkSession, tree: KafkaTree
     path = configured(tree.hosts, SASL)
     spark.dataSource.register(ZooKeeperDataSource)
     read_by = spark.read.format("zookeeper").option("zookeeper", tree.hosts)
-    found = read_by.option("config", str(path)).load().where("kind = 'partition'").collect()
-    assert [(row.topic, row.partition, row.replicas) for row in found] == [("orders", 0, [0, 1])]
+    rows = read_by.option("config", str(path)).load().where("kind = 'partition'").collect()
+    assert [(row.topic, row.partition, row.replicas) for row in rows] == [("orders", 0, [0, 1])]

@@ -34,7 +34,7 @@ NAMES = ("10", "9", "b", "a", "é")
 
 
 @pytest.fixture(autouse=True)
-def _asked_anew() -> None:
+def _ask_anew() -> None:
     """Ports come back: what was found out about another test's proxy is not true of this one's."""
     speaks_multi_read.cache_clear()
 
@@ -54,18 +54,18 @@ def test_reads_in_the_order_asked(bare_tree: KafkaTree) -> None:
     for name in "abc":
         bare_tree.write(f"/{name}", name.encode())
 
-    found = read_many(bare_tree.client, ["/c", "/a", "/b", "/a"])
+    znodes = read_many(bare_tree.client, ["/c", "/a", "/b", "/a"])
 
-    assert [(znode.path, znode.data) for znode in found] == [("/c", b"c"), ("/a", b"a"), ("/b", b"b"), ("/a", b"a")]
+    assert [(znode.path, znode.data) for znode in znodes] == [("/c", b"c"), ("/a", b"a"), ("/b", b"b"), ("/a", b"a")]
 
 
 def test_absent_znodes_have_no_stat(bare_tree: KafkaTree) -> None:
     bare_tree.write("/there", b"1")
 
-    found = read_many(bare_tree.client, ["/gone", "/there", "/gone/deeper"])
+    znodes = read_many(bare_tree.client, ["/gone", "/there", "/gone/deeper"])
 
-    assert [znode.version for znode in found] == [None, 0, None]
-    assert found[0] == Znode("/gone", None, None)
+    assert [znode.version for znode in znodes] == [None, 0, None]
+    assert znodes[0] == Znode("/gone", None, None)
 
 
 def test_reads_nothing_when_asked_for_nothing(bare_tree: KafkaTree) -> None:
@@ -77,10 +77,10 @@ def test_reads_more_than_a_batch(bare_tree: KafkaTree, count: int) -> None:
     bare_tree.write("/even", b"")
     paths = ["/even" if number % 2 == 0 else f"/odd-{number}" for number in range(count)]
 
-    found = read_many(bare_tree.client, paths)
+    znodes = read_many(bare_tree.client, paths)
 
-    assert [znode.path for znode in found] == paths
-    assert {number % 2 for number, znode in enumerate(found) if znode.stat} == {0}
+    assert [znode.path for znode in znodes] == paths
+    assert {number % 2 for number, znode in enumerate(znodes) if znode.stat} == {0}
 
 
 def test_null_and_empty_data_are_told_apart(bare_tree: KafkaTree) -> None:
@@ -134,9 +134,9 @@ def test_servers_before_multi_read_are_read_one_by_one(laid_out: KafkaTree, old:
     assert (speaks_multi_read(server_of(laid_out.hosts)), speaks_multi_read(server_of(old.hosts))) == (True, False)
 
     with connected(old.hosts) as client:
-        found = {name: reading(client) for name, reading in READINGS.items()}
+        results = {name: reading(client) for name, reading in READINGS.items()}
 
-    assert found == {name: reading(laid_out.client) for name, reading in READINGS.items()}
+    assert results == {name: reading(laid_out.client) for name, reading in READINGS.items()}
     assert old.unknown == 1
 
 
@@ -183,9 +183,9 @@ def read_through(proxy: ZooKeeperProxy, paths: Sequence[str]) -> list[Znode]:
 
 def sizes(client: KazooClient, paths: Sequence[str]) -> list[int]:
     """How many znodes each request asks for, and that they are the ones asked for."""
-    asked = [list(batch) for batch, _ in _batches(client, GetData, paths)]
-    assert [path for batch in asked for path in batch] == list(paths)
-    return [len(batch) for batch in asked]
+    batches = [list(batch) for batch, _ in _batches(client, GetData, paths)]
+    assert [path for batch in batches for path in batch] == list(paths)
+    return [len(batch) for batch in batches]
 
 
 def test_batches_grow_where_answers_are_small_and_shrink_where_they_are_large(bare_tree: KafkaTree) -> None:
@@ -213,9 +213,9 @@ def test_a_request_asks_for_one_znode_at_least(bare_tree: KafkaTree, monkeypatch
     ],
 )
 def test_a_request_stays_below_what_servers_take(chroot: str, path: str, fit: int) -> None:
-    asked = _bounded(chroot, [path] * 600)
+    bounded = _bounded(chroot, [path] * 600)
 
-    assert len(asked) == fit
+    assert len(bounded) == fit
     if fit > 1:
         assert REQUEST_BYTES - 3000 < len(_MultiRead(GetData, (chroot + path,) * fit).serialize()) < REQUEST_BYTES
 
@@ -227,10 +227,10 @@ def test_long_paths_are_read_in_several_requests(bare_tree: KafkaTree, monkeypat
     for path in paths[::7]:
         bare_tree.write(path, path[-2:].encode())
 
-    found = read_many(bare_tree.client, paths)
+    znodes = read_many(bare_tree.client, paths)
 
     assert sizes(bare_tree.client, paths) == [26, 26, 8]
-    assert [znode.data for znode in found] == [path[-2:].encode() if path in paths[::7] else None for path in paths]
+    assert [znode.data for znode in znodes] == [path[-2:].encode() if path in paths[::7] else None for path in paths]
 
 
 @pytest.fixture

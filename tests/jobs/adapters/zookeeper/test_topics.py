@@ -100,13 +100,13 @@ def move(tree: KafkaTree) -> None:
 
 
 def test_what_is_of_one_moment_is_read_once(orders: KafkaTree, meanwhile: Meanwhile) -> None:
-    found = read(orders)
+    rows = read(orders)
 
-    assert found.of_partitions(*COLUMNS) == ORDERS + NEIGHBOURS
-    assert found.of_topics("topic", "topic_version", "understood", "topic_id", "config") == [
+    assert rows.of_partitions(*COLUMNS) == ORDERS + NEIGHBOURS
+    assert rows.of_topics("topic", "topic_version", "understood", "topic_id", "config") == [
         (name, 0, True, TOPIC_ID, {}) for name in ("orders", "payments", "zebras")
     ]
-    assert (found.quarantine, meanwhile.read) == ([], [["orders", "payments", "zebras"]])
+    assert (rows.quarantine, meanwhile.read) == ([], [["orders", "payments", "zebras"]])
 
 
 def test_a_topic_whose_replicas_moved_meanwhile_is_given_once_as_it_is_then(
@@ -114,16 +114,16 @@ def test_a_topic_whose_replicas_moved_meanwhile_is_given_once_as_it_is_then(
 ) -> None:
     meanwhile.changes = [lambda: move(orders)]
 
-    found = read(orders)
+    rows = read(orders)
 
-    assert found.of_partitions(*COLUMNS, "leader_epoch", "topic_version", "state_version") == [
+    assert rows.of_partitions(*COLUMNS, "leader_epoch", "topic_version", "state_version") == [
         ("payments", 0, [2, 0], 2, [2, 0], 5, 0, 0),
         ("zebras", 0, [1, 0], 1, [1, 0], 5, 0, 0),
         ("orders", 0, [0, 1], 0, [0, 1], 5, 1, 0),
         ("orders", 1, [3, 4], 3, [3, 4], 6, 1, 1),
     ]
-    assert found.of_topics("topic", "topic_version") == [("payments", 0), ("zebras", 0), ("orders", 1)]
-    assert (found.quarantine, meanwhile.read) == ([], [["orders", "payments", "zebras"], ["orders"]])
+    assert rows.of_topics("topic", "topic_version") == [("payments", 0), ("zebras", 0), ("orders", 1)]
+    assert (rows.quarantine, meanwhile.read) == ([], [["orders", "payments", "zebras"], ["orders"]])
 
 
 def test_an_isr_that_moved_ahead_of_its_leader_is_torn_as_well(orders: KafkaTree, meanwhile: Meanwhile) -> None:
@@ -142,11 +142,11 @@ def test_an_isr_that_moved_ahead_of_its_leader_is_torn_as_well(orders: KafkaTree
 def test_a_topic_that_vanishes_meanwhile_is_no_row(orders: KafkaTree, meanwhile: Meanwhile) -> None:
     meanwhile.changes = [lambda: orders.client.delete("/brokers/topics/orders", recursive=True)]
 
-    found = read(orders)
+    rows = read(orders)
 
-    assert found.of_partitions(*COLUMNS) == NEIGHBOURS
-    assert found.of_topics("topic") == [("payments",), ("zebras",)]
-    assert found.quarantine == []
+    assert rows.of_partitions(*COLUMNS) == NEIGHBOURS
+    assert rows.of_topics("topic") == [("payments",), ("zebras",)]
+    assert rows.quarantine == []
 
 
 def test_a_topic_that_vanished_before_is_no_row(orders: KafkaTree) -> None:
@@ -162,10 +162,10 @@ def test_a_topic_made_anew_meanwhile_is_the_new_one(orders: KafkaTree, meanwhile
 
     meanwhile.changes = [make_anew]
 
-    found = read(orders, "orders")
+    rows = read(orders, "orders")
 
-    assert found.of_partitions(*COLUMNS) == [("orders", 0, [2], 2, [2])]
-    assert found.of_topics("topic", "topic_id") == [("orders", "A" * 22)]
+    assert rows.of_partitions(*COLUMNS) == [("orders", 0, [2], 2, [2])]
+    assert rows.of_topics("topic", "topic_id") == [("orders", "A" * 22)]
 
 
 def test_a_partition_added_after_its_topic_was_read_is_left_to_the_next_snapshot(
@@ -173,18 +173,18 @@ def test_a_partition_added_after_its_topic_was_read_is_left_to_the_next_snapshot
 ) -> None:
     meanwhile.changes = [lambda: add_partition(orders)]
 
-    found = read(orders, "orders")
+    rows = read(orders, "orders")
 
-    assert (found.of_partitions(*COLUMNS), found.quarantine, len(meanwhile.read)) == (ORDERS, [], 1)
+    assert (rows.of_partitions(*COLUMNS), rows.quarantine, len(meanwhile.read)) == (ORDERS, [], 1)
 
 
 def test_a_partition_seen_before_its_assignment_is_read_once_more(orders: KafkaTree, meanwhile: Meanwhile) -> None:
     meanwhile.before = CONFIGS
     meanwhile.changes = [lambda: add_partition(orders)]
 
-    found = read(orders, "orders")
+    rows = read(orders, "orders")
 
-    assert (found.of_partitions(*COLUMNS), found.quarantine) == ([*ORDERS, ("orders", 2, [2, 0], 2, [2, 0])], [])
+    assert (rows.of_partitions(*COLUMNS), rows.quarantine) == ([*ORDERS, ("orders", 2, [2, 0], 2, [2, 0])], [])
 
 
 def add_partition(tree: KafkaTree) -> None:
@@ -195,23 +195,23 @@ def add_partition(tree: KafkaTree) -> None:
 def test_the_second_reading_stands_even_if_torn(orders: KafkaTree, meanwhile: Meanwhile) -> None:
     meanwhile.changes = [lambda: move(orders), lambda: lead(orders, "orders", 1, 5, [5])]
 
-    found = read(orders, "orders")
+    rows = read(orders, "orders")
 
-    assert found.of_partitions("partition", "replicas", "leader") == [(0, [0, 1], 0), (1, [3, 4], 5)]
+    assert rows.of_partitions("partition", "replicas", "leader") == [(0, [0, 1], 0), (1, [3, 4], 5)]
     assert len(meanwhile.read) == 2
 
 
 def test_a_leader_that_is_no_replica_stays_as_read(orders: KafkaTree, meanwhile: Meanwhile) -> None:
     lead(orders, "orders", 1, 7, [7, 2])
 
-    found = read(orders)
+    rows = read(orders)
 
-    assert found.of_partitions(*COLUMNS, "understood") == [
+    assert rows.of_partitions(*COLUMNS, "understood") == [
         *((*row, True) for row in NEIGHBOURS),
         ("orders", 0, [0, 1], 0, [0, 1], True),
         ("orders", 1, [1, 2], 7, [7, 2], True),
     ]
-    assert (found.quarantine, len(meanwhile.read)) == ([], 2)
+    assert (rows.quarantine, len(meanwhile.read)) == ([], 2)
 
 
 def test_a_partition_without_a_state_has_no_leader(orders: KafkaTree) -> None:
@@ -235,15 +235,15 @@ def test_a_state_that_nobody_assigned_is_in_quarantine(orders: KafkaTree) -> Non
     orders.write("/brokers/topics/orders/partitions/x/state", b"what")
     orders.client.ensure_path("/brokers/topics/orders/partitions/8")  # as Kafka leaves it for a moment
 
-    found = read(orders)
+    rows = read(orders)
 
     reason = "a state without a topic: /brokers/topics/orders assigns no partition "
     state = '{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":6,"isr":[1]}'
-    assert found.of_quarantine() == [
+    assert rows.of_quarantine() == [
         ("/brokers/topics/orders/partitions/9/state", state, reason + "9"),
         ("/brokers/topics/orders/partitions/x/state", "what", reason + "x"),
     ]
-    assert sorted(found.of_partitions(*COLUMNS)) == ORDERS + NEIGHBOURS
+    assert sorted(rows.of_partitions(*COLUMNS)) == ORDERS + NEIGHBOURS
 
 
 @pytest.mark.parametrize("null", [True, False])
@@ -257,9 +257,9 @@ def test_a_topic_without_data_is_in_quarantine_and_its_states_too(orders: KafkaT
     lead(orders, "empty", 0, 1, [1])
     state = orders.client.get(state_path("empty", 0))[0].decode()
 
-    found = read(orders)
+    rows = read(orders)
 
-    assert found.of_quarantine() == [
+    assert rows.of_quarantine() == [
         ("/brokers/topics/empty", None if null else "", "empty, expected JSON"),
         (
             state_path("empty", 0),
@@ -267,25 +267,25 @@ def test_a_topic_without_data_is_in_quarantine_and_its_states_too(orders: KafkaT
             "a state without a topic: /brokers/topics/empty assigns no partition 0",
         ),
     ]
-    assert ("empty", False) in found.of_topics("topic", "understood")
-    assert sorted(found.of_partitions(*COLUMNS)) == ORDERS + NEIGHBOURS
+    assert ("empty", False) in rows.of_topics("topic", "understood")
+    assert sorted(rows.of_partitions(*COLUMNS)) == ORDERS + NEIGHBOURS
 
 
 def test_a_config_that_is_not_understood_leaves_the_rows(orders: KafkaTree) -> None:
     orders.write("/config/topics/orders", b'{"version":1,"config":{"retention.ms":1}}')
 
-    found = read(orders)
+    rows = read(orders)
 
-    assert found.of_topics("topic", "understood", "config") == [
+    assert rows.of_topics("topic", "understood", "config") == [
         ("orders", False, None),
         ("payments", True, {}),
         ("zebras", True, {}),
     ]
-    assert found.of_partitions(*COLUMNS, "understood") == [
+    assert rows.of_partitions(*COLUMNS, "understood") == [
         *((*row, False) for row in ORDERS),
         *((*row, True) for row in NEIGHBOURS),
     ]
-    assert [row[:2] for row in found.of_quarantine()] == [
+    assert [row[:2] for row in rows.of_quarantine()] == [
         ("/config/topics/orders", '{"version":1,"config":{"retention.ms":1}}')
     ]
 
@@ -295,12 +295,12 @@ def test_a_name_that_kafka_forbids_is_in_quarantine(orders: KafkaTree, name: str
     assign(orders, name, {0: [0, 1]})
     data = orders.client.get(f"/brokers/topics/{name}")[0].decode()
 
-    found = read(orders)
+    rows = read(orders)
 
     reason = f"{name!r} is no topic name: 1 to 249 of a-z A-Z 0-9 . _ -, not . or .."
-    assert found.of_quarantine() == [(f"/brokers/topics/{name}", data, reason)]
-    assert found.of_partitions(*COLUMNS) == ORDERS + NEIGHBOURS
-    assert (name, False) in found.of_topics("topic", "understood")
+    assert rows.of_quarantine() == [(f"/brokers/topics/{name}", data, reason)]
+    assert rows.of_partitions(*COLUMNS) == ORDERS + NEIGHBOURS
+    assert (name, False) in rows.of_topics("topic", "understood")
 
 
 BAD_TOPICS = {
@@ -403,8 +403,8 @@ def cut(data: bytes) -> str:
     return "".join(chr(byte) if 32 <= byte < 127 else f"\\x{byte:02x}" for byte in data[:1000])
 
 
-def assert_quarantined(found: Read, expected: Sequence[tuple[str, str, str]]) -> None:
-    rows = found.of_quarantine()
+def assert_quarantined(reading: Read, expected: Sequence[tuple[str, str, str]]) -> None:
+    rows = reading.of_quarantine()
     assert [row[:2] for row in rows] == [row[:2] for row in expected]
     reasons = [(row[2], reason) for row, (_, _, reason) in zip(rows, expected, strict=True)]
     assert [pair for pair in reasons if pair[1] not in pair[0]] == []  # msgspec's words may get longer
@@ -417,11 +417,11 @@ def test_bad_topics_are_in_quarantine_and_their_neighbours_are_read(orders: Kafk
         orders.write(path, data)
         expected.append((path, cut(data), reason))
 
-    found = read(orders)
+    rows = read(orders)
 
-    assert_quarantined(found, expected)
-    assert found.of_partitions(*COLUMNS) == ORDERS + NEIGHBOURS
-    assert [understood for (understood,) in found.of_topics("understood")] == (
+    assert_quarantined(rows, expected)
+    assert rows.of_partitions(*COLUMNS) == ORDERS + NEIGHBOURS
+    assert [understood for (understood,) in rows.of_topics("understood")] == (
         [True] + [False] * len(BAD_TOPICS) + [True] * 2
     )
 
@@ -434,16 +434,16 @@ def test_bad_states_are_in_quarantine_and_their_neighbours_are_read(orders: Kafk
         orders.write(path, data)
         expected.append((path, cut(data), reason))
 
-    found = read(orders)
+    rows = read(orders)
 
-    assert_quarantined(found, expected)
+    assert_quarantined(rows, expected)
     good, bad = ([1, 2], 1, [1, 2], 0, True), ([1, 2], None, None, 1, False)
     assert [
         row
-        for row in found.of_partitions("topic", "partition", "replicas", "leader", "isr", "state_version", "understood")
+        for row in rows.of_partitions("topic", "partition", "replicas", "leader", "isr", "state_version", "understood")
         if row[0] == "p"
     ] == [("p", partition, *(bad if partition % 2 else good)) for partition in range(2 * len(BAD_STATES))]
-    assert [row for row in found.of_partitions(*COLUMNS) if row[0] != "p"] == ORDERS + NEIGHBOURS
+    assert [row for row in rows.of_partitions(*COLUMNS) if row[0] != "p"] == ORDERS + NEIGHBOURS
 
 
 def test_a_config_without_data_overrides_nothing(orders: KafkaTree) -> None:
@@ -462,10 +462,10 @@ def test_bad_configs_are_in_quarantine_and_their_topics_are_read(orders: KafkaTr
         orders.write(f"/config/topics/p{number}", data)
         expected.append((f"/config/topics/p{number}", cut(data), reason))
 
-    found = read(orders)
+    rows = read(orders)
 
-    assert_quarantined(found, expected)
-    assert found.of_partitions(*COLUMNS) == [
+    assert_quarantined(rows, expected)
+    assert rows.of_partitions(*COLUMNS) == [
         *ORDERS,
         *((f"p{number}", 0, [1, 2], 1, [1, 2]) for number in range(len(BAD_CONFIGS))),
         *NEIGHBOURS,

@@ -69,9 +69,9 @@ def test_spark_gives_the_znodes_below_a_path_as_they_are(tree: KafkaTree, spark:
     read = znodes(spark, tree, path="/brokers/topics")
 
     assert read.schema == ZNODES
-    found = sorted((row.asDict() for row in read.collect()), key=lambda row: row["path"])
-    assert found == rows_of(tree, TOPICS)
-    assert [(row["version"], row["mzxid"] > row["czxid"], row["children"]) for row in found] == [
+    rows = sorted((row.asDict() for row in read.collect()), key=lambda row: row["path"])
+    assert rows == rows_of(tree, TOPICS)
+    assert [(row["version"], row["mzxid"] > row["czxid"], row["children"]) for row in rows] == [
         (1, True, 1),
         (0, False, 1),
     ]
@@ -101,11 +101,11 @@ def test_spark_gives_the_cluster_unless_told_a_path(tree: KafkaTree, spark: Spar
     ],
 )
 def test_depth_counts_levels(tree: KafkaTree, depth: str, added: Sequence[str]) -> None:
-    found = load({"zookeeper": tree.hosts, "path": "/brokers/topics", "depth": depth})
+    rows = load({"zookeeper": tree.hosts, "path": "/brokers/topics", "depth": depth})
 
-    paths = [row["path"] for row in found]
+    paths = [row["path"] for row in rows]
     assert paths[len(paths) - len(added) :] == added
-    assert found == rows_of(tree, paths)
+    assert rows == rows_of(tree, paths)
     assert len(set(paths)) == len(paths) == {"1": 2, "2": 4, "3": 7, "9": 10}[depth]
 
 
@@ -131,16 +131,16 @@ def test_what_a_znode_lacks_is_null(tree: KafkaTree) -> None:
     multi.create("/odd/passing", b"1", ephemeral=True)
     commit(multi)
 
-    found = {row["path"]: row for row in load({"zookeeper": tree.hosts, "path": "/odd"})}
+    by_path = {row["path"]: row for row in load({"zookeeper": tree.hosts, "path": "/odd"})}
 
-    assert {path: row["data"] for path, row in found.items()} == {
+    assert {path: row["data"] for path, row in by_path.items()} == {
         "/odd/empty": b"",
         "/odd/noise": b"\xff\x00",
         "/odd/null": None,
         "/odd/passing": b"1",
     }
-    assert [path for path, row in found.items() if row["ephemeral_owner"]] == ["/odd/passing"]
-    assert found["/odd/passing"]["ephemeral_owner"] == tree.client.client_id[0]
+    assert [path for path, row in by_path.items() if row["ephemeral_owner"]] == ["/odd/passing"]
+    assert by_path["/odd/passing"]["ephemeral_owner"] == tree.client.client_id[0]
 
 
 def test_nothing_below_is_no_row(tree: KafkaTree) -> None:
@@ -160,7 +160,7 @@ def test_more_znodes_than_a_task_reads_are_all_read(tree: KafkaTree) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "said"),
+    ("options", "error", "message"),
     [
         ({"path": "/gone"}, UnreadableError, r"^/gone does not exist at .*; check the chroot"),
         ({"path": "/brokers/gone/"}, UnreadableError, r"^/brokers/gone does not exist at"),
@@ -169,10 +169,10 @@ def test_more_znodes_than_a_task_reads_are_all_read(tree: KafkaTree) -> None:
         ({"path": "/brokers", "depth": "all"}, UsageError, r"depth.*'all'.*1 or more"),
     ],
 )
-def test_what_cannot_be_read_is_said(tree: KafkaTree, options: Row, error: type[Exception], said: str) -> None:
+def test_what_cannot_be_read_is_said(tree: KafkaTree, options: Row, error: type[Exception], message: str) -> None:
     options = {**options, "zookeeper": tree.hosts + options.get("below", "")}
 
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=message):
         load(options)
 
 
@@ -238,9 +238,9 @@ class LeaderDies:
         assert server_of(client) == self.leader.port
         assert self.leader.pid
         os.kill(self.leader.pid, signal.SIGSTOP)
-        asked = self.ask(client, request)
+        pending = self.ask(client, request)
         self.leader.kill()
-        return asked
+        return pending
 
 
 @pytest.mark.parametrize("nth", [1, 2, 12])
@@ -262,10 +262,10 @@ def test_a_read_outlives_the_leader(ensemble: Ensemble, monkeypatch: pytest.Monk
 
     assert survivor != leader.port
     assert [row["topic"] for reading in readings for row in reading.topics] == names
-    found = [
+    states = [
         (row["topic"], row["partition"], row["leader"], row["isr"], row["state_version"])
         for reading in readings
         for row in reading.partitions
     ]
-    assert found == [(name, partition, 0, [0, 1], 0) for name in names for partition in range(PARTITIONS)]
+    assert states == [(name, partition, 0, [0, 1], 0) for name in names for partition in range(PARTITIONS)]
     assert [reading.quarantine + reading.torn for reading in readings if reading.quarantine or reading.torn] == []

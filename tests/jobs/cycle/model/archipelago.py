@@ -123,7 +123,7 @@ class World:
     tree: Tree = field(default_factory=Tree)
     network: Network = field(default_factory=lambda: Network({}))
     islands: list[Island] = field(default_factory=list)
-    said: list[str] = field(default_factory=list)
+    log: list[str] = field(default_factory=list)
     cycles: int = 0
     round: int = -1
     offices: int = 0
@@ -173,7 +173,7 @@ class World:
         try:
             control = take_over(session, "memory", OURS)
             controller = Controller(
-                control, self.decider, _Forgetful(self.lake), {"snapshot_id": 1, "cluster_id": "c"}, self.said.append
+                control, self.decider, _Forgetful(self.lake), {"snapshot_id": 1, "cluster_id": "c"}, self.log.append
             )
             controller.watches.woken = _Awake()
             controller.foresight = None  # time stands still here, and what is foreseen would be out of date at once

@@ -189,9 +189,9 @@ class Broker:
         if self.process is None:
             return
         if self.process.unsaid:
-            said = [TopicPartition(topic, partition) for topic, partition in dict.fromkeys(self.process.unsaid)]
+            changed = [TopicPartition(topic, partition) for topic, partition in dict.fromkeys(self.process.unsaid)]
             self.process.unsaid.clear()
-            self.tree.put("/isr_change_notification/isr_change_", encode_partitions(said), sequence=True)
+            self.tree.put("/isr_change_notification/isr_change_", encode_partitions(changed), sequence=True)
         for key, replica in self.process.replicas.items():
             if replica.leader == self.id and not replica.stopped and self.hosts(key):
                 self._change_isr(key, replica, others)

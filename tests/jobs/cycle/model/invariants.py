@@ -26,14 +26,14 @@ def _of_topics(island: Island) -> Iterator[str]:
 
 
 def _of_partition(island: Island, key: Key, replicas: list[int]) -> Iterator[str]:
-    found = island.state(key)
+    znode = island.state(key)
     healthy = [broker for broker in replicas if island.is_healthy(broker, key)]
-    if found is None:
+    if znode is None:
         # somebody whose log dir failed cannot be told from somebody whose log dir is fine before it was told
         if healthy and key not in island.lost:
             yield f"nobody leads it, and {healthy} are alive"
         return
-    state, version = found
+    state, version = znode
     in_sync = [broker for broker in state.isr if broker in healthy]
     if not in_sync:
         if state.leader != NO_LEADER:
@@ -86,8 +86,8 @@ def _of_move(island: Island, key: Key, assignment: Assignment) -> Iterator[str]:
 
 
 def _is_led(island: Island, key: Key) -> bool:
-    found = island.state(key)
-    return found is not None and island.is_healthy(found[0].leader, key)
+    znode = island.state(key)
+    return znode is not None and island.is_healthy(znode[0].leader, key)
 
 
 def _of_requests(island: Island) -> Iterator[str]:
@@ -145,10 +145,10 @@ def _stands_still(island: Island, key: Key, assignment: Assignment) -> bool:
 
 
 def _was_told_too_early(island: Island, broker: int, key: Key) -> bool:
-    found, process = island.state(key), island.brokers[broker].process
-    assert found is not None and process is not None  # noqa: PT018 - for the type checker
-    leader, replica = island.brokers[found[0].leader].process, process.replicas.get(key)
-    knows = replica is not None and replica.leader_epoch == found[0].leader_epoch
+    znode, process = island.state(key), island.brokers[broker].process
+    assert znode is not None and process is not None  # noqa: PT018 - for the type checker
+    leader, replica = island.brokers[znode[0].leader].process, process.replicas.get(key)
+    knows = replica is not None and replica.leader_epoch == znode[0].leader_epoch
     return leader is not None and not knows and leader.epoch > process.epoch
 
 

@@ -152,10 +152,10 @@ class Network:
 
 
 def _by_island(notices: Sequence[Notice]) -> dict[int, list[Notice]]:
-    found: dict[int, list[Notice]] = defaultdict(list)
+    by_island: dict[int, list[Notice]] = defaultdict(list)
     for notice in notices:
-        found[island_of_topic(notice.topic)].append(notice)
-    return found
+        by_island[island_of_topic(notice.topic)].append(notice)
+    return by_island
 
 
 def _restricted(notices: Sequence[Notice], here: set[int]) -> Iterator[Notice]:

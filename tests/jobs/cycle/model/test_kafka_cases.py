@@ -10,10 +10,10 @@ from pyspark.sql import SparkSession
 from jobs.adapters.delta.lake import Lake
 from schemas.names import NO_LEADER
 from tests.jobs.cycle.model.archipelago import Ordeal, World
-from tests.jobs.cycle.model.found import FOUND
 from tests.jobs.cycle.model.islands import ELECT, REASSIGN, Island
 from tests.jobs.cycle.model.kafka_cases import CASES, FAIL_OVERS, FAILS_OVER, MOVES, MOVING, ROUNDS, SEED_003, Case
 from tests.jobs.cycle.model.network import MOST_BROKERS
+from tests.jobs.cycle.model.regressions import REGRESSIONS
 from tests.jobs.cycle.model.replay import told
 from tests.jobs.cycle.model.scripts import Event, Point, Script
 
@@ -21,7 +21,7 @@ from tests.jobs.cycle.model.scripts import Event, Point, Script
 @pytest.fixture(scope="module")
 def islands(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Island]:
     """All of them at rest, by name: Kafka's cases, what was found, and seed 003 with the controller on C."""
-    scripts = _scripts(CASES) | FOUND | {"moves": MOVING, "seed 003": SEED_003}
+    scripts = _scripts(CASES) | REGRESSIONS | {"moves": MOVING, "seed 003": SEED_003}
     world = World(spark, Lake(str(tmp_path_factory.mktemp("model")), "model"), [*scripts.values()], ROUNDS)
     world.run()
     return dict(zip(scripts, world.islands, strict=True))
@@ -53,7 +53,7 @@ def test_what_kafka_expects_when_its_controller_fails_over(failed_over: dict[str
     assert _differs(FAIL_OVERS[name], failed_over[name]) == [], told(failed_over[name])
 
 
-@pytest.mark.parametrize("name", FOUND)
+@pytest.mark.parametrize("name", REGRESSIONS)
 def test_what_was_found_once_stays_mended(islands: dict[str, Island], name: str) -> None:
     assert islands[name].faults == [], told(islands[name])
 
@@ -67,9 +67,9 @@ def test_seed_003_what_goes_down_counts_and_not_where_the_controller_was(
     Who led may have shrunk its ISR itself while nobody was the controller, so leader epochs may differ.
     """
     for island in (islands["seed 003"], failed_over["seed 003"]):
-        found = island.state((island.topic(topic), 0))
-        assert found is not None
-        assert (found[0].leader, [*map(_local, found[0].isr)]) == (NO_LEADER, [last]), told(island)
+        znode = island.state((island.topic(topic), 0))
+        assert znode is not None
+        assert (znode[0].leader, [*map(_local, znode[0].isr)]) == (NO_LEADER, [last]), told(island)
         assert island.faults == [], told(island)
 
 
@@ -86,9 +86,9 @@ def _differs(case: Case, island: Island) -> list[str]:
     """Say what is not as expected, and what breaks an invariant."""
     wrong = [*island.faults]
     for (name, partition), expected in case.states.items():
-        found = island.state((island.topic(name), partition))
+        znode = island.state((island.topic(name), partition))
         state = (
-            None if found is None else (_local(found[0].leader), found[0].leader_epoch, [*map(_local, found[0].isr)])
+            None if znode is None else (_local(znode[0].leader), znode[0].leader_epoch, [*map(_local, znode[0].isr)])
         )
         if state != expected:
             wrong.append(f"{name}-{partition} is {state}, expected is {expected}")

@@ -78,7 +78,7 @@ def test_nothing_is_written_without_it(tree: KafkaTree, lease: Lease, tmp_path: 
 
     with other(tree, tmp_path), pytest.raises(LeaseLostError, match="`surveyor cancel p2` has it now"):
         throttler.alter_override("broker", "1", {"a": "c"})
-    assert brokers.asked == [("broker", "1")]
+    assert brokers.requests == [("broker", "1")]
 
 
 def test_lost_with_the_session(proxy: ZooKeeperProxy, tree: KafkaTree, tmp_path: Path) -> None:

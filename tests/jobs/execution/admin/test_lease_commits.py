@@ -57,8 +57,8 @@ def run(surveyor: Surveyor, kafka: KafkaTree, plan: Plan, *more: str, command: s
 
 
 def rates(kafka: KafkaTree) -> dict[str, set[str]]:
-    found = overrides(kafka)
-    return {broker: set(values.values()) for broker, values in found.items() if RATES[0] in values}
+    by_broker = overrides(kafka)
+    return {broker: set(values.values()) for broker, values in by_broker.items() if RATES[0] in values}
 
 
 @pytest.mark.usefixtures("impatient")
@@ -187,12 +187,12 @@ def test_nor_is_anything_else_done_beside_a_commit(  # noqa: PLR0913, PLR0917 - 
     status: str,
 ) -> None:
     command, *more = prepare(kafka, controller, plan)
-    asked = [
+    ledger = [
         {**asdict(change), "attempt": 1, "outcome": outcome}
         for change in plan.changes
         for outcome in ("pending", "applied")
     ]
-    surveyor.lake.append("commits", [{key: row[key] for key in COMMITTED} for row in asked])
+    surveyor.lake.append("commits", [{key: row[key] for key in COMMITTED} for row in ledger])
     surveyor.lake.update("plans", "true", status=f"'{status}'")
     before = kafka.dump()
 
@@ -201,7 +201,7 @@ def test_nor_is_anything_else_done_beside_a_commit(  # noqa: PLR0913, PLR0917 - 
 
     assert done.exit_code == REFUSED, done.stderr
     assert "for `surveyor commit theirs` has the lease" in done.stderr
-    after = {path: found for path, found in kafka.dump().items() if path not in {"/", "/surveyor"}}
+    after = {path: znode for path, znode in kafka.dump().items() if path not in {"/", "/surveyor"}}
     assert (after, controller.waves) == ({path: before[path] for path in after}, [])
 
 
@@ -245,9 +245,9 @@ def test_a_plan_closed_before_it_is_asked_for_is_not(
     """While brokers take the throttle."""
     altered = controller.alter_override
 
-    def closed_meanwhile(*asked: Any) -> int | str:  # noqa: ANN401 - as it is asked
+    def closed_meanwhile(*request: Any) -> int | str:  # noqa: ANN401 - as it is asked
         close_plan(surveyor.lake, plan.plan_id, PlanStatus.CANCELLED)
-        return altered(*asked)
+        return altered(*request)
 
     monkeypatch.setattr(controller, "alter_override", closed_meanwhile)
 

@@ -36,8 +36,8 @@ class ForgetfulController(MovingController):
             super().elect_preferred(partitions)
         raise self._lost("elect")
 
-    def create_topics(self, wanted: Mapping[str, Any]) -> Any:  # noqa: ANN401
-        for topic, (replicas, _) in wanted.items():
+    def create_topics(self, topics: Mapping[str, Any]) -> Any:  # noqa: ANN401
+        for topic, (replicas, _) in topics.items():
             if self.hears:
                 self.tree.add_topic(topic, replicas)
         raise self._lost("create")
@@ -47,9 +47,9 @@ class ForgetfulController(MovingController):
             self._assign((topic, 1), added[0], [], [])
         raise self._lost("expand")
 
-    def alter_config(self, topic: str, wanted: Mapping[str, str | None]) -> Any:  # noqa: ANN401
+    def alter_config(self, topic: str, entries: Mapping[str, str | None]) -> Any:  # noqa: ANN401
         if self.hears:
-            override(self.tree, "topic", topic, wanted)
+            override(self.tree, "topic", topic, entries)
         raise self._lost("alter")
 
     def delete_topics(self, topics: Mapping[str, str | None]) -> Any:  # noqa: ANN401
@@ -59,7 +59,7 @@ class ForgetfulController(MovingController):
         raise self._lost("delete")
 
     def _lost(self, what: str) -> BaseException:
-        self.asked.append((what, ""))
+        self.requests.append((what, ""))
         return self.fails
 
 
@@ -109,10 +109,12 @@ def test_recorded_as_what_the_cluster_shows(  # noqa: PLR0913 - a table
 
     done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply", "--yes")
 
-    said = [(row["outcome"], row["message"]) for row in surveyor.commits(plan.plan_id) if row["outcome"] != "pending"]
+    outcomes = [
+        (row["outcome"], row["message"]) for row in surveyor.commits(plan.plan_id) if row["outcome"] != "pending"
+    ]
     lost = ("unknown", "no answer came (KafkaTimeoutError: after 20 s)")
-    assert said == [("applied", "asked and accepted") if hears else lost]
-    assert (done.exit_code, len(controller.asked)) == (DONE if hears else ERROR, 1), done.stderr
+    assert outcomes == [("applied", "asked and accepted") if hears else lost]
+    assert (done.exit_code, len(controller.requests)) == (DONE if hears else ERROR, 1), done.stderr
     assert surveyor.status(plan.plan_id) == (PlanStatus.COMMITTED if hears else PlanStatus.PARTIAL)
 
 
@@ -129,8 +131,8 @@ def test_what_comes_after_is_not_asked_for(
 
     done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply", "--yes")
 
-    said = {row["topic"]: row["outcome"] for row in surveyor.commits(plan.plan_id) if row["outcome"] != "pending"}
-    assert (done.exit_code, controller.asked, said) == (ERROR, [("alter", "")], {T: "unknown", U: "skipped"})
+    outcomes = {row["topic"]: row["outcome"] for row in surveyor.commits(plan.plan_id) if row["outcome"] != "pending"}
+    assert (done.exit_code, controller.requests, outcomes) == (ERROR, [("alter", "")], {T: "unknown", U: "skipped"})
 
 
 def test_what_was_asked_for_when_somebody_interrupts_is_not_called_skipped(
@@ -142,8 +144,8 @@ def test_what_was_asked_for_when_somebody_interrupts_is_not_called_skipped(
 
     done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply", "--yes")
 
-    said = [row["outcome"] for row in surveyor.commits(plan.plan_id) if row["outcome"] != "pending"]
-    assert (done.exit_code, said) == (INTERRUPTED, ["unknown"]), done.stderr
+    outcomes = [row["outcome"] for row in surveyor.commits(plan.plan_id) if row["outcome"] != "pending"]
+    assert (done.exit_code, outcomes) == (INTERRUPTED, ["unknown"]), done.stderr
 
 
 @pytest.mark.usefixtures("controller")
@@ -159,5 +161,5 @@ def test_nor_where_zookeeper_does_not_answer_either(
 
     done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply", "--yes")
 
-    said = [row["outcome"] for row in surveyor.commits(plan.plan_id) if row["outcome"] != "pending"]
-    assert (done.exit_code, said) == (ERROR, ["unknown"]), done.stderr
+    outcomes = [row["outcome"] for row in surveyor.commits(plan.plan_id) if row["outcome"] != "pending"]
+    assert (done.exit_code, outcomes) == (ERROR, ["unknown"]), done.stderr

@@ -82,13 +82,13 @@ def test_what_lost_its_leader_during_the_order_before_is_not_ordered(
 
 
 def test_orders_stay_below_what_zookeeper_takes() -> None:
-    asked = [TopicPartition("a-topic-of-some-length", number, [1, 2, 3]) for number in range(40_000)]
+    targets = [TopicPartition("a-topic-of-some-length", number, [1, 2, 3]) for number in range(40_000)]
 
-    made = list(chunks(asked, orders.LARGEST))
+    made = list(chunks(targets, orders.LARGEST))
 
-    assert [each for chunk in made for each in chunk] == asked
+    assert [each for chunk in made for each in chunk] == targets
     assert max(len(encode_partitions(chunk)) for chunk in made) <= orders.LARGEST
-    assert len(made) == -(-len(encode_partitions(asked)) // orders.LARGEST)
+    assert len(made) == -(-len(encode_partitions(targets)) // orders.LARGEST)
 
 
 def test_never_over_an_order_that_stands(kafka: KafkaTree, controller: MovingController) -> None:

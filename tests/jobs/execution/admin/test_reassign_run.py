@@ -88,7 +88,7 @@ def test_dry_run_touches_nothing(
     done = run(surveyor, kafka, plan, *more, apply=False)
 
     assert done.exit_code == DONE, done.stderr
-    assert (kafka.dump(), controller.waves, controller.asked) == (before, [], [])
+    assert (kafka.dump(), controller.waves, controller.requests) == (before, [], [])
     assert (surveyor.commits(plan.plan_id), throttle_rows(surveyor.lake)) == ([], [])
     throttled = "would be throttled to 1000000 B/s, wave by wave: brokers 0, 1, 2, 3, and moving replicas of t"
     assert (throttled in done.stdout) == ("--throttle" in more)
@@ -180,8 +180,8 @@ def test_a_drain_only_reorders_and_may_go_beside_others(
 ) -> None:
     order = reassignment(kafka, T, 0, [1, 0])
     elected = election(kafka, T, 0, leader=1, wave=1, replicas_before=[1, 0], replicas_after=[1, 0])
-    said = json.dumps({"brokers": [0], "mode": "admin"})
-    plan = store_plan(lake, kafka, [order, elected], kind=PlanKind.DRAIN.value, parameters=said)
+    parameters = json.dumps({"brokers": [0], "mode": "admin"})
+    plan = store_plan(lake, kafka, [order, elected], kind=PlanKind.DRAIN.value, parameters=parameters)
     begin_theirs(controller)
     controller.stuck = True
 
@@ -232,18 +232,18 @@ def test_what_lost_its_leader_while_the_throttle_was_set_is_not_asked_for(  # no
     """Of wave 0, while brokers take the throttle; of wave 1, while wave 0 moves."""
     altered = controller.alter_override
 
-    def dies_meanwhile(*asked: Any) -> int | str:  # noqa: ANN401 - as it is asked
+    def dies_meanwhile(*request: Any) -> int | str:  # noqa: ANN401 - as it is asked
         controller.set_state((T, 1), leader=-1)
-        return altered(*asked)
+        return altered(*request)
 
     monkeypatch.setattr(controller, "alter_override", dies_meanwhile)
     controller.events = [lambda: controller.set_state((T, 2), leader=-1, isr=[2])]
 
     run(surveyor, kafka, plan, "--throttle", "1MB/s", "--via", via)
 
-    said = last_words(surveyor, plan)
-    assert [said[partition][0] for partition in BEFORE] == ["applied", "stale", "stale"]
-    assert all("`surveyor plan recover`" in said[partition][1] for partition in (1, 2))
+    verdicts = last_words(surveyor, plan)
+    assert [verdicts[partition][0] for partition in BEFORE] == ["applied", "stale", "stale"]
+    assert all("`surveyor plan recover`" in verdicts[partition][1] for partition in (1, 2))
     assert (controller.replicas(T), overrides(kafka)) == (BEFORE | {0: AFTER[0]}, {})
 
 
@@ -358,8 +358,8 @@ def test_crash_anywhere(  # noqa: PLR0913, PLR0917 - fixtures
 
     assert CrashError.__name__ in crashed.stderr
     assert done.exit_code == DONE, done.stderr
-    asked = [key for wave in controller.waves for key in wave]
-    assert sorted(asked) == [(T, 0), (T, 1), (T, 2)]
+    reassigned = [key for wave in controller.waves for key in wave]
+    assert sorted(reassigned) == [(T, 0), (T, 1), (T, 2)]
     run(surveyor, kafka, plan, "--wait")
     assert (controller.replicas(T), overrides(kafka), throttle_rows(surveyor.lake)) == (AFTER, before, [])
     assert surveyor.status(plan.plan_id) == PlanStatus.COMMITTED

@@ -35,7 +35,7 @@ def commit(surveyor: Surveyor, tree: KafkaTree, plan: Plan, *more: str) -> Any: 
 
 
 def rates(tree: KafkaTree) -> set[str]:
-    return {found[FOLLOWER_RATE] for found in overrides(tree).values() if FOLLOWER_RATE in found}
+    return {config[FOLLOWER_RATE] for config in overrides(tree).values() if FOLLOWER_RATE in config}
 
 
 def test_rate_is_changed_and_lifted(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:

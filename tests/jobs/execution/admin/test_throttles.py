@@ -81,7 +81,7 @@ def test_rates_and_replicas_as_kafkas_tool_sets_them(
         "topics/t": replicas("0:0,0:1", "0:3"),
         "topics/u": replicas("2:1,2:2", "2:0"),
     }
-    assert [kind for kind, _ in brokers.asked] == ["broker"] * 4 + ["topic"] * 2
+    assert [kind for kind, _ in brokers.requests] == ["broker"] * 4 + ["topic"] * 2
     assert rate_of(throttle_rows(settings.lake, PLAN)) == 1000
 
 
@@ -182,7 +182,7 @@ def test_crash_while_it_is_changed_or_cleared(
         lambda: set_throttle(settings, brokers, PLAN, FIRST, 2000),
         lambda: clear_throttle(settings, brokers, PLAN),
     ):
-        brokers.asked.clear()
+        brokers.requests.clear()
         brokers.crashes = requests
         with pytest.raises(CrashError):
             work()
@@ -265,7 +265,7 @@ def test_plans_keep_to_their_own_rows(kafka: KafkaTree, brokers: ConfigBrokers, 
     assert {row["plan_id"] for row in throttle_rows(settings.lake)} == {OTHER}
 
 
-def said(lake: Lake) -> list[tuple[int, str, str, str]]:
+def throttle_commits(lake: Lake) -> list[tuple[int, str, str, str]]:
     """What `commits` says of throttles, in order."""
     rows = sorted(lake.rows("commits"), key=lambda row: (row["committed_at"], row["message"]))
     return [(row["attempt"], row["action"], row["outcome"], row["message"]) for row in rows]
@@ -289,7 +289,7 @@ def test_each_that_was_set_or_lifted_stays_in_commits(
         f"topic t: {FOLLOWER_REPLICAS} not set, {LEADER_REPLICAS} not set",
     ]
     ends = [("applied", "accepted"), ("failed", "not now"), ("applied", "accepted")]
-    assert said(settings.lake) == [
+    assert throttle_commits(settings.lake) == [
         *((4, "throttle", "pending", words) for words in set_to),
         *((4, "throttle", "applied", f"{words}: accepted") for words in set_to),
         *((5, "lift_throttle", "pending", words) for words in back),
@@ -312,16 +312,16 @@ def test_what_came_of_each_is_said_where_it_ends_in_the_midst_of_it(
     """Of the one that was asked last nobody knows, unless it was never asked."""
     alter = brokers.alter_override
 
-    def alter_once(kind: str, resource: str, wanted: Any) -> int | str:  # noqa: ANN401
-        if brokers.asked:
+    def alter_once(kind: str, resource: str, entries: Any) -> int | str:  # noqa: ANN401
+        if brokers.requests:
             raise error
-        return alter(kind, resource, wanted)
+        return alter(kind, resource, entries)
 
     monkeypatch.setattr(brokers, "alter_override", alter_once)
     with pytest.raises(type(error)):
         set_throttle(settings, brokers, PLAN, [move("t", 0, [0], [1])], 1000)
 
-    assert [outcome for _, _, outcome, _ in said(settings.lake)[3:]] == outcomes
+    assert [outcome for _, _, outcome, _ in throttle_commits(settings.lake)[3:]] == outcomes
 
 
 def test_who_does_not_answer_may_have_done_it(
@@ -334,7 +334,7 @@ def test_who_does_not_answer_may_have_done_it(
     with pytest.raises(ThrottleError, match="no answer"):
         set_throttle(settings, brokers, PLAN, [move("t", 0, [0], [1])], 1000)
 
-    assert [outcome for _, _, outcome, _ in said(settings.lake)[3:]] == ["unknown", "skipped", "skipped"]
+    assert [outcome for _, _, outcome, _ in throttle_commits(settings.lake)[3:]] == ["unknown", "skipped", "skipped"]
 
 
 def test_nothing_to_clear_asks_nobody(settings: Settings) -> None:

@@ -179,12 +179,12 @@ def test_interrupted_between_two_batches(  # noqa: PLR0913, PLR0917 - fixtures
     """The multi that is under way is done, the rest is left, the controllership is free at once."""
     plan = move_all(topic, lake, leader=1)
     with start_commit(topic.hosts, lake, plan, program=INTERRUPTED.format(signal=signal_name)) as process:
-        _, said = process.communicate(timeout=60)
+        _, stderr = process.communicate(timeout=60)
 
-    assert process.returncode == code, said
-    assert "Traceback" not in said
-    assert said.splitlines()[-1] == "surveyor: interrupted: 50 written, 250 left; commit again to go on"
-    assert "controllership handed back" in said
+    assert process.returncode == code, stderr
+    assert "Traceback" not in stderr
+    assert stderr.splitlines()[-1] == "surveyor: interrupted: 50 written, 250 left; commit again to go on"
+    assert "controllership handed back" in stderr
     assert not topic.client.exists("/controller")
     assert sorted(surveyor.outcomes(plan.plan_id).values()) == ["applied"] * 50 + ["skipped"] * 250
     finish(surveyor, topic.hosts, plan, tmp_path / "surveyor.toml")

@@ -207,14 +207,14 @@ STALE_BY = [
 
 
 @pytest.mark.parametrize("mode", ["batch", "admin"])
-@pytest.mark.parametrize(("which", "happens", "said"), STALE_BY)
+@pytest.mark.parametrize(("which", "happens", "reason"), STALE_BY)
 def test_stale_operations_are_found_before_anything_is_written(  # noqa: PLR0913, PLR0917 - fixtures
     topics: KafkaTree,
     lake: Lake,
     surveyor: Surveyor,
     which: str,
     happens: Callable[[KafkaTree], object],
-    said: str,
+    reason: str,
     mode: str,
 ) -> None:
     plan = PLANS[which](lake, topics)
@@ -224,7 +224,7 @@ def test_stale_operations_are_found_before_anything_is_written(  # noqa: PLR0913
 
     assert done.exit_code == DONE, done.stderr
     assert f"stale: {T}" in done.stdout
-    assert said in done.stdout
+    assert reason in done.stdout
 
 
 def test_other_settings_may_have_changed_meanwhile(topics: KafkaTree, lake: Lake, surveyor: Surveyor) -> None:
@@ -241,16 +241,16 @@ BAD: list[tuple[dict[str, str | None], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("after", "said"), BAD)
+@pytest.mark.parametrize(("after", "message"), BAD)
 def test_a_config_that_brokers_die_of_is_refused(
-    topics: KafkaTree, lake: Lake, surveyor: Surveyor, after: dict[str, str | None], said: str
+    topics: KafkaTree, lake: Lake, surveyor: Surveyor, after: dict[str, str | None], message: str
 ) -> None:
     plan = alteration(lake, topics, T, dict.fromkeys(after), after)
     before = topics.dump()
 
     done = surveyor.apply(topics.hosts, plan.plan_id)
 
-    assert (done.exit_code, said in done.stderr) == (REFUSED, True)
+    assert (done.exit_code, message in done.stderr) == (REFUSED, True)
     assert topics.dump() == before
     assert surveyor.commits(plan.plan_id) == []
 

@@ -97,7 +97,7 @@ def test_nobody_meets_the_proof_of_absence(tree: KafkaTree, control: Controllers
                 registered.append(commit(multi)[0])
                 client.delete("/brokers/ids/2")
 
-    def asked() -> bool:
+    def both_absent() -> bool:
         multi = control.transaction([*check_absent(2), *check_absent(3)])
         return not isinstance(commit(multi)[-1], Exception)
 
@@ -106,7 +106,7 @@ def test_nobody_meets_the_proof_of_absence(tree: KafkaTree, control: Controllers
     absent: list[bool] = []
     names: set[str] = set()
     while len(absent) < 300:
-        absent.append(asked())
+        absent.append(both_absent())
         names.update(tree.client.get_children("/brokers/ids"))
     over.set()
     broker.join()

@@ -39,7 +39,7 @@ def topics(*changes: Change, creates: bool = True) -> TopicZnodes:
     return TopicZnodes({"t": operation} if creates else {}, {"t": planned})
 
 
-def found(due: list[Change], there: Mapping[str, tuple[bytes, int]]) -> Znodes:
+def znodes_of(due: list[Change], there: Mapping[str, tuple[bytes, int]]) -> Znodes:
     return Znodes({path: znode(path, there.get(path)) for path in depends_on(due)})
 
 
@@ -91,7 +91,7 @@ def test_a_small_topic_is_made_with_its_states_as_far_as_it_is_not_there(
     data = dict(zip((b"TOPIC", b"CONFIG"), plan.created("t"), strict=True))
     expected = [_with(op, data) for op in made]
 
-    now = found(due, there)
+    now = znodes_of(due, there)
 
     assert apart(due, plan, now) == []
     assert of_states(due, plan, now, EPOCH) == [Check("/brokers/ids/1", -1), *expected]
@@ -107,7 +107,7 @@ def test_a_large_topic_comes_before_its_states(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(multis, "ALONE", 10)
     due = [created(0), created(1)]
     plan = topics(*due)
-    before, after = found(due, {}), found(due, {TOPIC: (b"", 0), CONFIG: (b"", 0)})
+    before, after = znodes_of(due, {}), znodes_of(due, {TOPIC: (b"", 0), CONFIG: (b"", 0)})
     data, config = plan.created("t")
 
     assert (apart(due, plan, before), apart(due, plan, after)) == (["t"], [])
@@ -122,7 +122,7 @@ def test_a_large_topic_comes_before_its_states(monkeypatch: pytest.MonkeyPatch) 
 def test_a_topic_grows_before_the_states_of_its_new_partitions() -> None:
     due = [created(1, topic_version=5)]
     plan = topics(*due, creates=False)
-    before, after = found(due, {TOPIC: (assignment(0), 5)}), found(due, {TOPIC: (assignment(0, 1), 6)})
+    before, after = znodes_of(due, {TOPIC: (assignment(0), 5)}), znodes_of(due, {TOPIC: (assignment(0, 1), 6)})
 
     assert (apart(due, plan, before), apart(due, plan, after)) == (["t"], [])
     assert of_topic("t", due, plan, before) == [Check("/brokers/ids/1", -1), SetData(TOPIC, assignment(0, 1), 5)]

@@ -26,7 +26,7 @@ def settings(tree: KafkaTree, tmp_path: Path) -> Settings:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def asked_again(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Which brokers are asked again; all answer with 2.6, but for broker 2, which runs with 3.9."""
     ids: list[int] = []
 
@@ -52,23 +52,23 @@ def test_brokers_that_ask_for_more_than_it_serves_are_refused(value: str, refuse
         protocols.refuse_protocols(rows)
 
 
-def test_busy_brokers_are_asked_once_more(settings: Settings, asked: list[int]) -> None:
+def test_busy_brokers_are_asked_once_more(settings: Settings, asked_again: list[int]) -> None:
     """0 did not answer in time, 1 has registered since the snapshot, and 7 has gone."""
-    found = protocols.told_by_all([told(0, None), told(2, "2.6"), told(7, None)], settings, frozenset())
+    configs = protocols.told_by_all([told(0, None), told(2, "2.6"), told(7, None)], settings, frozenset())
 
-    assert asked == [0, 1]
-    assert found == [told(2, "2.6"), told(7, None), told(0, "2.6"), told(1, "2.6")]
+    assert asked_again == [0, 1]
+    assert configs == [told(2, "2.6"), told(7, None), told(0, "2.6"), told(1, "2.6")]
 
 
-def test_what_they_say_late_counts(settings: Settings, asked: list[int]) -> None:
+def test_what_they_say_late_counts(settings: Settings, asked_again: list[int]) -> None:
     with pytest.raises(RefusedError, match=f"brokers 2 run with {IBP} 3.9-IV0"):
         protocols.told_by_all([told(0, "2.6"), told(1, "2.6"), told(2, None)], settings, frozenset())
 
-    assert asked == [2]
+    assert asked_again == [2]
 
 
-def test_nobody_is_asked_who_need_not_tell(settings: Settings, asked: list[int]) -> None:
+def test_nobody_is_asked_who_need_not_tell(settings: Settings, asked_again: list[int]) -> None:
     rows = [told(0, "2.6"), told(1, "2.6"), told(2, None)]
 
     assert protocols.told_by_all(rows, settings, frozenset({2})) == rows
-    assert asked == []
+    assert asked_again == []

@@ -5,10 +5,10 @@ its session, a control request, a write to a Delta table. Points are numbered as
 
 In, a line of JSON each: `arguments` of the command line, `notes`, a file for the names of points, `die_at`, the number
 of a point, 0 for none, and, for who asks Kafka's controller, `asks`, the ZooKeeper that it lives in, and `stuck`, where
-what it moves is not to arrive (`asked.py`). `meets` are files by multi: right before that one it makes the first file
-and waits for the second, so that two commits, or a commit and a test, send theirs at once. Out: the exit code, -9 for
-who died. To fork costs a tenth of starting a process, as all that a commit imports is there; no thread is before the
-first fork, and this process itself connects to nobody.
+what it moves is not to arrive (`admin_stand_in.py`). `meets` are files by multi: right before that one it makes the
+first file and waits for the second, so that two commits, or a commit and a test, send theirs at once. Out: the exit
+code, -9 for who died. To fork costs a tenth of starting a process, as all that a commit imports is there; no thread is
+before the first fork, and this process itself connects to nobody.
 """
 
 import json
@@ -33,7 +33,7 @@ from jobs.adapters.brokers.channel import Channel
 from jobs.adapters.delta import lake
 from jobs.execution.batch import commit as commit_batch
 from jobs.execution.batch import writes as fenced_writes
-from tests.jobs.execution.killed import asked
+from tests.jobs.execution.killed import admin_stand_in
 
 WRITES = (Create, Create2, Delete, SetData, Transaction)
 TAKE_OVER = "take-over"
@@ -71,8 +71,8 @@ class Meetings:
     def keep(self, multi: Transaction) -> None:
         takes_over = any(isinstance(each, Create) and each.path.endswith("/controller") for each in multi.operations)
         self.multis += not takes_over
-        if found := self.files.get(TAKE_OVER if takes_over else f"multi {self.multis}"):
-            meet(*map(Path, found))
+        if files := self.files.get(TAKE_OVER if takes_over else f"multi {self.multis}"):
+            meet(*map(Path, files))
 
 
 def meet(mine: Path, other: Path) -> None:
@@ -145,7 +145,7 @@ def live(  # noqa: PLR0913 - all that a job says
     os.dup2(os.open(f"{notes}.stderr", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
     points = Points(os.open(notes, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), die_at)
     if asks is not None:
-        asked.install(asks, points.reach, stuck=stuck)
+        admin_stand_in.install(asks, points.reach, stuck=stuck)
     mark(points, Meetings(meets))
     fenced_writes.BATCH = 2  # type: ignore[misc]
     commit_batch.RESIGN_PATIENCE = 0.0  # type: ignore[misc]

@@ -144,7 +144,7 @@ class Dying:
         return self.notes.read_text().splitlines()
 
     @property
-    def said(self) -> str:
+    def output(self) -> str:
         return Path(f"{self.notes}.stderr").read_text()
 
 
@@ -159,13 +159,13 @@ def dying(folder: Path) -> Iterator[Dying]:
 
 def dumped(tree: KafkaTree) -> dict[str, Any]:
     """All that matters of the tree: data and versions; states without the epoch of whoever wrote them."""
-    found: dict[str, Any] = {}
+    dump: dict[str, Any] = {}
     for path, (data, stat) in tree.dump().items():
         if path in {"/", "/controller", "/controller_epoch"} or path.startswith(("/surveyor", "/brokers/ids")):
             continue
         if path.endswith("/state"):
             state = decode_state(data)
-            found[path] = state.leader, state.isr, state.leader_epoch, state.leader_recovery_state, stat.version
+            dump[path] = state.leader, state.isr, state.leader_epoch, state.leader_recovery_state, stat.version
         else:
-            found[path] = data, stat.version
-    return found
+            dump[path] = data, stat.version
+    return dump

@@ -19,7 +19,7 @@ from jobs.records.plans.stored import Plan
 from schemas.names import PlanKind, PlanStatus
 from schemas.znodes import State, decode_assignment, encode_state
 from tests.jobs.execution.killed import lives
-from tests.jobs.execution.killed.asked import Asked
+from tests.jobs.execution.killed.admin_stand_in import AdminStandIn
 from tests.jobs.execution.killed.lives import KILLED, Dying, Planned, planned, tried
 from tests.jobs.execution.killed.truth import Watch
 from tests.jobs.support.controllers.cancelling_controller import MovingController
@@ -49,8 +49,8 @@ def drain(lake: Lake, tree: KafkaTree) -> Plan:
     tree.add_topic(T, BEFORE)
     orders = [reassignment(tree, T, 0, [1, 0])]
     elected = election(tree, T, 0, leader=1, wave=1, replicas_before=[1, 0], replicas_after=[1, 0])
-    said = json.dumps({"brokers": [0], "mode": "admin"})
-    return store_plan(lake, tree, [*orders, elected], kind=PlanKind.DRAIN.value, parameters=said)
+    parameters = json.dumps({"brokers": [0], "mode": "admin"})
+    return store_plan(lake, tree, [*orders, elected], kind=PlanKind.DRAIN.value, parameters=parameters)
 
 
 def prefer(lake: Lake, tree: KafkaTree) -> Plan:
@@ -115,7 +115,7 @@ def test_killed_at_any_point_the_next_one_finishes(
     with planned(zookeeper_server, fake_brokers, tmp_path, kind.make) as here:
         begin(kind, mortal, here)
         watch = Watch.begin(here, by_kafka=True)
-        assert (run(kind, mortal, here), watch.lies(), watch.open_ends(plan=commits)) == (0, [], []), mortal.said
+        assert (run(kind, mortal, here), watch.lies(), watch.open_ends(plan=commits)) == (0, [], []), mortal.output
         arrive(kind, here)
         whole, every = shown(here), range(1, len(mortal.points) + 1)
     assert whole["status"] == kind.status
@@ -131,17 +131,17 @@ def test_killed_at_any_point_the_next_one_finishes(
             again = run(kind, mortal, here)
             arrive(kind, here)
             lies += [*watch.lies(), *watch.open_ends(plan=commits)]
-            found = (died, lies, again, shown(here))
-        if found != (KILLED, [], 0, whole):
-            wrong[at] = found, mortal.said
+            outcome = (died, lies, again, shown(here))
+        if outcome != (KILLED, [], 0, whole):
+            wrong[at] = outcome, mortal.output
     assert wrong == {}
 
 
 def begin(kind: Kind, mortal: Dying, here: Planned) -> None:
     """Ask for the first wave, and wait no longer."""
     if kind.is_begun:
-        asked = here.command(*ADMIN, "--max-wait", "0s")
-        assert mortal.run(asked, asks=here.tree.hosts, stuck=True) == 25, mortal.said
+        command = here.command(*ADMIN, "--max-wait", "0s")
+        assert mortal.run(command, asks=here.tree.hosts, stuck=True) == 25, mortal.output
 
 
 def run(kind: Kind, mortal: Dying, here: Planned, die_at: int = 0) -> int:
@@ -151,7 +151,7 @@ def run(kind: Kind, mortal: Dying, here: Planned, die_at: int = 0) -> int:
 def arrive(kind: Kind, here: Planned) -> None:
     """Let all arrive that moves, as nobody waits for what an earlier commit has asked for last."""
     for _ in range(0 if kind.stuck else 2):
-        Asked(here.tree, lambda _: None, stuck=False).pass_time()
+        AdminStandIn(here.tree, lambda _: None, stuck=False).pass_time()
 
 
 def forget_the_dead(here: Planned) -> None:
@@ -172,5 +172,5 @@ def shown(here: Planned) -> dict[str, Any]:
     drained = [row["broker_id"] for row in here.lake.rows("drained")]
     rows = here.lake.rows("throttles")
     throttles = sorted((row["resource"], row["name"], row["before"], row["set_to"]) for row in rows)
-    asked = {"left": left, "alterations": len(changes), "config": overrides(tree), "throttles": throttles}
-    return {"topics": topics, "drained": drained, "status": here.status, **asked}
+    rest = {"left": left, "alterations": len(changes), "config": overrides(tree), "throttles": throttles}
+    return {"topics": topics, "drained": drained, "status": here.status, **rest}

@@ -31,7 +31,7 @@ def test_killed_at_any_point_the_next_commit_finishes(
     with planned(zookeeper_server, fake_brokers, tmp_path, KINDS[kind]) as here:
         watch = Watch.begin(here)
         done = mortal.run(here.commit()), [*watch.lies(), *watch.open_ends()], here.status
-        assert done == (0, [], PlanStatus.COMMITTED), mortal.said
+        assert done == (0, [], PlanStatus.COMMITTED), mortal.output
         whole, every = dumped(here.tree), range(1, len(mortal.points) + 1)
 
     wrong: dict[str, Any] = {}
@@ -42,7 +42,7 @@ def test_killed_at_any_point_the_next_commit_finishes(
             at, lies = f"killed at point {die_at} of {len(every)}: {mortal.points[-1]}", watch.lies()
             again = mortal.run(here.commit(*with_id(tmp_path, 2147483646)))
             lies += [*watch.lies(), *watch.open_ends()]
-            found = (died, lies, again, here.status, dumped(here.tree))
-        if found != (KILLED, [], 0, PlanStatus.COMMITTED, whole):
-            wrong[at] = found, mortal.said
+            outcome = (died, lies, again, here.status, dumped(here.tree))
+        if outcome != (KILLED, [], 0, PlanStatus.COMMITTED, whole):
+            wrong[at] = outcome, mortal.output
     assert wrong == {}

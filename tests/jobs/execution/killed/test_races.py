@@ -140,7 +140,7 @@ def test_of_two_commits_one_writes(
     one, two = pair
     ids = [with_id(tmp_path, controller_id) for controller_id in (2147483645, 2147483646)]
     with two_plans(zookeeper_server, fake_brokers, tmp_path) as plans:
-        assert [one.run(plan.commit()) for plan in plans] == [DONE, DONE], one.said
+        assert [one.run(plan.commit()) for plan in plans] == [DONE, DONE], one.output
         whole = dumped(plans[0].tree)
 
     for number in range(RACES):
@@ -149,16 +149,16 @@ def test_of_two_commits_one_writes(
             random.shuffle(plans)
             watches = [Watch.begin(plan) for plan in plans]
             codes = run_both(contest, at, pair, [plan.commit(*its) for plan, its in zip(plans, ids, strict=True)])
-            said = f"race {number}, {contest.__name__}: {codes}\n{one.said}{two.said}"
-            assert sorted(codes) == [DONE, FENCED], said
+            report = f"race {number}, {contest.__name__}: {codes}\n{one.output}{two.output}"
+            assert sorted(codes) == [DONE, FENCED], report
             winner, loser = (plans[codes.index(code)] for code in (DONE, FENCED))
             (tree, topics) = winner.tree, {change.topic for change in winner.plan.changes}
-            found = since_the_last_take_over(tree), [lie for watch in watches for lie in watch.untrue()]
-            assert (*found, not_done(winner)) == (topics, [], set()), said
-            assert not_done(loser) <= {Outcome.FENCED, Outcome.SKIPPED}, said
+            observed = since_the_last_take_over(tree), [lie for watch in watches for lie in watch.untrue()]
+            assert (*observed, not_done(winner)) == (topics, [], set()), report
+            assert not_done(loser) <= {Outcome.FENCED, Outcome.SKIPPED}, report
             third = one.run(loser.commit())
-            assert (third, {plan.status for plan in plans}) == (DONE, {PlanStatus.COMMITTED}), one.said
-            assert dumped(tree) == whole, said
+            assert (third, {plan.status for plan in plans}) == (DONE, {PlanStatus.COMMITTED}), one.output
+            assert dumped(tree) == whole, report
 
 
 def become_controller(tree: KafkaTree) -> None:
@@ -195,7 +195,7 @@ def test_a_broker_takes_over(
     """Just before the commit's first multi, or just after it: the next commit finishes."""
     one, _ = pair
     with planned(zookeeper_server, fake_brokers, tmp_path, create) as here:
-        assert one.run(here.commit()) == DONE, one.said
+        assert one.run(here.commit()) == DONE, one.output
         whole = dumped(here.tree)
 
     for number in range(RACES):
@@ -203,8 +203,8 @@ def test_a_broker_takes_over(
         with planned(zookeeper_server, fake_brokers, tmp_path, create) as here:
             watch = Watch.begin(here)
             code = run_beside_broker(at, one, here, apart)
-            said = f"race {number}, {apart:.4f} s: {code}\n{one.said}"
-            assert (code, since_the_last_take_over(here.tree), watch.lies()) == (FENCED, set(), []), said
-            assert not_done(here) <= {Outcome.FENCED, Outcome.SKIPPED}, said
-            found = one.run(here.commit()), here.status, dumped(here.tree)
-            assert found == (DONE, PlanStatus.COMMITTED, whole), one.said
+            report = f"race {number}, {apart:.4f} s: {code}\n{one.output}"
+            assert (code, since_the_last_take_over(here.tree), watch.lies()) == (FENCED, set(), []), report
+            assert not_done(here) <= {Outcome.FENCED, Outcome.SKIPPED}, report
+            outcome = one.run(here.commit()), here.status, dumped(here.tree)
+            assert outcome == (DONE, PlanStatus.COMMITTED, whole), one.output

@@ -47,8 +47,8 @@ def asked_for(lake: Lake, tree: KafkaTree) -> Plan:
     tree.write(state_path("stray", 0), encode_state(State(controller_epoch=7, leader=1, leader_epoch=5, isr=[0, 1])))
     tree.add_topic("going", GOING)
     orders = [{"topic": "moves", "partition": number, "replicas": after} for number, (_, after) in MOVES.items()]
-    asked = {"reassign_partitions": orders, "preferred_replica_election": [{"topic": "stray", "partition": 0}]}
-    for name, partitions in asked.items():
+    requests = {"reassign_partitions": orders, "preferred_replica_election": [{"topic": "stray", "partition": 0}]}
+    for name, partitions in requests.items():
         tree.write(f"/admin/{name}", json.dumps({"version": 1, "partitions": partitions}).encode())
     tree.write("/admin/delete_topics/going", b"")
     tree.client.delete("/controller")
@@ -146,9 +146,9 @@ def standing(here: Planned) -> set[tuple[str, Key]]:
 
 def forget_the_dead(tree: KafkaTree) -> None:
     """End the session of who was the controller, as ZooKeeper does after ten seconds."""
-    found = tree.client.exists("/controller")
-    if found is not None:
-        end_session(tree.hosts, found.ephemeralOwner)
+    stat = tree.client.exists("/controller")
+    if stat is not None:
+        end_session(tree.hosts, stat.ephemeralOwner)
 
 
 def came_and_went(tree: KafkaTree) -> None:
@@ -163,7 +163,7 @@ def uninterrupted(
 ) -> tuple[dict[str, Any], list[int]]:
     """What is there where nobody dies, and how many points each commit passes."""
     with life(mortal, zookeeper_server, tmp_path_factory.mktemp("uninterrupted")) as one:
-        assert one.goes_on() == DONE, mortal.said
+        assert one.goes_on() == DONE, mortal.output
         return one.shown(), one.points
 
 
@@ -191,7 +191,7 @@ def test_killed_at_any_step_the_next_ones_finish(
         cycle, point = every[index]
         with life(mortal, zookeeper_server, tmp_path) as one:
             for _ in range(cycle):
-                assert mortal.run(one.here.commit()) == DONE, mortal.said
+                assert mortal.run(one.here.commit()) == DONE, mortal.output
                 assert one.plans_next()
             watch = Watch.begin(one.here)
             died = mortal.run(one.here.commit(), point)
@@ -199,13 +199,13 @@ def test_killed_at_any_step_the_next_ones_finish(
             told, one.stood = watch.lies(), standing(one.here)
             if again == "same plan":
                 code = mortal.run(one.here.commit(*with_id(tmp_path, 2147483646)))
-                told += [] if code in {DONE, STALE} else [f"exit code {code}: {mortal.said}"]
+                told += [] if code in {DONE, STALE} else [f"exit code {code}: {mortal.output}"]
                 told += [*watch.lies(), *watch.open_ends(outcomes={Outcome.APPLIED, Outcome.STALE})]
             forget_the_dead(one.here.tree)
             if again == "planned anew":
                 came_and_went(one.here.tree)
             code = one.goes_on() if one.plans_next() else DONE
-            found = (died, told, code, one.shown())
-        if found != (KILLED, [], DONE, whole):
-            wrong[at] = found, mortal.said
+            outcome = (died, told, code, one.shown())
+        if outcome != (KILLED, [], DONE, whole):
+            wrong[at] = outcome, mortal.output
     assert wrong == {}

@@ -188,14 +188,16 @@ def _version(dump: Dump, path: str) -> tuple[int, int] | None:
 
 
 def _assigned(data: bytes | None) -> dict[int, tuple[list[int], list[int], list[int]]]:
-    found = Assignment({}, {}, {}, None) if data is None else decode_assignment(data)
-    adding, removing = found.adding_replicas, found.removing_replicas
-    return {number: (on, adding.get(number, []), removing.get(number, [])) for number, on in found.partitions.items()}
+    assignment = Assignment({}, {}, {}, None) if data is None else decode_assignment(data)
+    adding, removing = assignment.adding_replicas, assignment.removing_replicas
+    return {
+        number: (on, adding.get(number, []), removing.get(number, [])) for number, on in assignment.partitions.items()
+    }
 
 
 def _orders(data: bytes | None) -> set[tuple[str, int, tuple[int, ...]]]:
-    asked = decode_partitions(data) if data else []
-    return {(each.topic, each.partition, (*(each.replicas or ()),)) for each in asked}
+    orders = decode_partitions(data) if data else []
+    return {(each.topic, each.partition, (*(each.replicas or ()),)) for each in orders}
 
 
 def _is_back(change: Change, step: str, now: Dump) -> bool:

@@ -95,13 +95,13 @@ QUESTIONS = [
 
 @pytest.mark.parametrize(("question", "moves", "brokers"), QUESTIONS)
 def test_question(surveyor: Surveyor, question: list[str], moves: int, brokers: set[int]) -> None:
-    asked = ("plan", "reassign", *question, "--topics", "orders")
-    plan = surveyor.json(*asked)
+    command = ("plan", "reassign", *question, "--topics", "orders")
+    plan = surveyor.json(*command)
     after = _orders(surveyor, plan)
     assert (plan["status"], plan["moves"]) == ("planned", moves)
     assert {broker for replicas in after.values() for broker in replicas} == brokers
     assert all(len({RACKS[broker] for broker in replicas}) == len(replicas) for replicas in after.values())
-    assert surveyor.json(*asked) == plan
+    assert surveyor.json(*command) == plan
 
 
 def test_lagging_replica_is_the_one_to_leave(surveyor: Surveyor) -> None:
@@ -118,8 +118,8 @@ def test_topics_to_move_go_to_the_brokers_listed(surveyor: Surveyor, tmp_path: P
 
 def test_who_gets_nothing_keeps_its_order_unless_asked(surveyor: Surveyor) -> None:
     """Every partition of `orders` could be led by another broker; one has a replica on broker 3, which is replaced."""
-    asked = ("plan", "reassign", "--remove-brokers", "3", "--exclude", "old|gone|moving")
-    plan, wide = surveyor.json(*asked), surveyor.json(*asked, "--reorder-leaders")
+    command = ("plan", "reassign", "--remove-brokers", "3", "--exclude", "old|gone|moving")
+    plan, wide = surveyor.json(*command), surveyor.json(*command, "--reorder-leaders")
     changes, more = _changes(surveyor, plan), _changes(surveyor, wide)
     assert {topic for topic, _ in changes} == {"narrow"}
     reordered = [row for row in more.values() if {*row["replicas_before"]} == {*row["replicas_after"]}]
@@ -132,9 +132,9 @@ def test_who_gets_nothing_keeps_its_order_unless_asked(surveyor: Surveyor) -> No
 
 
 def test_a_rack_is_emptied_and_the_two_others_keep_every_partition(surveyor: Surveyor) -> None:
-    asked = ("plan", "reassign", "--remove-brokers", "2", "--topics", "orders|late")
+    command = ("plan", "reassign", "--remove-brokers", "2", "--topics", "orders|late")
     for caps in ((), ("--one-replica-at-a-time",)):
-        plan = surveyor.json(*asked, *caps)
+        plan = surveyor.json(*command, *caps)
         after = [row["replicas_after"] for row in _changes(surveyor, plan).values()]
         assert {frozenset(RACKS[broker] for broker in replicas) for replicas in after} == {frozenset("ab")}
         assert (plan["status"], plan["racks_given_up"], plan["fewer_racks"]) == ("planned", ["c"], 1)
@@ -186,15 +186,15 @@ FOREIGN: list[tuple[object, str, dict[str, str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("content", "said", "codes"), FOREIGN)
+@pytest.mark.parametrize(("content", "message", "codes"), FOREIGN)
 def test_foreign_plan_that_fails_the_lint(
-    surveyor: Surveyor, tmp_path: Path, content: object, said: str, codes: dict[str, str]
+    surveyor: Surveyor, tmp_path: Path, content: object, message: str, codes: dict[str, str]
 ) -> None:
-    asked = ("plan", "reassign", "--reassignment-json-file", _file(tmp_path, content))
-    ran = surveyor(*asked, "--json")
-    assert (ran.code, said in ran.stderr, ran.json["status"]) == (23, True, "refused")
+    command = ("plan", "reassign", "--reassignment-json-file", _file(tmp_path, content))
+    ran = surveyor(*command, "--json")
+    assert (ran.code, message in ran.stderr, ran.json["status"]) == (23, True, "refused")
     assert _rejected(surveyor, ran.json) == codes
-    assert surveyor.json(*asked, "--disable-rack-aware")["status"] == "planned"
+    assert surveyor.json(*command, "--disable-rack-aware")["status"] == "planned"
 
 
 def test_dead_replica_that_stays_is_a_warning(surveyor: Surveyor, tmp_path: Path) -> None:
@@ -233,10 +233,10 @@ WRONG: list[tuple[list[str], object, int, str]] = [
 
 @pytest.mark.usefixtures("unstarted")
 def test_wrong_input_is_one_message(surveyor: Surveyor, tmp_path: Path) -> None:
-    found: list[Any] = []
-    for arguments, content, code, said in WRONG:
+    failures: list[Any] = []
+    for arguments, content, code, message in WRONG:
         given = [_file(tmp_path, content) if argument == "FILE" else argument for argument in arguments]
         ran = surveyor("plan", "reassign", *given)
-        if (ran.code, said in ran.stderr, "Traceback" in ran.stderr) != (code, True, False):
-            found.append((arguments, ran.code, ran.stderr))
-    assert found == []
+        if (ran.code, message in ran.stderr, "Traceback" in ran.stderr) != (code, True, False):
+            failures.append((arguments, ran.code, ran.stderr))
+    assert failures == []

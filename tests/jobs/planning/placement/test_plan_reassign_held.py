@@ -62,16 +62,16 @@ def test_no_question_moves_them(surveyor: Surveyor, tmp_path: Path, question: li
     """Else Kafka may elect the new, empty replica, and what 9 holds is lost."""
     file = tmp_path / "topics.json"
     file.write_text(json.dumps({"version": 1, "topics": [{"topic": "lost"}, {"topic": "waiting"}]}))
-    asked = [str(file) if word == "FILE" else word for word in question]
-    plan = surveyor.json("plan", "reassign", *asked, "--topics", "lost|waiting")
+    arguments = [str(file) if word == "FILE" else word for word in question]
+    plan = surveyor.json("plan", "reassign", *arguments, "--topics", "lost|waiting")
     rejections = surveyor.lake.rows("rejections", ("plan_id", "=", plan["plan_id"]))
-    found = {row["topic"]: (row["code"], row["reason"]) for row in rejections}
+    rejected = {row["topic"]: (row["code"], row["reason"]) for row in rejections}
     about = {"lost"} if f"{DEAD}" in question[-1] else {"lost", "waiting"}
-    assert (plan["changes"], plan["moves"], set(found)) == (0, 0, about)
-    code, reason = found["lost"]
+    assert (plan["changes"], plan["moves"], set(rejected)) == (0, 0, about)
+    code, reason = rejected["lost"]
     assert (code, LEADERLESS in reason, "`surveyor plan recover`" in reason) == ("NO_LIVE_LEADER", True, True)
     if "waiting" in about:
-        code, reason = found["waiting"]
+        code, reason = rejected["waiting"]
         assert (code, ORDERED in reason) == ("REASSIGNMENT_IN_PROGRESS", True)
 
 
@@ -85,12 +85,12 @@ FILES: Final = (
 def test_a_file_that_moves_them_is_refused(
     surveyor: Surveyor, tmp_path: Path, refused: tuple[str, list[int], str, str]
 ) -> None:
-    topic, replicas, said, code = refused
+    topic, replicas, reason, code = refused
     targets = {topic: replicas, "free": [1, 0]}
     file = tmp_path / "targets.json"
     rows = [{"topic": name, "partition": 0, "replicas": target} for name, target in targets.items()]
     file.write_text(json.dumps({"version": 1, "partitions": rows}))
     ran = surveyor("plan", "reassign", "--reassignment-json-file", str(file), "--json")
     rejections = surveyor.lake.rows("rejections", ("plan_id", "=", ran.json["plan_id"]))
-    assert (ran.code, f"{topic}-0: {said}" in ran.stderr, ran.json["status"]) == (23, True, "refused")
+    assert (ran.code, f"{topic}-0: {reason}" in ran.stderr, ran.json["status"]) == (23, True, "refused")
     assert [(row["topic"], row["code"]) for row in rejections] == [(topic, code)]

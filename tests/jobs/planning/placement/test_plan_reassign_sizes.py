@@ -98,16 +98,16 @@ def test_same_sizes_same_plan_from_whatever_file_or_table(surveyor: Surveyor, tm
     as_json = tmp_path / "sizes.json"
     rows = [{"topic": topic, "partition": number, "bytes": size} for (topic, number), size in SIZES.items()]
     as_json.write_text(json.dumps({"partitions": rows[::-1]}))
-    asked = ("plan", "reassign", "--rebalance")
-    plans = [surveyor.json(*asked, "--sizes", path) for path in (_file(tmp_path, SIZES), str(as_json))]
+    command = ("plan", "reassign", "--rebalance")
+    plans = [surveyor.json(*command, "--sizes", path) for path in (_file(tmp_path, SIZES), str(as_json))]
     assert plans[0] == plans[1]
-    other = surveyor.json(*asked, "--sizes", _file(tmp_path, {**SIZES, ("big", 0): 801}))
+    other = surveyor.json(*command, "--sizes", _file(tmp_path, {**SIZES, ("big", 0): 801}))
     assert other["plan_id"] != plans[0]["plan_id"]
     _fill(surveyor.lake, SIZES)
-    by_table = [surveyor.json(*asked, "--by-size", "--name", "even") for _ in range(2)]
+    by_table = [surveyor.json(*command, "--by-size", "--name", "even") for _ in range(2)]
     assert by_table[0] == by_table[1]
     assert by_table[0]["sizes"] == {**plans[0]["sizes"], "source": "table"}
-    without = surveyor.json(*asked)
+    without = surveyor.json(*command)
     assert without["moves"] == 1
     assert not {"moves_bytes", "bytes_per_broker", "sizes"} & without.keys()
 
@@ -165,9 +165,9 @@ def test_wrong_input_is_one_message(surveyor: Surveyor, tmp_path: Path) -> None:
         (["--rebalance", "--sizes", str(huge)], 23, "the sizes add up to more than"),
         (["--reassignment-json-file", str(moves), "--by-size"], 2, "leave out --sizes and --by-size"),
     ]
-    found = []
-    for arguments, code, said in wrong:
+    failures = []
+    for arguments, code, message in wrong:
         ran = surveyor("plan", "reassign", *arguments)
-        if (ran.code, said in ran.stderr, "Traceback" in ran.stderr) != (code, True, False):
-            found.append((arguments, ran.code, ran.stderr))
-    assert found == []
+        if (ran.code, message in ran.stderr, "Traceback" in ran.stderr) != (code, True, False):
+            failures.append((arguments, ran.code, ran.stderr))
+    assert failures == []

@@ -79,9 +79,9 @@ def _two_each(tmp_path: Path) -> str:
 def _reassigned(tree: KafkaTree, wave: list[Change]) -> None:
     """Let the topic be as its partitions are once a wave is done."""
     path = "/brokers/topics/orders"
-    found = decode_assignment(tree.client.get(path)[0])
-    replicas = found.partitions | {row.partition: row.replicas_after for row in wave}
-    tree.write(path, encode_assignment(Assignment(replicas, {}, {}, found.topic_id)))
+    assignment = decode_assignment(tree.client.get(path)[0])
+    replicas = assignment.partitions | {row.partition: row.replicas_after for row in wave}
+    tree.write(path, encode_assignment(Assignment(replicas, {}, {}, assignment.topic_id)))
 
 
 def test_each_wave_is_due_when_the_one_before_is_done(surveyor: Surveyor, tree: KafkaTree, tmp_path: Path) -> None:
@@ -103,8 +103,8 @@ def test_each_wave_is_due_when_the_one_before_is_done(surveyor: Surveyor, tree: 
 
 
 def test_waves_have_figures_reasons_and_one_id(surveyor: Surveyor, tmp_path: Path) -> None:
-    asked = ("plan", "reassign", FILE, _two_each(tmp_path), *WAVES)
-    plan = surveyor.json(*asked)
+    command = ("plan", "reassign", FILE, _two_each(tmp_path), *WAVES)
+    plan = surveyor.json(*command)
     changes = _of_plan(surveyor, "changes", plan)
     moves = Counter(row["wave"] for row in changes for _ in row["adding_after"])
     assert plan["waves"] == {
@@ -117,7 +117,7 @@ def test_waves_have_figures_reasons_and_one_id(surveyor: Surveyor, tmp_path: Pat
     assert (plan["moves"], plan["lower_bound"], plan["replicas_per_broker"]) == (4, 4, [[0, 7], [2, 6]])
     assert changes[0]["reason"].startswith("step 1 of 2: adds [")
     assert "; as given: 0 → 3, 1 → 4; holds 0: 6 → 4, 1: 7 → 6, 3: 0 → 2, 4: 0 → 2" in changes[0]["reason"]
-    assert surveyor.json(*asked) == plan
+    assert surveyor.json(*command) == plan
 
 
 def test_waves_are_shown_and_exported(surveyor: Surveyor, tmp_path: Path) -> None:
@@ -128,15 +128,15 @@ def test_waves_are_shown_and_exported(surveyor: Surveyor, tmp_path: Path) -> Non
     assert all(f"\n  wave {wave}: {counted(size, 'change')}\n" in shown for wave, size in sizes.items())
     assert f"waves {len(sizes)} (at least 2)" in shown
     for flags, side in (((), "replicas_after"), (("--inverse",), "replicas_before")):
-        found = surveyor.json("export", plan["plan_id"], "--wave", "1", *flags)["reassignment"]["partitions"]
-        assert {row["partition"]: row["replicas"] for row in found} == {
+        partitions = surveyor.json("export", plan["plan_id"], "--wave", "1", *flags)["reassignment"]["partitions"]
+        assert {row["partition"]: row["replicas"] for row in partitions} == {
             row["partition"]: row[side] for row in changes if row["wave"] == 1
         }
 
 
 def test_a_question_of_the_optimiser_in_waves(surveyor: Surveyor) -> None:
-    asked = ("plan", "reassign", "--add-brokers", "3,4", "--topics", "orders")
-    plain, plan = surveyor.json(*asked), surveyor.json(*asked, "--max-moves-per-broker", "2")
+    command = ("plan", "reassign", "--add-brokers", "3,4", "--topics", "orders")
+    plain, plan = surveyor.json(*command), surveyor.json(*command, "--max-moves-per-broker", "2")
     before, after = (
         {(r["topic"], r["partition"]): r["replicas_after"] for r in _of_plan(surveyor, "changes", p)}
         for p in (plain, plan)
@@ -174,18 +174,18 @@ def test_a_file_with_faults_is_stored_as_refused(surveyor: Surveyor, tmp_path: P
         ("orders", 4, "NAMED_TWICE"),
         ("orders", 5, "ALREADY_ASSIGNED"),
     ]
-    for said in ("orders-1: names a broker twice: 0, 0", "orders-4: the plan names this partition 2 times"):
-        assert said in ran.stderr
+    for reason in ("orders-1: names a broker twice: 0, 0", "orders-4: the plan names this partition 2 times"):
+        assert reason in ran.stderr
     commit, export = (surveyor(command, plan["plan_id"]) for command in ("commit", "export"))
     assert (commit.code, export.code, "is refused" in export.stderr) == (23, 23, True)
 
 
 def test_racks_count_unless_they_are_ignored(surveyor: Surveyor) -> None:
     """Rack c is emptied, and said to be; without racks there is nothing to give up."""
-    asked = ("plan", "reassign", "--remove-brokers", "2", "--topics", "wide")
-    plan = surveyor.json(*asked)
+    command = ("plan", "reassign", "--remove-brokers", "2", "--topics", "wide")
+    plan = surveyor.json(*command)
     assert (plan["status"], plan["moves"], plan["racks_given_up"]) == ("planned", 1, ["c"])
-    plan = surveyor.json(*asked, "--disable-rack-aware")
+    plan = surveyor.json(*command, "--disable-rack-aware")
     assert (plan["status"], plan["moves"], plan["replicas_per_rack"]) == ("planned", 1, {})
 
 

@@ -24,23 +24,23 @@ def _named(case: Case) -> NamedPartitions:
 @given(cases())
 def test_each_row_says_what_came_before_and_where_it_ends(case: Case) -> None:
     try:
-        found = place(case.brokers, case.partitions, case.question)
+        placement = place(case.brokers, case.partitions, case.question)
     except PlacementError:
         return
     cluster, barred = _named(case), np.flatnonzero(~case.partitions.movable)
-    planned = waves(case.partitions, found, {}, Caps(moves_per_broker=1, one_at_a_time=True))
-    rows: list[dict[str, Any]] = rows_on_the_way(cluster, found, planned, barred).to_pylist()
-    assert target_rows(cluster, found, planned, barred).to_pylist() == [
+    planned = waves(case.partitions, placement, {}, Caps(moves_per_broker=1, one_at_a_time=True))
+    rows: list[dict[str, Any]] = rows_on_the_way(cluster, placement, planned, barred).to_pylist()
+    assert target_rows(cluster, placement, planned, barred).to_pylist() == [
         {name: row[name] for name in ("topic", "partition", "replicas", "reason", "wave")} for row in rows
     ]
-    reasons = dict(zip(found.changed.tolist(), found.reasons, strict=True))
+    reasons = dict(zip(placement.changed.tolist(), placement.reasons, strict=True))
     seen: dict[tuple[str, int], list[list[int]]] = {}
     for row in rows:
         key = (row["topic"], row["partition"])
         number = int(rows_of(pa.table({"topic": [row["topic"]], "partition": [row["partition"]]}), cluster.names)[0])
         assert row["earlier"] == seen.setdefault(key, [])
         seen[key].append(row["replicas"])
-        assert row["goal"] == [broker for broker in found.replicas[number].tolist() if broker != NOBODY]
+        assert row["goal"] == [broker for broker in placement.replicas[number].tolist() if broker != NOBODY]
         assert row["reason"] == reasons.get(number, "")
     assert all(lists[-1] == row["goal"] for row in rows for lists in [seen[row["topic"], row["partition"]]])
     assert all(row["steps"] == len(seen[row["topic"], row["partition"]]) for row in rows)

@@ -64,6 +64,6 @@ WRONG: list[tuple[list[str], int, str]] = [
 
 
 def test_wrong_input_is_one_message(surveyor: Surveyor) -> None:
-    for arguments, code, said in WRONG:
+    for arguments, code, message in WRONG:
         ran = surveyor("plan", "reassign", "--to-snapshot", *arguments)
-        assert (ran.code, said in ran.stderr) == (code, True), ran.stderr
+        assert (ran.code, message in ran.stderr) == (code, True), ran.stderr

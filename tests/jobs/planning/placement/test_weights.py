@@ -30,7 +30,7 @@ def test_files_that_are_read(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "begins with ''; expected topic,partition,bytes"),
         ("orders,0,1\n", "begins with 'orders,0,1'; expected topic,partition,bytes"),
@@ -55,19 +55,19 @@ def test_files_that_are_read(tmp_path: Path, text: str) -> None:
         (JSON[:-1], "truncated"),
     ],
 )
-def test_files_that_are_refused(tmp_path: Path, text: str, said: str) -> None:
+def test_files_that_are_refused(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "sizes"
     path.write_text(text)
     with pytest.raises(SurveyorError) as refused:
         read_size_file(path)
-    assert said in str(refused.value)
+    assert message in str(refused.value)
     assert str(path) in str(refused.value)
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "latin").write_bytes(b"topic,partition,bytes\n\xe4,0,1\n")
-    for name, said in (("latin", "is neither CSV nor JSON"), ("none", "cannot read"), (".", "cannot read")):
-        with pytest.raises(SurveyorError, match=said):
+    for name, message in (("latin", "is neither CSV nor JSON"), ("none", "cannot read"), (".", "cannot read")):
+        with pytest.raises(SurveyorError, match=message):
             read_size_file(tmp_path / name)
 
 
@@ -85,8 +85,8 @@ def test_what_is_unknown_is_the_mean_of_its_topic_or_of_all(rows: list[tuple[int
     for topic, size in rows:
         of_topic = [other for of, other in rows if of == topic and other != UNKNOWN_SIZE] or known
         expected.append(size if size != UNKNOWN_SIZE else -(-sum(of_topic) // len(of_topic)))
-    found, assumed = completed(np.array([size for _, size in rows]), np.array([topic for topic, _ in rows]))
-    assert (found.tolist(), assumed) == (expected, len(rows) - len(known))
+    filled, assumed = completed(np.array([size for _, size in rows]), np.array([topic for topic, _ in rows]))
+    assert (filled.tolist(), assumed) == (expected, len(rows) - len(known))
 
 
 PARTITIONS = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 5)), max_size=12)
@@ -98,9 +98,9 @@ def _named(rows: list[tuple[str, int]]) -> pa.Table:
 
 
 @given(PARTITIONS, st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 5)), min_size=1, max_size=12, unique=True))
-def test_rows_are_found_by_name(wanted: list[tuple[str, int]], names: list[tuple[str, int]]) -> None:
-    expected = [names.index(name) if name in names else -1 for name in wanted]
-    assert rows_of(_named(wanted), _named(names)).tolist() == expected
+def test_rows_are_found_by_name(looked_up: list[tuple[str, int]], names: list[tuple[str, int]]) -> None:
+    expected = [names.index(name) if name in names else -1 for name in looked_up]
+    assert rows_of(_named(looked_up), _named(names)).tolist() == expected
 
 
 def _digest(sizes: list[tuple[int, int, int]]) -> str:

@@ -14,7 +14,7 @@ from tests.jobs.support.rows.lake_rows import Cluster, broker, topic
 
 pytestmark = pytest.mark.usefixtures("spark")
 
-Asked = dict[str, Any]
+TopicRequest = dict[str, Any]
 
 
 def _surveyor(warehouse: Path, racks: str = "") -> Surveyor:
@@ -38,7 +38,7 @@ def _file(folder: Path, content: object) -> str:
     return str(path)
 
 
-def _sized(name: str, partitions: int = 1, factor: int = 1, **more: object) -> Asked:
+def _sized(name: str, partitions: int = 1, factor: int = 1, **more: object) -> TopicRequest:
     return {"topic": name, "partitions": partitions, "replication_factor": factor, **more}
 
 
@@ -46,19 +46,19 @@ def _placed(surveyor: Surveyor, *arguments: str) -> dict[str, list[list[int]]]:
     """Plan, and return the replicas of each topic's partitions."""
     plan = read_plan(surveyor.lake, surveyor.json("plan", "assign", *arguments)["plan_id"])
     refuse_edited(plan)
-    found: dict[str, list[list[int]]] = {}
+    placed: dict[str, list[list[int]]] = {}
     for change in plan.changes:
-        found.setdefault(change.topic, []).append(change.replicas_after)
-    return found
+        placed.setdefault(change.topic, []).append(change.replicas_after)
+    return placed
 
 
 def test_many_topics_in_one_plan(surveyor: Surveyor, tmp_path: Path) -> None:
     """By name: a begins at the first broker, b where a ended, as one topic of their size would."""
     by_hand = {"topic": "c", "replica_assignment": [[3, 0], [0, 1]]}
-    asked = [by_hand, _sized("b", 3, 2, config={"retention.ms": "1"}), _sized("a", 2, 2)]
+    topics = [by_hand, _sized("b", 3, 2, config={"retention.ms": "1"}), _sized("a", 2, 2)]
     first = ("--start-index", "0", "--shift", "0")
 
-    placed = _placed(surveyor, "--topics-json-file", _file(tmp_path, asked), *first, "--name", "many")
+    placed = _placed(surveyor, "--topics-json-file", _file(tmp_path, topics), *first, "--name", "many")
 
     assert placed == {"a": [[0, 1], [1, 2]], "b": [[2, 3], [3, 0], [0, 1]], "c": [[3, 0], [0, 1]]}
     plan = read_plan(surveyor.lake, "many")
@@ -73,18 +73,18 @@ def test_many_topics_in_one_plan(surveyor: Surveyor, tmp_path: Path) -> None:
 
 
 def test_the_order_of_the_file_is_no_matter(surveyor: Surveyor, tmp_path: Path) -> None:
-    asked = [_sized("a", 5, 2), _sized("b", 3, 3), {"topic": "c", "replica_assignment": [[0]]}]
+    listed = [_sized("a", 5, 2), _sized("b", 3, 3), {"topic": "c", "replica_assignment": [[0]]}]
     plans = [
         surveyor.json("plan", "assign", "--topics-json-file", _file(tmp_path, topics))
-        for topics in (asked, asked[::-1], asked)
+        for topics in (listed, listed[::-1], listed)
     ]
     assert plans[0] == plans[1] == plans[2]
 
 
 def test_small_topics_do_not_pile_up(surveyor: Surveyor, tmp_path: Path) -> None:
-    asked = [_sized(f"small-{number}", 1, 2) for number in range(12)]
+    topics = [_sized(f"small-{number}", 1, 2) for number in range(12)]
 
-    placed = _placed(surveyor, "--topics-json-file", _file(tmp_path, asked)).values()
+    placed = _placed(surveyor, "--topics-json-file", _file(tmp_path, topics)).values()
 
     assert Counter(replicas[0][0] for replicas in placed) == dict.fromkeys(range(4), 3)
     assert Counter(replicas[0][1] for replicas in placed) == dict.fromkeys(range(4), 3)
@@ -166,13 +166,13 @@ FILES: Final = [
 ]
 
 
-@pytest.mark.parametrize(("content", "code", "said"), FILES)
-def test_bad_file(surveyor: Surveyor, tmp_path: Path, content: object, code: int, said: str) -> None:
+@pytest.mark.parametrize(("content", "code", "fault"), FILES)
+def test_bad_file(surveyor: Surveyor, tmp_path: Path, content: object, code: int, fault: str) -> None:
     before = surveyor.rows("plans", "plan_id")
 
     ran = surveyor("plan", "assign", "--topics-json-file", _file(tmp_path, content))
 
-    assert (ran.code, ran.stdout, said in ran.stderr, "Traceback" in ran.stderr) == (code, "", True, False), ran.stderr
+    assert (ran.code, ran.stdout, fault in ran.stderr, "Traceback" in ran.stderr) == (code, "", True, False), ran.stderr
     assert surveyor.rows("plans", "plan_id") == before
 
 
@@ -180,8 +180,8 @@ def test_all_faults_are_said_at_once(surveyor: Surveyor, tmp_path: Path) -> None
     refused = [_sized("orders", 1, 9), _sized("fine"), _sized("a_b")]
     ran = surveyor("plan", "assign", "--topics-json-file", _file(tmp_path, refused), "--brokers", "0,7")
     assert ran.code == 23
-    for said in ("4 faults, nothing was planned", "orders exists", "a_b collides", "brokers 7 are not", "factor 9"):
-        assert said in ran.stderr
+    for fault in ("4 faults, nothing was planned", "orders exists", "a_b collides", "brokers 7 are not", "factor 9"):
+        assert fault in ran.stderr
 
     meant = [*refused, {"topic": "bad\u001b[31m name"}]
     ran = surveyor("plan", "assign", "--topics-json-file", _file(tmp_path, meant))
@@ -208,10 +208,10 @@ BESIDE: Final = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "said"), BESIDE)
-def test_the_file_says_it_all(surveyor: Surveyor, tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+@pytest.mark.parametrize(("arguments", "message"), BESIDE)
+def test_the_file_says_it_all(surveyor: Surveyor, tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
     ran = surveyor("plan", "assign", "--topics-json-file", _file(tmp_path, [ONE]), *arguments)
-    assert (ran.code, said in ran.stderr) == (2, True)
+    assert (ran.code, message in ran.stderr) == (2, True)
 
 
 def test_some_topic_has_to_be_said(surveyor: Surveyor) -> None:

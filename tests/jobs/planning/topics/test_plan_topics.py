@@ -38,8 +38,8 @@ def _cluster(warehouse: Path) -> Cluster:
         ("queued", 0): partition([1, 2], **STATE),
         ("opaque", 0): partition([1, 2], **STATE),
     }
-    asked = {"kind": "reassign", "topic": "asked", "partition": 0, "replicas": [3], "path": "/admin/x"}
-    cluster.lake.replace("requests", [{**asked, "snapshot_id": 1}])
+    request = {"kind": "reassign", "topic": "asked", "partition": 0, "replicas": [3], "path": "/admin/x"}
+    cluster.lake.replace("requests", [{**request, "snapshot_id": 1}])
     return cluster
 
 
@@ -52,11 +52,11 @@ def surveyor(tmp_path_factory: pytest.TempPathFactory) -> Surveyor:
 
 def _planned(surveyor: Surveyor, *arguments: str) -> tuple[list[list[int]], list[tuple[str, str, Any]]]:
     """The replicas of each change, and the operations; the same arguments plan the same."""
-    found = surveyor.json("plan", *arguments)
-    assert surveyor.json("plan", *arguments) == found
-    plan = read_plan(surveyor.lake, found["plan_id"])
+    summary = surveyor.json("plan", *arguments)
+    assert surveyor.json("plan", *arguments) == summary
+    plan = read_plan(surveyor.lake, summary["plan_id"])
     refuse_edited(plan)
-    assert (found["changes"], found["operations"]) == (len(plan.changes), len(plan.operations))
+    assert (summary["changes"], summary["operations"]) == (len(plan.changes), len(plan.operations))
     assert all((c.action, c.is_new, c.topic_version, c.state_version) == ("create", True, 3, -1) for c in plan.changes)
     operations = [(op.kind, op.topic, json.loads(op.data)) for op in plan.operations]
     return [c.replicas_after for c in plan.changes], operations
@@ -115,11 +115,11 @@ WARNED: Final = [
 
 
 @pytest.mark.usefixtures("unstarted")
-@pytest.mark.parametrize(("arguments", "said"), WARNED)
-def test_configs_are_warned_of(surveyor: Surveyor, arguments: tuple[str, ...], said: str) -> None:
+@pytest.mark.parametrize(("arguments", "warning"), WARNED)
+def test_configs_are_warned_of(surveyor: Surveyor, arguments: tuple[str, ...], warning: str) -> None:
     ran = surveyor("plan", "config", "--topic", "all", *arguments)
 
-    assert (ran.code, "warning: topic all: " in ran.stdout, said in ran.stdout) == (0, True, True), ran.stdout
+    assert (ran.code, "warning: topic all: " in ran.stdout, warning in ran.stdout) == (0, True, True), ran.stdout
 
 
 @pytest.mark.usefixtures("unstarted")
@@ -198,13 +198,13 @@ REFUSED: Final = [
 
 
 @pytest.mark.usefixtures("unstarted")
-@pytest.mark.parametrize(("arguments", "code", "said"), REFUSED)
-def test_refusals(surveyor: Surveyor, arguments: tuple[str, ...], code: int, said: str) -> None:
+@pytest.mark.parametrize(("arguments", "code", "message"), REFUSED)
+def test_refusals(surveyor: Surveyor, arguments: tuple[str, ...], code: int, message: str) -> None:
     before = surveyor.rows("plans", "plan_id")
 
     ran = surveyor("plan", *arguments)
 
-    assert (ran.code, ran.stdout, said in ran.stderr) == (code, "", True), ran.stderr
+    assert (ran.code, ran.stdout, message in ran.stderr) == (code, "", True), ran.stderr
     assert surveyor.rows("plans", "plan_id") == before
 
 

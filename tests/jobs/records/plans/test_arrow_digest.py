@@ -21,9 +21,9 @@ LISTS = st.none() | st.lists(st.integers(0, 5), max_size=4)
 def test_rows_have_the_same_text_as_objects_and_in_arrow(tables: dict[str, list[dict[str, Any]]]) -> None:
     for table, given_rows in tables.items():
         rows = [dict.fromkeys(TABLES[table].names) | row for row in given_rows]
-        found = arrow_digest.by_topic(table, pa.Table.from_pylist(rows, schema=arrow_schema(TABLES[table].jsonValue())))
-        assert dict(found) == dict(by_topic(lines(table, rows)))
-        assert len(found) == len(dict(found))
+        pairs = arrow_digest.by_topic(table, pa.Table.from_pylist(rows, schema=arrow_schema(TABLES[table].jsonValue())))
+        assert dict(pairs) == dict(by_topic(lines(table, rows)))
+        assert len(pairs) == len(dict(pairs))
 
 
 def test_rows_in_several_chunks_are_one_text() -> None:

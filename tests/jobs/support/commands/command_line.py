@@ -33,8 +33,8 @@ class Surveyor:
 
     def result(self, hosts: str, plan: str, *arguments: str) -> dict[str, Any]:
         """What --json prints."""
-        found: dict[str, Any] = json.loads(self.commit(hosts, plan, "--json", *arguments).stdout)
-        return found
+        answer: dict[str, Any] = json.loads(self.commit(hosts, plan, "--json", *arguments).stdout)
+        return answer
 
     def commits(self, plan: str) -> list[Row]:
         return self.lake.rows("commits", ("plan_id", "=", plan))

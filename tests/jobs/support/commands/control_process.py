@@ -44,12 +44,12 @@ class Office:
     epoch: int = 0
 
     @property
-    def said(self) -> str:
+    def output(self) -> str:
         return self.log.read_text()
 
     @property
     def last_line(self) -> str:
-        return self.said.strip().splitlines()[-1]
+        return self.output.strip().splitlines()[-1]
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
@@ -71,14 +71,14 @@ def in_office(kafka: KafkaTree, warehouse: Path, *, thinks_ahead: bool = True) -
     before = int(kafka.client.get("/controller_epoch")[0])
     log = warehouse.with_name(f"{warehouse.name}-{before}.log")
     script = f"{WARM_ONCE}{'' if thinks_ahead else NEVER_AHEAD}main()"
-    with log.open("w") as said:
+    with log.open("w") as output:
         command = [sys.executable, "-c", script, "control", "--apply", "--yes"]
         where = ["--zookeeper", kafka.hosts, "--warehouse", str(warehouse)]
-        office = Office(subprocess.Popen([*command, *where], stdout=said, stderr=said, text=True), log)
+        office = Office(subprocess.Popen([*command, *where], stdout=output, stderr=output, text=True), log)
     try:
         taken = eventually(lambda: controller(kafka) == OURS or office.process.poll() is not None, 300)
-        assert taken, office.said[-3000:]
-        assert office.process.poll() is None, office.said[-3000:]
+        assert taken, office.output[-3000:]
+        assert office.process.poll() is None, office.output[-3000:]
         office.session = kafka.client.get("/controller")[1].ephemeralOwner
         office.epoch = int(kafka.client.get("/controller_epoch")[0])
         yield office

@@ -23,6 +23,6 @@ def commit_held(surveyor: Surveyor, plan_id: str, held: Controllership, patience
     settings = settings_from(cluster="default", zookeeper=surveyor.hosts, warehouse=str(surveyor.warehouse), **given)
     plan = read_plan(settings.lake, plan_id)
     limits = CommitLimits(max_plan_age=3600, max_changes=1000, allow_majority_dead=False)
-    found = assess(settings, plan, Mode.BATCH, limits)
-    apply_plan(settings, plan, found, max_hold=held.held() + patience, held=held)
+    assessment = assess(settings, plan, Mode.BATCH, limits)
+    apply_plan(settings, plan, assessment, max_hold=held.held() + patience, held=held)
     return read_plan(settings.lake, plan_id).row

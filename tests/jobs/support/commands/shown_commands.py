@@ -25,8 +25,8 @@ def shown(page: str, heading: str) -> list[str]:
 
 def said_here(line: str, here: dict[str, str]) -> str:
     """Put what is here in place of what the page says, as far as the line says it."""
-    for said, instead in here.items():
-        line = line.replace(said, instead)
+    for words, instead in here.items():
+        line = line.replace(words, instead)
     return line
 
 

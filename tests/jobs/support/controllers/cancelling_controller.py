@@ -29,15 +29,15 @@ class MovingController:
 
     def __init__(self, tree: KafkaTree) -> None:
         self.tree = tree
-        self.asked: list[dict[Key, list[int] | None]] = []
+        self.requests: list[dict[Key, list[int] | None]] = []
         self.refuses: set[Key] = set()
         self.loses: dict[int, tuple[type[BaseException], bool]] = {}
         """By number of the call, from 1: what is raised, and whether what was asked is done before."""
 
     def reassign(self, targets: Mapping[Key, list[int] | None]) -> dict[Key, int]:
-        self.asked.append(dict(targets))
-        error, done = self.loses.pop(len(self.asked), (None, True))
-        codes = {key: self._reassign(key, wanted) for key, wanted in targets.items()} if done else {}
+        self.requests.append(dict(targets))
+        error, done = self.loses.pop(len(self.requests), (None, True))
+        codes = {key: self._reassign(key, replicas) for key, replicas in targets.items()} if done else {}
         if error is not None:
             raise error
         return codes
@@ -46,10 +46,10 @@ class MovingController:
         """Where each partition that moves is going."""
         moving = {}
         for topic in self.tree.client.get_children("/brokers/topics"):
-            found = decode_assignment(self.tree.client.get(f"/brokers/topics/{topic}")[0])
-            for partition, replicas in found.partitions.items():
-                removing = found.removing_replicas.get(partition, [])
-                if removing or found.adding_replicas.get(partition):
+            assignment = decode_assignment(self.tree.client.get(f"/brokers/topics/{topic}")[0])
+            for partition, replicas in assignment.partitions.items():
+                removing = assignment.removing_replicas.get(partition, [])
+                if removing or assignment.adding_replicas.get(partition):
                     moving[topic, partition] = [replica for replica in replicas if replica not in removing]
         return moving
 
@@ -68,23 +68,25 @@ class MovingController:
         self.put_state(topic, partition, leader if leader in target else target[0], target)
 
     def assigned(self, topic: str, partition: int = 0) -> tuple[list[int], list[int], list[int]]:
-        found = decode_assignment(self.tree.client.get(f"/brokers/topics/{topic}")[0])
-        adding, removing = (lists.get(partition, []) for lists in (found.adding_replicas, found.removing_replicas))
-        return found.partitions[partition], adding, removing
+        assignment = decode_assignment(self.tree.client.get(f"/brokers/topics/{topic}")[0])
+        adding, removing = (
+            lists.get(partition, []) for lists in (assignment.adding_replicas, assignment.removing_replicas)
+        )
+        return assignment.partitions[partition], adding, removing
 
     def put_state(self, topic: str, partition: int, leader: int, isr: list[int]) -> None:
         epoch = self.tree.state(topic, partition).leader_epoch
         state = State(controller_epoch=7, leader=leader, leader_epoch=epoch + 1, isr=isr)
         self.tree.write(state_path(topic, partition), encode_state(state))
 
-    def _reassign(self, key: Key, wanted: list[int] | None) -> int:
+    def _reassign(self, key: Key, order: list[int] | None) -> int:
         replicas, adding, removing = self.assigned(*key)
         if key in self.refuses:
             return INVALID
-        if wanted is None and not adding and not removing:
+        if order is None and not adding and not removing:
             return NOTHING_RUNS
         origin = [replica for replica in replicas if replica not in adding]
-        target = origin if wanted is None else wanted
+        target = origin if order is None else order
         full = target + [replica for replica in origin if replica not in target]
         more, less = sorted(set(full) - set(origin)), sorted(set(full) - set(target))
         self._write(*key, full, more, less)
@@ -97,13 +99,17 @@ class MovingController:
         return 0
 
     def _write(self, topic: str, partition: int, replicas: list[int], adding: list[int], removing: list[int]) -> None:
-        found = decode_assignment(self.tree.client.get(f"/brokers/topics/{topic}")[0])
-        lists: list[dict[int, list[int]]] = [found.partitions, found.adding_replicas, found.removing_replicas]
+        assignment = decode_assignment(self.tree.client.get(f"/brokers/topics/{topic}")[0])
+        lists: list[dict[int, list[int]]] = [
+            assignment.partitions,
+            assignment.adding_replicas,
+            assignment.removing_replicas,
+        ]
         for its_list, brokers in zip(lists, (replicas, adding, removing), strict=True):
             its_list.pop(partition, None)
             if brokers:
                 its_list[partition] = brokers
-        written = Assignment(lists[0], lists[1], lists[2], found.topic_id)
+        written = Assignment(lists[0], lists[1], lists[2], assignment.topic_id)
         self.tree.write(f"/brokers/topics/{topic}", encode_assignment(written))
 
 

@@ -54,9 +54,9 @@ def by_hand(tree: KafkaTree, topic: str, replicas: dict[int, list[int]]) -> None
 
 def follow(tree: KafkaTree, topic: str, isr: Sequence[int], partition: int = 0) -> None:
     """Let followers join the ISR, as their leader writes it."""
-    found = tree.state(topic, partition)
+    before = tree.state(topic, partition)
     now = State(
-        controller_epoch=found.controller_epoch, leader=found.leader, leader_epoch=found.leader_epoch, isr=[*isr]
+        controller_epoch=before.controller_epoch, leader=before.leader, leader_epoch=before.leader_epoch, isr=[*isr]
     )
     tree.client.set(state_path(topic, partition), encode_state(now))
 

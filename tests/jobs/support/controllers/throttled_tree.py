@@ -22,35 +22,35 @@ class ConfigBrokers:
 
     def __init__(self, tree: KafkaTree) -> None:
         self.tree = tree
-        self.asked: list[tuple[str, str]] = []
+        self.requests: list[tuple[str, str]] = []
         self.refuses: str | None = None
         self.crashes: int | None = None
 
-    def alter_override(self, kind: str, resource: str, wanted: Mapping[str, str | None]) -> int | str:
-        if self.crashes is not None and len(self.asked) >= self.crashes:
+    def alter_override(self, kind: str, resource: str, entries: Mapping[str, str | None]) -> int | str:
+        if self.crashes is not None and len(self.requests) >= self.crashes:
             raise CrashError
         if resource == self.refuses:
             return "not now"
-        self.asked.append((kind, resource))
-        override(self.tree, kind, resource, wanted)
+        self.requests.append((kind, resource))
+        override(self.tree, kind, resource, entries)
         return 0
 
 
-def override(tree: KafkaTree, kind: str, resource: str, wanted: Mapping[str, str | None]) -> None:
+def override(tree: KafkaTree, kind: str, resource: str, entries: Mapping[str, str | None]) -> None:
     """Set overrides, or delete those that are None, as a broker does."""
-    values = {**_read(tree, f"/config/{kind}s/{resource}"), **wanted}
+    values = {**_read(tree, f"/config/{kind}s/{resource}"), **entries}
     data = encode_config({name: value for name, value in values.items() if value is not None})
     tree.write(f"/config/{kind}s/{resource}", data)
 
 
 def overrides(tree: KafkaTree) -> Overrides:
     """What is set, of brokers and topics that have anything set."""
-    found: Overrides = {}
+    by_resource: Overrides = {}
     for kind in ("brokers", "topics"):
         parent = f"/config/{kind}"
         names = tree.client.get_children(parent) if tree.client.exists(parent) else []
-        found |= {f"{kind}/{name}": _read(tree, f"{parent}/{name}") for name in names}
-    return {name: values for name, values in found.items() if values}
+        by_resource |= {f"{kind}/{name}": _read(tree, f"{parent}/{name}") for name in names}
+    return {name: values for name, values in by_resource.items() if values}
 
 
 def _read(tree: KafkaTree, path: str) -> dict[str, str]:

@@ -36,9 +36,10 @@ class MovingController(ConfigBrokers):
         self.waves.append(sorted(targets))
         for key, replicas in targets.items():
             if replicas is None:
-                found = self.assignment(key[0])
+                assignment = self.assignment(key[0])
                 self.cancel(
-                    key, [each for each in found.partitions[key[1]] if each not in found.adding_replicas[key[1]]]
+                    key,
+                    [each for each in assignment.partitions[key[1]] if each not in assignment.adding_replicas[key[1]]],
                 )
             else:
                 self.begin(key, replicas)
@@ -96,8 +97,8 @@ class MovingController(ConfigBrokers):
         """Requests in /admin: begun at one step, taken away at the next."""
         client = self.tree.client
         if client.exists(PREFERRED):
-            asked = decode_partitions(client.get(PREFERRED)[0])
-            self.elect_preferred([(each.topic, each.partition) for each in asked])
+            elections = decode_partitions(client.get(PREFERRED)[0])
+            self.elect_preferred([(each.topic, each.partition) for each in elections])
             client.delete(PREFERRED)
         if client.exists(REASSIGN):
             orders = {
@@ -112,19 +113,19 @@ class MovingController(ConfigBrokers):
 
     def _assign(self, key: Key, replicas: list[int], adding: list[int], removing: list[int]) -> None:
         topic, partition = key
-        found = self.assignment(topic)
+        assignment = self.assignment(topic)
         changed = Assignment(
-            found.partitions | {partition: replicas},
-            found.adding_replicas | {partition: adding},
-            found.removing_replicas | {partition: removing},
-            found.topic_id,
+            assignment.partitions | {partition: replicas},
+            assignment.adding_replicas | {partition: adding},
+            assignment.removing_replicas | {partition: removing},
+            assignment.topic_id,
         )
         self.tree.client.set(f"/brokers/topics/{topic}", encode_assignment(changed))
 
     def set_state(self, key: Key, **changes: Any) -> None:  # noqa: ANN401 - fields of a state
-        found = self.tree.state(*key)
-        fields = {"leader": found.leader, "isr": found.isr, **changes}
-        data = encode_state(State(found.controller_epoch, leader_epoch=found.leader_epoch + 1, **fields))
+        state = self.tree.state(*key)
+        fields = {"leader": state.leader, "isr": state.isr, **changes}
+        data = encode_state(State(state.controller_epoch, leader_epoch=state.leader_epoch + 1, **fields))
         self.tree.client.set(state_path(*key), data)
 
 

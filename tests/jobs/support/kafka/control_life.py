@@ -55,7 +55,7 @@ class Life:
 
     def soon(self, holds: Callable[[], bool], seconds: float = 120) -> None:
         """Wait until something holds; else say how the cluster is, and what the controller said."""
-        assert eventually(holds, seconds), (self.states(), self.office.said[-3000:])
+        assert eventually(holds, seconds), (self.states(), self.office.output[-3000:])
 
     def states(self, topic: str = TOPIC) -> list[State]:
         return [self.kafka.state(topic, partition) for partition in sorted(self.assigned(topic).partitions)]
@@ -105,8 +105,8 @@ class Life:
 
     def logs(self, broker: int, topic: str) -> list[Path]:
         """Folders of a topic's partitions on a broker; those marked for deletion go a minute later."""
-        found = (self.cluster.folder / f"broker-{broker}").rglob(f"{topic}-*")
-        return [path for path in found if path.is_dir() and not path.name.endswith("-delete")]
+        paths = (self.cluster.folder / f"broker-{broker}").rglob(f"{topic}-*")
+        return [path for path in paths if path.is_dir() and not path.name.endswith("-delete")]
 
     def log_names(self, broker: int, topic: str) -> list[str]:
         return [path.name for path in self.logs(broker, topic)]
@@ -150,9 +150,9 @@ class Life:
     def drain(self, broker: int) -> None:
         """Plan that a broker leads nothing and follows nothing that it followed, and hand the plan in."""
         resident = ("--brokers", str(broker), "--mode", "resident")
-        said = self.folder / "other.log"
-        assert self.surveyor("plan", "drain", *resident, "--refresh", "--name", "out") == 0, said.read_text()
-        assert self.surveyor("commit", "out", "--apply") == 0, said.read_text()
+        log = self.folder / "other.log"
+        assert self.surveyor("plan", "drain", *resident, "--refresh", "--name", "out") == 0, log.read_text()
+        assert self.surveyor("commit", "out", "--apply") == 0, log.read_text()
 
 
 def restart(*brokers: EmbeddedKafka) -> None:

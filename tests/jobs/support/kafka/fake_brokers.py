@@ -60,7 +60,7 @@ class FakeBroker:
     """Called with each control request, before it is answered."""
     broker_epoch: int = -1
     """Requests that name an older one are answered 77."""
-    asked: int = 0
+    version_requests: int = 0
     """How many ApiVersions were answered."""
     leader_epochs: dict[tuple[str, int], int] = field(default_factory=dict)
     _awake: Event = field(default_factory=Event)
@@ -118,7 +118,7 @@ class FakeBroker:
     def _answer(self, data: bytes) -> bytes | None:
         key, version, correlation = struct.unpack_from(">hhi", data)
         if key == API_VERSIONS:
-            self.asked += 1
+            self.version_requests += 1
             return struct.pack(">ih", correlation, UNSUPPORTED_VERSION if version else 0) + self._spoken()
         if key not in APIS:
             return None
@@ -166,14 +166,14 @@ class FakeBroker:
     def _partition_errors(self, told: Told, top: ErrorCode) -> dict[str, Any]:
         module = importlib.import_module(f"kio.schema.leader_and_isr.v{told.version}.response")
         error = module.LeaderAndIsrPartitionError
-        found = [
+        codes = [
             (topic, state, top or ErrorCode(self._leader_and_isr(topic, state)))
             for topic, state in _states(told.request)
         ]
         if not hasattr(module, "LeaderAndIsrTopicError"):
             rows = (
                 error(topic_name=topic.topic_name, partition_index=state.partition_index, error_code=code)
-                for topic, state, code in found
+                for topic, state, code in codes
             )
             return {"partition_errors": tuple(rows)}
         topics = tuple(
@@ -181,7 +181,7 @@ class FakeBroker:
                 topic_id=topic.topic_id,
                 partition_errors=tuple(
                     error(partition_index=state.partition_index, error_code=code)
-                    for of, state, code in found
+                    for of, state, code in codes
                     if of is topic
                 ),
             )

@@ -62,8 +62,8 @@ def _controller_seen_by(broker: str) -> int | None:
 
 def seen_by(broker: str, topic: str) -> Seen:
     """A topic as this one broker's metadata has it."""
-    found = AdminClient({"bootstrap.servers": broker}).list_topics(topic, timeout=10).topics[topic]
-    return {p.id: (p.leader, list(p.replicas), list(p.isrs)) for p in found.partitions.values()}
+    metadata = AdminClient({"bootstrap.servers": broker}).list_topics(topic, timeout=10).topics[topic]
+    return {p.id: (p.leader, list(p.replicas), list(p.isrs)) for p in metadata.partitions.values()}
 
 
 class Traffic:
@@ -119,18 +119,18 @@ class Traffic:
         """What a consumer finds in the topic, from its beginning."""
         consumer = Consumer({"bootstrap.servers": self._bootstrap, "group.id": "g", "enable.partition.eof": True})
         consumer.assign([TopicPartition(self.topic, partition, 0) for partition in range(partitions)])
-        found: set[int] = set()
+        numbers: set[int] = set()
         ended: set[int | None] = set()
         while len(ended) < partitions:
             message = consumer.poll(20)
             assert message is not None
             error = message.error()
             if error is None:
-                found.add(int(message.value() or b""))
+                numbers.add(int(message.value() or b""))
             elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its name there; any other error passes
                 ended.add(message.partition())
         consumer.close()
-        return found
+        return numbers
 
 
 class Flow(Traffic):

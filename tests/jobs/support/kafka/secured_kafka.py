@@ -94,8 +94,8 @@ def _know_user(bootstrap: str) -> bool:
     """Set the password; only the controller does, and which broker is asked is chance."""
     both = (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
     with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
-        asked = [UserScramCredentialUpsertion(USER, each, PASSWORD) for each in both]
-        admin.alter_user_scram_credentials(asked)
+        upsertions = [UserScramCredentialUpsertion(USER, each, PASSWORD) for each in both]
+        admin.alter_user_scram_credentials(upsertions)
         return len(admin.describe_user_scram_credentials([USER])[USER]["credential_infos"]) == len(both)
 
 

@@ -57,7 +57,7 @@ class Sight:
     page: Page
     faults: list[str] = field(default_factory=list)
     """What the console and scripts complained of, and dialogs that popped up."""
-    asked: list[str] = field(default_factory=list)
+    addresses: list[str] = field(default_factory=list)
     """Addresses that were asked for."""
 
     def refuse(self, dialog: Dialog) -> None:
@@ -67,7 +67,7 @@ class Sight:
     def elsewhere(self, origin: str) -> list[str]:
         """Addresses asked for that are not the page's own."""
         own = (origin, "data:", "blob:")
-        return [address for address in self.asked if not address.startswith(own)]
+        return [address for address in self.addresses if not address.startswith(own)]
 
     def texts(self, selector: str) -> list[str]:
         return self.page.locator(selector).all_inner_texts()
@@ -88,7 +88,7 @@ def seen(browser: Browser, address: str, size: Sequence[int] = WIDE, *, dark: bo
     page.on("console", lambda message: sight.faults.append(message.text) if message.type == "error" else None)
     page.on("pageerror", lambda error: sight.faults.append(str(error)))
     page.on("dialog", lambda dialog: sight.refuse(dialog))  # noqa: PLW0108 - playwright marks what it is given
-    page.on("request", lambda request: sight.asked.append(request.url))
+    page.on("request", lambda request: sight.addresses.append(request.url))
     try:
         page.goto(address)
         yield sight

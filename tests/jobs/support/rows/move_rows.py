@@ -18,17 +18,17 @@ def reassignment(  # noqa: PLR0913 - what a change says
 ) -> Row:
     """A move of one partition, from what stands in the tree or what an earlier wave leaves."""
     row = election(tree, topic, partition, leader=after[0])
-    found = row["replicas_before"] if before is None else before
-    said: dict[str, Any] = {
+    replicas = row["replicas_before"] if before is None else before
+    columns: dict[str, Any] = {
         "wave": wave,
         "action": Action.REASSIGN.value,
-        "replicas_before": found,
+        "replicas_before": replicas,
         "replicas_after": after,
-        "adding_after": [broker for broker in after if broker not in found],
-        "removing_after": [broker for broker in found if broker not in after],
+        "adding_after": [broker for broker in after if broker not in replicas],
+        "removing_after": [broker for broker in replicas if broker not in after],
         "leader_epoch_after": None,
     }
-    return row | said
+    return row | columns
 
 
 class CommitProcess(subprocess.Popen[str]):

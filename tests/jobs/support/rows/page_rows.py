@@ -68,8 +68,8 @@ def stored_plan(
 
 
 def _content() -> dict[str, Any]:
-    asked = {"rebalance": True, "sasl.jaas.config": SECRET}
-    alike = {"parameters": asked, "snapshot_id": 3, "cluster_id": "id", "broker_epochs": EPOCHS}
+    parameters = {"rebalance": True, "sasl.jaas.config": SECRET}
+    alike = {"parameters": parameters, "snapshot_id": 3, "cluster_id": "id", "broker_epochs": EPOCHS}
     return {"kind": PlanKind.REASSIGN, **alike}
 
 

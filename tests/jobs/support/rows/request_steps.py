@@ -30,14 +30,18 @@ def store_steps(lake: Lake, tree: KafkaTree) -> Plan | None:
         return None
     number = len(lake.rows("plans")) + 1 if lake.has("plans") else 1
     question = {"allow_unclean": False, "requests": True, CONFIRMED_UNDER: _controller_epoch(tree)}
-    said = {"kind": PlanKind.RECONCILE.value, "parameters": json.dumps(question, sort_keys=True), "snapshot_id": number}
-    return store_plan(lake, tree, changes, operations, **said)
+    columns = {
+        "kind": PlanKind.RECONCILE.value,
+        "parameters": json.dumps(question, sort_keys=True),
+        "snapshot_id": number,
+    }
+    return store_plan(lake, tree, changes, operations, **columns)
 
 
 def steps_due(lake: Lake, tree: KafkaTree) -> Steps:
     """Say what is due of moves, preferred elections and deletions of topics that are there, one change a partition."""
     changes, operations = [], []
-    orders = {(each.topic, each.partition): each.replicas or [] for each in _asked(tree, REASSIGN)}
+    orders = {(each.topic, each.partition): each.replicas or [] for each in _requested(tree, REASSIGN)}
     done: dict[str, dict[str, list[int]]] = {}
     for (topic, partition), order in sorted(orders.items()):
         change = _move(lake, tree, (topic, partition), order)
@@ -46,7 +50,7 @@ def steps_due(lake: Lake, tree: KafkaTree) -> Steps:
             done.setdefault(topic, {})[str(partition)] = order
     operations += [_operation(OperationKind.WITHDRAW_REASSIGNMENT, topic, {"orders": of}) for topic, of in done.items()]
     passed: dict[str, list[int]] = {}
-    for each in sorted(_asked(tree, PREFERRED_ELECTION), key=lambda each: (each.topic, each.partition)):
+    for each in sorted(_requested(tree, PREFERRED_ELECTION), key=lambda each: (each.topic, each.partition)):
         changes += _preferred(tree, each.topic, each.partition)
         passed.setdefault(each.topic, []).append(each.partition)
     operations += [_operation(OperationKind.WITHDRAW_ELECTION, topic, {"partitions": p}) for topic, p in passed.items()]
@@ -55,9 +59,9 @@ def steps_due(lake: Lake, tree: KafkaTree) -> Steps:
     return changes, [row | {"sequence": number} for number, row in enumerate(operations)]
 
 
-def _asked(tree: KafkaTree, path: str) -> list[TopicPartition]:
-    asked = decode_partitions(tree.client.get(path)[0]) if tree.client.exists(path) else []
-    return [each for each in asked if each.topic in _topics(tree)]
+def _requested(tree: KafkaTree, path: str) -> list[TopicPartition]:
+    partitions = decode_partitions(tree.client.get(path)[0]) if tree.client.exists(path) else []
+    return [each for each in partitions if each.topic in _topics(tree)]
 
 
 def _topics(tree: KafkaTree) -> set[str]:

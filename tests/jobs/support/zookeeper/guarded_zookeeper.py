@@ -30,14 +30,14 @@ class Certificates:
     def made_in(cls, folder: Path) -> "Certificates":
         folder.mkdir(parents=True, exist_ok=True)
         authority = trustme.CA()
-        found = cls(*(folder / f"{name}.pem" for name in ("ca", "server", "client")))
-        authority.cert_pem.write_to_path(found.ca)
-        for path in (found.server, found.client):
+        certificates = cls(*(folder / f"{name}.pem" for name in ("ca", "server", "client")))
+        authority.cert_pem.write_to_path(certificates.ca)
+        for path in (certificates.server, certificates.client):
             issued = authority.issue_cert(LOOPBACK)
             chain = b"".join(blob.bytes() for blob in issued.cert_chain_pems)
             path.touch(0o600)
             path.write_bytes(_as_pkcs8(issued.private_key_pem.bytes()) + chain)
-        return found
+        return certificates
 
 
 def _as_pkcs8(key: bytes) -> bytes:

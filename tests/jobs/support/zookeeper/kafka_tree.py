@@ -127,13 +127,13 @@ class KafkaTree:
 
     def dump(self) -> Dump:
         """Everything that ZooKeeper says about every znode."""
-        found: Dump = {}
+        znodes: Dump = {}
         pending = ["/"]
         while pending:
             path = pending.pop()
-            found[path] = self.client.get(path)
+            znodes[path] = self.client.get(path)
             pending += [f"{path.rstrip('/')}/{name}" for name in self.client.get_children(path)]
-        return found
+        return znodes
 
 
 def new_chroot(connect: str) -> str:

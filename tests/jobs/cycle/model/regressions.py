@@ -9,7 +9,7 @@ from tests.jobs.cycle.model.scripts import Event, Point, Script
 
 BEFORE: Final = Point.BEFORE
 
-FOUND: Final = {
+REGRESSIONS: Final = {
     "a leader that bounces before it notified is told of the ISR that it wrote": Script(
         0,
         3,

@@ -32,7 +32,7 @@ ITS_ID: Final = "KafkaGivesItThisTopicA"
 _ASKING: Final = (cancellation, commit, controllers, modes, commit_admin)
 
 
-class Asked(MovingController):
+class AdminStandIn(MovingController):
     """Stands for `Admin`."""
 
     def __init__(self, tree: KafkaTree, reach: Reach, *, stuck: bool) -> None:
@@ -49,14 +49,14 @@ class Asked(MovingController):
             self._elect(partitions)
         return dict.fromkeys(partitions, 0)
 
-    def alter_override(self, kind: str, resource: str, wanted: Mapping[str, str | None]) -> int:
+    def alter_override(self, kind: str, resource: str, entries: Mapping[str, str | None]) -> int:
         with self._points(f"override of {kind}"):
-            override(self.tree, kind, resource, wanted)
+            override(self.tree, kind, resource, entries)
         return 0
 
-    def alter_config(self, topic: str, wanted: Mapping[str, str | None]) -> int:
+    def alter_config(self, topic: str, entries: Mapping[str, str | None]) -> int:
         with self._points("alteration"):
-            override(self.tree, "topic", topic, wanted)
+            override(self.tree, "topic", topic, entries)
             change = f'{{"version":2,"entity_path":"topics/{topic}"}}'.encode()
             self.tree.client.create("/config/changes/config_change_", change, sequence=True, makepath=True)
         return 0
@@ -70,10 +70,10 @@ class Asked(MovingController):
 
     def create_partitions(self, topic: str, total: int, added: list[list[int]]) -> int:
         with self._points("expansion"):
-            found = decode_assignment(self.tree.client.get(f"/brokers/topics/{topic}")[0])
-            more = dict(enumerate(added, len(found.partitions)))
-            assert len(found.partitions) + len(more) == total
-            self._assign(topic, Assignment({**found.partitions, **more}, {}, {}, found.topic_id), more)
+            assignment = decode_assignment(self.tree.client.get(f"/brokers/topics/{topic}")[0])
+            more = dict(enumerate(added, len(assignment.partitions)))
+            assert len(assignment.partitions) + len(more) == total
+            self._assign(topic, Assignment({**assignment.partitions, **more}, {}, {}, assignment.topic_id), more)
         return 0
 
     def delete_topics(self, topics: Mapping[str, str | None]) -> dict[str, int]:
@@ -105,8 +105,8 @@ class Asked(MovingController):
 
     def _ordered(self, name: str) -> dict[Key, list[int]]:
         client, path = self.tree.client, f"/admin/{name}"
-        asked = decode_partitions(client.get(path)[0]) if client.exists(path) else []
-        return {(each.topic, each.partition): each.replicas or [] for each in asked}
+        orders = decode_partitions(client.get(path)[0]) if client.exists(path) else []
+        return {(each.topic, each.partition): each.replicas or [] for each in orders}
 
     def _elect(self, partitions: Sequence[Key]) -> None:
         for topic, partition in partitions:
@@ -134,10 +134,10 @@ def install(hosts: str, reach: Reach, *, stuck: bool) -> None:
     client = KazooClient(hosts)
     vars(client)["_call"] = client._call  # noqa: SLF001 - its writes are Kafka's, and no points
     client.start()
-    controller = Asked(KafkaTree(hosts, client), reach, stuck=stuck)
+    controller = AdminStandIn(KafkaTree(hosts, client), reach, stuck=stuck)
 
     @contextmanager
-    def admin_of(*_: object) -> Iterator[Asked]:
+    def admin_of(*_: object) -> Iterator[AdminStandIn]:
         yield controller
 
     changed: dict[Any, dict[str, Any]] = {module: {"admin_of": admin_of} for module in _ASKING}
