@@ -8,10 +8,14 @@ import stat
 from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from jobs.basics.errors import UsageError
 
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+AUTHORITIES: Final = "ssl.ca.location"
 PRIVATE_KEY: Final = "ssl.key.location"
 CERTIFICATE: Final = "ssl.certificate.location"
 """Which has its private key in it where that is not named."""
@@ -42,6 +46,34 @@ def read_key_values(path: Path, option: str, known: Collection[str]) -> dict[str
         with suppress(OSError):  # whoever opens it says so
             _refuse_open(f"{option} {path}: {named} {own} has a private key in it", own, own.stat().st_mode)
     return values
+
+
+def load_pem(
+    context: "SSLContext",
+    file: str,
+    *,
+    authorities: str | None = None,
+    certificate: str | None = None,
+    key: str | None = None,
+    password: str = "",
+) -> None:
+    """Load what a file of settings names, all of it PEM; raise UsageError where a file is not what it should be.
+
+    `file` is the option and the path that name it. Without any password OpenSSL would ask whoever is at the terminal.
+    """
+    from ssl import SSLError  # noqa: PLC0415 - who speaks in plain text need not wait for it
+
+    setting = AUTHORITIES
+    try:
+        if authorities is not None:
+            context.load_verify_locations(authorities)
+        setting = f"{CERTIFICATE}, {PRIVATE_KEY} or {KEY_PASSWORD}"
+        if certificate is not None:
+            context.load_cert_chain(certificate, key, password)
+    except SSLError as error:
+        raise UsageError(f"{file}: {setting}: not the PEM file it should be ({error.reason})") from None
+    except OSError as error:
+        raise UsageError(f"{file}: {setting}: {error.strerror}") from None
 
 
 def _refuse_open(what: str, path: Path, mode: int) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Final
 
+from jobs.adapters.delta.lake import Lake
 from jobs.adapters.spark.class_archive import JVM_OPTIONS
 from jobs.runtime.progress import progress
 from tests.bench.clusters.synthetic import BROKER_COUNT, Cluster, cluster
@@ -64,7 +65,9 @@ def bench_shell(synthetic: Cluster, warm: float) -> Figure:
         _run("jobs.entry", "snapshot", *where)
         start = seconds_of(lambda: _python("-c", SPARK))
         seconds, stdout = timed(lambda: _run("jobs.entry", "snapshot", *where))
+        told = _brokers_told(warehouse)
     assert json.loads(stdout)["partitions"] == synthetic.partitions
+    assert told == len(ports), f"{len(ports)} brokers answer, {told} told what they speak"
     return Figure(
         measured=f"surveyor snapshot, {synthetic.partitions:,} partitions unchanged, a whole process",
         seconds=seconds,
@@ -72,6 +75,12 @@ def bench_shell(synthetic: Cluster, warm: float) -> Figure:
         baseline_seconds=SLOWER * warm + start,
         target=1.0 if synthetic.partitions >= MILLION else None,
     )
+
+
+def _brokers_told(warehouse: str) -> int:
+    """Count the brokers of the last snapshot that told anything."""
+    told = Lake(warehouse, "default").read("broker_configs", ("assumed", "=", False))
+    return len(set(told["broker_id"].to_pylist()))
 
 
 def _turn(where: Sequence[str]) -> dict[str, float]:

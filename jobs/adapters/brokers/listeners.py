@@ -14,6 +14,7 @@ from typing import Final
 from jobs.adapters.brokers.admin import read_properties
 from jobs.adapters.brokers.control_messages import Row
 from jobs.basics.errors import UsageError
+from jobs.basics.properties import load_pem
 from schemas.shapes import SECURITY_PROTOCOLS
 
 PLAINTEXT: Final = "PLAINTEXT"
@@ -83,19 +84,16 @@ def _tls(config: Path | None, settings: Mapping[str, str]) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.check_hostname = bool(settings.get("ssl_check_hostname", "https"))
-    try:
-        key = "ssl.ca.location"
-        if "ssl_cafile" in settings:
-            context.load_verify_locations(settings["ssl_cafile"])
-        else:
-            context.load_default_certs()
-        key = "ssl.certificate.location, ssl.key.location or ssl.key.password"
-        if "ssl_certfile" in settings:
-            context.load_cert_chain(settings["ssl_certfile"], settings.get("ssl_keyfile"), settings["ssl_password"])
-    except ssl.SSLError as error:
-        raise UsageError(f"{OPTION} {config}: {key}: not the PEM file it should be ({error.reason})") from None
-    except OSError as error:
-        raise UsageError(f"{OPTION} {config}: {key}: {error.strerror}") from None
+    if "ssl_cafile" not in settings:
+        context.load_default_certs()
+    load_pem(
+        context,
+        f"{OPTION} {config}",
+        authorities=settings.get("ssl_cafile"),
+        certificate=settings.get("ssl_certfile"),
+        key=settings.get("ssl_keyfile"),
+        password=settings.get("ssl_password", ""),
+    )
     return context
 
 

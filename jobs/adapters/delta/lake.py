@@ -221,7 +221,10 @@ class Lake:
         return [file for file in added if file["partition"]["cluster"] == self.cluster]
 
     def adopt(self, table: str, files: Sequence[AddAction]) -> None:
-        """Make files, written below the table already, all of the cluster's rows."""
+        """Make files, written below the table already, all of the cluster's rows: a commit, and no row is read.
+
+        What it saves is measured at `Tables.copy`, whose files it takes.
+        """
         mine = [("cluster", "=", self.cluster)]
 
         def write() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from jobs.basics.errors import MissingError, UsageError
-from jobs.basics.properties import read_key_values
+from jobs.basics.properties import load_pem, read_key_values
 
 OPTION: Final = "--zookeeper-config"
 
@@ -103,18 +103,14 @@ def _tls(config: Path, settings: dict[str, str]) -> dict[str, Any]:
 
 def _refuse_odd(config: Path, paths: Mapping[str, str], password: str) -> None:
     """Raise UsageError where files are not what they should be: Kazoo would try again and again, and say nothing."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    key = "ssl.ca.location"
-    try:
-        if "ca" in paths:
-            context.load_verify_locations(paths["ca"])
-        key = "ssl.certificate.location, ssl.key.location or ssl.key.password"
-        if "certfile" in paths:
-            context.load_cert_chain(paths["certfile"], paths["keyfile"], password)
-    except ssl.SSLError as error:
-        raise UsageError(f"{OPTION} {config}: {key}: not the PEM file it should be ({error.reason})") from None
-    except OSError as error:
-        raise UsageError(f"{OPTION} {config}: {key}: {error.strerror}") from None
+    load_pem(
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
+        f"{OPTION} {config}",
+        authorities=paths.get("ca"),
+        certificate=paths.get("certfile"),
+        key=paths.get("keyfile"),
+        password=password,
+    )
 
 
 def _sasl(config: Path, settings: dict[str, str]) -> dict[str, str]:

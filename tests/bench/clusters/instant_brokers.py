@@ -13,10 +13,16 @@ from threading import Thread
 from typing import Final
 
 _API_VERSIONS: Final = 18
-_SPOKEN: Final = struct.pack(">hi", 0, 3) + b"".join(
-    struct.pack(">hhh", *api) for api in ((4, 0, 7), (5, 0, 4), (6, 0, 8))
-)
+_DESCRIBE_CONFIGS: Final = 32
+_TOO_NEW: Final = 35
+"""UNSUPPORTED_VERSION: the answer is one of version 0, whatever was asked for, and names what is spoken."""
+
+_SPOKEN: Final = ((4, 0, 7), (5, 0, 4), (6, 0, 8), (_API_VERSIONS, 0, 0), (_DESCRIBE_CONFIGS, 0, 0))
 _NO_PARTITIONS: Final = b"\1\0"
+
+_BROKER_RESOURCE: Final = 4
+_NO_SETTINGS: Final = struct.pack(">iihhbhi", 0, 1, 0, -1, _BROKER_RESOURCE, 0, 0)
+"""DescribeConfigs 0: no throttling, one resource without an error or a message, of no name and with no settings."""
 
 
 def main(count: int) -> None:
@@ -46,9 +52,12 @@ def _serve(connection: socket.socket) -> None:
             connection.sendall(struct.pack(">i", len(answer)) + answer)
 
 
-def _answer(key: int, _version: int, correlation: int) -> bytes:
+def _answer(key: int, version: int, correlation: int) -> bytes:
     if key == _API_VERSIONS:
-        return struct.pack(">i", correlation) + _SPOKEN
+        spoken = b"".join(struct.pack(">hhh", *api) for api in _SPOKEN)
+        return struct.pack(">ihi", correlation, _TOO_NEW if version else 0, len(_SPOKEN)) + spoken
+    if key == _DESCRIBE_CONFIGS:
+        return struct.pack(">i", correlation) + _NO_SETTINGS
     listed = b"\0" if key == 6 else _NO_PARTITIONS
     return struct.pack(">ibh", correlation, 0, 0) + listed
 
