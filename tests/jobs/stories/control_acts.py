@@ -29,10 +29,15 @@ HANDLED = re.compile(rf"Handling LeaderAndIsr request correlationId \d+ from con
 
 
 def a_topic_is_created_by_its_first_record(life: Life) -> None:
-    """A broker writes the topic (auto.create.topics.enable), the controller gives it its leader."""
+    """A broker writes the topic (auto.create.topics.enable), the controller gives it its leader.
+
+    Its only replica is wherever that broker put it, so it goes again: a drain of that broker would be refused.
+    """
     assert life.takes_records("auto")
 
     assert life.kafka.state("auto").controller_epoch == life.office.epoch
+    life.delete("auto")
+    life.soon(lambda: life.is_deleted("auto"))
 
 
 def a_broker_bounces_in_one_look(life: Life, broker: int) -> None:
