@@ -30,6 +30,8 @@ RECORDS, RECORD = 5000, b"r" * 4000
 """20 MB: however low the rate is, a follower fetches a megabyte each eleven seconds, over which Kafka counts."""
 MORNING, NOON = "2026-11-23T06:00:00+00:00", "2026-11-23T12:00:00+00:00"
 EVENING, NIGHT = "2026-11-23T18:00:00+00:00", "2026-11-24T00:00:00+00:00"
+NEXT_MORNING = "2026-11-24T06:00:00+00:00"
+"""Logical dates, one for each run: the id of a run is made of it, and plans are looked for by that."""
 
 
 @pytest.fixture(scope="module")
@@ -179,13 +181,14 @@ def test_commit_killed_under_a_throttle(
     assert producer.flush(30) == 0
     conf = {"question": "replace", "value": "1=2", "topics": "killed", "throttle": "20000"}
 
-    planned_before(surveyor, "reassign", NIGHT, "reassign", "--replace", "1=2", "--topics", "killed")
+    on = planned_before(surveyor, "reassign", NIGHT, "reassign", "--replace", "1=2", "--topics", "killed")
     killer = Thread(target=kill_moving_commit, args=(cluster, lake))
     killer.start()
     done = airflow.run("reassign", at=NIGHT, conf=conf, answer="Approve")
     killer.join()
 
     assert (done.state, done.having("failed")) == ("failed", {"commit"})
+    assert done.results["snapshot"] == {"snapshot_id": on}
     assert done.states["clear_throttle"] == SUCCESS
     assert seen(cluster, "killed")[0][1] == [0, 1]
     assert (plan_of(lake, done)["status"], lake.rows("throttles")) == ("cancelled", [])
@@ -221,8 +224,8 @@ def test_recover(airflow: InsideAirflow, cluster: EmbeddedCluster, surveyor: Sur
     by_hand = surveyor.json("snapshot")["snapshot_id"]
     taken = airflow.run("snapshot")
     offline = airflow.events("offline")
-    on = planned_before(surveyor, "recover", NOON, "recover", snapshot=by_hand + 1)
-    done = airflow.run("recover", at=NOON, answer="Approve")
+    on = planned_before(surveyor, "recover", NEXT_MORNING, "recover", snapshot=by_hand + 1)
+    done = airflow.run("recover", at=NEXT_MORNING, answer="Approve")
     led = seen(cluster, "lost")[0][0]
     cluster.brokers[2].restart()
 
