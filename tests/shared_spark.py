@@ -38,7 +38,7 @@ FOR_ALL: Final = {"spark.master": "local[6]", "spark.driver.memory": "4g"}
 
 ROOMY: Final = "-Xms2g -Xmn1g -XX:+UseTransparentHugePages"
 """A JVM that begins with little collects its young objects three times a second, a twentieth of the time. Large pages
-take a twelfth off a plan's processor time (0.72 s to 0.64, twice); a JVM that ends soon is slower with them.
+take a tenth off a plan's processor time (0.70 and 0.73 s, 0.65 and 0.63 with them); a JVM that ends soon is slower.
 """
 
 GATEWAY: Final = "spark-gateway.json"

@@ -4,16 +4,14 @@ A file that holds a password, or a private key that one names, must be nobody's 
 machine, and the password's file no group's to write: then it is refused, not used.
 """
 
+import ssl
 import stat
 from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from jobs.basics.errors import UsageError
-
-if TYPE_CHECKING:
-    from ssl import SSLContext
 
 AUTHORITIES: Final = "ssl.ca.location"
 PRIVATE_KEY: Final = "ssl.key.location"
@@ -49,7 +47,7 @@ def read_key_values(path: Path, option: str, known: Collection[str]) -> dict[str
 
 
 def load_pem(
-    context: "SSLContext",
+    context: ssl.SSLContext,
     file: str,
     *,
     authorities: str | None = None,
@@ -61,8 +59,6 @@ def load_pem(
 
     `file` is the option and the path that name it. Without any password OpenSSL would ask whoever is at the terminal.
     """
-    from ssl import SSLError  # noqa: PLC0415 - who speaks in plain text need not wait for it
-
     setting = AUTHORITIES
     try:
         if authorities is not None:
@@ -70,7 +66,7 @@ def load_pem(
         setting = f"{CERTIFICATE}, {PRIVATE_KEY} or {KEY_PASSWORD}"
         if certificate is not None:
             context.load_cert_chain(certificate, key, password)
-    except SSLError as error:
+    except ssl.SSLError as error:
         raise UsageError(f"{file}: {setting}: not the PEM file it should be ({error.reason})") from None
     except OSError as error:
         raise UsageError(f"{file}: {setting}: {error.strerror}") from None

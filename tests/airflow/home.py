@@ -50,6 +50,7 @@ PREPARED_BY: Final = (["db", "migrate"], ["pools", "import", str(ROOT / "airflow
 
 
 def prepare(environment: dict[str, str]) -> None:
+    """Run them, each in a process of its own."""
     for words in PREPARED_BY:
         done = subprocess.run([AIRFLOW, *words], env=environment, capture_output=True, text=True, check=False)
         if done.returncode:

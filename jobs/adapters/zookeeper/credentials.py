@@ -6,7 +6,6 @@ an argument, goes into a table or a message. Names of keys are those of client.p
 """
 
 import ssl
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -91,18 +90,7 @@ def _tls(config: Path, settings: dict[str, str]) -> dict[str, Any]:
     if "certfile" in paths:
         paths.setdefault("keyfile", paths["certfile"])  # Kazoo shows no certificate whose key is not named
     password = settings.get("ssl.key.password", "")  # without one, OpenSSL asks whoever sits at the terminal
-    _refuse_odd(config, paths, password)
-    return {
-        "use_ssl": True,
-        "verify_certs": True,
-        "check_hostname": algorithm.lower() == "https",
-        "keyfile_password": password,
-        **paths,
-    }
-
-
-def _refuse_odd(config: Path, paths: Mapping[str, str], password: str) -> None:
-    """Raise UsageError where files are not what they should be: Kazoo would try again and again, and say nothing."""
+    # Kazoo itself would try again and again with files that are not what they should be, and say nothing
     load_pem(
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
         f"{OPTION} {config}",
@@ -111,6 +99,13 @@ def _refuse_odd(config: Path, paths: Mapping[str, str], password: str) -> None:
         key=paths.get("keyfile"),
         password=password,
     )
+    return {
+        "use_ssl": True,
+        "verify_certs": True,
+        "check_hostname": algorithm.lower() == "https",
+        "keyfile_password": password,
+        **paths,
+    }
 
 
 def _sasl(config: Path, settings: dict[str, str]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What Kafka's own tests expect of a controller, row by row of `kafka_cases`, and what was `found` beside it.
+"""What Kafka's own tests expect of a controller, row by row of `kafka_cases`, and the `regressions` beside it.
 
 One world has them all, as a decision by Spark takes as long for one island as for fifty; a second one has those in
 which the controller is killed in the midst.

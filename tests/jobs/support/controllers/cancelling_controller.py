@@ -25,7 +25,7 @@ class CrashError(BaseException):
 
 
 class MovingController:
-    """Stands for `Admin`; `asked` is what it was asked for, call by call."""
+    """Stands for `Admin`; `requests` is what it was asked for, call by call."""
 
     def __init__(self, tree: KafkaTree) -> None:
         self.tree = tree
