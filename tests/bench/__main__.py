@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> Report:
                 sample.figure.seconds for sample in snapshots if sample.cost and sample.cost.snapshot == UNCHANGED
             )
             samples += snapshots
-            samples.append(Sample(bench_shell(synthetic, warm)))
+            samples.append(Sample(bench_shell(synthetic, warm, options.rounds)))
     telling = bench_telling(options.told)
     failures = [
         figure for bench in (bench_failover, bench_takeover) for size in options.failover for figure in bench(size)

@@ -112,11 +112,11 @@ class Master(_Daemon):
         return self.daemon("master.Master")
 
     def workers(self) -> list[int] | None:
-        """The ports of the workers that have registered; None before the page is whole."""
+        """The ports of the workers that have registered; None before the page is whole, which is another at first."""
         try:
             with urlopen(f"http://{LOOPBACK}:{self.page}/json/", timeout=10) as answer:
                 return [worker["port"] for worker in json.load(answer)["workers"]]
-        except OSError:
+        except (OSError, json.JSONDecodeError):
             return None
 
     def is_ready(self) -> bool:
