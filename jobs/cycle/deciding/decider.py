@@ -8,37 +8,20 @@ from collections import defaultdict
 from collections.abc import Collection
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
-from enum import Enum, auto
 from itertools import chain
-from typing import Final
 
 import msgspec
 from msgspec.structs import replace as with_values
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructField, StructType
 
 from jobs.adapters.delta.lake import Row
 from jobs.adapters.delta.spark_tables import Tables as Warehouse
-from jobs.adapters.spark.row_files import RowFiles, again
-from jobs.adapters.spark.session import INTERPRETED, with_settings
 from jobs.cycle.deciding.alike import Kind, Known, for_all, kinds_of
+from jobs.cycle.deciding.questions import Question, Questions
 from jobs.cycle.memory import Memory
-from planner.cycle.compose import Cycle, Tables
-from planner.rows.liveness import DRAIN_MODE, FAILED, NOBODY
+from planner.rows.liveness import DRAIN_MODE
 from schemas.names import NO_LEADER, Action, RequestKind
 from schemas.notices import Notice
 from schemas.rows import Change, Key
-from schemas.tables import BROKER_IDS, PARTITIONS, TABLES
-
-_SHAPES: Final = {
-    "partitions": StructType([*PARTITIONS, StructField(FAILED, BROKER_IDS)]),
-    "topics": TABLES["topics"],
-    "brokers": StructType([*TABLES["brokers"], StructField(DRAIN_MODE, StringType())]),
-    "broker_configs": TABLES["broker_configs"],
-    "requests": TABLES["requests"],
-    "stopped": TABLES["answers"],
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +37,6 @@ class Decided:
     """What is told of topics that are deleted, in this order."""
 
 
-class _Question(Enum):
-    """What is asked; each is built once."""
-
-    LEADERSHIP = auto()
-    EVERYTHING = auto()
-    """Reassignments and preferred elections, too."""
-    DELETIONS = auto()
-    STOP = auto()
-    """What brokers are told first of topics that are deleted."""
-    DELETE = auto()
-    """What they are told next."""
-
-
 @dataclass(frozen=True, slots=True)
 class _About:
     """What one decision is about: kinds of partitions, what is asked for, what was answered, and who is there."""
@@ -80,30 +50,27 @@ class _About:
 
 @dataclass(slots=True)
 class Decider:
-    """Decides in one Spark session, with what brokers said of their settings when it was asked last."""
+    """Decides by what brokers said of their settings when they were asked last."""
 
     warehouse: Warehouse
     broker_configs: list[Row]
-    allow_unclean: bool
+    questions: Questions
     drained: list[Row] = field(default_factory=list)
     known: Known = field(default_factory=Known)
-    _files: RowFiles = field(init=False)
-    _questions: dict[_Question, DataFrame] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._files = RowFiles(self.warehouse.spark, _SHAPES)
-        self._files.put("broker_configs", self.broker_configs)
+        self.questions.put("broker_configs", self.broker_configs)
 
     @classmethod
     def of(cls, warehouse: Warehouse, broker_configs: list[Row], *, allow_unclean: bool) -> "Decider":
-        """A decider in a session of its own."""
-        spark = with_settings(warehouse.spark, INTERPRETED)
-        return cls(Warehouse(spark, warehouse.lake), broker_configs, allow_unclean)
+        """A decider with questions of its own."""
+        questions = Questions.of(warehouse.spark, warehouse.lake.cluster, allow_unclean=allow_unclean)
+        return cls(Warehouse(questions.spark, warehouse.lake), broker_configs, questions)
 
     def know_settings(self, broker_configs: list[Row]) -> None:
         """Go by other settings of brokers from now on; what was decided by the former ones does not hold."""
         self.broker_configs, self.known = broker_configs, Known()
-        self._files.put("broker_configs", broker_configs)
+        self.questions.put("broker_configs", broker_configs)
 
     def look_at_drained(self) -> None:
         """Read who is to lead nothing."""
@@ -142,10 +109,10 @@ class Decider:
         if not deletes:
             return Decided(changes, others, done)
         self._put(about, about.kinds)
-        deleted = self._ask(_Question.DELETIONS)
+        deleted = self.questions.ask(Question.DELETIONS)
         waves: tuple[list[Notice], list[Notice]] = ([], [])
         if any(row["step"] == "delete" for row in deleted):
-            waves = (self._notices(_Question.STOP), self._notices(_Question.DELETE))
+            waves = (self._notices(Question.STOP), self._notices(Question.DELETE))
         return Decided(changes, others, done, deleted, waves)
 
     def foresee(self, memory: Memory, broker: int, most: int) -> None:
@@ -180,7 +147,7 @@ class Decider:
         if unknown or has_requests:
             self._put(about, unknown)
             moves = has_requests or any(kind.first in about.memory.moving for kind in unknown)
-            for row in self._ask(_Question.EVERYTHING if moves else _Question.LEADERSHIP):
+            for row in self.questions.ask(Question.EVERYTHING if moves else Question.LEADERSHIP):
                 rows[row["topic"], row["partition"]].append(row)
         like = [kind for kind in about.kinds if kind.likeness is not None]
         for kind in unknown:
@@ -188,44 +155,17 @@ class Decider:
                 known[kind.likeness] = rows.pop(kind.first, [])
         return [*chain(*rows.values()), *for_all(about.memory, like, known)]
 
-    def _notices(self, question: _Question) -> list[Notice]:
-        return msgspec.convert(self._ask(question), list[Notice])
-
-    def _ask(self, question: _Question) -> list[Row]:
-        if question not in self._questions:
-            self._questions[question] = self._built(question)
-        rows: list[Row] = again(self._questions[question]).toArrow().to_pylist()
-        return rows
-
-    def _built(self, question: _Question) -> DataFrame:
-        everything = Cycle(self._tables())
-        match question:
-            case _Question.LEADERSHIP:
-                return Cycle(replace(self._tables(), moves=False)).decisions
-            case _Question.EVERYTHING:
-                return everything.decisions
-            case _Question.DELETIONS:
-                return everything.deletions
-            case _Question.STOP | _Question.DELETE:
-                return everything.deletion_notices(delete=question is _Question.DELETE)
+    def _notices(self, question: Question) -> list[Notice]:
+        return msgspec.convert(self.questions.ask(question), list[Notice])
 
     def _put(self, about: _About, kinds: list[Kind]) -> None:
         """Write down what is asked about."""
         keys = [kind.first for kind in kinds]
-        self._files.put("partitions", about.memory.rows_of(keys))
-        self._files.put("topics", about.memory.topics_of(keys))
-        self._files.put("requests", about.requests)
-        self._files.put("stopped", about.stopped)
-        self._files.put("brokers", about.brokers)
-
-    def _tables(self) -> Tables:
-        named = {
-            name: frame.withColumns({"cluster": F.lit(self.warehouse.lake.cluster)})
-            for name, frame in self._files.frames.items()
-        }
-        failed = F.expr(f"coalesce({FAILED}, {NOBODY})")
-        named["partitions"] = named["partitions"].withColumns({FAILED: failed})
-        return Tables(**named, moves=True, stays=True, allow_unclean=self.allow_unclean)
+        self.questions.put("partitions", about.memory.rows_of(keys))
+        self.questions.put("topics", about.memory.topics_of(keys))
+        self.questions.put("requests", about.requests)
+        self.questions.put("stopped", about.stopped)
+        self.questions.put("brokers", about.brokers)
 
 
 def as_bounced(change: Change, away: Collection[int]) -> Change:

@@ -12,6 +12,9 @@ from jobs.cycle.balance import Balance
 from jobs.cycle.behind import Behind
 from jobs.cycle.control import Controller
 from jobs.cycle.deciding.decider import Decider
+from jobs.cycle.deciding.questions import Questions
+from tests.jobs.support.rows.empty_tables import lay_tables
+from tests.jobs.support.rows.plan_rows import CLUSTER
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 
@@ -20,20 +23,24 @@ def log() -> list[str]:
     return []
 
 
+@pytest.fixture(scope="session")
+def questions(spark: SparkSession) -> Questions:
+    """Built once for all tests of a worker: that is most of the work of a small one."""
+    return Questions.of(spark, CLUSTER, allow_unclean=False)
+
+
 @pytest.fixture
-def controller(
-    tree: KafkaTree, control: Controllership, spark: SparkSession, lake: Lake, log: list[str]
-) -> Iterator[Controller]:
+def decider(questions: Questions, lake: Lake) -> Decider:
+    """One that knows nothing yet."""
+    lay_tables(lake)
+    return Decider(Tables(questions.spark, lake), [], questions)
+
+
+@pytest.fixture
+def controller(tree: KafkaTree, control: Controllership, decider: Decider, log: list[str]) -> Iterator[Controller]:
     """In office, on a cluster of three brokers and whatever the test has made before it asks for a cycle."""
-    lake.ensure_tables()
-    behind = Behind(lake)
-    some = Controller(
-        control,
-        Decider.of(Tables(spark, lake), [], allow_unclean=False),
-        behind,
-        {"snapshot_id": 1, "cluster_id": "c"},
-        log.append,
-    )
+    behind = Behind(decider.warehouse.lake)
+    some = Controller(control, decider, behind, {"snapshot_id": 1, "cluster_id": "c"}, log.append)
     tree.write("/admin/delete_topics/.keep", b"")
     tree.client.delete("/admin/delete_topics/.keep")
     some.balance = Balance(float("inf"), 0.1)  # where a test does not ask for it

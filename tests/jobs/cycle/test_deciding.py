@@ -8,10 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 from msgspec.structs import replace
-from pyspark.sql import SparkSession
 
-from jobs.adapters.delta.lake import Lake, Row
-from jobs.adapters.delta.spark_tables import Tables
+from jobs.adapters.delta.lake import Row
 from jobs.adapters.spark.row_files import RowFiles
 from jobs.cycle.deciding import decider as deciding
 from jobs.cycle.deciding.alike import Kind, Known, kinds_of
@@ -23,12 +21,6 @@ from schemas.rows import Key
 
 LIVE = (1, 2, 3)
 ONCE_LIVE = (*LIVE, 4, 5)
-
-
-@pytest.fixture
-def decider(spark: SparkSession, lake: Lake) -> Decider:
-    lake.ensure_tables()
-    return Decider.of(Tables(spark, lake), [], allow_unclean=False)
 
 
 def chance(seed: int) -> Random:

@@ -17,6 +17,7 @@ from jobs.cycle.balance import Balance
 from jobs.cycle.behind import Behind
 from jobs.cycle.control import Controller
 from jobs.cycle.deciding.decider import Decider
+from jobs.cycle.deciding.questions import Questions
 from jobs.execution.admin.lease import this_process
 from jobs.execution.cancellation import cancel_running
 from jobs.execution.commit import apply_plan
@@ -52,13 +53,13 @@ def plan(tree: KafkaTree, surveyor: Surveyor) -> str:
 
 @pytest.fixture
 def controller(
-    tree: KafkaTree, control: Controllership, spark: SparkSession, surveyor: Surveyor, tmp_path: Path
+    tree: KafkaTree, control: Controllership, questions: Questions, surveyor: Surveyor, tmp_path: Path
 ) -> Iterator[Controller]:
     conf = tmp_path / "surveyor.toml"
     conf.write_text('[clusters.default]\ncontrol_listener = "PLAINTEXT"\n', encoding="utf-8")
     given: dict[str, Any] = {"conf_path": conf, "command_config": None, "as_json": False, "result_file": None}
     settings = settings_from(cluster="default", zookeeper=tree.hosts, warehouse=str(surveyor.warehouse), **given)
-    decider = Decider.of(Tables(spark, surveyor.lake), [], allow_unclean=False)
+    decider = Decider(Tables(questions.spark, surveyor.lake), [], questions)
     some = Controller(
         control, decider, Behind(surveyor.lake), {"snapshot_id": 1, "cluster_id": "c"}, lambda _: None, settings
     )
