@@ -111,7 +111,7 @@ def _prepare(settings: Settings, term: Term) -> tuple[Decider, Row]:
 
 def _vanished(decider: Decider, snapshot: Row) -> set[Key]:
     """Return the partitions without a state that history knows to have had one: they are not new."""
-    warehouse = decider.warehouse
+    warehouse = Tables(decider.questions.spark, decider.lake)
     new = as_of(warehouse.lake, snapshot, "partitions", ("partition_state", "=", PartitionState.NEW.value))
     if not new:
         return set()

@@ -13,7 +13,7 @@ from itertools import chain
 import msgspec
 from msgspec.structs import replace as with_values
 
-from jobs.adapters.delta.lake import Row
+from jobs.adapters.delta.lake import Lake, Row
 from jobs.adapters.delta.spark_tables import Tables as Warehouse
 from jobs.cycle.deciding.alike import Kind, Known, for_all, kinds_of
 from jobs.cycle.deciding.questions import Question, Questions
@@ -52,7 +52,7 @@ class _About:
 class Decider:
     """Decides by what brokers said of their settings when they were asked last."""
 
-    warehouse: Warehouse
+    lake: Lake
     broker_configs: list[Row]
     questions: Questions
     drained: list[Row] = field(default_factory=list)
@@ -65,7 +65,7 @@ class Decider:
     def of(cls, warehouse: Warehouse, broker_configs: list[Row], *, allow_unclean: bool) -> "Decider":
         """A decider with questions of its own."""
         questions = Questions.of(warehouse.spark, warehouse.lake.cluster, allow_unclean=allow_unclean)
-        return cls(Warehouse(questions.spark, warehouse.lake), broker_configs, questions)
+        return cls(warehouse.lake, broker_configs, questions)
 
     def know_settings(self, broker_configs: list[Row]) -> None:
         """Go by other settings of brokers from now on; what was decided by the former ones does not hold."""
@@ -74,8 +74,7 @@ class Decider:
 
     def look_at_drained(self) -> None:
         """Read who is to lead nothing."""
-        lake = self.warehouse.lake
-        self.drained = lake.rows("drained") if lake.has("drained") else []
+        self.drained = self.lake.rows("drained") if self.lake.has("drained") else []
 
     def decide(
         self,

@@ -53,10 +53,12 @@ class Questions:
     cluster: str
     allow_unclean: bool
     _files: RowFiles = field(init=False)
+    _cycle: Cycle = field(init=False)
     _built: dict[Question, DataFrame] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._files = RowFiles(self.spark, _SHAPES)
+        self._cycle = Cycle(self._tables())
 
     @classmethod
     def of(cls, spark: SparkSession, cluster: str, *, allow_unclean: bool) -> "Questions":
@@ -75,16 +77,15 @@ class Questions:
         return rows
 
     def _build(self, question: Question) -> DataFrame:
-        everything = Cycle(self._tables())
         match question:
             case Question.LEADERSHIP:
-                return Cycle(replace(self._tables(), moves=False)).decisions
+                return Cycle(replace(self._cycle.tables, moves=False)).decisions
             case Question.EVERYTHING:
-                return everything.decisions
+                return self._cycle.decisions
             case Question.DELETIONS:
-                return everything.deletions
+                return self._cycle.deletions
             case Question.STOP | Question.DELETE:
-                return everything.deletion_notices(delete=question is Question.DELETE)
+                return self._cycle.deletion_notices(delete=question is Question.DELETE)
 
     def _tables(self) -> Tables:
         named = {

@@ -6,7 +6,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs.adapters.delta.lake import Lake
-from jobs.adapters.delta.spark_tables import Tables
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.cycle.balance import Balance
 from jobs.cycle.behind import Behind
@@ -33,13 +32,13 @@ def questions(spark: SparkSession) -> Questions:
 def decider(questions: Questions, lake: Lake) -> Decider:
     """One that knows nothing yet."""
     lay_tables(lake)
-    return Decider(Tables(questions.spark, lake), [], questions)
+    return Decider(lake, [], questions)
 
 
 @pytest.fixture
 def controller(tree: KafkaTree, control: Controllership, decider: Decider, log: list[str]) -> Iterator[Controller]:
     """In office, on a cluster of three brokers and whatever the test has made before it asks for a cycle."""
-    behind = Behind(decider.warehouse.lake)
+    behind = Behind(decider.lake)
     some = Controller(control, decider, behind, {"snapshot_id": 1, "cluster_id": "c"}, log.append)
     tree.write("/admin/delete_topics/.keep", b"")
     tree.client.delete("/admin/delete_topics/.keep")

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.adapters.delta.spark_tables import Tables
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.cycle.balance import Balance
 from jobs.cycle.behind import Behind
@@ -59,7 +58,7 @@ def controller(
     conf.write_text('[clusters.default]\ncontrol_listener = "PLAINTEXT"\n', encoding="utf-8")
     given: dict[str, Any] = {"conf_path": conf, "command_config": None, "as_json": False, "result_file": None}
     settings = settings_from(cluster="default", zookeeper=tree.hosts, warehouse=str(surveyor.warehouse), **given)
-    decider = Decider(Tables(questions.spark, surveyor.lake), [], questions)
+    decider = Decider(surveyor.lake, [], questions)
     some = Controller(
         control, decider, Behind(surveyor.lake), {"snapshot_id": 1, "cluster_id": "c"}, lambda _: None, settings
     )
