@@ -53,7 +53,7 @@ def create(cluster: EmbeddedCluster, topic: str, *replicas: int) -> None:
     """
     client = AdminClient({"bootstrap.servers": cluster.bootstrap})
     client.create_topics([NewTopic(topic, num_partitions=1, replica_assignment=[list(replicas)])])[topic].result(120)
-    assert eventually(lambda: seen(cluster, topic).get(0, (-1,))[0] == replicas[0])
+    assert eventually(lambda: seen(cluster, topic)[0][0] == replicas[0])
 
 
 def seen(cluster: EmbeddedCluster, topic: str) -> Seen:

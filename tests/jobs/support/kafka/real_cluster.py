@@ -20,8 +20,15 @@ from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 PAUSE, AT_ONCE = 0.05, 5
 """A hundred records a second, five at a time: three brokers spend their time on requests, however few are in each."""
 
-Seen = dict[int, tuple[int, list[int], list[int]]]
-"""Leader, replicas and ISR by partition."""
+
+class Seen(dict[int, tuple[int, list[int], list[int]]]):
+    """Leader, replicas and ISR by partition; of one that the broker knows nothing of yet, no broker's id and no lists.
+
+    A broker asked between two controllers may know a partition a moment later only: who waits asks again.
+    """
+
+    def __missing__(self, partition: int) -> tuple[int, list[int], list[int]]:
+        return -2, [], []
 
 
 def eventually(condition: Callable[[], bool], seconds: float = 20) -> bool:
@@ -63,7 +70,7 @@ def _controller_seen_by(broker: str) -> int | None:
 def seen_by(broker: str, topic: str) -> Seen:
     """A topic as this one broker's metadata has it."""
     metadata = AdminClient({"bootstrap.servers": broker}).list_topics(topic, timeout=10).topics[topic]
-    return {p.id: (p.leader, list(p.replicas), list(p.isrs)) for p in metadata.partitions.values()}
+    return Seen({p.id: (p.leader, list(p.replicas), list(p.isrs)) for p in metadata.partitions.values()})
 
 
 class Traffic:
