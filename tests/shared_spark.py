@@ -2,7 +2,7 @@
 
 Each worker has a session of its own in it, as two notebooks of one server have. A process of its own keeps the JVM for
 as long as any worker has a lock on a file; the lock of a worker that was killed is gone with it, so nothing is left.
-`python -m tests.shared_spark FOLDER` is that process.
+`python -m tests.shared_spark FOLDER` is that process. A command that a test starts as a process can use that JVM, too.
 """
 
 import json
@@ -53,6 +53,21 @@ def own_session() -> Iterator[SparkSession]:
     session = start_session(NAME, QUICK | OWN)
     yield session
     session.stop()
+
+
+def way_to(session: SparkSession) -> dict[str, str]:
+    """Return the variables by which `join`, in another process, finds the JVM of this session."""
+    gateway: Any = session.sparkContext._gateway  # noqa: SLF001 - nobody else knows
+    parameters = gateway.gateway_parameters
+    return {"PYSPARK_GATEWAY_PORT": str(parameters.port), "PYSPARK_GATEWAY_SECRET": parameters.auth_token}
+
+
+def join() -> SparkSession:
+    """Use, in a process that a test has started, the JVM that its environment tells of; it is not one of spark-submit.
+
+    A JVM of its own takes 10 s of processor time to start, and then compiles what this one has compiled already.
+    """
+    return _connected({name: os.environ.pop(name) for name in ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")})
 
 
 @contextmanager
@@ -110,12 +125,9 @@ def keep(folder: Path) -> None:
 
 def _tell(file: Path, session: SparkSession) -> None:
     """Write down how to connect: the file is whole as soon as it is there, and nobody else's to read."""
-    gateway: Any = session.sparkContext._gateway  # noqa: SLF001 - nobody else knows
-    parameters = gateway.gateway_parameters
-    told = {"PYSPARK_GATEWAY_PORT": str(parameters.port), "PYSPARK_GATEWAY_SECRET": parameters.auth_token}
     unfinished = file.with_suffix(".new")
     unfinished.touch(0o600)
-    unfinished.write_text(json.dumps(told))
+    unfinished.write_text(json.dumps(way_to(session)))
     unfinished.rename(file)
 
 

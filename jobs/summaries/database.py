@@ -6,6 +6,7 @@ or extension is fetched by DuckDB itself. In: a warehouse and a row of `snapshot
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from threading import RLock
 from typing import Any, Final
 
@@ -26,7 +27,6 @@ _UP_TO: Final = frozenset({"snapshots", "imbalance", "partition_history"})
 """Tables with rows of every snapshot, of which later ones are left out."""
 
 _SETTINGS: Final[dict[str, Any]] = {
-    "TimeZone": "UTC",
     "threads": 2,  # small queries: more of them only take turns
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
@@ -47,7 +47,17 @@ CREATE MACRO yes_or_no(holds) AS if(holds, 'yes', 'no');
 
 
 def new_database() -> duckdb.DuckDBPyConnection:
-    """One of its own for who asks: tables are those that are given to it."""
+    """One of its own for who asks: tables and temporary views are those that are given to it.
+
+    It is a connection to one database of the process, as to make another takes 14 ms of processor time, this 0.3.
+    """
+    connection = _database().cursor()
+    connection.execute("SET TimeZone = 'UTC'")
+    return connection
+
+
+@cache
+def _database() -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect()
     for name, value in _SETTINGS.items():
         connection.execute(f"SET {name} = {value!r}")
@@ -95,7 +105,7 @@ class Summaries:
             self._add_table(table)
         for other in view.views:
             self._add_view(other)
-        self._connection.execute(f"CREATE VIEW {name} AS {view.sql}")
+        self._connection.execute(f"CREATE TEMP VIEW {name} AS {view.sql}")
         self._known.add(name)
 
     def _add_table(self, name: str) -> None:

@@ -22,6 +22,7 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+from pyspark.sql import SparkSession
 
 from jobs.adapters.delta.lake import Lake
 from jobs.adapters.embedded.cluster import EmbeddedCluster
@@ -146,7 +147,7 @@ def a_broker_is_drained_and_comes_back(life: Life) -> None:
 @contextmanager
 def records_flow(life: Life) -> Iterator[None]:
     """A controller is in office, a topic is written to and read, and in the end no record is lost."""
-    with in_office(life.kafka, life.warehouse, thinks_ahead=False) as office:
+    with in_office(life.kafka, life.warehouse, life.spark, thinks_ahead=False) as office:
         life.offices.append(office)
         life.by_hand(TOPIC, {p: [p % 3, (p + 1) % 3, (p + 2) % 3] for p in range(4)})
         life.soon(lambda: life.has_state(TOPIC, 3), 60)
@@ -159,8 +160,8 @@ def records_flow(life: Life) -> Iterator[None]:
         assert flow.acknowledged <= flow.stored(len(PARTITIONS))
 
 
-def test_the_life_of_a_cluster(cluster: EmbeddedCluster, kafka: KafkaTree, tmp_path: Path) -> None:
-    life = Life(cluster, kafka, tmp_path)
+def test_the_life_of_a_cluster(cluster: EmbeddedCluster, kafka: KafkaTree, tmp_path: Path, spark: SparkSession) -> None:
+    life = Life(cluster, kafka, tmp_path, spark)
     with records_flow(life):
         a_broker_fails_and_starts(life)
         replicas_move_while_records_come_in(life)
@@ -183,9 +184,9 @@ def test_the_life_of_a_cluster(cluster: EmbeddedCluster, kafka: KafkaTree, tmp_p
 
 @pytest.mark.torture
 @pytest.mark.skipif("LIVES" not in os.environ, reason="a second controller takes as much processor time as the first")
-def test_the_life_of_a_cluster_under_one_controller_after_another(tmp_path: Path) -> None:
+def test_the_life_of_a_cluster_under_one_controller_after_another(tmp_path: Path, spark: SparkSession) -> None:
     with EmbeddedCluster(4, overrides=SETTINGS) as another, kafka_tree(another) as tree:
-        life = Life(another, tree, tmp_path)
+        life = Life(another, tree, tmp_path, spark)
         with records_flow(life):
             replicas_move_while_records_come_in(life)
             a_broker_is_drained_and_comes_back(life)
@@ -268,14 +269,13 @@ def nobody_else_in_office(kafka: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> 
         yield
 
 
-@pytest.mark.usefixtures("spark")
 def test_requests_are_carried_out_without_a_controller(
-    cluster: EmbeddedCluster, kafka: KafkaTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: EmbeddedCluster, kafka: KafkaTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
 ) -> None:
     """Kafka's controller finds nothing to do when it comes back."""
     monkeypatch.setattr("jobs.cycle.reconcile.FIRST_PAUSE", 0.2)
     assert eventually(lambda: controller(kafka) in cluster.brokers)
-    life = Life(cluster, kafka, tmp_path)
+    life = Life(cluster, kafka, tmp_path, spark)
     life.by_hand("asked", {0: [0, 1]})
     life.by_hand("unwanted", {0: [0, 1], 1: [2, 3]})
     assert eventually(lambda: len(life.logs(0, "asked")) == len(life.logs(3, "unwanted")) == 1, 60)

@@ -1,5 +1,6 @@
 """`surveyor control` as a process of its own on real brokers, and what ZooKeeper's log says of what it wrote."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -7,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from pyspark.sql import SparkSession
 
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.sessions import end_session
@@ -16,16 +19,19 @@ from schemas.znodes import decode_controller
 from tests.jobs.support.kafka.real_cluster import eventually
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 from tests.jobs.torture.zookeeper_log import Transaction, transactions
+from tests.shared_spark import way_to
 
 OURS, NOBODY = 2147483647, 2147483646
 """The controller's id; and that of one who does nothing, so that no broker gets to be the controller."""
 
-WARM_ONCE = """\
+ON_A_WARM_SPARK = """\
+from tests.shared_spark import join
 from jobs.cycle.deciding import warming
 from jobs.entry import main
-warming.TIMES = 1
+join()
+warming.TIMES = 0
 """
-"""Before it is in office it asks Spark each kind of question once, not four times: nobody counts its first seconds."""
+"""It uses the Spark of the tests, and asks nothing before it is in office: nobody counts its first seconds."""
 
 NEVER_AHEAD = """\
 from jobs.cycle import control
@@ -66,15 +72,17 @@ class Office:
 
 
 @contextmanager
-def in_office(kafka: KafkaTree, warehouse: Path, *, thinks_ahead: bool = True) -> Iterator[Office]:
+def in_office(kafka: KafkaTree, warehouse: Path, spark: SparkSession, *, thinks_ahead: bool = True) -> Iterator[Office]:
     """The command, as an operator starts it; ended by Ctrl-C unless it has ended before."""
     before = int(kafka.client.get("/controller_epoch")[0])
     log = warehouse.with_name(f"{warehouse.name}-{before}.log")
-    script = f"{WARM_ONCE}{'' if thinks_ahead else NEVER_AHEAD}main()"
+    script = f"{ON_A_WARM_SPARK}{'' if thinks_ahead else NEVER_AHEAD}main()"
     with log.open("w") as output:
         command = [sys.executable, "-c", script, "control", "--apply", "--yes"]
         where = ["--zookeeper", kafka.hosts, "--warehouse", str(warehouse)]
-        office = Office(subprocess.Popen([*command, *where], stdout=output, stderr=output, text=True), log)
+        line, variables = [*command, *where], os.environ | way_to(spark)
+        process = subprocess.Popen(line, stdout=output, stderr=output, text=True, env=variables)
+        office = Office(process, log)
     try:
         taken = eventually(lambda: controller(kafka) == OURS or office.process.poll() is not None, 300)
         assert taken, office.output[-3000:]

@@ -2,14 +2,13 @@
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from confluent_kafka import Producer
+from pyspark.sql import SparkSession
 
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.servers import EmbeddedKafka
@@ -22,6 +21,7 @@ from schemas.znodes import (
     encode_assignment,
     encode_partitions,
 )
+from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.commands.control_process import Office
 from tests.jobs.support.kafka.real_cluster import eventually
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
@@ -43,6 +43,7 @@ class Life:
     cluster: EmbeddedCluster
     kafka: KafkaTree
     folder: Path
+    spark: SparkSession
     offices: list[Office] = field(default_factory=list)
 
     @property
@@ -140,19 +141,11 @@ class Life:
                 os.kill(pid, signal.SIGCONT)
 
     # other commands, while the controller is in office
-    def surveyor(self, *arguments: str) -> int:
-        """Run one; its exit code."""
-        where = ["--zookeeper", self.kafka.hosts] if arguments[0] == "commit" or "--refresh" in arguments else []
-        command = [sys.executable, "-m", "jobs.entry", *arguments, *where, "--warehouse", str(self.warehouse)]
-        with (self.folder / "other.log").open("a") as log:
-            return subprocess.run(command, stdout=log, stderr=log, check=False, timeout=300).returncode
-
     def drain(self, broker: int) -> None:
         """Plan that a broker leads nothing and follows nothing that it followed, and hand the plan in."""
-        resident = ("--brokers", str(broker), "--mode", "resident")
-        log = self.folder / "other.log"
-        assert self.surveyor("plan", "drain", *resident, "--refresh", "--name", "out") == 0, log.read_text()
-        assert self.surveyor("commit", "out", "--apply") == 0, log.read_text()
+        surveyor = Surveyor(self.kafka.hosts, self.warehouse)
+        surveyor.json("plan", "drain", "--brokers", str(broker), "--mode", "resident", "--refresh", "--name", "out")
+        surveyor.json("commit", "out", "--apply")
 
 
 def restart(*brokers: EmbeddedKafka) -> None:

@@ -23,6 +23,7 @@ from planner.rows.without_spark import PartitionArrays, default_min_isr, derived
 from schemas.columns import TABLES
 from schemas.names import PartitionState, RequestKind
 from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.rows.empty_tables import lay_tables
 
 SNAPSHOT_ID: Final = 1
 
@@ -35,7 +36,7 @@ def write_first_snapshot(surveyor: Surveyor, **conf: Any) -> None:  # noqa: ANN4
     with connected(settings.zookeeper) as client:
         sync(client)
         zxid_after = client.last_zxid
-    lake.ensure_tables()
+    lay_tables(lake)
     rows = _rows(small, read, settings.conf.imbalance_threshold)
     for table, some in rows.items():
         lake.replace(table, [{**_of(table, row), "snapshot_id": SNAPSHOT_ID} for row in some])
