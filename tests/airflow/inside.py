@@ -19,6 +19,7 @@ from functools import cache
 from threading import Event, Thread
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 ANSWERS = os.fdopen(os.dup(1), "w")
 """The stdout that the test reads; Airflow's goes to stderr from here on."""
@@ -37,6 +38,7 @@ from airflow.settings import AIRFLOW_HOME, Session
 from fastapi.testclient import TestClient
 from surveyor_operators import SnapshotOfRun
 from surveyor_outcomes import raise_for
+from surveyor_settings import Settings
 
 BAG = DagBag(os.environ["AIRFLOW__CORE__DAGS_FOLDER"])
 
@@ -59,11 +61,18 @@ def integrity() -> dict[str, Any]:
 
 
 def run(
-    dag: str, conf: dict[str, Any] | None = None, at: str | None = None, answer: str | None = None
+    dag: str,
+    conf: dict[str, Any] | None = None,
+    at: str | None = None,
+    answer: str | None = None,
+    spark_submit: str | None = None,
 ) -> dict[str, Any]:
-    """Run a DAG, without retries; `at` is the logical date, the same one for a run that is to be run again."""
+    """Run a DAG, without retries; `at` is the logical date, the same one for a run that is to be run again.
+
+    `spark_submit`: what is to be called in the place of the one that Surveyor's environment has.
+    """
     when = {} if at is None else {"logical_date": datetime.fromisoformat(at), "run_after": datetime.fromisoformat(at)}
-    with without_retries(BAG.dags[dag].tasks), answering(dag, answer):
+    with without_retries(BAG.dags[dag].tasks), submitting_by(spark_submit), answering(dag, answer):
         done = BAG.dags[dag].test(run_conf=conf, **when)
     tasks = {task.task_id: task for task in done.get_task_instances()}
     return {
@@ -83,6 +92,14 @@ def without_retries(tasks: list[Any]) -> Iterator[None]:
     yield
     for task, retries in zip(tasks, before, strict=True):
         task.retries = retries
+
+
+@contextmanager
+def submitting_by(binary: str | None) -> Iterator[None]:
+    """Let operators prepare as they do, and then call this spark-submit, if one is given."""
+    submission, other = Settings.submission, {} if binary is None else {"spark_submit": binary}
+    with patch.object(Settings, "submission", lambda ours: submission(ours) | other):
+        yield
 
 
 @contextmanager

@@ -1,4 +1,8 @@
-"""The DAGs as Airflow runs them, by the provider's spark-submit, on a real ZooKeeper and real brokers."""
+"""The DAGs as Airflow runs them, on a real ZooKeeper and real brokers.
+
+Each calls spark-submit as the provider's operator does: a snapshot's and a reassignment's the real one, the others one
+that runs the same script with the same arguments on the Spark of the tests.
+"""
 
 import json
 import os
@@ -22,6 +26,7 @@ from tests.airflow.inside_airflow import InsideAirflow, Run
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.controllers.throttled_tree import overrides
 from tests.jobs.support.kafka.real_cluster import Seen, eventually, kafka_tree, seen_by
+from tests.shared_spark import way_to
 
 ROOT = Path(__file__).parents[2]
 RETRIED, FAILED = "AirflowException", "AirflowFailException"
@@ -40,9 +45,11 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
 
 
 @pytest.fixture(scope="module")
-def airflow(cluster: EmbeddedCluster, lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> Iterator[InsideAirflow]:
+def airflow(
+    cluster: EmbeddedCluster, lake: Lake, tmp_path_factory: pytest.TempPathFactory, spark: SparkSession
+) -> Iterator[InsideAirflow]:
     home = tmp_path_factory.mktemp("airflow")
-    with InsideAirflow(home, cluster.zookeeper.connect, Path(lake.warehouse)) as inside:
+    with InsideAirflow(home, cluster.zookeeper.connect, Path(lake.warehouse), way_to(spark)) as inside:
         yield inside
 
 
@@ -154,7 +161,7 @@ def test_reassign_rejected_and_approved_after_all(
     conf = {"question": "replace", "value": "1=2", "topics": "asked", "throttle": "50MB/s"}
 
     on = planned_before(surveyor, "reassign", NOON, "reassign", "--replace", "1=2", "--topics", "asked")
-    rejected = airflow.run("reassign", at=NOON, conf=conf, answer="Reject")
+    rejected = airflow.run("reassign", submitted=True, at=NOON, conf=conf, answer="Reject")
     was = seen(cluster, "asked")[0][1], plan_of(lake, rejected)["status"]
     done = airflow.run("reassign", at=NOON, conf=conf, answer="Approve")
 
@@ -222,7 +229,7 @@ def test_recover(airflow: InsideAirflow, cluster: EmbeddedCluster, surveyor: Sur
     assert eventually(lambda: seen(cluster, "lost")[0][0] == -1)
 
     by_hand = surveyor.json("snapshot")["snapshot_id"]
-    taken = airflow.run("snapshot")
+    taken = airflow.run("snapshot", submitted=True)
     offline = airflow.events("offline")
     on = planned_before(surveyor, "recover", NEXT_MORNING, "recover", snapshot=by_hand + 1)
     done = airflow.run("recover", at=NEXT_MORNING, answer="Approve")

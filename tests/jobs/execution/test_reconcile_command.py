@@ -1,17 +1,20 @@
 """`surveyor reconcile`: snapshot, plan and commit in one process; dry unless told, and once killed it goes on."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
+from pyspark.sql import SparkSession
 
 from jobs.execution.due import assess
 from jobs.records.plans.ledger import Ledger
 from jobs.records.plans.stored import read_plan
 from tests.jobs.support.commands.commands import Ran, Surveyor
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
+from tests.shared_spark import way_to
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -24,6 +27,8 @@ import os, signal
 from jobs import cli
 from jobs.execution.batch import commit as commit_batch
 from jobs.execution.batch import writes as fenced_writes
+from tests.shared_spark import join
+join()
 fenced_writes.BATCH = 1
 commit_batch.RESIGN_PATIENCE = 0.0
 send, sent = fenced_writes.FencedWriter._send, []
@@ -233,12 +238,13 @@ def test_killed_before_the_commit_it_is_run_again(
 @pytest.mark.usefixtures("incident")
 @pytest.mark.parametrize(("signal_name", "code", "written"), [("SIGKILL", -9, 1), ("SIGINT", 130, 2)])
 def test_stopped_half_way_it_plans_only_what_is_left(  # noqa: PLR0913, PLR0917 - fixtures
-    surveyor: Surveyor, tree: KafkaTree, tmp_path: Path, signal_name: str, code: int, written: int
+    surveyor: Surveyor, tree: KafkaTree, tmp_path: Path, spark: SparkSession, signal_name: str, code: int, written: int
 ) -> None:
     """Each batch has one change; the signal comes before the second is sent, and Ctrl-C lets that one through."""
     where = ("--zookeeper", surveyor.hosts, "--warehouse", str(surveyor.warehouse))
     stopped = subprocess.run(
         [sys.executable, "-c", STOPPED.format(signal=signal_name), "reconcile", *BATCH, "--apply", *where],
+        env=os.environ | way_to(spark),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
