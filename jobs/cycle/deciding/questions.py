@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from jobs.adapters.delta.lake import Row
-from jobs.adapters.spark.row_files import RowFiles, again
+from jobs.adapters.spark.row_files import PreparedQuery, RowFiles, with_few_rules
 from jobs.adapters.spark.session import INTERPRETED, with_settings
 from planner.cycle.compose import Cycle, Tables
 from planner.rows.liveness import DRAIN_MODE, FAILED, NOBODY
@@ -54,11 +54,13 @@ class Questions:
     allow_unclean: bool
     _files: RowFiles = field(init=False)
     _cycle: Cycle = field(init=False)
-    _built: dict[Question, DataFrame] = field(default_factory=dict)
+    _asking: SparkSession = field(init=False)
+    _prepared: dict[Question, PreparedQuery] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._files = RowFiles(self.spark, _SHAPES)
         self._cycle = Cycle(self._tables())
+        self._asking = with_few_rules(self.spark)
 
     @classmethod
     def of(cls, spark: SparkSession, cluster: str, *, allow_unclean: bool) -> "Questions":
@@ -71,10 +73,9 @@ class Questions:
 
     def ask(self, question: Question) -> list[Row]:
         """Ask about the rows that were put last."""
-        if question not in self._built:
-            self._built[question] = self._build(question)
-        rows: list[Row] = again(self._built[question]).toArrow().to_pylist()
-        return rows
+        if question not in self._prepared:
+            self._prepared[question] = PreparedQuery.of(self._build(question), self._asking)
+        return self._prepared[question].ask()
 
     def _build(self, question: Question) -> DataFrame:
         match question:
