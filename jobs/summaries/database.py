@@ -13,12 +13,11 @@ from typing import Any, Final
 import duckdb
 import pyarrow as pa
 
-from jobs.adapters.delta.lake import Lake, Row, arrow_schema, as_rows
+from jobs.adapters.delta.lake import Lake, Row, as_rows, schema_of
 from jobs.adapters.delta.reads import Filter
 from jobs.basics.errors import UnreadableError
 from jobs.records.snapshots import table_as_of
 from jobs.summaries.views import VIEWS
-from schemas.columns import TABLES
 
 _AS_OF: Final = frozenset({"partitions", "brokers", "topics"})
 """Tables that hold the cluster as a snapshot left it, and are read at the version that the snapshot names."""
@@ -123,7 +122,7 @@ class Summaries:
         else:
             limits = [("snapshot_id", "<=", self.snapshot["snapshot_id"])] if name in _UP_TO else []
             rows = self.lake.read(name, *filters, *limits, columns=known)
-        types = arrow_schema(TABLES[name].json)
+        types = schema_of(name)
         for column in set(columns).difference(known):
             rows = rows.append_column(column, pa.nulls(rows.num_rows, types.field(column).type))
         return rows

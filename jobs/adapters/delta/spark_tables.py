@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
 from jobs.adapters.delta.files import TableFiles
-from jobs.adapters.delta.lake import RETRIES, Lake, Row, arrow_schema, quoted
+from jobs.adapters.delta.lake import RETRIES, Lake, Row, quoted, schema_of
 from jobs.adapters.spark.session import tallied
 from schemas.tables import TABLES
 
@@ -64,7 +64,7 @@ class Tables:
         schema = TABLES[table]
         paths = self.lake.paths(table, version)
         if not paths:
-            return self.arrow(arrow_schema(schema.jsonValue()).empty_table(), schema)
+            return self.arrow(schema_of(table).empty_table(), schema)
         stored = StructType([field for field in schema if field.name != PARTITIONED_BY])
         rows = self.spark.read.schema(stored).parquet(*map(_as_glob, paths))
         cluster = f"{self._cluster} AS {PARTITIONED_BY}"
@@ -72,7 +72,7 @@ class Tables:
 
     def frame(self, table: str, rows: Sequence[Row]) -> DataFrame:
         """Make a DataFrame of a table's shape from rows of the driver; absent columns are null."""
-        schema = arrow_schema(TABLES[table].jsonValue())
+        schema = schema_of(table)
         filled = [{**row, "cluster": self.lake.cluster} for row in rows]
         return self.arrow(pa.Table.from_pylist(filled, schema=schema), TABLES[table])
 
@@ -96,7 +96,7 @@ class Tables:
 
     def few(self, table: str, rows: DataFrame) -> pa.Table:
         """Bring rows of a table's columns to the driver, where they fit."""
-        return rows.select(*TABLES[table].names).toArrow().cast(arrow_schema(TABLES[table].jsonValue()))
+        return rows.select(*TABLES[table].names).toArrow().cast(schema_of(table))
 
     def copy(self, source: str, target: str) -> None:
         """Make the cluster's rows of `target` those of `source`, file by file: quicker than to encode rows again.

@@ -11,8 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.adapters.delta.lake import Row, arrow_schema
-from schemas.columns import TABLES
+from jobs.adapters.delta.lake import Row, schema_of
 from schemas.digest import HASHED, LINE_END, NULL, SEPARATOR, plan_id_of
 
 _BROKER_BITS: Final = 32
@@ -20,7 +19,7 @@ _BROKER_BITS: Final = 32
 
 def in_arrow(table: str, rows: Sequence[Row]) -> pa.Table:
     """Make a table of rows that were made without Spark; absent columns are null."""
-    return pa.Table.from_pylist(list(rows), schema=arrow_schema(TABLES[table].json))
+    return pa.Table.from_pylist(list(rows), schema=schema_of(table))
 
 
 def summary(header: str, rows: Mapping[str, pa.Table]) -> Row:
