@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
-from kazoo.client import KazooClient
+from kazoo.client import KazooClient, TransactionRequest
 from kazoo.protocol.states import ZnodeStat
 
 from schemas.znodes import Assignment, State, decode_state, encode_assignment, encode_controller, encode_state
@@ -63,12 +63,16 @@ class KafkaTree:
         self.brokers = brokers
 
     def lay_out(self, brokers: Sequence[int] = (0, 1, 2)) -> None:
-        """Make what brokers make when they start."""
-        for path in PATHS:
-            self.client.ensure_path(path)
-        self.write("/cluster/id", json.dumps({"version": "1", "id": CLUSTER_ID}).encode())
+        """Make what brokers make when they start, where nothing is yet."""
+        multi = self.client.transaction()
+        parents = {path.rpartition("/")[0] for path in PATHS} - {""}
+        for path in sorted({*PATHS, *parents}):
+            multi.create(path)
+        multi.create("/cluster")
+        multi.create("/cluster/id", json.dumps({"version": "1", "id": CLUSTER_ID}).encode())
         for broker in brokers:
-            self.register(broker)
+            multi.create(f"/brokers/ids/{broker}", self._registration(broker), ephemeral=True)
+        self._commit(multi)
 
     def write(self, path: str, data: bytes) -> None:
         """Create or overwrite a persistent znode."""
@@ -78,9 +82,10 @@ class KafkaTree:
             self.client.create(path, data, makepath=True)
 
     def register(self, broker: int, data: bytes | None = None) -> None:
-        if data is None:
-            data = registration(NO_PORT if self.brokers is None else self.brokers[broker].port)
-        self.client.create(f"/brokers/ids/{broker}", data, ephemeral=True)
+        self.client.create(f"/brokers/ids/{broker}", data or self._registration(broker), ephemeral=True)
+
+    def _registration(self, broker: int) -> bytes:
+        return registration(NO_PORT if self.brokers is None else self.brokers[broker].port)
 
     def unregister(self, broker: int) -> None:
         self.client.delete(f"/brokers/ids/{broker}")
@@ -97,7 +102,7 @@ class KafkaTree:
             multi.delete("/controller")
         multi.create("/controller", encode_controller(controller, 1_700_000_000_000), ephemeral=True)
         multi.set_data("/controller_epoch", str(epoch).encode())
-        assert not [result for result in multi.commit() if isinstance(result, Exception)]
+        self._commit(multi)
 
     def add_topic(self, topic: str, replicas: Mapping[int, list[int]], topic_id: str | None = TOPIC_ID) -> None:
         """Create a topic; the first replica of each partition leads, all are in sync, leader epoch 5."""
@@ -109,6 +114,10 @@ class KafkaTree:
             multi.create(f"/brokers/topics/{topic}/partitions/{partition}")
             data = encode_state(State(controller_epoch=1, leader=assigned[0], leader_epoch=5, isr=assigned))
             multi.create(state_path(topic, partition), data)
+        self._commit(multi)
+
+    @staticmethod
+    def _commit(multi: TransactionRequest) -> None:
         assert not [result for result in multi.commit() if isinstance(result, Exception)]
 
     def touch(self, path: str) -> None:
