@@ -14,8 +14,8 @@ from jobs.basics.errors import SurveyorError
 PATIENCE: Final = 60.0
 """Seconds to wait for the first acknowledgement, the last ones, and the end of each partition."""
 
-_PAUSE: Final = 0.02
-"""Seconds between two records of a topic; with a tenth of it, replicating them is half of what brokers and demo do."""
+_PAUSE: Final = 0.1
+"""Seconds between two records of a topic; with a fiftieth of it, replicating them is half of all that the demo does."""
 
 
 @dataclass(slots=True)

@@ -29,6 +29,7 @@ from tests.jobs.support.outside.spark_servers import (
     standalone,
 )
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
+from tests.shared_spark import QUICK
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
@@ -36,7 +37,7 @@ TOPICS, PARTITIONS = 21, 500
 SURVEYOR: Final = str(Path(sys.executable).parent / "surveyor")
 assert TOPICS * PARTITIONS > TINY
 
-QUICK: Final = {
+SMALL: Final = QUICK | {
     "spark.cores.max": "2",
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
     "spark.executor.memory": "600m",
@@ -136,7 +137,7 @@ def test_on_a_standalone_cluster(large: KafkaTree, distribution: Path, tmp_path:
     with standalone(tmp_path / "cluster") as master:
         here = {"spark://spark1:7077": master, "zk1:2181/kafka": large.hosts, "/data/surveyor": str(warehouse)}
         activate, python, *lines = (said_here(line, here) for line in shown("docs/deploy.md", "spark-submit"))
-        options = as_options(QUICK | {"spark.eventLog.dir": logs.as_uri()})
+        options = as_options(SMALL | {"spark.eventLog.dir": logs.as_uri()})
         snapshot, plan = (f"{activate}; {python}; {begun_with(line, *options)}" for line in lines[:2])
         taken, planned = (_shell(line, folder) for line in (f"{snapshot} --json", plan))
     assert (json.loads(taken.stdout)["partitions"], json.loads(planned.stdout)["changes"]) == (10_500, 7_014)

@@ -20,6 +20,7 @@ from jobs.adapters.embedded.ports import LOOPBACK, accepts, free_port
 from jobs.adapters.embedded.processes import Server
 from jobs.adapters.java.home import java_home
 from tests.jobs.support.commands.shown_commands import ROOT, shown
+from tests.shared_spark import QUICK
 from tests.spark_archive import JVM
 
 HOME: Final = Path(pyspark.__file__).parent
@@ -80,8 +81,8 @@ class ConnectServer(_SparkServer):
         (self.folder / "conf").unlink(missing_ok=True)
         (self.folder / "conf").symlink_to(ROOT / "conf")
         (line,) = (line for line in shown("docs/deploy.md", "Spark Connect") if "SparkConnectServer" in line)
-        port = ("--conf", f"spark.connect.grpc.binding.port={self.port}")
-        return ["/bin/bash", "-c", f"exec {begun_with(line, *port)}"]
+        options = as_options(QUICK | {"spark.connect.grpc.binding.port": str(self.port)})
+        return ["/bin/bash", "-c", f"exec {begun_with(line, *options)}"]
 
 
 class _Daemon(_SparkServer):
