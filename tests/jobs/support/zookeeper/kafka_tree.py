@@ -82,7 +82,8 @@ class KafkaTree:
             self.client.create(path, data, makepath=True)
 
     def register(self, broker: int, data: bytes | None = None) -> None:
-        self.client.create(f"/brokers/ids/{broker}", data or self._registration(broker), ephemeral=True)
+        data = self._registration(broker) if data is None else data
+        self.client.create(f"/brokers/ids/{broker}", data, ephemeral=True)
 
     def _registration(self, broker: int) -> bytes:
         return registration(NO_PORT if self.brokers is None else self.brokers[broker].port)
