@@ -24,6 +24,7 @@ from jobs.runtime.console import say
 from jobs.runtime.progress import progress
 from schemas.znodes import TopicPartition
 from tests.bench.clusters.real_brokers import (
+    HEAP,
     PATIENCE,
     SETTINGS,
     controller,
@@ -51,7 +52,7 @@ class Outage(NamedTuple):
 
 def bench_failover(partitions: int) -> Iterator[Figure]:
     """Kill a broker under Kafka's controller, and again under ours."""
-    with EmbeddedCluster(3, overrides=SETTINGS) as cluster, connected(cluster.zookeeper.connect) as client:
+    with EmbeddedCluster(3, overrides=SETTINGS, heap=HEAP) as cluster, connected(cluster.zookeeper.connect) as client:
         with progress(f"{partitions:,} partitions are made"):
             places = made(client, partitions)
             healed(client, places)

@@ -28,6 +28,7 @@ from jobs.runtime.console import say
 from jobs.runtime.progress import progress
 from schemas.znodes import TopicPartition, decode_state
 from tests.bench.clusters.real_brokers import (
+    HEAP,
     MILLISECOND,
     OURS,
     PATIENCE,
@@ -46,7 +47,7 @@ QUESTION: Final = "become the controller of this cluster?"
 
 def bench_takeover(partitions: int) -> Iterator[Figure]:
     """Take over from a dead controller: a broker does, then we do."""
-    with EmbeddedCluster(3, overrides=SETTINGS) as cluster, connected(cluster.zookeeper.connect) as client:
+    with EmbeddedCluster(3, overrides=SETTINGS, heap=HEAP) as cluster, connected(cluster.zookeeper.connect) as client:
         with progress(f"{partitions:,} partitions are made"):
             places = made(client, partitions)
             healed(client, places)

@@ -24,6 +24,7 @@ class EmbeddedCluster(Servers):
         *,
         racks: Mapping[int, str] | None = None,
         overrides: Mapping[str, str] | None = None,
+        heap: str = "512m",
         keep: bool = False,
     ) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="surveyor-"))
@@ -32,6 +33,7 @@ class EmbeddedCluster(Servers):
         self._first = range(brokers)
         self._racks = dict(racks or {})
         self._overrides = overrides
+        self._heap = heap
         self._keep = keep
 
     @property
@@ -54,7 +56,8 @@ class EmbeddedCluster(Servers):
 
     def _start_broker(self, broker_id: int, rack: str | None) -> EmbeddedKafka:
         folder = self.folder / f"broker-{broker_id}"
-        broker = EmbeddedKafka(self.zookeeper.connect, broker_id, folder, rack=rack, overrides=self._overrides)
+        where = self.zookeeper.connect, broker_id, folder
+        broker = EmbeddedKafka(*where, rack=rack, overrides=self._overrides, heap=self._heap)
         self.brokers[broker_id] = broker
         broker.start()
         return broker

@@ -133,12 +133,14 @@ class EmbeddedKafka(Server):
         rack: str | None = None,
         port: int | None = None,
         overrides: Mapping[str, str] | None = None,
+        heap: str = "512m",
     ) -> None:
         super().__init__(f"broker-{broker_id}", folder, port)
         self.zookeeper_connect = zookeeper_connect
         self.broker_id = broker_id
         self.rack = rack
         self.overrides = dict(overrides or {})
+        self.heap = heap
         self.class_options = shared_classes(BROKER, self.jars)
 
     @property
@@ -171,8 +173,8 @@ class EmbeddedKafka(Server):
         config = _write(self.folder / "server.properties", "".join(lines))
         logging = _write(self.folder / "log4j.properties", _LOG4J)
         # The first compiler only: on few cores several brokers start in half the time.
-        options = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Dlog4j.configuration=file:{logging}"]
-        options += self.class_options
+        options = [f"-Xmx{self.heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        options += [f"-Dlog4j.configuration=file:{logging}", *self.class_options]
         return [str(find_java()), *options, "-cp", class_path(self.jars), "kafka.Kafka", str(config)]
 
     def start(self) -> None:

@@ -23,6 +23,8 @@ from schemas.znodes import (
 )
 
 SETTINGS: Final = {"inter.broker.protocol.version": "2.6", "controlled.shutdown.enable": "false"}
+HEAP: Final = "1500m"
+"""12,000 replicas fill 512 MB, and a broker then does little but look for more, for minutes."""
 OURS: Final = 2147483647
 TOPIC_SIZE: Final = 100
 PATIENCE: Final = 600.0
