@@ -81,8 +81,8 @@ def surveyor(spark: SparkSession, cluster: EmbeddedCluster, lake: Lake) -> Surve
 def planned_before(surveyor: Surveyor, dag: str, at: str, *question: str, snapshot: int | None = None) -> int:
     """Make the plan of a run that is still to come, as if its task had been tried before; return its snapshot.
 
-    A run whose plan is there takes no snapshot: a spark-submit less, 8 s of processor time. Its own plan is the same
-    one, or it fails: under a name that is taken, another question is refused.
+    A run whose plan is there takes no snapshot: a process less. Its own plan is the same one, or it fails: under a name
+    that is taken, another question is refused.
     """
     on = surveyor.json("snapshot")["snapshot_id"] if snapshot is None else snapshot
     name = f"surveyor_{dag}.manual__{at}"

@@ -73,7 +73,7 @@ class Office:
 
 @contextmanager
 def in_office(kafka: KafkaTree, warehouse: Path, spark: SparkSession, *, thinks_ahead: bool = True) -> Iterator[Office]:
-    """The command, as an operator starts it; ended by Ctrl-C unless it has ended before."""
+    """The command as an operator calls it, but for its Spark; ended by Ctrl-C unless it has ended before."""
     before = int(kafka.client.get("/controller_epoch")[0])
     log = warehouse.with_name(f"{warehouse.name}-{before}.log")
     script = f"{ON_A_WARM_SPARK}{'' if thinks_ahead else NEVER_AHEAD}main()"
