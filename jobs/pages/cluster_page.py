@@ -12,13 +12,12 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from jobs.adapters.delta.lake import Row, arrow_schema, as_rows
+from jobs.adapters.delta.lake import Row, as_rows, schema_of
 from jobs.basics.sensitive import masked_text
 from jobs.pages.charts import Group, bars, lines, percent, shades
 from jobs.pages.islands import Island
 from jobs.pages.rendering import Fact, about, alarming, fact, render
 from jobs.summaries.database import Summaries
-from schemas.columns import TABLES
 from schemas.names import NO_CONTROLLER, Lose
 
 MOST_BROKERS: Final = 100
@@ -265,6 +264,6 @@ def _losses(lose: Lose, rows: list[Row], when: str) -> Island:
         return tuple(-(row.get(name) or 0) for name in ("newly_offline", "offline", "under_min_isr", "leader_skew"))
 
     worst = sorted(rows, key=lambda row: (*cost(row), row["lost"]))[:WORST]
-    table = pa.Table.from_pylist(worst, schema=arrow_schema(TABLES["whatif"].json)).select(list(_WHATIF))
+    table = pa.Table.from_pylist(worst, schema=schema_of("whatif")).select(list(_WHATIF))
     caption = f"Losing {lose.value}: the worst {len(worst)} of {len(rows)}{when}"
     return Island(f"whatif-{lose.name.lower()}", caption, table, brokers=())

@@ -11,13 +11,12 @@ from typing import Any, Final
 import pyarrow as pa
 from kazoo.client import KazooClient
 
-from jobs.adapters.delta.lake import Lake, Row, arrow_schema
+from jobs.adapters.delta.lake import Lake, Row, schema_of
 from jobs.adapters.zookeeper.cluster import TOPICS, ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import children, connected, persistently
 from jobs.adapters.zookeeper.multi_read import without_collection
 from jobs.adapters.zookeeper.topics import read_topic_rows
 from jobs.records.snapshots import as_of, table_as_of
-from schemas import columns
 from schemas.names import RequestKind
 from schemas.rows import Key
 
@@ -39,7 +38,7 @@ PATIENCE: Final = 5.0
 _OF_STATE: Final = ("leader", "isr")
 """What a partition without a state has not."""
 
-_SCHEMA: Final = pa.schema([arrow_schema(columns.PARTITIONS.json).field(name) for name in PARTITION])
+_SCHEMA: Final = pa.schema([schema_of("partitions").field(name) for name in PARTITION])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,10 +13,9 @@ from jobs.adapters.brokers.admin import error_name
 from jobs.adapters.brokers.channel import Response
 from jobs.adapters.brokers.control_messages import Row, as_uuid
 from jobs.adapters.brokers.kio_alone import SerialError
-from jobs.adapters.delta.lake import arrow_schema
+from jobs.adapters.delta.lake import schema_of
 from planner.rows.words import counted
 from schemas.answers import NOT_TOLD, Meaning, meaning
-from schemas.columns import ANSWERS
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
 
 _ABOUT_WHAT_WAS_TOLD: Final = (Meaning.TAKEN, Meaning.UNKNOWN)
@@ -130,7 +129,7 @@ class Answers:
 
     def table(self, cluster: str) -> pa.Table:
         """Rows of `answers`, by columns: there may be millions."""
-        schema = arrow_schema(ANSWERS.json)
+        schema = schema_of("answers")
         counts = [len(errors) for errors in self.errors]
         by_answer: dict[str, Sequence[Any]] = {
             "cluster": [cluster] * len(counts),

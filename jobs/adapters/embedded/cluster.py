@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 
 from jobs.adapters.embedded.processes import Servers, exit_on_sigterm
-from jobs.adapters.embedded.servers import EmbeddedKafka, EmbeddedZooKeeper
+from jobs.adapters.embedded.servers import BROKER_HEAP, EmbeddedKafka, EmbeddedZooKeeper
 
 
 class EmbeddedCluster(Servers):
@@ -24,7 +24,7 @@ class EmbeddedCluster(Servers):
         *,
         racks: Mapping[int, str] | None = None,
         overrides: Mapping[str, str] | None = None,
-        heap: str = "512m",
+        heap: str = BROKER_HEAP,
         keep: bool = False,
     ) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="surveyor-"))

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
@@ -121,6 +121,10 @@ class EmbeddedZooKeeper(Server):
         return "Mode: " in four_letter_word(self.port, "srvr")
 
 
+BROKER_HEAP: Final = "512m"
+"""Enough for some thousand replicas."""
+
+
 class EmbeddedKafka(Server):
     """A broker at Kafka's defaults, but for what `properties` says."""
 
@@ -133,7 +137,7 @@ class EmbeddedKafka(Server):
         rack: str | None = None,
         port: int | None = None,
         overrides: Mapping[str, str] | None = None,
-        heap: str = "512m",
+        heap: str = BROKER_HEAP,
     ) -> None:
         super().__init__(f"broker-{broker_id}", folder, port)
         self.zookeeper_connect = zookeeper_connect

@@ -12,12 +12,11 @@ from typing import Final
 
 import pyarrow as pa
 
-from jobs.adapters.delta.lake import Lake, Row, arrow_schema, quoted
+from jobs.adapters.delta.lake import Lake, Row, quoted, schema_of
 from jobs.basics.errors import RefusedError
 from jobs.records.author import Author, this_author
 from jobs.records.drained import mark, strike_out
 from jobs.records.plans.stored import Plan
-from schemas.columns import COMMITS
 from schemas.names import Outcome, PlanStatus, Step
 from schemas.rows import PlanRow
 
@@ -146,7 +145,7 @@ class Ledger:
 
     def _pending(self, changes: Sequence[PlanRow]) -> pa.Table:
         """Make the rows of intents by columns: the controllership is held meanwhile."""
-        schema = arrow_schema(COMMITS.json)
+        schema = schema_of("commits")
         alike = self._common(Outcome.PENDING, "") | {"cluster": self.lake.cluster, "state_version_after": None}
         named = {name: [getattr(change, name) for change in changes] for name in _NAMED}
         columns = {name: named[name] if name in named else [alike[name]] * len(changes) for name in schema.names}

@@ -7,12 +7,11 @@ from typing import Any, Final
 import pyarrow as pa
 import pytest
 
-from jobs.adapters.delta.lake import Lake, arrow_schema
+from jobs.adapters.delta.lake import Lake, schema_of
 from jobs.records.failed_log_dirs import event_lines, failed_replicas
 from jobs.records.last_answers import record
 from jobs.records.plans.stored import read_plan
 from jobs.records.snapshots import find_snapshot
-from schemas.columns import ANSWERS as ANSWERS_TABLE
 from schemas.names import NO_LEADER
 from schemas.znodes import State, encode_state
 from tests.jobs.support.commands.commands import Surveyor
@@ -60,7 +59,7 @@ def test_the_last_word_of_the_present_registration_counts(
     if one_by_one:
         for row in rows:
             named = [row | {"cluster": cluster.lake.cluster}]
-            record(cluster.lake, pa.Table.from_pylist(named, schema=arrow_schema(ANSWERS_TABLE.json)))
+            record(cluster.lake, pa.Table.from_pylist(named, schema=schema_of("answers")))
     else:
         cluster.lake.append("answers", rows)
     cluster.snapshot()

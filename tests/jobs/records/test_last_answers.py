@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.adapters.delta.lake import Lake, Row, arrow_schema, as_rows
+from jobs.adapters.delta.lake import Lake, Row, as_rows, schema_of
 from jobs.records.last_answers import KEY, last_words, record
-from schemas.columns import ANSWERS
 from tests.jobs.support.rows.lake_rows import NOW
 
 COLUMNS = (*KEY, "broker_epoch", "error", "at")
@@ -23,7 +22,7 @@ def told(at: int, error: int, **columns: Any) -> Row:  # noqa: ANN401 - of a col
 
 
 def table(rows: list[Row]) -> pa.Table:
-    return pa.Table.from_pylist(rows, schema=arrow_schema(ANSWERS.json))
+    return pa.Table.from_pylist(rows, schema=schema_of("answers"))
 
 
 def key_of(row: Row) -> tuple[object, ...]:

@@ -12,7 +12,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from jobs.adapters.delta.lake import Lake, Row, arrow_schema
+from jobs.adapters.delta.lake import Lake, Row, schema_of
 from jobs.records.plans.stored import find_plan
 from jobs.runtime.console import painted
 from jobs.views.plan_review import Only, Review, warned
@@ -232,7 +232,7 @@ def test_many_changes_are_shown_without_an_object_for_each(planned: Callable[...
     """As Python objects 100,000 of them would be half a gigabyte more than the program itself."""
     surveyor = planned([], [], [], names=["many"])
     rows = [{**row, "plan_id": ID, "cluster": "default"} for row in _many()[:100]]
-    block = pa.Table.from_pylist(rows, schema=arrow_schema(CHANGES.jsonValue()))
+    block = pa.Table.from_pylist(rows, schema=schema_of("changes"))
     surveyor.lake.replace_by("changes", pa.concat_tables([block] * 1_000).combine_chunks())
     command = [sys.executable, "-c", MEASURED, surveyor.lake.warehouse]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.adapters.delta.lake import arrow_schema
+from jobs.adapters.delta.lake import schema_of
 from jobs.records.plans import digest as arrow_digest
 from schemas.tables import TABLES
 from tests.plan_digest import by_topic, lines
 from tests.planner.rows.test_plan import TABLES as ROWS
 
-CHANGES = arrow_schema(TABLES["changes"].jsonValue())
+CHANGES = schema_of("changes")
 LISTS = st.none() | st.lists(st.integers(0, 5), max_size=4)
 
 
@@ -21,7 +21,7 @@ LISTS = st.none() | st.lists(st.integers(0, 5), max_size=4)
 def test_rows_have_the_same_text_as_objects_and_in_arrow(tables: dict[str, list[dict[str, Any]]]) -> None:
     for table, given_rows in tables.items():
         rows = [dict.fromkeys(TABLES[table].names) | row for row in given_rows]
-        pairs = arrow_digest.by_topic(table, pa.Table.from_pylist(rows, schema=arrow_schema(TABLES[table].jsonValue())))
+        pairs = arrow_digest.by_topic(table, pa.Table.from_pylist(rows, schema=schema_of(table)))
         assert dict(pairs) == dict(by_topic(lines(table, rows)))
         assert len(pairs) == len(dict(pairs))
 
@@ -43,4 +43,4 @@ def test_copied_is_what_existing_partitions_add_anew(rows: list[tuple[bool | Non
 
 @pytest.mark.parametrize("table", ["changes", "rejections"])
 def test_no_rows_have_no_text(table: str) -> None:
-    assert arrow_digest.by_topic(table, pa.Table.from_pylist([], arrow_schema(TABLES[table].jsonValue()))) == []
+    assert arrow_digest.by_topic(table, pa.Table.from_pylist([], schema_of(table))) == []

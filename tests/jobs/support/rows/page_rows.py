@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from jobs.adapters.delta.lake import Lake, Row, arrow_schema
+from jobs.adapters.delta.lake import Lake, Row, schema_of
 from jobs.records.plans import digest
 from jobs.records.plans.names import Alias
 from jobs.records.plans.storing import Content, RowLists, store
@@ -213,7 +213,7 @@ def _plan_of_all(lake: Lake, known: Mapping[str, Any]) -> Row:
 
 def _filled(table: str, rows: pa.Table, alike: Mapping[str, Any]) -> pa.Table:
     """Complete a table's columns: the same value in every row, or null."""
-    schema = arrow_schema(TABLES[table].json)
+    schema = schema_of(table)
     columns = []
     for column in schema:
         if column.name in alike:
