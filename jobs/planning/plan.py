@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from jobs.adapters.delta.lake import Lake, Row
 from jobs.adapters.delta.spark_tables import Tables
-from jobs.adapters.spark.session import INTERPRETED, TINY, default_parallelism, start_session, with_settings
+from jobs.adapters.spark.session import ONE_TASK, TINY, default_parallelism, start_session, with_settings
 from jobs.assessment.deletion import deleted_by
 from jobs.assessment.plan_steps import after_planning
 from jobs.basics.errors import ExitCode, RefusedError
@@ -93,8 +93,9 @@ def make_plan(settings: Settings, options: PlanOptions, planner: Planner) -> Res
         refuse_older(named, alias.name, snapshot["snapshot_id"])
     _refuse_migration(snapshot)
     lake.ensure_tables()
-    late = _LateSession(settings, snapshot["partitions"])
-    tables = Tables(late, lake)
+    tiny = snapshot["partitions"] is not None and snapshot["partitions"] <= TINY
+    late = _LateSession(settings, tiny=tiny)
+    tables = Tables(late, lake, one_task=tiny)
     with progress("planning", lambda: late.doing):
         planned = planner(PlanningTables(tables, snapshot))
         if named and alias.name:
@@ -126,24 +127,23 @@ def _refreshed(settings: Settings) -> int:
 class _LateSession:
     """Spark, started when a planner first needs it: what it finds wrong before that is said at once."""
 
-    def __init__(self, settings: Settings, partitions: int | None) -> None:
-        self.settings, self.partitions, self.doing = settings, partitions, ""
+    def __init__(self, settings: Settings, *, tiny: bool) -> None:
+        self.settings, self.tiny, self.doing = settings, tiny, ""
         self._session: SparkSession | None = None
 
     def __call__(self) -> SparkSession:
         if self._session is None:
             self.doing = "starting Spark"
-            self._session = _session(self.settings, self.partitions)
+            self._session = _session(self.settings, tiny=self.tiny)
             self.doing = ""
         return self._session
 
 
-def _session(settings: Settings, partitions: int | None) -> SparkSession:
-    """A session with the settings for plans on so many partitions, or on an unknown number; for this plan alone."""
-    tiny = partitions is not None and partitions <= TINY
+def _session(settings: Settings, *, tiny: bool) -> SparkSession:
+    """A session with the settings for plans on a tiny cluster, or on any other; for this plan alone."""
     session = start_session("surveyor plan", short_lived=True, remote=settings.remote)
     if tiny:
-        return with_settings(session, QUICK | INTERPRETED)
+        return with_settings(session, QUICK | ONE_TASK)
     # tasks make their code themselves where a rule's is too long for a stage: no more of them than run at once
     tasks = {"spark.sql.shuffle.partitions": str(default_parallelism(session))}
     return with_settings(session, QUICK | tasks)

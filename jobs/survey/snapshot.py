@@ -12,7 +12,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from jobs.adapters.delta.spark_tables import Tables
-from jobs.adapters.spark.session import INTERPRETED, start_session, with_settings
+from jobs.adapters.spark.session import ONE_TASK, start_session, with_settings
 from jobs.adapters.zookeeper.cluster import ClusterState
 from jobs.basics.errors import ExitCode, SurveyorError, UsageError
 from jobs.records.drained import strike_out_ended
@@ -50,7 +50,7 @@ def take_snapshot(settings: Settings, *, alone: bool = True) -> Result:
         small = read_small(settings)
     with phases.of("start", "starting Spark"):
         settings.lake.ensure_tables()
-        tables = Tables(_session(settings, tiny=small.tiny, alone=alone), settings.lake)
+        tables = Tables(_session(settings, tiny=small.tiny, alone=alone), settings.lake, small.tiny)
     reading = read_all(settings, tables, small, phases)
     last = last_snapshot(settings.lake)
     snapshot_id = 1 if last is None else last["snapshot_id"] + 1
@@ -77,7 +77,7 @@ def take_snapshot(settings: Settings, *, alone: bool = True) -> Result:
 
 def _session(settings: Settings, *, tiny: bool, alone: bool) -> SparkSession:
     session = start_session("surveyor snapshot", short_lived=alone, remote=settings.remote)
-    return with_settings(session, INTERPRETED) if tiny else session
+    return with_settings(session, ONE_TASK) if tiny else session
 
 
 def _end_drains(settings: Settings, state: ClusterState) -> None:

@@ -50,6 +50,8 @@ class Tables:
 
     session: SparkSession | Callable[[], SparkSession]
     lake: Lake
+    one_task: bool = False
+    """Whether each table is a single partition, for a session of ONE_TASK."""
 
     @property
     def spark(self) -> SparkSession:
@@ -68,7 +70,7 @@ class Tables:
         stored = StructType([field for field in schema if field.name != PARTITIONED_BY])
         rows = self.spark.read.schema(stored).parquet(*map(_as_glob, paths))
         cluster = f"{self._cluster} AS {PARTITIONED_BY}"
-        return rows.selectExpr(*(cluster if name == PARTITIONED_BY else name for name in schema.names))
+        return self._whole(rows.selectExpr(*(cluster if name == PARTITIONED_BY else name for name in schema.names)))
 
     def frame(self, table: str, rows: Sequence[Row]) -> DataFrame:
         """Make a DataFrame of a table's shape from rows of the driver; absent columns are null."""
@@ -79,7 +81,10 @@ class Tables:
     def arrow(self, rows: pa.Table, schema: StructType) -> DataFrame:
         """Make a DataFrame of Arrow's rows: they become part of the query, where lists would start a Python worker."""
         whole = rows if rows.num_rows else rows.schema.empty_table()  # Spark sees no types where no chunks are
-        return self.spark.createDataFrame(whole, schema)
+        return self._whole(self.spark.createDataFrame(whole, schema))
+
+    def _whole(self, rows: DataFrame) -> DataFrame:
+        return rows.coalesce(1) if self.one_task else rows
 
     def replace(self, table: str, rows: DataFrame, where: str = "true") -> None:
         """Replace the cluster's rows that satisfy `where`; running it again changes nothing."""

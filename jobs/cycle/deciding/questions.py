@@ -14,7 +14,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from jobs.adapters.delta.lake import Row
 from jobs.adapters.spark.row_files import PreparedQuery, RowFiles, with_few_rules
-from jobs.adapters.spark.session import INTERPRETED, with_settings
+from jobs.adapters.spark.session import ONE_TASK, with_settings
 from planner.cycle.compose import Cycle, Tables
 from planner.rows.liveness import DRAIN_MODE, FAILED, NOBODY
 from schemas.tables import BROKER_IDS, PARTITIONS, TABLES
@@ -65,7 +65,7 @@ class Questions:
     @classmethod
     def of(cls, spark: SparkSession, cluster: str, *, allow_unclean: bool) -> "Questions":
         """Questions in a session of their own."""
-        return cls(with_settings(spark, INTERPRETED), cluster, allow_unclean)
+        return cls(with_settings(spark, ONE_TASK), cluster, allow_unclean)
 
     def put(self, table: str, rows: Sequence[Any]) -> None:
         """Replace the rows that are asked about."""
