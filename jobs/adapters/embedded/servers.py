@@ -168,6 +168,8 @@ class EmbeddedKafka(Server):
             # fifty logs of each would be opened by each broker at each start
             "offsets.topic.num.partitions": "1",
             "transaction.state.log.num.partitions": "1",
+            # else 128 MB, which are filled with zeros at each start and are a quarter of the heap
+            "log.cleaner.dedupe.buffer.size": "2097152",
             **rack,
             **self.overrides,
         }
