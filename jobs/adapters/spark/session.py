@@ -109,17 +109,31 @@ def start_session(
     """
     if remote is not None:
         return connect.begin(remote, {**UTC, **(settings or {})})
-    if short_lived:
-        os.environ.update(quick_start(SHORT_LIVED, Path(os.environ.get("SPARK_CONF_DIR") or conf_dir())))
+    conf = Path(os.environ.get("SPARK_CONF_DIR") or conf_dir())
     options = {**ALWAYS, **({} if is_submitted() else _own_jvm()), **(settings or {})}
     builder = SparkSession.builder.appName(name)
     for key, value in options.items():
         builder = builder.config(key, value)
-    with _heeding_signals():
+    with _heeding_signals(), _given(quick_start(SHORT_LIVED, conf) if short_lived else {}):
         session = builder.getOrCreate()
     _check_delta(session)
     _remember_classes(session)
     return session
+
+
+@contextmanager
+def _given(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set variables for the JVM that is started here: a process that this one starts later has its own reasons."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 @contextmanager

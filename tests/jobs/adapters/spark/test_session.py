@@ -1,8 +1,12 @@
 """Sessions with settings of their own: what one job needs is nothing that another finds."""
 
+import os
+
+import pytest
 from pyspark.sql import SparkSession
 
-from jobs.adapters.spark.session import with_settings
+from jobs.adapters.spark.class_archive import JVM_OPTIONS
+from jobs.adapters.spark.session import conf_dir, start_session, with_settings
 
 SHUFFLE, BATCH = "spark.sql.shuffle.partitions", "spark.sql.execution.arrow.maxRecordsPerBatch"
 
@@ -29,3 +33,18 @@ def test_both_run_on_the_same_jvm(spark: SparkSession) -> None:
 
     assert own.sparkContext is spark.sparkContext
     assert own.range(3).count() == 3
+
+
+def test_how_its_jvm_starts_is_nothing_that_a_later_process_is_told(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command that a notebook starts has options of its own for its JVM, and finds the archive of classes."""
+    monkeypatch.setenv("SPARK_CONF_DIR", str(conf_dir()))
+    for name in (JVM_OPTIONS, "PYSPARK_SUBMIT_ARGS"):
+        monkeypatch.delenv(name, raising=False)
+    start_session("of a notebook")
+    before = dict(os.environ)
+
+    assert start_session("surveyor snapshot", short_lived=True).sparkContext is spark.sparkContext
+
+    assert dict(os.environ) == before
