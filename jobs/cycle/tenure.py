@@ -15,7 +15,7 @@ from jobs.adapters.brokers.channel import refuse_silent
 from jobs.adapters.delta.lake import Row
 from jobs.adapters.delta.spark_tables import Tables
 from jobs.adapters.spark.remote import REMOTE
-from jobs.adapters.spark.session import start_session
+from jobs.adapters.spark.session import BROADCASTING, start_session, with_settings
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import LOST, connected, look_until
 from jobs.adapters.zookeeper.controllership import (
@@ -111,7 +111,8 @@ def _prepare(settings: Settings, term: Term) -> tuple[Decider, Row]:
 
 def _vanished(decider: Decider, snapshot: Row) -> set[Key]:
     """Return the partitions without a state that history knows to have had one: they are not new."""
-    warehouse = Tables(decider.questions.spark, decider.lake)
+    # a long history is not to be sorted whole: the few that it is asked about are broadcast
+    warehouse = Tables(with_settings(decider.questions.spark, BROADCASTING), decider.lake)
     new = as_of(warehouse.lake, snapshot, "partitions", ("partition_state", "=", PartitionState.NEW.value))
     if not new:
         return set()

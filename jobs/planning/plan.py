@@ -12,8 +12,8 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs.adapters.delta.lake import Lake, Row
-from jobs.adapters.delta.spark_tables import Tables
-from jobs.adapters.spark.session import ONE_TASK, TINY, default_parallelism, start_session, with_settings
+from jobs.adapters.delta.spark_tables import FEW, Tables
+from jobs.adapters.spark.session import BROADCASTING, ONE_TASK, TINY, default_parallelism, start_session, with_settings
 from jobs.assessment.deletion import deleted_by
 from jobs.assessment.plan_steps import after_planning
 from jobs.basics.errors import ExitCode, RefusedError
@@ -94,8 +94,8 @@ def make_plan(settings: Settings, options: PlanOptions, planner: Planner) -> Res
     _refuse_migration(snapshot)
     lake.ensure_tables()
     tiny = snapshot["partitions"] is not None and snapshot["partitions"] <= TINY
-    late = _LateSession(settings, tiny=tiny)
-    tables = Tables(late, lake, one_task=tiny)
+    late = _LateSession(settings, tiny=tiny, one_task=tiny and _has_few(lake, "partition_history"))
+    tables = Tables(late, lake, one_task=late.one_task)
     with progress("planning", lambda: late.doing):
         planned = planner(PlanningTables(tables, snapshot))
         if named and alias.name:
@@ -127,23 +127,29 @@ def _refreshed(settings: Settings) -> int:
 class _LateSession:
     """Spark, started when a planner first needs it: what it finds wrong before that is said at once."""
 
-    def __init__(self, settings: Settings, *, tiny: bool) -> None:
-        self.settings, self.tiny, self.doing = settings, tiny, ""
+    def __init__(self, settings: Settings, *, tiny: bool, one_task: bool) -> None:
+        self.settings, self.tiny, self.one_task, self.doing = settings, tiny, one_task, ""
         self._session: SparkSession | None = None
 
     def __call__(self) -> SparkSession:
         if self._session is None:
             self.doing = "starting Spark"
-            self._session = _session(self.settings, tiny=self.tiny)
+            self._session = _session(self.settings, tiny=self.tiny, one_task=self.one_task)
             self.doing = ""
         return self._session
 
 
-def _session(settings: Settings, *, tiny: bool) -> SparkSession:
+def _has_few(lake: Lake, table: str) -> bool:
+    """Tell whether one task may sort a table: history grows with each change, however small the cluster."""
+    count = lake.count(table)
+    return count is not None and count <= FEW
+
+
+def _session(settings: Settings, *, tiny: bool, one_task: bool) -> SparkSession:
     """A session with the settings for plans on a tiny cluster, or on any other; for this plan alone."""
     session = start_session("surveyor plan", short_lived=True, remote=settings.remote)
     if tiny:
-        return with_settings(session, QUICK | ONE_TASK)
+        return with_settings(session, QUICK | (ONE_TASK if one_task else BROADCASTING))
     # tasks make their code themselves where a rule's is too long for a stage: no more of them than run at once
     tasks = {"spark.sql.shuffle.partitions": str(default_parallelism(session))}
     return with_settings(session, QUICK | tasks)

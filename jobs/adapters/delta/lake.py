@@ -213,6 +213,11 @@ class Lake:
         """Name the files that hold the cluster's rows, at a version or now, as they are called on disk."""
         return [f"{self.path(table)}/{unquote(file['path'])}" for file in self._added(table, version)]
 
+    def count(self, table: str) -> int | None:
+        """Count the cluster's rows by what the table says of its files, None where it does not say."""
+        counts = [row["num_records"] for row in self._added(table)]
+        return None if None in counts else sum(counts)
+
     def files(self, table: str) -> list[AddAction]:
         """Name the files that hold the cluster's rows, as a transaction adds them."""
         return [_add_action(file) for file in self._added(table)]

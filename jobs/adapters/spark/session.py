@@ -57,6 +57,12 @@ INTERPRETED: Final = {
 And Spark describes each query for its pages, at length: a sixth of the time the driver spends on small ones.
 """
 
+BROADCASTING: Final = INTERPRETED | {
+    "spark.sql.optimizer.disableHints": "false",
+    "spark.sql.autoBroadcastJoinThreshold": "10485760",
+}
+"""For little that is joined with much, such as a long history: Spark's defaults, whatever the session had before."""
+
 ONE_TASK: Final = INTERPRETED | {
     "spark.sql.optimizer.disableHints": "true",
     "spark.sql.autoBroadcastJoinThreshold": "-1",
