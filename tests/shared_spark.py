@@ -22,7 +22,7 @@ from pyspark.core.context import SparkContext
 from pyspark.sql import SparkSession
 
 from jobs.adapters.spark.class_archive import JVM_OPTIONS
-from jobs.adapters.spark.session import INTERPRETED, ONE_TASK, start_session
+from jobs.adapters.spark.session import INTERPRETED, start_session
 
 NAME: Final = "surveyor-tests"
 
@@ -32,8 +32,8 @@ QUICK: Final = INTERPRETED | {
 }
 """Tables of a few rows: no time for shuffles that nobody needs, nor for compiling what runs once."""
 
-OWN: Final = QUICK | ONE_TASK | {"spark.master": "local[2]"}
-FOR_ALL: Final = QUICK | ONE_TASK | {"spark.master": "local[6]", "spark.driver.memory": "4g"}
+OWN: Final = {"spark.master": "local[2]"}
+FOR_ALL: Final = {"spark.master": "local[6]", "spark.driver.memory": "4g"}
 """Nobody waits for a core while the task of another worker's test waits for a server."""
 
 ROOMY: Final = "-Xms2g -Xmn1g -XX:+UseTransparentHugePages"
@@ -51,7 +51,7 @@ _ROOT: Final = Path(__file__).parents[1]
 @contextmanager
 def own_session() -> Iterator[SparkSession]:
     """Run a Spark for this process alone."""
-    session = start_session(NAME, OWN)
+    session = start_session(NAME, QUICK | OWN)
     yield session
     session.stop()
 
@@ -115,7 +115,7 @@ def _connected(gateway: Mapping[str, str]) -> SparkSession:
 def keep(folder: Path) -> None:
     """Run Spark for as long as any worker uses it; how its JVM starts was told to the worker that began this."""
     os.environ[JVM_OPTIONS] += f" {ROOMY}"
-    session = start_session(NAME, FOR_ALL)
+    session = start_session(NAME, QUICK | FOR_ALL)
     gateway = folder / GATEWAY
     _tell(gateway, session)
     with (folder / USERS).open() as users:

@@ -5,10 +5,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 from jobs.adapters.brokers.log_dirs import COLUMNS
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from jobs.adapters.zookeeper.connection import connected
+from jobs.planning import plan
+from jobs.runtime.settings import Settings
 from jobs.survey.sizes import store_sizes
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.lake_rows import NOW
@@ -61,6 +64,25 @@ def surveyor(past: Surveyor) -> Surveyor:
     """The cluster's own last snapshot differs from the past one in when things were written, in nothing else."""
     past.json("snapshot")
     return past
+
+
+def test_a_long_history_is_broadcast_to_and_the_plan_is_the_same(
+    lived: Surveyor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One task joins a short one; in a copy, the same question has the same answer by the other joins."""
+    modes: list[bool] = []
+    session = plan._session  # noqa: SLF001 - what it is asked for is what is tested
+
+    def noted(settings: Settings, *, tiny: bool, one_task: bool) -> SparkSession:
+        modes.append(one_task)
+        return session(settings, tiny=tiny, one_task=one_task)
+
+    monkeypatch.setattr(plan, "_session", noted)
+    short = lived.copied_to(tmp_path / "short").json("plan", "recover", "--allow-unclean")
+    monkeypatch.setattr(plan, "FEW", 1)
+    long = lived.copied_to(tmp_path / "long").json("plan", "recover", "--allow-unclean")
+    assert (modes, short["changes"]) == ([True, False], 1)
+    assert short["plan_id"] == long["plan_id"]
 
 
 def test_candidates_are_shown_and_nothing_unclean_is_planned(lived: Surveyor, tmp_path: Path) -> None:
