@@ -50,7 +50,8 @@ def take_snapshot(settings: Settings, *, alone: bool = True) -> Result:
         small = read_small(settings)
     with phases.of("start", "starting Spark"):
         settings.lake.ensure_tables()
-        tables = Tables(_session(settings, tiny=small.tiny, alone=alone), settings.lake, small.tiny)
+        session = _session(settings, tiny=small.tiny, alone=alone)
+        tables = Tables(session, settings.lake, one_task=small.tiny)
     reading = read_all(settings, tables, small, phases)
     last = last_snapshot(settings.lake)
     snapshot_id = 1 if last is None else last["snapshot_id"] + 1
