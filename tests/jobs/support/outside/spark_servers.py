@@ -28,6 +28,9 @@ HOME: Final = Path(pyspark.__file__).parent
 QUICK_JVM: Final = os.environ.get("SPARK_SUBMIT_OPTS", JVM)
 """Options with which each of these JVMs starts quickly; the archive of classes fits where SPARK_CONF_DIR is as here."""
 
+JVM_VARIABLES: Final = ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS")
+"""Where Spark's scripts look for options of the JVMs that they start."""
+
 
 def begun_with(line: str, *options: str) -> str:
     """Give spark-submit these options before those that a line gives it."""
@@ -60,8 +63,10 @@ class _SparkServer(Server):
         raise NotImplementedError
 
     def command(self) -> list[str]:
-        variables = [f"{name}={value}" for name, value in (environment() | {**self.variables}).items()]
-        return ["/usr/bin/env", *variables, *self.arguments()]
+        temporary = f" -Djava.io.tmpdir={self.folder}"  # who is killed leaves everything where it is
+        variables = environment() | {**self.variables}
+        variables |= {name: variables[name] + temporary for name in JVM_VARIABLES if name in variables}
+        return ["/usr/bin/env", *(f"{name}={value}" for name, value in variables.items()), *self.arguments()]
 
     def is_ready(self) -> bool:
         return accepts(self.port)
