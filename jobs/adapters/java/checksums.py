@@ -1,12 +1,11 @@
 """What each jar must be: its SHA-256, in `jars.sha256` beside this file, as `sha256sum` writes and reads it.
 
 Maven and Ivy hold what they download against checksums from the same place; these came with Surveyor. A jar of another
-content, or one that nobody has listed, is not put on a class path. `python -m jobs.adapters.java.checksums` writes the
-list anew from what is in the cache, for whoever chooses other versions and has looked at them.
+content, or one that nobody has listed, is not put on a class path. `python -m jobs.adapters.java.jars checksums` writes
+the list anew, for whoever chooses other versions and has looked at them.
 """
 
 import hashlib
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -38,12 +37,7 @@ def _digest(jar: Path) -> str:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
-def write(jars: Iterable[Path]) -> None:
-    LIST.write_text("".join(f"{_digest(jar)}  {jar.name}\n" for jar in sorted(jars, key=lambda jar: jar.name)), "utf-8")
-
-
-if __name__ == "__main__":
-    from jobs.adapters.java.jars import OLDER_KAFKA, delta_jars, kafka_jars
-
-    write({jar.name: jar for jar in (*delta_jars(), *kafka_jars(), *kafka_jars(OLDER_KAFKA))}.values())
-    sys.stderr.write(f"wrote {LIST}\n")
+def write_list(jars: Iterable[Path]) -> None:
+    """List these jars, each name once, in the place of all that were listed."""
+    digests = {jar.name: _digest(jar) for jar in jars}
+    LIST.write_text("".join(f"{digests[name]}  {name}\n" for name in sorted(digests)), "utf-8")

@@ -13,7 +13,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
-from jobs.adapters.java.checksums import refuse_others
+from jobs.adapters.java.checksums import refuse_others, write_list
 from jobs.adapters.java.resolvers import Artifact, JarSet, choose_resolver
 from jobs.basics.errors import MissingError
 
@@ -45,6 +45,10 @@ def has_delta_jars() -> bool:
 
 def kafka_jars(version: str = KAFKA_VERSION) -> list[Path]:
     """The class path of a Kafka broker, its ZooKeeper client and logging included."""
+    return _cached(_kafka(version))
+
+
+def _kafka(version: str) -> JarSet:
     tools = () if version == OLDER_KAFKA else (Artifact("org.apache.kafka", "kafka-tools", version),)
     artifacts = (
         Artifact("org.apache.kafka", f"kafka_{_SCALA}", version),
@@ -53,7 +57,7 @@ def kafka_jars(version: str = KAFKA_VERSION) -> list[Path]:
         # Named because Maven and Ivy would each choose another one.
         Artifact("ch.qos.reload4j", "reload4j", "1.2.25"),
     )
-    return _cached(JarSet(f"Kafka {version}", artifacts, transitive=True))
+    return JarSet(f"Kafka {version}", artifacts, transitive=True)
 
 
 def zookeeper_jars() -> list[Path]:
@@ -119,9 +123,26 @@ def _jars_in(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.jar"))
 
 
+def _list_anew() -> None:
+    """List what each set is resolved to now; the cache holds only what is listed already, so it is not asked."""
+    _, resolve = choose_resolver(zookeeper_jars())
+    with tempfile.TemporaryDirectory() as workshop:
+        for number, request in enumerate((_delta(), _kafka(KAFKA_VERSION), _kafka(OLDER_KAFKA))):
+            jars = Path(workshop, str(number))
+            jars.mkdir()
+            resolve(request, jars)
+        write_list(Path(workshop).glob("*/*.jar"))
+
+
 def main(arguments: list[str]) -> int:
-    """Fetch all sets; with the argument `delta`, Delta's alone, and print them as `spark-submit --jars` takes them."""
+    """Fetch all sets; with the argument `delta`, Delta's alone, and print them as `spark-submit --jars` takes them.
+
+    With the argument `checksums`, write down what each jar must be from now on.
+    """
     try:
+        if arguments == ["checksums"]:
+            _list_anew()
+            return 0
         delta = delta_jars()
         if arguments == ["delta"]:
             sys.stdout.write(",".join(map(str, delta)) + "\n")

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from jobs.adapters.java import checksums
 from jobs.adapters.java.home import find_java
-from jobs.adapters.java.jars import cache_folder, delta_jars, kafka_jars, zookeeper_jars
+from jobs.adapters.java.jars import cache_folder, delta_jars, kafka_jars, main, zookeeper_jars
 from jobs.basics.errors import ExitCode, MissingError
 
 DELTA = ["delta-spark_4.2_2.13-4.4.0.jar", "delta-storage-4.4.0.jar"]
@@ -27,9 +28,9 @@ CHECKSUM = "434728a410a78f56fc1b5899c3593436e61ab0c731e9072d95e96db290205e53"
 
 @pytest.fixture
 def some_jar_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    checksums = tmp_path / "jars.sha256"
-    checksums.write_text(f"{CHECKSUM}  some.jar\n")
-    monkeypatch.setattr("jobs.adapters.java.checksums.LIST", checksums)
+    known = tmp_path / "jars.sha256"
+    known.write_text(f"{CHECKSUM}  some.jar\n")
+    monkeypatch.setattr(checksums, "LIST", known)
 
 
 @pytest.fixture
@@ -112,6 +113,18 @@ def test_another_jar_than_was_tested_is_not_used(cache: Path, notes: Path, monke
     with pytest.raises(MissingError, match=rf"some.jar: SHA-256 {CHECKSUM}, expected no jar of that name"):
         delta_jars()
     assert list((cache / "jars").iterdir()) == []
+
+
+@pytest.mark.usefixtures("some_jar_is_known")
+def test_other_versions_are_listed_and_used_then(cache: Path, notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_mvn_on_path(notes, monkeypatch)
+    checksums.LIST.write_text(f"{'0' * 64}  gone.jar\n")
+
+    assert main(["checksums"]) == 0
+
+    assert checksums.LIST.read_text() == f"{CHECKSUM}  some.jar\n"
+    assert not cache.exists()
+    assert names(delta_jars()) == ["some.jar"]
 
 
 def test_failure_shows_what_the_tool_said_and_leaves_nothing(
