@@ -24,10 +24,10 @@ from jobs.assessment.cancellation import Finding, Findings, look, partitions_of,
 from jobs.assessment.plan_steps import after_cancellation
 from jobs.basics.errors import ExitCode, RefusedError, SurveyorError
 from jobs.execution.admin.commit import end_throttle
+from jobs.execution.admin.controllers import admin_of
 from jobs.execution.admin.lease import HAND_OVER, UnderLease, lease_for
 from jobs.execution.admin.throttles import throttle_rows
 from jobs.execution.admin.via_zookeeper import Overriding
-from jobs.execution.modes import admin_of
 from jobs.records.plans.ledger import Ledger, Verdict, close_plan
 from jobs.records.plans.stored import Plan, read_plan
 from jobs.runtime.console import LINES_SHOWN, Result, agrees, finish, is_terminal, say, shown

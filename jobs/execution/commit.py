@@ -17,17 +17,16 @@ from jobs.assessment.plan_steps import after_commit
 from jobs.basics.errors import ExitCode, RefusedError, SurveyorError
 from jobs.basics.interrupts import deferred
 from jobs.execution.admin.commit import commit_admin, end_throttle, look_after
-from jobs.execution.admin.controllers import controller_of
+from jobs.execution.admin.controllers import admin_of, controller_of
 from jobs.execution.admin.lease import UnderLease, lease_for
 from jobs.execution.admin.running import AS_EVER, Running
 from jobs.execution.admin.throttles import left_over_lines, throttle_lines, throttle_rows
 from jobs.execution.batch.commit import TellAll, commit_batch
 from jobs.execution.due import Assessment, assess
 from jobs.execution.hand_in import hand_in_and_wait
-from jobs.execution.modes import admin_of
+from jobs.execution.modes import refuse_resident_drain
 from jobs.execution.report import Beside, counts, refuse_unless_agreed, report_applied, report_dry
 from jobs.records.author import Author
-from jobs.records.drained import refuse_resident_drain
 from jobs.records.plans.ledger import Ledger
 from jobs.records.plans.stored import Plan, read_plan
 from jobs.runtime.choices import Mode, Via

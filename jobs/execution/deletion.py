@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 
 from jobs.adapters.brokers.admin import UNANSWERED, AdminUnavailableError
 from jobs.assessment.deletion import Deleted, what_goes
+from jobs.execution.admin.controllers import admin_of
 from jobs.execution.due import Assessment
-from jobs.execution.modes import admin_of
 from jobs.records.plans.stored import Plan
 from jobs.runtime.choices import Mode
 from jobs.runtime.console import typed_answer

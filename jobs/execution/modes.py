@@ -1,19 +1,12 @@
 """Which way a plan is committed, and why: admin where a live controller can execute it, batch where it cannot."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import json
 
-from jobs.adapters.brokers.admin import (
-    Admin,
-    AdminUnavailableError,
-    bootstrap,
-    connected_admin,
-    is_reached,
-    read_properties,
-)
+from jobs.adapters.brokers.admin import AdminUnavailableError, bootstrap, is_reached, read_properties
 from jobs.adapters.zookeeper.cluster import ClusterState
 from jobs.assessment.premises import adds_partition
 from jobs.basics.errors import RefusedError, UsageError
+from jobs.execution.admin.controllers import admin_of
 from jobs.execution.admin.requests import EXECUTABLE
 from jobs.execution.admin.running import AS_EVER, Running
 from jobs.execution.admin.via_zookeeper import REQUESTABLE
@@ -22,7 +15,7 @@ from jobs.records.plans.stored import Plan
 from jobs.runtime.choices import Mode, Via
 from jobs.runtime.settings import Settings
 from schemas.lease import Holder
-from schemas.names import CARRIED_OUT, NO_VERSION, Action
+from schemas.names import CARRIED_OUT, NO_VERSION, Action, DrainMode, PlanKind
 from schemas.topic_configs import TIERED
 
 
@@ -120,6 +113,16 @@ def _not_for_batch(plan: Plan) -> str | None:
     return "a reassignment takes longer than the controllership may be held" if moving else None
 
 
+def refuse_resident_drain(plan: Plan) -> None:
+    """Raise RefusedError for a plan that lasts only while Surveyor stays the controller; for commits that hand back."""
+    if plan.row["kind"] == PlanKind.DRAIN and json.loads(plan.row["parameters"])["mode"] == DrainMode.RESIDENT:
+        raise RefusedError(
+            f"plan {plan.title} is a drain in resident mode, and this commit hands the controllership back: Kafka's "
+            "controller would start the replicas again at once; use `plan drain --mode admin`, or commit it under a "
+            "resident controller, one that keeps the controllership",
+        )
+
+
 def _silent(settings: Settings, state: ClusterState) -> str | None:
     """Say why no live controller can be asked, None if one answers; refused where the fault may be on our side.
 
@@ -167,13 +170,3 @@ def _our_side(controller: int, why: str) -> RefusedError:
         "is at fault, and not the way to it. Give the right --command-config, mend the network, or, if the controller "
         "cannot be asked at all, take the controllership by --mode batch",
     )
-
-
-@contextmanager
-def admin_of(settings: Settings, state: ClusterState) -> Iterator[Admin]:
-    """Yield a connection to the Admin API of the cluster's live brokers."""
-    properties = read_properties(settings.conf.command_config)
-    controller = state.controller.broker_id
-    first = controller if controller in state.live else None
-    with connected_admin(bootstrap(state.brokers, properties), properties, first) as admin:
-        yield admin

@@ -9,8 +9,6 @@ import json
 from datetime import UTC, datetime
 
 from jobs.adapters.delta.lake import Lake, Row
-from jobs.basics.errors import RefusedError
-from jobs.records.plans.stored import Plan
 from schemas.names import DrainMode, PlanKind
 
 
@@ -50,16 +48,6 @@ def strike_out_ended(lake: Lake, controller_epoch: int | None) -> list[int]:
     if ended:
         lake.delete("drained", _these(ended))
     return ended
-
-
-def refuse_resident_drain(plan: Plan) -> None:
-    """Raise RefusedError for a plan that lasts only while Surveyor stays the controller; for commits that hand back."""
-    if plan.row["kind"] == PlanKind.DRAIN and json.loads(plan.row["parameters"])["mode"] == DrainMode.RESIDENT:
-        raise RefusedError(
-            f"plan {plan.title} is a drain in resident mode, and this commit hands the controllership back: Kafka's "
-            "controller would start the replicas again at once; use `plan drain --mode admin`, or commit it under a "
-            "resident controller, one that keeps the controllership",
-        )
 
 
 def _these(broker_ids: list[int]) -> str:

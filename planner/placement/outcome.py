@@ -14,18 +14,8 @@ from planner.placement.problem import NOBODY, Bools, Ints, Moves, Partitions, Pl
 from planner.placement.racks import spanned
 from planner.placement.reasons import reasons
 from planner.placement.slots import arrivals, count_bytes, count_leaders, count_replicas
-from planner.placement.world import World
+from planner.placement.world import World, copies
 from planner.rows.words import counted
-
-
-def copies_by_row(world: World) -> Ints:
-    """Replicas each row has to copy."""
-    count: Ints = arrivals(world.before, world.after).sum(axis=0)
-    return count
-
-
-def copies(world: World) -> int:
-    return int(copies_by_row(world).sum())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

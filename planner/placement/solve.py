@@ -24,10 +24,10 @@ from planner.placement.evenness.exchange import Exchange
 from planner.placement.evenness.leaders import even_leaders, keep_places
 from planner.placement.evenness.topics import even_topics
 from planner.placement.evenness.uneven import why_uneven
-from planner.placement.outcome import SearchResult, copies, copies_by_row, lacking, placement_of
+from planner.placement.outcome import SearchResult, lacking, placement_of
 from planner.placement.problem import NOBODY, Brokers, Ints, Partitions, Placement, PlacementError, Question
 from planner.placement.seed import force
-from planner.placement.world import World, indexes, world_of
+from planner.placement.world import World, copies, copies_by_row, indexes, world_of
 from planner.rows.words import counted
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from planner.placement.leaving import in_sync_of, kept, ranks
 from planner.placement.problem import NOBODY, Bools, Brokers, Ints, Partitions, PlacementError, Question
 from planner.placement.racks import NO_RACK, given_up, spanned
-from planner.placement.slots import count_replicas
+from planner.placement.slots import arrivals, count_replicas
 from planner.rows.words import counted
 
 SHOWN: Final = 5
@@ -175,3 +175,13 @@ def refuse(world: World, rows: Bools, what: str, then: str) -> None:
     if len(marked):
         inputs = world.order[marked[:SHOWN]].tolist()
         raise PlacementError(f"{counted(len(marked), 'partition')} would have {what}", inputs, then)
+
+
+def copies_by_row(world: World) -> Ints:
+    """Replicas each row has to copy."""
+    count: Ints = arrivals(world.before, world.after).sum(axis=0)
+    return count
+
+
+def copies(world: World) -> int:
+    return int(copies_by_row(world).sum())

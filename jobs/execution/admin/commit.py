@@ -20,6 +20,7 @@ from jobs.assessment.waves import PATIENCE, by_wave, how_to_go_on, still_due, wa
 from jobs.basics.errors import RefusedError, StillRunningError, SurveyorError, UnreadableError
 from jobs.basics.interrupts import unwinding
 from jobs.execution.admin.altering import ConfigAdmin
+from jobs.execution.admin.controllers import admin_of
 from jobs.execution.admin.lease import HAND_OVER, UnderLease, lease_for
 from jobs.execution.admin.requests import KafkaController, ask
 from jobs.execution.admin.running import AS_EVER, Running
@@ -30,7 +31,6 @@ from jobs.execution.admin.throttles import (
     set_throttle,
     throttle_rows,
 )
-from jobs.execution.modes import admin_of
 from jobs.records.plans.ledger import Ledger, Verdict
 from jobs.records.plans.stored import Plan, refuse_edited
 from jobs.runtime.console import say

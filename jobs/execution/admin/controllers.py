@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from jobs.adapters.brokers.admin import Admin, AdminUnavailableError
+from jobs.adapters.brokers.admin import Admin, AdminUnavailableError, bootstrap, connected_admin, read_properties
 from jobs.adapters.zookeeper.cluster import ClusterState
 from jobs.adapters.zookeeper.lease import Lease
 from jobs.assessment.waves import waiting
@@ -14,10 +14,19 @@ from jobs.execution.admin.requests import KafkaController
 from jobs.execution.admin.running import Running
 from jobs.execution.admin.throttles import throttle_rows
 from jobs.execution.admin.via_zookeeper import ZooKeeperController
-from jobs.execution.modes import admin_of
 from jobs.records.plans.ledger import Ledger
 from jobs.runtime.choices import Via
 from jobs.runtime.settings import Settings
+
+
+@contextmanager
+def admin_of(settings: Settings, state: ClusterState) -> Iterator[Admin]:
+    """Yield a connection to the Admin API of the cluster's live brokers."""
+    properties = read_properties(settings.conf.command_config)
+    controller = state.controller.broker_id
+    first = controller if controller in state.live else None
+    with connected_admin(bootstrap(state.brokers, properties), properties, first) as admin:
+        yield admin
 
 
 @contextmanager

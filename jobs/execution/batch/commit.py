@@ -26,8 +26,8 @@ from jobs.execution.batch.deletion import deleted, going_first, leaving, started
 from jobs.execution.batch.operations import write_tasks
 from jobs.execution.batch.telling import Hold, Told, Written, prove, tell
 from jobs.execution.batch.writes import FencedWriter
+from jobs.execution.modes import refuse_resident_drain
 from jobs.records import last_answers
-from jobs.records.drained import refuse_resident_drain
 from jobs.records.plans.ledger import Ledger, Verdict
 from jobs.runtime.console import say
 from jobs.runtime.progress import progress

@@ -10,11 +10,10 @@ from typing import Final
 import numpy as np
 
 from planner.placement.evenness.exchange import Exchange
-from planner.placement.outcome import copies
 from planner.placement.problem import NOBODY, Bools, Ints, Question
 from planner.placement.seed import welcome
 from planner.placement.slots import arrivals, count_bytes
-from planner.placement.world import World
+from planner.placement.world import World, copies
 
 TOLERANCE: Final = 100
 """Brokers within a hundredth of the mean count as even: the last bytes would cost most moves."""

@@ -21,9 +21,9 @@ from jobs.adapters.zookeeper.connection import Znode
 from jobs.adapters.zookeeper.connection import commit as commit_multi
 from jobs.adapters.zookeeper.controllership import check_absent, controllership, failed
 from jobs.adapters.zookeeper.multi import add
+from jobs.execution.admin.controllers import admin_of
 from jobs.execution.batch.multis import Znodes, depends_on, of_topic
 from jobs.execution.batch.topic_znodes import TopicZnodes
-from jobs.execution.modes import admin_of
 from jobs.records.plans.stored import Plan
 from jobs.runtime.settings import ClusterConf, Settings
 from schemas.names import Action, PlanStatus
