@@ -303,7 +303,7 @@ def decode_partitions(data: bytes | None) -> list[TopicPartition]:
     """Decode the partition lists of /admin/reassign_partitions, /admin/preferred_replica_election and isr_change_N.
 
     Replicas are as somebody asked for them, be it a broker twice or nobody, and topics may be called what none can be,
-    shown as people can read it: one order that makes no sense must not hold up the others. Of a partition that stands
+    shown as people can read it: one entry that makes no sense must not hold up the others. Of a partition that stands
     twice the last order counts, as to Kafka.
     """
     listed = (_topic_partition(partition) for partition in _decode(data, _PARTITIONS).partitions)

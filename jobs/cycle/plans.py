@@ -226,7 +226,7 @@ class Desk:
         author = Author(f"{handed.holder.user}@{handed.holder.host}", handed.run)
         tell_all, control = self._tell_in_turn, self.control
         ledger = apply_plan(self.settings, plan, assessment, _UNTIL_RESIGNED, control, tell_all=tell_all, author=author)
-        return answer_of(self.settings, plan, assessment, ledger, detailed=handed.detailed)
+        return answer_of(self.settings, plan, ledger, detailed=handed.detailed)
 
 
 def _is_past(row: Partition, change: Change) -> bool:

@@ -76,7 +76,7 @@ def reconcile_once(
     except SurveyorError as error:
         error.result = known | {"status": _status(settings, plan)} | error.result
         raise
-    return report_applied(settings, plan, assessed, ledger, beside, detailed=detailed)
+    return report_applied(settings, plan, ledger, beside, detailed=detailed)
 
 
 def reconcile_until_quiet(
@@ -114,7 +114,7 @@ def reconcile_until_quiet(
         assessed = assess(settings, plan, mode, limits)
         _refuse_resident(assessed)
         refuse_unless_agreed(settings, plan, assessed, AS_EVER, beside, yes=yes or cycles > 0)
-        answer = answer_of(settings, plan, assessed, apply_plan(settings, plan, assessed, hold), detailed=False)
+        answer = answer_of(settings, plan, apply_plan(settings, plan, assessed, hold), detailed=False)
         cycles += 1
         written.update({name: answer.result[name] for name in ("applied_now", Outcome.STALE.value)})
         say(f"surveyor: cycle {cycles}: {answer.lines[0]}")

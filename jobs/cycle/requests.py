@@ -50,7 +50,7 @@ class Requests:
     say: Callable[[str], None]
 
     def withdraw(self, decided: Decided, verdicts: Sequence[Verdict]) -> Iterator[Refusal | None]:
-        """Take orders and elections away that are carried out, or cannot be; what was refused of each znode.
+        """Take requests away that are carried out, or cannot be; what was refused of each znode.
 
         An election is made in one pass, but one that was out of date, or that waited for another change of its
         partition, is made in the next cycle, as Kafka tries it again at once.

@@ -17,6 +17,7 @@ from jobs.assessment.moving import moving_in_zookeeper, refuse_others
 from jobs.assessment.operations import judge_tasks
 from jobs.assessment.premises import Premises
 from jobs.assessment.waves import judge_waves
+from jobs.basics.errors import RefusedError
 from jobs.execution.admin.running import AS_EVER, Running
 from jobs.execution.batch.commit import refuse_unreachable
 from jobs.execution.batch.topic_znodes import refuse_too_large
@@ -39,8 +40,8 @@ class Assessment:
     why: str
     due: list[PlanRow]
     settled: list[Verdict]
-    silent: frozenset[int] = frozenset()
-    """Brokers that need not answer."""
+    limits: CommitLimits
+    """By which the plan was found fit to be committed."""
     in_office: Holder | None = None
     """The Surveyor that is the controller to stay, if one is; never the one that asks."""
 
@@ -75,4 +76,12 @@ def assess(
         tasks, settled = judge_tasks(client, plan.tasks)
     if chosen is Mode.BATCH and (due or tasks) and not (in_office or is_ours):
         refuse_silent(state.brokers, settings.conf.controller_id, limits.allow_silent, settings.listener)
-    return Assessment(state, chosen, why, [*due, *tasks], [*verdicts, *settled], limits.allow_silent, in_office)
+    return Assessment(state, chosen, why, [*due, *tasks], [*verdicts, *settled], limits, in_office)
+
+
+def assess_again(settings: Settings, plan: Plan, seen: Assessment) -> Assessment:
+    """Judge anew what batch mode is to write; refused where a Surveyor took office that carries plans out itself."""
+    again = assess(settings, plan, Mode.BATCH, seen.limits)
+    if again.in_office is not None:
+        raise RefusedError(f"{again.in_office}, became the controller meanwhile; commit again: the plan is handed in")
+    return again

@@ -57,9 +57,9 @@ def _under_resident(mode: Mode, plan: Plan, running: Running, in_office: Holder)
     moving = any(change.action == Action.REASSIGN for change in plan.changes)
     if moving or running.via is Via.ZOOKEEPER:
         if mode is Mode.BATCH:
-            raise RefusedError(f"--mode batch: {who}, which moves replicas by orders in /admin; leave --mode out")
-        _refuse_unorderable(plan, "while Surveyor is the controller, a plan that moves replicas")
-        return Mode.ADMIN, f"{who}, asked by orders in /admin"
+            raise RefusedError(f"--mode batch: {who}, which moves replicas by requests in /admin; leave --mode out")
+        _refuse_unrequestable(plan, "while Surveyor is the controller, a plan that moves replicas")
+        return Mode.ADMIN, f"{who}, asked by requests in /admin"
     if mode is Mode.ADMIN:
         raise RefusedError(f"--mode admin: {who}, which serves no Admin API; leave --mode out: the plan is handed in")
     if _of_requests(plan):
@@ -72,19 +72,19 @@ def _under_resident(mode: Mode, plan: Plan, running: Running, in_office: Holder)
 def _by_requests(mode: Mode, plan: Plan, state: ClusterState) -> tuple[Mode, str]:
     if mode is Mode.BATCH:
         raise UsageError("--via zookeeper asks Kafka's controller, --mode batch is the controller: give one of the two")
-    _refuse_unorderable(plan, "--via zookeeper")
+    _refuse_unrequestable(plan, "--via zookeeper")
     if state.controller.broker_id not in state.live:
-        raise RefusedError("--via zookeeper: no live broker is the controller, nobody would find an order in /admin")
-    return Mode.ADMIN, f"broker {state.controller.broker_id} is the controller, asked by orders in /admin"
+        raise RefusedError("--via zookeeper: no live broker is the controller, nobody would find a request in /admin")
+    return Mode.ADMIN, f"broker {state.controller.broker_id} is the controller, asked by requests in /admin"
 
 
-def _refuse_unorderable(plan: Plan, who: str) -> None:
+def _refuse_unrequestable(plan: Plan, who: str) -> None:
     kinds = {change.action for change in plan.changes} | {task.action for task in plan.tasks}
     others = sorted(kinds - REQUESTABLE)
     if others:
         raise RefusedError(
-            f"{who} cannot commit plan {plan.title}: only reassignments and preferred elections have an "
-            f"order in /admin, not {', '.join(others)}; use --via admin",
+            f"{who} cannot commit plan {plan.title}: only reassignments and preferred elections have a "
+            f"request in /admin, not {', '.join(others)}; use --via admin",
         )
 
 

@@ -143,10 +143,10 @@ def _refuse_to_delete(plan: Plan, deleted: Sequence[Deleted]) -> None:
         )
 
 
-def answer_of(settings: Settings, plan: Plan, assessment: Assessment, ledger: Ledger, *, detailed: bool) -> Answer:
+def answer_of(settings: Settings, plan: Plan, ledger: Ledger, *, detailed: bool) -> Answer:
     """What came of a plan; whatever was not written as planned is told by the exit code."""
     status = read_plan(settings.lake, plan.plan_id).row["status"]
-    now = len(ledger.of(Outcome.APPLIED)) - sum(verdict.outcome is Outcome.APPLIED for verdict in assessment.settled)
+    now = len(ledger.of(Outcome.APPLIED)) - ledger.settled
     applied: Result = {"plan_id": plan.plan_id, "status": status, "applied_now": now, **ledger.counts()}
     summary = ", ".join(f"{count} {outcome}" for outcome, count in ledger.counts().items() if count)
     summary += f" ({now} of them now)" if now < len(ledger.of(Outcome.APPLIED)) else ""
@@ -155,11 +155,9 @@ def answer_of(settings: Settings, plan: Plan, assessment: Assessment, ledger: Le
     return Answer(_code(ledger, detailed=detailed), applied, [title, *stale])
 
 
-def report_applied(
-    settings: Settings, plan: Plan, assessment: Assessment, ledger: Ledger, beside: Beside, *, detailed: bool
-) -> ExitCode:
+def report_applied(settings: Settings, plan: Plan, ledger: Ledger, beside: Beside, *, detailed: bool) -> ExitCode:
     """Show what came of it."""
-    answer = answer_of(settings, plan, assessment, ledger, detailed=detailed)
+    answer = answer_of(settings, plan, ledger, detailed=detailed)
     steps = after_commit(settings, plan.called, answer.result["status"], answer.result)
     finish(settings, beside.result | answer.result, *answer.lines, *beside.lines, steps=steps)
     if interrupted():

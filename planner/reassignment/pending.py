@@ -38,7 +38,7 @@ def is_moving() -> Column:
 def moving_in_words() -> Column:
     """What to say of a partition that moves."""
     waits = F.concat(
-        F.lit("an order to move it to ["),
+        F.lit("a request to move it to ["),
         in_words(F.col(ORDERED)),
         F.lit("] waits in /admin/reassign_partitions: let it run, or delete it, and take a new snapshot"),
     )

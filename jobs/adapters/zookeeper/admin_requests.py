@@ -182,7 +182,7 @@ def _place(client: KazooClient, path: str, request: bytes) -> None:
 def _multi(client: KazooClient, path: str, request: bytes) -> Any:  # noqa: ANN401 - kazoo is untyped
     epoch = read(client, CONTROLLER_EPOCH)
     if epoch.version is None or read(client, CONTROLLER).stat is None:
-        raise RefusedError(f"no broker is the controller: nobody would find an order in {path}; wait until one is")
+        raise RefusedError(f"no broker is the controller: nobody would find a request in {path}; wait until one is")
     multi = client.transaction()
     multi.check(CONTROLLER_EPOCH, epoch.version)
     multi.create(path, request)
@@ -203,6 +203,6 @@ def _partitions_in(znode: Znode) -> list[TopicPartition]:
 def _stands(client: KazooClient, path: str) -> RequestStandsError:
     names = ", ".join(f"{each.topic}-{each.partition}" for each in _partitions_in(read(client, path))[:10])
     return RequestStandsError(
-        f"an order that is not ours stands in {path} ({names or 'not understood'}); "
+        f"a request that is not ours stands in {path} ({names or 'not understood'}); "
         "wait until Kafka's controller has taken it away, then commit again",
     )

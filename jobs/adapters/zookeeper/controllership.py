@@ -49,6 +49,10 @@ Intend = Callable[[int], None]
 """Takes the epoch of a controllership that is about to be taken over."""
 
 
+class OvertakenError(FencedError):
+    """Another controller took over between a look at the cluster and the take-over that rests on it."""
+
+
 class SessionLostError(SurveyorError):
     """The session ended: what was in flight may or may not have happened."""
 
@@ -124,23 +128,32 @@ def _nobody(_: object) -> None:
 
 @contextmanager
 def controllership(
-    hosts: str, controller_id: int, tell: Tell = _nobody, intend: Intend = _nobody
+    hosts: str, controller_id: int, tell: Tell = _nobody, intend: Intend = _nobody, *, since: int | None = None
 ) -> Iterator[Controllership]:
     """Take the controllership over, and hand it back at the end by closing the session."""
     with connected(hosts) as client:
-        yield take_over(client, hosts, controller_id, tell, intend)
+        yield take_over(client, hosts, controller_id, tell, intend, since=since)
 
 
 def take_over(
-    client: KazooClient, hosts: str, controller_id: int, tell: Tell = _nobody, intend: Intend = _nobody
+    client: KazooClient,
+    hosts: str,
+    controller_id: int,
+    tell: Tell = _nobody,
+    intend: Intend = _nobody,
+    *,
+    since: int | None = None,
 ) -> Controllership:
     """Become the controller, or raise and have changed nothing; `tell` people who has to be waited for.
 
-    `intend` is called right before each try, for whoever owns up to it.
+    `intend` is called right before each try, for whoever owns up to it. `since` is the controller epoch of the look at
+    the cluster that this rests on: OvertakenError is raised where there is a later one, however long was waited.
     """
     create_as_kafka_does(client)
     for _ in range(TRIES):
         state = _once_free(client, hosts, controller_id, tell)
+        if since not in {None, state.epoch}:
+            raise OvertakenError(f"another controller took over meanwhile, by epoch {state.epoch}")
         multi = client.transaction()
         if state.controller_version is not None:
             multi.delete(CONTROLLER, state.controller_version)

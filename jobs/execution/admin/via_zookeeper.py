@@ -69,7 +69,7 @@ class ZooKeeperController:
             settled.update(verdicts)
             return [each for each in chunk if (each.topic, each.partition) not in verdicts]
 
-        with progress("replicas move by order in /admin/reassign_partitions"):
+        with progress("replicas move by request in /admin/reassign_partitions"):
             self.requests.reassign(targets, earlier, judge)
         requested = [move for key, move in moves.items() if key not in settled]
         return {**_settled(lambda: self._reassigned(requested), len(requested)), **settled}
@@ -82,7 +82,7 @@ class ZooKeeperController:
         return {verdict.change.key: verdict for verdict in verdicts}
 
     def elect_preferred(self, partitions: Sequence[Key]) -> Codes:
-        with progress("elections by order in /admin/preferred_replica_election"):
+        with progress("elections by request in /admin/preferred_replica_election"):
             self.requests.elect_preferred(partitions)
         return _settled(lambda: self._elected(partitions), len(partitions))
 

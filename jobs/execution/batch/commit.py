@@ -71,12 +71,14 @@ def commit_batch(
     *,
     silent: Collection[int] = (),
     tell_all: TellAll | None = None,
+    since: int | None = None,
 ) -> None:
     """Write what is due, in the ledger's name; under `held` the controllership stays with the caller.
 
     `tell_all` is the caller's own way of telling brokers: then what they answer is the caller's to hear, too.
     `silent` brokers are known not to answer. What was answered is read and recorded once the controllership is handed
-    back: the brokers' ISR changes and producer ids wait for a controller.
+    back: the brokers' ISR changes and producer ids wait for a controller. `since` is the controller epoch under which
+    the rows were found due: OvertakenError is raised, and nothing taken over, where another controller came after it.
     """
     if held is not None and tell_all is not None:
         written, _, _ = _write(settings, ledger, held, due, max_hold, listener=settings.listener)
@@ -89,7 +91,7 @@ def commit_batch(
         return
     refuse_resident_drain(ledger.plan)
     with _what_was_written_said(ledger):
-        _commit_between(settings, ledger, due, Hold(max_hold, silent))
+        _commit_between(settings, ledger, due, Hold(max_hold, silent), since)
 
 
 @contextmanager
@@ -105,9 +107,9 @@ def _what_was_written_said(ledger: Ledger) -> Iterator[None]:
         raise SessionLostError(f"{error}\n  rows of the plan so far: {told}; {WAITS}") from error
 
 
-def _commit_between(settings: Settings, ledger: Ledger, due: Sequence[PlanRow], hold: Hold) -> None:
+def _commit_between(settings: Settings, ledger: Ledger, due: Sequence[PlanRow], hold: Hold, since: int | None) -> None:
     with ExitStack() as stack:
-        control = _taken_over(stack, settings, ledger)
+        control = _taken_over(stack, settings, ledger, since)
         ledger.written_under = control.epoch
         ledger.step(Step.TAKE_OVER, Outcome.APPLIED, f"controller epoch {control.epoch}")
         say(f"  controllership taken over: epoch {control.epoch}, id {control.controller_id}")
@@ -117,7 +119,7 @@ def _commit_between(settings: Settings, ledger: Ledger, due: Sequence[PlanRow], 
     _record(settings, ledger, told, answers, _resign(settings, ledger, seconds, told.summary(answers)))
 
 
-def _taken_over(stack: ExitStack, settings: Settings, ledger: Ledger) -> Controllership:
+def _taken_over(stack: ExitStack, settings: Settings, ledger: Ledger, since: int | None) -> Controllership:
     """Take over, and own up to it before; hand back when the stack is unwound."""
     epochs: list[int] = []
 
@@ -125,7 +127,8 @@ def _taken_over(stack: ExitStack, settings: Settings, ledger: Ledger) -> Control
         epochs.append(epoch)
         ledger.step(Step.TAKE_OVER, Outcome.PENDING, f"controller epoch {epoch}")
 
-    office = controllership(settings.zookeeper, settings.conf.controller_id, lambda line: say(f"  {line}"), intend)
+    us = settings.conf.controller_id
+    office = controllership(settings.zookeeper, us, lambda line: say(f"  {line}"), intend, since=since)
     try:
         return stack.enter_context(office)
     except SurveyorError as error:
@@ -198,7 +201,9 @@ def _write(
     if written:
         topics = sorted({each.change.topic for each in written} & set(writer.topics.creations))
         created = f"topic and config znodes of {', '.join(topics)}, " if topics else ""
-        say(f"  written under the fence: {created}{len(written)} state znodes")
+        found = sum(each.is_found for each in written)
+        stood = f"; {found} stood so already" if found else ""
+        say(f"  written under the fence: {created}{len(written) - found} state znodes{stood}")
     return written, going, state
 
 

@@ -50,6 +50,8 @@ class Ledger:
     attempt: int
     author: Author
     verdicts: list[Verdict] = field(default_factory=list)
+    settled: int = 0
+    """How many of them were found applied before anything was done."""
     controller_epoch: int | None = None
     """Under which we are the controller and stay it, None while we are not."""
     written_under: int | None = None
@@ -95,6 +97,16 @@ class Ledger:
     def step(self, step: Step, outcome: Outcome, message: str) -> None:
         """Record what is done with no partition: a take-over, a hand-back, a cancellation."""
         self._append([self._common(outcome, message) | {"action": step.value}])
+
+    def find(self, settled: Sequence[Verdict]) -> None:
+        """Take note of the changes that nothing is to be done about, in place of what was noted before."""
+        self.verdicts = [*settled]
+        self.settled = len(self.of(Outcome.APPLIED))
+
+    def begin_again(self, settled: Sequence[Verdict]) -> None:
+        """Become the attempt after whatever was committed meanwhile, of which nothing was judged but this."""
+        self.attempt = attempts(self.lake, self.plan.plan_id) + 1
+        self.find(settled)
 
     def judge(self, verdicts: Iterable[Verdict]) -> None:
         """Take note of what became of changes; `close` writes it down."""
@@ -168,7 +180,7 @@ def attempts(lake: Lake, plan_id: str) -> int:
 def requested_changes(lake: Lake, plan_id: str) -> set[tuple[int, str, int]]:
     """Wave, topic and partition of what commits of a plan asked for, or may have before they crashed.
 
-    What a commit found applied already, set aside as stale or never came to is not among it.
+    What a commit found applied already when it began, set aside as stale or never came to is not among it.
     """
     outcomes: dict[tuple[int, int, str, int], set[str]] = {}
     for row in lake.rows("commits", ("plan_id", "=", plan_id)):

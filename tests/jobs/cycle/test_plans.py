@@ -282,14 +282,14 @@ def test_replicas_are_moved_by_an_order(tree: KafkaTree, controller: Controller,
         tree.write(state_path("few", 0), encode_state(State(state.controller_epoch, 0, state.leader_epoch, [0, 1, 2])))
         code, output = carried_out(controller, process)
 
-    assert (code, "asked by orders in /admin" in output) == (0, True), output
+    assert (code, "asked by requests in /admin" in output) == (0, True), output
     assert controller.memory.partitions["few", 0].replicas == [0, 2]
 
 
 def test_what_moves_is_led_back_where_the_plan_is_cancelled(
     tree: KafkaTree, controller: Controller, surveyor: Surveyor
 ) -> None:
-    """By an order that takes the place of the plan's own; what others ordered stays."""
+    """By a request that takes the place of the plan's own; what others ordered stays."""
     for topic in ("few", "others"):
         tree.add_topic(topic, {0: [0, 1]}, topic_id=None)
     controller.cycle()

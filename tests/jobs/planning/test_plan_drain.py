@@ -54,7 +54,7 @@ def test_a_partition_that_an_order_waits_for_is_left_alone(surveyor: Surveyor, t
     write_first_snapshot(surveyor)
     ran = surveyor("plan", "drain", "--brokers", "1", "--name", "out")
     changes = surveyor.lake.rows("changes")
-    assert "rejected orders-1  REASSIGNMENT_IN_PROGRESS: an order to move it to [2, 1] waits" in ran.stdout
+    assert "rejected orders-1  REASSIGNMENT_IN_PROGRESS: a request to move it to [2, 1] waits" in ran.stdout
     assert {row["partition"] for row in changes} == {0, 2}
 
 

@@ -58,7 +58,7 @@ def judged(seen: Observed) -> Health:
 
 @pytest.fixture
 def troubled(tree: KafkaTree) -> KafkaTree:
-    """The cluster in znodes; an order to move waits, and a reassignment runs."""
+    """The cluster in znodes; a request to move waits, and a reassignment runs."""
     for name, replicas in TOPICS.items():
         tree.add_topic(name, replicas)
     for (name, number), (leader, isr) in STATES.items():

@@ -13,6 +13,7 @@ from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.controllership import (
     Controllership,
+    OvertakenError,
     SessionLostError,
     controllership,
     failed,
@@ -125,6 +126,17 @@ def test_refuses_where_another_surveyor_is_in_control(
         take_over(other, tree.hosts, OURS, told.append)
     assert len(told) == 1
     assert f"waiting up to 0.5 s for another Surveyor, session 0x{held.session:x}, which holds" in told[0]
+
+
+def test_takes_nothing_over_that_rests_on_an_earlier_controller(tree: KafkaTree) -> None:
+    before, intended = tree.dump(), list[int]()
+
+    with pytest.raises(OvertakenError, match="another controller took over meanwhile, by epoch 7"):
+        take_over(tree.client, tree.hosts, OURS, intend=intended.append, since=6)
+    assert (tree.dump(), intended) == (before, [])
+
+    assert take_over(tree.client, tree.hosts, OURS, intend=intended.append, since=7).epoch == 8
+    assert intended == [8]
 
 
 @pytest.mark.parametrize(

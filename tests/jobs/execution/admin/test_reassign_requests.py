@@ -1,4 +1,4 @@
-"""`--via zookeeper`: orders in /admin, placed under the controller's epoch, one at a time, and never over others'."""
+"""`--via zookeeper`: requests in /admin, placed under the controller's epoch, one at a time, and never over others'."""
 
 from typing import Any
 
@@ -210,7 +210,7 @@ def test_what_has_no_order_is_refused(kafka: KafkaTree, surveyor: Surveyor, lake
     done = run(surveyor, kafka.hosts, plan)
 
     assert done.exit_code == REFUSED
-    assert "only reassignments and preferred elections have an order in /admin, not alter_config" in done.stderr
+    assert "only reassignments and preferred elections have a request in /admin, not alter_config" in done.stderr
 
 
 def test_throttle_needs_the_admin_api(

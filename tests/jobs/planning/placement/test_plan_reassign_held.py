@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("spark")
 
 DEAD: Final = 9
 LEADERLESS: Final = "no live leader in its ISR (leader -1, ISR [9])"
-ORDERED: Final = "an order to move it to [0] waits in /admin/reassign_partitions"
+ORDERED: Final = "a request to move it to [0] waits in /admin/reassign_partitions"
 
 
 @pytest.fixture(scope="module")

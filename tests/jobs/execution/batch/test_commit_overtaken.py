@@ -1,0 +1,122 @@
+"""Another controller takes over between the look of a commit and its own take-over: what is due is judged anew.
+
+The other one comes when the commit is about to take over, as where somebody reads the question for a while, or waits
+for another Surveyor.
+"""
+
+from collections.abc import Callable
+
+import pytest
+
+from jobs.adapters.delta.lake import Lake
+from jobs.adapters.zookeeper.connection import connected
+from jobs.adapters.zookeeper.controllership import take_over
+from jobs.execution import commit
+from jobs.execution.batch.commit import commit_batch
+from jobs.records.plans.ledger import requested_changes
+from jobs.records.plans.stored import Plan
+from schemas.names import PlanStatus
+from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.rows.plan_rows import store_plan
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
+
+T = "t"
+BEFORE = 7
+DONE, ERROR, STALE = 0, 1, 21
+Meanwhile = Callable[[Callable[[], object]], None]
+
+
+@pytest.fixture
+def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Meanwhile:
+    """Let something happen once, right before the commit takes over."""
+
+    def happens(what: Callable[[], object]) -> None:
+        def commit_later(*args: object, **options: object) -> None:
+            monkeypatch.setattr(commit, "commit_batch", commit_batch)
+            what()
+            commit_batch(*args, **options)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(commit, "commit_batch", commit_later)
+
+    return happens
+
+
+def epoch(tree: KafkaTree) -> int:
+    return int(tree.client.get("/controller_epoch")[0])
+
+
+def take_over_and_resign(tree: KafkaTree) -> None:
+    with connected(tree.hosts) as client:
+        take_over(client, tree.hosts, 1000)
+
+
+def attempts(surveyor: Surveyor, plan: Plan) -> dict[int, set[tuple[str, str]]]:
+    told: dict[int, set[tuple[str, str]]] = {}
+    for row in surveyor.commits(plan.plan_id):
+        told.setdefault(row["attempt"], set()).add((row["outcome"], row["message"]))
+    return told
+
+
+def test_what_the_other_has_done_is_not_done_again(
+    tree: KafkaTree, lake: Lake, surveyor: Surveyor, plan: Plan, meanwhile: Meanwhile
+) -> None:
+    """Nor is the controllership taken over, nor is it said that anything was written."""
+    meanwhile(lambda: Surveyor(lake).apply(tree.hosts, plan.plan_id))
+
+    done = surveyor.apply(tree.hosts, plan.plan_id)
+
+    assert (done.exit_code, epoch(tree)) == (DONE, BEFORE + 1)
+    assert f"another controller took over meanwhile, by epoch {BEFORE + 1}: what is due is judged anew" in done.stderr
+    assert "nothing is due" in done.stderr
+    assert "written under the fence" not in done.stderr
+    assert f"committed; {plan.size} applied (0 of them now)" in done.stdout
+    assert attempts(surveyor, plan)[2] == {("applied", "found applied")}
+    assert surveyor.status(plan.plan_id) == PlanStatus.COMMITTED
+    assert len(requested_changes(lake, plan.plan_id)) == plan.size
+
+
+def test_what_the_other_has_left_is_done(
+    tree: KafkaTree, lake: Lake, surveyor: Surveyor, plan: Plan, meanwhile: Meanwhile
+) -> None:
+    first = store_plan(lake, tree, plan.changes[:1], alias="first")
+    meanwhile(lambda: Surveyor(lake).apply(tree.hosts, first.plan_id))
+
+    done = surveyor.apply(tree.hosts, plan.plan_id)
+
+    assert (done.exit_code, epoch(tree)) == (DONE, BEFORE + 2)
+    assert f"written under the fence: {plan.size - 1} state znodes" in done.stderr
+    assert f"committed; {plan.size} applied ({plan.size - 1} of them now)" in done.stdout
+
+
+def test_what_the_other_has_changed_is_stale(
+    tree: KafkaTree, surveyor: Surveyor, plan: Plan, meanwhile: Meanwhile
+) -> None:
+    def changes_all() -> None:
+        take_over_and_resign(tree)
+        tree.touch(f"/brokers/topics/{T}")
+
+    meanwhile(changes_all)
+
+    done = surveyor.apply(tree.hosts, plan.plan_id)
+
+    assert (done.exit_code, epoch(tree)) == (STALE, BEFORE + 1)
+    assert "nothing is due" in done.stderr
+
+
+def test_who_is_always_overtaken_gives_up(
+    tree: KafkaTree, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def commit_later(*args: object, **options: object) -> None:
+        take_over_and_resign(tree)
+        commit_batch(*args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(commit, "commit_batch", commit_later)
+    before = tree.dump()
+
+    done = surveyor.apply(tree.hosts, plan.plan_id)
+
+    assert done.exit_code == ERROR
+    assert "another controller took over 5 times while what is due was judged" in done.stderr
+    ours = {path for path, seen in tree.dump().items() if seen != before.get(path)}
+    assert ours <= {"/", "/controller", "/controller_epoch"}
+    assert surveyor.status(plan.plan_id) == PlanStatus.PLANNED
