@@ -261,8 +261,8 @@ def nobody_else_in_office(kafka: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> 
     with connected(kafka.hosts) as client:
 
         @contextmanager
-        def taken(hosts: str, _id: int, *_: object) -> Iterator[Controllership]:
-            yield take_over(client, hosts, next(ids))
+        def taken(hosts: str, _id: int, *_: object, since: int | None) -> Iterator[Controllership]:
+            yield take_over(client, hosts, next(ids), since=since)
 
         monkeypatch.setattr("jobs.execution.batch.commit.controllership", taken)
         take_over(client, kafka.hosts, next(ids))
