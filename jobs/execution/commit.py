@@ -87,11 +87,8 @@ def _apply(
         if lease is not None:
             with controller_of(settings, assessment.state, ledger, running, lease) as (controller, throttler):
                 commit_admin(settings, ledger, controller, assessment.due, lease, running=running, throttler=throttler)
-        elif held is not None and assessment.due:
-            silent = assessment.limits.allow_silent
-            commit_batch(settings, ledger, assessment.due, max_hold, held, silent=silent, tell_all=tell_all)
         else:
-            _take_over_and_commit(settings, ledger, assessment, max_hold)
+            _write_what_is_due(settings, ledger, assessment, max_hold, held=held, tell_all=tell_all)
     except SurveyorError as error:
         error.result = {"plan_id": plan.plan_id, **ledger.counts()}
         raise
@@ -100,15 +97,25 @@ def _apply(
     return ledger
 
 
-def _take_over_and_commit(settings: Settings, ledger: Ledger, assessment: Assessment, max_hold: float) -> None:
-    """Write what is due as the controller; where another one came between, perhaps for the same plan, judge it anew."""
+def _write_what_is_due(
+    settings: Settings,
+    ledger: Ledger,
+    assessment: Assessment,
+    max_hold: float,
+    *,
+    held: Controllership | None,
+    tell_all: TellAll | None,
+) -> None:
+    """Write it as the controller; where another one took over before us, perhaps for the same plan, judge it anew."""
     for _ in range(TRIES):
         if not assessment.due:
             say("  nothing is due")
             return
         silent, since = assessment.limits.allow_silent, assessment.state.epoch
         try:
-            commit_batch(settings, ledger, assessment.due, max_hold, silent=silent, since=since)
+            commit_batch(
+                settings, ledger, assessment.due, max_hold, held, silent=silent, tell_all=tell_all, since=since
+            )
         except OvertakenError as overtaken:
             say(f"  {overtaken}: what is due is judged anew")
         else:

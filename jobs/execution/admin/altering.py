@@ -14,7 +14,7 @@ from jobs.adapters.delta.lake import Lake
 from jobs.basics.errors import SurveyorError
 from jobs.execution.admin.running import Resource
 from jobs.records.author import this_author
-from jobs.records.plans.ledger import attempts
+from jobs.records.plans.ledger import next_attempt
 from schemas.names import Outcome, Step
 
 Overrides = Mapping[Resource, Mapping[str, str | None]]
@@ -45,7 +45,7 @@ class Altering:
             return {}
         self.lake.ensure_columns("commits")
         if self.attempt is None:
-            self.attempt = attempts(self.lake, self.plan_id) + 1
+            self.attempt = next_attempt(self.lake, self.plan_id)
         self._record(step, [(Outcome.PENDING, in_words(*each)) for each in overrides.items()])
         became = dict.fromkeys(overrides, (Outcome.SKIPPED, "not asked for"))
         refused: dict[Resource, str] = {}

@@ -201,9 +201,8 @@ def _write(
     if written:
         topics = sorted({each.change.topic for each in written} & set(writer.topics.creations))
         created = f"topic and config znodes of {', '.join(topics)}, " if topics else ""
-        found = sum(each.is_found for each in written)
-        stood = f"; {found} stood so already" if found else ""
-        say(f"  written under the fence: {created}{len(written) - found} state znodes{stood}")
+        by_us = sum(not each.is_found for each in written)
+        say(f"  written under the fence: {created}{by_us} state znodes")
     return written, going, state
 
 

@@ -66,7 +66,7 @@ class Ledger:
     def open(cls, lake: Lake, plan: Plan, author: Author | None = None) -> "Ledger":
         """Begin an attempt in the name of an author, else of this process."""
         lake.ensure_columns("commits")
-        return cls(lake, plan, attempts(lake, plan.plan_id) + 1, author or this_author())
+        return cls(lake, plan, next_attempt(lake, plan.plan_id), author or this_author())
 
     def intend(self, changes: Sequence[PlanRow]) -> None:
         """Record what is about to be written, and that the plan is being committed; refused if it was closed."""
@@ -105,7 +105,7 @@ class Ledger:
 
     def begin_again(self, settled: Sequence[Verdict]) -> None:
         """Become the attempt after whatever was committed meanwhile, of which nothing was judged but this."""
-        self.attempt = attempts(self.lake, self.plan.plan_id) + 1
+        self.attempt = next_attempt(self.lake, self.plan.plan_id)
         self.find(settled)
 
     def judge(self, verdicts: Iterable[Verdict]) -> None:
@@ -172,9 +172,10 @@ class Ledger:
         self.lake.update("plans", mine, status=quoted(status.value))
 
 
-def attempts(lake: Lake, plan_id: str) -> int:
-    """Count the commits of a plan so far."""
-    return max(lake.read("commits", ("plan_id", "=", plan_id), columns=["attempt"])["attempt"].to_pylist(), default=0)
+def next_attempt(lake: Lake, plan_id: str) -> int:
+    """Return the number of a commit of a plan that begins now."""
+    begun = lake.read("commits", ("plan_id", "=", plan_id), columns=["attempt"])["attempt"].to_pylist()
+    return max(begun, default=0) + 1
 
 
 def requested_changes(lake: Lake, plan_id: str) -> set[tuple[int, str, int]]:
