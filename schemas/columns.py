@@ -76,6 +76,17 @@ BROKERS: Final = _table(
     Column("understood", BOOLEAN, "false: registered, so alive, but its znode could not be decoded"),
 )
 
+BROKERS_LAST_SEEN: Final = _table(
+    Column("snapshot_id", LONG, "last snapshot that found it registered and understood"),
+    Column("broker_id", INT, "broker that is not registered, or not understood, now"),
+    Column("broker_epoch", LONG, "czxid of its registration then"),
+    Column("host", STRING, "host of its first PLAINTEXT endpoint then, null if there was none"),
+    Column("port", INT, "port of its first PLAINTEXT endpoint then, -1 if there was none"),
+    Column("endpoints", ENDPOINTS, "all its endpoints then"),
+    Column("rack", STRING, "broker.rack then, null if it was unset"),
+    Column("last_seen_at", TIMESTAMP, "when that snapshot was taken, UTC"),
+)
+
 TOPICS: Final = _table(
     _SNAPSHOT_ID,
     _TOPIC,
@@ -329,6 +340,7 @@ ANSWERS: Final = _table(
 TABLES: Final[dict[str, Columns]] = {
     "snapshots": SNAPSHOTS,
     "brokers": BROKERS,
+    "brokers_last_seen": BROKERS_LAST_SEEN,
     "topics": TOPICS,
     "partitions": PARTITIONS,
     "partition_history": PARTITION_HISTORY,
@@ -353,6 +365,7 @@ TABLES: Final[dict[str, Columns]] = {
 KEYS: Final[dict[str, tuple[str, ...]]] = {
     "snapshots": ("snapshot_id",),
     "brokers": ("broker_id",),
+    "brokers_last_seen": ("broker_id",),
     "topics": ("topic",),
     "partitions": ("topic", "partition"),
     "partition_history": ("topic", "partition", "snapshot_id"),

@@ -18,6 +18,7 @@ TABLES: Final = {name: StructType.fromJson(table.json) for name, table in column
 
 SNAPSHOTS: Final = TABLES["snapshots"]
 BROKERS: Final = TABLES["brokers"]
+BROKERS_LAST_SEEN: Final = TABLES["brokers_last_seen"]
 TOPICS: Final = TABLES["topics"]
 PARTITIONS: Final = TABLES["partitions"]
 PARTITION_HISTORY: Final = TABLES["partition_history"]

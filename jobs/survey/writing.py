@@ -16,6 +16,8 @@ from pyspark.sql import functions as F
 from jobs.adapters.delta.lake import Row
 from jobs.adapters.delta.spark_tables import Tables
 from jobs.adapters.spark.session import tasks_done
+from jobs.records.last_seen import TABLE as LAST_SEEN
+from jobs.records.last_seen import last_seen_after
 from jobs.records.snapshot_tables import SnapshotTables
 from jobs.records.snapshots import as_of
 from jobs.runtime.progress import Phases
@@ -174,6 +176,17 @@ class Writer:
             ("quarantine", quarantine),
         ):
             self.tables.lake.replace(name, [{**row, "snapshot_id": self.snapshot_id} for row in rows])
+        self.write_last_seen()
+
+    def write_last_seen(self) -> None:
+        """Keep the last registration of brokers that are gone, or not understood."""
+        lake, last = self.tables.lake, self.last
+        if last is None:
+            return
+        rows = last_seen_after(lake, last, self.reading.state.brokers)
+        stale = LAST_SEEN not in last["versions"] or self.crashed(LAST_SEEN)
+        if stale or comparable(LAST_SEEN, rows) != comparable(LAST_SEEN, as_of(lake, last, LAST_SEEN)):
+            lake.replace(LAST_SEEN, rows)
 
     def write_topics(self, topics: DataFrame) -> None:
         rows = self.tables.few("topics", topics)

@@ -39,6 +39,17 @@ CONTRACT: Final[dict[str, dict[str, str]]] = {
         "rack": "string",
         "understood": "boolean",
     },
+    "brokers_last_seen": {
+        "cluster": "string",
+        "snapshot_id": "bigint",
+        "broker_id": "int",
+        "broker_epoch": "bigint",
+        "host": "string",
+        "port": "int",
+        "endpoints": "array<struct<listener:string,security_protocol:string,host:string,port:int>>",
+        "rack": "string",
+        "last_seen_at": "timestamp",
+    },
     "topics": {
         "snapshot_id": "bigint",
         "topic": "string",

@@ -13,6 +13,8 @@ from typer.testing import CliRunner
 
 from jobs.adapters.embedded.ports import free_port
 from jobs.cli import app
+from jobs.records.last_seen import brokers_last_seen, rack_of_each
+from jobs.records.snapshots import as_of, find_snapshot
 from jobs.runtime.settings import Settings, settings_from
 from jobs.survey import reading as snapshot_read
 from jobs.survey import snapshot
@@ -22,7 +24,7 @@ from jobs.survey.writing import Writer
 from schemas.tables import TABLES
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.kafka.fake_brokers import FakeBrokers
-from tests.jobs.support.zookeeper.kafka_tree import CLUSTER_ID, KafkaTree
+from tests.jobs.support.zookeeper.kafka_tree import CLUSTER_ID, NO_PORT, KafkaTree, registration
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -329,6 +331,49 @@ def test_what_is_no_broker_is_in_quarantine_and_nobody_is_alive_for_it(surveyor:
     assert surveyor.rows("quarantine", "path") == sorted((f"/brokers/ids/{name}",) for name in names)
     assert surveyor.rows("brokers", "broker_id") == [(0,), (1,), (2,)]
     assert surveyor.rows("partitions", "partition", "partition_state")[1] == (1, "Offline")
+
+
+SEEN = ("broker_id", "snapshot_id", "host", "port", "rack")
+
+
+def test_brokers_that_are_gone_are_kept_as_they_were_last_seen(surveyor: Surveyor, tree: KafkaTree) -> None:
+    """Broker 2 leaves, broker 1 registers in a way that is not understood; then 1 is understood again."""
+    for broker in (1, 2):
+        tree.unregister(broker)
+        tree.register(broker, registration(rack=f"r{broker}"))
+    surveyor.json("snapshot")
+    assert surveyor.rows("brokers_last_seen", *SEEN) == []
+    tree.unregister(2)
+    tree.write("/brokers/ids/1", b"{")
+    surveyor.json("snapshot")
+    surveyor.json("snapshot")
+    (one, two) = surveyor.rows("brokers_last_seen", *SEEN)
+    assert [one[:2], two[:2], one[4], two[4]] == [(1, 1), (2, 1), "r1", "r2"]
+    assert two[2:4] == ("127.0.0.1", NO_PORT)
+    tree.write("/brokers/ids/1", registration(rack="r9"))
+    surveyor.json("snapshot")
+    assert [row[0] for row in surveyor.rows("brokers_last_seen", *SEEN)] == [2]
+    lake = surveyor.lake
+    snapshots = [find_snapshot(lake, number) for number in (1, 2, 3, 4)]
+    racks = [rack_of_each(as_of(lake, at, "brokers"), brokers_last_seen(lake, at)) for at in snapshots]
+    expected = [{"r1", "r2"}, {"r1", "r2"}, {"r1", "r2"}, {"r9", "r2"}]
+    assert [{rack for rack in of.values() if rack} for of in racks] == expected
+
+
+def test_a_warehouse_of_an_older_version_knows_gone_brokers_by_its_events(surveyor: Surveyor, tree: KafkaTree) -> None:
+    tree.unregister(2)
+    tree.register(2, registration(rack="r2"))
+    surveyor.json("snapshot")
+    tree.unregister(2)
+    surveyor.json("snapshot")
+    last = find_snapshot(surveyor.lake)
+    versions = {name: version for name, version in last["versions"].items() if name != "brokers_last_seen"}
+    older = {**last, "versions": versions}
+    surveyor.lake.replace("snapshots", [older], "snapshot_id = 2")
+    surveyor.lake.replace("brokers_last_seen", [])
+    assert brokers_last_seen(surveyor.lake, older)[2]["rack"] == "r2"
+    surveyor.json("snapshot")
+    assert surveyor.rows("brokers_last_seen", "broker_id", "snapshot_id", "rack") == [(2, 1, "r2")]
 
 
 def test_a_controller_that_is_not_understood_makes_no_event(surveyor: Surveyor, tree: KafkaTree) -> None:
