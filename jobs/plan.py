@@ -227,6 +227,14 @@ def reassign(
         typer.Option("--reorder-leaders", help="Even out leaders also where no replica moves; --rebalance does."),
     ] = False,
     disable_rack_aware: Annotated[bool, typer.Option("--disable-rack-aware", help="Ignore racks.")] = False,
+    allow_below_min_isr: Annotated[
+        bool,
+        typer.Option("--allow-below-min-isr", help="Plan lists that become shorter than min.insync.replicas."),
+    ] = False,
+    skip_unsafe: Annotated[
+        bool,
+        typer.Option("--skip-unsafe", help="Leave out what the lint finds a fault in; else all is refused."),
+    ] = False,
     sizes: Annotated[
         Path | None,
         typer.Option(help="Balance bytes: CSV or JSON of topic, partition, bytes of one replica."),
@@ -271,6 +279,8 @@ def reassign(
         reorder=reorder_leaders,
         brokers=broker_list,
         caps=Caps(moves_per_broker=max_moves_per_broker, one_at_a_time=one_replica_at_a_time),
+        allow_below_min_isr=allow_below_min_isr,
+        skip_unsafe=skip_unsafe,
     )
     planner = reassign_planner(option, value, limits, sizes, by_size=by_size)
     return report_plan(settings, options, planner)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 
 from jobs.assessment.deletion import Deleted
-from jobs.assessment.min_isr import below_min_isr
+from jobs.assessment.min_isr import below_min_isr, short_lists
 from jobs.assessment.plan_steps import after_commit, after_dry_run, all_of_commit
 from jobs.basics.errors import ExitCode, RefusedError, SurveyorError
 from jobs.basics.interrupts import exit_code, interrupted
@@ -94,8 +94,9 @@ def _review(
 
 
 def _warnings(settings: Settings, plan: Plan, *, everything: bool) -> Iterator[str]:
-    few = below_min_isr(settings.lake, plan.row["snapshot_id"], plan.changes)
-    texts = warnings(plan.row["kind"], plan.changes, plan.operations, plan.rejections, few, everything=everything)
+    planned_on = settings.lake, plan.row["snapshot_id"], plan.changes
+    below = below_min_isr(*planned_on), short_lists(*planned_on)
+    texts = warnings(plan.row["kind"], plan.changes, plan.operations, plan.rejections, *below, everything=everything)
     return (f"  warning: {warning}" for warning in texts)
 
 

@@ -15,7 +15,7 @@ from rich.table import Table
 from jobs.adapters.delta.lake import Lake, Row
 from jobs.adapters.delta.reads import Filter
 from jobs.assessment.deletion import Deleted, deleted_by
-from jobs.assessment.min_isr import stored_below_min_isr
+from jobs.assessment.min_isr import stored_below_min_isr, stored_short_lists
 from jobs.assessment.plan_steps import after_review
 from jobs.records.plans.names import names_of
 from jobs.records.plans.stored import find_plan, titled
@@ -123,6 +123,7 @@ class Review:
             operations,
             list(doomed),
             stored_below_min_isr(self.lake, self.row["snapshot_id"], changes),
+            stored_short_lists(self.lake, self.row["snapshot_id"], changes),
             everything=self.only.everything,
         )
 

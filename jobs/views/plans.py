@@ -134,18 +134,19 @@ def evidence_line(evidence: Row) -> str:
     return "  ".join(parts + ["Kafka's choice"] * evidence["kafkas_choice"])
 
 
-def warnings(
+def warnings(  # noqa: PLR0917 - all that may be warned of
     kind: str,
     changes: Sequence[Outline],
     operations: Sequence[Operation],
     rejections: Sequence[Row],
     below_min_isr: Sequence[str],
+    short_lists: Sequence[str] = (),
     *,
     everything: bool = False,
 ) -> Iterator[str]:
     """What a reviewer must see last; `plan_review.warned` tells which changes of many it may speak of.
 
-    `below_min_isr`: the partitions that `jobs.assessment.min_isr` names.
+    `below_min_isr`, `short_lists`: the partitions that `jobs.assessment.min_isr` names.
     """
     offline = [c.name for c in changes if c.leader_after == NO_LEADER]
     doomed = [row_name(r) for r in rejections if r["code"] == RejectionCode.GOES_OFFLINE]
@@ -158,6 +159,12 @@ def warnings(
         ("goes", "go", "offline when the drained brokers stop", sorted(doomed)),
         ("may", "may", "lose data by an unclean election", unclean),
         ("is", "are", f"left with fewer in sync than {MIN_ISR}, so acks=all writes fail there", below_min_isr),
+        (
+            "is",
+            "are",
+            f"left with fewer replicas than {MIN_ISR}; older brokers fail acks=all writes there",
+            short_lists,
+        ),
     )
     for one, several, what, names in warned:
         if names:

@@ -2,8 +2,11 @@
 
 Corresponds to `ReassignPartitionsCommand.parsePartitionAssignmentData` and the validation of
 `KafkaController.processApiPartitionReassignment`, and goes further: racks, replication factor, min.insync.replicas, who
-leads, and the size of /brokers/topics/T while replicas are added. In: targets (topic, partition, replicas) and the
-tables of a snapshot. Out: one row a fault (topic, partition, code, fault); none if the plan may be made.
+leads, and the size of /brokers/topics/T while replicas are added. The checks judge the change, not the state: racks,
+min.insync.replicas, dead replicas and the size of a znode are faults only where the target is worse than what is
+assigned now; what is as bad as before is a warning of the review. A list that Kafka itself refuses is always a fault.
+In: targets (topic, partition, replicas) and the tables of a snapshot. Out: one row a fault (topic, partition, code,
+fault); none if the plan may be made.
 """
 
 from collections.abc import Set as AbstractSet
@@ -87,7 +90,7 @@ def _faults(given_up: AbstractSet[str], *, factor_may_change: bool) -> list[Colu
         _fault(F.size(target) == 0, LintCode.NO_REPLICAS, "no replicas"),
         duplicate_fault(target),
         dead_fault(target, changes),
-        min_isr_fault(target, min_isr(), changes & known),
+        min_isr_fault(target, changes & known),
         rack_fault(target, F.size(target), known & changes, given_up),
     ]
     if factor_may_change:
@@ -109,15 +112,14 @@ def dead_fault(target: Column, concerned: Column) -> Column:
     return _fault(concerned & (F.size(dead) > 0), LintCode.BROKER_NOT_ALIVE, text)
 
 
-def min_isr() -> Column:
-    return F.coalesce(min_isr_override(), "default_min_isr")
-
-
-def min_isr_fault(target: Column, fewest: Column, concerned: Column) -> Column:
-    few = (F.size(target) > 0) & (F.size(F.array_distinct(target)) < fewest)
+def min_isr_fault(target: Column, concerned: Column) -> Column:
+    """Fewer replicas than min.insync.replicas, and fewer than now."""
+    least = F.coalesce(min_isr_override(), "default_min_isr")
+    after, before = F.size(F.array_distinct(target)), F.size(F.array_distinct(F.coalesce("replicas", nobody())))
+    worse = (F.size(target) > 0) & (after < F.least(least, before))
     replicas = F.when(F.size(target) == 1, " replica").otherwise(" replicas")
-    text = F.concat(F.size(target), replicas, F.lit(" can never reach min.insync.replicas="), min_isr())
-    return _fault(few & concerned, LintCode.MIN_ISR_UNREACHABLE, text)
+    text = F.concat(F.size(target), replicas, F.lit(" can never reach min.insync.replicas="), least)
+    return _fault(worse & concerned, LintCode.MIN_ISR_UNREACHABLE, text)
 
 
 def _fault(condition: Column, code: LintCode, text: str | Column) -> Column:
@@ -163,25 +165,24 @@ def _named_twice(lists: DataFrame) -> DataFrame:
 
 
 def _large_znodes(lists: DataFrame, partitions: DataFrame) -> DataFrame:
-    """Topics whose znode would not fit while the reassignment runs: each list then holds old and new replicas."""
+    """Topics whose znode would not fit while the reassignment runs: each list then holds old and new replicas.
+
+    A znode that is larger than the limit already was let in by ZooKeeper's settings; it must not grow.
+    """
     target = F.coalesce("target", "replicas")
-    sizes = sum(
-        (
-            _bytes_of(replicas)
-            for replicas in (
-                F.array_union(target, F.col("replicas")),
-                not_among(target, F.col("replicas")),
-                not_among(F.col("replicas"), target),
-            )
-        ),
-        F.lit(0),
+    during = (
+        F.array_union(target, F.col("replicas")),
+        not_among(target, F.col("replicas")),
+        not_among(F.col("replicas"), target),
     )
+    now = (F.col("replicas"), *(F.coalesce(name, nobody()) for name in ("adding_replicas", "removing_replicas")))
+    sizes, sizes_now = (sum(map(_bytes_of, fields), F.lit(0)) for fields in (during, now))
     grown = (
         partitions.join(lists.select("topic").distinct(), "topic", "left_semi")
         .join(lists, ["topic", "partition"], "left")
         .groupBy("topic")
-        .agg((F.sum(sizes) + _ZNODE_FRAME).alias("bytes"))
-        .where(F.col("bytes") > ZNODE_LIMIT)
+        .agg((F.sum(sizes) + _ZNODE_FRAME).alias("bytes"), (F.sum(sizes_now) + _ZNODE_FRAME).alias("bytes_now"))
+        .where(F.col("bytes") > F.greatest(F.lit(ZNODE_LIMIT), "bytes_now"))
     )
     limit = F.lit(f" bytes while this runs, more than {ZNODE_LIMIT}: plan the topic in several parts")
     return lists.join(grown, "topic").select(

@@ -11,7 +11,7 @@ from collections.abc import Set as AbstractSet
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from planner.reassignment.lint import considered, dead_fault, duplicate_fault, min_isr, min_isr_fault, rack_fault
+from planner.reassignment.lint import considered, dead_fault, duplicate_fault, min_isr_fault, rack_fault
 
 
 def way_faults(  # noqa: PLR0913 - five tables and a permission
@@ -29,7 +29,7 @@ def way_faults(  # noqa: PLR0913 - five tables and a permission
     faults = [
         duplicate_fault(target),
         dead_fault(target, known),
-        min_isr_fault(target, F.least(min_isr(), F.size("replicas")), known),
+        min_isr_fault(target, known),
         rack_fault(target, F.least(F.size(target), F.size("goal")), known, given_up),
     ]
     text = F.concat(F.lit("on the way, after wave "), "wave", F.lit(": "), "fault.fault")

@@ -157,7 +157,7 @@ def _faulty(partition: Row, topic: Row, around: Around, stops: Sequence[tuple[in
         if len(set(after)) < len(after):
             return Rejection(LintCode.DUPLICATE_BROKER, f"names a broker twice: {_words(after)}")
     final, min_isr = stops[-1][1], min_isr_of(topic["config"], around.min_isr)
-    if len(final) < min_isr:
+    if len(final) < min(min_isr, len(set(partition["replicas"]))):
         reason = f"{counted(len(final), 'replica')} can never reach {MIN_ISR}={min_isr}"
         return Rejection(LintCode.MIN_ISR_UNREACHABLE, reason)
     return None

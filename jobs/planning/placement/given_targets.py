@@ -24,13 +24,13 @@ BACK: Final = "--to-snapshot"
 
 def from_file(path: Path, limits: PlacementLimits) -> Planner:
     """Plan a file as it is: it says how many replicas there are to be, and all it names has to pass the lint."""
-    if limits != PlacementLimits(rack_aware=limits.rack_aware, caps=limits.caps):
+    if any(limit is not None for limit in (limits.topics, limits.exclude, limits.max_moves)) or limits.reorder:
         raise UsageError(
             f"{BY_FILE} is taken as it is: leave out --topics, --exclude, --max-moves and --reorder-leaders"
         )
     targets = read_reassignment(path)
     racks: dict[str, Any] = {} if limits.rack_aware else {"rack_aware": False}
-    stated = {"targets": targets, **racks, **stated_caps(limits.caps)}
+    stated = {"targets": targets, **racks, **limits.permissions, **stated_caps(limits.caps)}
 
     def planner(at: SnapshotTables) -> Planned:
         return _given(at, StatedTargets(rows=at.targets(targets), parameters=stated), limits)
@@ -58,14 +58,20 @@ def from_snapshot(snapshot_id: int, limits: PlacementLimits) -> Planner:
 
 
 def _given(at: SnapshotTables, targets: StatedTargets, limits: PlacementLimits) -> Planned:
-    lint = Lint(factor_may_change=True, rack_aware=limits.rack_aware, leaves_out=False)
-    faults = lint.faults(at, targets.rows).localCheckpoint()
-    if not faults.isEmpty():
-        return targets.planned(at, faults)
-    answer = placed_as_given(
-        at, targets.rows.select(*KEY, "replicas").toArrow(), limits.caps, rack_aware=limits.rack_aware
+    lint = Lint(
+        factor_may_change=True,
+        rack_aware=limits.rack_aware,
+        leaves_out=False,
+        below_min_isr=limits.allow_below_min_isr,
     )
+    targets = replace(targets, skip_unsafe=limits.skip_unsafe)
+    faults = lint.faults(at, targets.rows).localCheckpoint()
+    found = not faults.isEmpty()
+    if found and not limits.skip_unsafe:
+        return targets.planned(at, faults)
+    sound = targets.rows.join(faults.select(*KEY), [*KEY], "left_anti") if found else targets.rows
+    answer = placed_as_given(at, sound.select(*KEY, "replicas").toArrow(), limits.caps, rack_aware=limits.rack_aware)
     if limits.caps.one_at_a_time:
-        faults = lint.faults(at, answer.targets).localCheckpoint()
+        faults = faults.unionByName(lint.faults(at, answer.targets)).localCheckpoint()
     parameters = {**targets.parameters, "figures": answer.figures}
     return replace(targets, rows=answer.targets, parameters=parameters).planned(at, faults)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from jobs.planning.plan import Planned
@@ -25,16 +25,25 @@ LEFT_OUT: Final = (LintCode.DELETION_REQUESTED, LintCode.NOT_UNDERSTOOD, LintCod
 """What the optimiser never changes: it names these partitions for the sake of their rejections only."""
 
 
+INSISTED_BY: Final = {
+    LintCode.RACKS_LOST: "--disable-rack-aware",
+    LintCode.MIN_ISR_UNREACHABLE: "--allow-below-min-isr",
+}
+"""Options that take a fault for what was meant; the others Kafka itself refuses, or they lose data."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lint:
     """Which checks a plan's question waives.
 
-    `leaves_out`: partitions that must not change are none of its faults. `given_up`: racks that it empties.
+    `leaves_out`: partitions that must not change are none of its faults. `below_min_isr`: lists may become shorter
+    than min.insync.replicas. `given_up`: racks that it empties.
     """
 
     factor_may_change: bool
     rack_aware: bool
     leaves_out: bool
+    below_min_isr: bool
     given_up: frozenset[str] = frozenset()
 
     def faults(self, at: SnapshotTables, targets: DataFrame) -> DataFrame:
@@ -50,7 +59,8 @@ class Lint:
 
     def _waived(self) -> list[str]:
         racks = [] if self.rack_aware else [LintCode.RACKS_LOST]
-        return [code.value for code in (*racks, *(LEFT_OUT if self.leaves_out else ()))]
+        short = [LintCode.MIN_ISR_UNREACHABLE] if self.below_min_isr else []
+        return [code.value for code in (*racks, *short, *(LEFT_OUT if self.leaves_out else ()))]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,17 +70,19 @@ class StatedTargets:
     rows: DataFrame
     parameters: dict[str, Any]
     held: DataFrame | None = None
+    skip_unsafe: bool = False
+    """What has a fault is left out, and the rest is planned."""
 
     def planned(self, at: SnapshotTables, faults: DataFrame) -> Planned:
-        """Plan what has no fault; refused if anything has one."""
+        """Plan what has no fault; refused if anything has one, unless that may be left out."""
         first = faults.orderBy(*KEY, "code", "fault").limit(FAULTS_SHOWN + 1).collect()
         sound = self.rows.join(faults.select(*KEY), [*KEY], "left_anti") if first else self.rows
         known = sound, partitions_with_requests(at), at["topics"], at["brokers"]
         rejections = reassignment_rejections(*known)
         for more in (self.held, _as_rejections(faults) if first else None):
             rejections = rejections if more is None else rejections.unionByName(more)
-        named = [f"{row.topic}-{row.partition}: {row.fault}" for row in first]
-        refused = _listed("the lint finds faults; mend these and plan again", named) if named else None
+        named = [] if self.skip_unsafe else [f"{row.topic}-{row.partition}: {row.fault}" for row in first]
+        refused = _listed(f"the lint finds faults; mend these and plan again, or {_ways_on(first)}", named)
         return Planned(PlanKind.REASSIGN, self.parameters, reassignment_changes(*known), rejections, refused=refused)
 
 
@@ -78,7 +90,16 @@ def _as_rejections(faults: DataFrame) -> DataFrame:
     return faults.withColumnRenamed("fault", "reason").transform(as_rejections, Action.REASSIGN)
 
 
-def _listed(what: str, faults: Sequence[str]) -> str:
+def _ways_on(faults: Sequence[Row]) -> str:
+    """Say by which options the plan is made all the same."""
+    codes = {row.code for row in faults}
+    ways = [f"allow these by {option}" for code, option in INSISTED_BY.items() if code in codes]
+    return " or ".join([*ways, "leave these partitions out by --skip-unsafe"])
+
+
+def _listed(what: str, faults: Sequence[str]) -> str | None:
+    if not faults:
+        return None
     more = "\n  and more: `surveyor show rejections` lists them" if len(faults) > FAULTS_SHOWN else ""
     listed = "\n  ".join(faults[:FAULTS_SHOWN])
     return f"{what}:\n  {listed}{more}"

@@ -34,6 +34,14 @@ class PlacementLimits:
     brokers: str | None = None
     """--broker-list"""
     caps: Caps = field(default_factory=Caps)
+    allow_below_min_isr: bool = False
+    skip_unsafe: bool = False
+
+    @property
+    def permissions(self) -> dict[str, bool]:
+        """What the lint lets pass, as a plan states it: nothing where nothing was asked for."""
+        given = {"allow_below_min_isr": self.allow_below_min_isr, "skip_unsafe": self.skip_unsafe}
+        return {key: True for key, permitted in given.items() if permitted}
 
     @property
     def stated(self) -> dict[str, Any]:
@@ -45,7 +53,7 @@ class PlacementLimits:
             "reorder_leaders": self.reorder or None,
         }
         stated = {key: limit for key, limit in given.items() if limit is not None} | stated_caps(self.caps)
-        return {**stated, "rack_aware": self.rack_aware}
+        return {**stated, **self.permissions, "rack_aware": self.rack_aware}
 
     def scope(self, named: frozenset[str] | None = None) -> Scope:
         return Scope(named=named, topics=_regex("--topics", self.topics), exclude=_regex("--exclude", self.exclude))
@@ -58,6 +66,7 @@ class StatedQuestion:
     question: PlacementQuestion
     parameters: dict[str, Any]
     taking: tuple[str, frozenset[int]] = ("", frozenset())
+    limits: PlacementLimits = field(default_factory=PlacementLimits)
 
     def refuse_unable(self, at: SnapshotTables) -> None:
         """Raise RefusedError if a broker that is to take replicas cannot, by the snapshot."""
@@ -84,6 +93,7 @@ def read_question(option: str, value: Any, limits: PlacementLimits) -> StatedQue
         question=replace(read.question, caps=limits.caps),
         parameters={**read.parameters, **limits.stated},
         taking=read.taking,
+        limits=limits,
     )
 
 

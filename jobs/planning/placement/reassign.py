@@ -46,13 +46,20 @@ def _weights(option: str, sizes: Path | None, *, by_size: bool) -> Weights | Non
 def _optimised(stated: StatedQuestion, weights: Weights | None) -> Planner:
     question = stated.question
     factor = question.goal.replication_factor is not None
-    lint = Lint(factor_may_change=factor, rack_aware=question.rack_aware, leaves_out=True)
+    lint = Lint(
+        factor_may_change=factor,
+        rack_aware=question.rack_aware,
+        leaves_out=True,
+        below_min_isr=stated.limits.allow_below_min_isr,
+    )
 
     def planner(at: SnapshotTables) -> Planned:
         stated.refuse_unable(at)
         answer = placed(at, question, weights)
         faults = replace(lint, given_up=answer.given_up).faults(at, answer.targets).localCheckpoint()
         parameters = {**stated.parameters, "figures": answer.figures}
-        return StatedTargets(rows=answer.targets, parameters=parameters, held=answer.held).planned(at, faults)
+        skip = stated.limits.skip_unsafe
+        targets = StatedTargets(rows=answer.targets, parameters=parameters, held=answer.held, skip_unsafe=skip)
+        return targets.planned(at, faults)
 
     return planner

@@ -5,9 +5,11 @@ from typing import Final
 
 import pytest
 
-from jobs.assessment.min_isr import below_min_isr, stored_below_min_isr
+from jobs.adapters.delta.lake import Row
+from jobs.assessment.min_isr import below_min_isr, short_lists, stored_below_min_isr, stored_short_lists
 from jobs.records.plans.stored import Plan
 from jobs.records.stored_rows import StoredRows
+from schemas.names import Action, PlanKind
 from schemas.znodes import encode_config
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.first_snapshot import write_first_snapshot
@@ -52,6 +54,26 @@ def test_who_is_left_with_too_few(surveyor: Surveyor, plan: Plan) -> None:
     assert few == ["two-0"]
     assert below_min_isr(surveyor.lake, 1, plan.changes) == few
     assert stored_below_min_isr(surveyor.lake, 1, stored) == few
+
+
+def _reassigned(tree: KafkaTree, topic: str, partition: int, replicas: list[int], wave: int = 0) -> Row:
+    moved = {"replicas_after": replicas, "isr_after": replicas, "adding_after": replicas, "wave": wave}
+    return election(tree, topic, partition, leader=replicas[0]) | moved | {"action": Action.REASSIGN.value}
+
+
+def test_reassigned_lists_that_are_too_short_are_named_by_their_last_wave(tree: KafkaTree, surveyor: Surveyor) -> None:
+    waves = [
+        _reassigned(tree, "two", 0, [3]),
+        _reassigned(tree, "two", 1, [3], wave=0),
+        _reassigned(tree, "two", 1, [3, 4], wave=1),
+        _reassigned(tree, "one", 0, [3]),
+    ]
+    plan = store_plan(surveyor.lake, tree, waves, kind=PlanKind.REASSIGN.value)
+    stored = StoredRows.read(surveyor.lake, "changes", ["wave", "topic", "partition"], ("plan_id", "=", plan.plan_id))
+
+    assert short_lists(surveyor.lake, 1, plan.changes) == ["two-0"]
+    assert stored_short_lists(surveyor.lake, 1, stored) == ["two-0"]
+    assert below_min_isr(surveyor.lake, 1, plan.changes) == stored_below_min_isr(surveyor.lake, 1, stored) == []
 
 
 def test_what_brokers_use_counts_where_a_topic_says_nothing(surveyor: Surveyor, plan: Plan) -> None:

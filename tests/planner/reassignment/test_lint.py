@@ -52,7 +52,7 @@ CASES: Final[list[tuple[str, dict[str, Any], list[int] | None, list[int] | None,
     ("t", {}, [1, 3], [1, 3, 5], LintCode.REPLICATION_FACTOR_CHANGED, "replication factor 2 → 3: not asked for"),
     ("t", {}, [1, 3], [1, 2], LintCode.RACKS_LOST, "racks 2 → 1: [a]"),
     ("t", {}, [1, 3], [1, 6], LintCode.RACKS_LOST, "racks 2 → 1: [a]"),
-    ("strict", {}, [1, 3], [1, 4], LintCode.MIN_ISR_UNREACHABLE, "2 replicas can never reach min.insync.replicas=3"),
+    ("strict", {}, [1, 3], [1, 4], None, None),  # as short as now
     ("strict", {}, [1, 3, 5], [2, 4, 5], None, None),
     ("t", {"leader": -1, "isr": [3]}, [1, 3], [1, 3], None, None),
     ("t", {"leader": -1, "isr": [3]}, [1, 3], [1, 4], LintCode.NO_LIVE_LEADER, LEADERLESS),
@@ -125,6 +125,48 @@ def test_another_replication_factor_may_be_asked_for(spark: SparkSession, target
     partitions = [partition_row([1, 3], 1, [1], topic="t")]
     targets = [{"topic": "t", "partition": 0, "replicas": target}]
     assert [row["code"] for row in _faults(spark, partitions, targets, factor_may_change=True)] == codes
+
+
+def test_a_list_shorter_than_min_isr_is_a_fault_only_where_it_gets_shorter(spark: SparkSession) -> None:
+    """Held against the sentence itself, for every length of list and every setting."""
+    lengths, settings = range(1, 5), range(1, 6)
+    cases = [(now, then, least) for now in lengths for then in lengths for least in settings]
+    topics = [topic_row(f"min-{least}", config={"min.insync.replicas": str(least)}) for least in settings]
+    partitions, targets = [], []
+    for number, (now, then, least) in enumerate(cases):
+        key = {"topic": f"min-{least}", "partition": number}
+        partitions.append(partition_row([*range(1, 1 + now)], 1, [1]) | key)
+        targets.append({"replicas": [*range(1, 1 + then)]} | key)
+    faults = placement_faults(
+        frame(spark, targets, PARTITIONS).select("topic", "partition", "replicas"),
+        frame(spark, partitions, PARTITIONS),
+        frame(spark, topics, TOPICS),
+        frame(spark, [broker_row(broker) for broker in range(1, 6)], BROKERS),
+        frame(spark, [], BROKER_CONFIGS),
+        factor_may_change=True,
+    )
+    expected = {number for number, (now, then, least) in enumerate(cases) if then < now and then < least}
+    assert {(row["partition"], row["code"]) for row in as_rows(faults)} == {
+        (number, LintCode.MIN_ISR_UNREACHABLE.value) for number in expected
+    }
+
+
+def test_one_replica_under_the_default_of_the_cluster_is_no_fault(spark: SparkSession) -> None:
+    """A replication factor of 1 under min.insync.replicas=2 of the brokers, as most clusters have it."""
+    partitions = [partition_row([1], 1, [1])]
+    assert _faults(spark, partitions, [{"topic": "t", "partition": 0, "replicas": [2]}], min_isr="2") == []
+
+
+def test_a_znode_that_is_too_large_already_must_not_grow(spark: SparkSession) -> None:
+    now = [*range(1001, 1061)]
+    partitions = [partition_row(now, 1001, [1001], partition=number) for number in range(4000)]
+    targets = {"reordered": now[::-1], "grown": [2001, *now[1:]]}
+    codes = {
+        name: {row["code"] for row in _faults(spark, partitions, [target], more_brokers=[*now, 2001])}
+        for name, replicas in targets.items()
+        for target in [{"topic": "t", "partition": 0, "replicas": replicas}]
+    }
+    assert codes == {"reordered": set(), "grown": {LintCode.ZNODE_TOO_LARGE}}
 
 
 def test_a_znode_counts_with_what_is_added_and_removed(spark: SparkSession) -> None:

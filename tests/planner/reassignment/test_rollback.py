@@ -93,17 +93,17 @@ REFUSED: Final[list[tuple[Row | None, Row, list[int] | None, str, str]]] = [
     ({}, {}, [2, 2], LintCode.DUPLICATE_BROKER, "twice: 2, 2"),
     (
         {},
-        {"config": {"min.insync.replicas": "3"}},
-        None,
+        {"config": {"min.insync.replicas": "2"}},
+        [1],
         LintCode.MIN_ISR_UNREACHABLE,
-        "2 replicas can never reach min.insync.replicas=3",
+        "1 replica can never reach min.insync.replicas=2",
     ),
     (
         {},
         {"config": {"min.insync.replicas": " 4 "}},  # as Kafka reads it
-        None,
+        [1],
         LintCode.MIN_ISR_UNREACHABLE,
-        "2 replicas can never reach min.insync.replicas=4",
+        "1 replica can never reach min.insync.replicas=4",
     ),
 ]
 
@@ -118,6 +118,13 @@ def test_what_is_left_alone_and_why(
 
     assert isinstance(rejection, Rejection)
     assert (rejection.code, words in rejection.reason) == (code, True), rejection
+
+
+def test_a_list_that_is_as_short_as_now_is_no_fault() -> None:
+    strict = topic_row(config={"min.insync.replicas": "3"})
+    (row,) = roll_back_partition(MOVE, partition_row([3, 2], 3, [3, 2]), strict, AROUND, START)  # type: ignore[misc]
+
+    assert row["replicas_after"] == [1, 2]
 
 
 def test_dead_replica_that_stays_is_no_fault() -> None:

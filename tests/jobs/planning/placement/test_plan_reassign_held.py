@@ -9,7 +9,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
-from schemas.znodes import State, encode_state
+from schemas.znodes import State, encode_config, encode_state
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.first_snapshot import write_first_snapshot
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
@@ -17,6 +17,8 @@ from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 pytestmark = pytest.mark.usefixtures("spark")
 
 DEAD: Final = 9
+STRICT: Final = {"single": [1], "paired": [1, 2]}
+"""Topics under min.insync.replicas=2."""
 LEADERLESS: Final = "no live leader in its ISR (leader -1, ISR [9])"
 ORDERED: Final = "a request to move it to [0] waits in /admin/reassign_partitions"
 
@@ -32,8 +34,10 @@ def surveyor(zookeeper_server: EmbeddedZooKeeper, tmp_path_factory: pytest.TempP
     tree = KafkaTree(hosts, client)
     tree.lay_out(brokers=(0, 1, 2, 3))
     tree.elect(0, epoch=7)
-    for topic, replicas in {"free": [0, 1], "lost": [1, DEAD], "waiting": [2]}.items():
+    for topic, replicas in {"free": [0, 1], "lost": [1, DEAD], "waiting": [2], **STRICT}.items():
         tree.add_topic(topic, {0: replicas})
+    for topic in STRICT:
+        tree.write(f"/config/topics/{topic}", encode_config({"min.insync.replicas": "2"}))
     tree.write(state_path("lost", 0), encode_state(State(controller_epoch=7, leader=-1, leader_epoch=6, isr=[DEAD])))
     order = {"version": 1, "partitions": [{"topic": "waiting", "partition": 0, "replicas": [0]}]}
     tree.write("/admin/reassign_partitions", json.dumps(order).encode())
@@ -94,3 +98,47 @@ def test_a_file_that_moves_them_is_refused(
     rejections = surveyor.lake.rows("rejections", ("plan_id", "=", ran.json["plan_id"]))
     assert (ran.code, f"{topic}-0: {reason}" in ran.stderr, ran.json["status"]) == (23, True, "refused")
     assert [(row["topic"], row["code"]) for row in rejections] == [(topic, code)]
+
+
+def _file(tmp_path: Path, targets: dict[str, list[int]]) -> str:
+    file = tmp_path / "targets.json"
+    rows = [{"topic": name, "partition": 0, "replicas": replicas} for name, replicas in targets.items()]
+    file.write_text(json.dumps({"version": 1, "partitions": rows}))
+    return str(file)
+
+
+@pytest.mark.parametrize("question", [["--remove-brokers", "1"], ["--replace", "1=3"], ["--reassignment-json-file"]])
+def test_what_is_below_min_isr_already_is_moved_with_a_warning(
+    surveyor: Surveyor, tmp_path: Path, question: list[str]
+) -> None:
+    arguments = [*question, *(["--topics", "single"] if question[1:] else [_file(tmp_path, {"single": [3]})])]
+    plan = surveyor.json("plan", "reassign", *arguments)
+    warning = "1 partition is left with fewer replicas than min.insync.replicas"
+    assert (plan["status"], plan["moves"], plan["rejected"]) == ("planned", 1, 0)
+    assert surveyor.json("show", "plan", plan["plan_id"])["warnings"][0].startswith(f"{warning}; older brokers")
+
+
+def test_a_list_that_gets_shorter_than_min_isr_has_to_be_insisted_on(surveyor: Surveyor, tmp_path: Path) -> None:
+    command = ("plan", "reassign", "--reassignment-json-file", _file(tmp_path, {"paired": [2], "free": [1, 0]}))
+    ran = surveyor(*command)
+    rest, all_of_it = (surveyor.json(*command, flag) for flag in ("--skip-unsafe", "--allow-below-min-isr"))
+    rejections = surveyor.lake.rows("rejections", ("plan_id", "=", rest["plan_id"]))
+    assert ran.code == 23
+    assert "paired-0: 1 replica can never reach min.insync.replicas=2" in ran.stderr
+    assert "allow these by --allow-below-min-isr or leave these partitions out by --skip-unsafe" in ran.stderr
+    assert (rest["changes"], all_of_it["changes"]) == (1, 2)
+    assert [(row["topic"], row["code"]) for row in rejections] == [("paired", "MIN_ISR_UNREACHABLE")]
+
+
+def test_what_may_not_move_is_left_out_of_a_file_that_says_so(surveyor: Surveyor, tmp_path: Path) -> None:
+    targets = {"lost": [1, 2], "waiting": [3], "nowhere": [1], "free": [1, 0]}
+    file = _file(tmp_path, targets)
+    plan = surveyor.json("plan", "reassign", "--reassignment-json-file", file, "--skip-unsafe")
+    rejections = surveyor.lake.rows("rejections", ("plan_id", "=", plan["plan_id"]))
+    codes = {(row["topic"], row["code"]) for row in rejections}
+    assert (plan["status"], plan["changes"]) == ("planned", 1)
+    assert codes == {
+        ("lost", "NO_LIVE_LEADER"),
+        ("waiting", "REASSIGNMENT_IN_PROGRESS"),
+        ("nowhere", "UNKNOWN_PARTITION"),
+    }
