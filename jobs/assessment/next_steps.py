@@ -4,14 +4,15 @@ In: how the cluster is, and what the warehouse says of it. Out: lines for people
 writes nothing to the cluster yet. What Kafka's controller does by itself is said, too: it may be stuck.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from shlex import quote
 from typing import Final
 
 from jobs.adapters.delta.lake import Row
 from jobs.assessment.limits import AHEAD
+from jobs.assessment.outage import Outage
 from jobs.basics.units import shown_duration
 from jobs.records.plans.names import names_of
 from jobs.records.recent import Recent
@@ -22,6 +23,12 @@ from schemas.names import NO_CONTROLLER, PlanStatus
 
 OLD: Final = 3600.0
 """Seconds after which a snapshot is due: plans are made on snapshots, and `show` shows them."""
+
+LONG_GONE_SECONDS: Final = 3600.0
+"""How long snapshots have to miss a broker before it is advised to copy its replicas to others.
+
+A restart, also of a machine with many log segments to check, takes minutes; what is copied meanwhile is copied twice.
+"""
 
 PLANS_SHOWN: Final = 3
 
@@ -35,6 +42,10 @@ class Situation:
     now: datetime
     max_plan_age: float
     """Seconds after which a commit refuses a plan."""
+    outage: Outage | None = None
+    """Which brokers bring back the partitions that are `stuck`."""
+    missing_since: Mapping[int, datetime] = field(default_factory=dict)
+    """When the first of the snapshots was taken that miss a broker which is gone."""
 
     @property
     def snapshot_age(self) -> float | None:
@@ -44,6 +55,15 @@ class Situation:
     def is_fresh(self, plan: Row) -> bool:
         """Whether a commit would still take the plan."""
         return -AHEAD <= self._since(plan["created_at"]) <= self.max_plan_age
+
+    @property
+    def drained(self) -> set[int]:
+        return {row["broker_id"] for row in self.recent.drained}
+
+    def gone_for(self, broker: int) -> float | None:
+        """Seconds that a broker has been gone at least; None where no recent snapshot misses it."""
+        since, age = self.missing_since.get(broker), self.snapshot_age
+        return None if since is None or age is None or age > OLD else self._since(since)
 
     def _since(self, moment: datetime) -> float:
         return (self.now - moment).total_seconds()
@@ -65,26 +85,72 @@ def _repairs(situation: Situation) -> Iterator[NextStep]:
         yield NextStep(
             f"{counted(health.mendable, 'partition')} to be given a leader, or an ISR without the dead", "reconcile"
         )
-    elif health.controller_id == NO_CONTROLLER:
+    elif health.controller_id == NO_CONTROLLER and health.live:
         yield NextStep("no broker is the controller: nobody is elected when a broker fails", "reconcile")
-    if health.stuck:
-        what = (
-            f"{counted(health.stuck, 'partition')} offline, nobody in sync can lead: start who was, or see "
-            "who else could"
-        )
-        yield NextStep(what, "plan recover --refresh")
+
+
+def _outage(situation: Situation) -> Iterator[NextStep]:
+    if situation.health.stuck:
+        count = counted(situation.health.stuck, "partition")
+        unknown = f"{count} offline, nothing can be done from here: start the brokers that were in sync last"
+        yield NextStep(situation.outage.sentence if situation.outage else unknown)
 
 
 def _gone(situation: Situation) -> Iterator[NextStep]:
-    if gone := sorted(situation.health.gone):
-        named = ",".join(map(str, gone))
-        who = f"broker{'s' * (len(gone) > 1)} {few(gone)}"
-        if situation.health.most_replicas > situation.health.able_brokers:
-            able, needed = situation.health.able_brokers, situation.health.most_replicas
-            too_few = f"{counted(able, 'broker')} cannot hold {counted(needed, 'replica')}"
-            yield NextStep(f"{who} gone: start again, or others; {too_few}")
-        else:
-            yield NextStep(f"{who} gone: start again, or give up", f"plan reassign --remove-brokers {named} --refresh")
+    """A broker that is down is started, in the order that an outage wants; its drain ends after that."""
+    gone = sorted(situation.health.gone)
+    stopped = [broker for broker in _drained_and_down(situation) if broker in situation.health.gone]
+    if failed := [broker for broker in gone if broker not in stopped]:
+        them = "them" if len(failed) > 1 else "it"
+        order = ", in the order above" if situation.outage and len(gone) > 1 else ""
+        yield NextStep(f"{_named(failed)} gone: start {them}{order}")
+
+
+def _drained_and_down(situation: Situation) -> list[int]:
+    return sorted(situation.drained.difference(situation.health.live))
+
+
+def _stopped(situation: Situation) -> Iterator[NextStep]:
+    if stopped := _drained_and_down(situation):
+        them, their = ("them", "their") if len(stopped) > 1 else ("it", "its")
+        brokers = ",".join(map(str, stopped))
+        yield NextStep(
+            f"{_named(stopped)} drained and down: start {them} once the work is done, and then give {them} back "
+            f"{their} leaders by `surveyor plan undrain --brokers {brokers} --refresh`"
+        )
+
+
+def _last_resorts(situation: Situation) -> Iterator[NextStep]:
+    """What is left where a broker does not come back: to lose records, or to copy its replicas to others."""
+    health = situation.health
+    if health.stuck:
+        if health.live:
+            what = "if those brokers cannot be started: see which replica could lead, and what that loses"
+            yield NextStep(what, "plan recover --refresh")
+        return  # what was in sync last must not be given up
+    lost = [broker for broker in sorted(health.gone) if _is_long_gone(situation, broker)]
+    if not lost:
+        return
+    gone_for = min(situation.gone_for(broker) or 0.0 for broker in lost)
+    have = "has" if len(lost) == 1 else "have"
+    what = f"broker{'s' * (len(lost) > 1)} {few(lost)} {have} been gone for {shown_duration(gone_for)} at least"
+    if health.most_replicas > health.able_brokers:
+        too_few = f"{counted(health.able_brokers, 'broker')} cannot hold {counted(health.most_replicas, 'replica')}"
+        yield NextStep(f"{what}: before giving up, add another broker, as {too_few}")
+    else:
+        named = ",".join(map(str, lost))
+        yield NextStep(
+            f"{what}: only where that is for good, copy to others what was there",
+            f"plan reassign --remove-brokers {named} --refresh",
+        )
+
+
+def _is_long_gone(situation: Situation, broker: int) -> bool:
+    return broker not in situation.drained and (situation.gone_for(broker) or 0.0) >= LONG_GONE_SECONDS
+
+
+def _named(brokers: Sequence[int]) -> str:
+    return f"broker{'s' * (len(brokers) > 1)} {few(brokers)} {'are' if len(brokers) > 1 else 'is'}"
 
 
 def _snapshots(situation: Situation) -> Iterator[NextStep]:
@@ -133,7 +199,7 @@ def _is_worth_a_look(situation: Situation, plan: Row) -> bool:
 
 
 def _drained(situation: Situation) -> Iterator[NextStep]:
-    if brokers := sorted(row["broker_id"] for row in situation.recent.drained):
+    if brokers := sorted(situation.drained.intersection(situation.health.live)):
         named = ",".join(map(str, brokers))
         yield NextStep(f"drained, and elected by no plan: {few(brokers)}", f"plan undrain --brokers {named} --refresh")
 
@@ -156,13 +222,16 @@ def _quarantine(situation: Situation) -> Iterator[NextStep]:
 
 RULES: Final[Sequence[Callable[[Situation], Iterator[NextStep]]]] = (
     _migration,
+    _outage,
     _repairs,
     _gone,
+    _stopped,
     _plans,
     _throttles,
     _snapshots,
     _drained,
     _imbalance,
     _quarantine,
+    _last_resorts,
 )
 """In the order that people read: what has to be done first."""

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 from jobs.assessment.limits import CommitLimits
+from jobs.assessment.outage import Outage, in_json, outage_left_by
 from jobs.assessment.plan_steps import after_commit
 from jobs.basics.errors import ExitCode, RefusedError, SurveyorError, UsageError
 from jobs.basics.interrupts import exit_code, interrupted
@@ -62,8 +63,14 @@ def reconcile_once(
     """Take a snapshot, plan what is due after failures, and commit it, or show what that would do."""
     _refuse_admin(mode)
     plan = _plan(settings, question)
-    known = {"snapshot_id": plan.row["snapshot_id"], "plan_id": plan.plan_id, "rejected": len(plan.rejections)}
-    beside = Beside(known, rejection_lines(settings, plan))
+    outage = outage_left_by(settings.lake, plan.row)
+    known = {
+        "snapshot_id": plan.row["snapshot_id"],
+        "plan_id": plan.plan_id,
+        "rejected": len(plan.rejections),
+        **in_json(outage),
+    }
+    beside = Beside(known, [*_sentence(outage), *rejection_lines(settings, plan)])
     if not plan.size:
         return _nothing_due(settings, plan, beside, apply=apply)
     try:
@@ -104,11 +111,18 @@ def reconcile_until_quiet(
             pause = min(LONGEST_PAUSE, pause * 2)
             continue
         pause = FIRST_PAUSE
-        known = {"snapshot_id": plan.row["snapshot_id"], "cycles": cycles, **written}
-        beside = Beside(known, rejection_lines(settings, plan))
+        outage = outage_left_by(settings.lake, plan.row)
+        known = {
+            "snapshot_id": plan.row["snapshot_id"],
+            "cycles": cycles,
+            **written,
+            **in_json(outage),
+        }
+        beside = Beside(known, [*_sentence(outage), *rejection_lines(settings, plan)])
         if not plan.size:
             why = next_step(settings, "why it is left", "show", "rejections", plan.plan_id)
-            title, steps = f"nothing is due after {cycles} cycles", [why] if plan.rejections else []
+            nothing = "nothing more can be written" if outage else "nothing is due"
+            title, steps = f"{nothing} after {cycles} cycles", [why] if plan.rejections else []
             finish(settings, beside.result | {"due": 0}, title, *beside.lines, steps=steps)
             return ExitCode.DONE
         assessed = assess(settings, plan, mode, limits)
@@ -159,9 +173,14 @@ def _plan(settings: Settings, question: Due) -> Plan:
 def _nothing_due(settings: Settings, plan: Plan, beside: Beside, *, apply: bool) -> ExitCode:
     """Say so; no broker is asked for anything then, and a dry run says no more."""
     result = beside.result | {"status": plan.row["status"], "dry_run": not apply, "due": 0, "applied_now": 0}
-    title = f"nothing is due on snapshot {plan.row['snapshot_id']}: nothing was written"
+    nothing = "nothing can be written" if "outage" in beside.result else "nothing is due"
+    title = f"{nothing} on snapshot {plan.row['snapshot_id']}: nothing was written"
     finish(settings, result | counts([]), title, *beside.lines, steps=[])
     return ExitCode.DONE
+
+
+def _sentence(outage: Outage | None) -> list[str]:
+    return [f"  {outage.sentence}"] if outage else []
 
 
 def _status(settings: Settings, plan: Plan) -> str:

@@ -10,6 +10,7 @@ from typing import Final
 from jobs.adapters.zookeeper.connection import Znode, connected, sync
 from jobs.assessment.copying import measure
 from jobs.assessment.limits import UNCOMMITTABLE
+from jobs.assessment.outage import in_json, outage_after
 from jobs.assessment.plan_steps import after_verification
 from jobs.assessment.premises import assigned, read_changed
 from jobs.assessment.rollback import close_undone
@@ -54,9 +55,13 @@ def report_verification(
     copying = None if text is Text.KAFKA else measure(settings, moving, apart)
     result["copying"] = None if copying is None else copying_result(copying)
     summary = ", ".join(f"{counts[standing]} {standing.replace('_', ' ')}" for standing in _COUNTED if counts[standing])
+    outage = outage_after(settings, whole.row)
+    result |= in_json(outage)
     closed = f", {whole.row['status']}" if whole.row["status"] in UNCOMMITTABLE else ""
     title = f"plan {whole.title}{closed}: {summary or 'no changes'}"
     lines = [
+        *([f"  {outage.sentence}"] if outage else []),
+        *_unplanned(settings, whole),
         *cut(list(_lines(standings)), command_line(settings, "verify", whole.called, "--all"), everything=everything),
         *(copying_lines(result["copying"]) if copying else ()),
         *(["  the throttle of its commit is set: whatever copies replicas is held back by it"] if throttled else []),
@@ -66,8 +71,18 @@ def report_verification(
     else:
         seen = {standing for _, standing, _ in standings}
         steps = after_verification(settings, whole, seen, moving=bool(moving), throttled=throttled)
-        finish(settings, result, title + ("; the plan is complete" if complete else ""), *lines, steps=steps)
+        finish(
+            settings, result, title + ("; the plan is complete" if complete and standings else ""), *lines, steps=steps
+        )
     return ExitCode.CHANGES if detailed and not complete else ExitCode.DONE
+
+
+def _unplanned(settings: Settings, plan: Plan) -> Iterator[str]:
+    """Say of a plan without changes that it is complete in nothing."""
+    if not plan.size:
+        why = f": see `{command_line(settings, 'show', 'rejections', plan.called)}`" if plan.rejections else ""
+        rejected = f"; {len(plan.rejections)} rejected{why}" if plan.rejections else ""
+        yield f"  it changes nothing, so there is nothing to verify{rejected}"
 
 
 def _as_kafka_says(settings: Settings, plan: Plan) -> Iterator[str]:

@@ -15,6 +15,7 @@ from jobs.adapters.delta.lake import Lake, Row
 from jobs.adapters.delta.spark_tables import FEW, Tables
 from jobs.adapters.spark.session import BROADCASTING, ONE_TASK, TINY, default_parallelism, start_session, with_settings
 from jobs.assessment.deletion import deleted_by
+from jobs.assessment.outage import in_json, outage_left_by
 from jobs.assessment.plan_steps import after_planning
 from jobs.basics.errors import ExitCode, RefusedError
 from jobs.planning.plan_rows import OtherRows, plan_rows
@@ -75,6 +76,7 @@ def report_plan(settings: Settings, options: PlanOptions, planner: Planner) -> E
     row = find_plan(lake, result["plan_id"])
     if deleted := deleted_by(lake, row):
         result["deleted"] = [asdict(each) for each in deleted]
+    result |= in_json(outage_left_by(lake, row))
     name = options.name or row["plan_id"]
     steps = after_planning(settings, row, name, operations=result["operations"])
     # programs get their counts without the plan's rows being read again

@@ -5,7 +5,10 @@ version. No JVM.
 """
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
+from datetime import datetime
+from operator import itemgetter
 from typing import Final
 
 import pyarrow as pa
@@ -71,6 +74,24 @@ def recent_if_readable(lake: Lake) -> Recent:
         return read_recent(lake)
     except (SurveyorError, OSError) as error:
         return Recent(fault=str(error))
+
+
+def missing_since(lake: Lake, snapshot: Row, brokers: Collection[int]) -> dict[int, datetime]:
+    """When the first of the snapshots up to this one was taken that miss a broker, for those that this one misses.
+
+    An event says that it failed; where none is kept, the oldest snapshot misses it, too.
+    """
+    registered = {row["broker_id"] for row in as_of(lake, snapshot, "brokers")}
+    absent = {f"broker {broker}": broker for broker in brokers if broker not in registered}
+    if not absent:
+        return {}
+    until = ("snapshot_id", "<=", snapshot["snapshot_id"])
+    columns = ["snapshot_id", "taken_at"]
+    taken = {row["snapshot_id"]: row["taken_at"] for row in lake.read("snapshots", until, columns=columns).to_pylist()}
+    events = lake.rows("events", until, ("subject", "in", sorted(absent)))
+    failed = {row["subject"]: row["snapshot_id"] for row in sorted(events, key=itemgetter("snapshot_id"))}
+    first = {broker: failed.get(subject, 0) for subject, broker in absent.items()}
+    return {broker: taken[min(each for each in taken if each >= since)] for broker, since in first.items()}
 
 
 def known_min_isr_of(lake: Lake, snapshot: Row | None) -> int | None:

@@ -114,6 +114,12 @@ def _last_of_each(ordered: pa.Table, among: pa.ChunkedArray | None = None) -> pa
     return last["row_last"].combine_chunks()
 
 
+def has_vanished(row: Row) -> bool:
+    """Whether a row of history is of a partition that was gone; those of older versions tell it by their state."""
+    vanished = row.get("vanished")
+    return row["partition_state"] == PartitionState.NON_EXISTENT if vanished is None else bool(vanished)
+
+
 def _still_there(rows: pa.Table) -> pa.ChunkedArray:
     """Whether rows are of partitions that were there; those of older versions tell it by their state."""
     by_state = pc.equal(_states(rows), PartitionState.NON_EXISTENT.value)

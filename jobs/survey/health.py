@@ -20,6 +20,7 @@ from planner.leadership.without_spark import imbalance, needs
 from planner.rows.without_spark import PartitionArrays, among, derived, min_isr_of, named
 from schemas.names import NO_LEADER
 from schemas.rows import Key
+from schemas.topic_configs import DEFAULT_MIN_ISR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +67,8 @@ class Health:
 def health_of(seen: Observed, *, default_min_isr: int, threshold: float, drained: Collection[int] = ()) -> Health:
     """Judge what was observed; `threshold` is the share of a broker's preferred partitions that others may lead."""
     rows = arrays_of(seen, default_min_isr)
-    live = sorted(row["broker_id"] for row in seen.brokers)
+    live, able = _brokers_of(seen, drained)
     opaque = sorted(row["broker_id"] for row in seen.brokers if not row["understood"])
-    able = set(live).difference(opaque, drained)
     marks, due, moving = derived(rows, live), needs(rows, live, able), _moving(seen)
     return Health(
         controller_id=seen.controller_id,
@@ -93,6 +93,18 @@ def health_of(seen: Observed, *, default_min_isr: int, threshold: float, drained
         imbalance=imbalance(rows, threshold),
         quarantined=seen.quarantined,
     )
+
+
+def without_in_sync(seen: Observed, drained: Collection[int]) -> Bools:
+    """Mark the offline partitions of which no replica that may be elected is in sync: those that are `stuck`."""
+    return needs(arrays_of(seen, DEFAULT_MIN_ISR), *_brokers_of(seen, drained)).stuck
+
+
+def _brokers_of(seen: Observed, drained: Collection[int]) -> tuple[list[int], set[int]]:
+    """Registered brokers, by id, and those of them that may be elected and given replicas."""
+    live = sorted(row["broker_id"] for row in seen.brokers)
+    opaque = (row["broker_id"] for row in seen.brokers if not row["understood"])
+    return live, set(live).difference(opaque, drained)
 
 
 def arrays_of(seen: Observed, default_min_isr: int) -> PartitionArrays:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from kazoo.client import KazooClient
 
 from jobs.adapters.delta.lake import Lake, Row, schema_of
+from jobs.adapters.delta.reads import Filter
 from jobs.adapters.zookeeper.cluster import TOPICS, ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import children, connected, persistently
 from jobs.adapters.zookeeper.multi_read import without_collection
@@ -78,8 +79,8 @@ def observe_now(hosts: str) -> Observed:
     )
 
 
-def observed_by(lake: Lake, snapshot: Row) -> Observed:
-    """Read the tables as a snapshot left them."""
+def observed_by(lake: Lake, snapshot: Row, *partitions: Filter) -> Observed:
+    """Read the tables as a snapshot left them, all partitions or those that pass filters."""
     topics = table_as_of(lake, snapshot, "topics", columns=["topic", "config", "deletion_requested"])
     rows = topics.to_pylist(maps_as_pydicts="strict")
     return Observed(
@@ -89,7 +90,7 @@ def observed_by(lake: Lake, snapshot: Row) -> Observed:
         configs={row["topic"]: row["config"] for row in rows},
         deleting=frozenset(row["topic"] for row in rows if row["deletion_requested"]),
         requested=_requested(as_of(lake, snapshot, "requests", ("kind", "=", RequestKind.REASSIGN.value))),
-        partitions=table_as_of(lake, snapshot, "partitions", columns=PARTITION),
+        partitions=table_as_of(lake, snapshot, "partitions", *partitions, columns=PARTITION),
         quarantined=snapshot["quarantined"] or 0,
     )
 

@@ -16,6 +16,7 @@ from jobs.adapters.delta.lake import Lake, Row
 from jobs.adapters.delta.reads import Filter
 from jobs.assessment.deletion import Deleted, deleted_by
 from jobs.assessment.min_isr import stored_below_min_isr, stored_short_lists
+from jobs.assessment.outage import outage_left_by
 from jobs.assessment.plan_steps import after_review
 from jobs.records.plans.names import names_of
 from jobs.records.plans.stored import find_plan, titled
@@ -150,6 +151,8 @@ class Review:
         yield from self._cut(settings, rejections, "rejections", _rejection_line)
         evidence = self.evidence()
         yield from self._cut(settings, evidence, "lines of evidence", lambda row: f"evidence {evidence_line(row)}")
+        if (outage := outage_left_by(self.lake, self.row)) and not self.only.flags:
+            yield f"  {outage.sentence}"
         yield from (f"  warning: {warning}" for warning in self.warnings(changes))
         yield from deletion_lines(self.deleted, everything=self.only.everything)
 

@@ -14,10 +14,11 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from jobs.assessment.next_steps import Situation, next_steps
+from jobs.assessment.outage import outage_now
 from jobs.basics.errors import UnreadableError, UsageError
 from jobs.basics.live_line import harmless
 from jobs.basics.units import shown_duration
-from jobs.records.recent import Recent, known_min_isr_of, recent_if_readable
+from jobs.records.recent import Recent, known_min_isr_of, missing_since, recent_if_readable
 from jobs.records.snapshots import find_snapshot
 from jobs.runtime.console import finish, give, wrapped
 from jobs.runtime.next_commands import NextStep, next_step
@@ -67,6 +68,7 @@ class Status:
             "snapshot_id": self.snapshot_id,
             "taken_at": self.taken_at,
             **self.situation.health.json,
+            "outage": self.situation.outage and self.situation.outage.json,
             "min_isr_assumed": self.min_isr_assumed,
             "warehouse_fault": self.situation.recent.fault,
             "last_snapshot": last and {name: last[name] for name in ("snapshot_id", "taken_at")} | age,
@@ -128,6 +130,7 @@ def look(settings: Settings, snapshot_id: int | None) -> Status:
     drained = [row["broker_id"] for row in recent.drained]
     min_isr = known_min_isr_of(settings.lake, told)
     default_min_isr = DEFAULT_MIN_ISR if min_isr is None else min_isr
+    history = None if recent.fault else settings.lake
     health = health_of(seen, default_min_isr=default_min_isr, threshold=threshold, drained=drained)
     max_age = settings.conf.limits.max_plan_age_hours * 3600
     return Status(
@@ -135,7 +138,14 @@ def look(settings: Settings, snapshot_id: int | None) -> Status:
         source=source,
         snapshot_id=snapshot_id,
         taken_at=snapshot["taken_at"] if snapshot else None,
-        situation=Situation(health=health, recent=recent, now=datetime.now(UTC), max_plan_age=max_age),
+        situation=Situation(
+            health=health,
+            recent=recent,
+            now=datetime.now(UTC),
+            max_plan_age=max_age,
+            outage=outage_now(seen, drained, history, told) if health.stuck else None,
+            missing_since=missing_since(settings.lake, told, health.gone) if told else {},
+        ),
         surveyor_id=settings.conf.controller_id,
         min_isr_assumed=min_isr is None,
     )

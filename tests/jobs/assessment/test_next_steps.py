@@ -8,9 +8,11 @@ import pytest
 
 from jobs.adapters.delta.lake import Row
 from jobs.assessment.next_steps import Situation, next_steps
+from jobs.assessment.outage import Outage
 from jobs.records.recent import Recent
 from jobs.runtime.next_commands import NextStep
 from jobs.survey.health import Health
+from planner.leadership.last_in_sync import Start, StartOrder
 from schemas.names import NO_CONTROLLER
 from tests.docs.shown import fault
 from tests.jobs.support.rows.lake_rows import NOW
@@ -56,6 +58,11 @@ def steps(health: Health = WELL, **recent: object) -> list[NextStep]:
     return next_steps(Situation(health=health, recent=known, now=NOW, max_plan_age=DAY))
 
 
+STOPPED: Final = (
+    "broker 4 is drained and down: start it once the work is done, and then give it back its leaders by "
+    "`surveyor plan undrain --brokers 4 --refresh`"
+)
+
 CASES: Final[list[tuple[dict[str, object], dict[str, object], str, str | None]]] = [
     ({"mendable": 2}, {}, "2 partitions to be given a leader, or an ISR without the dead", "reconcile"),
     (
@@ -64,22 +71,12 @@ CASES: Final[list[tuple[dict[str, object], dict[str, object], str, str | None]]]
         "no broker is the controller: nobody is elected when a broker fails",
         "reconcile",
     ),
+    ({"gone": {4: 1, 3: 9}}, {}, "brokers 3, 4 are gone: start them", None),
+    ({"gone": {4: 1}, "most_replicas": 3}, {}, "broker 4 is gone: start it", None),
     (
-        {"stuck": 1},
-        {},
-        "1 partition offline, nobody in sync can lead: start who was, or see who else could",
-        "plan recover --refresh",
-    ),
-    (
-        {"gone": {4: 1, 3: 9}},
-        {},
-        "brokers 3, 4 gone: start again, or give up",
-        "plan reassign --remove-brokers 3,4 --refresh",
-    ),
-    (
-        {"gone": {4: 1}, "most_replicas": 3},
-        {},
-        "broker 4 gone: start again, or others; 2 brokers cannot hold 3 replicas",
+        {"gone": {4: 1}},
+        {"drained": [{"broker_id": 4}]},
+        STOPPED,
         None,
     ),
     ({}, {"snapshot": None}, "no snapshot yet: plans are made on one, and `show` shows it", "snapshot"),
@@ -115,6 +112,75 @@ CASES: Final[list[tuple[dict[str, object], dict[str, object], str, str | None]]]
 @pytest.mark.parametrize(("columns", "recent", "what", "command"), CASES)
 def test_a_rule(columns: dict[str, object], recent: dict[str, object], what: str, command: str | None) -> None:
     assert steps(replace(WELL, **columns), **recent) == [NextStep(what, command)]  # type: ignore[arg-type]
+
+
+OUTAGE: Final = Outage(
+    order=StartOrder(
+        partitions=1,
+        starts=(Start(brokers=(3,), partitions=1, brings_back=1),),
+        not_in_sync=(4,),
+        alive={},
+        unknown=0,
+        holders=(),
+    )
+)
+
+
+def gone_for(hours: float, health: Health, **columns: object) -> list[NextStep]:
+    """What is due where snapshots have missed every broker that is gone for so long."""
+    recent = Recent(**{"snapshot": SNAPSHOT, **columns})  # type: ignore[arg-type]
+    since = dict.fromkeys(health.gone, NOW - timedelta(hours=hours))
+    return next_steps(Situation(health=health, recent=recent, now=NOW, max_plan_age=DAY, missing_since=since))
+
+
+def test_a_broker_is_given_up_last_and_later() -> None:
+    """Once snapshots, the newest of them fresh, have missed it for long; never one that was drained."""
+    gone = replace(WELL, gone={4: 1}, quarantined=1)
+    start = NextStep("broker 4 is gone: start it", None)
+    quarantine = next_steps(Situation(health=gone, recent=Recent(), now=NOW, max_plan_age=DAY))[-1]
+    last = NextStep(
+        "broker 4 has been gone for 3 h 0 min at least: only where that is for good, copy to others what was there",
+        "plan reassign --remove-brokers 4 --refresh",
+    )
+    too_few = NextStep(
+        "broker 4 has been gone for 3 h 0 min at least: before giving up, add another broker, as 2 brokers cannot "
+        "hold 3 replicas",
+    )
+    old: Row = {"snapshot_id": 4, "taken_at": NOW - timedelta(hours=2)}
+
+    assert gone_for(0.9, gone) == [start, quarantine]
+    assert gone_for(3, gone) == [start, quarantine, last]
+    assert gone_for(3, replace(gone, most_replicas=3)) == [start, quarantine, too_few]
+    assert last not in gone_for(3, gone, snapshot=old)
+    assert [step.command for step in gone_for(3, gone, drained=[{"broker_id": 4}])] == [None, "show quarantine"]
+
+
+def test_an_outage_comes_first_and_nothing_is_given_up() -> None:
+    """Which broker to start, in which order, and, last, what is left where it cannot be started."""
+    dark = replace(WELL, gone={3: 1, 4: 1}, stuck=1, offline=1)
+    recent = Recent(snapshot=SNAPSHOT)
+    since = dict.fromkeys(dark.gone, NOW - timedelta(days=3))
+    advised = next_steps(
+        Situation(health=dark, recent=recent, now=NOW, max_plan_age=DAY, missing_since=since, outage=OUTAGE)
+    )
+
+    assert advised == [
+        NextStep(
+            "1 partition offline, nothing can be done from here: start broker 3 first (last in sync of it), "
+            "broker 4 was not",
+        ),
+        NextStep("brokers 3, 4 are gone: start them, in the order above"),
+        NextStep(
+            "if those brokers cannot be started: see which replica could lead, and what that loses",
+            "plan recover --refresh",
+        ),
+    ]
+
+
+def test_where_no_broker_is_alive_none_can_be_the_controller() -> None:
+    dark = replace(WELL, live=[], controller_id=NO_CONTROLLER, gone={0: 9, 1: 9})
+
+    assert steps(dark) == [NextStep("brokers 0, 1 are gone: start them")]
 
 
 @pytest.mark.parametrize("command", sorted({command for *_, command in CASES if command is not None}))
@@ -157,7 +223,7 @@ def test_the_most_urgent_comes_first() -> None:
 
     assert [step.command for step in advised] == [
         "reconcile",
-        "plan reassign --remove-brokers 3 --refresh",
+        None,
         "snapshot",
         "show quarantine",
     ]

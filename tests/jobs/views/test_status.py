@@ -87,12 +87,12 @@ def test_in_trouble(orders: KafkaTree, used: Lake) -> None:
     to_copy = where(orders, Path(used.warehouse))
     assert re.findall(r"^     (surveyor .*)$", ran.stdout, re.MULTILINE) == [
         f"surveyor reconcile{to_copy}",
-        f"surveyor plan recover --refresh{to_copy}",
-        f"surveyor plan reassign --remove-brokers 1 --refresh{to_copy}",
         f"surveyor snapshot{to_copy}",
         f"surveyor show quarantine --warehouse {used.warehouse}",
+        f"surveyor plan recover --refresh{to_copy}",
     ]
-    assert max(map(len, ran.stdout.replace(to_copy, "").splitlines()[:-1])) <= 80
+    for_people = [line for line in ran.stdout.splitlines() if not line.startswith("     surveyor ")]
+    assert max(map(len, for_people)) <= 80
 
 
 def test_as_a_snapshot_left_it(used: Lake) -> None:
