@@ -156,6 +156,6 @@ ALIVE: Final = "broker 1 is registered and was last in sync of 4, but"
 )
 def test_the_sentence(order: dict[str, object], failed: tuple[int, ...], advice: str) -> None:
     told = {name: getattr(ORDER, name) for name in ORDER.__slots__} | order
-    outage = Outage(order=StartOrder(**told), failed_log_dirs=frozenset(failed))  # type: ignore[arg-type]
+    outage = Outage(order=StartOrder(**told), failed_log_dirs=frozenset(failed))
 
     assert outage.sentence == f"4 partitions offline, nothing can be done from here: {advice}"

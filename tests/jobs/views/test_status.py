@@ -14,6 +14,8 @@ import pytest
 
 from jobs.adapters.delta.lake import Lake
 from jobs.basics.errors import UnreadableError
+from jobs.records.recent import missing_since
+from jobs.records.snapshots import find_snapshot
 from jobs.runtime.settings import CONTROLLER_ID, ClusterConf, Settings
 from jobs.views.status import Status, look, paint, watch_status
 from schemas.names import NO_LEADER
@@ -106,6 +108,23 @@ def test_as_a_snapshot_left_it(used: Lake) -> None:
     assert status["due"][0]["command"].startswith("surveyor reconcile --zookeeper 127.0.0.1:1 ")
     title = Surveyor("127.0.0.1:1", Path(used.warehouse))("status", "--as-of", "1").stdout.partition("controller")[0]
     assert f"snapshot 1, taken {NOW:%Y-%m-%d %H:%M:%S} UTC" in " ".join(title.split())
+
+
+def failed(subject: str, snapshot_id: int) -> dict[str, object]:
+    return {"kind": "BrokerFailed", "subject": subject, "snapshot_id": snapshot_id, "before": "11", "after": None}
+
+
+@pytest.mark.parametrize(("failed_in", "missing"), [(2, timedelta(hours=5)), (3, timedelta(minutes=1))])
+def test_since_when_a_broker_is_missing(lake: Lake, failed_in: int, missing: timedelta) -> None:
+    """As the snapshots say; where none has it, and none says that it failed, the oldest."""
+    cluster = Cluster(lake)
+    cluster.brokers, cluster.topics = [broker(0, 10)], [topic("orders")]
+    for age in (timedelta(days=1), timedelta(hours=5), timedelta(minutes=1)):
+        cluster.snapshot(age)
+    lake.append("events", [failed("broker 1", failed_in)])
+
+    since = missing_since(lake, find_snapshot(lake), [0, 1, 2])
+    assert {number: NOW - moment for number, moment in since.items()} == {1: missing, 2: timedelta(days=1)}
 
 
 def _now() -> datetime:
