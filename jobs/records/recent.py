@@ -8,13 +8,13 @@ from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime
-from operator import itemgetter
 from typing import Final
 
 import pyarrow as pa
 
 from jobs.adapters.delta.lake import Lake, Row
 from jobs.basics.errors import SurveyorError
+from jobs.records.last_seen import brokers_last_seen
 from jobs.records.snapshots import as_of, last_snapshot
 from planner.rows.without_spark import default_min_isr, known_min_isr
 from schemas.names import PlanStatus
@@ -79,19 +79,16 @@ def recent_if_readable(lake: Lake) -> Recent:
 def missing_since(lake: Lake, snapshot: Row, brokers: Collection[int]) -> dict[int, datetime]:
     """When the first of the snapshots up to this one was taken that miss a broker, for those that this one misses.
 
-    An event says that it failed; where none is kept, the oldest snapshot misses it, too.
+    A broker that no snapshot has seen is missed by the oldest.
     """
-    registered = {row["broker_id"] for row in as_of(lake, snapshot, "brokers")}
-    absent = {f"broker {broker}": broker for broker in brokers if broker not in registered}
+    absent = {*brokers}.difference(row["broker_id"] for row in as_of(lake, snapshot, "brokers"))
     if not absent:
         return {}
-    until = ("snapshot_id", "<=", snapshot["snapshot_id"])
-    columns = ["snapshot_id", "taken_at"]
-    taken = {row["snapshot_id"]: row["taken_at"] for row in lake.read("snapshots", until, columns=columns).to_pylist()}
-    events = lake.rows("events", until, ("subject", "in", sorted(absent)))
-    failed = {row["subject"]: row["snapshot_id"] for row in sorted(events, key=itemgetter("snapshot_id"))}
-    first = {broker: failed.get(subject, 0) for subject, broker in absent.items()}
-    return {broker: taken[min(each for each in taken if each >= since)] for broker, since in first.items()}
+    seen = brokers_last_seen(lake, snapshot)
+    last = {broker: seen[broker]["snapshot_id"] if broker in seen else 0 for broker in absent}
+    snapshots = lake.read("snapshots", ("snapshot_id", "<=", snapshot["snapshot_id"]))
+    taken = {row["snapshot_id"]: row["taken_at"] for row in snapshots.select(["snapshot_id", "taken_at"]).to_pylist()}
+    return {broker: taken[min(each for each in taken if each > until)] for broker, until in last.items()}
 
 
 def known_min_isr_of(lake: Lake, snapshot: Row | None) -> int | None:
