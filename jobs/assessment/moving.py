@@ -1,31 +1,35 @@
-"""What moves now: how far the reassignments of a plan have come, and whether anybody else's run.
+"""What moves now: how far the reassignments of a plan have come, and which others run, wait or ask in vain.
 
 Read from ZooKeeper, where Kafka's controller writes adding and removing replicas before it begins
 (`KafkaController.onPartitionReassignment`, 2.4 and later) and where older ones have only /admin/reassign_partitions.
 """
 
+import shlex
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from kazoo.client import KazooClient
 
 from jobs.adapters.zookeeper.admin_requests import Targets
-from jobs.adapters.zookeeper.cluster import REASSIGN, TOPICS, reassign_requests
+from jobs.adapters.zookeeper.cluster import REASSIGN, TOPICS, broker_epochs, reassign_requests, topics_to_delete
 from jobs.adapters.zookeeper.connection import Znode, children, connected, sync
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.assessment.premises import assigned, read_changed, understood
 from jobs.basics.errors import RefusedError
 from jobs.records.plans.stored import Plan, moves_replicas
+from jobs.runtime.next_commands import NextStep, command_line
 from jobs.runtime.settings import Settings
 from planner.reassignment.cancellation import Standing
-from planner.reassignment.replica_assignment import target
-from schemas.names import Action, PlanKind
+from planner.reassignment.obstacles import Reassignment, reassignment
+from planner.reassignment.replica_assignment import ReplicaAssignment, target
+from planner.rows.words import counted, few
+from schemas.names import Action
 from schemas.rows import Change, Key
 from schemas.znodes import MalformedZnodeError, State, decode_assignment
 
-_SHOWN: Final = 10
-_REORDERING: Final = frozenset({PlanKind.DRAIN, PlanKind.UNDRAIN})
-"""Plans whose reassignments only reorder replicas: nothing is copied, so nobody is in their way."""
+_NAMED: Final = 100
+"""Partitions that a command names; the next one, after it, names others."""
 
 
 def reassignments_of(plan: Plan) -> list[Change]:
@@ -57,40 +61,116 @@ def moving_of(settings: Settings, plan: Plan) -> list[Change]:
         return [change for change, standing, _ in standings(client, moves, plan) if standing is Standing.IN_PROGRESS]
 
 
-def moving_in_zookeeper(client: KazooClient) -> Targets:
-    """Where every partition that moves is going, whoever asked; raise RefusedError where nobody can tell."""
-    requests = requests_in_zookeeper(client)
-    names = children(client, TOPICS) or []
-    targets: dict[Key, list[int]] = {}
-    for znode in read_many(client, [f"{TOPICS}/{name}" for name in names]):
-        targets.update(_moving(znode))
-    targets.update(requests)
-    return targets
+@dataclass(frozen=True, slots=True)
+class Reassignments:
+    """Everything of a cluster that moves or is asked to, and what could not be read of it."""
+
+    found: list[Reassignment]
+    opaque: list[str]
+    """Znodes that are not understood, each with the reason."""
 
 
-def requests_in_zookeeper(client: KazooClient) -> Targets:
-    """What stands in /admin/reassign_partitions; raise RefusedError where it is not understood."""
+def moving_in_zookeeper(client: KazooClient) -> dict[Key, list[int]]:
+    """Where every partition that moves is going, whoever asked; topics that are not understood are left out."""
+    return _moving_in_topics(client)[0] | (reassign_requests(client) or {})
+
+
+def all_reassignments(client: KazooClient) -> Reassignments:
+    """Read everything that moves or is asked to, and what keeps it from moving."""
+    moving, opaque = _moving_in_topics(client)
+    found = reassignments_among(client, moving)
+    return Reassignments(found.found, [*found.opaque, *opaque])
+
+
+def reassignments_among(client: KazooClient, moving: Targets) -> Reassignments:
+    """The same where it is known what moves."""
     requests = reassign_requests(client)
-    if requests is None:
-        raise RefusedError(f"{REASSIGN} is not understood: nobody can tell what moves; mend or delete it first")
-    return requests
+    void = f"{REASSIGN} (Kafka takes it for empty; `delete {REASSIGN}` in zookeeper-shell clears it)"
+    opaque = [void] if requests is None else []
+    return Reassignments(_judged(client, moving, requests or {}), opaque)
 
 
-def refuse_others(plan: Plan, moving: Targets) -> None:
-    """Raise RefusedError where something moves that this plan did not ask for; plans that only reorder may."""
-    if plan.row["kind"] in _REORDERING or not reassignments_of(plan):
-        return
+def warnings_of_others(settings: Settings, plan: Plan, due: Sequence[Change], others: Reassignments) -> list[str]:
+    """Say what else moves or is asked to; raise RefusedError where that is in the way of what is due of this plan.
+
+    In the way is what copies replicas and shares a topic or a broker with a change that copies replicas, too.
+    """
+    copying = [change for change in due if change.action == Action.REASSIGN and moves_replicas(change)]
+    if not copying:
+        return []
     mine: dict[Key, list[list[int]]] = {}
     for change in reassignments_of(plan):
         mine.setdefault(change.key, []).append(change.replicas_after)
-    others = [f"{key[0]}-{key[1]} to {goal}" for key, goal in sorted(moving.items()) if goal not in mine.get(key, [])]
-    if others:
-        shown = ", ".join(others[:_SHOWN]) + (f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else "")
-        raise RefusedError(
-            f"a reassignment that is not plan {plan.title}'s runs: {shown}; wait until it is complete "
-            "(`surveyor verify` of its plan, or kafka-reassign-partitions --list, shows it) or cancel it, "
-            "then commit again",
-        )
+    foreign = [each for each in others.found if list(each.goal) not in mine.get((each.topic, each.partition), [])]
+    topics = {change.topic for change in copying}
+    brokers = {broker for change in copying for broker in (*(change.replicas_before or ()), *change.replicas_after)}
+    running = [each for each in foreign if each.obstacle is None]
+    near = [each for each in running if each.copies and (each.topic in topics or each.brokers & brokers)]
+    if near:
+        raise RefusedError(_refusal(settings, plan, near))
+    unread = [f"not understood, and taken for what does not move: {znode}" for znode in others.opaque]
+    beside = [f"others move {few([each.in_words for each in running])}, in the way of nothing here"] if running else []
+    stalled = [
+        f"{step.what}: `{command_line(settings, *shlex.split(step.command or ''))}`"
+        for step in stalled_steps([each for each in foreign if each.obstacle is not None])
+    ]
+    return [f"surveyor: warning: {line}" for line in (*unread, *beside, *stalled)]
+
+
+def stalled_steps(stalled: Sequence[Reassignment]) -> list[NextStep]:
+    """Say which reassignments do not move and what helps: the brokers that are down, or to cancel them."""
+    void = [each for each in stalled if each.is_void]
+    waiting = [each for each in stalled if not each.is_void]
+    missing = sorted({broker for each in waiting if each.obstacle is not None for broker in each.obstacle.waits_for})
+    steps = []
+    if void:
+        what = f"{counted(len(void), 'request')} in {REASSIGN} that cannot be carried out"
+        steps.append(NextStep(f"{what}: {few([each.in_words for each in void])}", _cancel(void)))
+    if waiting:
+        what = f"{counted(len(waiting), 'reassignment', 'does not move', 'do not move')}"
+        start = f"start {'broker' if len(missing) == 1 else 'brokers'} {few(missing)}, or cancel"
+        steps.append(NextStep(f"{what}: {few([each.in_words for each in waiting])}; {start}", _cancel(waiting)))
+    return steps
+
+
+def _cancel(some: Sequence[Reassignment]) -> str:
+    return shlex.join(["cancel", "--partitions", ",".join(each.name for each in some[:_NAMED])])
+
+
+def _refusal(settings: Settings, plan: Plan, near: Sequence[Reassignment]) -> str:
+    return (
+        f"a reassignment that is not plan {plan.title}'s runs: {few([each.in_words for each in near])}; wait until it "
+        "is complete (`surveyor verify` of its plan, or kafka-reassign-partitions --list, shows it) or cancel it "
+        f"(`{command_line(settings, *shlex.split(_cancel(near)))}`), then commit again"
+    )
+
+
+def _judged(client: KazooClient, moving: Targets, requests: Targets) -> list[Reassignment]:
+    """Read the partitions that move or are asked to, and judge each."""
+    keys = sorted({*moving, *requests})
+    if not keys:
+        return []
+    live, deleting = broker_epochs(client), set(topics_to_delete(client))
+    names = sorted({topic for topic, _ in keys})
+    topics = dict(zip(names, read_many(client, [f"{TOPICS}/{name}" for name in names]), strict=True))
+    states = read_many(client, [f"{TOPICS}/{topic}/partitions/{partition}/state" for topic, partition in keys])
+    found = []
+    for key, state in zip(keys, states, strict=True):
+        try:
+            assignment = assigned(topics[key[0]], key[1])
+        except MalformedZnodeError:  # Kafka's controller has it in memory, and may move it
+            goal = tuple(requests.get(key, moving.get(key, ())))
+            found.append(Reassignment(*key, goal, frozenset(goal)))
+            continue
+        now = None if assignment is None else ReplicaAssignment(*assignment)
+        found.append(reassignment(key, now, requests.get(key), _isr(state), live, deleting=key[0] in deleting))
+    return found
+
+
+def _isr(state: Znode) -> list[int] | None:
+    """The ISR, empty where there is no state, None where it is not understood."""
+    known = understood(state)
+    return known.isr if known is not None else [] if state.stat is None else None
 
 
 def _standing_of(
@@ -115,17 +195,24 @@ def _standing_of(
     return Standing.COMPLETE, f"replicas {replicas}"
 
 
+def _moving_in_topics(client: KazooClient) -> tuple[dict[Key, list[int]], list[str]]:
+    """Targets of the partitions whose topics say that they move, and the topics that are not understood."""
+    targets: dict[Key, list[int]] = {}
+    opaque = []
+    for znode in read_many(client, [f"{TOPICS}/{name}" for name in children(client, TOPICS) or []]):
+        try:
+            targets |= _moving(znode)
+        except MalformedZnodeError as error:
+            opaque.append(f"{znode.path} ({error})")
+    return targets, opaque
+
+
 def _moving(znode: Znode) -> dict[Key, list[int]]:
     """Partitions of a topic that move, with their targets."""
     if znode.stat is None:
         return {}
     topic = znode.path.rsplit("/", 1)[1]
-    try:
-        assignment = decode_assignment(znode.data)
-    except MalformedZnodeError as error:
-        raise RefusedError(
-            f"{znode.path} is not understood ({error}): nobody can tell whether {topic} moves; mend it first",
-        ) from None
+    assignment = decode_assignment(znode.data)
     moving = assignment.adding_replicas.keys() | assignment.removing_replicas.keys()
     return {
         (topic, number): target(assignment.partitions[number], assignment.removing_replicas.get(number, []))

@@ -12,6 +12,7 @@ from typing import Final
 
 from jobs.adapters.delta.lake import Row
 from jobs.assessment.limits import AHEAD
+from jobs.assessment.moving import stalled_steps
 from jobs.assessment.outage import Outage
 from jobs.basics.units import shown_duration
 from jobs.records.plans.names import names_of
@@ -213,6 +214,10 @@ def _imbalance(situation: Situation) -> Iterator[NextStep]:
         )
 
 
+def _stalled(situation: Situation) -> Iterator[NextStep]:
+    yield from stalled_steps(situation.health.stalled)
+
+
 def _quarantine(situation: Situation) -> Iterator[NextStep]:
     if count := situation.health.quarantined:
         yield NextStep(
@@ -226,6 +231,7 @@ RULES: Final[Sequence[Callable[[Situation], Iterator[NextStep]]]] = (
     _repairs,
     _gone,
     _stopped,
+    _stalled,
     _plans,
     _throttles,
     _snapshots,

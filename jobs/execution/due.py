@@ -13,7 +13,7 @@ from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.controllership import refuse_take_over
 from jobs.adapters.zookeeper.resident import resident
 from jobs.assessment.limits import CommitLimits, refuse_beyond
-from jobs.assessment.moving import moving_in_zookeeper, refuse_others
+from jobs.assessment.moving import all_reassignments, warnings_of_others
 from jobs.assessment.operations import judge_tasks
 from jobs.assessment.premises import Premises
 from jobs.assessment.waves import judge_waves
@@ -25,6 +25,7 @@ from jobs.execution.modes import choose_mode
 from jobs.records.plans.ledger import Verdict
 from jobs.records.plans.stored import Plan
 from jobs.runtime.choices import Mode
+from jobs.runtime.console import say
 from jobs.runtime.settings import Settings
 from schemas.lease import Holder
 from schemas.names import Action
@@ -72,7 +73,8 @@ def assess(
         else:
             due, verdicts = judge_waves(client, plan.changes)
             if any(change.action == Action.REASSIGN for change in due):
-                refuse_others(plan, moving_in_zookeeper(client))
+                for line in warnings_of_others(settings, plan, due, all_reassignments(client)):
+                    say(line)
         tasks, settled = judge_tasks(client, plan.tasks)
     if chosen is Mode.BATCH and (due or tasks) and not (in_office or is_ours):
         refuse_silent(state.brokers, settings.conf.controller_id, limits.allow_silent, settings.listener)

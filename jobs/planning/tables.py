@@ -58,8 +58,17 @@ def _ids_before(at: SnapshotTables, turn: int) -> list[Row]:
 
 
 def requests_of(at: SnapshotTables) -> list[Row]:
-    """Return the reassignments requested in /admin of a snapshot, rows of REQUESTS."""
-    return as_of(at.tables.lake, at.snapshot, "requests", ("kind", "=", RequestKind.REASSIGN.value))
+    """Return the reassignments requested in /admin of a snapshot, rows of REQUESTS.
+
+    One for the replicas that a partition has already asks for nothing, and stands there until a controller starts.
+    """
+    requests = as_of(at.tables.lake, at.snapshot, "requests", ("kind", "=", RequestKind.REASSIGN.value))
+    if not requests:
+        return []
+    topics = ("topic", "in", sorted({row["topic"] for row in requests}))
+    rows = as_of(at.tables.lake, at.snapshot, "partitions", topics)
+    held = {(row["topic"], row["partition"]): row["replicas"] for row in rows}
+    return [row for row in requests if held.get((row["topic"], row["partition"])) != row["replicas"]]
 
 
 def partitions_with_requests(at: SnapshotTables) -> DataFrame:

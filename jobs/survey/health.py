@@ -7,7 +7,7 @@ queued for deletion count for nothing else, nor do partitions that are not under
 
 from collections.abc import Collection
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,8 @@ from jobs.adapters.delta.lake import Row
 from jobs.records.stored_rows import Bools, Ints, StoredRows
 from jobs.survey.observed import Observed
 from planner.leadership.without_spark import imbalance, needs
+from planner.reassignment.obstacles import Reassignment, reassignment
+from planner.reassignment.replica_assignment import ReplicaAssignment
 from planner.rows.without_spark import PartitionArrays, among, derived, min_isr_of, named
 from schemas.names import NO_LEADER
 from schemas.rows import Key
@@ -47,6 +49,8 @@ class Health:
     under_replicated: int
     under_min_isr: int
     moving: int
+    stalled: list[Reassignment]
+    """What moves or is asked to and cannot: a broker of the target is down, or there is nothing left to do."""
     not_understood: int
     mendable: int
     """What `plan reconcile` finds a change for, without loss."""
@@ -61,7 +65,7 @@ class Health:
     def json(self) -> dict[str, Any]:
         """For programs: an object with a list where its keys would be numbers."""
         gone = [{"broker_id": broker, "partitions": count} for broker, count in self.gone.items()]
-        return asdict(self) | {"gone": gone}
+        return asdict(self) | {"gone": gone, "stalled": [_stalled_row(each) for each in self.stalled]}
 
 
 def health_of(seen: Observed, *, default_min_isr: int, threshold: float, drained: Collection[int] = ()) -> Health:
@@ -69,7 +73,10 @@ def health_of(seen: Observed, *, default_min_isr: int, threshold: float, drained
     rows = arrays_of(seen, default_min_isr)
     live, able = _brokers_of(seen, drained)
     opaque = sorted(row["broker_id"] for row in seen.brokers if not row["understood"])
-    marks, due, moving = derived(rows, live), needs(rows, live, able), _moving(seen)
+    marks, due = derived(rows, live), needs(rows, live, able)
+    reassigned = _reassignments(seen, live)
+    void = {(each.topic, each.partition) for each in reassigned if each.is_void}
+    moving = _moving(seen.partitions, seen.requested.keys() - void)
     return Health(
         controller_id=seen.controller_id,
         controller_epoch=seen.controller_epoch,
@@ -87,6 +94,7 @@ def health_of(seen: Observed, *, default_min_isr: int, threshold: float, drained
         under_replicated=_count(rows.judged & marks.under_replicated),
         under_min_isr=_count(rows.judged & marks.under_min_isr),
         moving=_count(moving),
+        stalled=[each for each in reassigned if each.obstacle is not None],
         not_understood=_count(~rows.understood),
         mendable=_count(due.mendable),
         stuck=_count(due.stuck),
@@ -141,14 +149,42 @@ def _distinct(brokers: Ints) -> list[int]:
     return ids
 
 
-def _moving(seen: Observed) -> Bools:
+def _stalled_row(stalled: Reassignment) -> Row:
+    row: Row = {"topic": stalled.topic, "partition": stalled.partition, "target": list(stalled.goal)}
+    if stalled.obstacle is not None:
+        why = stalled.obstacle
+        row |= {"code": why.code.value, "reason": why.reason, "waits_for": list(why.waits_for)}
+    return row
+
+
+def _reassignments(seen: Observed, live: Collection[int]) -> list[Reassignment]:
+    """Everything that moves or is asked to; what is not understood is left out."""
+    concerned = seen.partitions.filter(_moving(seen.partitions, seen.requested.keys())).to_pylist()
+    rows = {(row["topic"], row["partition"]): row for row in concerned}
+    found = []
+    for key in sorted({*rows, *seen.requested}):
+        row = rows.get(key)
+        if row is not None and row["understood"] is False:
+            continue
+        now = row and ReplicaAssignment(*(row[name] or [] for name in _ASSIGNMENT))
+        isr = [] if row is None else row["isr"] or []
+        found.append(
+            reassignment(key, now, seen.requested.get(key), isr, live, deleting=key[0] in seen.deleting),
+        )
+    return found
+
+
+_ASSIGNMENT: Final = ("replicas", "adding_replicas", "removing_replicas")
+
+
+def _moving(partitions: pa.Table, requested: Collection[Key]) -> Bools:
     """Replicas are being added or removed, or a request to do so waits, as `planner.reassignment.pending.is_moving`."""
     lengths = (
-        np.asarray(pc.fill_null(pc.list_value_length(seen.partitions[name]), 0))
+        np.asarray(pc.fill_null(pc.list_value_length(partitions[name]), 0))
         for name in ("adding_replicas", "removing_replicas")
     )
     moving: Bools = np.sum(list(lengths), axis=0) > 0
-    return moving | _requested(seen.partitions, seen.requested) if seen.requested else moving
+    return moving | _requested(partitions, requested) if requested else moving
 
 
 def _requested(partitions: pa.Table, requested: Collection[Key]) -> Bools:

@@ -56,8 +56,8 @@ class Observed:
     """Of each topic."""
     deleting: frozenset[str]
     """Topics that are queued for deletion."""
-    requested: frozenset[Key]
-    """Partitions that a request to move waits for."""
+    requested: Mapping[Key, list[int]]
+    """Where /admin asks partitions to move."""
     partitions: pa.Table
     quarantined: int
 
@@ -103,8 +103,9 @@ def _deleting(state: ClusterState) -> frozenset[str]:
     return frozenset(row["topic"] for row in state.requests if row["kind"] == RequestKind.DELETE_TOPIC)
 
 
-def _requested(requests: list[Row]) -> frozenset[Key]:
-    return frozenset((row["topic"], row["partition"]) for row in requests if row["kind"] == RequestKind.REASSIGN)
+def _requested(requests: list[Row]) -> dict[Key, list[int]]:
+    reassign = [row for row in requests if row["kind"] == RequestKind.REASSIGN]
+    return {(row["topic"], row["partition"]): row["replicas"] or [] for row in reassign}
 
 
 def _read_topics(client: KazooClient) -> tuple[dict[str, Mapping[str, str] | None], pa.Table, int]:

@@ -183,7 +183,8 @@ def _figures(status: Status) -> Iterator[tuple[str, str]]:
     yield "under-replicated", str(health.under_replicated)
     assumed = f" ({_ASSUMED})" if status.min_isr_assumed else ""
     yield "under min ISR", f"{health.under_min_isr}{assumed}"
-    yield "moving", str(health.moving)
+    waiting = sum(not each.is_void for each in health.stalled)
+    yield "moving", f"{health.moving}{f' ({waiting} of them wait for a broker)' * bool(waiting)}"
     for label, count in _rare(health):
         if count:
             yield label, str(count)

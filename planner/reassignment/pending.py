@@ -40,6 +40,8 @@ def moving_in_words() -> Column:
     waits = F.concat(
         F.lit("a request to move it to ["),
         in_words(F.col(ORDERED)),
-        F.lit("] waits in /admin/reassign_partitions: let it run, or delete it, and take a new snapshot"),
+        F.lit("] waits in /admin/reassign_partitions: let it run, or `surveyor cancel --partitions "),
+        F.concat_ws("-", "topic", "partition"),
+        F.lit("`, and take a new snapshot"),
     )
     return F.coalesce(waits, F.lit("it is being reassigned already"))

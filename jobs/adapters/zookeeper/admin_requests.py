@@ -99,25 +99,54 @@ def override(client: KazooClient, targets: Targets, versions: Mapping[str, int])
     `versions`: znodes by path that must not have moved on; False where one has, or the request was too late. Raises
     SurveyorError where ZooKeeper does not take it.
     """
+
+    def with_targets(requests: Sequence[TopicPartition]) -> list[TopicPartition]:
+        kept = [each for each in requests if (each.topic, each.partition) not in targets]
+        return [*kept, *(TopicPartition(*key, to) for key, to in sorted(targets.items()))]
+
+    return _rewrite(client, with_targets, lambda: versions)
+
+
+def withdraw(client: KazooClient, partitions: Collection[Key]) -> None:
+    """Take the requests for these partitions away; raise SurveyorError where ZooKeeper does not take that.
+
+    Under the epoch of the controller that is there: one that comes meanwhile reads the request, and is asked again.
+    """
+
+    def without(requests: Sequence[TopicPartition]) -> list[TopicPartition]:
+        return [each for each in requests if (each.topic, each.partition) not in partitions]
+
+    def epoch() -> dict[str, int]:
+        version = read(client, CONTROLLER_EPOCH).version
+        return {} if version is None else {CONTROLLER_EPOCH: version}
+
     for _ in range(_TRIES):
-        now = read_latest(client, REASSIGN)
+        if _rewrite(client, without, epoch):
+            return
+    raise SurveyorError(f"{REASSIGN} could not be written: the controller changed {_TRIES} times; try again")
+
+
+def _rewrite(
+    client: KazooClient,
+    edit: Callable[[Sequence[TopicPartition]], Sequence[TopicPartition]],
+    versions: Callable[[], Mapping[str, int]],
+) -> bool:
+    """Write what `edit` makes of the request; False where one of the `versions` has moved on. An empty request goes."""
+    for _ in range(_TRIES):
+        checked, now = versions(), read_latest(client, REASSIGN)
         try:
             requests = [] if now.stat is None else decode_partitions(now.data)
         except MalformedZnodeError as error:
             raise SurveyorError(f"{REASSIGN} is not understood ({error}): nothing is ordered beside it") from None
-        kept = [each for each in requests if (each.topic, each.partition) not in targets]
-        request = encode_partitions([*kept, *(TopicPartition(*key, to) for key, to in sorted(targets.items()))])
+        edited = edit(requests)
+        if edited == requests:
+            return True
+        request = encode_partitions(edited)
         if len(request) > LARGEST:
             raise RefusedError(
                 f"{REASSIGN} would take {len(request):,} bytes, more than {LARGEST:,}: wait, then try again"
             )
-        multi = client.transaction()
-        for path, version in versions.items():
-            multi.check(path, version)
-        if now.version is None:
-            multi.create(REASSIGN, request)
-        else:
-            multi.set_data(REASSIGN, request, version=now.version)
+        multi = _replacement(client, checked, now.version, request if edited else None)
         try:
             refused = refusal(multi, commit(multi))
         except LOST:
@@ -129,6 +158,20 @@ def override(client: KazooClient, targets: Targets, versions: Mapping[str, int])
         if refused.path != REASSIGN:
             return False
     raise SurveyorError(f"{REASSIGN} could not be written: it changed {_TRIES} times; try again")
+
+
+def _replacement(client: KazooClient, checked: Mapping[str, int], version: int | None, request: bytes | None) -> Any:  # noqa: ANN401 - kazoo is untyped
+    """Make a multi that replaces the request of this version by another one, or by none."""
+    multi = client.transaction()
+    for path, at_version in checked.items():
+        multi.check(path, at_version)
+    if request is None:
+        multi.delete(REASSIGN, version=version)
+    elif version is None:
+        multi.create(REASSIGN, request)
+    else:
+        multi.set_data(REASSIGN, request, version=version)
+    return multi
 
 
 def chunks(partitions: Sequence[TopicPartition], largest: int) -> Iterator[list[TopicPartition]]:
@@ -201,8 +244,9 @@ def _partitions_in(znode: Znode) -> list[TopicPartition]:
 
 
 def _stands(client: KazooClient, path: str) -> RequestStandsError:
-    names = ", ".join(f"{each.topic}-{each.partition}" for each in _partitions_in(read(client, path))[:10])
+    names = ",".join(f"{each.topic}-{each.partition}" for each in _partitions_in(read(client, path))[:10])
+    taken = f", or take it away by `surveyor cancel --partitions {names}`" if names and path == REASSIGN else ""
     return RequestStandsError(
         f"a request that is not ours stands in {path} ({names or 'not understood'}); "
-        "wait until Kafka's controller has taken it away, then commit again",
+        f"wait until Kafka's controller has taken it away{taken}, then commit again",
     )

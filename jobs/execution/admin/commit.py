@@ -15,7 +15,7 @@ from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import connected, sync
 from jobs.adapters.zookeeper.lease import Lease
 from jobs.assessment.limits import refuse_other_cluster
-from jobs.assessment.moving import moving_of, reassignments_of, refuse_others, requests_in_zookeeper
+from jobs.assessment.moving import moving_of, reassignments_among, reassignments_of, warnings_of_others
 from jobs.assessment.waves import PATIENCE, by_wave, how_to_go_on, still_due, wait_complete, waiting
 from jobs.basics.errors import RefusedError, StillRunningError, SurveyorError, UnreadableError
 from jobs.basics.interrupts import unwinding
@@ -149,7 +149,7 @@ class _Run:
     def _ask(self, wave: Sequence[PlanRow], later: Sequence[PlanRow], *, first: bool) -> None:
         self.ledger.refuse_closed()
         if any(change.action == Action.REASSIGN for change in wave):
-            self._refuse_others(wave[0].wave)
+            self._refuse_others(wave)
         due = still_due(self.settings, self.ledger, wave, 0.0 if first else PATIENCE)
         if not due:
             return
@@ -172,16 +172,17 @@ class _Run:
             plan_id, attempt = self.ledger.plan.plan_id, self.ledger.attempt
             set_throttle(self.settings, self.throttler, plan_id, moves, self.rate, attempt=attempt)
 
-    def _refuse_others(self, wave: int) -> None:
+    def _refuse_others(self, wave: Sequence[PlanRow]) -> None:
+        moving = self.controller.reassignments()
         with connected(self.settings.zookeeper) as client:
             sync(client)
-            requests = requests_in_zookeeper(client)
+            others = reassignments_among(client, moving)
         try:
-            refuse_others(self.ledger.plan, {**self.controller.reassignments(), **requests})
+            warnings_of_others(self.settings, self.ledger.plan, changes_among(wave), others)
         except RefusedError as error:
             if not self.ledger.begun:
                 raise
-            raise RefusedError(f"{error}; wave {wave} was not asked for, nor any later one") from None
+            raise RefusedError(f"{error}; wave {wave[0].wave} was not asked for, nor any later one") from None
         if self.throttler is not None:
             clear_left_over(self.settings, self.throttler, self.ledger.plan.plan_id)
 

@@ -54,7 +54,7 @@ class ZooKeeperController:
     def reassignments(self) -> dict[Key, list[int]]:
         with connected(self.settings.zookeeper) as client:
             sync(client)
-            return dict(moving_in_zookeeper(client))
+            return moving_in_zookeeper(client)
 
     def reassign(self, targets: dict[Key, list[int]]) -> Codes:
         plan = reassignments_of(self.ledger.plan)

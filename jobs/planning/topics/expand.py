@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 from jobs.adapters.delta.lake import Row
 from jobs.basics.errors import RefusedError, UsageError, raise_any
 from jobs.planning.plan import Planned
+from jobs.planning.tables import requests_of
 from jobs.planning.topics.known_topic import KnownTopic, find_topic, operation
 from jobs.planning.topics.new_partitions import assign_topics, racks_of, racks_told
 from jobs.planning.topics.new_topics import not_alive
@@ -17,7 +18,7 @@ from jobs.records.snapshots import as_of
 from planner.rows.words import counted
 from planner.topics.creation import expansion_changes, start_of_round
 from planner.topics.topic_size import size_faults, topic_bytes
-from schemas.names import INTERNAL_TOPICS, OperationKind, PlanKind, RequestKind
+from schemas.names import INTERNAL_TOPICS, OperationKind, PlanKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,8 +113,7 @@ class ExpandRequest:
 
 def _refuse_unsettled(at: SnapshotTables, topic: KnownTopic) -> None:
     """Refuse what Kafka would, and a topic whose partitions cannot be counted."""
-    requests = as_of(at.tables.lake, at.snapshot, "requests", ("topic", "=", topic.name))
-    requested = [row["partition"] for row in requests if row["kind"] == RequestKind.REASSIGN]
+    requested = [row["partition"] for row in requests_of(at) if row["topic"] == topic.name]
     moving = sorted({*topic.moving, *requested})
     if moving:
         raise RefusedError(

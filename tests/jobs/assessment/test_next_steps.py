@@ -13,6 +13,8 @@ from jobs.records.recent import Recent
 from jobs.runtime.next_commands import NextStep
 from jobs.survey.health import Health
 from planner.leadership.last_in_sync import Start, StartOrder
+from planner.reassignment.obstacles import Reassignment, reassignment
+from planner.reassignment.replica_assignment import ReplicaAssignment
 from schemas.names import NO_CONTROLLER
 from tests.docs.shown import fault
 from tests.jobs.support.rows.lake_rows import NOW
@@ -34,6 +36,7 @@ WELL: Final = Health(
     under_replicated=0,
     under_min_isr=0,
     moving=0,
+    stalled=[],
     not_understood=0,
     mendable=0,
     stuck=0,
@@ -62,6 +65,12 @@ STOPPED: Final = (
     "broker 4 is drained and down: start it once the work is done, and then give it back its leaders by "
     "`surveyor plan undrain --brokers 4 --refresh`"
 )
+STILL: Final = ReplicaAssignment([0, 1])
+
+
+def stalled(topic: str, now: ReplicaAssignment | None, request: list[int] | None) -> Reassignment:
+    return reassignment((topic, 0), now, request, [0, 1], [0, 1])
+
 
 CASES: Final[list[tuple[dict[str, object], dict[str, object], str, str | None]]] = [
     ({"mendable": 2}, {}, "2 partitions to be given a leader, or an ISR without the dead", "reconcile"),
@@ -78,6 +87,24 @@ CASES: Final[list[tuple[dict[str, object], dict[str, object], str, str | None]]]
         {"drained": [{"broker_id": 4}]},
         STOPPED,
         None,
+    ),
+    (
+        {"stalled": [stalled("ghost", None, [1]), stalled("kept", STILL, [0, 1])]},
+        {},
+        (
+            "2 requests in /admin/reassign_partitions that cannot be carried out: ghost-0 to [1] (there is no such "
+            "partition), kept-0 to [0, 1] (it has these replicas already)"
+        ),
+        "cancel --partitions ghost-0,kept-0",
+    ),
+    (
+        {"stalled": [stalled("a", STILL.towards([0, 9]), None), stalled("b", STILL, [8, 0])]},
+        {},
+        (
+            "2 reassignments do not move: a-0 to [0, 9] (not alive: 9), b-0 to [8, 0] (not alive: 8); start "
+            "brokers 8, 9, or cancel"
+        ),
+        "cancel --partitions a-0,b-0",
     ),
     ({}, {"snapshot": None}, "no snapshot yet: plans are made on one, and `show` shows it", "snapshot"),
     (

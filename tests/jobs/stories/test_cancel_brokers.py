@@ -177,3 +177,38 @@ def test_complete_move_rolled_back(cluster: EmbeddedCluster, kafka: KafkaTree, s
     assert (back["rolled_back"], surveyor.status(plan.plan_id)) == (True, PlanStatus.ROLLED_BACK)
     assert traffic.failed == []
     assert traffic.stored(len(BEFORE)) >= traffic.acknowledged
+
+
+def test_a_foreign_move_to_a_dead_broker_and_requests_in_vain_are_cleared_by_what_status_says(
+    kafka: KafkaTree, surveyor: Surveyor, topic: str
+) -> None:
+    """Kafka's controller carries requests out that are there when the znode is created, and reads no later ones."""
+    request = "/admin/reassign_partitions"
+
+    def partitions(wanted: dict[tuple[str, int], list[int]]) -> bytes:
+        rows = [{"topic": name, "partition": number, "replicas": to} for (name, number), to in wanted.items()]
+        return json.dumps({"version": 1, "partitions": rows}).encode()
+
+    dead = {(topic, 0): [0, 99]}
+    kafka.client.create(request, partitions(dead))
+    assert eventually(lambda: assignment(kafka, topic).adding_replicas.get(0) == [99])
+    kafka.client.set(request, partitions(dead | {("ghost", 0): [1], (topic, 1): BEFORE[1]}))
+
+    plan = moves(surveyor, kafka, topic, {1: [1, 2]})
+    done = surveyor.run("commit", plan.plan_id, "--zookeeper", kafka.hosts, "--apply", "--wait")
+    assert done.exit_code == 0, done.stderr
+    assert f"{topic}-0 to [0, 99] (not alive: 99); start broker 99, or cancel" in done.stderr
+    assert assignment(kafka, topic).partitions[1] == [1, 2]
+
+    status = json.loads(surveyor.run("status", "--zookeeper", kafka.hosts, "--json").stdout)
+    commands = [step["command"] for step in status["due"] if " cancel " in f"{step['command']}"]
+    assert len(commands) == 2, status["due"]
+    for command in commands:
+        cleared = surveyor.run(*command.split()[1:], "--apply")
+        assert cleared.exit_code == 0, cleared.stderr
+
+    after = json.loads(surveyor.run("status", "--zookeeper", kafka.hosts, "--json").stdout)
+    assert (after["moving"], after["stalled"], kafka.client.exists(request)) == (0, [], None)
+    assert assignment(kafka, topic).partitions[0] == BEFORE[0]
+    kafka.client.create(request, partitions({(topic, 0): [1, 0]}))
+    assert eventually(lambda: assignment(kafka, topic).partitions[0] == [1, 0]), "Kafka still reads requests"

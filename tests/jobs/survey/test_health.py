@@ -103,6 +103,49 @@ def test_znodes_and_tables_say_the_same(troubled: KafkaTree, lake: Lake, snapsho
         assert [tuple(row[name] for name in columns) for row in health.imbalance] == IMBALANCE
 
 
+def test_what_does_not_move_is_named_and_only_what_waits_counts_as_moving(tree: KafkaTree) -> None:
+    """A request for a topic that is gone or for what is there already, and a target that is down."""
+    tree.add_topic("calm", {0: [0, 1], 1: [1, 2]})
+    tree.add_topic("stuck", {0: [0, 1]})
+    tree.write(
+        "/brokers/topics/stuck",
+        b'{"partitions":{"0":[0,9,1]},"adding_replicas":{"0":[9]},"removing_replicas":{"0":[1]}}',
+    )
+    wanted = {("ghost", 3): [1], ("calm", 0): [0, 1], ("calm", 1): [1, 0]}
+    rows = [{"topic": name, "partition": number, "replicas": to} for (name, number), to in wanted.items()]
+    tree.write("/admin/reassign_partitions", json.dumps({"version": 1, "partitions": rows}).encode())
+
+    health = judged(observe_now(tree.hosts))
+
+    assert health.moving == 2
+    assert health.json["stalled"] == [
+        {
+            "topic": "calm",
+            "partition": 0,
+            "target": [0, 1],
+            "code": "ALREADY_ASSIGNED",
+            "reason": "it has these replicas already",
+            "waits_for": [],
+        },
+        {
+            "topic": "ghost",
+            "partition": 3,
+            "target": [1],
+            "code": "UNKNOWN_PARTITION",
+            "reason": "there is no such partition",
+            "waits_for": [],
+        },
+        {
+            "topic": "stuck",
+            "partition": 0,
+            "target": [0, 9],
+            "code": "WAITS_FOR_BROKER",
+            "reason": "not alive: 9",
+            "waits_for": [9],
+        },
+    ]
+
+
 def test_who_is_drained_is_elected_by_nobody(lake: Lake, snapshot: Row) -> None:
     """The only one in sync that is alive."""
     health = health_of(observed_by(lake, snapshot), default_min_isr=1, threshold=0.1, drained=[0])

@@ -146,15 +146,118 @@ def test_refused_beside_somebody_elses(  # noqa: PLR0913, PLR0917 - fixtures
     assert surveyor.status(plan.plan_id) == PlanStatus.PLANNED
 
 
-def test_refused_where_nobody_can_tell_what_moves(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
+def request(controller: MovingController, topic: str, *replicas: int) -> None:
+    order = {"version": 1, "partitions": [{"topic": topic, "partition": 0, "replicas": replicas}]}
+    controller.tree.write("/admin/reassign_partitions", json.dumps(order).encode())
+
+
+def far_away(controller: MovingController) -> None:
+    for broker in (6, 7, 8):
+        controller.tree.register(broker)
+    controller.tree.add_topic("far", {0: [6, 7]})
+    controller.begin(("far", 0), [6, 8])
+
+
+def leaderless(controller: MovingController) -> None:
+    controller.begin((OTHER, 0), [0, 2])
+    controller.set_state((OTHER, 0), leader=-1, isr=[9])
+
+
+WARNED: list[tuple[str, Begin, str]] = [
+    (
+        "an illegible topic",
+        lambda controller: controller.tree.write("/brokers/topics/ghost", b"{"),
+        "not understood, and taken for what does not move: /brokers/topics/ghost (",
+    ),
+    (
+        "an illegible request",
+        lambda controller: controller.tree.write("/admin/reassign_partitions", b"{"),
+        "/admin/reassign_partitions (Kafka takes it for empty; `delete /admin/reassign_partitions`",
+    ),
+    (
+        "a topic that is gone",
+        lambda controller: request(controller, "ghost", 0, 1),
+        (
+            "1 request in /admin/reassign_partitions that cannot be carried out: ghost-0 to [0, 1] (there is no such "
+            "partition): `surveyor cancel --partitions ghost-0 --zookeeper"
+        ),
+    ),
+    (
+        "already there",
+        lambda controller: request(controller, OTHER, 0, 1),
+        "other-0 to [0, 1] (it has these replicas already): `surveyor cancel --partitions other-0 ",
+    ),
+    (
+        "a request for another order",
+        lambda controller: request(controller, OTHER, 1, 0),
+        "others move other-0 to [1, 0], in the way of nothing here",
+    ),
+    (
+        "a target that is down",
+        lambda controller: controller.begin((OTHER, 0), [0, 9]),
+        (
+            "1 reassignment does not move: other-0 to [0, 9] (not alive: 9); start broker 9, or cancel: "
+            "`surveyor cancel --partitions other-0 "
+        ),
+    ),
+    (
+        "a request for a target that is down",
+        lambda controller: request(controller, OTHER, 9, 0),
+        "other-0 to [9, 0] (not alive: 9); start broker 9, or cancel: `surveyor cancel",
+    ),
+    (
+        "nobody to copy from",
+        leaderless,
+        "other-0 to [0, 2] (no replica in its ISR [9] is alive); start broker 9",
+    ),
+    ("other topics on other brokers", far_away, "others move far-0 to [6, 8], in the way of nothing here"),
+]
+
+
+@pytest.mark.parametrize("apply", [True, False])
+@pytest.mark.parametrize(("begin", "words"), [case[1:] for case in WARNED], ids=[case[0] for case in WARNED])
+def test_what_is_in_the_way_of_nothing_is_a_warning(  # noqa: PLR0913, PLR0917 - fixtures
+    kafka: KafkaTree,
+    controller: MovingController,
+    surveyor: Surveyor,
+    plan: Plan,
+    begin: Begin,
+    words: str,
+    *,
+    apply: bool,
 ) -> None:
-    kafka.write("/brokers/topics/other", b"{")
+    begin(controller)
+    controller.events = [lambda: controller.finish_all(T)] * 9
+
+    done = run(surveyor, kafka, plan, apply=apply)
+
+    assert done.exit_code == DONE, done.stderr
+    assert words in done.stderr.partition("surveyor: warning: ")[2]
+    assert controller.waves == ([[(T, 0), (T, 1)], [(T, 2)]] if apply else [])
+
+
+@pytest.mark.parametrize(("goal", "dead"), [([3, 9], " (not alive: 9)"), ([0, 2], "")])
+def test_what_copies_beside_is_refused_with_its_dead_brokers_named(  # noqa: PLR0913, PLR0917 - fixtures
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan, goal: list[int], dead: str
+) -> None:
+    controller.begin((OTHER, 0), goal)
 
     done = run(surveyor, kafka, plan)
 
     assert (done.exit_code, controller.waves) == (REFUSED, [])
-    assert "nobody can tell whether other moves" in done.stderr
+    assert f"other-0 to {goal}{dead}; wait until it is complete" in done.stderr
+    assert f"or cancel it (`surveyor cancel --partitions other-0 --zookeeper {kafka.hosts}" in done.stderr
+
+
+def test_a_plan_that_only_reorders_passes_whatever_its_question(
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Lake
+) -> None:
+    plan = store_plan(lake, kafka, [reassignment(kafka, T, 0, [1, 0])], kind=PlanKind.REASSIGN.value)
+    begin_theirs(controller)
+    controller.stuck = True
+
+    assert run(surveyor, kafka, plan).exit_code == DONE
+    assert controller.replicas(T)[0] == [1, 0]
 
 
 def test_stops_between_waves_where_somebody_else_begins(

@@ -34,12 +34,15 @@ def surveyor(zookeeper_server: EmbeddedZooKeeper, tmp_path_factory: pytest.TempP
     tree = KafkaTree(hosts, client)
     tree.lay_out(brokers=(0, 1, 2, 3))
     tree.elect(0, epoch=7)
-    for topic, replicas in {"free": [0, 1], "lost": [1, DEAD], "waiting": [2], **STRICT}.items():
+    topics = {"free": [0, 1], "lost": [1, DEAD], "waiting": [2], "settled": [2, 3], **STRICT}
+    for topic, replicas in topics.items():
         tree.add_topic(topic, {0: replicas})
     for topic in STRICT:
         tree.write(f"/config/topics/{topic}", encode_config({"min.insync.replicas": "2"}))
     tree.write(state_path("lost", 0), encode_state(State(controller_epoch=7, leader=-1, leader_epoch=6, isr=[DEAD])))
-    order = {"version": 1, "partitions": [{"topic": "waiting", "partition": 0, "replicas": [0]}]}
+    requests = {"waiting": [0], "settled": [2, 3], "gone": [1]}
+    rows = [{"topic": topic, "partition": 0, "replicas": replicas} for topic, replicas in requests.items()]
+    order = {"version": 1, "partitions": rows}
     tree.write("/admin/reassign_partitions", json.dumps(order).encode())
     ready = Surveyor(hosts, tmp_path_factory.mktemp("held") / "warehouse")
     write_first_snapshot(ready)
@@ -77,6 +80,13 @@ def test_no_question_moves_them(surveyor: Surveyor, tmp_path: Path, question: li
     if "waiting" in about:
         code, reason = rejected["waiting"]
         assert (code, ORDERED in reason) == ("REASSIGNMENT_IN_PROGRESS", True)
+
+
+def test_a_request_for_what_is_there_holds_nothing(surveyor: Surveyor) -> None:
+    moved = surveyor.json("plan", "reassign", "--replace", "3=0", "--topics", "settled")
+    added = surveyor.json("plan", "expand", "--topic", "settled", "--partitions", "2")
+
+    assert (moved["changes"], moved["rejected"], added["changes"]) == (1, 0, 1)
 
 
 FILES: Final = (

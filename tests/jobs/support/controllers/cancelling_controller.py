@@ -80,6 +80,8 @@ class MovingController:
         self.tree.write(state_path(topic, partition), encode_state(state))
 
     def _reassign(self, key: Key, order: list[int] | None) -> int:
+        if order is None and not self.tree.client.exists(f"/brokers/topics/{key[0]}"):
+            return NOTHING_RUNS
         replicas, adding, removing = self.assigned(*key)
         if key in self.refuses:
             return INVALID
@@ -123,6 +125,7 @@ def installed(monkeypatch: pytest.MonkeyPatch, tree: KafkaTree) -> MovingControl
 
     for module in (
         "jobs.execution.cancellation",
+        "jobs.execution.partition_cancellation",
         "jobs.execution.commit",
         "jobs.execution.admin.controllers",
         "jobs.execution.modes",

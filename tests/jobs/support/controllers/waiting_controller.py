@@ -140,10 +140,10 @@ def install(controller: MovingController, monkeypatch: pytest.MonkeyPatch) -> No
     for module in ("assessment.waves", "adapters.zookeeper.admin_requests"):
         monkeypatch.setattr(f"jobs.{module}.time", clock)
     for module in (
-        "execution.admin.controllers",
         "execution.commit",
         "execution.admin.commit",
         "execution.cancellation",
+        "execution.admin.controllers",  # last: a module that is imported after it would keep the fake
     ):
         monkeypatch.setattr(f"jobs.{module}.admin_of", admin_of)
     monkeypatch.setattr("jobs.assessment.waves.PATIENCE", 0.0)

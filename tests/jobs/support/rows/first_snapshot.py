@@ -57,7 +57,7 @@ def _rows(small: Small, read: pa.Table, threshold: float) -> dict[str, list[Row]
         brokers=state.brokers,
         configs={row["topic"]: row["config"] for row in topics},
         deleting=queued,
-        requested=frozenset(),
+        requested={},
         partitions=_of_kind(read, "partition"),
         quarantined=0,
     )

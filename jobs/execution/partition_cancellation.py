@@ -1,0 +1,255 @@
+"""`surveyor cancel --partitions`: reassignments called back that no plan asked for, and requests nobody carries out.
+
+Corresponds to `kafka-reassign-partitions --cancel`. Kafka's controller carries a cancellation out under its own fence;
+a request in /admin is taken away under the epoch of that controller. Kafka's controller watches that znode only until
+it changes, and looks again whenever it is asked for a reassignment, so it is asked for what was taken away, too.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kazoo.client import KazooClient
+
+from jobs.adapters.brokers.admin import (
+    NO_REASSIGNMENT_IN_PROGRESS,
+    NONE,
+    UNANSWERED,
+    AdminUnavailableError,
+    error_name,
+    named,
+)
+from jobs.adapters.zookeeper.admin_requests import withdraw
+from jobs.adapters.zookeeper.cluster import TOPICS, ClusterState, read_cluster, reassign_requests
+from jobs.adapters.zookeeper.connection import connected, look_until, sync
+from jobs.adapters.zookeeper.controllership import refuse_migration
+from jobs.adapters.zookeeper.lease import Lease
+from jobs.adapters.zookeeper.multi_read import read_many
+from jobs.adapters.zookeeper.resident import resident
+from jobs.assessment.premises import assigned, understood
+from jobs.basics.errors import ExitCode, RefusedError, SurveyorError, UsageError
+from jobs.execution.admin.controllers import admin_of
+from jobs.execution.admin.lease import lease_for
+from jobs.execution.admin.via_zookeeper import Overriding
+from jobs.runtime.console import LINES_SHOWN, agrees, finish, is_terminal, say
+from jobs.runtime.next_commands import same_step
+from jobs.runtime.settings import Settings
+from planner.reassignment.cancellation import Danger, danger
+from planner.reassignment.replica_assignment import ReplicaAssignment
+from planner.rows.words import counted
+from schemas.rows import Key
+from schemas.znodes import MalformedZnodeError
+
+SEEN_SECONDS: Final = 15.0
+"""Seconds for a cancellation by Kafka's controller to show in ZooKeeper."""
+
+LED_BACK_SECONDS: Final = 60.0
+"""Seconds for one by `surveyor control`, which takes some cycles."""
+
+_PARTITION: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d{1,9})")
+
+
+@dataclass(frozen=True, slots=True)
+class _Partition:
+    key: Key
+    now: ReplicaAssignment | None
+    request: list[int] | None
+    danger: Danger | None
+    opaque: str | None = None
+    """Why its topic is not understood."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.key[0]}-{self.key[1]}"
+
+    @property
+    def is_moving(self) -> bool:
+        return self.now is not None and self.now.is_moving
+
+    @property
+    def line(self) -> str:
+        parts = []
+        if self.danger is not None:
+            parts.append(f"goes on: {self.danger.code}: {self.danger.reason}")
+        elif self.is_moving and self.now is not None:
+            parts.append(f"to be cancelled: adding {list(self.now.adding)}, removing {list(self.now.removing)}")
+            parts.append(f"back to {self.now.origin}")
+        if self.request is not None:
+            parts.append(f"its request for {self.request} to be taken out of /admin/reassign_partitions")
+        if not parts:
+            parts.append(self._at_rest)
+        return f"  {self.name}  {'; '.join(parts)}"
+
+    @property
+    def _at_rest(self) -> str:
+        if self.opaque is not None:
+            return f"left alone, not understood: {self.opaque}"
+        return "no such partition" if self.now is None else f"does not move: replicas {list(self.now.replicas)}"
+
+    @property
+    def row(self) -> dict[str, Any]:
+        return {
+            "topic": self.key[0],
+            "partition": self.key[1],
+            "replicas": None if self.now is None else list(self.now.replicas),
+            "moving": self.is_moving,
+            "request": self.request,
+            "unsafe": None if self.danger is None else self.danger.reason,
+        }
+
+
+def partitions_named(text: str) -> list[Key]:
+    """Read the value of --partitions.
+
+    >>> partitions_named("orders-0,web-logs-12")
+    [('orders', 0), ('web-logs', 12)]
+    """
+    matches = [(word, _PARTITION.fullmatch(word.strip())) for word in text.split(",")]
+    wrong = [word for word, match in matches if match is None]
+    if wrong:
+        raise UsageError(f"--partitions {wrong[0]!r}: expected TOPIC-NUMBER[,TOPIC-NUMBER...], as in orders-0,orders-1")
+    return list(dict.fromkeys((match["topic"], int(match["partition"])) for _, match in matches if match))
+
+
+def cancel_partitions(settings: Settings, text: str, *, apply: bool, yes: bool, skip_unsafe: bool) -> ExitCode:
+    """Cancel what moves of these partitions, and take away what is requested for them; or show what that would do."""
+    keys = partitions_named(text)
+    with connected(settings.zookeeper) as client:
+        _, found = _read(settings, client, keys)
+        if not skip_unsafe:
+            _refuse_unsafe(found)
+        due = [each for each in found if _is_due(each)]
+        if not due:
+            finish(settings, _result(found), "nothing is left to cancel", *_lines(found))
+            return ExitCode.DONE
+        if not apply:
+            note = "dry run: nothing was written; --apply writes"
+            step = same_step(settings, "apply", "cancel", "--apply")
+            title = f"{counted(len(due), 'partition')} to be called back"
+            finish(settings, _result(found) | {"dry_run": True}, title, *_lines(found), note, steps=[step])
+            return ExitCode.DONE
+        if not yes and is_terminal():
+            for line in _lines(found):
+                say(line)
+            if not agrees("cancel these?"):
+                raise SurveyorError("not cancelled: the question was not answered with yes")
+        with lease_for(settings, "", "cancel") as lease:
+            return _apply(settings, client, keys, lease, skip_unsafe=skip_unsafe)
+
+
+def _read(settings: Settings, client: KazooClient, keys: Sequence[Key]) -> tuple[ClusterState, list[_Partition]]:
+    state = read_cluster(client, settings.zookeeper)
+    refuse_migration(state)
+    requests = reassign_requests(client) or {}
+    names = sorted({topic for topic, _ in keys})
+    topics = dict(zip(names, read_many(client, [f"{TOPICS}/{name}" for name in names]), strict=True))
+    states = read_many(client, [f"{TOPICS}/{topic}/partitions/{number}/state" for topic, number in keys])
+    found = []
+    for key, znode in zip(keys, states, strict=True):
+        request = requests.get(key)
+        try:
+            assignment = assigned(topics[key[0]], key[1])
+        except MalformedZnodeError as error:
+            found.append(_Partition(key, None, request, None, str(error)))
+            continue
+        now = None if assignment is None else ReplicaAssignment(*assignment)
+        known = understood(znode)
+        isr = None if known is None else known.isr
+        why = danger(now, isr, state.live) if now is not None and now.is_moving else None
+        found.append(_Partition(key, now, request, why))
+    return state, found
+
+
+def _is_due(partition: _Partition) -> bool:
+    return partition.danger is None and (partition.is_moving or partition.request is not None)
+
+
+def _refuse_unsafe(found: Iterable[_Partition]) -> None:
+    unsafe = [f"{each.name}: {each.danger.code}: {each.danger.reason}" for each in found if each.danger is not None]
+    if unsafe:
+        listed = "\n  ".join(unsafe[:LINES_SHOWN])
+        raise RefusedError(
+            f"nothing is called back: {counted(len(unsafe), 'partition')} would lose by it; start these brokers, or "
+            f"let those partitions go on by --skip-unsafe:\n  {listed}"
+        )
+
+
+def _apply(
+    settings: Settings, client: KazooClient, keys: Sequence[Key], lease: Lease, *, skip_unsafe: bool
+) -> ExitCode:
+    """Read again under the lease, take requests away, and ask the controller to cancel."""
+    state, found = _read(settings, client, keys)
+    if not skip_unsafe:
+        _refuse_unsafe(found)
+    due = {each.key: each for each in found if _is_due(each)}
+    moving = {key: each.now for key, each in due.items() if each.is_moving and each.now is not None}
+    lease.refuse_lost()
+    codes: Mapping[Key, int] = {}
+    patience = SEEN_SECONDS
+    if resident(client) is not None:
+        withdraw(client, due.keys() - moving.keys())
+        if moving:
+            patience = LED_BACK_SECONDS
+            codes = Overriding(client).reassign({key: now.origin for key, now in moving.items()})
+    else:
+        with ExitStack() as stack:
+            admin = None
+            try:
+                admin = stack.enter_context(admin_of(settings, state))
+            except AdminUnavailableError:
+                if moving:  # a request alone needs no controller to be taken away
+                    raise
+            withdraw(client, due.keys())
+            if admin is not None:
+                codes = _asked(admin.reassign, due)
+    return _report(settings, client, due, codes, patience)
+
+
+def _asked(reassign: Any, due: Iterable[Key]) -> Mapping[Key, int]:  # noqa: ANN401 - of an Admin
+    try:
+        answered: Mapping[Key, int] = reassign(dict.fromkeys(due))
+    except UNANSWERED as error:
+        say(f"surveyor: no answer came ({named(error)}); what ZooKeeper shows decides")
+        return {}
+    return answered
+
+
+def _report(
+    settings: Settings, client: KazooClient, due: Mapping[Key, _Partition], codes: Mapping[Key, int], patience: float
+) -> ExitCode:
+    def look() -> list[_Partition]:
+        sync(client)
+        return _read(settings, client, list(due))[1]
+
+    refused = {key for key, code in codes.items() if code not in {NONE, NO_REASSIGNMENT_IN_PROGRESS}}
+
+    def are_back(seen: Sequence[_Partition]) -> bool:
+        return not any(each.is_moving or each.request is not None for each in seen if each.key not in refused)
+
+    after = look_until(look, are_back, patience)
+    left = [each for each in after if each.is_moving or each.request is not None]
+    why = {key: f"the controller refused: {error_name(codes[key])}" for key in refused}
+    done = [each for each in after if each not in left]
+    lines = [f"  {each.name}  {why.get(each.key, 'still moves')}" for each in left]
+    lines += [f"  {each.name}  {_at_rest(each)}" for each in done]
+    result = _result(after) | {"cancelled_now": len(done), "failed": len(left)}
+    finish(settings, result, f"{counted(len(done), 'partition')} called back, {len(left)} not", *lines[:LINES_SHOWN])
+    return ExitCode.ERROR if left else ExitCode.DONE
+
+
+def _at_rest(partition: _Partition) -> str:
+    if partition.now is None:
+        return "its request is gone"
+    return f"replicas {list(partition.now.replicas)}; to change their order: surveyor plan reassign"
+
+
+def _lines(found: Sequence[_Partition]) -> Iterator[str]:
+    yield from (each.line for each in found[:LINES_SHOWN])
+    if len(found) > LINES_SHOWN:
+        yield f"  ... and {len(found) - LINES_SHOWN} more"
+
+
+def _result(found: Sequence[_Partition]) -> dict[str, Any]:
+    return {"partitions": [each.row for each in found]}

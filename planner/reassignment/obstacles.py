@@ -1,0 +1,138 @@
+"""Why a reassignment does not move, one partition at a time: nothing is left to do for it, or a broker is missing.
+
+Corresponds to `KafkaController.processZkPartitionReassignment`, which drops what it cannot carry out, and to
+`isReassignmentComplete`: a reassignment waits until its whole target is in the ISR, for as long as a broker of it is
+down. In: the assignment, the request in /admin, the ISR, the live brokers. Out: an Obstacle, or None.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from planner.reassignment.replica_assignment import ReplicaAssignment
+from planner.rows.words import few
+from schemas.names import RejectionCode
+from schemas.rows import Key
+
+
+class Obstacle(NamedTuple):
+    """Why a reassignment does not move; `waits_for` are the brokers that have to start."""
+
+    code: RejectionCode
+    reason: str
+    waits_for: tuple[int, ...] = ()
+
+
+VOID: Final = frozenset(
+    {
+        RejectionCode.UNKNOWN_PARTITION,
+        RejectionCode.INVALID_TARGET,
+        RejectionCode.DELETION_REQUESTED,
+        RejectionCode.ALREADY_ASSIGNED,
+    },
+)
+"""Codes of requests that no controller will ever carry out."""
+
+
+def obstacle(
+    now: ReplicaAssignment | None,
+    request: Sequence[int] | None,
+    isr: Sequence[int] | None,
+    live: Collection[int],
+    *,
+    deleting: bool = False,
+) -> Obstacle | None:
+    """Return why a partition does not move, None if it does, or if that is not known.
+
+    `now` is None where there is no such partition, `request` where /admin asks for nothing, `isr` where it could not be
+    read; a partition without a state has an empty one.
+
+    >>> obstacle(ReplicaAssignment([1, 2, 9], adding=[9]), None, isr=[1, 2], live=[1, 2]).waits_for
+    (9,)
+    >>> obstacle(ReplicaAssignment([1, 2, 3], adding=[3]), None, isr=[1, 2], live=[1, 2, 3]) is None
+    True
+    >>> obstacle(ReplicaAssignment([1, 2]), [1, 2], isr=[1, 2], live=[1, 2]).code.value
+    'ALREADY_ASSIGNED'
+    """
+    if now is None:
+        return Obstacle(RejectionCode.UNKNOWN_PARTITION, "there is no such partition")
+    if request is not None:
+        if why := _void(now, request, deleting=deleting):
+            return why
+        now = now.towards(request)
+    return None if isr is None else _stalled(now.target, isr, live)
+
+
+def _void(now: ReplicaAssignment, request: Sequence[int], *, deleting: bool) -> Obstacle | None:
+    if not request or len(set(request)) < len(request) or min(request) < 0:
+        return Obstacle(RejectionCode.INVALID_TARGET, f"{list(request)} is no list of brokers, each once")
+    if now.is_moving:
+        return None
+    if deleting:
+        return Obstacle(RejectionCode.DELETION_REQUESTED, "its topic is queued for deletion")
+    if list(request) == list(now.replicas):
+        return Obstacle(RejectionCode.ALREADY_ASSIGNED, "it has these replicas already")
+    return None
+
+
+def _stalled(goal: Sequence[int], isr: Sequence[int], live: Collection[int]) -> Obstacle | None:
+    lagging = [broker for broker in goal if broker not in isr]
+    dead = tuple(broker for broker in lagging if broker not in live)
+    if dead and len(dead) == len(lagging):
+        return Obstacle(RejectionCode.WAITS_FOR_BROKER, f"not alive: {few(dead)}", dead)
+    if lagging and not set(isr) & set(live):
+        return Obstacle(RejectionCode.NO_LIVE_LEADER, f"no replica in its ISR {list(isr)} is alive", tuple(isr))
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Reassignment:
+    """A partition that moves, or that a request in /admin asks to move."""
+
+    topic: str
+    partition: int
+    goal: tuple[int, ...]
+    brokers: frozenset[int]
+    """Brokers that hold the partition, or are to hold it."""
+    obstacle: Obstacle | None = None
+    copies: bool = True
+    """False where it only changes the order of replicas, or takes some away."""
+    dead: tuple[int, ...] = ()
+    """Brokers of the goal that are down: it is not complete before they start."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+    @property
+    def is_void(self) -> bool:
+        """No controller will ever carry it out."""
+        return self.obstacle is not None and self.obstacle.code in VOID
+
+    @property
+    def in_words(self) -> str:
+        why = f"not alive: {few(self.dead)}" if self.obstacle is None and self.dead else None
+        reason = why if self.obstacle is None else self.obstacle.reason
+        return f"{self.name} to {list(self.goal)}{f' ({reason})' if reason else ''}"
+
+
+def reassignment(  # noqa: PLR0913 - what a partition's znodes say
+    key: Key,
+    now: ReplicaAssignment | None,
+    request: Sequence[int] | None,
+    isr: Sequence[int] | None,
+    live: Collection[int],
+    *,
+    deleting: bool = False,
+) -> Reassignment:
+    """Judge one that moves or is asked to; the arguments are those of `obstacle`."""
+    goal = tuple(request if request is not None else () if now is None else now.target)
+    held = () if now is None else now.replicas
+    return Reassignment(
+        *key,
+        goal,
+        frozenset([*held, *goal]),
+        obstacle(now, request, isr, live, deleting=deleting),
+        copies=now is None or bool((now if request is None else now.towards(request)).adding),
+        dead=tuple(broker for broker in goal if broker not in live),
+    )

@@ -1,0 +1,136 @@
+"""`surveyor cancel --partitions`: moves of others turn back, requests that are never carried out go."""
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jobs.adapters.zookeeper import connection
+from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.controllers.cancelling_controller import MovingController, installed
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
+
+if TYPE_CHECKING:
+    from kazoo.protocol.states import ZnodeStat
+
+T = "web-logs"
+REASSIGN = "/admin/reassign_partitions"
+DONE, ERROR, USAGE, REFUSED = 0, 1, 2, 23
+
+
+@pytest.fixture
+def controller(monkeypatch: pytest.MonkeyPatch, tree: KafkaTree) -> MovingController:
+    """Partition 0 moves to 9, which is down; requests stand for 1, which is there, for a gone topic, and for 2."""
+    controller = installed(monkeypatch, tree)
+    tree.add_topic(T, {0: [0, 1], 1: [0, 1], 2: [1, 2]})
+    controller.reassign({(T, 0): [0, 9]})
+    controller.requests.clear()
+    request(tree, {(T, 1): [0, 1], ("ghost", 3): [1], (T, 2): [2, 1]})
+    return controller
+
+
+def request(tree: KafkaTree, wanted: dict[tuple[str, int], list[int]]) -> None:
+    rows = [{"topic": topic, "partition": number, "replicas": to} for (topic, number), to in wanted.items()]
+    tree.write(REASSIGN, json.dumps({"version": 1, "partitions": rows}).encode())
+
+
+def requested(tree: KafkaTree) -> list[str] | None:
+    if not tree.client.exists(REASSIGN):
+        return None
+    return [f"{row['topic']}-{row['partition']}" for row in json.loads(tree.client.get(REASSIGN)[0])["partitions"]]
+
+
+def cancel(surveyor: Surveyor, tree: KafkaTree, names: str, *more: str) -> Any:  # noqa: ANN401 - a Result of typer
+    return surveyor.run("cancel", "--partitions", names, "--zookeeper", tree.hosts, *more)
+
+
+def test_dry_run_touches_nothing_and_says_what_it_would_do(
+    tree: KafkaTree, surveyor: Surveyor, controller: MovingController
+) -> None:
+    before = tree.dump()
+
+    done = cancel(surveyor, tree, f"{T}-0,{T}-1,ghost-3,ghost-4")
+
+    assert (done.exit_code, tree.dump(), controller.requests) == (DONE, before, [])
+    assert "3 partitions to be called back" in done.stdout
+    assert f"{T}-0  to be cancelled: adding [9], removing [1]; back to [0, 1]" in done.stdout
+    assert "ghost-3  its request for [1] to be taken out of /admin/reassign_partitions" in done.stdout
+    assert "ghost-4  no such partition" in done.stdout
+    assert f"\napply: surveyor cancel --apply --partitions {T}-0,{T}-1,ghost-3,ghost-4" in done.stdout
+
+
+def test_what_moves_turns_back_and_requests_go(
+    tree: KafkaTree, surveyor: Surveyor, controller: MovingController
+) -> None:
+    done = cancel(surveyor, tree, f"{T}-0,{T}-1,ghost-3", "--apply", "--json")
+
+    assert done.exit_code == DONE, done.stderr
+    assert controller.assigned(T, 0) == ([0, 1], [], [])
+    assert requested(tree) == [f"{T}-2"]
+    assert controller.requests == [{(T, 0): None, (T, 1): None, ("ghost", 3): None}]
+    assert {name: json.loads(done.stdout)[name] for name in ("cancelled_now", "failed")} == {
+        "cancelled_now": 3,
+        "failed": 0,
+    }
+
+
+def test_the_last_request_takes_the_znode_with_it(
+    tree: KafkaTree, surveyor: Surveyor, controller: MovingController
+) -> None:
+    del controller
+    done = cancel(surveyor, tree, f"ghost-3,{T}-1,{T}-2", "--apply")
+
+    assert (done.exit_code, requested(tree)) == (DONE, None), done.stderr
+    again = cancel(surveyor, tree, f"ghost-3,{T}-1,{T}-2", "--apply")
+    assert (again.exit_code, "nothing is left to cancel" in again.stdout) == (DONE, True)
+
+
+def test_a_cancellation_that_loses_data_is_refused_or_left_out(
+    tree: KafkaTree, surveyor: Surveyor, controller: MovingController
+) -> None:
+    """Only the replica that comes is in sync."""
+    data = b'{"controller_epoch":1,"leader":9,"version":1,"leader_epoch":6,"isr":[9]}'
+    tree.write(f"/brokers/topics/{T}/partitions/0/state", data)
+
+    refused = cancel(surveyor, tree, f"{T}-0,ghost-3", "--apply")
+    left_out = cancel(surveyor, tree, f"{T}-0,ghost-3", "--apply", "--skip-unsafe")
+
+    assert (refused.exit_code, left_out.exit_code) == (REFUSED, DONE)
+    assert "NO_ELIGIBLE_LEADER: no original replica of [0, 1] is alive and in sync" in refused.stderr
+    assert controller.assigned(T, 0)[1] == [9]
+    assert requested(tree) == [f"{T}-1", f"{T}-2"]
+
+
+def test_a_request_that_changes_meanwhile_is_read_again(
+    tree: KafkaTree, surveyor: Surveyor, controller: MovingController, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del controller
+    read = connection.read_latest
+    seen: list[ZnodeStat] = []
+
+    def changed_after(client: Any, path: str) -> Any:  # noqa: ANN401 - kazoo is untyped
+        znode = read(client, path)
+        if not seen:
+            seen.append(znode.stat)
+            request(tree, {("ghost", 3): [1], ("newer", 0): [2]})
+        return znode
+
+    monkeypatch.setattr("jobs.adapters.zookeeper.admin_requests.read_latest", changed_after)
+
+    done = cancel(surveyor, tree, "ghost-3", "--apply")
+
+    assert (done.exit_code, requested(tree)) == (DONE, ["newer-0"]), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--partitions", "orders"], "expected TOPIC-NUMBER[,TOPIC-NUMBER...], as in orders-0,orders-1"),
+        (["moves", "--partitions", "t-0"], "give one of the two"),
+        ([], "give the plan to cancel, or --partitions"),
+    ],
+)
+def test_usage(tree: KafkaTree, surveyor: Surveyor, arguments: list[str], words: str) -> None:
+    done = surveyor.run("cancel", *arguments, "--zookeeper", tree.hosts)
+
+    assert (done.exit_code, words in done.stderr) == (USAGE, True), done.stderr
