@@ -17,13 +17,14 @@ AsOf = Annotated[
     int | None,
     typer.Option("--as-of", help="As this snapshot left it [default: the newest].", autocompletion=known_snapshots),
 ]
+Now = Annotated[bool, typer.Option("--now", help="As ZooKeeper has it now, not as a snapshot left it.")]
 Topic = Annotated[str | None, typer.Option(help="Only this topic.", autocompletion=known_topics)]
 
 CLUSTER, TIME, PLANS = "The cluster as a snapshot left it", "Through time", "Plans, and what became of them"
 
 EXAMPLES = """\
 Examples:
-  surveyor show partitions --under-replicated
+  surveyor show partitions --under-replicated --now
   surveyor show partitions --broker 3 --offline -o wide
   surveyor show history --topic orders --partition 7
   surveyor show diff 12 15
@@ -43,11 +44,11 @@ app = typer.Typer(
 
 @app.command(rich_help_panel=CLUSTER)
 @showing
-def brokers(settings: Settings, *, as_of: AsOf = None) -> None:
+def brokers(settings: Settings, *, now: Now = False, as_of: AsOf = None) -> None:
     """Brokers: what they lead and hold, who is the controller, and those that partitions name and nobody registered."""
     from jobs.views.cluster_tables import show_brokers
 
-    show_brokers(settings, as_of)
+    show_brokers(settings, as_of, now=now)
 
 
 @app.command(rich_help_panel=CLUSTER)
@@ -76,13 +77,14 @@ def partitions(
     under_min_isr: Annotated[
         bool, typer.Option("--under-min-isr", help="Only those with fewer in sync than min.insync.replicas.")
     ] = False,
+    now: Now = False,
     as_of: AsOf = None,
 ) -> None:
     """Partitions: who leads, who is in sync; of several conditions all must hold."""
     from jobs.views.cluster_tables import Those, show_partitions
 
     those = Those(topic, broker, offline=offline, under_replicated=under_replicated, under_min_isr=under_min_isr)
-    show_partitions(settings, those, as_of)
+    show_partitions(settings, those, as_of, now=now)
 
 
 @app.command(rich_help_panel=CLUSTER)

@@ -153,7 +153,7 @@ def outage_left_by(lake: Lake, plan: Row) -> Outage | None:
 def elects_leaders(plan: Row) -> bool:
     """Whether a plan was asked for leaders of offline partitions: what it leaves offline is said with it."""
     if plan["kind"] == PlanKind.ELECT:
-        return bool(json.loads(plan["parameters"])["election"] != "preferred")
+        return json.loads(plan["parameters"] or "{}").get("election") in {"offline", "unclean"}
     return plan["kind"] in {PlanKind.RECONCILE, PlanKind.RECOVER}
 
 

@@ -3,7 +3,7 @@
 Both come to the same: partitions in Arrow, and what is few beside them. What is in quarantine counts and is left out.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Final
@@ -36,10 +36,8 @@ PARTITION: Final = (
 PATIENCE: Final = 5.0
 """Seconds to connect in: somebody waits for the answer."""
 
-_OF_STATE: Final = ("leader", "isr")
+_OF_STATE: Final = ("leader", "isr", "leader_epoch", "controller_epoch", "state_version", "leader_recovery_state")
 """What a partition without a state has not."""
-
-_SCHEMA: Final = pa.schema([schema_of("partitions").field(name) for name in PARTITION])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,11 +60,14 @@ class Observed:
     quarantined: int
 
 
-def observe_now(hosts: str) -> Observed:
-    """Read ZooKeeper; raise UnreadableError where nothing answers, or no cluster keeps its metadata."""
+def observe_now(hosts: str, *, topic: str | None = None, columns: Sequence[str] = PARTITION) -> Observed:
+    """Read ZooKeeper: all topics or one, and of partitions these columns of PARTITIONS, which must be in their order.
+
+    Raise UnreadableError where nothing answers, or no cluster keeps its metadata.
+    """
     with without_collection(), connected(hosts, PATIENCE) as client:
         state = persistently(lambda: read_cluster(client, hosts))
-        configs, partitions, quarantined = persistently(lambda: _read_topics(client))
+        configs, partitions, quarantined = persistently(lambda: _read_topics(client, topic, columns))
     return Observed(
         **_control(state.control),
         migration=state.migration,
@@ -108,19 +109,23 @@ def _requested(requests: list[Row]) -> dict[Key, list[int]]:
     return {(row["topic"], row["partition"]): row["replicas"] or [] for row in reassign}
 
 
-def _read_topics(client: KazooClient) -> tuple[dict[str, Mapping[str, str] | None], pa.Table, int]:
-    """Read the configs of all topics, their partitions, and how many znodes are not understood."""
+def _read_topics(
+    client: KazooClient, topic: str | None, columns: Sequence[str]
+) -> tuple[dict[str, Mapping[str, str] | None], pa.Table, int]:
+    """Read the configs of topics, their partitions, and how many znodes are not understood."""
+    schema = pa.schema([schema_of("partitions").field(name) for name in columns])
     configs: dict[str, Mapping[str, str] | None] = {}
-    tables, quarantined = [pa.table({name: [] for name in PARTITION}, schema=_SCHEMA)], 0
-    for reading in read_topic_rows(client, children(client, TOPICS) or []):
+    tables, quarantined = [schema.empty_table()], 0
+    names = [name for name in children(client, TOPICS) or [] if topic in {None, name}]
+    for reading in read_topic_rows(client, names):
         configs |= {row["topic"]: row.get("config") for row in reading.topics}
-        tables.append(_table(reading.partitions))
+        tables.append(_table(reading.partitions, schema))
         quarantined += len(reading.quarantine)
     return configs, pa.concat_tables(tables), quarantined
 
 
-def _table(rows: list[Row]) -> pa.Table:
-    return pa.table([pa.array(_values(rows, field.name), field.type) for field in _SCHEMA], schema=_SCHEMA)
+def _table(rows: list[Row], schema: pa.Schema) -> pa.Table:
+    return pa.table([pa.array(_values(rows, field.name), field.type) for field in schema], schema=schema)
 
 
 def _values(rows: list[Row], name: str) -> list[Any]:

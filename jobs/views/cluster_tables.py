@@ -3,7 +3,9 @@
 What is counted is counted in Arrow and numpy: of a large cluster only the rows that are shown become objects.
 """
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from operator import itemgetter
 from typing import Final
 
@@ -14,11 +16,24 @@ import pyarrow.compute as pc
 from jobs.adapters.delta.lake import Row, as_rows
 from jobs.basics.errors import UsageError
 from jobs.basics.sensitive import masked
-from jobs.records.snapshots import as_of, find_snapshot, table_as_of
+from jobs.records.last_seen import brokers_last_seen, last_seen_after
+from jobs.records.recent import default_min_isr_of
+from jobs.records.snapshots import as_of, last_snapshot, table_as_of
 from jobs.records.stored_rows import Bools, Ints, StoredRows
-from jobs.runtime.console import show, stream
+from jobs.runtime.console import finish, show, stream
 from jobs.runtime.settings import Settings
-from jobs.views.tables import ROWS_SHOWN, age_line, give_as_of, laid_out, of_snapshot, refuse_unknown_topic
+from jobs.survey.observed import Observed
+from jobs.survey.present import observe_whole, present_partitions
+from jobs.views.tables import (
+    ROWS_SHOWN,
+    age_line,
+    give_as_of,
+    laid_out,
+    of_snapshot,
+    refuse_unknown_topic,
+    snapshot_shown,
+)
+from planner.rows.words import counted
 from schemas.columns import BROKERS
 from schemas.names import NO_LEADER, PartitionState
 
@@ -31,6 +46,9 @@ PARTITION_COLUMNS: Final = (
     "partition_state",
     "offline_replicas",
 )
+_NAMING: Final = ("replicas", "isr", "leader")
+"""Columns of partitions that name brokers."""
+
 BROKER_COLUMNS: Final = (
     "broker_id",
     "live",
@@ -85,21 +103,110 @@ _CONDITIONS: Final[dict[str, tuple[str, object]]] = {
 """The column that says so, and how."""
 
 
-def show_partitions(settings: Settings, those: Those, snapshot_id: int | None) -> None:
-    """Show the partitions that are asked for, as a snapshot left them."""
-    refuse_unknown_topic(settings, those.topic, snapshot_id)
-    snapshot = find_snapshot(settings.lake, snapshot_id)
-    filters = [] if those.topic is None else [("topic", "=", those.topic)]
-    kept = those.of(_with_deletions(settings, snapshot, table_as_of(settings.lake, snapshot, "partitions", *filters)))
-    if those.broker is not None and not kept.num_rows:
-        _refuse_unknown_broker(settings, snapshot, those.broker)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cluster:
+    """A cluster as one snapshot left it, or as ZooKeeper has it."""
+
+    partitions: pa.Table
+    registered: list[Row]
+    controller_id: int | None
+    last_seen: Mapping[int, Row]
+    """Brokers that are not registered, as they were last seen."""
+    about: Row
+    """What programs get besides rows: of when they are."""
+    where: str
+    """What was read, for people."""
+
+    def age_line(self, rows: int) -> str:
+        if self.about["snapshot_id"] is not None:
+            return age_line(self.about, rows)
+        return f"{counted(rows, 'row')}, read from ZooKeeper at {self.about['taken_at']:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def show_partitions(settings: Settings, those: Those, snapshot_id: int | None, *, now: bool = False) -> None:
+    """Show the partitions that are asked for, as a snapshot left them or as ZooKeeper has them."""
+    _refuse_both(snapshot_id, now=now)
+    cluster = _partitions_now(settings, those) if now else _partitions_then(settings, those, snapshot_id)
+    kept = those.of(cluster.partitions)
     rows = StoredRows(kept.sort_by([("topic", "ascending"), ("partition", "ascending")]).combine_chunks())
-    stream(settings, of_snapshot(snapshot), {"rows": rows})
+    stream(settings, cluster.about, {"rows": rows})
     if settings.for_people:
         first = [{**row, "partition_state": _state(row)} for row in rows.first(ROWS_SHOWN)]
-        title = f"partitions of {settings.cluster}, snapshot {snapshot['snapshot_id']}"
-        for part in (*laid_out(settings, title, PARTITION_COLUMNS, first, of=len(rows)), age_line(snapshot, len(rows))):
+        title = f"partitions of {settings.cluster}, {cluster.where}"
+        table = laid_out(settings, title, PARTITION_COLUMNS, first, of=len(rows))
+        for part in (*table, *_not_understood(kept, cluster.partitions), cluster.age_line(len(rows))):
             show(part)
+
+
+def _not_understood(shown: pa.Table, partitions: pa.Table) -> Iterator[str]:
+    """Say how many partitions a condition leaves out because their znodes are not understood."""
+    left_out = _opaque(partitions) - _opaque(shown)
+    if left_out:
+        yield f"not understood, and neither in trouble nor well: {counted(left_out, 'partition')}"
+
+
+def _opaque(partitions: pa.Table) -> int:
+    return int(StoredRows(partitions).equal("understood", False).sum())  # noqa: FBT003 - a value
+
+
+def _refuse_both(snapshot_id: int | None, *, now: bool) -> None:
+    if now and snapshot_id is not None:
+        raise UsageError(f"--as-of {snapshot_id} reads a snapshot, --now ZooKeeper: give one of the two")
+
+
+def _partitions_then(settings: Settings, those: Those, snapshot_id: int | None) -> _Cluster:
+    snapshot = snapshot_shown(settings, snapshot_id, now="show partitions --now")
+    refuse_unknown_topic(settings, those.topic, snapshot["snapshot_id"])
+    filters = [] if those.topic is None else [("topic", "=", those.topic)]
+    partitions = _with_deletions(settings, snapshot, table_as_of(settings.lake, snapshot, "partitions", *filters))
+    if those.broker is not None and not those.of(partitions).num_rows:
+        _refuse_unknown_broker(settings, snapshot, those.broker)
+    return _of_snapshot(snapshot, partitions, [], {})
+
+
+def _of_snapshot(snapshot: Row, partitions: pa.Table, registered: list[Row], last_seen: Mapping[int, Row]) -> _Cluster:
+    return _Cluster(
+        partitions=partitions,
+        registered=registered,
+        controller_id=snapshot["controller_id"],
+        last_seen=last_seen,
+        about=of_snapshot(snapshot),
+        where=f"snapshot {snapshot['snapshot_id']}",
+    )
+
+
+def _partitions_now(settings: Settings, those: Those) -> _Cluster:
+    cluster, seen = _present(settings, those.topic)
+    topic, broker = those.topic, those.broker
+    if topic is not None and topic not in seen.configs:
+        raise UsageError(f"no topic {topic!r} at {settings.zookeeper}; `surveyor show partitions --now` lists them")
+    if broker is not None and not (_names(cluster.partitions, broker) or broker in _ids(cluster.registered)):
+        raise UsageError(f"no broker {broker} at {settings.zookeeper}; `surveyor show brokers --now` lists them")
+    return cluster
+
+
+def _present(settings: Settings, topic: str | None = None) -> tuple[_Cluster, Observed]:
+    """Read ZooKeeper, and from the warehouse, if there is one, what it does not hold: min.insync.replicas, who was."""
+    seen = observe_whole(settings.zookeeper, topic)
+    last = last_snapshot(settings.lake) if settings.lake.exists() else None
+    cluster = _Cluster(
+        partitions=present_partitions(seen, default_min_isr_of(settings.lake, last)),
+        registered=seen.brokers,
+        controller_id=seen.controller_id,
+        last_seen={row["broker_id"]: row for row in last_seen_after(settings.lake, last, seen.brokers)},
+        about={"snapshot_id": None, "taken_at": datetime.now(UTC)},
+        where=settings.zookeeper,
+    )
+    return cluster, seen
+
+
+def _names(partitions: pa.Table, broker: int) -> bool:
+    rows = StoredRows(partitions)
+    return any((rows.brokers(name) == broker).any() for name in _NAMING)
+
+
+def _ids(brokers: Iterable[Row]) -> set[int]:
+    return {row["broker_id"] for row in brokers}
 
 
 def _with_deletions(settings: Settings, snapshot: Row, partitions: pa.Table) -> pa.Table:
@@ -110,14 +217,13 @@ def _with_deletions(settings: Settings, snapshot: Row, partitions: pa.Table) -> 
 
 
 def _state(partition: Row) -> str:
-    return f"{partition['partition_state']}{', being deleted' * partition['deletion_requested']}"
+    state = partition["partition_state"] or "not understood"
+    return f"{state}{', being deleted' * partition['deletion_requested']}"
 
 
 def _refuse_unknown_broker(settings: Settings, snapshot: Row, broker: int) -> None:
     """Raise UsageError for a broker that is not registered in a snapshot, and that no partition of it names."""
-    columns = ["replicas", "isr", "leader"]
-    partitions = StoredRows(table_as_of(settings.lake, snapshot, "partitions", columns=columns))
-    if any((partitions.brokers(name) == broker).any() for name in columns):
+    if _names(table_as_of(settings.lake, snapshot, "partitions", columns=_NAMING), broker):
         return
     if not as_of(settings.lake, snapshot, "brokers", ("broker_id", "=", broker)):
         raise UsageError(
@@ -126,26 +232,38 @@ def _refuse_unknown_broker(settings: Settings, snapshot: Row, broker: int) -> No
         )
 
 
-def show_brokers(settings: Settings, snapshot_id: int | None) -> None:
-    """Show brokers with what they lead and hold, those too that are only named: by an assignment, an ISR, a leader."""
-    snapshot = find_snapshot(settings.lake, snapshot_id)
-    columns = ["replicas", "isr", "leader"]
-    partitions = StoredRows(table_as_of(settings.lake, snapshot, "partitions", columns=columns))
+def show_brokers(settings: Settings, snapshot_id: int | None, *, now: bool = False) -> None:
+    """Show brokers with what they lead and hold, those too that are only named: by an assignment, an ISR, a leader.
+
+    Of those that are gone, hosts and racks are shown as they were last seen.
+    """
+    _refuse_both(snapshot_id, now=now)
+    cluster = _present(settings)[0] if now else _brokers_then(settings, snapshot_id)
+    partitions = StoredRows(cluster.partitions)
     leaders, replicas, in_sync = (_counted(partitions.brokers(name)) for name in ("leader", "replicas", "isr"))
-    registered = as_of(settings.lake, snapshot, "brokers")
-    gone = {*leaders, *replicas, *in_sync}.difference(row["broker_id"] for row in registered)
-    known = [{**row, "live": True} for row in registered]
-    named = [dict.fromkeys(BROKERS.names) | {"broker_id": broker, "live": False} for broker in gone]
+    gone = {*leaders, *replicas, *in_sync} - _ids(cluster.registered)
+    nothing: Row = {**dict.fromkeys(BROKERS.names), "last_seen_at": None}
+    known = [nothing | row | {"live": True} for row in cluster.registered]
+    named = [nothing | cluster.last_seen.get(broker, {}) | {"broker_id": broker, "live": False} for broker in gone]
     rows = [
         {
             **row,
-            "controller": row["broker_id"] == snapshot["controller_id"],
+            "controller": row["broker_id"] == cluster.controller_id,
             "leaders": leaders.get(row["broker_id"], 0),
             "replicas": replicas.get(row["broker_id"], 0),
         }
         for row in sorted([*known, *named], key=itemgetter("broker_id"))
     ]
-    give_as_of(settings, snapshot, "brokers", BROKER_COLUMNS, rows)
+    columns = [*BROKER_COLUMNS, *["last_seen_at"] * any(row["last_seen_at"] for row in rows)]
+    table = laid_out(settings, f"brokers of {settings.cluster}, {cluster.where}", columns, rows)
+    finish(settings, cluster.about | {"rows": rows}, *table, cluster.age_line(len(rows)))
+
+
+def _brokers_then(settings: Settings, snapshot_id: int | None) -> _Cluster:
+    snapshot = snapshot_shown(settings, snapshot_id, now="show brokers --now")
+    partitions = table_as_of(settings.lake, snapshot, "partitions", columns=_NAMING)
+    registered = as_of(settings.lake, snapshot, "brokers")
+    return _of_snapshot(snapshot, partitions, registered, brokers_last_seen(settings.lake, snapshot))
 
 
 def _counted(brokers: Ints) -> dict[int, int]:
@@ -156,7 +274,7 @@ def _counted(brokers: Ints) -> dict[int, int]:
 
 def show_topics(settings: Settings, snapshot_id: int | None) -> None:
     """Show topics with their partitions, and the replication factors that these have, or are on their way to."""
-    snapshot = find_snapshot(settings.lake, snapshot_id)
+    snapshot = snapshot_shown(settings, snapshot_id)
     shapes = _shapes(table_as_of(settings.lake, snapshot, "partitions", columns=_SHAPE))
     rows = [
         {**row, "config": masked(row["config"]), **shapes.get(row["topic"], _NO_PARTITIONS)}

@@ -1,5 +1,6 @@
 """The tables as people and programs are shown them, now or as of a snapshot. No JVM."""
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -19,7 +20,7 @@ from jobs.records.plans.stored import find_plan
 from jobs.records.snapshots import as_of, find_snapshot
 from jobs.records.stored_rows import StoredRows
 from jobs.runtime.choices import Output
-from jobs.runtime.console import finish, show, stream, table
+from jobs.runtime.console import finish, say, show, stream, table
 from jobs.runtime.next_commands import command_line
 from jobs.runtime.settings import Settings
 from jobs.survey.diff import COLUMNS, differences
@@ -29,6 +30,9 @@ ROWS_SHOWN: Final = 200
 
 MESSAGE_SHOWN: Final = 400
 """Characters of a message that people read in a table."""
+
+STALE_SECONDS: Final = 600.0
+"""Age from which on it is said that the cluster may be another one by now."""
 
 _WHOLE: Final = "--json has all of it"
 
@@ -57,6 +61,25 @@ def give_as_of(
     finish(settings, of_snapshot(snapshot) | {"rows": list(rows)}, *table, age_line(snapshot, len(rows)))
 
 
+def snapshot_shown(settings: Settings, snapshot_id: int | None, *, now: str = "") -> Row:
+    """Find the snapshot asked for, or the newest; warn people on stderr where that is old.
+
+    `now`: the command that shows the same as ZooKeeper has it. Programs get `taken_at`.
+    """
+    snapshot = find_snapshot(settings.lake, snapshot_id)
+    age = _age(snapshot)
+    is_read = settings.for_people and sys.__stdout__ is not None  # which stays None where stdout is closed
+    if snapshot_id is None and is_read and age > STALE_SECONDS:
+        newer = f"`{command_line(settings, *now.split())}` reads ZooKeeper" if now else "take a `surveyor snapshot`"
+        say(f"surveyor: snapshot {snapshot['snapshot_id']} is {shown_duration(age)} old; to see the present: {newer}")
+    return snapshot
+
+
+def _age(snapshot: Row) -> float:
+    taken_at: datetime = snapshot["taken_at"]
+    return max((datetime.now(UTC) - taken_at).total_seconds(), 0)
+
+
 def of_snapshot(snapshot: Row) -> Row:
     """What programs get beside rows: of when they are."""
     return {name: snapshot[name] for name in ("snapshot_id", "taken_at")}
@@ -65,7 +88,7 @@ def of_snapshot(snapshot: Row) -> Row:
 def age_line(snapshot: Row, rows: int) -> str:
     """Say how many rows there are, and of when."""
     taken_at: datetime = snapshot["taken_at"]
-    age = shown_duration(max((datetime.now(UTC) - taken_at).total_seconds(), 0))
+    age = shown_duration(_age(snapshot))
     return f"{counted(rows, 'row')}, as of {taken_at:%Y-%m-%d %H:%M:%S} UTC, {age} ago"
 
 
@@ -94,14 +117,14 @@ def show_as_of(
     *filters: Filter,
 ) -> None:
     """Show a table as a snapshot left it."""
-    snapshot = find_snapshot(settings.lake, snapshot_id)
+    snapshot = snapshot_shown(settings, snapshot_id)
     rows = sorted(as_of(settings.lake, snapshot, name, *filters), key=itemgetter(*key))
     give_as_of(settings, snapshot, name, columns, rows)
 
 
 def show_quarantine(settings: Settings, snapshot_id: int | None) -> None:
     """Show what could not be understood; of settings with a sensitive one among them only that there are some."""
-    snapshot = find_snapshot(settings.lake, snapshot_id)
+    snapshot = snapshot_shown(settings, snapshot_id)
     rows = sorted(as_of(settings.lake, snapshot, "quarantine"), key=itemgetter("path"))
     rows = [{**row, "data": HIDDEN if _is_secret(row) else row["data"]} for row in rows]
     give_as_of(settings, snapshot, "quarantine", ("path", "reason", "data"), rows)
@@ -114,7 +137,7 @@ def _is_secret(row: Row) -> bool:
 def show_imbalance(settings: Settings, snapshot_id: int | None) -> None:
     """Show how far leadership is from the preferred replicas."""
     columns = ("broker_id", "preferred_partitions", "not_led", "ratio", "exceeds")
-    snapshot = find_snapshot(settings.lake, snapshot_id)
+    snapshot = snapshot_shown(settings, snapshot_id)
     rows = settings.lake.rows("imbalance", ("snapshot_id", "=", snapshot["snapshot_id"]))
     rows.sort(key=itemgetter("broker_id"))
     give_as_of(settings, snapshot, "imbalance", columns, rows)

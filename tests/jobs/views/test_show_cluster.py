@@ -17,8 +17,10 @@ from jobs.cli import run
 from jobs.records.stored_rows import StoredRows
 from jobs.views.cluster_tables import BROKER_COLUMNS
 from schemas.names import NO_LEADER
+from schemas.znodes import State, encode_state
 from tests.jobs.support.commands.commands import Ran, Surveyor
 from tests.jobs.support.rows.lake_rows import NOW, Cluster, broker, partition, topic
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 NOWHERE = "127.0.0.1:1"
 
@@ -243,3 +245,123 @@ def test_no_broker_has_such_an_id(shown: Surveyor) -> None:
     ran = shown("show", "partitions", "--broker", "-1")
 
     assert (ran.code, "--broker" in ran.stderr) == (2, True)
+
+
+@pytest.fixture
+def alive(tree: KafkaTree, lake: Lake) -> Surveyor:
+    """Brokers 0 and 1 live, 2 is gone: a snapshot saw it, in rack b; min.insync.replicas is 2."""
+    cluster = Cluster(lake)
+    cluster.brokers = [broker(0, 10), broker(1, 11), broker(2, 12, host="k2", rack="b")]
+    cluster.topics, cluster.partitions = [topic("orders")], {("orders", 0): partition([0, 1])}
+    config = {"broker_id": 0, "name": "min.insync.replicas", "value": "2", "assumed": False, "snapshot_id": 1}
+    lake.replace("broker_configs", [config])
+    cluster.snapshot()
+    tree.add_topic("orders", {0: [0, 1], 1: [1, 2], 2: [2, 0]})
+    tree.add_topic("going", {0: [0, 2]})
+    tree.add_topic("odd", {0: [1]})
+    tree.write("/admin/delete_topics/going", b"")
+    for number, leader, isr in ((1, 1, [1]), (2, NO_LEADER, [2])):
+        state = State(controller_epoch=1, leader=leader, leader_epoch=6, isr=isr)
+        tree.write(state_path("orders", number), encode_state(state))
+    tree.write(state_path("odd", 0), b"{")
+    tree.unregister(2)
+    return Surveyor(tree.hosts, Path(lake.warehouse))
+
+
+@pytest.mark.parametrize(
+    ("flags", "partitions"),
+    [
+        ("", ["going-0", "odd-0", "orders-0", "orders-1", "orders-2"]),
+        ("--offline", ["orders-2"]),
+        ("--under-replicated", ["orders-1", "orders-2"]),
+        ("--under-min-isr", ["orders-1", "orders-2"]),
+        ("--under-replicated --broker 0", ["orders-2"]),
+        ("--topic odd", ["odd-0"]),
+        ("--topic orders --under-min-isr --broker 1", ["orders-1"]),
+    ],
+)
+def test_partitions_as_zookeeper_has_them(alive: Surveyor, flags: str, partitions: list[str]) -> None:
+    rows = alive.json("show", "partitions", "--now", *flags.split())["rows"]
+
+    assert [f"{row['topic']}-{row['partition']}" for row in rows] == partitions
+
+
+def test_what_is_not_understood_is_said(alive: Surveyor) -> None:
+    """It is neither well nor in trouble; of the whole cluster it is a row of its own."""
+    said = alive("show", "partitions", "--now", "--offline").stdout.splitlines()
+    (row,) = alive.json("show", "partitions", "--now", "--topic", "odd")["rows"]
+
+    assert said[-2] == "not understood, and neither in trouble nor well: 1 partition"
+    assert re.fullmatch(r"1 row, read from ZooKeeper at \S+ \S+ UTC", said[-1])
+    assert (row["partition_state"], row["understood"], row["under_replicated"]) == (None, False, None)
+    assert "not understood" in alive("show", "partitions", "--now", "--topic", "odd").stdout
+
+
+def test_brokers_as_zookeeper_has_them_and_those_that_are_gone_as_last_seen(alive: Surveyor) -> None:
+    shown = alive.json("show", "brokers", "--now")
+    columns = ("broker_id", "live", "controller", "leaders", "replicas", "host", "port", "rack")
+
+    assert shown["snapshot_id"] is None
+    assert [tuple(row[name] for name in columns) for row in shown["rows"]] == [
+        (0, True, True, 2, 3, "127.0.0.1", shown["rows"][0]["port"], None),
+        (1, True, False, 1, 3, "127.0.0.1", shown["rows"][1]["port"], None),
+        (2, False, False, 0, 3, "k2", 9094, "b"),
+    ]
+    assert [row["last_seen_at"] for row in shown["rows"]] == [None, None, f"{NOW}"]
+    assert "last_seen_at" in "".join(head(alive("show", "brokers", "--now"))).replace(" ", "")
+
+
+def test_brokers_that_a_snapshot_misses_are_as_last_seen(shown: Surveyor, tmp_path: Path) -> None:
+    copy = shown.copied_to(tmp_path / "warehouse")
+    seen = {"broker_id": 7, "snapshot_id": 1, "host": "k7", "port": 9099, "rack": "b", "last_seen_at": NOW}
+    copy.lake.replace("brokers_last_seen", [seen])
+    (snapshot,) = copy.lake.rows("snapshots")
+    versions = snapshot["versions"] | {"brokers_last_seen": copy.lake.version("brokers_last_seen")}
+    copy.lake.replace("snapshots", [snapshot | {"versions": versions}])
+
+    *_, gone = copy.json("show", "brokers")["rows"]
+    assert [gone[name] for name in ("broker_id", "live", "host", "rack")] == [7, False, "k7", "b"]
+
+
+def test_the_present_needs_no_warehouse(alive: Surveyor, tmp_path: Path) -> None:
+    fresh = Surveyor(alive.hosts, tmp_path / "none")
+
+    assert len(fresh.json("show", "partitions", "--now")["rows"]) == 5
+    assert [row["host"] for row in fresh.json("show", "brokers", "--now")["rows"]] == ["127.0.0.1", "127.0.0.1", None]
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ("--topic none", "no topic 'none' at"),
+        ("--broker 9", "no broker 9 at"),
+        ("--as-of 1", "--as-of 1 reads a snapshot, --now ZooKeeper: give one of the two"),
+    ],
+)
+def test_what_the_present_has_not(alive: Surveyor, flags: str, message: str) -> None:
+    ran = alive("show", "partitions", "--now", *flags.split())
+
+    assert (ran.code, message in ran.stderr) == (2, True)
+
+
+def test_an_old_snapshot_is_said_to_be_old(shown: Surveyor) -> None:
+    """To people who did not ask for it by its number; programs get the time."""
+    people, programs, asked_for = (shown("show", "brokers", *form) for form in ((), ("--json",), ("--as-of", "1")))
+
+    assert re.match(r"surveyor: snapshot 1 is .+ old; to see the present: `surveyor show brokers --now ", people.stderr)
+    assert (programs.stderr, asked_for.stderr) == ("", "")
+
+
+@pytest.mark.usefixtures("spark")
+def test_the_present_is_what_a_snapshot_would_keep(alive: Surveyor, tmp_path: Path) -> None:
+    """Column by column: what Spark derives and what arrays do; what is not understood apart."""
+    fresh = Surveyor(alive.hosts, tmp_path / "fresh")
+    fresh.json("snapshot")
+    kept, present = (fresh.json("show", "partitions", *form)["rows"] for form in ((), ("--now",)))
+    columns = present[0].keys() - {"understood"}
+
+    assert {"partition_state", "offline_replicas", "under_min_isr", "state_version"} <= columns
+    assert [{name: row[name] for name in columns} for row in kept if row["understood"]] == [
+        {name: row[name] for name in columns} for row in present if row["understood"]
+    ]
