@@ -1,8 +1,9 @@
-"""Charts as SVG that stands in the page itself: bars by group, lines, and a map of shades.
+"""Charts as SVG in the page itself: bars by group, lines, and a heat map.
 
-Each chart is a picture with a title that screen readers say; its values stand beside bars or in the `<title>` of what
-is drawn. Its colours are classes of the page's style, so they follow its dark and light theme. Widths are units of a
-view box that the page scales; texts are escaped by Markup.
+Each chart is a picture with a title for screen readers; its values are labels, and texts in the `<title>` of a shape.
+Its colours are classes of the page's style, so they follow the dark and the light theme. A chart is as wide as its
+place: heights are pixels and positions along the width per cent, so letters keep their size; names and numbers are in
+the margins that the style gives it. Texts are escaped by Markup.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,13 +13,8 @@ from typing import Final
 
 from markupsafe import Markup
 
-WIDTH: Final = 420
-LABEL: Final = 120
-"""Room to the left for names."""
-VALUE: Final = 62
-"""Room to the right for numbers."""
-BAR: Final = 11
-GAP: Final = 7
+BAR: Final = 12
+GAP: Final = 8
 LETTERS: Final = 17
 """Letters of a name that have room; all of it is in its title."""
 
@@ -58,47 +54,49 @@ _numbers = count(1)
 def _picture(title: str, height: Number, parts: Iterator[Markup], kind: str) -> Markup:
     name = f"chart-{next(_numbers)}"
     return Markup(
-        '<svg class="chart {kind}" viewBox="0 0 {width} {height}" role="img" aria-labelledby="{name}">'
+        '<svg class="chart {kind}" height="{height}" role="img" aria-labelledby="{name}">'
         '<title id="{name}">{title}</title>{parts}</svg>',
-    ).format(kind=kind, width=WIDTH, height=round(height, 1), name=name, title=title, parts=Markup().join(parts))
+    ).format(kind=kind, height=round(height, 1), name=name, title=title, parts=Markup().join(parts))
 
 
 def _named(name: str, y: Number) -> Markup:
     short = name if len(name) <= LETTERS else f"{name[: LETTERS - 1]}…"
-    return Markup('<text x="{x}" y="{y}" class="end">{short}<title>{name}</title></text>').format(
-        x=LABEL - 8, y=y, short=short, name=name
+    return Markup('<text x="-8" y="{y}" class="end">{short}<title>{name}</title></text>').format(
+        y=y, short=short, name=name
     )
+
+
+def _share(value: Number, whole: Number) -> float:
+    return round(100 * value / whole, 2)
 
 
 def bars(title: str, series: Sequence[str], groups: Sequence[Group], shown: Shown = plainly) -> Markup:
     """Draw a bar for each value of each group, the series below one another; values at least 0."""
     most = max((value for group in groups for value in group.values), default=0) or 1
     high = len(series) * BAR + GAP
+    height = max(len(groups), 1) * high
 
     def parts() -> Iterator[Markup]:
         for number, group in enumerate(groups):
-            top = number * high
-            yield _named(group.name, top + len(series) * BAR / 2 + 4)
+            yield _named(group.name, number * high + len(series) * BAR / 2 + 4)
             for place, (what, value) in enumerate(zip(series, group.values, strict=True)):
-                y, long = top + place * BAR, (WIDTH - LABEL - VALUE) * value / most
+                y, wide = number * high + place * BAR, _share(value, most)
                 yield Markup(
-                    '<rect class="s{place}" x="{x}" y="{y}" width="{long}" height="{bar}">'
+                    '<rect class="s{place}" x="0" y="{y}" width="{wide}%" height="{bar}">'
                     "<title>{name}: {what} {text}</title></rect>"
-                    '<text x="{after}" y="{base}" class="value">{text}</text>',
+                    '<text x="{wide}%" dx="4" y="{base}" class="value">{text}</text>',
                 ).format(
                     place=place,
-                    x=LABEL,
                     y=y,
-                    long=round(max(long, 0.5), 1),
+                    wide=max(wide, 0.2),
                     bar=BAR - 1.5,
                     name=group.name,
                     what=what,
                     text=shown(value),
-                    after=round(LABEL + long + 4, 1),
                     base=y + BAR - 2.5,
                 )
 
-    return legend(series) + _picture(title, max(len(groups), 1) * high, parts(), "bars")
+    return legend(series) + _picture(title, height, parts(), "bars")
 
 
 def legend(series: Sequence[str]) -> Markup:
@@ -109,88 +107,192 @@ def legend(series: Sequence[str]) -> Markup:
     return Markup('<ul class="legend">{}</ul>').format(Markup().join(items))
 
 
-HEIGHT: Final = 150
+HEIGHT: Final = 170
 AXIS: Final = 22
+LINE: Final = 12
+"""Pixels between the labels of two lines that end close to each other."""
 
 
 def lines(title: str, places: Sequence[str], series: Mapping[str, Sequence[Number]], shown: Shown = plainly) -> Markup:
     """Draw a line for each series over the same places, from left to right; values at least 0, null is no point."""
-    left, wide = LABEL - 50, WIDTH - LABEL + 40
     most = max((value for values in series.values() for value in values if value is not None), default=0) or 1
     last = max(len(places) - 1, 1)
-
-    def at(number: int, value: Number) -> tuple[float, float]:
-        return round(left + wide * number / last, 1), round(8 + (HEIGHT - 8) * (1 - value / most), 1)
+    known = {
+        name: [
+            (_share(number, last), round(8 + (HEIGHT - 16) * (1 - value / most), 1), value)
+            for number, value in enumerate(values)
+            if value is not None
+        ]
+        for name, values in series.items()
+    }
 
     def parts() -> Iterator[Markup]:
         for value in (0, most / 2, most):
-            _, y = at(0, value)
+            y = round(8 + (HEIGHT - 16) * (1 - value / most), 1)
             yield Markup(
-                '<line class="grid" x1="{left}" x2="{right}" y1="{y}" y2="{y}"/>'
-                '<text x="{x}" y="{base}" class="end">{text}</text>',
-            ).format(left=left, right=left + wide, y=y, x=left - 6, base=round(y + 4, 1), text=shown(value))
-        for place, (name, values) in enumerate(series.items()):
-            points = [(number, value) for number, value in enumerate(values) if value is not None]
+                '<line class="grid" x1="0" x2="100%" y1="{y}" y2="{y}"/>'
+                '<text x="0" dx="-6" y="{base}" class="end">{text}</text>',
+            ).format(y=y, base=round(y + 4, 1), text=shown(value))
+        yield Markup(
+            '<svg viewBox="0 0 100 {height}" preserveAspectRatio="none" width="100%" height="{height}">'
+        ).format(height=HEIGHT)
+        for place, (name, points) in enumerate(known.items()):
             yield Markup('<polyline class="l{}" points="{}"><title>{}</title></polyline>').format(
-                place, " ".join("{},{}".format(*at(*point)) for point in points), name
+                place, " ".join(f"{x},{y}" for x, y, _ in points), name
             )
+        yield Markup("</svg>")
+        labels = _apart({name: points[-1][1] for name, points in known.items() if points})
+        for place, (name, points) in enumerate(known.items()):
             # one snapshot is a line of no length: a dot shows it, and where the line ends
             if points:
-                x, y = at(*points[-1])
-                yield Markup('<circle class="s{}" cx="{}" cy="{}" r="3"><title>{}: {}</title></circle>').format(
-                    place, x, y, name, shown(points[-1][1])
-                )
-        yield _axis(places, left, wide, HEIGHT + AXIS - 5)
+                x, y, value = points[-1]
+                yield Markup(
+                    '<circle class="s{place}" cx="{x}%" cy="{y}" r="3"><title>{name}: {text}</title></circle>'
+                    '<text x="{x}%" dx="8" y="{base}" class="value">{text}</text>',
+                ).format(place=place, x=x, y=y, name=name, text=shown(value), base=round(labels[name] + 4, 1))
+        yield _axis(places, HEIGHT + AXIS - 5)
 
     return legend(list(series)) + _picture(title, HEIGHT + AXIS, parts(), "lines")
 
 
-def _axis(places: Sequence[str], left: Number, wide: Number, y: Number) -> Markup:
+def _apart(heights: Mapping[str, float]) -> dict[str, float]:
+    """Move labels down until none covers another.
+
+    >>> _apart({"a": 20.0, "b": 15.0, "c": 90.0})
+    {'b': 15.0, 'a': 27.0, 'c': 90.0}
+    """
+    placed = dict[str, float]()
+    lowest = float("-inf")
+    for name, y in sorted(heights.items(), key=lambda item: item[1]):
+        lowest = placed[name] = max(y, lowest + LINE)
+    return placed
+
+
+def _axis(places: Sequence[str], y: Number) -> Markup:
     """Name the first place and the last one."""
-    ends = [("start", left, places[0]), ("end", left + wide, places[-1])] if len(places) > 1 else []
+    ends = [("start", 0, places[0]), ("end", 100, places[-1])] if len(places) > 1 else []
     if len(places) == 1:
-        ends = [("start", left, places[0])]
+        ends = [("start", 0, places[0])]
     return Markup().join(
-        Markup('<text class="{}" x="{}" y="{}">{}</text>').format(anchor, x, y, text) for anchor, x, text in ends
+        Markup('<text class="axis {}" x="{}%" y="{}">{}</text>').format(anchor, x, y, text) for anchor, x, text in ends
     )
 
 
-CELL: Final = 16
+CELL: Final = 18
+NARROW_PLOT: Final = 250
+"""Pixels that all cells of a row have on a telephone."""
+WIDE_PLOT: Final = 1000
+"""Pixels that they have on a desktop; a label is drawn where it has room."""
+LETTER: Final = 7
+"""Pixels of a letter of a cell's label."""
+DEEPEST: Final = 0.55
+"""Opacity of the darkest cell, on which a label in the colour of text can still be read."""
 
 
-def shades(title: str, rows: Sequence[Group], places: Sequence[str]) -> Markup:
-    """Draw a row of cells for each group, a cell a place, the darker the larger its value; equal neighbours are one."""
-    wide = WIDTH - LABEL
-    most = max((value for row in rows for value in row.values), default=0) or 1
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A value of the heat map; `absence` says why there may be none, e.g. "gone"."""
+
+    value: int
+    absence: str = ""
+
+    @property
+    def label(self) -> str:
+        """What is read in the cell.
+
+        >>> Cell(0).label, Cell(0, "gone").label, Cell(3, "gone").label
+        ('0', 'gone', '3, gone')
+        """
+        return ", ".join(filter(None, [plainly(self.value) if self.value or not self.absence else "", self.absence]))
+
+
+@dataclass(frozen=True, slots=True)
+class CellRow:
+    """A name and its cells, one a place."""
+
+    name: str
+    cells: Sequence[Cell]
+
+
+def heat_map(
+    title: str, unit: str, rows: Sequence[CellRow], places: Sequence[str], absences: Mapping[str, str]
+) -> Markup:
+    """Draw a row of cells for each name, the darker the larger its value; equal neighbours are one.
+
+    `absences` says what each kind of absence means, each drawn by a style of its own.
+    """
+    most = max((cell.value for row in rows for cell in row.cells), default=0) or 1
+    height = len(rows) * CELL
 
     def parts() -> Iterator[Markup]:
+        yield _HATCH
         for number, row in enumerate(rows):
-            yield _named(row.name, number * CELL + CELL - 4)
-            for first, end in _runs(row.values):
-                value = row.values[first]
-                spanned = places[first] if end - first == 1 else f"{places[first]} to {places[end - 1]}"
-                yield Markup(
-                    '<rect class="shade" x="{x}" y="{y}" width="{long}" height="{high}" fill-opacity="{depth}">'
-                    "<title>{name}, {spanned}: {value}</title></rect>",
-                ).format(
-                    x=round(LABEL + wide * first / len(places), 2),
-                    y=number * CELL,
-                    long=round(wide * (end - first) / len(places), 2),
-                    high=CELL - 1,
-                    depth=round(0.06 + 0.94 * value / most, 3),
-                    name=row.name,
-                    spanned=spanned,
-                    value=plainly(value),
-                )
-        yield _axis(places, LABEL, wide, len(rows) * CELL + AXIS - 6)
+            yield _named(row.name, number * CELL + CELL - 5)
+            for first, end in _runs(row.cells):
+                yield _cell(row, (first, end), places, number * CELL, most)
+        yield _axis(places, height + AXIS - 6)
 
+    meanings = (
+        Markup('<li><span class="swatch {kind}"></span>{absence}: {meaning}</li>').format(
+            kind=_class(absence), absence=absence, meaning=meaning
+        )
+        for absence, meaning in absences.items()
+    )
     key = Markup(
-        '<p class="key">0 <span class="shade-key" aria-hidden="true"></span> {} partitions led</p>',
-    ).format(plainly(most))
-    return key + _picture(title, len(rows) * CELL + AXIS, parts(), "shades")
+        '<ul class="legend"><li>0 <span class="shade-key" aria-hidden="true"></span> {most} {unit}</li>{meanings}</ul>',
+    ).format(most=plainly(most), unit=unit, meanings=Markup().join(meanings))
+    return key + _picture(title, height + AXIS, parts(), "shades")
 
 
-def _runs(values: Sequence[Number]) -> Iterator[tuple[int, int]]:
+_HATCH: Final = Markup(
+    '<pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
+    '<line class="hatch" x1="0" x2="0" y1="0" y2="6"/></pattern>',
+)
+
+
+def _class(absence: str) -> str:
+    """Return the style of an absence.
+
+    >>> _class("not there"), _class("")
+    ('not-there', '')
+    """
+    return absence.replace(" ", "-")
+
+
+def _cell(row: CellRow, run: tuple[int, int], places: Sequence[str], y: int, most: int) -> Markup:
+    """Draw neighbours that are equal as one cell, with its label where that has room."""
+    first, end = run
+    cell = row.cells[first]
+    spanned = places[first] if end - first == 1 else f"{places[first]} to {places[end - 1]}"
+    x, wide = _share(first, len(places)), _share(end - first, len(places))
+    title = Markup("<title>{}, {}: {}</title>").format(row.name, spanned, cell.label)
+    place = Markup('x="{x}%" y="{y}" width="{wide}%" height="{high}"').format(x=x, y=y, wide=wide, high=CELL - 1)
+    shapes = [
+        Markup('<rect class="shade" {place} fill-opacity="{depth}">{title}</rect>').format(
+            place=place, depth=round(0.06 + (DEEPEST - 0.06) * cell.value / most, 3), title=title
+        )
+    ]
+    if cell.absence:
+        shapes = shapes if cell.value else []
+        shapes.append(
+            Markup('<rect class="{kind}" {place}>{title}</rect>').format(
+                kind=_class(cell.absence), place=place, title=title
+            )
+        )
+    letters = LETTER * (len(cell.label) + 1)
+    if WIDE_PLOT * wide / 100 >= letters:
+        shapes.append(
+            Markup('<text class="middle value{tight}" x="{x}%" y="{y}">{label}</text>').format(
+                tight="" if NARROW_PLOT * wide / 100 >= letters else " tight",
+                x=round(x + wide / 2, 2),
+                y=y + CELL - 5,
+                label=cell.label,
+            )
+        )
+    return Markup().join(shapes)
+
+
+def _runs(values: Sequence[object]) -> Iterator[tuple[int, int]]:
     """Where equal values begin and end.
 
     >>> list(_runs([3, 3, 1]))

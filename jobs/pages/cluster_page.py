@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from jobs.adapters.delta.lake import Row, as_rows, schema_of
 from jobs.basics.sensitive import masked_text
-from jobs.pages.charts import Group, bars, lines, percent, shades
+from jobs.pages.charts import Cell, CellRow, Group, bars, heat_map, lines, percent
 from jobs.pages.islands import Island
 from jobs.pages.rendering import Fact, about, alarming, fact, render
 from jobs.summaries.database import Summaries
@@ -139,23 +139,36 @@ def _place(row: Row) -> str:
     return f"#{row['snapshot_id']} {row['taken_at']:%Y-%m-%d %H:%M}"
 
 
+ABSENCES: Final = {"gone": "was registered before", "not there": "was not registered yet"}
+"""Kinds of `presence` in the view `leaders_over_time` of brokers that are not registered, and what each means."""
+
+
+def cell_of(row: Row) -> Cell:
+    """Return the cell of a row of the view `leaders_over_time`."""
+    return Cell(row["leaders"], row["presence"] if row["presence"] in ABSENCES else "")
+
+
 def _leaders(at: Summaries) -> dict[str, Any]:
     known = as_rows(at.query("SELECT * FROM leaders_over_time", "leaders_over_time"))
     snapshots = {row["snapshot_id"]: _place(row) for row in known}
     newest = dict(list(snapshots.items())[-MOST_SNAPSHOTS:])
-    led: dict[int, list[int]] = defaultdict(list)
+    cells: dict[int, list[Cell]] = defaultdict(list)
     for row in known:
         if row["snapshot_id"] in newest:
-            led[row["broker_id"]].append(row["leaders"])
-    most = sorted(led, key=lambda broker: (-max(led[broker]), broker))[:MOST_BROKERS]
-    groups = [Group(f"broker {broker}", led[broker]) for broker in sorted(most)]
+            cells[row["broker_id"]].append(cell_of(row))
+    most = sorted(cells, key=lambda broker: (-max(cell.value for cell in cells[broker]), broker))[:MOST_BROKERS]
+    rows = [CellRow(f"broker {broker}", cells[broker]) for broker in sorted(most)]
     left_out = [
         f"the newest {len(newest)} of {len(snapshots)} snapshots" if len(newest) < len(snapshots) else "",
-        f"{len(most)} of {len(led)} brokers, those that led most" if len(most) < len(led) else "",
+        f"{len(most)} of {len(cells)} brokers, those that led most" if len(most) < len(cells) else "",
     ]
     cut = " and ".join(filter(None, left_out))
     return {
-        "chart": shades("Partitions led, by broker and snapshot", groups, list(newest.values())) if groups else None,
+        "chart": heat_map(
+            "Partitions led, by broker and snapshot", "partitions led", rows, list(newest.values()), ABSENCES
+        )
+        if rows
+        else None,
         "cut": f"The picture has {cut}." if cut else "",
         "table": reigns(at),
     }

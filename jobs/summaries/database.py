@@ -22,7 +22,7 @@ from jobs.summaries.views import VIEWS
 _AS_OF: Final = frozenset({"partitions", "brokers", "topics"})
 """Tables that hold the cluster as a snapshot left it, and are read at the version that the snapshot names."""
 
-_UP_TO: Final = frozenset({"snapshots", "imbalance", "partition_history"})
+_UP_TO: Final = frozenset({"snapshots", "imbalance", "partition_history", "events"})
 """Tables with rows of every snapshot, of which later ones are left out."""
 
 _SETTINGS: Final[dict[str, Any]] = {

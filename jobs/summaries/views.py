@@ -48,6 +48,7 @@ _IMBALANCE: Final = (
     "exceeds",
     "threshold",
 )
+_EVENTS: Final = ("snapshot_id", "kind", "subject")
 _PLANS: Final = (
     "plan_id",
     "name",
@@ -100,7 +101,11 @@ VIEWS: Final[Mapping[str, View]] = {
         View("leadership", {"partitions": _PARTITIONS, "brokers": _BROKERS}, ["staying"]),
         View("imbalance_history", {"imbalance": _IMBALANCE, "snapshots": _SNAPSHOTS}),
         View("leader_history", {"partition_history": _HISTORY, "snapshots": _SNAPSHOTS}),
-        View("leaders_over_time", {"snapshots": _SNAPSHOTS}, ["leader_history"]),
+        View(
+            "leaders_over_time",
+            {"snapshots": _SNAPSHOTS, "brokers": _BROKERS, "events": _EVENTS},
+            ["leader_history"],
+        ),
         View(
             "plan_summary",
             {

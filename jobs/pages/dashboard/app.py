@@ -16,7 +16,7 @@ from jobs.basics.errors import SurveyorError
 from jobs.basics.units import shown_duration
 from jobs.pages.dashboard.parts import plain
 from jobs.pages.dashboard.reading import Place, clusters, snapshots
-from jobs.pages.dashboard.sections import PAGES
+from jobs.pages.dashboard.sections import CLUSTER, PAGES
 from jobs.pages.rendering import shown_time
 
 # Keys of what Streamlit keeps for a visitor: where the slider stands, and the cluster and snapshot newest before.
@@ -49,7 +49,8 @@ def _show(told: argparse.Namespace) -> None:
         cluster = st.selectbox("Cluster", known, index=first, key="cluster")
         page = st.radio("Page", list(PAGES), key="page")
         snapshot = _chosen(cluster, snapshots(told.warehouse, cluster))
-    st.title(plain(f"Cluster {cluster}"))
+    st.set_page_config(page_title=f"{page}, {cluster} - Surveyor")
+    st.title(plain(f"Cluster {cluster}" if page == CLUSTER else f"{page} - cluster {cluster}"))
     age = shown_duration(max((datetime.now(UTC) - snapshot["taken_at"]).total_seconds(), 0))
     known_id = f" (id {snapshot['cluster_id']})" if snapshot["cluster_id"] else ""
     st.text(f"snapshot {snapshot['snapshot_id']}{known_id} taken {shown_time(snapshot['taken_at'])} UTC, {age} old")

@@ -11,9 +11,12 @@ from typing import Any, Final
 import altair as alt
 import pyarrow as pa
 import streamlit as st
+from markupsafe import Markup
 
 from jobs.adapters.delta.lake import Row
+from jobs.pages.cluster_page import ABSENCES
 from jobs.pages.dashboard.reading import SHOWN, searched
+from jobs.pages.rendering import Fact
 
 COLOURS: Final = ("#0072b2", "#d55e00", "#767d86")
 """Told apart by people who see colours otherwise, on light and dark."""
@@ -21,6 +24,11 @@ BAR: Final = 20
 AROUND: Final = 130
 """Room for the title, the legend and the axis of a chart."""
 MOST_BARS: Final = 60
+MOST_LABELLED: Final = 20
+"""Snapshots of a heat map up to which its cells have room for labels."""
+LABEL: Final = "#7f8790"
+"""Of values in charts: readable on a light and on a dark page."""
+ON_SHADES: Final = "#24292f"
 
 _TOP: Final = alt.Legend(orient="top")
 _EVERY: Final = alt.Axis(labelOverlap=False)
@@ -58,53 +66,67 @@ def bars(title: str, rows: Sequence[Row], name: str, columns: Sequence[str]) -> 
         for row in rows[:MOST_BARS]
         for what, column in zip(series, columns, strict=True)
     ]
-    chart = (
-        alt.Chart(alt.InlineData(values=values), title=title)
-        .mark_bar()
-        .encode(
-            y=alt.Y("name:N", title=None, sort=None, axis=_EVERY),
-            yOffset=alt.YOffset("what:N", sort=series),
-            x=alt.X("count:Q", title=None, axis=alt.Axis(format=",d", tickMinStep=1)),
-            color=_colour("what", series),
-            tooltip=[alt.Tooltip("name:N"), alt.Tooltip("what:N"), alt.Tooltip("count:Q")],
-        )
-        .properties(height=AROUND + BAR * max(len(values), 1))
+    base = alt.Chart(alt.InlineData(values=values), title=title).encode(
+        y=alt.Y("name:N", title=None, sort=None, axis=_EVERY),
+        yOffset=alt.YOffset("what:N", sort=series),
+        x=alt.X("count:Q", title=None, axis=alt.Axis(format=",d", tickMinStep=1)),
+        tooltip=[alt.Tooltip("name:N"), alt.Tooltip("what:N"), alt.Tooltip("count:Q")],
     )
-    st.altair_chart(chart, width="stretch")
+    labels = base.mark_text(align="left", dx=4, color=LABEL).encode(text=alt.Text("count:Q", format=",d"))
+    chart = base.mark_bar().encode(color=_colour("what", series)) + labels
+    st.altair_chart(chart.properties(height=AROUND + BAR * max(len(values), 1)), width="stretch")
     if len(rows) > MOST_BARS:
         st.caption(f"the first {MOST_BARS} of {len(rows)}")
 
 
 def lines(title: str, values: Sequence[Row], series: Sequence[str]) -> None:
     """Draw lines of shares over snapshots; each value has `snapshot`, `what` and `share`."""
-    chart = (
-        alt.Chart(alt.InlineData(values=list(values)), title=title)
-        .mark_line(point=True)
-        .encode(
-            x=alt.X("snapshot:O", title="snapshot", axis=_UPRIGHT),
-            y=alt.Y("share:Q", title=None, axis=alt.Axis(format="%")),
-            color=_colour("what", series),
-            strokeDash=alt.StrokeDash("what:N", title=None, sort=list(series), legend=_TOP),
-            tooltip=[alt.Tooltip("snapshot:O"), alt.Tooltip("what:N"), alt.Tooltip("share:Q", format=".1%")],
-        )
+    base = alt.Chart(alt.InlineData(values=list(values)), title=title).encode(
+        x=alt.X("snapshot:O", title="snapshot", axis=_UPRIGHT),
+        y=alt.Y("share:Q", title=None, axis=alt.Axis(format="%")),
+        tooltip=[alt.Tooltip("snapshot:O"), alt.Tooltip("what:N"), alt.Tooltip("share:Q", format=".1%")],
     )
-    st.altair_chart(chart, width="stretch")
+    drawn = base.mark_line(point=True).encode(
+        color=_colour("what", series),
+        strokeDash=alt.StrokeDash("what:N", title=None, sort=list(series), legend=_TOP),
+    )
+    newest = max((row["snapshot"] for row in values), default=0)
+    labels = base.transform_filter(alt.datum.snapshot == newest).mark_text(align="right", dy=-8, color=LABEL)
+    st.altair_chart(drawn + labels.encode(text=alt.Text("share:Q", format=".1%")), width="stretch")
 
 
-def shades(title: str, values: Sequence[Row]) -> None:
-    """Draw how many partitions each broker led in each snapshot; values have `broker`, `snapshot` and `leaders`."""
-    chart = (
-        alt.Chart(alt.InlineData(values=list(values)), title=title)
-        .mark_rect()
-        .encode(
+def heat_map(title: str, values: Sequence[Row]) -> None:
+    """Draw how many partitions each broker led in each snapshot.
+
+    Values have `broker`, `snapshot`, `leaders`, `absence`, which says why a broker may lead none, and `label`.
+    """
+    there = [row for row in values if row["leaders"] or not row["absence"]]
+    absent = [row for row in values if row["absence"]]
+    shaded, framed = (
+        alt.Chart(alt.InlineData(values=rows), title=title).encode(
             x=alt.X("snapshot:O", title="snapshot", axis=_UPRIGHT),
             y=alt.Y("broker:O", title="broker", axis=_EVERY),
-            color=alt.Color("leaders:Q", title="led", scale=alt.Scale(scheme="blues")),
-            tooltip=[alt.Tooltip("broker:O"), alt.Tooltip("snapshot:O"), alt.Tooltip("leaders:Q")],
+            tooltip=[alt.Tooltip("broker:O"), alt.Tooltip("snapshot:O"), alt.Tooltip("label:N", title="leads")],
         )
-        .properties(height=AROUND + BAR * max(len({row["broker"] for row in values}), 1))
+        for rows in (there, absent)
     )
-    st.altair_chart(chart, width="stretch")
+    strokes = alt.Scale(domain=list(ABSENCES), range=list(COLOURS[1 : 1 + len(ABSENCES)]))
+    layers = [
+        shaded.mark_rect().encode(
+            color=alt.Color("leaders:Q", title="led", scale=alt.Scale(scheme="blues", domainMin=0)),
+        ),
+        framed.mark_rect(filled=False, strokeDash=[3, 3], strokeWidth=1.5).encode(
+            stroke=alt.Stroke("absence:N", scale=strokes, legend=None),
+        ),
+    ]
+    if len({row["snapshot"] for row in values}) <= MOST_LABELLED:
+        dark = 0.6 * max((row["leaders"] for row in there), default=0)
+        ink = alt.condition(alt.datum.leaders > dark, alt.value("white"), alt.value(ON_SHADES))
+        layers.append(shaded.mark_text().encode(text="label:N", color=ink))
+        layers.append(framed.transform_filter("!datum.leaders").mark_text(color=LABEL).encode(text="label:N"))
+    height = AROUND + BAR * max(len({row["broker"] for row in values}), 1)
+    st.altair_chart(alt.layer(*layers).properties(height=height), width="stretch")
+    st.caption("Framed cells: " + "; ".join(f"{name}, it {meaning}" for name, meaning in ABSENCES.items()))
 
 
 def _colour(field: str, series: Sequence[str]) -> Any:  # noqa: ANN401 - one of Altair's
@@ -114,8 +136,20 @@ def _colour(field: str, series: Sequence[str]) -> Any:  # noqa: ANN401 - one of 
     )
 
 
-def metrics(facts: Sequence[Any]) -> None:
-    """Show numbers side by side; `facts` as in `jobs.pages.rendering`."""
-    with st.container(horizontal=True):
-        for fact in facts:
-            st.metric(plain(fact.name), fact.value, border=True)
+def cards(facts: Sequence[Fact]) -> None:
+    """Show numbers side by side, each with the mark of its state, as the report does."""
+    items = Markup().join(
+        Markup('<div class="{}"><strong>{}</strong>{}</div>').format(fact.mood, fact.value, fact.name) for fact in facts
+    )
+    st.html(_CARDS + Markup('<div class="cards">{}</div>').format(items))
+
+
+_CARDS: Final = Markup("""<style>
+.cards { display: grid; grid-template-columns: repeat(auto-fill, minmax(9.5rem, 1fr)); gap: .6rem; }
+.cards div { --mood: rgba(128, 128, 128, .45); padding: .5rem .7rem; border: 1px solid rgba(128, 128, 128, .35);
+  border-left: .35rem solid var(--mood); border-radius: 6px;
+  background: color-mix(in srgb, var(--mood) 9%, transparent); }
+.cards strong { display: block; font-size: 1.45rem; line-height: 1.2; font-variant-numeric: tabular-nums; }
+.cards .good { --mood: #2da44e; } .cards .warn { --mood: #d29922; } .cards .bad { --mood: #e5484d; }
+</style>""")
+"""The colours can be told apart on a light page and on a dark one; Streamlit's menu chooses between the two."""

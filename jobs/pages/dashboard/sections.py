@@ -8,8 +8,8 @@ from typing import Final
 import streamlit as st
 
 from jobs.adapters.delta.lake import Row, as_rows
-from jobs.pages.cluster_page import broker_name, by_rack, health_facts
-from jobs.pages.dashboard.parts import bars, lines, metrics, plain, shades, table
+from jobs.pages.cluster_page import broker_name, by_rack, cell_of, health_facts
+from jobs.pages.dashboard.parts import bars, cards, heat_map, lines, plain, table
 from jobs.pages.dashboard.reading import Place, commit, held_by, plan, plans_and_commits, sections, views
 from jobs.pages.plan_page import (
     before_and_after,
@@ -20,6 +20,7 @@ from jobs.pages.plan_page import (
     sums_of,
     warnings_of,
 )
+from jobs.pages.rendering import Fact, alarming, fact
 from jobs.records.plans.stored import titled
 from jobs.records.stored_rows import summary
 from jobs.views.figures import figure_lines
@@ -30,7 +31,7 @@ SNAPSHOTS_DRAWN: Final = 60
 def cluster(place: Place, _: float) -> None:
     """How the cluster is, and how it became so."""
     known = views(place, ("health", "leadership", "imbalance_history"))
-    metrics(health_facts(as_rows(known["health"])[0]))
+    cards(health_facts(as_rows(known["health"])[0]))
     brokers = as_rows(known["leadership"])
     left, right = st.columns(2)
     with left:
@@ -42,7 +43,7 @@ def cluster(place: Place, _: float) -> None:
             for group in by_rack(brokers, "leaders", "replicas")
         ]
         bars("Partitions led and replicas held, by rack", racks, "rack", ("leaders", "replicas"))
-        _imbalance(as_rows(known["imbalance_history"]))
+    _imbalance(as_rows(known["imbalance_history"]))
     st.subheader("Offline and under-replicated partitions")
     table(sections(place)["trouble"], "partitions in trouble", "trouble")
 
@@ -71,9 +72,13 @@ def brokers(place: Place, _: float) -> None:
     broker = st.selectbox("Broker", list(names), format_func=lambda known: broker_name(names[known]), key="broker")
     row = names[broker]
     st.text(f"host {row['host'] or 'unknown'}, rack {row['rack'] or 'none'}{'' if row['registered'] else ', gone'}")
-    with st.container(horizontal=True):
-        for name in ("leaders", "preferred", "replicas", "out_of_sync"):
-            st.metric(name.replace("_", " "), f"{row[name]:,}", border=True)
+    cards(
+        [
+            Fact("registered", "yes" if row["registered"] else "no, gone", "good" if row["registered"] else "bad"),
+            *(fact(name, row[name]) for name in ("leaders", "preferred", "replicas")),
+            alarming("out of sync", row["out_of_sync"], "warn"),
+        ]
+    )
     table(held_by(place, broker), f"partitions of broker {broker}", f"broker-{broker}")
 
 
@@ -82,12 +87,14 @@ def leaders(place: Place, _: float) -> None:
     over_time = as_rows(views(place, ("leaders_over_time",))["leaders_over_time"])
     newest = set(sorted({row["snapshot_id"] for row in over_time})[-SNAPSHOTS_DRAWN:])
     values = [
-        {"broker": row["broker_id"], "snapshot": row["snapshot_id"], "leaders": row["leaders"]}
+        {"broker": row["broker_id"], "snapshot": row["snapshot_id"], "absence": cell.absence, "leaders": cell.value}
+        | {"label": cell.label}
         for row in over_time
         if row["snapshot_id"] in newest
+        for cell in [cell_of(row)]
     ]
     if values:
-        shades("Partitions led, by broker and snapshot", values)
+        heat_map("Partitions led, by broker and snapshot", values)
     table(sections(place)["leaders"], "leaders of partitions", "leaders")
 
 
@@ -106,7 +113,7 @@ def _plan(place: Place, plan_id: str, max_age_hours: float) -> None:
     st.subheader(plain(f"Plan {titled(chosen.row)}: {chosen.row['kind']}, {chosen.row['status']}"))
     for warning in warnings_of(chosen, datetime.now(UTC), max_age_hours):
         st.warning(plain(warning))
-    metrics(sums_of(chosen, summary(chosen.changes)))
+    cards(sums_of(chosen, summary(chosen.changes)))
     for line in figure_lines(chosen.row):
         st.text(line)
     st.caption("What was asked")
@@ -132,8 +139,10 @@ def commits(place: Place, _: float) -> None:
         table(rows, "rows of this commit", f"commit-{plan_id}-{attempt}")
 
 
+CLUSTER: Final = "Cluster"
+
 PAGES: Final[Mapping[str, Callable[[Place, float], None]]] = {
-    "Cluster": cluster,
+    CLUSTER: cluster,
     "Brokers": brokers,
     "Who led what when": leaders,
     "Plans": plans,

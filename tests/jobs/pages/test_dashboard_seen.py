@@ -25,6 +25,7 @@ CHARTS: Final = "[data-testid=stVegaLiteChart]"
 OVERFLOW: Final = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 INK: Final = "getComputedStyle(document.querySelector('[data-testid=stText]')).color"
 GROUND: Final = "getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor"
+MARK: Final = "(card) => getComputedStyle(card).borderLeftColor"
 PATIENCE: Final = 30_000
 """Milliseconds that a busy machine may take to show something."""
 
@@ -106,8 +107,17 @@ def test_it_is_opened_and_looked_around_in(window: Sight) -> None:
     page = sight.page
     _come_about(page, "snapshot 3 (id id) taken 2026-11-21 12:00:00 UTC")
     expect(page.locator(CHARTS).get_by_role("img")).to_have_count(3, timeout=PATIENCE)
+    assert [text.split("\n") for text in sight.texts(".cards .bad")] == [
+        ["1", "partitions offline"],
+        ["1", "brokers gone that hold replicas"],
+    ]
+    assert len({page.locator(f".cards .{mood}").first.evaluate(MARK) for mood in ("good", "warn", "bad")}) == 3
     _chosen(page, "Brokers")
     _come_about(page, "host h, rack a")
+    expect(page).to_have_title("Brokers, default - Surveyor")
+    _come_about(page, "Brokers - cluster default")
+    _chosen(page, "Who led what when")
+    _come_about(page, "Framed cells: gone, it was registered before")
     _chosen(page, "Plans")
     _come_about(page, "reassign, planned")
     expect(page.locator(CHARTS).get_by_role("img")).to_have_count(2, timeout=PATIENCE)

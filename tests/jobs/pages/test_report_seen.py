@@ -23,6 +23,15 @@ LABELS: Final = """
     parseFloat(getComputedStyle(text).fontSize) * text.getScreenCTM().a)
 """
 """How large each label of a chart is on the screen, in pixels."""
+UNUSED: Final = """
+Math.max(...[...document.querySelectorAll("figure")].map((figure) => {
+    const charts = figure.parentElement.querySelectorAll(":scope > figure").length;
+    const columns = Math.min(charts, Math.max(1, Math.floor(figure.parentElement.clientWidth / 416)));
+    return figure.parentElement.clientWidth / columns - figure.querySelector("svg").getBoundingClientRect().width;
+}))
+"""
+"""The most pixels of its share of the page's width that a chart leaves to margins, names and numbers."""
+MOST_UNUSED: Final = 230
 CONTRASTS: Final = """
 (() => {
     const light = (color) => {
@@ -86,7 +95,15 @@ def test_a_report_of_a_cluster(browser: Browser, reports: Reports) -> None:
         assert sight.value("document.querySelectorAll('svg.chart[role=img]').length") == 4
         assert sight.value("document.querySelectorAll('svg.bars rect').length") == 14
         assert sight.value("document.querySelectorAll('svg.lines polyline').length") == 3
-        assert sight.value("document.querySelectorAll('svg.shades rect').length") == 6
+        assert sight.value("document.querySelectorAll('svg.shades rect').length") == 8
+        assert sight.value("document.querySelector('svg.shades rect.gone title').textContent") == (
+            "broker 2, #3 2026-11-21 12:00: gone"
+        )
+        assert sight.value("document.querySelector('svg.shades rect.not-there title').textContent") == (
+            "broker 3, #1 2026-11-21 10:00: not there"
+        )
+        labels = "[...document.querySelectorAll('svg.lines .value')].map((label) => label.textContent)"
+        assert sight.value(labels) == ["66.7 %", "100 %", "10 %"]
         assert _rows(sight, "trouble")[0].split("\t")[:3] == ["orders-1", "Offline", "nobody"]
         assert "orders-0\t1\t2\t2" in "\n".join(_rows(sight, "leaders"))
         assert [row.split("\t")[5:7] for row in _rows(sight, "commits")] == [["0", "0"], ["1", "1"]]
@@ -105,6 +122,7 @@ def test_a_report_can_be_read_dark_and_light_narrow_and_wide(browser: Browser, r
             grounds.add((dark, sight.value("getComputedStyle(document.body).backgroundColor")))
             assert sight.value(OVERFLOW) == 0
             assert min(sight.value(LABELS)) >= 8.5
+            assert sight.value(UNUSED) <= MOST_UNUSED
             assert min(sight.value(CONTRASTS)) >= 4.5
     assert grounds == {(False, "rgb(255, 255, 255)"), (True, "rgb(20, 23, 28)")}
 

@@ -41,8 +41,21 @@ EXPECTED: Final[dict[str, tuple[tuple[str, ...], list[tuple[Any, ...]]]]] = {
         ],
     ),
     "leaders_over_time": (
-        ("snapshot_id", "broker_id", "leaders"),
-        [(1, 0, 1), (1, 1, 0), (1, 2, 2), (2, 0, 1), (2, 1, 1), (2, 2, 1), (3, 0, 1), (3, 1, 1), (3, 2, 0)],
+        ("snapshot_id", "broker_id", "leaders", "presence"),
+        [
+            (1, 0, 1, "registered"),
+            (1, 1, 0, "registered"),
+            (1, 2, 2, "registered"),
+            (1, 3, 0, "not there"),
+            (2, 0, 1, "registered"),
+            (2, 1, 1, "registered"),
+            (2, 2, 1, "registered"),
+            (2, 3, 0, "registered"),
+            (3, 0, 1, "registered"),
+            (3, 1, 1, "registered"),
+            (3, 2, 0, "gone"),
+            (3, 3, 0, "registered"),
+        ],
     ),
     "imbalance_history": (
         ("snapshot_id", "broker_id", "ratio", "exceeds"),

@@ -76,12 +76,13 @@ def _content() -> dict[str, Any]:
 def lived_in(lake: Lake) -> Cluster:
     """Three snapshots of four brokers, a plan with a commit, and what losing a broker would cost.
 
-    Broker 2 led orders-0 at first, broker 1 since the second snapshot; broker 2 is gone in the third, in which orders-1
-    is offline and the partition of the topic with the hostile name under-replicated.
+    Broker 2 led orders-0 at first, broker 1 since the second snapshot, in which broker 3 registers; broker 2 is gone in
+    the third, in which orders-1 is offline and the partition of the topic with the hostile name under-replicated.
     """
     cluster = Cluster(lake)
     cluster.controller |= {"cluster_id": "id", "quarantined": 0}
-    cluster.brokers = [broker(number, 10 + number, rack=rack) for number, rack in enumerate(["a", "a", "b", HOSTILE])]
+    brokers = [broker(number, 10 + number, rack=rack) for number, rack in enumerate(["a", "a", "b", HOSTILE])]
+    cluster.brokers = brokers[:3]
     cluster.topics = [topic("orders", config={"sasl.jaas.config": SECRET}), topic(HOSTILE)]
     online = {"understood": True, "under_replicated": False, "under_min_isr": False}
     cluster.partitions = {
@@ -90,9 +91,10 @@ def lived_in(lake: Lake) -> Cluster:
         (HOSTILE, 0): partition([0, 3], **online),
     }
     cluster.snapshot(timedelta(hours=2))
+    cluster.brokers = brokers
     cluster.partitions[("orders", 0)] = partition([2, 1, 0], **{**online, "leader": 1})
     cluster.snapshot(timedelta(hours=1))
-    cluster.brokers = [row for row in cluster.brokers if row["broker_id"] != 2]
+    cluster.brokers = [row for row in brokers if row["broker_id"] != 2]
     bad = {**online, "under_replicated": True}
     cluster.partitions[("orders", 1)] = partition(
         [2, 3], **{**bad, "leader": -1, "isr": [2], "offline_replicas": [2], "partition_state": "Offline"}
@@ -100,6 +102,9 @@ def lived_in(lake: Lake) -> Cluster:
     cluster.partitions[(HOSTILE, 0)] = partition([0, 3], **{**bad, "isr": [0]})
     _snapshot_of_all(cluster)
     _skewed(lake)
+    joined = [{"snapshot_id": 1, "kind": "BrokerJoined", "subject": f"broker {number}"} for number in range(3)]
+    later = [(2, "BrokerJoined", "broker 3"), (3, "BrokerFailed", "broker 2")]
+    lake.append("events", [*joined, *(dict(zip(joined[0], event, strict=True)) for event in later)])
     plan = stored_plan(lake, [change("orders", 0, [2, 1, 0], [1, 3, 0]), change(HOSTILE, 0, [0, 3], [3, 0])], "grow")
     _commit(lake, plan["plan_id"])
     loss = {"snapshot_id": 3, "lose": "brokers=1", "lost": [1], "offline": 2, "newly_offline": 1, "leader_skew": 1.5}
