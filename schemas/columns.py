@@ -289,9 +289,15 @@ SIZES: Final = _table(
 )
 
 DRAINED: Final = _table(
-    Column("broker_id", INT, "broker that is never to be elected leader"),
+    Column("broker_id", INT, "broker that is elected leader only where no other replica is in sync"),
     Column("mode", STRING, "admin: last in the order of replicas; resident: also out of the ISRs, and stopped"),
     Column("controller_epoch", INT, "resident: controller epoch of the commit; it ends when another takes over"),
+    Column(
+        "broker_epoch",
+        LONG,
+        "the broker's registration when the commit began, -1 if it had none; resident: it ends when the broker "
+        "registers again; null: drained by an older version",
+    ),
     _PLAN_ID,
     Column("since", TIMESTAMP, "when the commit of that plan began, UTC"),
 )

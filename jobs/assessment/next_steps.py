@@ -202,7 +202,11 @@ def _is_worth_a_look(situation: Situation, plan: Row) -> bool:
 def _drained(situation: Situation) -> Iterator[NextStep]:
     if brokers := sorted(situation.drained.intersection(situation.health.live)):
         named = ",".join(map(str, brokers))
-        yield NextStep(f"drained, and elected by no plan: {few(brokers)}", f"plan undrain --brokers {named} --refresh")
+        led = situation.health.led_by_drained
+        leads = f"; {counted(led, 'partition', 'is', 'are')} led by a drained broker: do not stop it" if led else ""
+        yield NextStep(
+            f"drained, the last choice of elections: {few(brokers)}{leads}", f"plan undrain --brokers {named} --refresh"
+        )
 
 
 def _imbalance(situation: Situation) -> Iterator[NextStep]:

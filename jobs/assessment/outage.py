@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.adapters.delta.lake import Lake, Row, as_rows
-from jobs.records.drained import drained_brokers
 from jobs.records.failed_log_dirs import failed_replicas
 from jobs.records.snapshots import PARTITION, has_vanished, last_snapshot
 from jobs.records.stored_rows import Bools, Ints, StoredRows
@@ -122,9 +121,9 @@ def _brokers(brokers: Collection[int]) -> str:
     return f"broker{'s' * (len(brokers) > 1)} {few([*brokers])}"
 
 
-def outage_now(seen: Observed, drained: Collection[int], lake: Lake | None, snapshot: Row | None) -> Outage | None:
+def outage_now(seen: Observed, lake: Lake | None, snapshot: Row | None) -> Outage | None:
     """Judge what was observed; `lake` has its history up to a snapshot, None where that cannot be read."""
-    return _outage(seen, without_in_sync(seen, drained), lake, snapshot)
+    return _outage(seen, without_in_sync(seen), lake, snapshot)
 
 
 def outage_after(settings: Settings, plan: Row) -> Outage | None:
@@ -132,7 +131,7 @@ def outage_after(settings: Settings, plan: Row) -> Outage | None:
     if not elects_leaders(plan):
         return None
     lake, seen = settings.lake, observe_now(settings.zookeeper)
-    return outage_now(seen, drained_brokers(lake), lake, last_snapshot(lake))
+    return outage_now(seen, lake, last_snapshot(lake))
 
 
 def outage_left_by(lake: Lake, plan: Row) -> Outage | None:

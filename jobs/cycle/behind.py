@@ -22,6 +22,7 @@ from jobs.adapters.brokers.answers import Answer, Answers
 from jobs.adapters.delta.lake import Lake, Row, quoted
 from jobs.records import last_answers
 from jobs.records.author import Author, this_author
+from jobs.records.drained import delete_marks
 from jobs.records.plans import digest
 from jobs.records.plans.ledger import Verdict
 from jobs.records.plans.names import written
@@ -70,6 +71,12 @@ class Deed(NamedTuple):
     outcome: Outcome = Outcome.APPLIED
 
 
+class EndedDrains(NamedTuple):
+    """Marks of resident drains whose brokers have registered again."""
+
+    marks: Sequence[Row]
+
+
 @dataclass(frozen=True, slots=True)
 class _Ended:
     """An episode that has ended."""
@@ -83,7 +90,7 @@ class Behind:
 
     lake: Lake
     author: Author = field(default_factory=this_author)
-    _work: SimpleQueue[Episode | _Ended | Answer | Deed | None] = field(default_factory=SimpleQueue)
+    _work: SimpleQueue[Episode | _Ended | Answer | Deed | EndedDrains | None] = field(default_factory=SimpleQueue)
     _thread: Thread | None = None
     failed: str | None = None
     """Why the tables could not be written when it was last tried."""
@@ -91,6 +98,7 @@ class Behind:
     _statuses: dict[str, str] = field(default_factory=dict)
     _answers: list[Answer] = field(default_factory=list)
     """What is to be written, with all that could not be."""
+    _ended_drains: list[Row] = field(default_factory=list)
     _plan_id: str = ""
     """The plan of the last episode, to which a take-over and a resignation belong."""
     _epoch: int | None = None
@@ -100,7 +108,7 @@ class Behind:
         self._thread = Thread(target=self._run, daemon=True, name="write-behind")
         self._thread.start()
 
-    def put(self, what: "Episode | Answer | Deed") -> None:
+    def put(self, what: "Episode | Answer | Deed | EndedDrains") -> None:
         self._work.put(what)
 
     def ended(self, episode: Episode, verdicts: Sequence[Verdict]) -> None:
@@ -143,7 +151,7 @@ class Behind:
     @property
     def _waiting(self) -> int:
         """Count what is to be written."""
-        return sum(map(len, self._rows.values())) + len(self._statuses) + len(self._answers)
+        return sum(map(len, self._rows.values())) + len(self._statuses) + len(self._answers) + len(self._ended_drains)
 
     def _keep(self, why: str) -> None:
         if self.failed is None:
@@ -174,6 +182,8 @@ class Behind:
                 place = {"topic": each.topic, "partition": each.partition}
                 of_it = {"action": each.action.value, "plan_id": self._plan_id, **place}
                 rows["commits"].append(self._commit(each.outcome, each.message, of_it))
+            elif isinstance(each, EndedDrains):
+                self._ended_drains += each.marks
             else:
                 self._answers.append(each)
 
@@ -186,6 +196,8 @@ class Behind:
         for plan_id, status in list(self._statuses.items()):
             self.lake.update("plans", f"plan_id = {quoted(plan_id)}", status=quoted(status))
             del self._statuses[plan_id]
+        delete_marks(self.lake, self._ended_drains)
+        self._ended_drains = []
         if self._answers:
             last_answers.record(self.lake, Answers.of(self._answers).table(self.lake.cluster))
             self._answers = []

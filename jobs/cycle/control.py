@@ -25,7 +25,7 @@ from jobs.basics.interrupts import interrupted
 from jobs.cycle.asking import Asking, by_admin
 from jobs.cycle.auditing import Audit
 from jobs.cycle.balance import Balance
-from jobs.cycle.behind import Behind, Episode
+from jobs.cycle.behind import Behind, EndedDrains, Episode
 from jobs.cycle.deciding.decider import Decided, Decider, as_bounced, forgotten
 from jobs.cycle.deciding.foresight import Foresight
 from jobs.cycle.looking import Look
@@ -246,8 +246,17 @@ class Controller:
         self._due |= untold | self.writer.taken()
 
     def _know_drained(self) -> None:
-        """Know who is drained: whose replicas a plan has stopped is told nothing that would start them again."""
+        """Know which brokers are drained; one whose replicas a plan has stopped is sent nothing that starts them."""
         self.decider.look_at_drained()
+        self._end_drains()
+
+    def _end_drains(self) -> None:
+        """End the resident drains of brokers that have registered again: they are sent everything, like all others."""
+        ended = self.decider.end_drains({broker: self.teller.epoch_of(broker) for broker in self.memory.brokers})
+        for mark in ended:
+            self.say(f"  broker {mark['broker_id']} is drained no more: it has registered again")
+        if ended:
+            self.behind.put(EndedDrains(ended))
         self.teller.stopped_on = frozenset(
             row["broker_id"] for row in self.decider.drained if row["mode"] == DrainMode.RESIDENT
         )
@@ -291,6 +300,7 @@ class Controller:
         for broker in sorted(moved - joined):
             self.say(f"  broker {broker} has written its registration again")
         self._due, self._requests_due = self._due | changed, True
+        self._end_drains()
         self._ask_for_settings(joined)
         new = joined - self._bounced
         self.teller.introduce([broker for broker in self.memory.live if broker in new])

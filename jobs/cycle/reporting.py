@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 from jobs.adapters.delta.lake import Row
 from jobs.records.plans.ledger import Verdict
-from planner.rows.words import counted
+from planner.rows.words import DRAINED_LEADS, counted
 from schemas.names import Outcome
-from schemas.rows import Key
+from schemas.rows import Key, changes_among
 
 
 @dataclass(slots=True)
@@ -35,6 +35,11 @@ class Report:
         news = self._news_of_failures(verdicts)
         counts = Counter(f"{verdict.change.action} {verdict.outcome}" for verdict in news)
         counts.update(f"{row['action']}: {row['code']}" for row in rejections)
+        written = changes_among(verdict.change for verdict in verdicts if verdict.outcome is Outcome.APPLIED)
+        elected = [change for change in written if DRAINED_LEADS in change.reason]
+        if elected:
+            others = f" and {len(elected) - 1} others" if len(elected) > 1 else ""
+            self.say(f"surveyor: warning: {elected[0].name}{others}: {elected[0].reason}")
         if counts:
             self.say("  " + ", ".join(f"{count} {what}" for what, count in sorted(counts.items())))
 

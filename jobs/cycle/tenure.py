@@ -37,7 +37,7 @@ from jobs.cycle.watching import Watches
 from jobs.execution.batch.commit import RESIGN_PATIENCE, refuse_unreachable
 from jobs.execution.batch.protocols import refuse_protocols, told_by_all
 from jobs.planning.tables import vanished_states
-from jobs.records.drained import strike_out_ended
+from jobs.records.drained import lines_of_ended, strike_out_ended
 from jobs.records.snapshot_tables import SnapshotTables
 from jobs.records.snapshots import as_of, find_snapshot
 from jobs.runtime.console import agrees, cut, finish, is_terminal, say
@@ -202,9 +202,8 @@ def _in_office(settings: Settings, decider: Decider, snapshot: Row, behind: Behi
     """Take over, and resign by ending the session."""
     with controllership(settings.zookeeper, settings.conf.controller_id, lambda line: say(f"  {line}")) as control:
         say(f"surveyor: controllership taken over: epoch {control.epoch}, id {control.controller_id}")
-        ended = strike_out_ended(settings.lake, control.epoch)
-        if ended:
-            say(f"surveyor: the drain of brokers {', '.join(map(str, ended))} has ended with another's controllership")
+        for line in lines_of_ended(strike_out_ended(settings.lake, control.epoch, {})):
+            say(line)
         controller = Controller(control, decider, behind, snapshot, say, settings)
         behind.put(controller.episode(verdicts=[]))
         behind.put(Deed(Step.TAKE_OVER, f"controller epoch {control.epoch}; until resigned"))

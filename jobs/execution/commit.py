@@ -82,6 +82,7 @@ def _apply(
         say(line)
     ledger = Ledger.open(settings.lake, plan, author)
     ledger.controller_epoch = ledger.written_under = None if held is None else held.epoch
+    ledger.broker_epochs = assessment.state.live
     ledger.find(assessment.settled)
     try:
         if lease is not None:

@@ -58,6 +58,12 @@ class StoredRows:
         marks: Bools = pc.fill_null(pc.equal(self.table[column], value), False).to_numpy()  # noqa: FBT003 - Arrow's
         return marks
 
+    def contains(self, column: str, text: str) -> Bools:
+        """Tell which rows have this text in a column."""
+        marks = pc.match_substring(self.table[column], text)
+        found: Bools = pc.fill_null(marks, False).to_numpy()  # noqa: FBT003 - Arrow's
+        return found
+
     def alike(self, some: Bools, *key: str) -> Bools:
         """Tell which rows have the key of one of some rows."""
         keys = pc.binary_join_element_wise(*(self.table[column].cast(pa.string()) for column in key), "\0")

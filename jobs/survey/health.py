@@ -55,7 +55,9 @@ class Health:
     mendable: int
     """What `plan reconcile` finds a change for, without loss."""
     stuck: int
-    """Offline, and nobody who is in sync could lead."""
+    """Offline, and no replica that is in sync could lead."""
+    led_by_drained: int
+    """Led by a drained broker, as no other replica was in sync."""
     imbalance: list[Row]
     """As the table has it, by broker."""
     quarantined: int
@@ -71,9 +73,9 @@ class Health:
 def health_of(seen: Observed, *, default_min_isr: int, threshold: float, drained: Collection[int] = ()) -> Health:
     """Judge what was observed; `threshold` is the share of a broker's preferred partitions that others may lead."""
     rows = arrays_of(seen, default_min_isr)
-    live, able = _brokers_of(seen, drained)
-    opaque = sorted(row["broker_id"] for row in seen.brokers if not row["understood"])
-    marks, due = derived(rows, live), needs(rows, live, able)
+    live, understood = _brokers_of(seen)
+    opaque = sorted(set(live) - understood)
+    marks, due = derived(rows, live), needs(rows, live, understood)
     reassigned = _reassignments(seen, live)
     void = {(each.topic, each.partition) for each in reassigned if each.is_void}
     moving = _moving(seen.partitions, seen.requested.keys() - void)
@@ -84,7 +86,8 @@ def health_of(seen: Observed, *, default_min_isr: int, threshold: float, drained
         live=live,
         not_understood_brokers=opaque,
         gone=_named_and_gone(rows, live),
-        able_brokers=len(able),
+        able_brokers=len(understood.difference(drained)),
+        led_by_drained=_count(rows.judged & among(rows.leader, understood.intersection(drained))),
         most_replicas=int(named(rows.replicas[rows.judged & ~moving]).sum(axis=1).max(initial=0)),
         topics=len(seen.configs),
         deleting_topics=len(seen.deleting),
@@ -103,16 +106,15 @@ def health_of(seen: Observed, *, default_min_isr: int, threshold: float, drained
     )
 
 
-def without_in_sync(seen: Observed, drained: Collection[int]) -> Bools:
+def without_in_sync(seen: Observed) -> Bools:
     """Mark the offline partitions of which no replica that may be elected is in sync: those that are `stuck`."""
-    return needs(arrays_of(seen, DEFAULT_MIN_ISR), *_brokers_of(seen, drained)).stuck
+    return needs(arrays_of(seen, DEFAULT_MIN_ISR), *_brokers_of(seen)).stuck
 
 
-def _brokers_of(seen: Observed, drained: Collection[int]) -> tuple[list[int], set[int]]:
-    """Registered brokers, by id, and those of them that may be elected and given replicas."""
+def _brokers_of(seen: Observed) -> tuple[list[int], set[int]]:
+    """Registered brokers, by id, and those of them that are understood: they may be elected."""
     live = sorted(row["broker_id"] for row in seen.brokers)
-    opaque = (row["broker_id"] for row in seen.brokers if not row["understood"])
-    return live, set(live).difference(opaque, drained)
+    return live, {row["broker_id"] for row in seen.brokers if row["understood"]}
 
 
 def arrays_of(seen: Observed, default_min_isr: int) -> PartitionArrays:

@@ -15,7 +15,7 @@ from jobs.adapters.delta.spark_tables import Tables
 from jobs.adapters.spark.session import ONE_TASK, start_session, with_settings
 from jobs.adapters.zookeeper.cluster import ClusterState
 from jobs.basics.errors import ExitCode, SurveyorError, UsageError
-from jobs.records.drained import strike_out_ended
+from jobs.records.drained import lines_of_ended, strike_out_ended
 from jobs.records.snapshots import last_snapshot
 from jobs.runtime.console import Result, finish, say
 from jobs.runtime.next_commands import NextStep, next_step
@@ -82,10 +82,9 @@ def _session(settings: Settings, *, tiny: bool, alone: bool) -> SparkSession:
 
 
 def _end_drains(settings: Settings, state: ClusterState) -> None:
-    ended = strike_out_ended(settings.lake, state.control["controller_epoch"])
-    if ended:
-        who = ", ".join(map(str, ended))
-        say(f"surveyor: drained in resident mode no more: {who}; another controller took over and starts the replicas")
+    ended = strike_out_ended(settings.lake, state.control["controller_epoch"], state.live)
+    for line in lines_of_ended(ended):
+        say(line)
 
 
 def _warn(state: ClusterState, counts: dict[str, int]) -> None:

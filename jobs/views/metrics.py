@@ -172,7 +172,8 @@ PARTITIONS: Final[Mapping[str, str]] = {
     "without_state": "Partitions that are assigned and never had a leader.",
     "not_understood": "Partitions of which a znode could not be understood; they count as nothing else.",
     "mendable": "Partitions that `plan reconcile` finds a change for, without loss.",
-    "stuck": "Offline partitions that nobody in sync could lead.",
+    "stuck": "Offline partitions that no replica in sync could lead.",
+    "led_by_drained": "Partitions that a drained broker leads, as no other replica was in sync.",
 }
 """Counts of Health that become a family each."""
 

@@ -26,7 +26,7 @@ from jobs.runtime.next_commands import command_line
 from jobs.runtime.settings import Settings
 from jobs.views.figures import figure_lines
 from jobs.views.plans import all_of_it, change_line, deletion_lines, evidence_line, operation_sign, row_name, warnings
-from planner.rows.words import counted, how_much
+from planner.rows.words import DRAINED_LEADS, counted, how_much
 from schemas.names import NO_LEADER, Action, PlanKind, RejectionCode
 from schemas.rows import Operation, Outline
 
@@ -195,6 +195,7 @@ def warned(changes: StoredRows, kind: str) -> Bools:
     """Tell which changes `warnings` may speak of, each with those of its partition in other waves."""
     few = changes.equal("leader_after", NO_LEADER)
     few |= changes.equal("action", Action.ELECT.value) & changes.gains("isr_after", "isr_before")
+    few |= changes.contains("reason", DRAINED_LEADS)
     if kind == PlanKind.REASSIGN:
         few |= changes.gains("replicas_after", "requires_live")
     return changes.alike(few, "topic", "partition") if few.any() else few

@@ -14,7 +14,7 @@ from jobs.records.plans.stored import Plan
 from jobs.runtime.console import LINES_SHOWN, cut, shown
 from jobs.runtime.next_commands import command_line
 from jobs.runtime.settings import Settings
-from planner.rows.words import counted, how_much, listed
+from planner.rows.words import DRAINED_LEADS, counted, how_much, listed
 from schemas.names import NO_LEADER, WHOLE_TOPIC, Action, OperationKind, PlanKind, RejectionCode
 from schemas.rows import Operation, Outline, PlanRow, operations_among
 from schemas.topic_configs import MIN_ISR, UNCLEAN_ELECTION, parsed
@@ -151,6 +151,7 @@ def warnings(  # noqa: PLR0917 - all that may be warned of
     offline = [c.name for c in changes if c.leader_after == NO_LEADER]
     doomed = [row_name(r) for r in rejections if r["code"] == RejectionCode.GOES_OFFLINE]
     unclean = [c.name for c in changes if c.action == Action.ELECT and not set(c.isr_after) <= set(c.isr_before or ())]
+    by_drained = [c.name for c in changes if DRAINED_LEADS in (c.reason or "")]
     last = {c.name: c for c in changes if kind == PlanKind.REASSIGN}
     dead = [name for name, change in last.items() if _keeps_dead(change)]
     warned = (
@@ -158,6 +159,7 @@ def warnings(  # noqa: PLR0917 - all that may be warned of
         ("goes", "go", "offline", offline),
         ("goes", "go", "offline when the drained brokers stop", sorted(doomed)),
         ("may", "may", "lose data by an unclean election", unclean),
+        ("is", "are", "led by a drained broker, as no other replica can lead", by_drained),
         ("is", "are", f"left with fewer in sync than {MIN_ISR}, so acks=all writes fail there", below_min_isr),
         (
             "is",

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from jobs.assessment.outage import outage_now
 from jobs.basics.errors import UnreadableError, UsageError
 from jobs.basics.live_line import harmless
 from jobs.basics.units import shown_duration
+from jobs.records.drained import has_registered_again
 from jobs.records.recent import Recent, known_min_isr_of, missing_since, recent_if_readable
 from jobs.records.snapshots import find_snapshot
 from jobs.runtime.console import finish, give, wrapped
@@ -127,6 +128,8 @@ def look(settings: Settings, snapshot_id: int | None) -> Status:
             seen, source = observed_by(settings.lake, snapshot), f"snapshot {snapshot_id}"
         recent = reading.result()
     told = snapshot or recent.snapshot
+    registered = {row["broker_id"]: row["broker_epoch"] for row in seen.brokers}
+    recent = replace(recent, drained=[row for row in recent.drained if not has_registered_again(row, registered)])
     drained = [row["broker_id"] for row in recent.drained]
     min_isr = known_min_isr_of(settings.lake, told)
     default_min_isr = DEFAULT_MIN_ISR if min_isr is None else min_isr
@@ -143,7 +146,7 @@ def look(settings: Settings, snapshot_id: int | None) -> Status:
             recent=recent,
             now=datetime.now(UTC),
             max_plan_age=max_age,
-            outage=outage_now(seen, drained, history, told) if health.stuck else None,
+            outage=outage_now(seen, history, told) if health.stuck else None,
             missing_since=missing_since(settings.lake, told, health.gone) if told else {},
         ),
         surveyor_id=settings.conf.controller_id,

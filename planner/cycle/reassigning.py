@@ -18,7 +18,8 @@ from pyspark.sql import functions as F
 
 from planner.cycle.decisions import Precedence, decided
 from planner.reassignment.pending import ORDERED
-from planner.rows.liveness import FAILED, NOBODY, words
+from planner.rows.changes import told
+from planner.rows.liveness import FAILED, NOBODY, drained_leads, in_order_of_choice, words
 from planner.rows.requested import KEY, asked_for
 from schemas.names import Action, RejectionCode
 
@@ -39,7 +40,7 @@ _ASKED: Final = {
     "added": f"array_except({ORDERED}, origin)",
     "lagging": "array_except(under_way, isr)",
     "outside": "array_except(isr, under_way)",
-    "heir": "get(array_intersect(array_intersect(under_way, isr), electable), 0)",
+    "heir": f"get({in_order_of_choice('array_intersect(under_way, isr)')}, 0)",
     # whose log dir failed cannot stop, and would be waited for until somebody mends its disk
     "unstopped": f"""array_except(
         array_intersect(removing_replicas, eligible), concat(coalesce(stopped, {NOBODY}), {FAILED})
@@ -128,9 +129,7 @@ _CHANGED: Final = {
     "leader_after": _by_action("leader", narrow=_LEADER),
     "isr_after": _by_action("isr", narrow="array_intersect(isr, under_way)"),
     "leader_epoch_after": "leader_epoch + 1",
-    "leader_and_isr_to": _by_action(
-        "array_intersect(under_way, informed)", start=f"array_intersect({_MERGED}, informed)"
-    ),
+    "leader_and_isr_to": _by_action(told("isr", "under_way"), start=told("isr", _MERGED)),
     # told by what the znodes say, again and again until it answers; who does not stay tells it with the change, and
     # all of them once more with a later one, as what was answered holds for one leader epoch
     "stop_replica_to": f"""CASE
@@ -145,7 +144,8 @@ _CHANGED: Final = {
         "NULL",
         start=f"""concat('asked to be on ', {words(ORDERED)}, IF(moves, ', in place of what runs', ''))""",
         narrow=f"""IF({_UNSTOPPED},
-            concat('to be stopped: ', {words("unstopped")}), concat('the target is in sync: ', {words("under_way")})
+            concat('to be stopped: ', {words("unstopped")}),
+            concat('the target is in sync: ', {words("under_way")}, {drained_leads(_LEADER)})
         )""",
         end=f"concat('no longer there: ', {words('removing_replicas')})",
     ),

@@ -11,7 +11,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from planner.leadership.selectors import offline
-from planner.rows.liveness import FAILED, NOBODY, in_words, words
+from planner.rows.changes import told
+from planner.rows.liveness import FAILED, NOBODY, drained_leads, in_words, words
 from schemas.names import NO_LEADER
 
 RECOVERY_AFTER: Final = "coalesce(IF(elected.unclean, unclean_state, NULL), leader_recovery_state)"
@@ -35,11 +36,12 @@ WHOSE_LOG_DIR: Final = f"""IF(
     size({FAILED}) > 0, concat('; log dir failed, as it answered with error 56: broker ', {words(FAILED)}), ''
 )"""
 
+
 WHY_ELECTED: Final = f"""concat({WHO_LEFT}, IF(
     elected.unclean,
     concat('; unclean election of ', string(elected.leader), ' may lose data'),
     concat('; first live in-sync replica is ', string(elected.leader))
-), {WHOSE_LOG_DIR})"""
+), {drained_leads("elected.leader")}, {WHOSE_LOG_DIR})"""
 
 
 ELECTED: Final = {
@@ -47,6 +49,7 @@ ELECTED: Final = {
     "isr_after": "elected.isr",
     "leader_epoch_after": "leader_epoch + 1",
     "leader_recovery_state_after": RECOVERY_AFTER,
+    "leader_and_isr_to": told("array_union(isr, elected.isr)"),
     "requires_live": f"array_union(array(elected.leader), {COUNTED_ON_FAILED})",
     "requires_dead": COUNTED_ON_DEAD,
     "reason": WHY_ELECTED,
@@ -67,7 +70,7 @@ def with_election(partitions: DataFrame) -> DataFrame:
 
 
 def why_nobody() -> Column:
-    """The ISR, and which of it is alive after all: not understood, drained, not assigned, or without its log dir."""
+    """The ISR, and which of it is alive after all: not understood, not assigned, or without its log dir."""
     alive = F.concat(F.lit("; alive but not to be elected: "), in_words(F.col("survivors")))
     nobody_alive = F.concat(F.lit("no replica is alive: "), in_words(F.col("replicas")))
     nobody_in_sync = F.concat(

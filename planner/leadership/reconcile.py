@@ -22,8 +22,17 @@ from planner.leadership.election import (
 )
 from planner.leadership.need import LOOKED_AT, in_need
 from planner.leadership.unclean import with_unclean_allowed
-from planner.rows.changes import as_rejections, changed
-from planner.rows.liveness import FAILED, NOBODY, in_words, with_brokers_named, with_topic, words
+from planner.rows.changes import as_rejections, changed, told
+from planner.rows.liveness import (
+    FAILED,
+    NOBODY,
+    drained_leads,
+    in_order_of_choice,
+    in_words,
+    with_brokers_named,
+    with_topic,
+    words,
+)
 from schemas.names import NO_LEADER, RECOVERED, Action, RejectionCode
 
 # an ISR member that is registered but not understood may well hold the data: it keeps the partition as it is
@@ -44,9 +53,18 @@ CODE: Final = f"""CASE
 END"""
 """Why a partition stays without a leader, or was not judged; null for one that has, or gets, what it needs."""
 
+_ABLE: Final = "array_intersect(array_intersect(replicas, eligible), live)"
+
+ALIVE: Final = f"""IF(
+    size(array_intersect({_ABLE}, informed)) > 0, array_intersect({_ABLE}, informed), {_ABLE}
+)"""
+"""The replicas that are the first ISR: one that a drain stops is among them only where no other is alive."""
+
+_FIRST_LEADER: Final = f"get({in_order_of_choice('alive')}, 0)"
+
 JUDGED_BY: Final = (
     *LOOKED_AT,
-    *("topic_id", "live", "eligible", "informed", "unclean_state", FAILED),
+    *("topic_id", "live", "eligible", "electable", "informed", "drained", "unclean_state", FAILED),
     *("elected", "gone", "survivors", "leaderless"),
 )
 """What changes and rejections say of a partition, or rest on: what else was joined to it goes no further."""
@@ -70,9 +88,7 @@ def reconcile_verdicts(
         .transform(with_brokers_named, brokers)
         .transform(with_unclean_allowed, broker_configs, everywhere=allow_unclean)
         .transform(with_election)
-        .selectExpr(
-            *JUDGED_BY, "array_intersect(replicas, electable) AS alive", f"{ACTION} AS action", f"{CODE} AS code"
-        )
+        .selectExpr(*JUDGED_BY, f"{ALIVE} AS alive", f"{ACTION} AS action", f"{CODE} AS code")
     )
 
 
@@ -85,13 +101,14 @@ _CREATE, _ELECT, _SHRINK, _OFFLINE = Action.CREATE, Action.ELECT, Action.SHRINK_
 
 CHANGED: Final = {
     "leader_after": _by_action(
-        "leader", {_CREATE: "get(alive, 0)", _ELECT: ELECTED["leader_after"], _OFFLINE: str(NO_LEADER)}
+        "leader", {_CREATE: _FIRST_LEADER, _ELECT: ELECTED["leader_after"], _OFFLINE: str(NO_LEADER)}
     ),
     "isr_after": _by_action("isr", {_CREATE: "alive", _ELECT: ELECTED["isr_after"], _SHRINK: "survivors"}),
     "leader_epoch_after": _by_action(ELECTED["leader_epoch_after"], {_CREATE: "0"}),
     "leader_recovery_state_after": _by_action(
         "leader_recovery_state", {_CREATE: str(RECOVERED), _ELECT: ELECTED["leader_recovery_state_after"]}
     ),
+    "leader_and_isr_to": _by_action(told("isr"), {_CREATE: told("alive"), _ELECT: ELECTED["leader_and_isr_to"]}),
     "requires_live": _by_action(
         COUNTED_ON_FAILED,
         {
@@ -104,7 +121,9 @@ CHANGED: Final = {
     "reason": _by_action(
         "NULL",
         {
-            _CREATE: "'no state yet: first live replica leads, live replicas are in sync'",
+            _CREATE: f"""concat(
+                'no state yet: first live replica leads, live replicas are in sync', {drained_leads(_FIRST_LEADER)}
+            )""",
             _ELECT: ELECTED["reason"],
             _OFFLINE: f"concat('no in-sync replica is alive: gone are ', {words('gone')}, {WHOSE_LOG_DIR})",
             _SHRINK: f"concat('gone from the ISR: ', {words('gone')}, {WHOSE_LOG_DIR})",

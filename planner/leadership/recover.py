@@ -15,22 +15,22 @@ from planner.history.vanished import STATE, WHAT_WAS
 from planner.leadership.election import COUNTED_ON_DEAD, ELECTED, WHO_LEFT, WHOSE_LOG_DIR
 from planner.leadership.unclean import default_recovery_state
 from planner.rows.changes import as_rejections, changed, surroundings
-from planner.rows.liveness import FAILED, among, first, in_words, nobody, not_among
+from planner.rows.liveness import FAILED, among, drained_leads, first, in_order_of_choice, in_words, nobody, not_among
 from schemas.names import Action, RejectionCode
 
 
 def offline_partitions(partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
     """Partitions without a live leader, with `in_sync` and `alive`, the replicas that could lead, in their order."""
-    electable, isr = F.col("electable"), F.col("isr")
+    isr = F.col("isr")
     return (
         partitions.where(F.col("leader").isNotNull())
         .transform(surroundings, topics, brokers)
         .where(~F.col("deletion_requested") & ~F.array_contains("live", F.col("leader")))
         .withColumns(
             {
-                "alive": among(F.col("replicas"), electable),
+                "alive": F.expr(in_order_of_choice("replicas")),
                 "kafkas": first(among(F.col("replicas"), F.col("live"))),
-                "in_sync": among(among(F.col("replicas"), isr), electable),
+                "in_sync": F.expr(in_order_of_choice("array_intersect(replicas, isr)")),
                 "gone": not_among(isr, F.col("live")),
                 "seen": F.lit(None).cast("bigint"),
             },
@@ -43,7 +43,7 @@ def stateless_partitions(known: DataFrame, partitions: DataFrame, topics: DataFr
 
     That state is not what was there in the end: nobody is in sync for sure. Whoever led then has most of all.
     """
-    electable, isr, leader = F.col("electable"), F.col("isr"), F.array("leader")
+    isr, leader = F.col("isr"), F.array("leader")
     return (
         partitions.drop(*STATE)
         .join(F.broadcast(known.select(*KEY, "seen", *STATE)), KEY)
@@ -51,7 +51,7 @@ def stateless_partitions(known: DataFrame, partitions: DataFrame, topics: DataFr
         .withColumns(
             {
                 "alive": among(
-                    F.array_distinct(F.concat(leader, isr, "replicas")), among(F.col("replicas"), electable)
+                    F.array_distinct(F.concat(leader, isr, "replicas")), F.expr(in_order_of_choice("replicas"))
                 ),
                 "kafkas": first(among(F.col("replicas"), F.col("live"))),
                 "in_sync": nobody(),
@@ -136,6 +136,7 @@ def recover_changes(
                     _what_happened(),
                     F.lit("; "),
                     F.when(clean, _clean(leader)).otherwise(_lost()),
+                    F.expr(drained_leads("elected.leader")),
                     F.expr(WHOSE_LOG_DIR),
                 ),
             },

@@ -1,8 +1,9 @@
 """Who leads next, and the ISR that goes with it: the leader selectors, one transform each.
 
 Corresponds to `Election.scala`, seed 000 "PartitionLeaderSelector": of some candidates, in their order, the first that
-is alive and in the ISR leads. In: partitions with `replicas`, `leader`, `isr`, `leader_epoch` and what
-`planner.rows.liveness` adds, `live` and `electable`. Out: the same rows with `leader_after`, `isr_after` and
+is alive and in the ISR leads. A drained broker leads only where no other candidate can, and is never brought back as
+the preferred leader. In: partitions with `replicas`, `leader`, `isr`, `leader_epoch` and what `planner.rows.liveness`
+adds, `live`, `eligible` and `electable`. Out: the same rows with `leader_after`, `isr_after` and
 `leader_epoch_after`, all null where nobody is found: leader -1 is never a selector's choice. A chosen leader is in
 the new ISR, so an ISR never loses its last member.
 """
@@ -10,7 +11,7 @@ the new ISR, so an ISR never loses its last member.
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.rows.liveness import among, first, not_among
+from planner.rows.liveness import among, first, first_choice, not_among
 
 RESULT = ("leader_after", "isr_after", "leader_epoch_after")
 
@@ -45,8 +46,9 @@ def offline(partitions: DataFrame, unclean_allowed: Column) -> DataFrame:
 
 
 def preferred(partitions: DataFrame) -> DataFrame:
-    """The first replica of the assignment or nobody; the ISR stays (`electPreferredReplica`)."""
-    return partitions.transform(_choosing, _in_sync(F.slice("replicas", 1, 1)), F.col("isr"))
+    """The first replica of the assignment, unless it is drained; the ISR stays (`electPreferredReplica`)."""
+    preferred_in_sync = among(F.slice("replicas", 1, 1), F.col("isr"))
+    return partitions.transform(_choosing, first(among(preferred_in_sync, F.col("electable"))), F.col("isr"))
 
 
 def reassigned(partitions: DataFrame, target: Column) -> DataFrame:
@@ -65,12 +67,12 @@ def controlled_shutdown(partitions: DataFrame, shutting_down: Column) -> DataFra
 
 
 def _in_sync(candidates: Column) -> Column:
-    return first(among(among(candidates, F.col("isr")), F.col("electable")))
+    return first_choice(among(candidates, F.col("isr")))
 
 
 def _out_of_sync() -> Column:
     """A member that is registered but not understood may well hold the data: nobody is elected past it."""
-    return F.when(~F.arrays_overlap("isr", "live"), first(among(F.col("replicas"), F.col("electable"))))
+    return F.when(~F.arrays_overlap("isr", "live"), first_choice(F.col("replicas")))
 
 
 def _live_isr() -> Column:

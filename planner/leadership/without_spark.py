@@ -22,15 +22,15 @@ class Needs:
     stuck: Bools
 
 
-def needs(rows: PartitionArrays, registered: Collection[int], electable: Collection[int]) -> Needs:
-    """Mark the partitions that something is due for; `electable`: registered, understood and not drained."""
+def needs(rows: PartitionArrays, registered: Collection[int], able: Collection[int]) -> Needs:
+    """Mark the partitions that something is due for; `able`: registered and understood, drained or not."""
     led = among(rows.leader, registered)
     leaderless = rows.judged & rows.has_state & ~led
-    able = among(rows.replicas, electable)
-    elects = (able & within(rows.replicas, rows.isr)).any(axis=1)
+    can_lead = among(rows.replicas, able)
+    elects = (can_lead & within(rows.replicas, rows.isr)).any(axis=1)
     registered_isr = among(rows.isr, registered)
     shrinks = (named(rows.isr) & ~registered_isr).any(axis=1) & registered_isr.any(axis=1)
-    creates = ~rows.has_state & able.any(axis=1)
+    creates = ~rows.has_state & can_lead.any(axis=1)
     return Needs(
         mendable=(leaderless & elects) | (rows.judged & ((led & shrinks) | creates)),
         stuck=leaderless & ~elects,

@@ -17,10 +17,14 @@ from schemas.tables import CHANGES, REJECTIONS
 
 _BOTH: Final = ("replicas", "leader", "isr", "leader_epoch", "leader_recovery_state")
 
-TOLD: Final = f"""array_intersect(
-    replicas, array_union(informed, array_intersect(eligible, coalesce(isr, {NOBODY})))
-)"""
-"""Who is told of a change; a broker whose replicas a drain has stopped only where it is in sync, so not stopped."""
+
+def told(isr: str, replicas: str = "replicas") -> str:
+    """In SQL, the replicas that LeaderAndIsr goes to: one that a drain has stopped only where it is in this ISR.
+
+    There it either leads or was never stopped, and the leader epoch of the change is later than the one it stopped at.
+    """
+    return f"array_intersect({replicas}, array_union(informed, array_intersect(eligible, coalesce({isr}, {NOBODY}))))"
+
 
 _UNCHANGED: Final = {
     **{f"{name}_{when}": name for name in _BOTH for when in ("before", "after")},
@@ -32,7 +36,7 @@ _UNCHANGED: Final = {
     "controller_epoch_before": "controller_epoch",
     "state_version": f"coalesce(state_version, {NO_VERSION})",
     "is_new": "leader IS NULL",
-    "leader_and_isr_to": TOLD,
+    "leader_and_isr_to": told("isr"),
     "stop_replica_to": NOBODY,
     "requires_live": NOBODY,
     "requires_dead": NOBODY,

@@ -2,9 +2,9 @@
 
 Not understood is not dead: a registered broker whose znode could not be decoded counts as `live`, so nothing is
 elected away from it, but never as `eligible`, so nothing is given to it. Corresponds to
-`ControllerContext.liveBrokerIds` and `shuttingDownBrokerIds`: a drained broker is alive, but never elected; and to
-`replicasOnOfflineDirs`: for a partition whose log dir failed on it, a broker is as good as gone. In: partitions,
-topics, brokers. Out: the partitions with what rules need beside.
+`ControllerContext.liveBrokerIds` and `shuttingDownBrokerIds`: a drained broker is alive, and the last choice of an
+election; and to `replicasOnOfflineDirs`: for a partition whose log dir failed on it, a broker is as good as gone. In:
+partitions, topics, brokers. Out: the partitions with what rules need beside.
 """
 
 from typing import Final
@@ -12,6 +12,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from planner.rows.words import DRAINED_LEADS
 from schemas.names import DrainMode
 
 DRAIN_MODE: Final = "drain_mode"
@@ -30,9 +31,15 @@ _LED: Final = "coalesce(array_contains(live, leader) AND array_contains(isr, lea
 
 
 def with_drained(brokers: DataFrame, drained: DataFrame) -> DataFrame:
-    """Add how each broker is drained; DRAINED in. Frames of brokers without that column have none drained."""
-    modes = drained.select("broker_id", F.col("mode").alias(DRAIN_MODE))
-    return brokers.join(F.broadcast(modes), "broker_id", "left")
+    """Add how each broker is drained; DRAINED in. Frames of brokers without that column have none drained.
+
+    A resident drain stops the replicas of one registration, so it has ended where the broker has registered again.
+    """
+    marks = drained.selectExpr("broker_id", "mode", "broker_epoch AS drained_epoch")
+    has_ended = f"mode = '{DrainMode.RESIDENT}' AND coalesce(drained_epoch < broker_epoch, false)"
+    return brokers.join(F.broadcast(marks), "broker_id", "left").selectExpr(
+        *brokers.columns, f"IF({has_ended}, NULL, mode) AS {DRAIN_MODE}"
+    )
 
 
 def with_failed(partitions: DataFrame, told: DataFrame) -> DataFrame:
@@ -53,7 +60,7 @@ def with_failed(partitions: DataFrame, told: DataFrame) -> DataFrame:
 def live_brokers(brokers: DataFrame) -> DataFrame:
     """One row of broker ids ascending.
 
-    `live`: registered; `eligible`: understood; `drained`: never to lead; `electable`: eligible and not drained;
+    `live`: registered; `eligible`: understood; `drained`: the last to lead; `electable`: eligible and not drained;
     `informed`: eligible and told of every change; one whose replicas a drain stopped is told where it is in sync.
     """
     mode = DRAIN_MODE if DRAIN_MODE in brokers.columns else "NULL"
@@ -114,6 +121,11 @@ def is_led() -> Column:
     return F.expr(_LED)
 
 
+def drained_leads(leader: str) -> str:
+    """In SQL, what to say where a drained broker is the last choice, else nothing."""
+    return f"IF(array_contains(drained, {leader}), concat('; {DRAINED_LEADS}', string({leader}), ' leads'), '')"
+
+
 def leaderless_in_words() -> Column:
     """What to say of a partition that nobody alive in its ISR leads, and why it must not move."""
     fault = F.concat(
@@ -137,6 +149,18 @@ def among(broker_ids: Column, others: Column) -> Column:
 def not_among(broker_ids: Column, others: Column) -> Column:
     """Those of `broker_ids` that are not in `others`, their order kept."""
     return F.array_except(broker_ids, others)
+
+
+def in_order_of_choice(candidates: str) -> str:
+    """In SQL, those of `candidates` that may lead, in their order: drained brokers come last and are not left out."""
+    able = f"array_intersect(array_intersect({candidates}, eligible), live)"
+    return f"concat(array_intersect({candidates}, electable), array_except({able}, electable))"
+
+
+def first_choice(candidates: Column) -> Column:
+    """The first of `candidates` that may lead: a drained broker where no other can, null where none can."""
+    undrained = first(among(candidates, F.col("electable")))
+    return F.coalesce(undrained, first(among(among(candidates, F.col("eligible")), F.col("live"))))
 
 
 def first(broker_ids: Column) -> Column:

@@ -6,6 +6,9 @@ Nothing here needs Spark, so that every command may speak in the same words.
 from collections.abc import Sequence
 from typing import Final
 
+DRAINED_LEADS: Final = "no replica that is not drained can lead: drained broker "
+"""What the reason of a change says before the id of the drained broker that leads."""
+
 NAMED: Final = 10
 """Brokers that a line names."""
 

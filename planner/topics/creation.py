@@ -11,18 +11,19 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from planner.rows.liveness import among, first, nobody, with_live_brokers
+from planner.rows.liveness import among, drained_leads, first_choice, nobody, with_live_brokers
 from planner.rows.shape import shaped
 from schemas.names import NO_VERSION, RECOVERED, Action
 from schemas.tables import CHANGES
 
 
-def creation_changes(assignments: DataFrame, brokers: DataFrame, cluster: str) -> DataFrame:
+def creation_changes(assignments: DataFrame, brokers: DataFrame, cluster: str, what: str = "new topic") -> DataFrame:
     """One CHANGES row a partition: leader epoch 0, no znodes before, all live replicas told."""
     alive = among(F.col("replicas"), F.col("eligible"))
-    leader = F.coalesce(first(among(alive, F.col("electable"))), first(alive))  # a drained one rather than nobody
+    leader = first_choice(alive)
     return (
         assignments.transform(with_live_brokers, brokers)
+        .withColumns({"leader_after": leader})
         .withColumns(
             {
                 "cluster": F.lit(cluster),
@@ -31,7 +32,6 @@ def creation_changes(assignments: DataFrame, brokers: DataFrame, cluster: str) -
                 "replicas_after": F.col("replicas"),
                 "adding_after": nobody(),
                 "removing_after": nobody(),
-                "leader_after": leader,
                 "isr_after": alive,
                 "leader_epoch_after": F.lit(0),
                 "leader_recovery_state_after": F.lit(RECOVERED),
@@ -41,7 +41,10 @@ def creation_changes(assignments: DataFrame, brokers: DataFrame, cluster: str) -
                 "leader_and_isr_to": alive,
                 "requires_live": alive,
                 "requires_dead": nobody(),
-                "reason": F.lit("new topic: first live replica leads, live replicas are in sync"),
+                "reason": F.concat(
+                    F.lit(f"{what}: first live replica leads, live replicas are in sync"),
+                    F.expr(drained_leads("leader_after")),
+                ),
             },
         )
         .transform(shaped, CHANGES)
@@ -59,9 +62,5 @@ def start_of_round(brokers: Sequence[int], first_replica: int) -> int:
 
 def expansion_changes(assignments: DataFrame, brokers: DataFrame, cluster: str, topic_version: int) -> DataFrame:
     """One CHANGES row an added partition, to be written with its topic at `topic_version`."""
-    return creation_changes(assignments, brokers, cluster).withColumns(
-        {
-            "topic_version": F.lit(topic_version),
-            "reason": F.lit("added partition: first live replica leads, live replicas are in sync"),
-        },
-    )
+    added = creation_changes(assignments, brokers, cluster, "added partition")
+    return added.withColumns({"topic_version": F.lit(topic_version)})

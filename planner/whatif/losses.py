@@ -1,7 +1,7 @@
 """What the loss of brokers would cost: partitions offline or under min ISR, and where leadership would pile up.
 
 Corresponds to `Election.leaderForOffline` where no unclean election is allowed, seed 000
-"OfflinePartitionLeaderSelector": the first live replica in the ISR leads, a drained broker never. It is compared with
+"OfflinePartitionLeaderSelector": the first live replica in the ISR leads, a drained broker last. It is compared with
 the cluster after the elections due now, so what is offline already is not newly so. Topics queued for deletion
 are left out; a partition that is not understood keeps its leader. In: PARTITIONS, TOPICS, BROKERS, BROKER_CONFIGS.
 Out: WHATIF.
@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from planner.rows.derived import default_min_isr, min_isr_override
-from planner.rows.liveness import among, first, live_brokers, nobody, not_among
+from planner.rows.liveness import among, first, in_order_of_choice, live_brokers, nobody, not_among
 from planner.rows.shape import shaped
 from planner.whatif.scenarios import parts, scenarios, with_parts
 from schemas.names import Lose
@@ -79,8 +79,8 @@ def _with_leadership(alike: DataFrame) -> DataFrame:
     return alike.withColumns(
         {
             "judged": judged,
-            "candidates": among(among(replicas, isr), F.col("electable")),
-            "alive": among(replicas, F.col("electable")),
+            "candidates": F.expr(in_order_of_choice("array_intersect(replicas, isr)")),
+            "alive": F.expr(in_order_of_choice("replicas")),
             "in_sync": among(isr, live),
             "min_isr": F.coalesce("min_isr_override", "default_min_isr"),
             "members": F.when(judged, F.sort_array(among(touched, live))).otherwise(nobody()),

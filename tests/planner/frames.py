@@ -10,8 +10,19 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 from pyspark.testing import assertDataFrameEqual
 
-from planner.rows.liveness import FAILED
-from schemas.tables import BROKER_CONFIGS, BROKER_IDS, BROKERS, CHANGES, OPERATIONS, PARTITIONS, REJECTIONS, TOPICS
+from planner.rows.liveness import FAILED, with_drained
+from schemas.names import DrainMode
+from schemas.tables import (
+    BROKER_CONFIGS,
+    BROKER_IDS,
+    BROKERS,
+    CHANGES,
+    DRAINED,
+    OPERATIONS,
+    PARTITIONS,
+    REJECTIONS,
+    TOPICS,
+)
 
 Row = dict[str, Any]
 
@@ -112,6 +123,12 @@ class World:
     live: frozenset[int] = frozenset()
     opaque: frozenset[int] = frozenset()
     configs: list[Row] = field(default_factory=list)
+    drained: Mapping[int, DrainMode] = field(default_factory=dict)
+
+    @property
+    def undrained(self) -> frozenset[int]:
+        """Live brokers that are not drained."""
+        return self.live - self.drained.keys()
 
     @property
     def registered(self) -> frozenset[int]:
@@ -125,11 +142,13 @@ class World:
 
     def frames(self, spark: SparkSession) -> tuple[DataFrame, DataFrame, DataFrame]:
         """Return partitions, topics and brokers."""
-        brokers = [broker_row(broker, understood=broker in self.live) for broker in sorted(self.registered)]
+        rows = [broker_row(broker, understood=broker in self.live) for broker in sorted(self.registered)]
+        marks = [{"broker_id": broker, "mode": mode.value} for broker, mode in self.drained.items()]
+        brokers = frame(spark, rows, BROKERS)
         return (
             frame(spark, self.partitions, WITH_FAILED if self.has_failed else PARTITIONS),
             frame(spark, self.topics, TOPICS),
-            frame(spark, brokers, BROKERS),
+            brokers.transform(with_drained, frame(spark, marks, DRAINED)) if marks else brokers,
         )
 
     def frames_and_configs(self, spark: SparkSession) -> tuple[DataFrame, DataFrame, DataFrame, DataFrame]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from planner.rows.liveness import FAILED
-from schemas.names import NO_LEADER, RECOVERED, RECOVERING
+from schemas.names import NO_LEADER, RECOVERED, RECOVERING, DrainMode
 from tests.planner.frames import Row, World
 from tests.planner.worlds import SILENT, UNCLEAN
 
@@ -21,9 +21,20 @@ def online(row: Row, world: World) -> set[int]:
     return set(world.registered) - set(row.get(FAILED) or ())
 
 
-def electable(row: Row, world: World) -> list[int]:
-    """The replicas that may lead, in their order: online, and on brokers that are understood."""
+def able(row: Row, world: World) -> list[int]:
+    """The replicas that may be in sync, in their order: online, and on brokers that are understood."""
     return [replica for replica in row["replicas"] if replica in online(row, world) & world.live]
+
+
+def electable(row: Row, world: World) -> list[int]:
+    """The same in the order in which they are elected: those on drained brokers come last, and are not left out."""
+    return sorted(able(row, world), key=lambda replica: replica in world.drained)
+
+
+def first_isr(row: Row, world: World) -> list[int]:
+    """The ISR of a new partition: replicas that a resident drain stops are in it only where no other is able."""
+    going = [replica for replica in able(row, world) if world.drained.get(replica) is not DrainMode.RESIDENT]
+    return going or able(row, world)
 
 
 def offline_election(row: Row, world: World, *, unclean: bool) -> tuple[int, list[int], int] | None:
@@ -64,8 +75,9 @@ def due(row: Row, world: World, *, allow_unclean: bool) -> Row | None:
     if row["topic"] == DELETED or not row["understood"]:
         return None
     if row["leader"] is None:
-        able = electable(row, world)
-        return _change(row, "create", able[0], able, RECOVERED) if able else None
+        isr = first_isr(row, world)
+        leaders = [replica for replica in electable(row, world) if replica in isr]
+        return _change(row, "create", leaders[0], isr, RECOVERED) if isr else None
     if row["leader"] in online(row, world):
         isr = removal_from_isr(row, world)
         shrinks = isr != row["isr"] and isr[0] in online(row, world)
@@ -94,23 +106,21 @@ def reconcile_code(row: Row, world: World, *, allow_unclean: bool) -> str | None
 def preferred(row: Row, world: World) -> Row | str:
     """`preferredReplicaPartitionLeaderElection`: the change, or why there is none."""
     candidate, leader = row["replicas"][0], row["leader"]
-    conditions = {
-        "DELETION_REQUESTED": row["topic"] == DELETED,
-        "NOT_UNDERSTOOD": not row["understood"],
-        "NO_STATE": leader is None,
-        "ALREADY_PREFERRED": leader == candidate,
-    }
-    for code, holds in conditions.items():
+    isr, registered = row["isr"] or (), world.registered
+    conditions = [
+        ("DELETION_REQUESTED", row["topic"] == DELETED),
+        ("NOT_UNDERSTOOD", not row["understood"]),
+        ("NO_STATE", leader is None),
+        ("ALREADY_PREFERRED", leader == candidate),
+        ("NOT_UNDERSTOOD", leader in world.opaque),
+        ("DRAINED", candidate in registered and candidate in world.drained),
+        ("LOG_DIR_FAILED", candidate in registered - online(row, world)),
+        ("PREFERRED_NOT_ALIVE", candidate not in world.live),
+        ("PREFERRED_NOT_IN_ISR", candidate not in isr),
+    ]
+    for code, holds in conditions:
         if holds:
             return code
-    if leader in world.opaque:
-        return "NOT_UNDERSTOOD"
-    if candidate in world.registered - online(row, world):
-        return "LOG_DIR_FAILED"
-    if candidate not in world.live:
-        return "PREFERRED_NOT_ALIVE"
-    if candidate not in row["isr"]:
-        return "PREFERRED_NOT_IN_ISR"
     return _change(row, "elect_preferred", candidate, row["isr"], row["leader_recovery_state"])
 
 

@@ -13,7 +13,7 @@ from planner.leadership.reconcile import reconcile_changes, reconcile_rejections
 from schemas.rows import Key
 from tests.planner import oracle
 from tests.planner.frames import Row, World, as_rows, by_partition
-from tests.planner.worlds import BATCHES, UNCLEAN_BROKERS, all_small_partitions, failing_worlds, worlds
+from tests.planner.worlds import BATCHES, UNCLEAN_BROKERS, all_small_partitions, drained_worlds, failing_worlds, worlds
 
 Verdicts = dict[Key, Row | str]
 """What becomes of each partition in need: its change, or else the code of its rejection."""
@@ -50,7 +50,7 @@ def _preferred_by_hand(world: World) -> Verdicts:
 
 
 @BATCHES
-@given(st.one_of(worlds(), failing_worlds()), st.booleans())
+@given(st.one_of(worlds(), failing_worlds(), drained_worlds()), st.booleans())
 def test_reconcile(spark: SparkSession, world: World, allow_unclean: bool) -> None:  # noqa: FBT001 - from Hypothesis
     reconciled = _reconciled(spark, world, allow_unclean=allow_unclean)
     assert reconciled == _reconciled_by_hand(world, allow_unclean=allow_unclean)
@@ -63,7 +63,7 @@ def test_reconcile_every_small_partition(spark: SparkSession, configs: list[Row]
 
 
 @BATCHES
-@given(st.one_of(worlds(), failing_worlds()))
+@given(st.one_of(worlds(), failing_worlds(), drained_worlds()))
 def test_preferred(spark: SparkSession, world: World) -> None:
     assert _preferred(spark, world) == _preferred_by_hand(world)
 

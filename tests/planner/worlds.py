@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
 from planner.rows.liveness import FAILED
-from schemas.names import NO_LEADER
+from schemas.names import NO_LEADER, DrainMode
 from tests.planner.frames import Row, World, config_row, partition_row, topic_row
 
 BROKERS: Final = range(6)
@@ -85,6 +85,14 @@ def failing_worlds(draw: st.DrawFn) -> World:
     world = draw(worlds())
     broken = st.lists(st.sampled_from(sorted(world.live)), unique=True, max_size=3) if world.live else st.just([])
     return replace(world, partitions=[row | {FAILED: draw(broken)} for row in world.partitions])
+
+
+@st.composite
+def drained_worlds(draw: st.DrawFn) -> World:
+    """Such a cluster, with or without failed log dirs, in which half of the brokers are drained."""
+    world = draw(st.one_of(worlds(), failing_worlds()))
+    modes = draw(st.lists(st.sampled_from([None, None, *DrainMode]), min_size=6, max_size=6))
+    return replace(world, drained={broker: mode for broker, mode in zip(BROKERS, modes, strict=True) if mode})
 
 
 @cache

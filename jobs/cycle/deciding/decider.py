@@ -5,7 +5,7 @@ that no rule can tell apart, about one, and once. In: the memory, keys. Out: typ
 """
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -18,6 +18,7 @@ from jobs.adapters.delta.spark_tables import Tables as Warehouse
 from jobs.cycle.deciding.alike import Kind, Known, for_all, kinds_of
 from jobs.cycle.deciding.questions import Question, Questions
 from jobs.cycle.memory import Memory
+from jobs.records.drained import has_registered_again
 from planner.rows.liveness import DRAIN_MODE
 from schemas.names import NO_LEADER, Action, RequestKind
 from schemas.notices import Notice
@@ -73,8 +74,14 @@ class Decider:
         self.questions.put("broker_configs", broker_configs)
 
     def look_at_drained(self) -> None:
-        """Read who is to lead nothing."""
+        """Read which brokers are drained."""
         self.drained = self.lake.rows("drained") if self.lake.has("drained") else []
+
+    def end_drains(self, registered: Mapping[int, int]) -> list[Row]:
+        """Forget, and return, the marks of resident drains whose brokers have registered again."""
+        ended = [row for row in self.drained if has_registered_again(row, registered)]
+        self.drained = [row for row in self.drained if row not in ended]
+        return ended
 
     def decide(
         self,

@@ -54,6 +54,8 @@ class Ledger:
     """How many of them were found applied before anything was done."""
     controller_epoch: int | None = None
     """Under which we are the controller and stay it, None while we are not."""
+    broker_epochs: dict[int, int] = field(default_factory=dict)
+    """Of the brokers that are registered as the attempt begins."""
     written_under: int | None = None
     """Under which we are, or were, the controller for this attempt; None where Kafka's is asked."""
     begun: bool = False
@@ -73,7 +75,7 @@ class Ledger:
         self.refuse_closed()
         self.begun = True
         self.lake.append_all("commits", self._pending(changes))
-        mark(self.lake, self.plan.row, self.controller_epoch)
+        mark(self.lake, self.plan.row, self.controller_epoch, self.broker_epochs)
         self._status(PlanStatus.COMMITTING)
 
     def refuse_closed(self) -> None:
@@ -130,7 +132,8 @@ class Ledger:
 
     def _drained(self) -> bool:
         """Record who is drained from now on, or no more; return whether the plan is about that."""
-        return mark(self.lake, self.plan.row, self.controller_epoch) or strike_out(self.lake, self.plan.row)
+        drains = mark(self.lake, self.plan.row, self.controller_epoch, self.broker_epochs)
+        return drains or strike_out(self.lake, self.plan.row)
 
     def counts(self) -> dict[str, int]:
         """Count the outcomes."""

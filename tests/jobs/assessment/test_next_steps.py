@@ -40,6 +40,7 @@ WELL: Final = Health(
     not_understood=0,
     mendable=0,
     stuck=0,
+    led_by_drained=0,
     imbalance=[],
     quarantined=0,
 )
@@ -119,7 +120,18 @@ CASES: Final[list[tuple[dict[str, object], dict[str, object], str, str | None]]]
     ({}, {"throttled": ["5f"]}, "nothing moves, and the throttle of plan 5f is still set", "commit 5f"),
     ({}, {"plans": [plan("partial", names=[], name=None)]}, "plan 5f (elect) is partial", "commit 5f"),
     ({}, {"plans": [plan("committing", snapshot_id=1)]}, "plan a (elect) is committing", "commit a"),
-    ({}, {"drained": [{"broker_id": 1}]}, "drained, and elected by no plan: 1", "plan undrain --brokers 1 --refresh"),
+    (
+        {},
+        {"drained": [{"broker_id": 1}]},
+        "drained, the last choice of elections: 1",
+        "plan undrain --brokers 1 --refresh",
+    ),
+    (
+        {"led_by_drained": 2},
+        {"drained": [{"broker_id": 1}]},
+        "drained, the last choice of elections: 1; 2 partitions are led by a drained broker: do not stop it",
+        "plan undrain --brokers 1 --refresh",
+    ),
     (
         {"imbalance": [uneven(0), uneven(1), uneven(9)]},
         {},

@@ -105,13 +105,13 @@ def test_history_knows_who_was_in_sync(lake: Lake, tree: KafkaTree) -> None:
     emptied = seen.partitions.from_pylist([row | {"isr": []} for row in rows], schema=seen.partitions.schema)
     without = type(seen)(**{name: getattr(seen, name) for name in seen.__slots__} | {"partitions": emptied})
 
-    told = outage_now(without, (), lake, snapshot)
+    told = outage_now(without, lake, snapshot)
     assert told is not None
     assert told.sentence == (
         "1 partition offline, nothing can be done from here: start broker 0 first (last in sync of it), "
         "broker 2 was not"
     )
-    unknown = outage_now(without, (), None, None)
+    unknown = outage_now(without, None, None)
     assert unknown is not None
     assert unknown.sentence == (
         "1 partition offline, nothing can be done from here: which replica was in sync last is not known of 1: "

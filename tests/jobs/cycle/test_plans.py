@@ -24,7 +24,7 @@ from jobs.records.author import AIRFLOW
 from jobs.records.plans.ledger import Ledger, Verdict
 from jobs.runtime.settings import settings_from
 from schemas.handed_in import HandedIn, decode_handed_in, encode_handed_in
-from schemas.names import Outcome
+from schemas.names import DrainMode, Outcome
 from schemas.znodes import State, TopicPartition, decode_partitions, encode_partitions, encode_state
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.controllers.in_office import assigned, hear_watches, settle
@@ -145,6 +145,49 @@ def test_a_broker_is_drained_and_led_back(
     assert told(tree, 1, "leader_and_isr") == {0, 1, 2}
     assert surveyor.rows("drained", "broker_id") == []
     assert controller.decider.drained == []
+
+
+def test_a_resident_drain_ends_when_its_broker_registers_again(
+    tree: KafkaTree, controller: Controller, surveyor: Surveyor
+) -> None:
+    """It is sent all its partitions, at the epochs it was stopped at: a broker that starts knows of none."""
+    controller.behind.start()
+    controller.cycle()
+    drain = surveyor.json("plan", "drain", "--brokers", "1", "--mode", "resident", "--refresh")["plan_id"]
+    code, output = carried_out(controller, commit(surveyor, drain, "--apply"))
+    assert code == 0, output
+    told(tree, 1, "leader_and_isr")
+
+    tree.bounce(1)
+    assert eventually(lambda: not controller.cycle() and told(tree, 1, "leader_and_isr") == {0, 1, 2})
+
+    assert controller.decider.drained == []
+    assert controller.teller.stopped_on == frozenset()
+    controller.behind.close()
+    assert surveyor.rows("drained", "broker_id") == []
+
+
+@pytest.mark.parametrize("mode", DrainMode)
+def test_a_drained_broker_that_alone_is_in_sync_is_elected(
+    tree: KafkaTree, controller: Controller, mode: DrainMode
+) -> None:
+    """And a new topic whose other replicas are gone gets it as its leader."""
+    controller.decider.drained = [
+        {"broker_id": 1, "mode": mode.value, "broker_epoch": tree.client.exists("/brokers/ids/1").czxid}
+    ]
+    tree.write(state_path("orders", 0), encode_state(State(controller_epoch=1, leader=0, leader_epoch=5, isr=[0, 1])))
+    controller.cycle()
+    tree.unregister(0)
+    tree.add_topic("new", {0: [0, 1]})
+    tree.client.delete(state_path("new", 0))
+
+    def are_led() -> bool:
+        controller.cycle()
+        written = tree.client.exists(state_path("new", 0))
+        return bool(written) and [tree.state("orders", 0).leader, tree.state("new", 0).leader] == [1, 1]
+
+    assert eventually(are_led)
+    assert eventually(lambda: 0 in told(tree, 1, "leader_and_isr"))
 
 
 @pytest.mark.usefixtures("controller")

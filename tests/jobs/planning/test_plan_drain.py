@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from jobs.adapters.zookeeper.controllership import controllership
+from jobs.records.drained import mark
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.commands.held import commit_held
 from tests.jobs.support.rows.first_snapshot import write_first_snapshot
@@ -94,9 +95,26 @@ def test_the_mark_ends_when_another_controller_takes_over(surveyor: Surveyor, tr
     ended = surveyor("snapshot")
 
     assert (meanwhile, surveyor.rows("drained", "broker_id")) == ([(1,)], [])
-    assert "drained in resident mode no more: 1; another controller took over" in ended.stderr
+    assert "broker 1 is drained no more: another controller took over, and its replicas start" in ended.stderr
     elected = surveyor.json("plan", "elect", "--preferred", "--imbalance-threshold", "0")
     assert elected["rejected"] == 1, "broker 1 is not in the ISR, and drained no more"
+
+
+def test_the_mark_ends_when_the_broker_registers_again(surveyor: Surveyor, tree: KafkaTree) -> None:
+    """A drain in admin mode lasts: the order of replicas does."""
+    plan = surveyor.json(*RESIDENT)["plan_id"]
+    with controllership(tree.hosts, OURS) as held:
+        commit_held(surveyor, plan, held, patience=1)
+        surveyor.json("snapshot")
+        meanwhile = surveyor.rows("drained", "broker_id", "broker_epoch")
+        epoch = tree.client.exists("/brokers/ids/1").czxid
+        tree.bounce(1)
+        status = surveyor.json("status")
+        ended = surveyor("snapshot")
+
+    assert (meanwhile, surveyor.rows("drained", "broker_id")) == ([(1, epoch)], [])
+    assert "broker 1 is drained no more: the broker registered again, and its replicas start" in ended.stderr
+    assert not [step for step in status["due"] if "drained" in step["what"]]
 
 
 def test_undrain_starts_what_the_drain_stopped(surveyor: Surveyor, tree: KafkaTree) -> None:
@@ -125,7 +143,28 @@ def test_brokers_drained_in_two_modes_are_undrained_one_mode_at_a_time(surveyor:
     assert (ran.code, "0 in admin mode, 1 in resident mode" in ran.stderr) == (23, True)
 
 
-def test_drained_stays_unelected_until_it_is_undrained(surveyor: Surveyor, tree: KafkaTree) -> None:
+def test_a_drained_broker_is_elected_where_it_alone_is_in_sync(surveyor: Surveyor, tree: KafkaTree) -> None:
+    """By `plan elect --offline` too; the plan warns of it, and its page."""
+    tree.add_topic("single", {0: [1, 2]}, topic_id=None)
+    write_first_snapshot(surveyor)
+    drain = surveyor.json("plan", "drain", "--brokers", "1", "--mode", "admin", "--name", "out")
+    assert drain["changes"]
+    mark(surveyor.lake, surveyor.lake.rows("plans", ("plan_id", "=", drain["plan_id"]))[0])
+    state = b'{"controller_epoch":1,"leader":-1,"version":1,"leader_epoch":7,"isr":[1]}'
+    tree.write("/brokers/topics/single/partitions/0/state", state)
+    tree.unregister(2)
+    surveyor.json("snapshot")
+
+    for question in (("elect", "--offline"), ("reconcile",)):
+        plan = surveyor.json("plan", *question)["plan_id"]
+        changes = surveyor.lake.rows("changes", ("plan_id", "=", plan))
+        assert [(r["leader_after"], r["isr_after"]) for r in changes if r["topic"] == "single"] == [(1, [1])]
+        shown = surveyor("show", "plan", plan).stdout
+        assert "no replica that is not drained can lead: drained broker 1 leads" in shown
+        assert "1 partition is led by a drained broker, as no other replica can lead: single-0" in shown
+
+
+def test_drained_is_elected_last_until_it_is_undrained(surveyor: Surveyor, tree: KafkaTree) -> None:
     with controllership(tree.hosts, OURS) as held:
         commit_held(surveyor, surveyor.json(*RESIDENT)["plan_id"], held, patience=1)
         stale = surveyor("plan", "undrain", "--brokers", "1")
@@ -137,8 +176,12 @@ def test_drained_stays_unelected_until_it_is_undrained(surveyor: Surveyor, tree:
         assert surveyor.json("plan", "elect", "--preferred")["changes"] == 0
         reconciled = surveyor.json("plan", "reconcile")
         mine = ("plan_id", "=", reconciled["plan_id"])
-        assert {row["partition"]: row["leader_after"] for row in surveyor.lake.rows("changes", mine)} == {0: 0, 2: 0}
-        assert [row["code"] for row in surveyor.lake.rows("rejections", mine)] == ["NO_ELIGIBLE_LEADER"]
+        assert {row["partition"]: row["leader_after"] for row in surveyor.lake.rows("changes", mine)} == {
+            0: 0,
+            2: 0,
+            1: 1,  # drained, and the only one in sync
+        }
+        assert surveyor.lake.rows("rejections", mine) == []
 
         undrain = surveyor.json("plan", "undrain", "--brokers", "1")
         status = commit_held(surveyor, undrain["plan_id"], held, patience=1)["status"]

@@ -22,6 +22,7 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from jobs.adapters.delta.lake import Lake
@@ -180,6 +181,45 @@ def test_the_life_of_a_cluster(cluster: EmbeddedCluster, kafka: KafkaTree, tmp_p
     written = {row["action"] for row in Lake(str(life.warehouse), "default").rows("commits", applied)}
     moved = {"start_reassignment", "narrow_to_target", "end_reassignment", "withdraw_reassignment"}
     assert written >= {"create", "elect", "shrink_isr", "elect_preferred", "delete_topic", *moved}
+
+
+def test_a_drained_broker_leads_where_no_other_can(
+    cluster: EmbeddedCluster, kafka: KafkaTree, tmp_path: Path, spark: SparkSession
+) -> None:
+    """Also a replica that the drain has stopped: it is elected at a later leader epoch, and starts.
+
+    The drain ends when its broker registers again, and all replicas come back.
+    """
+    life = Life(cluster, kafka, tmp_path, spark)
+    with in_office(kafka, life.warehouse, spark, thinks_ahead=False) as office:
+        life.offices.append(office)
+        config = b'{"version":1,"config":{"min.insync.replicas":"1","unclean.leader.election.enable":"true"}}'
+        life.by_hand(TOPIC, {0: [1, 2], 1: [2, 1]})
+        kafka.write(f"/config/topics/{TOPIC}", config)
+        life.soon(lambda: life.has_state(TOPIC, 1) and life.is_whole(), 60)
+        life.drain(1)
+        # it follows what it led, and has stopped what it followed
+        life.soon(lambda: [{*state.isr} for state in life.states()] == [{1, 2}, {2}])
+        life.kill(2)
+        life.soon(lambda: [(state.leader, state.isr) for state in life.states()] == [(1, [1]), (1, [1])])
+        assert "warning: orders-" in office.output
+        assert "drained broker 1 leads" in office.output
+        assert [takes_a_record(life, partition) for partition in (0, 1)] == [True, True]
+        life.restart(2)
+        life.soon(life.is_whole)
+        life.restart(1)
+        life.soon(life.is_whole)
+        life.soon(lambda: Lake(str(life.warehouse), "default").rows("drained") == [])
+        life.delete(TOPIC)
+        life.soon(lambda: life.is_deleted(TOPIC))
+
+
+def takes_a_record(life: Life, partition: int) -> bool:
+    """Whether the leader of a partition acknowledges a record."""
+    failed: list[object] = []
+    producer = Producer({"bootstrap.servers": life.cluster.bootstrap, "acks": "all", "message.timeout.ms": 60_000})
+    producer.produce(TOPIC, b"1", partition=partition, on_delivery=lambda error, _: failed.append(error))
+    return producer.flush(60) == 0 and failed == [None]
 
 
 @pytest.mark.torture

@@ -7,9 +7,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from planner.cycle.compose import Cycle, Tables
-from planner.rows.liveness import FAILED
-from schemas.names import RequestKind
-from schemas.tables import ANSWERS, BROKER_CONFIGS, BROKER_IDS, BROKERS, PARTITIONS, REQUESTS, TOPICS
+from planner.rows.liveness import FAILED, with_drained
+from schemas.names import DrainMode, RequestKind
+from schemas.tables import ANSWERS, BROKER_CONFIGS, BROKER_IDS, BROKERS, DRAINED, PARTITIONS, REQUESTS, TOPICS
 from tests.planner.frames import Row, as_rows, broker_row, frame, topic_row
 
 WITH_FAILED = StructType([*PARTITIONS, StructField(FAILED, BROKER_IDS)])
@@ -33,13 +33,16 @@ def cycle_of(  # noqa: PLR0913 - a table each
     topics: Sequence[Row] | None = None,
     configs: Sequence[Row] = (),
     stays: bool = True,
+    drained: Mapping[int, DrainMode] | None = None,
 ) -> Cycle:
+    marks = [{"broker_id": broker, "mode": mode.value} for broker, mode in (drained or {}).items()]
+    brokers = frame(spark, [broker_row(broker) for broker in sorted(live)], BROKERS)
     failed = any(FAILED in row for row in partitions)
     return Cycle(
         Tables(
             partitions=frame(spark, partitions, WITH_FAILED if failed else PARTITIONS),
             topics=frame(spark, topics if topics is not None else [topic_row()], TOPICS),
-            brokers=frame(spark, [broker_row(broker) for broker in sorted(live)], BROKERS),
+            brokers=brokers.transform(with_drained, frame(spark, marks, DRAINED)) if marks else brokers,
             broker_configs=frame(spark, configs, BROKER_CONFIGS),
             requests=frame(spark, requests, REQUESTS),
             stopped=frame(spark, stopped, ANSWERS),

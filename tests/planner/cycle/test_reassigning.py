@@ -2,10 +2,11 @@
 
 from typing import Any, Final
 
+import pytest
 from pyspark.sql import SparkSession
 
 from planner.rows.liveness import FAILED
-from schemas.names import Action, RejectionCode, RequestKind
+from schemas.names import Action, DrainMode, RejectionCode, RequestKind
 from tests.planner.cycle.cycles import carried_out, cycle_of, decisions, request_row, stopped_row
 from tests.planner.frames import Row, partition_row, topic_row
 
@@ -159,3 +160,23 @@ def test_who_does_not_stay_tells_those_that_leave_with_each_narrowing(spark: Spa
     assert (after(again), again["stop_replica_to"]) == ((NARROW, [3, 4, 1, 2], [3, 4], [1, 2], 3, [3, 4]), [1, 2])
     assert (again["leader_epoch_after"], again["reason"]) == (6, "to be stopped: 2")
     assert (end["action"], end["stop_replica_to"]) == (END, [])
+
+
+# leader and ISR of [4,5,1] with target [4,5], drained -> the leader of the narrowed partition
+DRAINED_TARGETS: Final[list[tuple[list[int], set[int], int]]] = [
+    ([1, 4, 5], {4}, 5),
+    ([1, 4, 5], {4, 5}, 4),
+]
+
+
+@pytest.mark.parametrize(("isr", "drained", "leader"), DRAINED_TARGETS)
+@pytest.mark.parametrize("mode", DrainMode)
+def test_a_target_of_drained_brokers_alone_is_led_by_one(
+    spark: SparkSession, isr: list[int], drained: set[int], leader: int, mode: DrainMode
+) -> None:
+    """A reassignment file may name them; the move completes, and the leader is sent what it leads."""
+    partition = moving([4, 5, 1], [4, 5], [1], 1, isr)
+
+    (narrow,) = decisions(cycle_of(spark, [partition], LIVE, drained=dict.fromkeys(drained, mode)))
+
+    assert (narrow["action"], narrow["leader_after"], narrow["leader_and_isr_to"]) == (NARROW, leader, [4, 5])

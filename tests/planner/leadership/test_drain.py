@@ -10,14 +10,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from planner.leadership.drain import drain_changes, drain_rejections
+from planner.leadership.offline import changes_of, offline_verdicts
 from planner.leadership.preferred import preferred_changes, preferred_rejections
-from planner.leadership.reconcile import reconcile_changes, reconcile_rejections
+from planner.leadership.reconcile import reconcile_changes
 from planner.leadership.restart import restart_changes, restart_rejections
 from planner.leadership.undrain import not_drained, undrain_changes, undrain_rejections, undrain_targets
 from planner.rows.liveness import with_drained
+from planner.rows.requested import asked_for
+from planner.rows.words import DRAINED_LEADS
 from schemas.names import NO_LEADER, DrainMode
 from schemas.rows import Key
-from schemas.tables import BROKER_CONFIGS, CHANGES, DRAINED
+from schemas.tables import CHANGES, DRAINED
 from tests.planner.frames import Row, World, as_rows, assert_changes, by_partition, frame, partition_row, topic_row
 from tests.planner.leadership import drains
 from tests.planner.worlds import BATCHES, BROKERS, is_sane, worlds
@@ -276,24 +279,64 @@ def test_only_the_order_that_the_drain_made_is_undone(spark: SparkSession, now: 
     assert [row["code"] for row in as_rows(undrain_rejections(targets, *later))] == [code]
 
 
+# replicas, leader, ISR -> leader, ISR; 2 is drained, 5 and 7 live, 9 dead; unclean elections are allowed
+LAST_CHOICE: Final[list[tuple[list[int], int | None, list[int] | None, int, list[int]]]] = [
+    ([2, 5, 7], 9, [9, 2, 5], 5, [2, 5]),
+    ([2, 5], 9, [2, 5], 5, [2, 5]),
+    ([2, 9], 9, [9, 2], 2, [2]),  # alone in sync
+    ([2, 5], 9, [9, 2], 2, [2]),  # a clean election before the unclean one of 5
+    ([2, 5], 9, [9], 5, [5]),  # unclean, too, the drained one comes last
+    ([2, 9], 9, [9], 2, [2]),
+    ([2, 9], None, None, 2, [2]),  # a new partition
+    ([9, 2], NO_LEADER, [2], 2, [2]),
+]
+
+
 @pytest.mark.parametrize("mode", ["admin", "resident"])
-def test_nobody_elects_the_drained(spark: SparkSession, mode: str) -> None:
-    """Neither when its leader died, nor as the preferred replica, nor though nobody else is there."""
-    rows = [
-        partition_row([2, 5, 7], 9, [9, 2, 5], partition=0),
-        partition_row([2, 5], 9, [2, 5], partition=1),
-        partition_row([2, 9], 9, [9, 2], partition=2),
-        partition_row([2, 5], 5, [5, 2], partition=3),
-        partition_row([2, 5, 7], 9, [9, 5, 7], partition=4),
-    ]
-    partitions, topics, brokers = World(rows, live=LIVE).frames(spark)
-    known = partitions, topics, with_drained(brokers, _drained(spark, [2], mode))
-    configs = frame(spark, [], BROKER_CONFIGS)
-    reconciled = by_partition(reconcile_changes(*known, configs, allow_unclean=True))
-    candidates = partitions.where("partition = 3").select("topic", "partition")
-    assert {number: row["leader_after"] for (_, number), row in reconciled.items()} == {0: 5, 1: 5, 4: 5}
-    told = {"admin": [[2, 5, 7], [2, 5], [2, 5, 7]], "resident": [[2, 5, 7], [2, 5], [5, 7]]}
-    assert [row["leader_and_isr_to"] for _, row in sorted(reconciled.items())] == told[mode]
-    assert [row["partition"] for row in as_rows(reconcile_rejections(*known, configs))] == [2]
-    assert preferred_changes(*known, candidates).isEmpty()
-    assert [row["code"] for row in as_rows(preferred_rejections(*known, candidates))] == ["DRAINED"]
+def test_a_drained_broker_is_the_last_choice(spark: SparkSession, mode: str) -> None:
+    """It leads where no other can, is sent that even if its replica was stopped, and the reason says so."""
+    rows = [partition_row(*case[:3], partition=number) for number, case in enumerate(LAST_CHOICE)]
+    world = World(rows, live=LIVE, drained={2: DrainMode(mode)})
+
+    changes = by_partition(reconcile_changes(*world.frames_and_configs(spark), allow_unclean=True))
+
+    elected = {number: (row["leader_after"], row["isr_after"]) for (_, number), row in changes.items()}
+    assert elected == {number: (leader, isr) for number, (*_, leader, isr) in enumerate(LAST_CHOICE)}
+    assert all(row["leader_after"] in row["leader_and_isr_to"] for row in changes.values())
+    assert {number for (_, number), row in changes.items() if f"{DRAINED_LEADS}2 leads" in row["reason"]} == {
+        number for number, (leader, _) in elected.items() if leader == 2
+    }
+
+
+@pytest.mark.parametrize("mode", DrainMode)
+def test_what_a_new_partition_begins_with(spark: SparkSession, mode: DrainMode) -> None:
+    """A drained replica does not lead while another lives; one that a resident drain stops is not in the ISR either."""
+    world = World([partition_row([2, 5, 9], None, None)], live=LIVE, drained={2: mode})
+
+    [change] = as_rows(reconcile_changes(*world.frames_and_configs(spark)))
+
+    isr = [2, 5] if mode is DrainMode.ADMIN else [5]
+    assert (change["leader_after"], change["isr_after"], change["leader_and_isr_to"]) == (5, isr, isr)
+
+
+@pytest.mark.parametrize("mode", DrainMode)
+def test_leaders_are_not_brought_back_to_a_drained_broker(spark: SparkSession, mode: DrainMode) -> None:
+    world = World([partition_row([2, 5], 5, [5, 2])], live=LIVE, drained={2: mode})
+    partitions, topics, brokers = world.frames(spark)
+    candidates = partitions.select("topic", "partition")
+
+    assert preferred_changes(partitions, topics, brokers, candidates).isEmpty()
+    [rejection] = as_rows(preferred_rejections(partitions, topics, brokers, candidates))
+    assert rejection["code"] == "DRAINED"
+
+
+@pytest.mark.parametrize("mode", DrainMode)
+def test_a_request_for_an_election_takes_the_last_choice(spark: SparkSession, mode: DrainMode) -> None:
+    """As `plan elect --offline` asks for it."""
+    world = World([partition_row([2, 9], NO_LEADER, [2])], live=LIVE, drained={2: mode})
+    partitions, topics, brokers, configs = world.frames_and_configs(spark)
+    considered = asked_for(partitions.select("topic", "partition"), partitions, topics, brokers)
+
+    [change] = as_rows(changes_of(offline_verdicts(considered, configs, unclean=False)))
+
+    assert (change["leader_after"], change["isr_after"], change["leader_and_isr_to"]) == (2, [2], [2])

@@ -119,8 +119,9 @@ CASES: Final[list[tuple[list[int], int, list[int], int | None, list[int] | None,
     ([3, 2], 3, [3], 2, [2], None),
     ([3, 9], 3, [3, 9], None, None, "NO_ELIGIBLE_LEADER"),
     ([3, 4, 2], 3, [3, 4], None, None, "NO_ELIGIBLE_LEADER"),  # 4 may hold the data
-    ([3, 5, 2], 3, [3, 5], None, None, "NO_ELIGIBLE_LEADER"),  # so does 5
-    ([3, 5], 3, [3], None, None, "NO_ELIGIBLE_LEADER"),
+    ([3, 5, 2], 3, [3, 5], 5, [5], None),  # drained, and the only one in sync: before any unclean choice
+    ([5, 2], 3, [3, 5, 2], 2, [5, 2], None),
+    ([3, 5], 3, [3], 5, [5], None),
     ([4, 2], 4, [4, 2], None, None, None),  # its leader is alive
     ([1, 3], 1, [1, 3], None, None, None),
 ]

@@ -6,6 +6,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from jobs.records.drained import NOT_REGISTERED, has_registered_again
 from planner.rows.liveness import DRAIN_MODE, live_brokers, with_brokers_named, with_drained
 from schemas.names import NO_LEADER, DrainMode
 from schemas.tables import BROKERS, DRAINED, PARTITIONS
@@ -29,7 +30,7 @@ PARTITIONS_NAMED: Final = [
 def test_sets_of_registered_brokers(spark: SparkSession) -> None:
     rows = [broker_row(broker, understood=understood) for broker, (understood, _) in enumerate(FATES)]
     drained = [
-        {"cluster": CLUSTER, "broker_id": broker, "mode": mode.value}
+        {"cluster": CLUSTER, "broker_id": broker, "mode": mode.value, "broker_epoch": 100 + broker}
         for broker, (_, mode) in enumerate(FATES)
         if mode is not None
     ]
@@ -48,6 +49,34 @@ def test_sets_of_registered_brokers(spark: SparkSession) -> None:
     for row in marked:
         named = {*row["replicas"], *(row["isr"] or []), row["leader"]}
         assert {name: row[name] for name in SETS} == {name: [b for b in sets[name] if b in named] for name in SETS}
+
+
+# how drained, under which broker epoch, and the one it has now -> how it is drained now
+MARKS: Final = [
+    (DrainMode.RESIDENT, 7, 7, DrainMode.RESIDENT),
+    (DrainMode.RESIDENT, 7, 8, None),  # it has registered again
+    (DrainMode.RESIDENT, 8, 7, DrainMode.RESIDENT),  # what is known of the broker is older than the mark
+    (DrainMode.RESIDENT, NOT_REGISTERED, 7, None),
+    (DrainMode.RESIDENT, None, 7, DrainMode.RESIDENT),  # by a version that did not record it
+    (DrainMode.ADMIN, 7, 8, DrainMode.ADMIN),  # the order of replicas lasts
+]
+
+
+def test_a_resident_drain_ends_when_its_broker_registers_again(spark: SparkSession) -> None:
+    """By the transform, and by its twin for a controller that knows the brokers in memory."""
+    rows = [broker_row(broker, broker_epoch=now) for broker, (_, _, now, _) in enumerate(MARKS)]
+    marks = [
+        {"cluster": CLUSTER, "broker_id": broker, "mode": mode.value, "broker_epoch": epoch}
+        for broker, (mode, epoch, _, _) in enumerate(MARKS)
+    ]
+
+    marked = as_rows(with_drained(frame(spark, rows, BROKERS), frame(spark, marks, DRAINED)))
+
+    expected = [mode and mode.value for *_, mode in MARKS]
+    registered = {row["broker_id"]: row["broker_epoch"] for row in rows}
+    in_force = [None if has_registered_again(mark, registered) else mark["mode"] for mark in marks]
+    by_broker = sorted(marked, key=lambda row: row["broker_id"])
+    assert [row[DRAIN_MODE] for row in by_broker] == in_force == expected
 
 
 def test_brokers_without_the_column_have_none_drained(spark: SparkSession) -> None:

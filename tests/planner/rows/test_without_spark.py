@@ -13,7 +13,7 @@ from planner.leadership.without_spark import needs
 from planner.rows.derived import absent_brokers, derive_partitions
 from planner.rows.derived import default_min_isr as default_by_spark
 from planner.rows.without_spark import Bools, Ints, PartitionArrays, default_min_isr, derived, min_isr_override
-from schemas.names import NO_LEADER, Action, PartitionState, RejectionCode
+from schemas.names import NO_LEADER, Action, DrainMode, PartitionState, RejectionCode
 from schemas.tables import BROKER_CONFIGS
 from tests.planner.frames import Row, World, as_rows, config_row, frame, topic_row
 from tests.planner.worlds import all_small_partitions
@@ -86,6 +86,20 @@ def test_who_should_lead(spark: SparkSession) -> None:
     world = every_kind()
     partitions, topics, brokers, configs = world.frames_and_configs(spark)
     verdicts = as_rows(reconcile_verdicts(partitions, topics, brokers, configs))
+    due = needs(arrays_of(world), world.registered, world.live)
+
+    assert numbers(world, due.mendable) == {row["partition"] for row in verdicts if row["action"] in MENDED}
+    assert numbers(world, due.stuck) == {
+        row["partition"]
+        for row in verdicts
+        if row["code"] == RejectionCode.NO_ELIGIBLE_LEADER and row["leader"] is not None
+    }
+
+
+def test_a_drained_broker_could_lead(spark: SparkSession) -> None:
+    """It is no reason why a partition stays without a leader."""
+    world = replace(every_kind(), drained={0: DrainMode.ADMIN, 1: DrainMode.RESIDENT})
+    verdicts = as_rows(reconcile_verdicts(*world.frames_and_configs(spark)))
     due = needs(arrays_of(world), world.registered, world.live)
 
     assert numbers(world, due.mendable) == {row["partition"] for row in verdicts if row["action"] in MENDED}
