@@ -207,6 +207,12 @@ PLANS: Final = _table(
     Column("cluster_id", STRING, "id of the cluster that was snapshotted"),
     Column("brokers", BROKER_EPOCHS, "brokers alive in the snapshot"),
     Column("names", array(STRING), "all its names, each unique within the cluster; null as no name"),
+    Column(
+        "submission",
+        STRING,
+        "ZooKeeper session and SHA-256 of what a commit submitted to `surveyor control` last, null for nothing: "
+        "control carries out nothing else",
+    ),
 )
 
 CHANGES: Final = _table(

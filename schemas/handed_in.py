@@ -4,6 +4,7 @@ While Surveyor is the controller of a cluster, nobody else may be: a commit that
 hands its plan in instead. The znode is the commit's own and goes with its session.
 """
 
+import hashlib
 from typing import Any
 
 import msgspec
@@ -44,6 +45,17 @@ class HandedIn(Struct, frozen=True, kw_only=True):
     """Whether the controller carries it out: from then on it does so whoever waits."""
     answer: Answer | None = None
     version: int = 1
+
+
+def submission_of(session: int, data: bytes) -> str:
+    """Identify a submitted plan: by the session that owns its znode, and by all that the znode says.
+
+    A commit records it in the warehouse, which other clients of ZooKeeper cannot write.
+
+    >>> submission_of(255, b"{}")[:12], submission_of(255, b"{}") == submission_of(255, b"{ }")
+    ('ff:44136fa35', False)
+    """
+    return f"{session:x}:{hashlib.sha256(data).hexdigest()}"
 
 
 def encode_handed_in(handed: HandedIn) -> bytes:

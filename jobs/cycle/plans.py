@@ -22,7 +22,7 @@ from msgspec.structs import replace as with_values
 
 from jobs.adapters.zookeeper.connection import LOST, Znode
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError
-from jobs.adapters.zookeeper.resident import announce_resident, handed_in, write_back
+from jobs.adapters.zookeeper.resident import announce_resident, fault_of, handed_in, left_alone, write_back
 from jobs.assessment.limits import CommitLimits
 from jobs.basics.errors import ExitCode, FencedError, SurveyorError
 from jobs.cycle.looking import Look
@@ -34,12 +34,11 @@ from jobs.execution.commit import apply_plan
 from jobs.execution.due import assess
 from jobs.execution.report import answer_of
 from jobs.records.author import Author
-from jobs.records.plans.stored import read_plan
+from jobs.records.plans.stored import read_plan, refuse_unsubmitted
 from jobs.runtime.choices import Mode
 from jobs.runtime.settings import Settings
-from schemas.handed_in import Answer, HandedIn, decode_handed_in
+from schemas.handed_in import Answer, HandedIn, decode_handed_in, submission_of
 from schemas.rows import Change, Key
-from schemas.znodes import MalformedZnodeError
 
 SOME: Final = 2_000
 """Partitions of a plan that are told, or looked at, in a cycle: a failure waits for no more of them."""
@@ -83,6 +82,8 @@ class Desk:
     _untold: SimpleQueue[_Untold] = field(default_factory=SimpleQueue)
     _failed: Exception | None = None
     """What ended the thread."""
+    _reported: set[tuple[str, int]] = field(default_factory=set)
+    """What other clients have put there, by path and last change, and was reported."""
     _closed: bool = False
 
     def open(self) -> None:
@@ -119,7 +120,9 @@ class Desk:
             raise error
         if self._touched:
             return self._look_at_some()
-        for znode in handed_in(self.control.client):
+        znodes = handed_in(self.control.client)
+        self._reported &= {*map(_seen, znodes)}
+        for znode in znodes:
             if self._begins(znode):
                 break
         return set()
@@ -160,15 +163,13 @@ class Desk:
 
     def _begins(self, znode: Znode) -> bool:
         """Begin with a plan, where it is one that can be begun."""
-        try:
-            handed = decode_handed_in(znode.data)
-        except MalformedZnodeError as error:
-            if znode.version is not None:
-                self.say(f"surveyor: {znode.path} is not understood and left alone: {error}")
+        if fault := fault_of(znode):
+            self._leave_alone(znode, fault)
             return False
+        handed = decode_handed_in(znode.data)
         if handed.answer is not None:
             return False
-        if handed.is_begun:  # nobody is at it now: it was cut off
+        if handed.is_begun:  # no thread is at it now: it was cut off
             write_back(self.control.client, znode.path, with_values(handed, answer=_CUT_OFF))
             return False
         begun = with_values(handed, is_begun=True)
@@ -179,6 +180,13 @@ class Desk:
         self._thread = Thread(target=self._run, args=(znode, plan_id, handed), daemon=True, name=f"plan-{plan_id}")
         self._thread.start()
         return True
+
+    def _leave_alone(self, znode: Znode, fault: str) -> None:
+        """Report once what another client has put there; it is not ours to delete."""
+        seen = _seen(znode)
+        if seen not in self._reported:
+            self._reported.add(seen)
+            self.say(f"surveyor: {left_alone(znode.path, fault)}")
 
     def _run(self, znode: Znode, plan_id: str, handed: HandedIn) -> None:
         try:
@@ -198,15 +206,15 @@ class Desk:
             pass
 
     def _carry_out(self, znode: Znode, plan_id: str, handed: HandedIn) -> None:
-        answer = self._answer(plan_id, handed)
+        answer = self._answer(znode, plan_id, handed)
         self.done += 1
         line = answer.error or answer.lines[0]
         heard = write_back(self.control.client, znode.path, with_values(handed, is_begun=True, answer=answer))
         self.say(f"  {line}" if heard else f"  {line}; whoever handed it in is gone")
 
-    def _answer(self, plan_id: str, handed: HandedIn) -> Answer:
+    def _answer(self, znode: Znode, plan_id: str, handed: HandedIn) -> Answer:
         try:
-            return self._committed(plan_id, handed)
+            return self._committed(znode, plan_id, handed)
         except (FencedError, SessionLostError, *LOST):
             raise  # it is over, or what was written is read back first
         except SurveyorError as error:
@@ -217,9 +225,10 @@ class Desk:
     def _warehouse(self) -> str:
         return self.settings.lake.warehouse
 
-    def _committed(self, plan_id: str, handed: HandedIn) -> Answer:
+    def _committed(self, znode: Znode, plan_id: str, handed: HandedIn) -> Answer:
         lake = self.settings.lake
         plan = read_plan(lake, plan_id)
+        refuse_unsubmitted(plan, _submission(znode))
         self._touched |= {change.topic for change in plan.changes}
         limits = CommitLimits(handed.max_plan_age, handed.max_changes, handed.allow_majority_dead)
         assessment = assess(self.settings, plan, Mode.BATCH, limits, is_ours=True)
@@ -227,6 +236,14 @@ class Desk:
         tell_all, control = self._tell_in_turn, self.control
         ledger = apply_plan(self.settings, plan, assessment, _UNTIL_RESIGNED, control, tell_all=tell_all, author=author)
         return answer_of(self.settings, plan, ledger, detailed=handed.detailed)
+
+
+def _seen(znode: Znode) -> tuple[str, int]:
+    return znode.path, 0 if znode.stat is None else znode.stat.mzxid
+
+
+def _submission(znode: Znode) -> str:
+    return "" if znode.stat is None else submission_of(znode.stat.ephemeralOwner, znode.data or b"")
 
 
 def _is_past(row: Partition, change: Change) -> bool:

@@ -9,6 +9,7 @@ from typing import Final
 from kazoo.client import KazooClient
 
 from jobs.adapters.zookeeper.connection import connected, persistently, read_latest
+from jobs.adapters.zookeeper.controllership import session_of
 from jobs.adapters.zookeeper.resident import hand_in, path_of, resident, withdraw
 from jobs.assessment.limits import CommitLimits
 from jobs.assessment.plan_steps import after_commit
@@ -17,12 +18,13 @@ from jobs.basics.interrupts import unwinding
 from jobs.execution.admin.lease import this_process
 from jobs.execution.due import Assessment
 from jobs.records.author import this_author
-from jobs.records.plans.stored import Plan
+from jobs.records.plans.stored import Plan, record_submission
 from jobs.runtime.console import finish, say
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from planner.rows.words import counted
-from schemas.handed_in import Answer, HandedIn, decode_handed_in
+from schemas.handed_in import Answer, HandedIn, decode_handed_in, encode_handed_in, submission_of
+from schemas.znodes import MalformedZnodeError
 
 _PAUSE: Final = 0.2
 
@@ -44,7 +46,7 @@ def hand_in_and_wait(
     try:
         with connected(settings.zookeeper) as client, progress(f"{assessment.in_office} carries it out"):
             is_asked = True
-            answer = _answered(client, plan, handed)
+            answer = _answered(settings, client, plan, handed)
     except UnreadableError as lost:
         if not is_asked:
             raise
@@ -62,8 +64,10 @@ def hand_in_and_wait(
     return ExitCode(answer.exit_code)
 
 
-def _answered(client: KazooClient, plan: Plan, handed: HandedIn) -> Answer:
-    hand_in(client, plan.plan_id, handed)
+def _answered(settings: Settings, client: KazooClient, plan: Plan, handed: HandedIn) -> Answer:
+    data = encode_handed_in(handed)
+    record_submission(settings.lake, plan, submission_of(session_of(client), data))
+    hand_in(client, plan.plan_id, data)
     try:
         with unwinding():
             return _awaited(client, plan)
@@ -85,7 +89,13 @@ def _awaited(client: KazooClient, plan: Plan) -> Answer:
                 f"{path_of(plan.plan_id)} is gone, and with it the answer: our session ended; commit the plan again, "
                 "what is written is found so",
             )
-        handed = decode_handed_in(znode.data)
+        try:
+            handed = decode_handed_in(znode.data)
+        except MalformedZnodeError as error:
+            raise SurveyorError(
+                f"{znode.path} was overwritten by another client of ZooKeeper ({error}): "
+                f"`surveyor show commits {plan.plan_id}` shows what came of the plan"
+            ) from None
         if handed.answer is not None:
             return handed.answer
         if persistently(lambda: resident(client)) is None:

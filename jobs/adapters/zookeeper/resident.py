@@ -1,7 +1,8 @@
 """Where `surveyor control` says that it is in office, and where commits hand their plans in to it.
 
 /surveyor/control is ephemeral, of the session that has /controller; /surveyor/plans/PLAN is that of the commit, which
-reads its answer there. Neither is believed for itself: who has no /controller is not in office.
+reads its answer there. Neither is believed for itself: a session without /controller is not in office, and a plan is
+carried out only if the commit recorded in the warehouse what it submits.
 """
 
 from typing import Final
@@ -13,7 +14,7 @@ from jobs.adapters.zookeeper.cluster import CONTROLLER
 from jobs.adapters.zookeeper.connection import Znode, answer, children, create_as_kafka_does, read, sync
 from jobs.adapters.zookeeper.multi import ANY_VERSION
 from jobs.basics.errors import RefusedError
-from schemas.handed_in import HandedIn, encode_handed_in
+from schemas.handed_in import HandedIn, decode_handed_in, encode_handed_in
 from schemas.lease import Holder, decode_holder, encode_holder
 from schemas.znodes import MalformedZnodeError
 
@@ -52,12 +53,15 @@ def path_of(plan_id: str) -> str:
     return f"{PLANS}/{plan_id}"
 
 
-def hand_in(client: KazooClient, plan_id: str, handed: HandedIn) -> None:
-    """Hand a plan in; raise RefusedError where somebody has handed the same in."""
+def hand_in(client: KazooClient, plan_id: str, data: bytes) -> None:
+    """Hand a plan in; raise RefusedError where the same is there."""
     create_as_kafka_does(client)
     try:
-        answer(client.create_async(path_of(plan_id), encode_handed_in(handed), ephemeral=True))
+        answer(client.create_async(path_of(plan_id), data, ephemeral=True))
     except NodeExistsError:
+        there = read(client, path_of(plan_id))
+        if there.stat is not None and (fault := fault_of(there)):
+            raise RefusedError(_foreign(there.path, fault)) from None
         raise RefusedError(
             f"plan {plan_id} is handed in to `surveyor control` already ({path_of(plan_id)}): wait for that commit, or "
             "interrupt it",
@@ -70,8 +74,39 @@ def withdraw(client: KazooClient, plan_id: str, version: int) -> bool:
 
 
 def handed_in(client: KazooClient) -> list[Znode]:
-    """The plans that were handed in, in the order of their ids."""
-    return [read(client, path_of(name)) for name in children(client, PLANS) or ()]
+    """What is in /surveyor/plans, in the order of the names; without a stat what an ACL keeps from us."""
+    pending = [(path_of(name), client.get_async(path_of(name))) for name in children(client, PLANS) or ()]
+    znodes = []
+    for path, each in pending:
+        try:
+            znodes.append(Znode(path, *answer(each)))
+        except NoNodeError:
+            continue  # taken back
+        except NoAuthError:
+            znodes.append(Znode(path, None, None))
+    return znodes
+
+
+def fault_of(znode: Znode) -> str | None:
+    """Say why this cannot be what a commit submitted, None if it can."""
+    if znode.stat is None:
+        return "its ACL does not let us read it"
+    if not znode.stat.ephemeralOwner:
+        return "it is persistent, and what a commit creates is ephemeral"
+    try:
+        decode_handed_in(znode.data)
+    except MalformedZnodeError as error:
+        return f"it is not understood: {error}"
+    return None
+
+
+def _foreign(path: str, fault: str) -> str:
+    return f"{path} is not a plan that a commit submitted ({fault}): remove it by `delete {path}` in zookeeper-shell"
+
+
+def left_alone(path: str, fault: str) -> str:
+    """Say that a znode of another client is not touched."""
+    return f"{_foreign(path, fault)}; it is left alone"
 
 
 def write_back(client: KazooClient, path: str, handed: HandedIn, version: int = ANY_VERSION) -> bool:

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import asdict
 
 from jobs.adapters.delta.folders import absolute
-from jobs.adapters.delta.lake import Lake, Row
+from jobs.adapters.delta.lake import Lake, Row, quoted
 from jobs.basics.errors import RefusedError, UnreadableError, UsageError
 from jobs.records.plans import digest
 from jobs.records.plans.names import names_of, plan_named
@@ -101,6 +101,21 @@ def refuse_edited(plan: Plan) -> None:
     hashed = digest.summary(plan_header(plan.row), in_arrow)["plan_id"]
     if hashed != plan.plan_id:
         raise RefusedError(f"plan {plan.title} is not what was planned: its rows hash to {hashed}; {_EDITED}")
+
+
+def record_submission(lake: Lake, plan: Plan, submission: str) -> None:
+    """Record what a commit is about to submit to `surveyor control`."""
+    lake.ensure_columns("plans")
+    lake.update("plans", f"plan_id = {quoted(plan.plan_id)}", submission=quoted(submission))
+
+
+def refuse_unsubmitted(plan: Plan, submission: str) -> None:
+    """Raise RefusedError unless a commit with access to this warehouse recorded exactly this submission."""
+    if plan.row.get("submission") != submission:
+        raise RefusedError(
+            f"plan {plan.title} was submitted by a client of ZooKeeper that did not record it in this warehouse: "
+            "nothing is carried out. Expected is `surveyor commit` with the warehouse of `surveyor control`",
+        )
 
 
 def moves_replicas(change: Change) -> bool:

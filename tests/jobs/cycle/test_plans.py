@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.adapters.zookeeper.controllership import Controllership
+from jobs.adapters.zookeeper.connection import connected
+from jobs.adapters.zookeeper.controllership import Controllership, session_of
 from jobs.cycle.balance import Balance
 from jobs.cycle.behind import Behind
 from jobs.cycle.control import Controller
@@ -22,8 +23,10 @@ from jobs.execution.cancellation import cancel_running
 from jobs.execution.commit import apply_plan
 from jobs.records.author import AIRFLOW
 from jobs.records.plans.ledger import Ledger, Verdict
+from jobs.records.plans.stored import read_plan, record_submission
 from jobs.runtime.settings import settings_from
-from schemas.handed_in import HandedIn, decode_handed_in, encode_handed_in
+from schemas.handed_in import HandedIn, decode_handed_in, encode_handed_in, submission_of
+from schemas.lease import Holder
 from schemas.names import DrainMode, Outcome
 from schemas.znodes import State, TopicPartition, decode_partitions, encode_partitions, encode_state
 from tests.jobs.support.commands.commands import Surveyor
@@ -249,8 +252,7 @@ def test_a_failure_does_not_wait_for_a_plan(
         return apply_plan(*arguments, **others)
 
     monkeypatch.setattr("jobs.cycle.plans.apply_plan", slowly)
-    handed = HandedIn(holder=this_process("commit", plan), max_plan_age=1e9, max_changes=5)
-    tree.write(f"/surveyor/plans/{plan}", encode_handed_in(handed))
+    submitted_by_a_commit(tree, controller, plan)
     controller.cycle()
     assert begun.wait(20)
 
@@ -292,7 +294,7 @@ def test_what_a_plan_has_written_and_others_have_changed_since_is_told_as_it_is(
 def test_a_plan_that_was_cut_off_is_answered_for(tree: KafkaTree, controller: Controller) -> None:
     """By a connection that was lost, or with the controller before: whoever waits must not wait for ever."""
     begun = HandedIn(holder=this_process("commit", "1f"), max_plan_age=60.0, max_changes=5, is_begun=True)
-    tree.write("/surveyor/plans/1f", encode_handed_in(begun))
+    tree.client.create("/surveyor/plans/1f", encode_handed_in(begun), ephemeral=True)
 
     controller.cycle()
 
@@ -300,6 +302,100 @@ def test_a_plan_that_was_cut_off_is_answered_for(tree: KafkaTree, controller: Co
     assert answer is not None
     assert (answer.exit_code, "commit the plan again" in str(answer.error)) == (1, True)
     tree.client.delete("/surveyor/plans/1f")
+
+
+def submitted_by_a_commit(tree: KafkaTree, controller: Controller, plan: str) -> None:
+    """As a commit does it: recorded in the warehouse, then put into ZooKeeper by the same session."""
+    assert controller.desk is not None
+    data = encode_handed_in(HandedIn(holder=this_process("commit", plan), max_plan_age=1e9, max_changes=5))
+    lake = controller.desk.settings.lake
+    record_submission(lake, read_plan(lake, plan), submission_of(session_of(tree.client), data))
+    tree.client.create(f"/surveyor/plans/{plan}", data, ephemeral=True)
+
+
+FORGED = encode_handed_in(HandedIn(holder=Holder("ann", "ops1", 7, "commit", "", ""), max_plan_age=1e9, max_changes=9))
+
+
+@pytest.mark.parametrize("changed", ["another session", "other limits"])
+def test_a_well_formed_plan_of_another_client_is_not_carried_out(
+    tree: KafkaTree, controller: Controller, plan: str, changed: str
+) -> None:
+    """Nor is one that a commit did submit, put there again by another session or with other limits."""
+    submitted_by_a_commit(tree, controller, plan)
+    data, _ = tree.client.get(f"/surveyor/plans/{plan}")
+    tree.client.delete(f"/surveyor/plans/{plan}")
+    log: list[str] = []
+    assert controller.desk is not None
+    controller.desk.say = log.append
+    with connected(tree.hosts) as another:
+        forger, forged = (another, data) if changed == "another session" else (tree.client, FORGED)
+        forger.create(f"/surveyor/plans/{plan}", forged, ephemeral=True)
+        assert eventually(lambda: not controller.cycle() and not is_busy(controller))
+        answer = decode_handed_in(tree.client.get(f"/surveyor/plans/{plan}")[0]).answer
+        tree.client.delete(f"/surveyor/plans/{plan}")
+
+    assert answer is not None
+    assert (answer.exit_code, "that did not record it in this warehouse" in str(answer.error)) == (23, True)
+    assert [tree.version("orders", partition) for partition in ORDERS] == [0, 0, 0]
+    assert sum("did not record it" in line for line in log) == 1
+
+
+# what is in /surveyor/plans and was put there by no commit: name, data, ephemeral
+JUNK = {
+    "nothing": ("x", b"", True),
+    "no JSON": ("5f00000000000000", b"\xff{", True),
+    "another object": ("a", b'{"version":1}', True),
+    "persistent and well-formed": ("5f00000000000001", FORGED, False),
+    "a name with quotes": ("' OR plan_id LIKE '%", b"[]", True),
+}
+
+
+@pytest.mark.parametrize("kind", JUNK)
+def test_junk_is_reported_once_and_left_alone(tree: KafkaTree, controller: Controller, plan: str, kind: str) -> None:
+    """A plan that is submitted after it is carried out, and what is changed is reported again."""
+    name, data, ephemeral = JUNK[kind]
+    log: list[str] = []
+    assert controller.desk is not None
+    controller.desk.say = log.append
+    path = f"/surveyor/plans/{name}"
+    tree.client.create(path, data, ephemeral=ephemeral)
+    for _ in range(4):
+        controller.cycle()
+    reported = [line for line in log if path in line]
+    tree.touch(path)
+    controller.cycle()
+    submitted_by_a_commit(tree, controller, plan)
+    assert eventually(lambda: not controller.cycle() and not is_busy(controller))
+    there = tree.client.get(path)[0]
+    tree.client.delete(path)
+
+    assert len(reported) == 1
+    assert f"remove it by `delete {path}` in zookeeper-shell; it is left alone" in reported[0]
+    assert len([line for line in log if path in line]) == 2
+    assert there == data
+    assert tree.state("orders").leader == 1
+    tree.client.delete(f"/surveyor/plans/{plan}")
+
+
+@pytest.mark.parametrize("name", ["balance' OR '1'='1", "no such plan", "🙂"])
+def test_a_forged_name_of_a_plan_is_answered_for(tree: KafkaTree, controller: Controller, name: str) -> None:
+    tree.client.create(f"/surveyor/plans/{name}", FORGED, ephemeral=True)
+    assert eventually(lambda: not controller.cycle() and not is_busy(controller))
+    answer = decode_handed_in(tree.client.get(f"/surveyor/plans/{name}")[0]).answer
+    tree.client.delete(f"/surveyor/plans/{name}")
+
+    assert answer is not None
+    assert "no plan" in str(answer.error)
+
+
+def test_junk_in_the_place_of_a_plan_is_named_to_the_commit(
+    tree: KafkaTree, controller: Controller, surveyor: Surveyor, plan: str
+) -> None:
+    tree.write(f"/surveyor/plans/{plan}", FORGED)
+    code, output = carried_out(controller, commit(surveyor, plan, "--apply"))
+    tree.client.delete(f"/surveyor/plans/{plan}")
+
+    assert (code, f"remove it by `delete /surveyor/plans/{plan}` in zookeeper-shell" in output) == (23, True), output
 
 
 @pytest.mark.usefixtures("controller")

@@ -25,7 +25,7 @@ from jobs.adapters.delta.lake import Lake
 from jobs.adapters.delta.spark_tables import Tables
 from jobs.adapters.zookeeper.controllership import SessionLostError, take_over
 from jobs.basics.errors import FencedError
-from jobs.cycle.behind import Behind, Deed, Episode
+from jobs.cycle.behind import Behind, Deed, EndedDrains, Episode
 from jobs.cycle.control import Controller
 from jobs.cycle.deciding.decider import Decided, Decider
 from jobs.cycle.talking.retelling import LONGEST_PAUSE
@@ -80,7 +80,7 @@ def ordeals(seed: int, rounds: int, often: float = 0.6) -> dict[int, Ordeal]:
 class _Forgetful(Behind):
     """The tables are another matter."""
 
-    def put(self, what: Episode | Answer | Deed) -> None:
+    def put(self, what: Episode | Answer | Deed | EndedDrains) -> None:
         pass
 
 
