@@ -96,7 +96,7 @@ class EmbeddedZooKeeper(Server):
         super().__init__(ZOOKEEPER, folder, port)
         self.max_buffer = max_buffer
         self.heap = heap
-        self.class_options = shared_classes(ZOOKEEPER, zookeeper_class_path())
+        self.class_options = shared_classes(ZOOKEEPER, zookeeper_class_path)
 
     @property
     def connect(self) -> str:
@@ -145,7 +145,7 @@ class EmbeddedKafka(Server):
         self.rack = rack
         self.overrides = dict(overrides or {})
         self.heap = heap
-        self.class_options = shared_classes(BROKER, self.jars)
+        self.class_options = shared_classes(BROKER, lambda: self.jars)
 
     @property
     def jars(self) -> list[Path]:

@@ -1,12 +1,14 @@
 """Archives of loaded classes (AppCDS), so that an embedded server starts in half of the processor time.
 
 An archive lies beside the jars it was made of and is named for them, for the Java and for the server: another Java or
-another jar has another archive. A missing one costs nothing but time, and so does one that the JVM does not accept.
+another jar has another archive. A missing one costs nothing but time, and so does one that the JVM does not accept:
+no failure around an archive reaches the caller, who starts without it.
 `python -m jobs.adapters.embedded.record_archives` makes them.
 """
 
 import hashlib
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from jobs.adapters.java.home import find_java
@@ -21,10 +23,19 @@ def archive_of(server: str, jars: Sequence[Path]) -> Path:
     return cache_folder().absolute() / "archives" / name
 
 
-def shared_classes(server: str, jars: Sequence[Path]) -> list[str]:
-    """The option that makes Java use the archive; none where there is no archive."""
-    archive = archive_of(server, jars)
-    return [f"-XX:SharedArchiveFile={archive}"] if archive.is_file() else []
+def usable_archive(server: str, jars: Callable[[], Sequence[Path]]) -> Path | None:
+    """Return the archive of a server with this class path; None where it is missing, unreadable or cannot be named."""
+    try:
+        archive = archive_of(server, jars())
+        return archive if archive.is_file() and os.access(archive, os.R_OK) else None
+    except Exception:  # noqa: BLE001 - an archive saves time alone: whatever is wrong with it must not stop a start
+        return None
+
+
+def shared_classes(server: str, jars: Callable[[], Sequence[Path]]) -> list[str]:
+    """Return the option that makes Java use the archive; none where there is no archive."""
+    archive = usable_archive(server, jars)
+    return [f"-XX:SharedArchiveFile={archive}"] if archive else []
 
 
 def retire_others(archive: Path) -> None:

@@ -22,6 +22,9 @@ OLDER_KAFKA = "2.8.2"
 """What tests of older brokers run; nobody else fetches it."""
 _SCALA = "2.13"
 
+SPARK_HOME = "SPARK_HOME"
+"""Environment variable that names the folder of a Spark; spark-submit sets it for what it runs."""
+
 
 def delta_jars() -> list[Path]:
     """Delta's own two jars, for `spark.jars`; everything else they need is in pyspark."""
@@ -40,7 +43,7 @@ def _delta() -> JarSet:
 
 def has_delta_jars() -> bool:
     """Whether they are there already; to ask for them fetches them."""
-    return _folder(_delta()).is_dir()
+    return os.path.isdir(_folder(_delta()))  # noqa: PTH112 - false where the folder may not be looked at
 
 
 def kafka_jars(version: str = KAFKA_VERSION) -> list[Path]:
@@ -61,18 +64,32 @@ def _kafka(version: str) -> JarSet:
 
 
 def zookeeper_jars() -> list[Path]:
-    """The class path of a ZooKeeper server: pyspark's own jars."""
+    """The class path of a ZooKeeper server: Spark's own jars.
+
+    They lie in the package pyspark. Under spark-submit that is a zip without jars, and they are those of SPARK_HOME.
+    """
     pyspark = find_spec("pyspark")
     if pyspark is None or pyspark.origin is None:
         raise MissingError("pyspark is not installed beside Surveyor: run `make setup`, or install Surveyor again.")
-    return _jars_in(Path(pyspark.origin).parent / "jars")
+    folders = [Path(pyspark.origin).parent, *([Path(os.environ[SPARK_HOME])] if SPARK_HOME in os.environ else [])]
+    jars = next(filter(None, (_jars_in(folder / "jars") for folder in folders)), None)
+    if jars is None:
+        looked_at = " nor in ".join(str(folder / "jars") for folder in folders)
+        raise MissingError(f"Spark's jars are not in {looked_at}: run `make setup`, or set SPARK_HOME to a Spark.")
+    return jars
 
 
 def cache_folder() -> Path:
     chosen = os.environ.get("SURVEYOR_CACHE")
     if chosen:
         return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "kafka-surveyor")
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "kafka-surveyor")
+    except RuntimeError as error:
+        raise MissingError(
+            "the jars belong into a folder of the home directory, and this user has none: set SURVEYOR_CACHE to a "
+            "folder that can be written."
+        ) from error
 
 
 def _folder(request: JarSet) -> Path:
@@ -82,7 +99,7 @@ def _folder(request: JarSet) -> Path:
 
 def _cached(request: JarSet) -> list[Path]:
     folder = _folder(request)
-    if not folder.is_dir():
+    if not os.path.isdir(folder):  # noqa: PTH112 - as above
         _download(request, folder)
     return _jars_in(folder)
 

@@ -3,7 +3,8 @@
 An unchanged snapshot of a million partitions took 24.4 s without it and 20.6 s with it (docs/benchmarks.md). Java takes
 an archive only where no folder on the class path has files, and `conf` would be one: its settings are given to Spark by
 name, and an empty folder stands in its place. `make setup` records the archive, by `tests.spark_archive`. Where there
-is none, or somebody has chosen how Spark starts, everything works as without, only slower.
+is none, where anything about it fails, or where the user has chosen how Spark starts, Spark starts as without, only
+slower.
 """
 
 import os
@@ -12,39 +13,47 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from jobs.adapters.java.class_archives import archive_of
+from jobs.adapters.java.class_archives import archive_of, usable_archive
 from jobs.adapters.java.jars import cache_folder, zookeeper_jars
 
 JVM_OPTIONS: Final = "SPARK_SUBMIT_OPTS"
-"""Environment variable by which Spark's launcher is given options for the JVM; who has set it knows better."""
+"""Environment variable by which Spark's launcher is given options for the JVM; a user's own value is kept."""
 
 _ARGUMENTS: Final = "PYSPARK_SUBMIT_ARGS"
+
+_SERVER: Final = "spark"
 
 _GIVEN: Final = {"log4j2.properties", "spark-defaults.conf"}
 """Files of `conf` that are given to Spark by name."""
 
 _OF_NO_USE: Final = {"surveyor.toml"}
-"""Others that Spark does not need; whoever puts any more there wants them on the class path."""
+"""Others that Spark does not need. Any further file belongs on the class path, so the folder stays there."""
 
 
 def spark_archive() -> Path:
-    """Where the archive for pyspark's jars is, or belongs: a server's class path is made of the same jars."""
-    return archive_of("spark", zookeeper_jars())
+    """Return where the archive for Spark's jars is, or belongs: a server's class path is made of the same jars."""
+    return archive_of(_SERVER, zookeeper_jars())
 
 
 def quick_start(jvm: str, conf: Path) -> Mapping[str, str]:
-    """Return the variables by which a JVM with these options starts from the archive, if it can; else the options."""
+    """Return the variables by which a JVM with these options starts from the archive, if it can; else the options.
+
+    Never raises: what cannot be read or written costs the archive, not the start.
+    """
     if JVM_OPTIONS in os.environ:
         return {}
+    try:
+        return _from_archive(jvm, conf) or {JVM_OPTIONS: jvm}
+    except OSError:
+        return {JVM_OPTIONS: jvm}
+
+
+def _from_archive(jvm: str, conf: Path) -> Mapping[str, str]:
     files = {file.name for file in conf.iterdir()} if conf.is_dir() else set[str]()
     if _ARGUMENTS in os.environ or not _GIVEN <= files <= _GIVEN | _OF_NO_USE:
-        return {JVM_OPTIONS: jvm}
-    archive = spark_archive()
-    return (
-        variables(f"{jvm} -XX:SharedArchiveFile={shlex.quote(str(archive))}", conf)
-        if archive.is_file()
-        else {JVM_OPTIONS: jvm}
-    )
+        return {}
+    archive = usable_archive(_SERVER, zookeeper_jars)
+    return variables(f"{jvm} -XX:SharedArchiveFile={shlex.quote(str(archive))}", conf) if archive else {}
 
 
 def variables(jvm: str, conf: Path) -> Mapping[str, str]:

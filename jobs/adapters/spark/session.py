@@ -15,13 +15,14 @@ from typing import Any, Final
 
 from py4j.protocol import Py4JError
 from pyspark.core import context as pyspark_context
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from jobs.adapters.java.home import java_home
 from jobs.adapters.java.jars import delta_jars
 from jobs.adapters.spark import connect
-from jobs.adapters.spark.class_archive import quick_start
+from jobs.adapters.spark.class_archive import JVM_OPTIONS, quick_start
 from jobs.adapters.spark.submitted import is_submitted
 from jobs.basics.errors import MissingError
 from jobs.basics.interrupts import hand_on, is_guarded
@@ -89,6 +90,9 @@ some more room, unless that begins with enough.
 _INCUBATOR: Final = b"WARNING: Using incubator modules: jdk.incubator.vector\n"
 """What the JVM says of a module that Spark's launcher asks for; a wait for Spark begins with our own line."""
 
+_NO_JVM: Final = "JAVA_GATEWAY_EXITED"
+"""PySpark's condition for a JVM that ended before it could be used."""
+
 LOOKED_UP: Final = {
     "PythonUtils": ["toSeq"],
     "PythonSQLUtils": ["toDataFrame"],
@@ -115,16 +119,30 @@ def start_session(
     """
     if remote is not None:
         return connect.begin(remote, {**UTC, **(settings or {})})
-    conf = Path(os.environ.get("SPARK_CONF_DIR") or conf_dir())
     options = {**ALWAYS, **({} if is_submitted() else _own_jvm()), **(settings or {})}
     builder = SparkSession.builder.appName(name)
     for key, value in options.items():
         builder = builder.config(key, value)
-    with _heeding_signals(), _given(quick_start(SHORT_LIVED, conf) if short_lived else {}):
-        session = builder.getOrCreate()
+    with _heeding_signals():
+        session = _launched(builder) if short_lived and not is_submitted() else builder.getOrCreate()
     _check_delta(session)
-    _remember_classes(session)
+    with suppress(Exception):  # it saves time alone: whatever it meets must not stop a start
+        _remember_classes(session)
     return session
+
+
+def _launched(builder: SparkSession.Builder) -> SparkSession:
+    """Start a JVM for little work, with what makes it quick; without that where such a JVM does not come up."""
+    conf = Path(os.environ.get("SPARK_CONF_DIR") or conf_dir())
+    quick = quick_start(SHORT_LIVED, conf)
+    try:
+        with _given(quick):
+            return builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        if not quick or error.getCondition() != _NO_JVM:
+            raise
+    sys.stderr.write(f"Spark's JVM did not start with Surveyor's options ({quick[JVM_OPTIONS]}); starting it without\n")
+    return builder.getOrCreate()
 
 
 @contextmanager

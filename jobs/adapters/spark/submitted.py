@@ -52,8 +52,9 @@ def behave_as_submitted() -> None:
     SparkContext._ensure_initialized()  # noqa: SLF001 - the gateway, before a session
     jvm: Any = SparkContext._jvm  # noqa: SLF001 - as above
     sys.stderr = _JvmStderr(jvm.java.lang.System.err)
-    _bring_back_log_settings(jvm)
-    _log_errors_alone(jvm.org.apache.logging.log4j)
+    with suppress(Exception):  # a Spark with other logs logs more, and runs the job all the same
+        _bring_back_log_settings(jvm)
+        _log_errors_alone(jvm.org.apache.logging.log4j)
 
 
 def _bring_back_log_settings(jvm: Any) -> None:  # noqa: ANN401 - py4j's

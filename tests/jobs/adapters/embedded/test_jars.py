@@ -2,6 +2,8 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
+from typing import NoReturn
 
 import pytest
 
@@ -160,3 +162,45 @@ def test_cache_folder(monkeypatch: pytest.MonkeyPatch, surveyor: str, xdg: str, 
     monkeypatch.setenv("XDG_CACHE_HOME", xdg)
 
     assert cache_folder() == Path(expected)
+
+
+def test_no_home_directory_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless() -> NoReturn:
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("SURVEYOR_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", homeless)
+
+    with pytest.raises(MissingError, match="set SURVEYOR_CACHE"):
+        cache_folder()
+
+
+def test_a_cache_that_cannot_be_looked_into_is_said(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Path.is_dir raises there, and what is not seen is not there."""
+    cache.parent.joinpath("file").touch()
+    monkeypatch.setenv("SURVEYOR_CACHE", str(cache.parent / "file" / "cache"))
+
+    with pytest.raises(MissingError, match="cannot be written"):
+        delta_jars()
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_where_sparks_jars_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, beside: bool) -> None:
+    """In the package pyspark, or under spark-submit, which imports it from a zip, in the folder of its Spark."""
+    package = tmp_path / "python" / "lib" / "pyspark.zip" / "pyspark"
+    spark = package if beside else tmp_path / "spark"
+    (spark / "jars").mkdir(parents=True)
+    (spark / "jars" / "some.jar").touch()
+    monkeypatch.setattr("jobs.adapters.java.jars.find_spec", lambda _: SimpleNamespace(origin=package / "__init__.py"))
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path / "spark"))
+
+    assert zookeeper_jars() == [spark / "jars" / "some.jar"]
+
+
+def test_no_jars_of_spark_anywhere_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jobs.adapters.java.jars.find_spec", lambda _: SimpleNamespace(origin=tmp_path / "__init__.py"))
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path / "spark"))
+
+    with pytest.raises(MissingError, match="set SPARK_HOME to a Spark"):
+        zookeeper_jars()

@@ -1,11 +1,19 @@
-"""The archive of Spark's classes: used where it is there, and nobody has chosen otherwise how Spark starts."""
+"""The archive of Spark's classes: used where it is there, and nobody has chosen otherwise how Spark starts.
 
+Whatever is wrong around it costs the archive and not the start.
+"""
+
+import os
 import shlex
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from types import SimpleNamespace
+from typing import Final, NoReturn
 
 import pytest
 
+from jobs.adapters.java import jars
+from jobs.adapters.java.class_archives import shared_classes
 from jobs.adapters.spark.class_archive import JVM_OPTIONS, quick_start, spark_archive
 
 OPTIONS: Final = "-XX:+UseSerialGC"
@@ -71,3 +79,62 @@ def test_who_has_chosen_how_spark_starts_knows_better(conf: Path, monkeypatch: p
     assert quick_start(OPTIONS, conf) == LEFT_ALONE
     monkeypatch.setenv(JVM_OPTIONS, "-Dmine=1")
     assert quick_start(OPTIONS, conf) == {}
+
+
+def refuse(*_: object, **__: object) -> NoReturn:
+    raise PermissionError(13, "Permission denied")
+
+
+def _no_jars(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As under spark-submit, where pyspark lies in a zip."""
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    zipped = SimpleNamespace(origin="/spark/python/lib/pyspark.zip/pyspark/__init__.py")
+    monkeypatch.setattr(jars, "find_spec", lambda _: zipped)
+
+
+def _no_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", "/nowhere")
+
+
+def _no_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless() -> NoReturn:
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("SURVEYOR_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(Path, "home", homeless)
+
+
+FAILURES: Final[dict[str, Callable[[pytest.MonkeyPatch], None]]] = {
+    "no jars": _no_jars,
+    "no Java": _no_java,
+    "no home directory": _no_home,
+    "a home directory that cannot be looked into": lambda here: here.setattr(Path, "is_file", refuse),
+    "an archive that cannot be read": lambda here: here.setattr(os, "access", lambda *_: False),
+}
+"""What can be wrong with an archive of classes."""
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_what_fails_around_the_archive_costs_the_archive_alone(
+    conf: Path, monkeypatch: pytest.MonkeyPatch, failure: str
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", os.environ["SURVEYOR_CACHE"])
+    assert shared_classes("spark", jars.zookeeper_jars) == [f"-XX:SharedArchiveFile={spark_archive()}"]
+
+    FAILURES[failure](monkeypatch)
+
+    assert (quick_start(OPTIONS, conf), shared_classes("spark", jars.zookeeper_jars)) == (LEFT_ALONE, [])
+
+
+def test_a_cache_that_cannot_be_written_costs_the_archive_alone(conf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "mkdir", refuse)
+
+    assert quick_start(OPTIONS, conf) == LEFT_ALONE
+
+
+def test_settings_that_cannot_be_listed_cost_the_archive_alone(conf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "iterdir", refuse)
+
+    assert quick_start(OPTIONS, conf) == LEFT_ALONE
