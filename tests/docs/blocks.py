@@ -38,8 +38,8 @@ NOT_RUN: Final = "not run: "
 ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
     "README.md": {
         "make demo": "tests/jobs/stories/test_demo.py",
-        ". .venv/bin/activate": "tests/jobs/test_spark_submit.py",
-        "from planner.": "tests/jobs/test_notebook.py",
+        "make dist": "tests/jobs/test_bare_environment.py",
+        "from jobs.": "tests/jobs/test_bare_environment.py",
     },
     "CONTRIBUTING.md": {"make setup": NOT_RUN + "it is what runs the tests"},
     "airflow.md": {"make airflow": NOT_RUN + "it stays until Ctrl-C; tests/airflow runs its DAGs"},
@@ -50,11 +50,11 @@ ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
         "  kafka-acls": NOT_RUN + "a tool of Kafka's, for brokers with an authorizer",
     },
     "deploy.md": {
-        "make dist": "tests/jobs/conftest.py",
+        "make dist": "tests/jobs/test_bare_environment.py",
         "pip wheel": NOT_RUN + "it wants a package index",
         "python -m jobs.adapters.java.jars": "tests/jobs/adapters/embedded/test_jars.py",
         ". .venv/bin/activate": "tests/jobs/adapters/spark/test_elsewhere.py",
-        "mkdir environment": NOT_RUN + "it packs 240 MB, for machines without packages",
+        "mkdir environment": "tests/jobs/test_bare_environment.py",
         "export PYSPARK_PYTHON": "tests/jobs/support/outside/spark_servers.py",
         "surveyor snapshot --remote": "tests/jobs/adapters/spark/test_elsewhere.py",
     },

@@ -1,4 +1,4 @@
-"""What the pages show for notebooks: the tables are read, and a rule of the planner tells what they come to.
+"""What docs/tables.md shows for notebooks: the tables and ZooKeeper are read.
 
 The reader of docs/tables.md is run as a script, whose interpreter ends as it should.
 """
@@ -7,12 +7,10 @@ import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from pyspark.sql import SparkSession
 
 from jobs.adapters.delta.lake import Lake
 from tests.jobs.support.commands.shown_commands import shown
@@ -47,34 +45,16 @@ def test_the_reader_shown_ends_as_it_should(lake: Lake) -> None:
     assert ends == {(0, "8000\n", "")}
 
 
-def test_the_reader_and_the_source_shown(tree: KafkaTree, lake: Lake, spark: SparkSession) -> None:
+@pytest.mark.usefixtures("spark")
+def test_the_reader_and_the_source_shown(tree: KafkaTree, lake: Lake) -> None:
     """Each once, in this process."""
     lake.ensure_tables()
     lake.append("partitions", [{**partition([0, 1, 2]), "topic": "t", "partition": 0, "snapshot_id": 1}])
     tree.add_topic("orders", {0: [0, 1], 1: [1, 2]})
-    names: dict[str, Any] = {"spark": spark}
+    names: dict[str, Any] = {}
     exec(_script(lake.warehouse), names)  # noqa: S102 - the page's own, as in the next lines
     *lines, topics, znodes = shown("docs/tables.md", "ZooKeeper from Spark")
     exec("\n".join(lines).replace("zk1:2181/kafka", tree.hosts), names)  # noqa: S102
     counts = [eval(line, names).count() for line in (topics, znodes)]  # noqa: S307
 
     assert (len(names["DeltaTable"](names["table"]).to_pandas()), counts) == (1, [5, 2])
-
-
-def test_the_rule_shown(lake: Lake, spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
-    """The README's lines on tables in which broker 0 leads what broker 1 should."""
-    lake.ensure_tables()
-    lake.append("topics", [{"topic": "t", "deletion_requested": False, "understood": True}])
-    led = ([0, 1, 2], [1, 0, 2], [1, 2, 0])
-    rows = [{**partition(replicas), "topic": "t", "partition": p, "leader": 0} for p, replicas in enumerate(led)]
-    lake.append("partitions", rows)
-    *lines, last = shown("README.md", "From a notebook")
-    assert lines[0].startswith("from planner")
-    exec("\n".join([*lines, last]).replace("/data/surveyor", lake.warehouse), {"spark": spark})  # noqa: S102 - the page's own
-    cells = [[cell.strip() for cell in line.split("|")] for line in capsys.readouterr().out.splitlines() if "|" in line]
-    header, *table = cells
-    told = [{name: row[header.index(name)] for name in ("broker_id", "not_led", "exceeds")} for row in table]
-    assert sorted(told, key=itemgetter("broker_id")) == [
-        {"broker_id": "0", "not_led": "0", "exceeds": "false"},
-        {"broker_id": "1", "not_led": "2", "exceeds": "true"},
-    ]

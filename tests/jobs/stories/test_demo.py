@@ -1,20 +1,22 @@
-"""The demo is the main job: it must end well, with its last line, and leave no process behind."""
+"""The demo is the main job: it must end well, with its last line, and leave no process behind.
 
-import os
+It is run as `make demo` runs it, for a user who has never run anything of Surveyor.
+"""
+
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.jobs.support.commands.bare import bare, home
+
 pytestmark = [pytest.mark.brokers, pytest.mark.spark]
 
 
 def test_demo_loses_nothing_and_leaves_nothing(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", "from jobs.cli import main; main()", "demo"]
-    environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=3600)
+    user = home(tmp_path / "home")
+    done = bare(f"{Path(sys.executable).parent}/surveyor demo", tmp_path, user, TMPDIR=str(tmp_path))
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     last = re.fullmatch(r"records acked=(\d+) read=(\d+) lost=0", done.stdout.splitlines()[-1])
     assert last is not None

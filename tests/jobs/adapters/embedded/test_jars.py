@@ -185,11 +185,11 @@ def test_a_cache_that_cannot_be_looked_into_is_said(cache: Path, monkeypatch: py
         delta_jars()
 
 
-@pytest.mark.parametrize("beside", [True, False])
-def test_where_sparks_jars_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, beside: bool) -> None:
+@pytest.mark.parametrize("in_package", [True, False])
+def test_where_sparks_jars_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, in_package: bool) -> None:
     """In the package pyspark, or under spark-submit, which imports it from a zip, in the folder of its Spark."""
     package = tmp_path / "python" / "lib" / "pyspark.zip" / "pyspark"
-    spark = package if beside else tmp_path / "spark"
+    spark = package if in_package else tmp_path / "spark"
     (spark / "jars").mkdir(parents=True)
     (spark / "jars" / "some.jar").touch()
     monkeypatch.setattr("jobs.adapters.java.jars.find_spec", lambda _: SimpleNamespace(origin=package / "__init__.py"))

@@ -1,4 +1,4 @@
-"""The archive of Spark's classes: used where it is there, and nobody has chosen otherwise how Spark starts.
+"""The archive of Spark's classes: used where it is there, and the user has not chosen otherwise how Spark starts.
 
 Whatever is wrong around it costs the archive and not the start.
 """

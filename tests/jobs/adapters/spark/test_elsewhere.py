@@ -15,9 +15,11 @@ from typing import Any, Final
 import pytest
 from kazoo.client import KazooClient
 
+from jobs.adapters.embedded.ports import LOOPBACK
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from jobs.adapters.spark.session import TINY
 from jobs.basics.errors import ExitCode
+from tests.jobs.support.commands.bare import bare, home
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.commands.shown_commands import deployed, said_here, shown
 from tests.jobs.support.outside.spark_servers import (
@@ -25,7 +27,6 @@ from tests.jobs.support.outside.spark_servers import (
     ConnectServer,
     as_options,
     begun_with,
-    environment,
     standalone,
 )
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
@@ -41,6 +42,8 @@ SMALL: Final = QUICK | {
     "spark.cores.max": "2",
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
     "spark.executor.memory": "600m",
+    "spark.driver.host": LOOPBACK,
+    "spark.driver.bindAddress": LOOPBACK,
     "spark.executor.extraJavaOptions": QUICK_JVM,
     "spark.eventLog.enabled": "true",
     "spark.eventLog.rolling.enabled": "false",
@@ -139,16 +142,13 @@ def test_on_a_standalone_cluster(large: KafkaTree, distribution: Path, tmp_path:
         activate, python, *lines = (said_here(line, here) for line in shown("docs/deploy.md", "spark-submit"))
         options = as_options(SMALL | {"spark.eventLog.dir": logs.as_uri()})
         snapshot, plan = (f"{activate}; {python}; {begun_with(line, *options)}" for line in lines[:2])
-        taken, planned = (_shell(line, folder) for line in (f"{snapshot} --json", plan))
+        user = home(tmp_path / "home")
+        taken, planned = (bare(line, folder, user) for line in (f"{snapshot} --json", plan))
+    assert (taken.returncode, planned.returncode) == (0, 0), taken.stderr + planned.stderr
     assert (json.loads(taken.stdout)["partitions"], json.loads(planned.stdout)["changes"]) == (10_500, 7_014)
     assert _locally_planned(large, warehouse)["plan_id"] == json.loads(planned.stdout)["plan_id"]
     read, computed = _executors(logs)
     assert read == {"0", "1"} >= computed > set()
-
-
-def _shell(line: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    variables = {name: value for name, value in environment().items() if name not in {"PATH", "PYSPARK_PYTHON"}}
-    return _run(["/bin/bash", "-c", line], folder, **variables)
 
 
 def _executors(logs: Path) -> list[set[str]]:

@@ -8,19 +8,11 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[4]
 
-ELLIPSIS: Final = "spark-submit …"
-"""How a page says that a command begins as the one before."""
-
 
 def shown(page: str, heading: str) -> list[str]:
-    """Return the commands of a page's section, one a line, each written out."""
+    """Return the commands of a page's section, one a line."""
     (section,) = re.findall(rf"^#+ {heading}\n(.*?)(?=^#|\Z)", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
-    lines = "\n".join(re.findall(r"^    (.*)$", section, re.MULTILINE)).replace("\\\n", "").splitlines()
-    begun = ""
-    for number, line in enumerate(lines):
-        lines[number] = line.replace(ELLIPSIS, begun)
-        begun = re.sub(r" +jobs/.*", "", line) if line.startswith("spark-submit --") else begun
-    return lines
+    return "\n".join(re.findall(r"^    (.*)$", section, re.MULTILINE)).replace("\\\n", "").splitlines()
 
 
 def said_here(line: str, here: dict[str, str]) -> str:

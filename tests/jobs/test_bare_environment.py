@@ -1,0 +1,170 @@
+"""What the pages show is run as a user runs it: PATH and HOME, a new home directory, and `make dist` from a checkout.
+
+Nothing of the tests' environment helps or hides anything: no settings, options or archive of Spark, no variable.
+"""
+
+import json
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from shutil import copytree, ignore_patterns
+from typing import Final
+
+import pytest
+
+from jobs.adapters.delta.lake import Lake
+from jobs.adapters.java.home import find_java
+from jobs.adapters.java.jars import cache_folder
+from jobs.basics.errors import ExitCode
+from tests.jobs.support.commands.bare import bare, home
+from tests.jobs.support.commands.shown_commands import ROOT, said_here, shown
+from tests.jobs.support.rows.lake_rows import partition
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
+
+pytestmark = pytest.mark.spark
+
+NOT_CLONED: Final = ignore_patterns(".git", ".venv*", "build", "dist", "__pycache__", ".*_cache", ".hypothesis")
+
+DISK: Final = "/var/tmp"  # noqa: S108 - a gigabyte, which is too much for temporary folders in memory
+
+PACKAGE_INDEX: Final = ("PIP_", "http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "SSL_CERT_FILE")
+"""Variables that say where this machine has its packages from; `make dist` may need them, and nothing else does."""
+
+USUAL: Final = ("  ... ", "WARNING: Using incubator modules")
+"""How lines on stderr begin that are no fault: progress, and what the JVM says of its modules."""
+
+
+@pytest.fixture(scope="module")
+def checkout() -> Iterator[Path]:
+    """A copy of this checkout in which `make dist` was run, with an environment as `make setup` makes it."""
+    with tempfile.TemporaryDirectory(prefix="surveyor-checkout-", dir=DISK) as temporary:
+        folder = copytree(ROOT, Path(temporary, "surveyor"), ignore=NOT_CLONED)
+        index = {name: value for name, value in os.environ.items() if name.startswith(PACKAGE_INDEX)}
+        done = bare("make dist", folder, Path.home(), **index)
+        assert done.returncode == 0, done.stdout + done.stderr
+        (folder / ".venv").symlink_to(ROOT / ".venv")
+        yield folder
+
+
+@pytest.fixture
+def user(tmp_path: Path) -> Path:
+    """The home directory of a user who has never run Surveyor."""
+    return home(tmp_path / "home")
+
+
+@pytest.fixture
+def orders(tree: KafkaTree) -> KafkaTree:
+    """A topic of which one partition needs another leader."""
+    tree.add_topic("orders", {0: [0, 1]})
+    tree.unregister(1)
+    return tree
+
+
+def odd(done: subprocess.CompletedProcess[str]) -> list[str]:
+    """What a command says on stderr besides progress."""
+    return [line for line in done.stderr.splitlines() if not line.startswith(USUAL)]
+
+
+def test_spark_submit_as_the_readme_shows_it(checkout: Path, user: Path, orders: KafkaTree, tmp_path: Path) -> None:
+    """Stdout is what the job says alone, and the exit code comes through; also from another folder."""
+    warehouse = tmp_path / "warehouse"
+    here = {"zk1:2181/kafka": orders.hosts, "/data/surveyor": str(warehouse)}
+    make, *before, snapshot, plan = (said_here(line, here) for line in shown("README.md", "With spark-submit"))
+    assert make.startswith("make dist")
+
+    taken = bare("\n".join([*before, snapshot]), checkout, user)
+    assert taken.returncode == 0, taken.stderr
+    line, following = taken.stdout.splitlines()
+    assert re.fullmatch(r"snapshot 1 of default: .* 1 topic, 1 partition, .*", line)
+    assert following == f"see what is due: surveyor status --zookeeper {orders.hosts} --warehouse {warehouse}"
+    assert odd(taken) == []
+
+    without_settings = [line for line in before if "SPARK_CONF_DIR" not in line]
+    there = said_here(f"{plan} --snapshot 1", {" dist/": f" {checkout}/dist/", " jobs/": f" {checkout}/jobs/"})
+    elsewhere = "\n".join([*(said_here(line, {".venv": f"{checkout}/.venv"}) for line in without_settings), there])
+    planned = bare(elsewhere, tmp_path, user)
+    assert planned.returncode == 0, planned.stderr
+    assert json.loads(planned.stdout)["changes"] == 1
+    assert len(odd(planned)) < 20, planned.stderr
+
+    refused = bare("\n".join([*before, f"{plan} --snapshot 9"]), checkout, user)
+    assert refused.returncode == ExitCode.USAGE
+    assert odd(refused)[-1].startswith("surveyor: no snapshot 9 of cluster ")
+
+
+def test_the_packed_environment(checkout: Path, user: Path, orders: KafkaTree, tmp_path: Path) -> None:
+    """The lines of docs/deploy.md, on this machine in place of a cluster."""
+    here = {"--master spark://spark1:7077 ": "", "zk1:2181/kafka": orders.hosts, "/data/surveyor": f"{tmp_path}/w"}
+    activate, *_, unpack, submit = (said_here(line, here) for line in shown("docs/deploy.md", "spark-submit"))
+
+    done = bare("\n".join([activate, unpack, f"{submit} --json"]), checkout, user)
+
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["partitions"] == 1
+
+
+def test_the_wheel_in_an_environment_of_its_own(checkout: Path, user: Path, orders: KafkaTree, tmp_path: Path) -> None:
+    """The README's five minutes up to the plan, from a folder that has nothing to do with the checkout."""
+    folder = tmp_path / "anywhere"
+    folder.mkdir()
+    lines = [line for line in shown("README.md", "Five minutes on your cluster") if re.match("export|surveyor", line)]
+    here = {"zk1:2181,zk2:2181/kafka": orders.hosts, "/data/surveyor": str(tmp_path / "w")}
+    *commands, commit, _, _ = (said_here(line, here) for line in lines)  # for which real brokers are needed
+    assert (len(commands), commit) == (7, "surveyor commit balance")
+
+    done = bare("\n".join(["set -e", f"PATH={checkout}/build/environment/bin:$PATH", *commands]), folder, user)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"^snapshot 1 of default: .* 1 topic, 1 partition, ", done.stdout, re.MULTILINE)
+    assert re.search(r"^plan \w+ \(balance\) on snapshot 1: elect, ", done.stdout, re.MULTILINE)
+    assert list(folder.iterdir()) == []
+
+
+def test_a_script_as_the_readme_shows_it_for_notebooks(checkout: Path, user: Path, lake: Lake, tmp_path: Path) -> None:
+    """Its lines as they stand, by the Python that the wheel is installed for; broker 0 leads what broker 1 should."""
+    lake.ensure_tables()
+    lake.append("topics", [{"topic": "t", "deletion_requested": False, "understood": True}])
+    led = ([0, 1, 2], [1, 0, 2], [1, 2, 0])
+    rows = [{**partition(replicas), "topic": "t", "partition": p, "leader": 0} for p, replicas in enumerate(led)]
+    lake.append("partitions", rows)
+    folder = tmp_path / "notebooks"
+    folder.mkdir()
+    lines = shown("README.md", "From a notebook")
+    (folder / "imbalance.py").write_text("\n".join(lines).replace("/data/surveyor", lake.warehouse))
+
+    done = bare(f"{checkout}/build/environment/bin/python imbalance.py", folder, user)
+
+    assert done.returncode == 0, done.stderr
+    header, *table = [[cell.strip() for cell in line.split("|")] for line in done.stdout.splitlines() if "|" in line]
+    figures = [dict(zip(header, row, strict=True)) for row in table]
+    not_led = {row["broker_id"]: (row["not_led"], row["exceeds"]) for row in figures}
+    assert not_led == {"0": ("0", "false"), "1": ("2", "true")}
+    assert [file.name for file in folder.iterdir()] == ["imbalance.py"]
+
+
+PICKY_JAVA: Final = """\
+#!/bin/sh
+case " $* " in *{option}*) echo "Unrecognized VM option" >&2; exit 1;; esac
+exec {java} "$@"
+"""
+
+
+def test_a_start_that_fails_with_what_makes_it_quick_goes_on_without(
+    user: Path, orders: KafkaTree, tmp_path: Path
+) -> None:
+    """The archive of classes is there, and this Java knows nothing of it: one line says so, and the job is done."""
+    (user / ".cache" / "kafka-surveyor" / "archives").symlink_to(cache_folder().absolute() / "archives")
+    java = tmp_path / "jdk" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(PICKY_JAVA.format(option="-XX:TieredStopAtLevel", java=find_java()))
+    java.chmod(0o755)
+    where = f"--zookeeper {orders.hosts} --warehouse {tmp_path / 'warehouse'}"
+
+    done = bare(f"{ROOT}/.venv/bin/surveyor snapshot {where} --json", tmp_path, user, JAVA_HOME=str(tmp_path / "jdk"))
+
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["partitions"] == 1
+    assert [line for line in odd(done) if line.startswith("Spark's JVM did not start with ")] != []
