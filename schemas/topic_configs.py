@@ -27,6 +27,8 @@ TIERED: Final = "remote.storage.enable"
 """Tiered storage of a topic: whether its values go together depends on the brokers' own settings."""
 
 _JAVA_BLANKS: Final = "".join(map(chr, range(ord(" ") + 1)))
+_MOST_DIGITS: Final = 1000
+"""Python does not read numbers of some thousand digits; Kafka takes none of more than 19."""
 _WHOLE: Final = re.compile(r"[+-]?[0-9]+")
 _DECIMAL: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _REPLICAS: Final = re.compile(r"|\*|[0-9]{1,9}:[0-9]{1,9}(,[0-9]{1,9}:[0-9]{1,9})*")
@@ -137,8 +139,29 @@ TOPIC_CONFIGS: Final[Mapping[str, TopicConfig]] = {
 
 
 def parsed(value: str) -> str:
-    """A value as Kafka's parser takes it."""
+    """A value as Kafka's parser takes it (`ConfigDef.parseType`)."""
     return value.strip(_JAVA_BLANKS)
+
+
+def boolean(value: str | None) -> bool | None:
+    r"""Read a BOOLEAN, None where Kafka would not parse it.
+
+    >>> [boolean(value) for value in (" true ", "False\t", "yes", "", None)]
+    [True, False, None, None, None]
+    """
+    return None if value is None else {"true": True, "false": False}.get(parsed(value).lower())
+
+
+def whole_number(value: str | None) -> int | None:
+    """Read an INT, None where Kafka would not parse it.
+
+    >>> [whole_number(value) for value in (" 2", "+2 ", "many", "2.5", "3000000000", "", None)]
+    [2, 2, None, None, None, None, None]
+    """
+    if value is None or not _WHOLE.fullmatch(parsed(value)):
+        return None
+    number = int(parsed(value)[:_MOST_DIGITS])
+    return number if -INT - 1 <= number <= INT else None
 
 
 def config_name_faults(names: Mapping[str, object]) -> Iterator[str]:
@@ -163,6 +186,24 @@ def value_faults(config: Mapping[str, str]) -> Iterator[str]:
         known = TOPIC_CONFIGS.get(name)
         if known is not None and not known.takes(parsed(value)):
             yield f"{name}={value!r}: expected {known.expected}"
+
+
+_STRICTER: Final = {
+    "follower.replication.throttled.replicas",
+    "leader.replication.throttled.replicas",
+    "message.format.version",
+    "segment.index.bytes",
+}
+"""Names of which this table takes less than Kafka's parser does."""
+
+
+def unparsable_values(config: Mapping[str, str | None]) -> Iterator[str]:
+    """Say which values Kafka's parser would throw on; of those that were not understood, nothing.
+
+    >>> list(unparsable_values({"retention.ms": "abc", "segment.index.bytes": "1", "preallocate": None}))
+    ["retention.ms='abc': expected a whole number from -1 to 9223372036854775807"]
+    """
+    return value_faults({name: value for name, value in config.items() if value is not None and name not in _STRICTER})
 
 
 def conflicts(overrides: Mapping[str, str]) -> Iterator[str]:

@@ -15,6 +15,7 @@ from typing import Final, Self
 from jobs.adapters.delta.lake import Row
 from jobs.cycle.memory import Memory
 from schemas.rows import Key
+from schemas.topic_configs import boolean, whole_number
 
 _ENABLED: Final = "auto.leader.rebalance.enable"
 _INTERVAL: Final = "leader.imbalance.check.interval.seconds"
@@ -41,9 +42,12 @@ class Balance:
         for row in broker_configs:
             if row["name"] in values and row["value"] is not None:
                 values[row["name"]].add(row["value"])
-        enabled = all(value.lower() == "true" for value in values[_ENABLED])
-        every = max(map(float, values[_INTERVAL]), default=300.0) if enabled else float("inf")
-        return cls(every, max(map(float, values[_PERCENTAGE]), default=10.0) / 100)
+        enabled = all(boolean(value) for value in values[_ENABLED])
+        every, percentage = (
+            max((number for value in values[name] if (number := whole_number(value)) is not None), default=default)
+            for name, default in ((_INTERVAL, 300), (_PERCENTAGE, 10))
+        )
+        return cls(float(every) if enabled else float("inf"), percentage / 100)
 
     def by(self, broker_configs: Iterable[Row]) -> "Balance":
         """The same with other settings of brokers: the next check is not put off, but by a longer interval."""

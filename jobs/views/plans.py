@@ -17,7 +17,7 @@ from jobs.runtime.settings import Settings
 from planner.rows.words import DRAINED_LEADS, counted, how_much, listed
 from schemas.names import NO_LEADER, WHOLE_TOPIC, Action, OperationKind, PlanKind, RejectionCode
 from schemas.rows import Operation, Outline, PlanRow, operations_among
-from schemas.topic_configs import MIN_ISR, UNCLEAN_ELECTION, parsed
+from schemas.topic_configs import MIN_ISR, UNCLEAN_ELECTION, boolean, whole_number
 
 
 def all_of_it(plan: Row, operations: int) -> str:
@@ -210,13 +210,13 @@ def config_warnings(changes: Sequence[Outline], operations: Sequence[Operation])
         factors[change.topic] = min(factors.get(change.topic, 2**31), len(change.replicas_after))
     for operation in operations:
         topic, config, data = operation.topic, set_by(operation), json.loads(operation.data)
-        if parsed(config.get(UNCLEAN_ELECTION, "")).lower() == "true":
+        if boolean(config.get(UNCLEAN_ELECTION)):
             yield (
                 f"topic {topic}: with {UNCLEAN_ELECTION}=true Kafka elects replicas that are not in sync, and what "
                 "they lack is lost; where no in-sync replica is alive it does so at once"
             )
         factor = data.get("replication_factor", factors.get(topic))
-        if MIN_ISR in config and factor is not None and int(parsed(config[MIN_ISR])) > factor:
+        if factor is not None and (whole_number(config.get(MIN_ISR)) or 0) > factor:
             yield (
                 f"topic {topic}: {MIN_ISR}={config[MIN_ISR]} with {counted(factor, 'replica')}: acks=all "
                 "writes will all fail"

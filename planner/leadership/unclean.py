@@ -10,9 +10,9 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from planner.rows.configs import UNCLEAN_OVERRIDE
 from planner.rows.derived import default_unclean_election
 from schemas.names import RECOVERING
-from schemas.topic_configs import UNCLEAN_ELECTION
 
 IBP: Final = "inter.broker.protocol.version"
 RECOVERING_SINCE: Final = 302
@@ -21,11 +21,10 @@ RECOVERING_SINCE: Final = 302
 
 def with_unclean_allowed(partitions: DataFrame, broker_configs: DataFrame, *, everywhere: bool) -> DataFrame:
     """Add `unclean_allowed`; false for a topic whose config was not read, for it may say so, unless `everywhere`."""
-    by_topic = F.lower(F.col("config")[UNCLEAN_ELECTION]) == "true"
-    by_brokers = F.col("config").isNotNull() & F.col("default_unclean_election")
+    allowed = F.coalesce(F.expr(UNCLEAN_OVERRIDE), "default_unclean_election")
     defaults = broker_configs.agg(default_unclean_election(), default_recovery_state())
     return partitions.crossJoin(F.broadcast(defaults)).withColumns(
-        {"unclean_allowed": F.lit(everywhere) | F.coalesce(by_topic, by_brokers)},
+        {"unclean_allowed": F.lit(everywhere) | allowed},
     )
 
 

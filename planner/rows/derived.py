@@ -7,6 +7,7 @@ Corresponds to the initial states of `PartitionStateMachine`, the metrics `Under
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from planner.rows.configs import MIN_ISR_OVERRIDE, boolean, whole_number
 from planner.rows.liveness import among, nobody, not_among
 from planner.rows.shape import shaped
 from schemas.names import PartitionState
@@ -55,7 +56,7 @@ def default_min_isr(broker_configs: DataFrame) -> DataFrame:
     Kafka takes the leader's; the largest warns too early rather than too late where brokers disagree.
     """
     known = (F.col("name") == MIN_ISR) & ~F.coalesce("assumed", F.lit(False))  # noqa: FBT003 - a Spark literal
-    values = F.when(known, F.col("value").try_cast("int"))
+    values = F.when(known, F.expr(whole_number("value")))
     return broker_configs.agg(F.coalesce(F.max(values), F.lit(DEFAULT_MIN_ISR)).alias("default_min_isr"))
 
 
@@ -65,7 +66,7 @@ def default_unclean_election() -> Column:
     Kafka takes the controller's; where brokers disagree or one did not answer it is false, which loses no data.
     """
     # an aggregate ignores nulls: what is not known would count for nothing
-    allowed = "coalesce(lower(value) = 'true' AND NOT assumed, false)"
+    allowed = f"coalesce({boolean('value')} AND NOT assumed, false)"
     everywhere = f"bool_and({allowed}) FILTER (WHERE name = '{UNCLEAN_ELECTION}')"
     return F.expr(f"coalesce({everywhere}, false) AS default_unclean_election")
 
@@ -102,4 +103,4 @@ def derive_partitions(
 
 def min_isr_override() -> Column:
     """What a topic's config says of min.insync.replicas, null if nothing."""
-    return F.col("config")[MIN_ISR].try_cast("int").alias("min_isr_override")
+    return F.expr(f"{MIN_ISR_OVERRIDE} AS min_isr_override")

@@ -4,21 +4,18 @@ A test holds the two equal. In: PartitionArrays, and the ids of the registered b
 what topics and brokers say of min.insync.replicas.
 """
 
-import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from schemas.names import NO_LEADER
-from schemas.topic_configs import DEFAULT_MIN_ISR, INT, MIN_ISR
+from schemas.topic_configs import DEFAULT_MIN_ISR, MIN_ISR, whole_number
 
 Ints = npt.NDArray[np.int32]
 Bools = npt.NDArray[np.bool_]
-
-_WHOLE: Final = re.compile(r"\s*[+-]?[0-9]+\s*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -52,6 +49,8 @@ class Marks:
     offline: Bools
     under_replicated: Bools
     under_min_isr: Bools
+    leader_outside_isr: Bools
+    """Led by a live broker that is not in the ISR: no rule of Kafka's changes such a partition."""
 
 
 def derived(rows: PartitionArrays, registered: Collection[int]) -> Marks:
@@ -66,6 +65,7 @@ def derived(rows: PartitionArrays, registered: Collection[int]) -> Marks:
         offline=rows.has_state & ~alive & ~non_existent,
         under_replicated=np.asarray((named(rows.replicas) & ~within(rows.replicas, rows.isr)).any(axis=1)),
         under_min_isr=named(rows.isr).sum(axis=1) < rows.min_isr,
+        leader_outside_isr=rows.has_state & alive & ~within(rows.leader[:, None], rows.isr)[:, 0],
     )
 
 
@@ -99,7 +99,7 @@ def within(brokers: Ints, others: Ints) -> Bools:
 
 def known_min_isr(broker_configs: Iterable[Mapping[str, Any]]) -> int | None:
     """The largest min.insync.replicas that any broker is known to use, None if none is; rows of BROKER_CONFIGS in."""
-    known = (as_int(row["value"]) for row in broker_configs if row["name"] == MIN_ISR and not row["assumed"])
+    known = (whole_number(row["value"]) for row in broker_configs if row["name"] == MIN_ISR and not row["assumed"])
     return max((number for number in known if number is not None), default=None)
 
 
@@ -109,24 +109,12 @@ def default_min_isr(broker_configs: Iterable[Mapping[str, Any]]) -> int:
     return DEFAULT_MIN_ISR if known is None else known
 
 
-def min_isr_override(config: Mapping[str, str] | None) -> int | None:
+def min_isr_override(config: Mapping[str, str | None] | None) -> int | None:
     """What a topic's config says of min.insync.replicas, None if nothing, or nothing that is a number."""
-    return as_int((config or {}).get(MIN_ISR))
+    return whole_number((config or {}).get(MIN_ISR))
 
 
-def min_isr_of(config: Mapping[str, str] | None, default: int) -> int:
+def min_isr_of(config: Mapping[str, str | None] | None, default: int) -> int:
     """The min.insync.replicas of a topic: what its config says, else the brokers' `default`."""
     override = min_isr_override(config)
     return default if override is None else override
-
-
-def as_int(value: str | None) -> int | None:
-    """Read a number as Spark's `try_cast` does.
-
-    >>> [as_int(value) for value in (" 2 ", "many", "2.5", "3000000000", None)]
-    [2, None, None, None, None]
-    """
-    if value is None or not _WHOLE.fullmatch(value):
-        return None
-    number = int(value)
-    return number if -INT - 1 <= number <= INT else None

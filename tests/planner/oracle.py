@@ -52,7 +52,9 @@ def offline_election(row: Row, world: World, *, unclean: bool) -> tuple[int, lis
 def unclean_allowed(row: Row, world: World) -> bool:
     """`LogConfig` with its fall-back to `KafkaConfig`: the topic's word, else the brokers' if all agree."""
     configs = [row for row in world.configs if row["name"] == "unclean.leader.election.enable"]
-    by_brokers = [row["value"] is not None and row["value"].lower() == "true" and not row["assumed"] for row in configs]
+    by_brokers = [
+        row["value"] is not None and row["value"].strip().lower() == "true" and not row["assumed"] for row in configs
+    ]
     return row["topic"] in UNCLEAN or (row["topic"] in SILENT and bool(configs) and all(by_brokers))
 
 
@@ -86,7 +88,7 @@ def due(row: Row, world: World, *, allow_unclean: bool) -> Row | None:
     if elected is not None:
         return _change(row, "elect", *elected)
     # all the ISR is kept: whoever of it returns first has all that was acknowledged
-    if row["leader"] == NO_LEADER or set(row["isr"]) & online(row, world):
+    if row["leader"] == NO_LEADER or not row["isr"] or set(row["isr"]) & online(row, world):
         return None
     return _change(row, "take_offline", NO_LEADER, row["isr"], row["leader_recovery_state"])
 

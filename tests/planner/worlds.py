@@ -18,9 +18,11 @@ BROKERS: Final = range(6)
 TOPICS: Final = [
     topic_row("plain"),
     topic_row("unclean", config={"unclean.leader.election.enable": "true"}),
-    topic_row("shouting", config={"unclean.leader.election.enable": "TRUE", "min.insync.replicas": "2"}),
+    topic_row("shouting", config={"unclean.leader.election.enable": " TRUE\t", "min.insync.replicas": " 2"}),
     topic_row("clean", config={"unclean.leader.election.enable": "false"}),
     topic_row("deleted", deletion_requested=True),
+    topic_row("unread", understood=False, config={"unclean.leader.election.enable": None, "min.insync.replicas": None}),
+    topic_row("illegible", understood=False, config=None),
 ]
 UNCLEAN: Final = {"unclean", "shouting"}
 SILENT: Final = {"plain"}
@@ -44,7 +46,8 @@ _ids = st.lists(st.sampled_from(BROKERS), min_size=1, max_size=4, unique=True)
 def _partitions(draw: st.DrawFn) -> Row:
     """Any partition: the ISR mostly among the replicas, the leader mostly in the ISR, some without a state."""
     replicas = draw(_ids)
-    isr = draw(st.one_of(st.permutations(replicas).map(lambda ids: ids[: 1 + ids[0] % len(ids)]), _ids))
+    some = st.permutations(replicas).map(lambda ids: ids[: 1 + ids[0] % len(ids)])
+    isr = draw(st.one_of(some, some, some, _ids, _ids, _ids, st.just(list[int]())))
     leaders = [None, NO_LEADER, *isr, *isr]
     leader = draw(st.one_of(st.sampled_from(leaders), st.sampled_from([NO_LEADER, *BROKERS])))
     columns: Row = {"topic": draw(st.sampled_from(NAMES)), "understood": draw(st.integers(0, 9)) > 0}
@@ -59,7 +62,7 @@ def _partitions(draw: st.DrawFn) -> Row:
 @st.composite
 def _configs(draw: st.DrawFn) -> list[Row]:
     """What up to two brokers say of unclean elections: most allow them, some do not, some did not answer."""
-    values = [*[("true", False)] * 4, ("TRUE", False), ("false", False), ("true", True), (None, False)]
+    values = [*[("true", False)] * 4, (" TRUE ", False), ("false", False), ("true", True), (None, False)]
     drawn = draw(st.lists(st.sampled_from(values), max_size=2))
     rows = [
         config_row(broker, "unclean.leader.election.enable", value, assumed=assumed)
@@ -100,7 +103,7 @@ def all_small_partitions() -> World:
     """Every partition of up to two replicas and two in sync, over two live, two dead and one opaque broker."""
     brokers: Final = range(5)
     ids = [list(some) for size in (1, 2) for some in permutations(brokers, size)]
-    states = [*product([NO_LEADER, *brokers], ids), (None, None)]
+    states = [*product([NO_LEADER, *brokers], [[], *ids]), (None, None)]
     rows = [
         partition_row(replicas, leader, isr, topic=topic)
         for topic, replicas, (leader, isr) in product(("plain", "unclean"), ids, states)

@@ -12,6 +12,7 @@ from jobs.basics.errors import RefusedError
 from jobs.runtime.console import say
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
+from schemas.topic_configs import boolean
 
 IBP: Final = "inter.broker.protocol.version"
 _SHUTDOWN: Final = "controlled.shutdown.enable"
@@ -41,7 +42,7 @@ def refuse_protocols(configs: list[Row]) -> None:
     waiting = sorted(
         row["broker_id"]
         for row in configs
-        if row["name"] == _SHUTDOWN and not row["assumed"] and str(row["value"]).lower() != "false"
+        if row["name"] == _SHUTDOWN and not row["assumed"] and boolean(row["value"]) is not False
     )
     if waiting:
         say(

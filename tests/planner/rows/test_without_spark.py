@@ -20,7 +20,7 @@ from tests.planner.worlds import all_small_partitions
 
 TWO: Final = {"min.insync.replicas": "2"}
 MENDED: Final = {Action.CREATE.value, Action.ELECT.value, Action.SHRINK_ISR.value}
-SAID: Final = (" 3 ", "+4", "-1", "many", "2.5", "", "3000000000", "007", None)
+SAID: Final = (" 3 ", "+4", "-1", "many", "2.5", "", "3000000000", "007", "\t5\x01\n", "\xa06", "8 9", None)
 
 
 def arrays_of(world: World) -> PartitionArrays:

@@ -86,4 +86,4 @@ def _under_min_isr(row: Row, world: World) -> bool:
     config = next((topic["config"] or {} for topic in world.topics if topic["topic"] == row["topic"]), {})
     known = [c for c in world.configs if c["name"] == "min.insync.replicas" and not c["assumed"]]
     default = max((int(c["value"]) for c in known), default=1)
-    return len(_in_sync(row, world)) < int(config.get("min.insync.replicas", default))
+    return len(_in_sync(row, world)) < int(config.get("min.insync.replicas") or default)
