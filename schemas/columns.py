@@ -92,9 +92,14 @@ TOPICS: Final = _table(
     _TOPIC,
     Column("topic_id", STRING, "22 characters of base64url, null before Kafka 2.8"),
     Column("topic_version", INT, "znode version of /brokers/topics/T"),
-    Column("config", string_map(STRING), "overrides in /config/topics/T"),
+    Column(
+        "config",
+        string_map(STRING),
+        "overrides in /config/topics/T; a value that could not be decoded is null, and all of it where nothing could",
+    ),
     Column("deletion_requested", BOOLEAN, "/admin/delete_topics/T exists"),
-    Column("understood", BOOLEAN, "false: /brokers/topics/T or its config could not be decoded"),
+    Column("understood", BOOLEAN, "false: /brokers/topics/T or its config could not be decoded, or not all of it"),
+    Column("assignment_understood", BOOLEAN, "false: /brokers/topics/T could not be decoded, or not all of it"),
 )
 
 PARTITIONS: Final = _table(
@@ -148,6 +153,8 @@ QUARANTINE: Final = _table(
     Column("path", STRING, "znode that could not be understood"),
     Column("data", STRING, "its data as read, cut; bytes that are no text as \\xNN"),
     Column("reason", STRING, "what was found and what was expected"),
+    Column("blocks", STRING, "what of Kafka cannot start over it, as fail-over or broker start; null for nothing"),
+    Column("mend", STRING, "what of zookeeper-shell.sh ends that and loses nothing; null where it has to be decided"),
 )
 
 EVENTS: Final = _table(
@@ -401,11 +408,10 @@ KEYS: Final[dict[str, tuple[str, ...]]] = {
 """Columns that are never null, besides `cluster`."""
 
 CHECKS: Final[dict[str, dict[str, str]]] = {
-    "partitions": {
-        "partition_not_negative": "partition >= 0",
-        "isr_never_empty": "isr IS NULL OR cardinality(isr) > 0",
+    "partitions": {"partition_not_negative": "partition >= 0"},
+    "changes": {
+        "isr_never_emptied": "isr_after IS NULL OR cardinality(isr_after) > 0 OR cardinality(isr_before) = 0",
     },
-    "changes": {"isr_never_empty": "isr_after IS NULL OR cardinality(isr_after) > 0"},
     "sizes": {"bytes_not_negative": "bytes >= 0"},
 }
 """Delta CHECK constraints: what must not enter a table, whoever writes it."""

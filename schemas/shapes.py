@@ -6,7 +6,7 @@ Unknown fields are ignored, so that later versions are read. `schemas.znodes` ma
 
 from typing import Annotated, Final
 
-from msgspec import UNSET, Meta, Struct, UnsetType, field
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
 Number = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 BrokerId = Number
@@ -39,6 +39,15 @@ class Topic(Struct):
     topic_id: TopicId | UnsetType = UNSET
 
 
+class TopicByPart(Struct):
+    """The same, each partition's lists still as they are written."""
+
+    partitions: dict[str, Raw]
+    adding_replicas: dict[str, Raw] = {}
+    removing_replicas: dict[str, Raw] = {}
+    topic_id: TopicId | UnsetType = UNSET
+
+
 class ControllerNode(Struct):
     brokerid: NumberOrNone
     kraft_controller_epoch: NumberOrNone = field(default=-1, name="kraftControllerEpoch")
@@ -46,6 +55,10 @@ class ControllerNode(Struct):
 
 class Config(Struct):
     config: dict[str, str]
+
+
+class ConfigByPart(Struct):
+    config: dict[str, Raw]
 
 
 class ListedPartition(Struct):
@@ -56,6 +69,10 @@ class ListedPartition(Struct):
 
 class ListedPartitions(Struct):
     partitions: list[ListedPartition]
+
+
+class ListedByPart(Struct):
+    partitions: list[Raw]
 
 
 class Migration(Struct):

@@ -2,16 +2,18 @@
 
 Pure functions, the only decoders of the system. They follow `kafka.zk.ZkData` in what they accept and write, and
 are stricter where Kafka would go on with a wrong value: whatever is not understood is a `MalformedZnodeError` with
-its reason, for the quarantine. A key that stands twice in a JSON object means its last value, as to Kafka's Jackson,
-but both values must be well-formed. Formats and versions: the layout table of ZkData.scala.
+its reason, for the quarantine. Where a znode holds many facts, as a topic's partitions, `read_...` returns those that
+are understood and the reasons for the others; `decode_...` refuses the whole. A key that stands twice in a JSON object
+means its last value, as to Kafka's Jackson, but both values must be well-formed. Formats and versions: the layout table
+of ZkData.scala.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
-from msgspec import UNSET, Meta, Struct
+from msgspec import UNSET, Meta, Raw, Struct
 from msgspec.json import Decoder
 
 from schemas.names import RECOVERED, RECOVERING
@@ -21,8 +23,10 @@ from schemas.shapes import (
     BrokerId,
     ClusterId,
     Config,
+    ConfigByPart,
     ControllerNode,
     Epoch,
+    ListedByPart,
     ListedPartition,
     ListedPartitions,
     Migration,
@@ -30,10 +34,13 @@ from schemas.shapes import (
     NumberOrNone,
     Registration,
     Topic,
+    TopicByPart,
 )
 
 _ENDPOINT: Final = re.compile(r"(?P<listener>[^:/]+)://\[?(?P<host>[\w.:%-]+?)\]?:(?P<port>\d{1,5})", re.ASCII)
 _EPOCH: Final = re.compile(rb"\d{1,10}")
+_PARTITION: Final = re.compile(r"-?0|[1-9][0-9]{0,9}", re.ASCII)
+_LARGEST: Final = 2**31 - 1
 _LONGEST_NAME: Final = 249
 _TOPIC_NAME: Final = re.compile(rf"[a-zA-Z0-9._-]{{1,{_LONGEST_NAME}}}")
 _CUT: Final = 1000
@@ -64,6 +71,21 @@ class Broker(Struct, frozen=True):
     rack: str | None
 
 
+class UnreadPartition(Struct, frozen=True):
+    """An entry of /brokers/topics/T that is not understood: as it is written, so that a write keeps it."""
+
+    key: str
+    reason: str
+    lists: dict[str, bytes]
+    """JSON by field: partitions, adding_replicas, removing_replicas."""
+
+    @property
+    def number(self) -> int | None:
+        """The partition that it is about, None where the key is no partition number."""
+        is_number = _PARTITION.fullmatch(self.key) and int(self.key) <= _LARGEST
+        return int(self.key) if is_number and "partitions" in self.lists else None
+
+
 class Assignment(Struct, frozen=True):
     """A topic's assignment in /brokers/topics/T: `{"version":3,"partitions":{"0":[1,2]},...}`."""
 
@@ -71,6 +93,12 @@ class Assignment(Struct, frozen=True):
     adding_replicas: dict[int, list[int]]
     removing_replicas: dict[int, list[int]]
     topic_id: str | None
+    unread: tuple[UnreadPartition, ...] = ()
+
+    @property
+    def reason(self) -> str:
+        """Why some of it is not understood, empty where all is."""
+        return "; ".join(part.reason for part in self.unread)[:_CUT]
 
 
 class State(Struct, frozen=True):
@@ -106,10 +134,16 @@ class LogDirEvent(Struct, frozen=True):
 # Made once: a snapshot decodes a million states.
 _REGISTRATION: Final = Decoder(Registration)
 _TOPIC: Final = Decoder(Topic)
+_TOPIC_BY_PART: Final = Decoder(TopicByPart)
+_BROKER_IDS: Final = Decoder(list[BrokerId])
 _STATE: Final = Decoder(State)
 _CONTROLLER: Final = Decoder(ControllerNode)
 _CONFIG: Final = Decoder(Config)
+_CONFIG_BY_PART: Final = Decoder(ConfigByPart)
+_TEXT: Final = Decoder(str)
 _PARTITIONS: Final = Decoder(ListedPartitions)
+_LISTED_BY_PART: Final = Decoder(ListedByPart)
+_LISTED: Final = Decoder(ListedPartition)
 _LOG_DIR_EVENT: Final = Decoder(LogDirEvent)
 _MIGRATION: Final = Decoder(Migration)
 _CLUSTER_ID: Final = Decoder(ClusterId)
@@ -179,15 +213,77 @@ def decode_assignment(data: bytes | None) -> Assignment:
     >>> decode_assignment(b'{"version":1,"partitions":{"0":[1,2]}}').partitions
     {0: [1, 2]}
     """
+    assignment = read_assignment(data)
+    if assignment.unread:
+        raise MalformedZnodeError(assignment.reason)
+    return assignment
+
+
+def read_assignment(data: bytes | None) -> Assignment:
+    """Decode the partitions of /brokers/topics/T that are understood; the others are in `unread`.
+
+    Raise MalformedZnodeError where the znode as a whole, or its topic id, is not understood.
+
+    >>> topic = read_assignment(b'{"partitions":{"0":[1,2],"1":[3,3]}}')
+    >>> topic.partitions, topic.reason
+    ({0: [1, 2]}, 'partition 1 names a broker twice: [3, 3]')
+    """
+    try:
+        return _whole_assignment(data)
+    except MalformedZnodeError:
+        return _assignment_by_part(data)
+
+
+def _whole_assignment(data: bytes | None) -> Assignment:
     topic = _decode(data, _TOPIC)
-    for partition, replicas in topic.partitions.items():
+    _refuse_senseless({name: getattr(topic, name) for name in _LISTS})
+    topic_id = None if topic.topic_id is UNSET else topic.topic_id
+    return Assignment(topic.partitions, topic.adding_replicas, topic.removing_replicas, topic_id)
+
+
+_LISTS: Final = ("partitions", "adding_replicas", "removing_replicas")
+
+
+def _assignment_by_part(data: bytes | None) -> Assignment:
+    topic = _decode(data, _TOPIC_BY_PART)
+    read: dict[str, dict[int, list[int]]] = {name: {} for name in _LISTS}
+    unread = []
+    for key in {key: None for name in _LISTS for key in getattr(topic, name)}:
+        lists = {name: bytes(getattr(topic, name)[key]) for name in _LISTS if key in getattr(topic, name)}
+        try:
+            number, of_partition = _partition_lists(key, lists)
+        except MalformedZnodeError as error:
+            unread.append(UnreadPartition(key, str(error), lists))
+            continue
+        for name, broker_ids in of_partition.items():
+            read[name][number] = broker_ids
+    topic_id = None if topic.topic_id is UNSET else topic.topic_id
+    return Assignment(**read, topic_id=topic_id, unread=tuple(unread))
+
+
+def _partition_lists(key: str, lists: Mapping[str, bytes]) -> tuple[int, dict[str, list[int]]]:
+    """Decode the lists of one partition; raise MalformedZnodeError where one of them makes no sense."""
+    if not _PARTITION.fullmatch(key) or int(key) > _LARGEST:
+        raise MalformedZnodeError(f"{key[:300]!r}, expected a partition number, {_LARGEST} at most")
+    number, read = int(key), dict[str, list[int]]()
+    for name, data in lists.items():
+        try:
+            read[name] = _BROKER_IDS.decode(data)
+        except msgspec.DecodeError as error:
+            what = "" if name == "partitions" else f"{name} of "
+            raise MalformedZnodeError(f"{what}partition {number}: {error}") from None
+    _refuse_senseless({name: {number: broker_ids} for name, broker_ids in read.items()})
+    return number, read
+
+
+def _refuse_senseless(lists: Mapping[str, Mapping[int, list[int]]]) -> None:
+    partitions = lists.get("partitions", {})
+    for partition, replicas in partitions.items():
         _refuse_duplicates(f"partition {partition}", replicas)
         if not replicas:
             raise MalformedZnodeError(f"partition {partition} has no replicas")
-    _refuse_strangers("adding_replicas", topic.adding_replicas, topic.partitions)
-    _refuse_strangers("removing_replicas", topic.removing_replicas, topic.partitions)
-    topic_id = None if topic.topic_id is UNSET else topic.topic_id
-    return Assignment(topic.partitions, topic.adding_replicas, topic.removing_replicas, topic_id)
+    for name in _LISTS[1:]:
+        _refuse_strangers(name, lists.get(name, {}), partitions)
 
 
 WITHOUT_IDS: Final = 2
@@ -198,6 +294,8 @@ WITH_IDS: Final = 3
 def encode_assignment(assignment: Assignment, version: int = WITH_IDS) -> bytes:
     """Encode /brokers/topics/T as Kafka 3.9 writes it: version 3, without an id where none is known.
 
+    What of the znode is not understood is written back as it was.
+
     >>> encode_assignment(Assignment({0: [1, 2]}, {}, {}, None))
     b'{"version":3,"partitions":{"0":[1,2]},"adding_replicas":{},"removing_replicas":{}}'
     """
@@ -207,6 +305,9 @@ def encode_assignment(assignment: Assignment, version: int = WITH_IDS) -> bytes:
         "adding_replicas": {str(p): r for p, r in sorted(assignment.adding_replicas.items()) if r},
         "removing_replicas": {str(p): r for p, r in sorted(assignment.removing_replicas.items()) if r},
     }
+    for part in assignment.unread:
+        for name, data in part.lists.items():
+            fields[name][part.key] = Raw(data)
     if assignment.topic_id is not None:
         fields["topic_id"] = assignment.topic_id
     return msgspec.json.encode(fields)
@@ -220,8 +321,6 @@ def decode_state(data: bytes | None) -> State:
     """
     state = _decode(data, _STATE)
     _refuse_duplicates("the ISR", state.isr)
-    if not state.isr:
-        raise MalformedZnodeError("the ISR is empty")
     return state
 
 
@@ -281,6 +380,34 @@ def decode_config(data: bytes | None) -> dict[str, str]:
     return _decode(data, _CONFIG).config
 
 
+def read_config(data: bytes | None) -> tuple[dict[str, str | None] | None, list[str]]:
+    """Decode the values of /config/topics/T that are understood, and say what is not, and why.
+
+    A value that is not understood is null; where the znode as a whole is not, there is no config. Kafka takes a znode
+    without `config` for an empty one, and cannot read any value where one is no string (`ConfigEntityZNode.decode`).
+
+    >>> read_config(b'{"version":1,"config":{"retention.ms":5,"min.insync.replicas":"2"}}')
+    ({'retention.ms': None, 'min.insync.replicas': '2'}, ['retention.ms: Expected `str`, got `int`'])
+    """
+    try:
+        return {**decode_config(data)}, []
+    except MalformedZnodeError as error:
+        whole = str(error)
+    try:
+        values = _decode(data, _CONFIG_BY_PART).config
+    except MalformedZnodeError:
+        return None, [whole]
+    config: dict[str, str | None] = {}
+    reasons = []
+    for name, value in values.items():
+        try:
+            config[name] = _TEXT.decode(value)
+        except msgspec.DecodeError as error:
+            config[name] = None
+            reasons.append(f"{printable(name.encode())}: {error}")
+    return config, reasons
+
+
 def encode_config(config: Mapping[str, str]) -> bytes:
     """Encode a topic's config overrides, keys in order.
 
@@ -306,7 +433,28 @@ def decode_partitions(data: bytes | None) -> list[TopicPartition]:
     shown as people can read it: one entry that makes no sense must not hold up the others. Of a partition that stands
     twice the last order counts, as to Kafka.
     """
-    listed = (_topic_partition(partition) for partition in _decode(data, _PARTITIONS).partitions)
+    return _last_of_each(_topic_partition(partition) for partition in _decode(data, _PARTITIONS).partitions)
+
+
+def read_partitions(data: bytes | None) -> tuple[list[TopicPartition], list[str]]:
+    """Decode the entries of such a list that are understood, and say what is not, and why.
+
+    Kafka takes no entry of a list of which one is not understood.
+    """
+    try:
+        return decode_partitions(data), []
+    except MalformedZnodeError:
+        entries = _decode(data, _LISTED_BY_PART).partitions
+    listed, reasons = [], []
+    for number, entry in enumerate(entries):
+        try:
+            listed.append(_topic_partition(_decode(bytes(entry), _LISTED)))
+        except MalformedZnodeError as error:
+            reasons.append(f"entry {number}: {error}")
+    return _last_of_each(listed), reasons
+
+
+def _last_of_each(listed: Iterable[TopicPartition]) -> list[TopicPartition]:
     return [*{(each.topic, each.partition): each for each in listed}.values()]
 
 

@@ -26,7 +26,7 @@ from jobs.records.plans.ledger import Verdict
 from schemas.names import OperationKind, Outcome
 from schemas.rows import Operation
 from schemas.topic_configs import conflicts
-from schemas.znodes import MalformedZnodeError, decode_assignment, decode_config, decode_partitions
+from schemas.znodes import MalformedZnodeError, decode_config, read_assignment, read_partitions
 
 _SHARED: Final = (REASSIGN, PREFERRED_ELECTION, CONTROLLER_EPOCH)
 
@@ -119,7 +119,7 @@ def _elections(data: Mapping[str, Any], now: TopicNow) -> _Judged:
 def _asked(now: TopicNow, path: str) -> dict[int, list[int]]:
     """What is asked for of the partitions of a topic."""
     znode, topic = now.admin[path], now.topic.path.rpartition("/")[2]
-    requests = [] if znode.stat is None else decode_partitions(znode.data)
+    requests = [] if znode.stat is None else read_partitions(znode.data)[0]
     return {each.partition: each.replicas or [] for each in requests if each.topic == topic}
 
 
@@ -151,7 +151,7 @@ def _removal(data: Mapping[str, Any], now: TopicNow) -> _Judged:
 
 def _other_topic(data: Mapping[str, Any], now: TopicNow) -> bool:
     """A topic of before 2.8 may get its id from an upgraded controller, and is the same then."""
-    return data["topic_id"] is not None and decode_assignment(now.topic.data).topic_id != data["topic_id"]
+    return data["topic_id"] is not None and read_assignment(now.topic.data).topic_id != data["topic_id"]
 
 
 _JUDGES: Final[dict[OperationKind, Callable[[Mapping[str, Any], TopicNow], _Judged]]] = {

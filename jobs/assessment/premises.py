@@ -25,7 +25,7 @@ from jobs.records.plans.stored import Plan
 from planner.reassignment.replica_assignment import target
 from schemas.names import NO_VERSION, Action, Outcome, RequestKind
 from schemas.rows import Change
-from schemas.znodes import Assignment, MalformedZnodeError, State, decode_assignment, decode_state
+from schemas.znodes import Assignment, MalformedZnodeError, State, decode_state, read_assignment
 
 Assigned = tuple[list[int], list[int], list[int]]
 """Replicas, adding and removing replicas."""
@@ -141,7 +141,7 @@ def understood(znode: Znode) -> State | None:
 @lru_cache(16)
 def _decoded(data: bytes | None) -> Assignment:
     """Decode a topic once for all its changes, which come one after another; nobody changes what is returned."""
-    return decode_assignment(data)
+    return read_assignment(data)
 
 
 def other_topic(change: Change, topic: Znode) -> bool:
@@ -180,7 +180,10 @@ def _is_added(change: Change, topic: Znode) -> bool:
     """Tell whether the topic assigns a partition as planned already, be it by a commit that did not come to its end."""
     if not adds_partition(change) or other_topic(change, topic):
         return False
-    assignment = assigned(topic, change.partition)
+    try:
+        assignment = assigned(topic, change.partition)
+    except MalformedZnodeError:
+        return False
     return assignment is not None and assignment[0] == change.replicas_after
 
 
@@ -314,12 +317,18 @@ def _expansion_for_admin(change: Change, topic: Znode) -> Verdict | None:
 
 
 def assigned(topic: Znode, partition: int) -> Assigned | None:
-    """Replicas, adding and removing replicas of a partition in its topic's znode, None where it has none."""
+    """Replicas, adding and removing replicas of a partition in its topic's znode, None where it has none.
+
+    Raise MalformedZnodeError where the partition's entry, or the znode as a whole, is not understood.
+    """
     if topic.stat is None:
         return None
     assignment = _decoded(topic.data)
     replicas = assignment.partitions.get(partition)
     if replicas is None:
+        for part in assignment.unread:
+            if part.number == partition:
+                raise MalformedZnodeError(part.reason)
         return None
     return (
         replicas,

@@ -28,7 +28,7 @@ from jobs.adapters.zookeeper.topics import read_topic_rows
 from jobs.cycle.memory import Memory, Partition
 from jobs.cycle.watching import Watches
 from schemas.rows import Key
-from schemas.znodes import MalformedZnodeError, State, decode_config, decode_state
+from schemas.znodes import MalformedZnodeError, State, decode_state, read_config
 
 _OF_TOPIC: Final = f"{TOPICS}/"
 
@@ -165,20 +165,17 @@ class Look:
     def _configs(self, seen: Seen) -> None:
         """Read the settings of all topics again: one may allow what it did not before."""
         names = sorted(self.memory.topics)
-        mended = []
+        whole = []
         for name, znode in zip(names, read_many(self.client, [f"{CONFIGS}/{name}" for name in names]), strict=True):
             topic = self.memory.topics[name]
-            try:
-                config = {} if znode.data is None else decode_config(znode.data)
-            except MalformedZnodeError:
-                continue  # the next audit says so
-            if topic["config"] is None:
-                mended.append(name)
+            config, unread = ({}, []) if znode.data is None else read_config(znode.data)
+            if unread or not topic["understood"]:
+                whole.append(name)
             elif config != topic["config"]:
                 self.memory.topics[name] = topic | {"config": config}
                 seen.partitions |= set(self.memory.of_topic(name))
-        if mended:
-            self._topics(seen, reread=mended)
+        if whole:
+            self._topics(seen, reread=whole)
 
     def _requests(self, seen: Seen) -> None:
         asked_for, before = self.memory.asked_for, self.memory.admin_requests
@@ -218,4 +215,4 @@ def _with_state(row: Partition, version: int | None, data: bytes | None) -> Part
     except MalformedZnodeError:
         return replace(row, understood=False, state_version=version)
     values = {name: getattr(state, name) for name in State.__struct_fields__}
-    return replace(row, understood=True, state_version=version, **values)
+    return replace(row, understood=bool(row.replicas), state_version=version, **values)

@@ -221,7 +221,7 @@ class Memory:
 
     def goes(self, row: Partition) -> bool:
         """Whether a partition is to be deleted, or is already: its replicas are told nothing that would start them."""
-        return self.is_queued(row.topic) and not row.is_moving
+        return self.is_queued(row.topic) and not (row.is_moving and row.had_state)
 
     def topic_id(self, topic: str) -> str | None:
         topic_id: str | None = self.topics.get(topic, {}).get("topic_id")

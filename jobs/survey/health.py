@@ -5,7 +5,7 @@ Corresponds to the metrics `OfflinePartitionsCount`, `UnderReplicatedPartitions`
 queued for deletion count for nothing else, nor do partitions that are not understood.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -14,15 +14,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.adapters.delta.lake import Row
+from jobs.adapters.zookeeper.cluster import CONFIGS, DELETE_TOPICS, TOPICS
 from jobs.records.stored_rows import Bools, Ints, StoredRows
-from jobs.survey.observed import Observed
+from jobs.survey.observed import Observed, TopicConfig
 from planner.leadership.without_spark import imbalance, needs
 from planner.reassignment.obstacles import Reassignment, reassignment
 from planner.reassignment.replica_assignment import ReplicaAssignment
 from planner.rows.without_spark import PartitionArrays, among, derived, min_isr_of, named
+from schemas.kafka_decoders import Blocked
 from schemas.names import NO_LEADER
 from schemas.rows import Key
-from schemas.topic_configs import DEFAULT_MIN_ISR
+from schemas.topic_configs import DEFAULT_MIN_ISR, unparsable_values
+
+NAMED: Final = 5
+"""Partitions of a kind that are named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +57,12 @@ class Health:
     stalled: list[Reassignment]
     """What moves or is asked to and cannot: a broker of the target is down, or there is nothing left to do."""
     not_understood: int
+    leader_outside_isr: int
+    """Led by a live broker that is not in the ISR: Kafka changes nothing about it, nor does Surveyor."""
+    named: Mapping[str, list[str]]
+    """The first few partitions of `leader_outside_isr` and `not_understood`, by name."""
+    configs_not_understood: int
+    """Topics of whose config something is not understood."""
     mendable: int
     """What `plan reconcile` finds a change for, without loss."""
     stuck: int
@@ -62,6 +73,8 @@ class Health:
     """As the table has it, by broker."""
     quarantined: int
     """Znodes."""
+    blocking: list[Row]
+    """Znodes over which something of Kafka cannot start: path, blocks, reason, mend."""
 
     @property
     def json(self) -> dict[str, Any]:
@@ -79,6 +92,13 @@ def health_of(seen: Observed, *, default_min_isr: int, threshold: float, drained
     reassigned = _reassignments(seen, live)
     void = {(each.topic, each.partition) for each in reassigned if each.is_void}
     moving = _moving(seen.partitions, seen.requested.keys() - void)
+    unborn = (
+        ~rows.has_state & _assigned_anew(seen.partitions) & (rows.deleting | ~among(rows.replicas, live).any(axis=1))
+    )
+    told_by_name = {
+        "leader_outside_isr": rows.judged & marks.leader_outside_isr,
+        "not_understood": ~rows.understood,
+    }
     return Health(
         controller_id=seen.controller_id,
         controller_epoch=seen.controller_epoch,
@@ -93,16 +113,23 @@ def health_of(seen: Observed, *, default_min_isr: int, threshold: float, drained
         deleting_topics=len(seen.deleting),
         partitions=seen.partitions.num_rows,
         offline=_count(rows.judged & marks.offline),
+        **{name: _count(some) for name, some in told_by_name.items()},
+        named={name: _names(seen.partitions, some) for name, some in told_by_name.items()},
+        configs_not_understood=sum(config is None or None in config.values() for config in seen.configs.values()),
         without_state=_count(rows.judged & marks.new),
         under_replicated=_count(rows.judged & marks.under_replicated),
         under_min_isr=_count(rows.judged & marks.under_min_isr),
         moving=_count(moving),
         stalled=[each for each in reassigned if each.obstacle is not None],
-        not_understood=_count(~rows.understood),
         mendable=_count(due.mendable),
         stuck=_count(due.stuck),
         imbalance=imbalance(rows, threshold),
         quarantined=seen.quarantined,
+        blocking=[
+            *seen.blocking,
+            *_unparsable(seen.configs),
+            *_unborn(seen, unborn),
+        ],
     )
 
 
@@ -181,17 +208,52 @@ _ASSIGNMENT: Final = ("replicas", "adding_replicas", "removing_replicas")
 
 def _moving(partitions: pa.Table, requested: Collection[Key]) -> Bools:
     """Replicas are being added or removed, or a request to do so waits, as `planner.reassignment.pending.is_moving`."""
+    moving = _assigned_anew(partitions)
+    return moving | _requested(partitions, requested) if requested else moving
+
+
+def _assigned_anew(partitions: pa.Table) -> Bools:
+    """Replicas are being added or removed."""
     lengths = (
         np.asarray(pc.fill_null(pc.list_value_length(partitions[name]), 0))
         for name in ("adding_replicas", "removing_replicas")
     )
     moving: Bools = np.sum(list(lengths), axis=0) > 0
-    return moving | _requested(partitions, requested) if requested else moving
+    return moving
 
 
 def _requested(partitions: pa.Table, requested: Collection[Key]) -> Bools:
     keys = zip(partitions["topic"].to_pylist(), partitions["partition"].to_pylist(), strict=True)
     return np.array([key in requested for key in keys], dtype=bool)
+
+
+def _unparsable(configs: Mapping[str, TopicConfig]) -> Iterator[Row]:
+    """Configs with a value that Kafka does not parse: a broker that starts ends over it."""
+    for topic in sorted(configs):
+        faults = [*unparsable_values(configs[topic] or {})]
+        if faults:
+            path, reason = f"{CONFIGS}/{topic}", "; ".join(faults)
+            yield {"path": path, "blocks": Blocked.START.value, "reason": reason, "mend": None}
+
+
+def _unborn(seen: Observed, unborn: Bools) -> Iterator[Row]:
+    """Topics of which a partition is reassigned that has no state and gets none: Kafka's controller ends over it.
+
+    None is created where the topic is queued for deletion, or no replica is alive.
+    """
+    for topic in sorted(set(seen.partitions["topic"].take(np.flatnonzero(unborn)).to_pylist())):
+        moves = "a partition of it is reassigned and has no state"
+        path, reason = f"{TOPICS}/{topic}", f"{moves}, and no replica of it is alive: start one of its brokers"
+        if topic in seen.deleting:
+            path, reason = f"{DELETE_TOPICS}/{topic}", f"the topic is to be deleted, {moves}"
+        yield {"path": path, "blocks": Blocked.FAIL_OVER.value, "reason": reason, "mend": None}
+
+
+def _names(partitions: pa.Table, some: Bools) -> list[str]:
+    """The first few of some partitions."""
+    rows = partitions.select(["topic", "partition"]).take(np.flatnonzero(some))
+    first = rows.sort_by([("topic", "ascending"), ("partition", "ascending")]).slice(0, NAMED)
+    return [f"{row['topic']}-{row['partition']}" for row in first.to_pylist()]
 
 
 def _count(marks: Bools) -> int:

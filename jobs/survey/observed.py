@@ -3,7 +3,7 @@
 Both come to the same: partitions in Arrow, and what is few beside them. What is in quarantine counts and is left out.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Final
@@ -11,6 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 from kazoo.client import KazooClient
 
+from jobs.adapters.brokers.configs import read_overrides
 from jobs.adapters.delta.lake import Lake, Row, schema_of
 from jobs.adapters.delta.reads import Filter
 from jobs.adapters.zookeeper.cluster import TOPICS, ClusterState, read_cluster
@@ -39,6 +40,8 @@ PATIENCE: Final = 5.0
 _OF_STATE: Final = ("leader", "isr", "leader_epoch", "controller_epoch", "state_version", "leader_recovery_state")
 """What a partition without a state has not."""
 
+TopicConfig = Mapping[str, str | None] | None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
@@ -50,14 +53,16 @@ class Observed:
     migration: str | None
     brokers: list[Row]
     """broker_id and whether it is understood."""
-    configs: Mapping[str, Mapping[str, str] | None]
-    """Of each topic."""
+    configs: Mapping[str, TopicConfig]
+    """Of each topic; null where it is not understood, as is a value that is not."""
     deleting: frozenset[str]
     """Topics that are queued for deletion."""
     requested: Mapping[Key, list[int]]
     """Where /admin asks partitions to move."""
     partitions: pa.Table
     quarantined: int
+    blocking: list[Row]
+    """Rows of QUARANTINE over which something of Kafka cannot start."""
 
 
 def observe_now(hosts: str, *, topic: str | None = None, columns: Sequence[str] = PARTITION) -> Observed:
@@ -67,7 +72,9 @@ def observe_now(hosts: str, *, topic: str | None = None, columns: Sequence[str] 
     """
     with without_collection(), connected(hosts, PATIENCE) as client:
         state = persistently(lambda: read_cluster(client, hosts))
-        configs, partitions, quarantined = persistently(lambda: _read_topics(client, topic, columns))
+        configs, partitions, quarantine = persistently(lambda: _read_topics(client, topic, columns))
+        _, of_brokers = persistently(lambda: read_overrides(client))
+    quarantine += [*state.quarantine, *of_brokers]
     return Observed(
         **_control(state.control),
         migration=state.migration,
@@ -76,7 +83,8 @@ def observe_now(hosts: str, *, topic: str | None = None, columns: Sequence[str] 
         deleting=_deleting(state),
         requested=_requested(state.requests),
         partitions=partitions,
-        quarantined=quarantined + len(state.quarantine),
+        quarantined=len(quarantine),
+        blocking=_blocking(quarantine),
     )
 
 
@@ -93,7 +101,14 @@ def observed_by(lake: Lake, snapshot: Row, *partitions: Filter) -> Observed:
         requested=_requested(as_of(lake, snapshot, "requests", ("kind", "=", RequestKind.REASSIGN.value))),
         partitions=table_as_of(lake, snapshot, "partitions", *partitions, columns=PARTITION),
         quarantined=snapshot["quarantined"] or 0,
+        blocking=_blocking(as_of(lake, snapshot, "quarantine")) if snapshot["quarantined"] else [],
     )
+
+
+def _blocking(quarantine: Iterable[Row]) -> list[Row]:
+    named = ("path", "blocks", "reason", "mend")
+    rows = [{name: row.get(name) for name in named} for row in quarantine if row.get("blocks")]
+    return sorted(rows, key=itemgetter("path"))
 
 
 def _control(row: Mapping[str, Any]) -> dict[str, int | None]:
@@ -111,17 +126,17 @@ def _requested(requests: list[Row]) -> dict[Key, list[int]]:
 
 def _read_topics(
     client: KazooClient, topic: str | None, columns: Sequence[str]
-) -> tuple[dict[str, Mapping[str, str] | None], pa.Table, int]:
-    """Read the configs of topics, their partitions, and how many znodes are not understood."""
+) -> tuple[dict[str, TopicConfig], pa.Table, list[Row]]:
+    """Read the configs of topics, their partitions, and which znodes are not understood."""
     schema = pa.schema([schema_of("partitions").field(name) for name in columns])
-    configs: dict[str, Mapping[str, str] | None] = {}
-    tables, quarantined = [schema.empty_table()], 0
+    configs: dict[str, TopicConfig] = {}
+    tables, quarantine = [schema.empty_table()], list[Row]()
     names = [name for name in children(client, TOPICS) or [] if topic in {None, name}]
     for reading in read_topic_rows(client, names):
         configs |= {row["topic"]: row.get("config") for row in reading.topics}
         tables.append(_table(reading.partitions, schema))
-        quarantined += len(reading.quarantine)
-    return configs, pa.concat_tables(tables), quarantined
+        quarantine += reading.quarantine
+    return configs, pa.concat_tables(tables), quarantine
 
 
 def _table(rows: list[Row], schema: pa.Schema) -> pa.Table:

@@ -131,7 +131,7 @@ def read_all(settings: Settings, tables: Tables, small: Small, phases: Phases) -
 
 
 def _quarantine(staged: DataFrame) -> list[Row]:
-    rows = staged.where(F.col("kind") == "quarantine").select("path", "data", "reason")
+    rows = staged.where(F.col("kind") == "quarantine").select("path", "data", "reason", "blocks", "mend")
     return [row.asDict() for row in rows.collect()]
 
 

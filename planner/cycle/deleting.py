@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
+from planner.rows.configs import boolean
 from planner.rows.liveness import FAILED, NOBODY, nobody
 from planner.rows.shape import shaped
 from planner.telling.due import notices
@@ -51,6 +52,9 @@ _STEP: Final = f"""CASE
     ELSE '{DeletionStep.DELETE}'
 END"""
 
+_HAS_STATE: Final = "(leader IS NOT NULL OR state_version IS NOT NULL)"
+"""What never had a state is not moved, whatever its topic assigns: nothing would end the wait for it."""
+
 _OUT_OF_REACH: Final = "array_join(CAST(sort_array(collect_set(broker_id) FILTER (WHERE {})) AS array<string>), ', ')"
 
 
@@ -82,7 +86,7 @@ def deletions(
     """Say of each queued topic what is to be done about it; partitions and replicas are those of queued topics."""
     queued = requests.where(f"kind = '{RequestKind.DELETE_TOPIC}'")
     moving = partitions.groupBy("topic").agg(
-        F.expr("bool_or(size(adding_replicas) + size(removing_replicas) > 0) AS moves")
+        F.expr(f"bool_or(size(adding_replicas) + size(removing_replicas) > 0 AND {_HAS_STATE}) AS moves")
     )
     elected = requests.where(f"kind = '{RequestKind.PREFERRED_ELECTION}'").selectExpr("topic", "true AS elects")
     reach = replicas.groupBy("topic").agg(
@@ -90,9 +94,11 @@ def deletions(
         F.expr(f"{_OUT_OF_REACH.format('NOT deleted AND NOT in_reach')} AS out_of_reach"),
     )
     disabled = broker_configs.agg(
-        F.expr(f"coalesce(bool_or(lower(value) = 'false') FILTER (WHERE name = '{DELETION_ENABLED}'), false) AS off")
+        F.expr(f"coalesce(bool_or(NOT {boolean('value')}) FILTER (WHERE name = '{DELETION_ENABLED}'), false) AS off")
     )
-    known = topics.selectExpr("topic", "topic_id", "understood", "true AS known")
+    known = topics.selectExpr(
+        "topic", "topic_id", "coalesce(assignment_understood, understood) AS understood", "true AS known"
+    )
     return (
         queued.select("topic")
         .distinct()

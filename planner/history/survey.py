@@ -24,17 +24,14 @@ _COMPARED = [name for name in PARTITIONS.names if name not in {"snapshot_id", "c
 
 
 def keep_last_understood(partitions: DataFrame, topics: DataFrame, previous: DataFrame) -> DataFrame:
-    """Replace partitions whose state is not understood by their previous row, and restore those of topics unread.
+    """Replace partitions that are not understood by their previous row, and restore those of topics unread.
 
-    A topic of which only the config is not understood keeps the partitions just read.
+    A topic of which some partitions, or its config, are understood keeps the partitions just read.
     """
-    state_is_opaque = ~F.col("understood") & F.col("leader").isNull() & F.col("state_version").isNotNull()
-    opaque = partitions.where(state_is_opaque).select(*KEY)
-    unread = (
-        topics.where(~F.col("understood"))
-        .join(F.broadcast(partitions.where(~F.col("understood")).select("topic").distinct()), "topic", "left_anti")
-        .select("topic")
-    )
+    opaque = partitions.where(~F.col("understood")).select(*KEY)
+    illegible = topics.where(~F.col("understood")).select("topic")
+    read = partitions.join(F.broadcast(illegible), "topic", "left_semi").select("topic").distinct()
+    unread = illegible.join(F.broadcast(read), "topic", "left_anti")
     kept = previous.withColumns({"understood": F.lit(False)})  # noqa: FBT003 - a Spark literal
     last_known = kept.join(F.broadcast(unread), "topic", "left_semi").unionByName(
         kept.join(F.broadcast(opaque), KEY, "left_semi"),

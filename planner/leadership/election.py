@@ -79,4 +79,5 @@ def why_nobody() -> Column:
         F.when(F.size("survivors") > 0, alive).otherwise(""),
     )
     any_alive = F.arrays_overlap(F.concat("replicas", "isr"), "live")
-    return F.concat(F.when(any_alive, nobody_in_sync).otherwise(nobody_alive), F.expr(WHOSE_LOG_DIR))
+    why = F.when(any_alive & (F.size("isr") == 0), "no replica is in sync: the ISR is empty")
+    return F.concat(why.when(any_alive, nobody_in_sync).otherwise(nobody_alive), F.expr(WHOSE_LOG_DIR))

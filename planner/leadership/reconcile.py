@@ -40,7 +40,7 @@ ACTION: Final = f"""CASE
     WHEN deletion_requested OR NOT understood THEN NULL
     WHEN leader IS NULL THEN IF(size(alive) > 0, '{Action.CREATE}', NULL)
     WHEN leaderless AND elected IS NOT NULL THEN '{Action.ELECT}'
-    WHEN leaderless AND leader != {NO_LEADER} AND size(survivors) = 0 THEN '{Action.TAKE_OFFLINE}'
+    WHEN leaderless AND leader != {NO_LEADER} AND size(survivors) = 0 AND size(isr) > 0 THEN '{Action.TAKE_OFFLINE}'
     WHEN NOT leaderless AND size(gone) > 0 AND size(survivors) > 0 THEN '{Action.SHRINK_ISR}'
 END"""
 """What is due for a partition, null for nothing."""

@@ -96,7 +96,7 @@ def _unfit(planned: Change, partition: Row, topic: Row, around: Around) -> Rejec
         return Rejection(RejectionCode.UNKNOWN_TOPIC, "its topic was deleted and made anew")
     if partition["topic"] in around.deleting:
         return Rejection(RejectionCode.DELETION_REQUESTED, "its topic is queued for deletion")
-    if not (partition["understood"] and topic["understood"]):
+    if not partition["understood"]:
         return Rejection(RejectionCode.NOT_UNDERSTOOD, "a znode of it is not understood")
     if partition.get("leader") is None:
         return Rejection(RejectionCode.NO_STATE, "it has no leader and ISR yet")

@@ -11,7 +11,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from planner.rows.changes import surroundings
-from planner.rows.liveness import first
 from schemas.names import RejectionCode
 from schemas.tables import KEYS
 
@@ -35,7 +34,7 @@ def asked_for(named: DataFrame, partitions: DataFrame, topics: DataFrame, broker
 def unfit_code() -> Column:
     """The code of NO_ELECTION that holds, else null."""
     return (
-        F.when(first(F.col("replicas")).isNull(), RejectionCode.UNKNOWN_PARTITION.value)
+        F.when(F.col("replicas").isNull(), RejectionCode.UNKNOWN_PARTITION.value)
         .when(F.col("deletion_requested"), RejectionCode.DELETION_REQUESTED.value)
         .when(~F.col("understood"), RejectionCode.NOT_UNDERSTOOD.value)
     )

@@ -29,6 +29,9 @@ from schemas.znodes import (
     encode_epoch,
     encode_state,
     printable,
+    read_assignment,
+    read_config,
+    read_partitions,
 )
 from tests.schemas.kafka_znodes import (
     BY_KAFKA,
@@ -100,7 +103,6 @@ MALFORMED: Final[dict[str, tuple[Decoder, bytes | None]]] = {
             "leader -2": _state(leader=-2),
             "leader too large": _state(leader=2**31),
             "leader huge": _state(leader=10**40),
-            "ISR empty": _state(isr=[]),
             "ISR null": _state(isr=None),
             "ISR with null": _state(isr=[1, None]),
             "ISR with 1.5": _state(isr=[1, 1.5]),
@@ -231,6 +233,102 @@ def test_what_is_not_understood_is_refused(decode: Decoder, data: bytes | None) 
         decode(data)
 
 
+def test_an_empty_isr_is_read() -> None:
+    """Kafka reads it, and such a partition without a leader is offline."""
+    assert decode_state(_state(leader=-1, isr=[])) == State(1, -1, 0, [])
+
+
+ODD_PARTITIONS: Final[dict[str, tuple[object, str]]] = {
+    "a broker three times": ([65633, 65633, 65633], "partition 1 names a broker twice: [65633, 65633, 65633]"),
+    "no replicas": ([], "partition 1 has no replicas"),
+    "null": (None, "partition 1: Expected `array`, got `null`"),
+    "a word": (["one"], "partition 1: Expected `int`, got `str` - at `$[0]`"),
+    "an id too large": ([2**31], "partition 1: Expected `int` <= 2147483647 - at `$[0]`"),
+    "a negative id": ([-1], "partition 1: Expected `int` >= 0 - at `$[0]`"),
+}
+
+
+@pytest.mark.parametrize(("replicas", "reason"), ODD_PARTITIONS.values(), ids=ODD_PARTITIONS)
+def test_an_odd_partition_leaves_the_others(replicas: object, reason: str) -> None:
+    data = _topic(partitions={"0": [1, 2], "1": replicas, "2": [2, 1]}, adding_replicas={"2": [2]}, topic_id=TOPIC_ID)
+
+    topic = read_assignment(data)
+
+    assert (topic.partitions, topic.adding_replicas, topic.topic_id) == ({0: [1, 2], 2: [2, 1]}, {2: [2]}, TOPIC_ID)
+    assert ([part.number for part in topic.unread], topic.reason) == ([1], reason)
+
+
+ODD_ENTRIES: Final[dict[str, tuple[bytes, list[int | None], str]]] = {
+    "no partition number": (
+        _topic(partitions={"0": [1], "zero": [1]}),
+        [None],
+        "'zero', expected a partition number, 2147483647 at most",
+    ),
+    "adding a stranger": (
+        _topic(adding_replicas={"0": [9]}),
+        [0],
+        "adding_replicas of partition 0 names [9], no replicas of it",
+    ),
+    "removing null": (
+        _topic(removing_replicas={"0": None}),
+        [0],
+        "removing_replicas of partition 0: Expected `array`, got `null`",
+    ),
+    "adding to an unknown partition": (
+        _topic(adding_replicas={"5": [1]}),
+        [None],
+        "adding_replicas of partition 5 names [1], no replicas of it",
+    ),
+    "two": (
+        _topic(partitions={"3": [], "4": [1, 1]}),
+        [3, 4],
+        "partition 3 has no replicas; partition 4 names a broker twice: [1, 1]",
+    ),
+}
+
+
+@pytest.mark.parametrize(("data", "numbers", "reason"), ODD_ENTRIES.values(), ids=ODD_ENTRIES)
+def test_each_odd_entry_of_a_topic_has_its_reason(data: bytes, numbers: list[int | None], reason: str) -> None:
+    topic = read_assignment(data)
+
+    assert ([part.number for part in topic.unread], topic.reason) == (numbers, reason)
+
+
+def test_what_was_not_understood_is_written_back_as_it_was() -> None:
+    data = (
+        b'{"version":3,"partitions":{"0":[1],"1":[7,7],"x":1.50},"adding_replicas":{"1":[null]},"removing_replicas":{}}'
+    )
+
+    assert encode_assignment(read_assignment(data)) == data
+
+
+CONFIGS: Final[dict[str, tuple[bytes, dict[str, str | None] | None, list[str]]]] = {
+    "as Kafka writes it": (b'{"version":1,"config":{"k":"v"}}', {"k": "v"}, []),
+    "a number": (b'{"config":{"k":"v","r":5}}', {"k": "v", "r": None}, ["r: Expected `str`, got `int`"]),
+    "null": (b'{"config":{"r":null}}', {"r": None}, ["r: Expected `str`, got `null`"]),
+    "without config": (b'{"version":1}', None, ["Object missing required field `config`"]),
+    "an array": (b"[]", None, ["Expected `object`, got `array`"]),
+    "empty": (b"", None, ["empty, expected JSON"]),
+}
+
+
+@pytest.mark.parametrize(("data", "config", "reasons"), CONFIGS.values(), ids=CONFIGS)
+def test_an_odd_value_leaves_the_others(data: bytes, config: object, reasons: list[str]) -> None:
+    assert read_config(data) == (config, reasons)
+
+
+def test_an_odd_entry_of_a_request_leaves_the_others() -> None:
+    listed = [{"topic": "t", "partition": 0, "replicas": [1]}, None, {"topic": "t", "partition": "x", "replicas": [1]}]
+
+    requests, reasons = read_partitions(json.dumps({"version": 1, "partitions": listed}).encode())
+
+    assert requests == [TopicPartition("t", 0, [1])]
+    assert reasons == [
+        "entry 1: Expected `object`, got `null`",
+        "entry 2: Expected `int`, got `str` - at `$.partition`",
+    ]
+
+
 @pytest.mark.parametrize("replicas", [[], [1, 1], [-1]])
 def test_an_order_is_read_as_it_stands(replicas: list[int]) -> None:
     """One that makes no sense is refused by itself; as malformed it would hold up the others."""
@@ -272,7 +370,6 @@ def test_extremes_are_refused(decode: Decoder, data: bytes) -> None:
 REASONS: Final[dict[str, tuple[Decoder, bytes | None, str]]] = {
     "empty": (decode_state, b"", "empty, expected JSON"),
     "duplicate": (decode_state, _state(isr=[1, 1]), "the ISR names a broker twice: [1, 1]"),
-    "empty ISR": (decode_state, _state(isr=[]), "the ISR is empty"),
     "duplicate replica": (
         decode_assignment,
         _topic(partitions={"7": [1, 1]}),

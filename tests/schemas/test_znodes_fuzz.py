@@ -29,10 +29,22 @@ from schemas.znodes import (
     encode_controller,
     encode_epoch,
     encode_state,
+    read_assignment,
+    read_config,
+    read_partitions,
 )
 from tests.schemas.kafka_znodes import TOPIC_ID, Decoder
 from tests.schemas.spoilt_znodes import ANY_JSON, SEVEN, damaged, endpoint, misshapen
-from tests.schemas.znode_oracle import MEANING, Refused, is_topic_name, read
+from tests.schemas.znode_oracle import (
+    MEANING,
+    Refused,
+    assignment_by_part,
+    config_by_part,
+    is_topic_name,
+    parse,
+    partitions_by_part,
+)
+from tests.schemas.znode_oracle import read as read_again
 
 LONGEST_REASON: Final = 1000
 AT_ONCE: Final = 20
@@ -50,7 +62,7 @@ def decoded(decode: Decoder, data: bytes) -> object:
 
 def misunderstandings(data: bytes) -> list[tuple[str, object, object]]:
     """Return each codec that found something else than the oracle, and what both found."""
-    both = [(decode.__name__, decoded(decode, data), read(decode, data)) for decode in MEANING]
+    both = [(decode.__name__, decoded(decode, data), read_again(decode, data)) for decode in MEANING]
     return [
         (name, understood, reading.value)
         for name, understood, reading in both
@@ -98,6 +110,54 @@ def test_any_json(value: object) -> None:
 @given(SEEDS)
 def test_endpoints(chance: random.Random) -> None:
     assert misunderstood(with_endpoints(chance) for _ in range(AT_ONCE)) == {}
+
+
+def by_part(data: bytes) -> list[object]:
+    """What the codecs understand part by part of an assignment, a config and a request, and of the others how many."""
+    found: list[object] = []
+    try:
+        topic = read_assignment(data)
+        lists = {name: getattr(topic, name) for name in ("partitions", "adding_replicas", "removing_replicas")}
+        found.append((lists | {"topic_id": topic.topic_id}, {part.key for part in topic.unread}))
+    except MalformedZnodeError:
+        found.append(Refused())
+    config, unread = read_config(data)
+    found.append((config, len(unread)))
+    try:
+        requests, unread = read_partitions(data)
+        found.append((requests, len(unread)))
+    except MalformedZnodeError:
+        found.append(Refused())
+    return found
+
+
+def expected_by_part(data: bytes) -> list[object]:
+    """The same by the oracle; of a key that stands twice the codecs refuse more."""
+    document, ambiguous = parse(data)
+    assert not ambiguous
+    found: list[object] = []
+    for read in (assignment_by_part, config_by_part, partitions_by_part):
+        try:
+            found.append(read(document, data))
+        except (AssertionError, AttributeError, KeyError, TypeError):
+            found.append(Refused())
+    return found
+
+
+@inputs(4_000 // AT_ONCE)
+@given(SEEDS)
+def test_parts(chance: random.Random) -> None:
+    """Of a document that is JSON, each part is understood, or not, whatever the others are."""
+    differing = {}
+    for _ in range(AT_ONCE):
+        data = misshapen(chance)
+        try:
+            expected = expected_by_part(data)
+        except (AssertionError, ValueError):
+            continue
+        if by_part(data) != expected:
+            differing[data] = (by_part(data), expected)
+    assert differing == {}
 
 
 def with_endpoints(chance: random.Random) -> bytes:

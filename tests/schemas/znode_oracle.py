@@ -114,9 +114,54 @@ def state(content: Any, _data: bytes) -> State:  # noqa: ANN401
         controller_epoch=number(content["controller_epoch"], high=LARGEST - 1),
         leader=number(content["leader"], low=-1),
         leader_epoch=number(content["leader_epoch"], high=LARGEST - 1),
-        isr=broker_ids(content["isr"]),
+        isr=broker_ids(content["isr"], at_least=0),
         leader_recovery_state=number(content.get("leader_recovery_state", 0), high=1),
     )
+
+
+def assignment_by_part(content: Any, _data: bytes) -> tuple[dict[str, Any], set[str]]:  # noqa: ANN401
+    """The assignment of each partition by itself, and the keys of those that are not understood."""
+    lists = {name: content.get(name, {}) for name in ("partitions", "adding_replicas", "removing_replicas")}
+    assert "partitions" in content
+    assert all(isinstance(each, dict) for each in lists.values())
+    values: dict[str, Any] = {name: {} for name in lists} | {"topic_id": topic_id_of(content)}
+    unread = set()
+    for key in {key for each in lists.values() for key in each}:
+        one = {name: {key: each[key]} for name, each in lists.items() if key in each}
+        try:
+            read = assignment({"partitions": {}} | one, b"")
+        except (AssertionError, AttributeError, KeyError, TypeError):
+            unread.add(key)
+            continue
+        for name in lists:
+            values[name] |= getattr(read, name)
+    return values, unread
+
+
+def topic_id_of(content: Any) -> str | None:  # noqa: ANN401
+    topic_id = text(content["topic_id"]) if "topic_id" in content else None
+    assert topic_id is None or (len(topic_id) == 22 and all(letter in LETTERS + DIGITS + "-_" for letter in topic_id))
+    return topic_id
+
+
+def config_by_part(content: Any, _data: bytes) -> tuple[dict[str, str | None] | None, int]:  # noqa: ANN401
+    """The values that are strings, null for the others, and how many of these there are."""
+    if not isinstance(content, dict) or not isinstance(content.get("config"), dict):
+        return None, 1
+    config = {key: value if isinstance(value, str) else None for key, value in content["config"].items()}
+    return config, sum(value is None for value in config.values())
+
+
+def partitions_by_part(content: Any, _data: bytes) -> tuple[list[TopicPartition], int]:  # noqa: ANN401
+    """The entries that are understood, and how many are not."""
+    assert isinstance(content["partitions"], list)
+    listed, unread = [], 0
+    for each in content["partitions"]:
+        try:
+            listed.append(topic_partition(each))
+        except (AssertionError, AttributeError, KeyError, TypeError):
+            unread += 1
+    return [*{(each.topic, each.partition): each for each in listed}.values()], unread
 
 
 def assignment(content: Any, _data: bytes) -> Assignment:  # noqa: ANN401
@@ -125,9 +170,7 @@ def assignment(content: Any, _data: bytes) -> Assignment:  # noqa: ANN401
     removing = by_partition(content.get("removing_replicas", {}), at_least=0)
     for moving in (adding, removing):
         assert all(broker_id in partitions.get(key, []) for key, replicas in moving.items() for broker_id in replicas)
-    topic_id = text(content["topic_id"]) if "topic_id" in content else None
-    assert topic_id is None or (len(topic_id) == 22 and all(letter in LETTERS + DIGITS + "-_" for letter in topic_id))
-    return Assignment(partitions, adding, removing, topic_id)
+    return Assignment(partitions, adding, removing, topic_id_of(content))
 
 
 def endpoint(address: Any, protocols: dict[str, str]) -> Endpoint:  # noqa: ANN401

@@ -7,6 +7,7 @@ secret never is. A broker that does not answer has Kafka's defaults, marked as a
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from shlex import quote
 from typing import Any, Final
 
 from kafka.admin import ConfigResourceType
@@ -20,15 +21,19 @@ from jobs.adapters.brokers.admin import NONE, read_properties
 from jobs.adapters.brokers.polling import Ask, ask_brokers
 from jobs.adapters.zookeeper.connection import children
 from jobs.adapters.zookeeper.multi_read import read_many
-from schemas.topic_configs import DEFAULT_MIN_ISR, MIN_ISR
-from schemas.znodes import MalformedZnodeError, decode_config
+from schemas.kafka_decoders import Blocked, blocked
+from schemas.topic_configs import DEFAULT_MIN_ISR, MIN_ISR, parsed
+from schemas.znodes import MalformedZnodeError, read_config
 
 Row = dict[str, Any]
 BrokerSettings = dict[str, str | None]
 """What a broker said of itself, by name; a name it said nothing of is missing."""
 
-Overrides = Mapping[int | None, Mapping[str, str]]
-"""Dynamic settings by broker id; None stands for `<default>`, which holds for every broker."""
+Overrides = Mapping[int | None, Mapping[str, str | None]]
+"""Dynamic settings by broker id; None stands for `<default>`, which holds for every broker.
+
+One that cannot be read is null.
+"""
 
 KAFKA_DEFAULTS: Final[BrokerSettings] = {
     "auto.leader.rebalance.enable": "true",
@@ -100,20 +105,29 @@ def read_configs_and_why_not(
     return rows, why_not
 
 
-def read_overrides(client: KazooClient) -> tuple[dict[int | None, dict[str, str]], list[Row]]:
+def read_overrides(client: KazooClient) -> tuple[dict[int | None, BrokerSettings], list[Row]]:
     """Read the brokers' dynamic settings from ZooKeeper; return those kept, and rows of QUARANTINE, unstamped.
 
     A quarantined znode's data is withheld, for it may hold passwords.
     """
-    overrides: dict[int | None, dict[str, str]] = {}
+    overrides: dict[int | None, BrokerSettings] = {}
     quarantine: list[Row] = []
     paths = [f"{DYNAMIC_CONFIGS}/{name}" for name in children(client, DYNAMIC_CONFIGS) or []]
     for znode in read_many(client, paths):
+        if znode.stat is None:
+            continue
         try:
-            if znode.stat is not None:
-                overrides[_entity(znode.path)] = _kept(decode_config(znode.data))
+            entity = _entity(znode.path)
         except MalformedZnodeError as error:
-            quarantine.append({"path": znode.path, "data": None, "reason": str(error)})
+            row = {"path": znode.path, "data": None, "reason": str(error), "blocks": Blocked.START.value}
+            quarantine.append(row | {"mend": f"delete {quote(znode.path)}"})
+            continue
+        config, unread = ({}, []) if znode.data is None else read_config(znode.data)
+        overrides[entity] = dict.fromkeys(KAFKA_DEFAULTS) if config is None else _kept(config)
+        if unread:
+            what = blocked(znode.path, znode.data)
+            row = {"path": znode.path, "data": None, "reason": "; ".join(unread), "blocks": what and what.value}
+            quarantine.append(row)
     return overrides, quarantine
 
 
@@ -124,12 +138,14 @@ def _entity(path: str) -> int | None:
     return None if name == DEFAULT_ENTITY else int(name)
 
 
-def _kept(config: Mapping[str, str]) -> dict[str, str]:
+def _kept(config: Mapping[str, str | None]) -> BrokerSettings:
     return {name: value for name, value in config.items() if name in KAFKA_DEFAULTS}
 
 
 def _rows(broker_id: int, answer: BrokerSettings, overrides: Overrides) -> Iterator[Row]:
-    known = {**_kept(overrides.get(None, {})), **_kept(overrides.get(broker_id, {})), **answer}
+    overridden = {**_kept(overrides.get(None, {})), **_kept(overrides.get(broker_id, {}))}
+    read = {name: value for name, value in overridden.items() if value is not None}
+    known = {name: None if value is None else parsed(value) for name, value in {**read, **answer}.items()}
     for name, default in _DEFAULTS.items():
         assumed = name not in known
         yield {"broker_id": broker_id, "name": name, "value": known.get(name, default), "assumed": assumed}

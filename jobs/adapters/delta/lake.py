@@ -61,7 +61,7 @@ class Lake:
         return f"{self.warehouse.rstrip('/')}/{table}"
 
     def ensure_tables(self) -> None:
-        """Create the tables that do not exist yet, empty, and the columns that an older version did not know."""
+        """Create the tables that do not exist yet, empty, and what an older version did not know of the others."""
         refuse_unwritable(self.warehouse)
         with ThreadPoolExecutor() as pool:  # to open a table is to wait for its files
             there = dict(zip(TABLES, pool.map(self.has, TABLES), strict=True))
@@ -71,8 +71,9 @@ class Lake:
                 make_all(self.warehouse, missing, lambda tables: _create_all(pool, tables))
 
     def ensure_columns(self, name: str) -> None:
-        """Give a table the columns that an older version did not know."""
+        """Give a table the columns that an older version did not know, and the constraints of this one."""
         _add_columns(self._open(name), TABLES[name])
+        _renew_checks(self._open(name), CHECKS.get(name, {}))
 
     def exists(self) -> bool:
         """Tell whether the warehouse has been used: `snapshots` is there."""
@@ -353,6 +354,15 @@ def _add_columns(table: DeltaTable, schema: Columns) -> None:
     if missing:
         fields = Schema.from_json(json.dumps(schema.json)).fields
         table.alter.add_columns([field for field in fields if field.name in missing])
+
+
+def _renew_checks(table: DeltaTable, checks: Mapping[str, str]) -> None:
+    prefix = "delta.constraints."
+    there = {name.removeprefix(prefix) for name in table.metadata().configuration if name.startswith(prefix)}
+    for name in there - checks.keys():
+        table.alter.drop_constraint(name, raise_if_not_exists=False)
+    for name in checks.keys() - there:
+        table.alter.add_constraint({name: checks[name]})
 
 
 def _retried(write: Any) -> None:  # noqa: ANN401 - a callable of no argument, whatever it returns

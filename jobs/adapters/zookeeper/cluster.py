@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from shlex import quote
 from typing import Any, Final, NamedTuple, TypeVar
 
 from kazoo.client import KazooClient
@@ -10,6 +11,7 @@ from kazoo.client import KazooClient
 from jobs.adapters.zookeeper.connection import Znode, children, read, sync
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.basics.errors import UnreadableError
+from schemas.kafka_decoders import blocked
 from schemas.names import NO_CONTROLLER, RequestKind
 from schemas.znodes import (
     Broker,
@@ -22,8 +24,8 @@ from schemas.znodes import (
     decode_epoch,
     decode_log_dir_event,
     decode_migration,
-    decode_partitions,
     printable,
+    read_partitions,
 )
 
 CONTROLLER: Final = "/controller"
@@ -39,6 +41,8 @@ PREFERRED_ELECTION: Final = "/admin/preferred_replica_election"
 DELETE_TOPICS: Final = "/admin/delete_topics"
 ISR_CHANGES: Final = "/isr_change_notification"
 LOG_DIR_EVENTS: Final = "/log_dir_event_notification"
+FEATURE: Final = "/feature"
+PRODUCER_IDS: Final = "/latest_producer_id_block"
 
 _ILLEGIBLE: Final = -2
 _BROKER_ID: Final = re.compile(r"0|[1-9][0-9]{0,9}")
@@ -87,9 +91,27 @@ class Void(NamedTuple):
     reason: str
 
 
+_TO_BE_DELETED: Final = re.compile(rf"{REASSIGN}|{PREFERRED_ELECTION}|{FEATURE}|({ISR_CHANGES}|{LOG_DIR_EVENTS})/.+")
+"""Znodes that Kafka's controller makes again, or that ask for something that can be asked for again."""
+
+
 def quarantined(znode: Znode, reason: str) -> Row:
     """Make a row of QUARANTINE, unstamped."""
-    return {"path": znode.path, "data": printable(znode.data), "reason": reason}
+    what = blocked(znode.path, znode.data)
+    row: Row = {"path": znode.path, "data": printable(znode.data), "reason": reason}
+    return row | {"blocks": what and what.value, "mend": _mend(znode) if what else None}
+
+
+def _mend(znode: Znode) -> str | None:
+    """What of zookeeper-shell.sh ends what a znode blocks, and loses nothing; None where it has to be decided.
+
+    A registration that is held by a session is a process's, which has to be ended first.
+    """
+    is_held = znode.stat is not None and bool(znode.stat.ephemeralOwner)
+    is_leftover = znode.path.startswith(f"{BROKER_IDS}/") and not is_held
+    if is_leftover or znode.path == CONTROLLER or _TO_BE_DELETED.fullmatch(znode.path):
+        return f"delete {quote(znode.path)}"
+    return None
 
 
 class _Quarantine(list[Row]):
@@ -117,9 +139,24 @@ def read_cluster(client: KazooClient, hosts: str) -> ClusterState:
     state = _read_controller(client, quarantine)
     state.brokers = [*_brokers(_existing(client, BROKER_IDS, names), quarantine)]
     state.requests = [*_requests(client, quarantine, [])]
+    _kafkas_own(client, quarantine)
     state.quarantine = quarantine
     state.zxid = zxid
     return state
+
+
+def _kafkas_own(client: KazooClient, quarantine: _Quarantine) -> None:
+    """Look at znodes that only Kafka reads, and at the names of notifications: some stop its controller."""
+    notifications = [
+        f"{folder}/{name}" for folder in (ISR_CHANGES, LOG_DIR_EVENTS) for name in children(client, folder) or []
+    ]
+    known = {row["path"] for row in quarantine}
+    for znode in read_many(client, [FEATURE, PRODUCER_IDS, REASSIGN, *notifications]):
+        is_new_block = znode.path == PRODUCER_IDS and not znode.data
+        if znode.stat is None or is_new_block or znode.path in known:
+            continue
+        if blocked(znode.path, znode.data):
+            quarantine.append(quarantined(znode, "Kafka's controller cannot read it, or its name"))
 
 
 def read_brokers(client: KazooClient) -> list[Row]:
@@ -245,15 +282,17 @@ def reassign_requests(client: KazooClient) -> dict[tuple[str, int], list[int]] |
     """What stands in /admin/reassign_partitions, by topic and partition; None where it is not understood."""
     znode = read(client, REASSIGN)
     try:
-        orders = decode_partitions(znode.data) if znode.stat is not None else []
+        orders, _ = read_partitions(znode.data) if znode.stat is not None else ([], [])
     except MalformedZnodeError:
         return None
     return {(order.topic, order.partition): order.replicas or [] for order in orders}
 
 
 def _partition_requests(znode: Znode, kind: RequestKind, quarantine: _Quarantine, void: list[Void]) -> Iterator[Row]:
-    nothing: list[TopicPartition] = []
-    requests = quarantine.decoded(znode, decode_partitions, nothing)
+    nothing: tuple[list[TopicPartition], list[str]] = ([], [])
+    requests, unread = quarantine.decoded(znode, read_partitions, nothing)
+    if unread:
+        quarantine.append(quarantined(znode, "; ".join(unread)))
     if znode.stat is not None and not requests:
         void.append(_void(znode, quarantine))
     for request in requests:

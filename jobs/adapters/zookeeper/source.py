@@ -34,7 +34,9 @@ ZNODES_A_TASK: Final = 250
 """Topics, or znodes of the first level, that a task reads unless told how many tasks there are to be."""
 
 _OF_KIND: Final[dict[str, tuple[StructField, ...]]] = {
-    "topic": tuple(TOPICS[name] for name in ("topic", "topic_version", "understood", "topic_id", "config")),
+    "topic": tuple(
+        TOPICS[name] for name in ("topic", "topic_version", "understood", "assignment_understood", "topic_id", "config")
+    ),
     "partition": tuple(
         PARTITIONS[name]
         for name in (
@@ -53,7 +55,7 @@ _OF_KIND: Final[dict[str, tuple[StructField, ...]]] = {
             "leader_recovery_state",
         )
     ),
-    "quarantine": tuple(QUARANTINE[name] for name in ("path", "data", "reason")),
+    "quarantine": tuple(QUARANTINE[name] for name in ("path", "data", "reason", "blocks", "mend")),
     "task": (StructField("read_seconds", DoubleType()), StructField("decode_seconds", DoubleType())),
 }
 

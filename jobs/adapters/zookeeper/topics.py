@@ -20,13 +20,16 @@ from schemas.znodes import (
     Assignment,
     MalformedZnodeError,
     check_topic_name,
-    decode_assignment,
-    decode_config,
     decode_state,
+    read_assignment,
+    read_config,
 )
 
 PARTITIONS_A_CHUNK: Final = 50_000
 """Partitions held at a time: what bounds a reader's memory."""
+
+_UNKNOWN: Final[list[int]] = []
+"""The replicas of a partition whose entry in the assignment is not understood."""
 
 NO_ASSIGNMENT: Final = Assignment({}, {}, {}, None)
 
@@ -51,12 +54,14 @@ class _Topic:
 
     row: Row
     assignment: Assignment = NO_ASSIGNMENT
+    opaque: frozenset[int] = frozenset()
+    """Partitions whose entry in the assignment is not understood: they have no replicas that are known."""
     orphans: list[str] = field(default_factory=list)
     """Partitions that have a znode and are not assigned."""
     quarantine: list[Row] = field(default_factory=list)
 
     def state_paths(self) -> Iterator[str]:
-        for partition in (*sorted(self.assignment.partitions), *self.orphans):
+        for partition in (*sorted({*self.assignment.partitions, *self.opaque}), *self.orphans):
             yield f"{TOPICS}/{self.row['topic']}/partitions/{partition}/state"
 
 
@@ -115,23 +120,35 @@ def _read_states(client: KazooClient, topics: Sequence[_Topic], *, last: bool) -
 def _topic(znode: Znode, config: Znode, children: Sequence[str]) -> _Topic:
     """Decode a topic's own znodes; what is not understood goes to quarantine and leaves the rest."""
     name = znode.path.rsplit("/", 1)[1]
-    topic = _Topic({"topic": name, "topic_version": znode.version, "understood": True, "config": None})
-    try:
-        topic.row["config"] = {} if config.data is None else decode_config(config.data)
-    except MalformedZnodeError as error:
-        topic.row["understood"] = False
-        topic.quarantine.append(quarantined(config, str(error)))
-    try:
-        check_topic_name(name)
-        topic.assignment = decode_assignment(znode.data)
-    except MalformedZnodeError as error:
-        topic.row["understood"] = False
-        topic.quarantine.append(quarantined(znode, str(error)))
-    topic.row["topic_id"] = topic.assignment.topic_id
+    topic = _Topic({"topic": name, "topic_version": znode.version})
+    settings, unread = ({}, []) if config.data is None else read_config(config.data)
+    if unread:
+        topic.quarantine.append(quarantined(config, "; ".join(unread)))
+    reason = _assign(topic, name, znode)
+    if reason:
+        topic.quarantine.append(quarantined(znode, reason))
+    topic.row |= {
+        "config": settings,
+        "topic_id": topic.assignment.topic_id,
+        "assignment_understood": not reason,
+        "understood": not (reason or unread),
+    }
     if topic.assignment is not NO_ASSIGNMENT or not znode.data:  # of what is there but illegible nobody can say
-        assigned = {str(partition) for partition in topic.assignment.partitions}
+        assigned = {str(partition) for partition in (*topic.assignment.partitions, *topic.opaque)}
         topic.orphans = [child for child in children if child not in assigned]
     return topic
+
+
+def _assign(topic: _Topic, name: str, znode: Znode) -> str:
+    """Decode the partitions of a topic; return why some, or all, are not understood, empty where all are."""
+    try:
+        check_topic_name(name)
+        topic.assignment = read_assignment(znode.data)
+    except MalformedZnodeError as error:
+        return str(error)
+    numbers = (part.number for part in topic.assignment.unread)
+    topic.opaque = frozenset(number for number in numbers if number is not None)
+    return topic.assignment.reason
 
 
 def _complete(topic: _Topic, states: Iterator[Znode]) -> tuple[list[Row], list[Row], bool]:
@@ -155,14 +172,13 @@ def _complete(topic: _Topic, states: Iterator[Znode]) -> tuple[list[Row], list[R
 
 
 def _assigned(topic: _Topic) -> Iterator[Row]:
-    """One row a partition, its state still to be added."""
-    assignment, of_topic = (
-        topic.assignment,
-        {name: topic.row[name] for name in ("topic", "topic_version", "understood")},
-    )
-    for partition, replicas in sorted(assignment.partitions.items()):
+    """One row a partition, its state still to be added; one that is opaque has no replicas that are known."""
+    assignment = topic.assignment
+    of_topic = {name: topic.row[name] for name in ("topic", "topic_version")}
+    for partition, replicas in sorted((dict.fromkeys(topic.opaque, _UNKNOWN) | assignment.partitions).items()):
         yield {
             **of_topic,
+            "understood": bool(replicas),
             "partition": partition,
             "replicas": replicas,
             "adding_replicas": assignment.adding_replicas.get(partition, []),
@@ -182,6 +198,6 @@ def _add_state(row: Row, znode: Znode) -> bool:
     row["controller_epoch"] = state.controller_epoch
     row["leader_recovery_state"] = state.leader_recovery_state
     replicas = row["replicas"]
-    if state.isr == replicas and state.leader in replicas:  # nearly all, and seen quickly
+    if not row["understood"] or (state.isr == replicas and state.leader in replicas):  # nearly all, and seen quickly
         return False
     return bool({state.leader, *state.isr}.difference(replicas, (NO_LEADER,)))

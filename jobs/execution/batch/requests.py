@@ -16,7 +16,7 @@ from jobs.adapters.zookeeper.multi import ANY_VERSION, Check, Delete, Op, SetDat
 from jobs.adapters.zookeeper.multi_read import children_of
 from jobs.adapters.zookeeper.refusal import Refusal, refusal
 from schemas.rows import Key
-from schemas.znodes import MalformedZnodeError, TopicPartition, decode_partitions, encode_partitions
+from schemas.znodes import MalformedZnodeError, TopicPartition, encode_partitions, read_partitions
 
 _AT_ONCE: Final = 1000
 """Znodes that a multi deletes, at most."""
@@ -63,12 +63,15 @@ def remove_void(control: Controllership, path: str, version: int) -> Refusal | N
 
 
 def _keep(control: Controllership, path: str, is_left: Callable[[TopicPartition], bool]) -> Withdrawal:
-    """Leave these in a request for partitions; one that asks for nothing goes, as it is in the way of the next."""
+    """Leave these in a request for partitions; one that asks for nothing goes, as it is in the way of the next.
+
+    Entries that are not understood go with the first that is done: as to Kafka, they ask for nothing.
+    """
     znode = read(control.client, path)
     if znode.version is None:
         return Withdrawal()
     try:
-        requests = decode_partitions(znode.data)
+        requests, _ = read_partitions(znode.data)
     except MalformedZnodeError:
         return Withdrawal()
     left = [each for each in requests if is_left(each)]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kazoo.client import KazooClient
+from msgspec.structs import replace
 
 from jobs.adapters.zookeeper.connection import Znode
 from jobs.adapters.zookeeper.multi import Op, SetData
@@ -26,9 +27,9 @@ from schemas.znodes import (
     WITHOUT_IDS,
     Assignment,
     MalformedZnodeError,
-    decode_assignment,
     encode_assignment,
     encode_config,
+    read_assignment,
 )
 
 LIMIT: Final = 1_000_000
@@ -63,26 +64,25 @@ class TopicZnodes:
 
     def grown(self, topic: str, now: bytes | None) -> bytes | None:
         """Return what a topic's znode holds with the planned partitions; None where it has them."""
-        assignment = decode_assignment(now)
+        assignment = read_assignment(now)
         added = self.planned[topic]
         if added.items() <= assignment.partitions.items():
             return None
-        whole = Assignment(
-            assignment.partitions | added, assignment.adding_replicas, assignment.removing_replicas, assignment.topic_id
-        )
-        return encode_assignment(whole)
+        return encode_assignment(replace(assignment, partitions=assignment.partitions | added))
 
 
 def with_assignments(now: bytes | None, changes: Iterable[Change]) -> bytes:
-    """Return what a topic's znode holds with the assignments of these changes; what is not understood raises."""
-    assignment = decode_assignment(now)
+    """Return what a topic's znode holds with the assignments of these changes; what is not understood is kept."""
+    assignment = read_assignment(now)
     partitions = dict(assignment.partitions)
     adding, removing = dict(assignment.adding_replicas), dict(assignment.removing_replicas)
     for change in changes:
         partitions[change.partition] = change.replicas_after
         adding[change.partition] = change.adding_after
         removing[change.partition] = change.removing_after
-    return encode_assignment(Assignment(partitions, adding, removing, assignment.topic_id))
+    return encode_assignment(
+        replace(assignment, partitions=partitions, adding_replicas=adding, removing_replicas=removing)
+    )
 
 
 def too_large(ops: Iterable[Op]) -> Refusal | None:

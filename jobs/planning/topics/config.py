@@ -34,6 +34,7 @@ class ConfigRequest:
     def plan(self, at: SnapshotTables) -> Planned:
         """Plan what differs; nothing does: a plan without operations."""
         topic = find_topic(at, self.topic)
+        _refuse_unread(topic)
         before = {name: topic.row["config"].get(name) for name in sorted(self.overrides)}
         after = {name: self.overrides[name] for name in before if before[name] != self.overrides[name]}
         self._refuse_conflicts(topic)
@@ -76,6 +77,18 @@ class ConfigRequest:
             "code": RejectionCode.NOT_SET.value,
             "reason": f"{name} is not set on this topic: there is nothing to delete",
         }
+
+
+def _refuse_unread(topic: KnownTopic) -> None:
+    """Refuse to alter a config of which something cannot be read: Kafka, too, writes it as a whole or not at all."""
+    config = topic.row["config"]
+    if config is not None and None not in config.values():
+        return
+    unread = "" if config is None else f" ({', '.join(sorted(name for name in config if config[name] is None))})"
+    raise RefusedError(
+        f"config of topic {topic.name} is not understood{unread}: /config/topics/{topic.name} must hold an object of "
+        "strings under config; `surveyor show quarantine` shows it; mend it first, then snapshot again",
+    )
 
 
 def parse_overrides(pairs: Sequence[str], deleted: Sequence[str]) -> Overrides:

@@ -7,10 +7,11 @@ from typing import Any, Final
 from jobs.adapters.delta.lake import Row
 from jobs.basics.errors import RefusedError
 from jobs.planning.plan import Planned
-from jobs.planning.topics.known_topic import operation, unknown_topics
+from jobs.planning.topics.known_topic import is_assignment_understood, operation, unknown_topics
 from jobs.records.snapshot_tables import SnapshotTables
 from jobs.records.snapshots import as_of
 from schemas.names import INTERNAL_PREFIX, WHOLE_TOPIC, OperationKind, PlanKind, RejectionCode
+from schemas.topic_configs import boolean
 
 SWITCH: Final = "delete.topic.enable"
 
@@ -58,8 +59,8 @@ class DeleteRequest:
 def _rejection(topic: str, known: Row) -> Row | None:
     if known["deletion_requested"]:
         code, reason = RejectionCode.DELETION_REQUESTED, "queued for deletion already"
-    elif not known["understood"]:
-        code, reason = RejectionCode.NOT_UNDERSTOOD, "its znodes are not understood; `surveyor show quarantine`"
+    elif not is_assignment_understood(known):
+        code, reason = RejectionCode.NOT_UNDERSTOOD, "its znode is not understood; `surveyor show quarantine`"
     else:
         return None
     common: dict[str, Any] = {"topic": topic, "partition": WHOLE_TOPIC, "action": OperationKind.DELETE_TOPIC.value}
@@ -68,7 +69,7 @@ def _rejection(topic: str, known: Row) -> Row | None:
 
 def _refuse_disabled(settings: list[Row]) -> None:
     """Any broker may be the controller when it comes to it, and one that must not delete drops the request."""
-    forbidding = [row["broker_id"] for row in settings if row["value"] == "false" and not row["assumed"]]
+    forbidding = [row["broker_id"] for row in settings if boolean(row["value"]) is False and not row["assumed"]]
     if forbidding:
         raise RefusedError(
             f"{SWITCH} is false on brokers {', '.join(map(str, sorted(forbidding)))}: Kafka would drop the request "

@@ -10,7 +10,7 @@ from jobs.adapters.delta.lake import Row
 from jobs.basics.errors import RefusedError, UsageError, raise_any
 from jobs.planning.plan import Planned
 from jobs.planning.tables import requests_of
-from jobs.planning.topics.known_topic import KnownTopic, find_topic, operation
+from jobs.planning.topics.known_topic import KnownTopic, find_topic, is_assignment_understood, operation
 from jobs.planning.topics.new_partitions import assign_topics, racks_of, racks_told
 from jobs.planning.topics.new_topics import not_alive
 from jobs.records.snapshot_tables import SnapshotTables
@@ -122,6 +122,9 @@ def _refuse_unsettled(at: SnapshotTables, topic: KnownTopic) -> None:
         )
     numbers = [row["partition"] for row in topic.partitions]
     opaque = [row["partition"] for row in topic.partitions if row["understood"] is False]
+    if not is_assignment_understood(topic.row):
+        why = "is not understood: `surveyor show quarantine` says why"
+        raise RefusedError(f"topic {topic.name} cannot be added to: /brokers/topics/{topic.name} {why}; mend it first")
     if opaque or not numbers or numbers != list(range(len(numbers))):
         what = f"partitions {opaque} are not understood" if opaque else f"its partitions are {numbers}, not 0 to n - 1"
         raise RefusedError(f"topic {topic.name} cannot be added to: {what}; mend it first")

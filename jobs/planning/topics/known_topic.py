@@ -53,10 +53,14 @@ def find_topic(at: SnapshotTables, topic: str) -> KnownTopic:
         raise unknown_topics([topic], snapshot_id)
     if rows[0]["deletion_requested"]:
         raise RefusedError(f"topic {topic} is queued for deletion in snapshot {snapshot_id}: it will be gone")
-    if not rows[0]["understood"]:
-        raise RefusedError(f"topic {topic} is not understood; `surveyor show quarantine` says why; mend it first")
     partitions = as_of(at.tables.lake, at.snapshot, "partitions", mine)
     return KnownTopic(rows[0], sorted(partitions, key=lambda row: row["partition"]))
+
+
+def is_assignment_understood(topic: Row) -> bool:
+    """Whether all of /brokers/topics/T was understood; snapshots of older versions know it with the config alone."""
+    understood = topic.get("assignment_understood")
+    return bool(topic["understood"] if understood is None else understood)
 
 
 def unknown_topics(topics: Sequence[str], snapshot_id: int) -> RefusedError:

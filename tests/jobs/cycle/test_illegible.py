@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from jobs.cycle.control import Controller
+from schemas.names import NO_LEADER
 from schemas.znodes import State, encode_config_change, encode_state
 from tests.jobs.support.controllers.in_office import by_hand, settle, take_up, told
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
@@ -29,7 +30,7 @@ def orders(tree: KafkaTree) -> KafkaTree:
 def test_settings_that_cannot_be_read_stop_nobody_and_count_once_they_can(
     orders: KafkaTree, controller: Controller
 ) -> None:
-    """Clean elections need no settings; a new topic waits until its own can be read."""
+    """Clean elections and first leaders need no settings, as Kafka's."""
     orders.write(CONFIG, b"{illegible")
     orders.write("/config/topics/new", b"{illegible")
     by_hand(orders, "new", {0: [1, 2]})
@@ -38,11 +39,49 @@ def test_settings_that_cannot_be_read_stop_nobody_and_count_once_they_can(
     orders.unregister(0)
     settle(controller)
     assert (orders.state("orders").leader, orders.state("others").leader) == (1, 1)
-    assert orders.client.exists(state_path("new", 0)) is None
-
-    changed_config(orders, b'{"version":1,"config":{}}', "new")
-    settle(controller)
     assert orders.state("new").leader == 1
+
+    by_hand(orders, "later", {0: [0, 2]})
+    changed_config(orders, b'{"version":1,"config":{"unclean.leader.election.enable":true}}', "later")
+    settle(controller)
+    assert orders.state("later").leader == 2
+    orders.register(0)
+    orders.unregister(2)
+    settle(controller)
+    assert orders.state("later").leader == NO_LEADER  # a value that is no string allows nothing
+
+    changed_config(orders, UNCLEAN, "later")
+    settle(controller)
+    assert orders.state("later").leader == 0
+
+
+def test_one_partition_that_cannot_be_read_leaves_the_others(orders: KafkaTree, controller: Controller) -> None:
+    """Kafka elects both; what is not understood is kept as it is in the topic's znode."""
+    data = b'{"version":2,"partitions":{"0":[0,1],"1":[65633,65633,65633],"2":[2,1]},"adding_replicas":{}}'
+    orders.add_topic("clicks", {0: [0, 1], 1: [1, 2], 2: [2, 1]}, topic_id=None)
+    orders.write("/brokers/topics/clicks", data)
+    take_up(controller)
+
+    orders.unregister(0)
+    orders.unregister(2)
+    settle(controller)
+
+    assert (orders.state("clicks", 0).leader, orders.state("clicks", 2).leader) == (1, 1)
+    assert orders.state("clicks", 1).leader == 1
+
+
+def test_a_partition_without_an_isr_is_elected_where_that_may_lose_data(
+    orders: KafkaTree, controller: Controller
+) -> None:
+    orders.write(state_path("orders", 0), encode_state(State(1, -1, 9, [])))
+    take_up(controller)
+    settle(controller)
+    assert orders.state("orders").leader == -1
+
+    changed_config(orders, UNCLEAN)
+    settle(controller)
+
+    assert (orders.state("orders").leader, orders.state("orders").isr) == (0, [0])
 
 
 @pytest.mark.parametrize("find", ["watch", "audit"])

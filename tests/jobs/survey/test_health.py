@@ -165,6 +165,35 @@ def spoil_topic(tree: KafkaTree) -> None:
     tree.write("/brokers/topics/calm", b'{"partitions":{"0":null}}')
 
 
+def spoil_one_partition(tree: KafkaTree) -> None:
+    """The other one, beside it, is under-replicated."""
+    tree.write("/brokers/topics/calm", b'{"partitions":{"0":[65633,65633,65633],"1":[1,0]}}')
+    lead(tree, 1, 1, [1])
+
+
+def spoil_config(tree: KafkaTree) -> None:
+    tree.write("/config/topics/calm", b'{"version":1,"config":{"retention.ms":5}}')
+    lead(tree, 1, 1, [1])
+
+
+def lead(tree: KafkaTree, number: int, leader: int, isr: list[int]) -> None:
+    state = State(controller_epoch=1, leader=leader, leader_epoch=6, isr=isr)
+    tree.write(state_path("calm", number), encode_state(state))
+
+
+def test_a_leader_outside_its_isr_is_named(tree: KafkaTree) -> None:
+    """Kafka leaves it alone; so does a controller of ours, and says so. One without an ISR is offline."""
+    tree.add_topic("calm", {0: [0, 1], 1: [1, 0], 2: [1, 2], 3: [2, 0]})
+    lead(tree, 1, 1, [0])
+    lead(tree, 2, NO_LEADER, [])
+    lead(tree, 3, 2, [])
+    health = judged(observe_now(tree.hosts))
+
+    assert (health.leader_outside_isr, health.named["leader_outside_isr"]) == (2, ["calm-1", "calm-3"])
+    assert (health.offline, health.stuck, health.mendable, health.under_min_isr) == (1, 1, 0, 2)
+    assert health.json["leader_outside_isr"] == 2
+
+
 def spoil_controller(tree: KafkaTree) -> None:
     tree.client.set("/controller", b"nobody")
 
@@ -177,7 +206,9 @@ def spoil_broker(tree: KafkaTree) -> None:
     ("spoil", "expected"),
     [
         (spoil_state, {"not_understood": 1, "partitions": 2, "offline": 0, "quarantined": 1}),
-        (spoil_topic, {"partitions": 0, "quarantined": 1, "topics": 1}),
+        (spoil_topic, {"partitions": 1, "not_understood": 1, "quarantined": 2, "topics": 1}),
+        (spoil_one_partition, {"partitions": 2, "not_understood": 1, "under_replicated": 1, "quarantined": 1}),
+        (spoil_config, {"configs_not_understood": 1, "partitions": 2, "not_understood": 0, "under_replicated": 1}),
         (spoil_controller, {"controller_id": None, "controller_epoch": 7, "quarantined": 1}),
         (spoil_broker, {"live": [0, 1, 2], "not_understood_brokers": [1], "gone": {}, "offline": 0, "quarantined": 1}),
     ],

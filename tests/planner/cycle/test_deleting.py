@@ -21,6 +21,15 @@ CASES: Final[dict[str, tuple[list[int], Row, DeletionStep, RejectionCode | None]
     "new": ([1, 2], {"leader": None, "isr": None}, S.DELETE, None),
     "dead": ([1, 9], {}, S.WAIT, CODES.WAITS_FOR_REPLICAS),
     "moved": ([1, 2], {"adding_replicas": [2]}, S.WAIT, CODES.WAITS_FOR_REPLICAS),
+    # Kafka's controllers fail over such a topic one after another; nothing moves, and nothing is waited for
+    "unborn": (
+        [1, 2],
+        {"adding_replicas": [2], "leader": None, "isr": None, "state_version": None},
+        S.DELETE,
+        None,
+    ),
+    "illegible": ([1, 2], {"adding_replicas": [2], "leader": None, "isr": None}, S.WAIT, CODES.WAITS_FOR_REPLICAS),
+    "config": ([1, 2], {}, S.DELETE, None),
     "elected": ([1, 2], {}, S.WAIT, CODES.WAITS_FOR_REPLICAS),
     "half": ([1, 2], {}, S.DELETE, None),
     "done": ([1, 2], {}, S.REMOVE, None),
@@ -44,7 +53,15 @@ def _partitions() -> list[Row]:
 
 
 def test_which_are_deleted_and_what_they_wait_for_and_who_is_told(spark: SparkSession) -> None:
-    topics = [topic_row(name, deletion_requested=True, understood=name != "opaque") for name in CASES]
+    topics = [
+        topic_row(
+            name,
+            deletion_requested=True,
+            understood=name not in {"opaque", "config"},
+            assignment_understood=name != "opaque",
+        )
+        for name in CASES
+    ]
     requests = [request_row(QUEUED, name, None) for name in (*CASES, "unknown")]
     requests.append(request_row(RequestKind.PREFERRED_ELECTION, "elected"))
 
@@ -59,7 +76,10 @@ def test_which_are_deleted_and_what_they_wait_for_and_who_is_told(spark: SparkSe
     told = {(row["topic"], row["api"], row["delete_partition"]): row["brokers"] for row in (*first, *then)}
     assert told == {
         (topic, api, delete): brokers
-        for topic, holders in (("plain", [1, 2]), ("new", [1, 2]), ("half", [2]))
+        for topic, holders in (
+            *((topic, [1, 2]) for topic in ("plain", "new", "unborn", "config")),
+            ("half", [2]),
+        )
         for api, delete, brokers in (
             (UPDATE_METADATA, False, [1, 2, 3]),
             (STOP_REPLICA, False, holders),

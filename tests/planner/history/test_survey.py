@@ -28,7 +28,7 @@ def assert_kept(
 
 def test_what_cannot_be_read_keeps_its_last_row(spark: SparkSession) -> None:
     opaque: dict[str, Any] = {"understood": False}
-    topics = [topic_row("fine"), topic_row("opaque", **opaque), topic_row("config", **opaque)]
+    topics = [topic_row("fine"), *(topic_row(name, **opaque) for name in ("opaque", "config", "some"))]
     previous = [
         partition_row([1, 2], 1, [1, 2], topic="fine"),
         partition_row([1, 2], 1, [1, 2], topic="fine", partition=1),
@@ -36,15 +36,23 @@ def test_what_cannot_be_read_keeps_its_last_row(spark: SparkSession) -> None:
         partition_row([3, 4], 3, [3, 4], topic="opaque"),
         partition_row([5, 6], 5, [5], topic="gone"),
         partition_row([7, 8], 7, [7], topic="config"),
+        partition_row([1, 2], 2, [1, 2], topic="some"),
+        partition_row([1, 2], 2, [2], topic="some", partition=1),
     ]
     partitions = [
         partition_row([1, 2], 2, [2], topic="fine"),
         partition_row([1, 2], None, None, topic="fine", partition=1, state_version=6, **opaque),
         partition_row([1, 2], None, None, topic="fine", partition=2, state_version=6, **opaque),
         partition_row([1, 2], None, None, topic="fine", partition=3),
-        partition_row([7, 8], 8, [8], topic="config", **opaque),
+        partition_row([7, 8], 8, [8], topic="config"),
+        partition_row([], 1, [1], topic="some", **opaque),
+        partition_row([1, 2], 1, [1], topic="some", partition=1),
+        partition_row([], None, None, topic="some", partition=2, **opaque),
     ]
-    expected = [partitions[0], previous[1] | opaque, partitions[2], partitions[3], partitions[4], previous[3] | opaque]
+    expected = [
+        *(partitions[0], previous[1] | opaque, partitions[2], partitions[3], previous[3] | opaque, partitions[4]),
+        *(previous[6] | opaque, partitions[6], partitions[7]),
+    ]
     assert_kept(spark, partitions, topics, previous, expected)
 
 

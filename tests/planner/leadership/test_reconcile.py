@@ -73,6 +73,14 @@ CASES: Final[list[Case]] = [
     ("plain", [7, 3, 1], None, None, (CREATE, 3, [3, 1], 0), None),
     ("plain", [2, 1], None, None, (CREATE, 2, [2, 1], 0), None),
     ("plain", [7, 8], None, None, None, DOWN),
+    # an ISR that is empty: nobody is in sync, and nothing tells who was
+    ("plain", [1, 2], NO_LEADER, [], None, DOWN),
+    ("unclean", [7, 2, 1], NO_LEADER, [], (ELECT, 2, [2], 6), None),
+    ("plain", [1, 2], 1, [], None, None),
+    ("plain", [7, 1], 7, [], None, DOWN),
+    # a live leader outside the ISR, or outside the replicas: nothing, as Kafka
+    ("plain", [1, 2], 1, [2], None, None),
+    ("unclean", [2, 3], 1, [2, 3], None, None),
     # registered but not understood: never elected, never dead
     ("plain", [4, 1], 4, [4, 1], None, None),
     ("plain", [4, 1], 4, [4, 1, 7], (SHRINK, 4, [4, 1], 6), None),

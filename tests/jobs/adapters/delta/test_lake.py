@@ -40,6 +40,21 @@ def test_a_table_of_an_older_version_gets_its_new_columns(tmp_path: Path) -> Non
     assert {field.name for field in DeltaTable(lake.path("changes")).schema().fields} == set(CHANGES.names)
 
 
+def test_a_table_of_an_older_version_takes_what_this_one_does(tmp_path: Path) -> None:
+    """Older versions refused an empty ISR, which Kafka reads."""
+    lake = Lake(str(tmp_path), "default")
+    lake.ensure_tables()
+    DeltaTable(lake.path("partitions")).alter.add_constraint({"isr_never_empty": "isr IS NULL OR cardinality(isr) > 0"})
+    row = {"topic": "t", "partition": 0, "leader": -1, "isr": []}
+    with pytest.raises(DeltaError):
+        lake.append("partitions", [row])
+
+    lake.ensure_tables()
+    lake.append("partitions", [row])
+
+    assert [found["isr"] for found in lake.rows("partitions")] == [[]]
+
+
 def test_a_table_of_an_older_version_has_other_comments(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path), "default")
     older = StructType([StructField(f.name, f.dataType, metadata={"comment": "once"}) for f in BROKERS])

@@ -60,6 +60,7 @@ def _rows(small: Small, read: pa.Table, threshold: float) -> dict[str, list[Row]
         requested={},
         partitions=_of_kind(read, "partition"),
         quarantined=0,
+        blocking=[],
     )
     arrays = arrays_of(seen, default_min_isr(configs))
     partitions = _partitions(seen, arrays)

@@ -1,0 +1,266 @@
+"""What Kafka's own decoders do with a znode: whether they throw, and what of Kafka then cannot start.
+
+Corresponds to the `decode` methods of `kafka.zk.ZkData` of 3.9, with `kafka.utils.Json`: what is no JSON at all counts
+as empty to most of them, and what is JSON of another shape throws. What throws in a controller's start ends that
+controller, and the next one as well. `schemas.znodes` is stricter, so all that is found here is in quarantine. In: a
+path and its data. Out: what Kafka cannot do while the znode is as it is.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from enum import StrEnum
+from types import NoneType
+from typing import Any, Final
+
+_INT: Final = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
+_TOPIC_ID: Final = re.compile(r"[A-Za-z0-9_-]{22}(==)?", re.ASCII)
+_LARGEST: Final = 2**31
+_GARBAGE: Final = object()
+"""Stands for what is no JSON."""
+
+
+class Blocked(StrEnum):
+    """What of Kafka a znode blocks."""
+
+    FAIL_OVER = "fail-over"
+    """Each broker that becomes the controller resigns at once: nothing is elected, created or moved."""
+    START = "broker start"
+    """A broker that starts ends at once."""
+    REGISTRATION = "controller"
+    """No broker becomes the controller."""
+    PRODUCER_IDS = "producer ids"
+    """The controller allocates no producer ids: new idempotent producers wait."""
+
+
+class _ThrownError(Exception):
+    """Kafka's decoder would throw."""
+
+
+def _tree(data: bytes | None) -> object:
+    """Read the first JSON value as Jackson does; what follows it is ignored."""
+    if data is None or not data.strip(b" \t\r\n"):
+        raise _ThrownError
+    try:
+        value, _ = json.JSONDecoder(parse_constant=_refuse).raw_decode(data.decode().lstrip(" \t\r\n"))
+    except (ValueError, RecursionError):
+        return _GARBAGE
+    return value
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(constant)
+
+
+def _object(value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise _ThrownError
+    return value
+
+
+def _int(value: object) -> int:
+    if type(value) is not int or not -_LARGEST <= value < _LARGEST:
+        raise _ThrownError
+    return value
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise _ThrownError
+    return value
+
+
+def _list(value: object) -> list[Any]:
+    if not isinstance(value, list):
+        raise _ThrownError
+    return value
+
+
+def _java_int(text: str) -> int:
+    if not _INT.fullmatch(text):
+        raise _ThrownError
+    return _int(int(text))
+
+
+def _field(content: dict[str, Any], name: str) -> object:
+    if name not in content:
+        raise _ThrownError
+    return content[name]
+
+
+def _topic(data: bytes | None) -> None:
+    value = _tree(data)
+    if value is _GARBAGE:
+        return
+    topic = _object(value)
+    if "topic_id" in topic and not _TOPIC_ID.fullmatch(_text(topic["topic_id"])):
+        raise _ThrownError
+    lists = [_object(topic[name]) for name in ("adding_replicas", "removing_replicas") if name in topic]
+    for key, replicas in _object(topic.get("partitions", {})).items():
+        _java_int(key)
+        for each in (replicas, *(moving[key] for moving in lists if key in moving)):
+            _ints(each)
+
+
+def _ints(value: object) -> None:
+    for each in _list(value):
+        _int(each)
+
+
+def _state(data: bytes | None) -> None:
+    value = _tree(data)
+    if value is _GARBAGE:
+        return
+    state = _object(value)
+    for name in ("leader", "leader_epoch", "controller_epoch"):
+        _int(_field(state, name))
+    _ints(_field(state, "isr"))
+    if "leader_recovery_state" in state and _int(state["leader_recovery_state"]) not in {0, 1}:
+        raise _ThrownError
+
+
+def _config(data: bytes | None) -> None:
+    if data is None or not data.strip():
+        return
+    value = _tree(data)
+    config = value.get("config") if isinstance(value, dict) else None
+    for each in config.values() if isinstance(config, dict) else ():
+        _text(each)
+
+
+def _broker(data: bytes | None) -> None:
+    broker = _object(_tree(data))
+    version = _int(_field(broker, "version"))
+    _int(_field(broker, "jmx_port"))
+    if version < 1:
+        raise _ThrownError
+    if version == 1:
+        _text(_field(broker, "host"))
+        _int(_field(broker, "port"))
+        return
+    for endpoint in _list(_field(broker, "endpoints")):
+        _text(endpoint)
+
+
+def _reassignment(data: bytes | None) -> None:
+    """Entries of the wrong type are ignored with all others; what is null, or no broker id, is met later on.
+
+    A controller that carries out the latter writes it into the topic's znode, over which the next one ends.
+    """
+    if data is None:
+        raise _ThrownError
+    try:
+        value = _tree(data)
+    except _ThrownError:
+        return
+    if value is None or (isinstance(value, dict) and value.get("partitions") is None):
+        raise _ThrownError
+    partitions = value.get("partitions") if isinstance(value, dict) else None
+    if not isinstance(partitions, list) or not all(map(_is_order, partitions)):
+        return
+    for entry in partitions:
+        _ints(_object(entry).get("replicas"))
+
+
+def _is_order(entry: object) -> bool:
+    """Whether Jackson makes an entry of it; of the list of replicas it takes any members."""
+    if entry is None:
+        return True
+    if not isinstance(entry, dict) or type(entry.get("partition", 0)) is not int:
+        return False
+    return isinstance(entry.get("replicas", []), list | NoneType)
+
+
+def _election(data: bytes | None) -> None:
+    value = _tree(data)
+    if value is _GARBAGE:
+        return
+    for entry in _list(_field(_object(value), "partitions")):
+        _text(_field(_object(entry), "topic"))
+        _int(_field(entry, "partition"))
+
+
+def _epoch(data: bytes | None) -> None:
+    _java_int((data or b"").decode(errors="replace"))
+
+
+def _feature(data: bytes | None) -> None:
+    feature = _object(_tree(data))
+    if _int(_field(feature, "version")) not in {1, 2} or _int(_field(feature, "status")) not in {0, 1}:
+        raise _ThrownError
+    _object(_field(feature, "features"))
+
+
+def _producer_ids(data: bytes | None) -> None:
+    block = _object(_tree(data))
+    _int(_field(block, "broker"))
+    for name in ("block_start", "block_end"):
+        if not re.fullmatch(r"[+-]?[0-9]{1,19}", _text(_field(block, name)), re.ASCII):
+            raise _ThrownError
+
+
+def _cluster_id(data: bytes | None) -> None:
+    _text(_field(_object(_tree(data)), "id"))
+
+
+def _controller(data: bytes | None) -> None:
+    controller = _object(_tree(data))
+    _int(_field(controller, "brokerid"))
+    _int(controller.get("kraftControllerEpoch", -1))
+
+
+Decode = Callable[[bytes | None], None]
+
+_NAME_IS_A_NUMBER: Final = re.compile(r"/brokers/ids/(?P<number>.+)")
+_OF_A_BROKER: Final = re.compile(r"/config/brokers/(?!<default>$)(?P<name>.+)")
+_SEQUENCES: Final = {
+    "/isr_change_notification/": "isr_change_",
+    "/log_dir_event_notification/": "log_dir_event_",
+}
+"""Folders, and the beginning of names in them: of a shorter name no sequence number can be cut off."""
+
+_RULES: Final[tuple[tuple[re.Pattern[str], Decode, Blocked], ...]] = tuple(
+    (re.compile(path), decode, blocked)
+    for path, decode, blocked in (
+        (r"/brokers/topics/[^/]+", _topic, Blocked.FAIL_OVER),
+        (r"/brokers/topics/[^/]+/partitions/[^/]+/state", _state, Blocked.FAIL_OVER),
+        (r"/brokers/ids/[^/]+", _broker, Blocked.FAIL_OVER),
+        (r"/admin/reassign_partitions", _reassignment, Blocked.FAIL_OVER),
+        (r"/admin/preferred_replica_election", _election, Blocked.FAIL_OVER),
+        (r"/feature", _feature, Blocked.FAIL_OVER),
+        (r"/controller_epoch", _epoch, Blocked.FAIL_OVER),
+        (r"/controller", _controller, Blocked.REGISTRATION),
+        (r"/config/(topics|brokers|users|clients|ips)/.+", _config, Blocked.START),
+        (r"/cluster/id", _cluster_id, Blocked.START),
+        (r"/latest_producer_id_block", _producer_ids, Blocked.PRODUCER_IDS),
+    )
+)
+
+
+def blocked(path: str, data: bytes | None) -> Blocked | None:
+    """Say what of Kafka cannot start over a znode, None where Kafka reads or ignores it.
+
+    >>> blocked("/brokers/topics/orders", b"null"), blocked("/brokers/topics/orders", b"no JSON")
+    (<Blocked.FAIL_OVER: 'fail-over'>, None)
+    """
+    if _has_bad_name(path):
+        return Blocked.FAIL_OVER
+    settings = _OF_A_BROKER.fullmatch(path)
+    if settings is not None and not _INT.fullmatch(settings["name"]):
+        return Blocked.START
+    for pattern, decode, what in _RULES:
+        if pattern.fullmatch(path):
+            try:
+                decode(data)
+            except _ThrownError:
+                return what
+    return None
+
+
+def _has_bad_name(path: str) -> bool:
+    broker = _NAME_IS_A_NUMBER.fullmatch(path)
+    if broker is not None and not _INT.fullmatch(broker["number"]):
+        return True
+    return any(
+        path.startswith(folder) and len(path) < len(folder) + len(prefix) for folder, prefix in _SEQUENCES.items()
+    )

@@ -1,0 +1,89 @@
+"""What Kafka's decoders throw on, as `kafka.zk.ZkData` of 3.9.2 did when each was called with these bytes."""
+
+from typing import Final
+
+import pytest
+
+from schemas.kafka_decoders import Blocked, blocked
+
+OVER, START = Blocked.FAIL_OVER, Blocked.START
+TOPIC, STATE, CONFIG = "/brokers/topics/t", "/brokers/topics/t/partitions/0/state", "/config/topics/t"
+REASSIGN, ELECT = "/admin/reassign_partitions", "/admin/preferred_replica_election"
+GOOD_STATE: Final = '{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1,2]}'
+BROKER: Final = '{"version":5,"jmx_port":-1,"endpoints":["PLAINTEXT://h:9092"],"host":"h","port":9092}'
+
+# path, data, what it blocks
+CASES: Final[list[tuple[str, str | None, Blocked | None]]] = [
+    *((TOPIC, data, OVER) for data in (None, "", "  ", "null", "[1]", "5", '"x"')),
+    *((TOPIC, data, None) for data in ("hello", "{}", '{"version":1}', '{"partitions":{"0":[1]}} trailing')),
+    *(
+        (TOPIC, f'{{"partitions":{partitions}}}', OVER)
+        for partitions in (
+            "null",
+            "[[1]]",
+            '{"0":null}',
+            '{"0":["1"]}',
+            '{"0":[1.5]}',
+            '{"0":[3000000000]}',
+            '{"zero":[1]}',
+        )
+    ),
+    *(
+        (TOPIC, f'{{"partitions":{some}}}', None)
+        for some in ('{"0":[]}', '{"0":[1,1]}', '{"0":[-1]}', '{"-1":[1]}', '{"00":[1]}')
+    ),
+    (TOPIC, '{"partitions":{"0":[1]},"adding_replicas":null}', OVER),
+    (TOPIC, '{"partitions":{"0":[1]},"adding_replicas":{"0":null}}', OVER),
+    (TOPIC, '{"partitions":{"0":[1]},"adding_replicas":{"5":null}}', None),
+    (TOPIC, '{"partitions":{"0":[1]},"adding_replicas":{"0":[9]}}', None),
+    *((TOPIC, f'{{"partitions":{{}},"topic_id":{topic_id}}}', OVER) for topic_id in ("5", "null", '"x"')),
+    *((STATE, data, OVER) for data in (None, "", "null", "[1]", "{}", GOOD_STATE.replace('"leader":1,', ""))),
+    *((STATE, data, None) for data in ("hello", GOOD_STATE, GOOD_STATE + "x", GOOD_STATE.replace("[1,2]", "[]"))),
+    *((STATE, GOOD_STATE.replace("[1,2]", isr), OVER) for isr in ("null", '["1"]')),
+    *((STATE, GOOD_STATE.replace("[1,2]", isr), None) for isr in ("[1,1]", "[-1]")),
+    *((STATE, GOOD_STATE.replace('"leader":1', f'"leader":{leader}'), OVER) for leader in ('"1"', "null", "true")),
+    (STATE, GOOD_STATE.replace('"leader":1', '"leader":-2'), None),
+    (STATE, GOOD_STATE.replace("}", ',"leader_recovery_state":2}'), OVER),
+    *((CONFIG, data, None) for data in (None, "", "null", "hello", "[1]", "{}", '{"config":null}', '{"config":[]}')),
+    (CONFIG, '{"config":{"retention.ms":"5"}}', None),
+    *((CONFIG, f'{{"config":{{"retention.ms":{value}}}}}', START) for value in ("5", "null", "true", "[]")),
+    ("/config/brokers/<default>", '{"config":{"log.retention.ms":5}}', START),
+    ("/config/brokers/abc", '{"version":1,"config":{}}', START),
+    ("/config/brokers/1", '{"version":1,"config":{}}', None),
+    *((REASSIGN, data, OVER) for data in (None, "null", "{}", '{"partitions":null}', '{"partitions":[null]}')),
+    *((REASSIGN, data, None) for data in ("", "hello", "[1]", "5", '{"partitions":[]}')),
+    (REASSIGN, '{"partitions":[{"topic":"t","partition":"x","replicas":[1]},null]}', None),
+    (REASSIGN, '{"partitions":[{"topic":"t","partition":0,"replicas":[1]}]}', None),
+    (REASSIGN, '{"partitions":[{"topic":"t","partition":0,"replicas":7}]}', None),
+    *(
+        (REASSIGN, f'{{"partitions":[{{"topic":"t","partition":0,"replicas":{replicas}}}]}}', OVER)
+        for replicas in ("null", '["x"]', "[3000000000]", "[null]")
+    ),
+    (REASSIGN, '{"partitions":[{"topic":"t","partition":0}]}', OVER),
+    *((ELECT, data, OVER) for data in (None, "", "null", "[1]", "{}", '{"partitions":null}', '{"partitions":[null]}')),
+    *((ELECT, data, None) for data in ("hello", '{"partitions":[]}', '{"partitions":[{"topic":"t","partition":-1}]}')),
+    (ELECT, '{"partitions":[{"partition":0}]}', OVER),
+    *(("/controller_epoch", data, OVER) for data in (None, "", "x", "7\n", " 7", "9999999999")),
+    *(("/controller_epoch", data, None) for data in ("7", "-1")),
+    *(("/brokers/ids/7", data, OVER) for data in (None, "", "hello", "{}", '{"version":5,"endpoints":[]}')),
+    ("/brokers/ids/7", BROKER, None),
+    ("/brokers/ids/x", BROKER, OVER),
+    ("/isr_change_notification/foo", "{}", OVER),
+    ("/isr_change_notification/isr_change_0000000001", "null", None),
+    ("/log_dir_event_notification/foo", "{}", OVER),
+    *(("/cluster/id", data, START) for data in (None, "", "hello", "{}", '{"id":5}')),
+    ("/cluster/id", '{"version":"1","id":"x"}', None),
+    *(("/feature", data, OVER) for data in ("hello", "{}", '{"version":9,"status":1,"features":{}}')),
+    ("/feature", '{"version":1,"status":1,"features":{}}', None),
+    *(
+        ("/latest_producer_id_block", data, Blocked.PRODUCER_IDS)
+        for data in ("hello", "{}", '{"broker":1,"block_start":0}')
+    ),
+    ("/latest_producer_id_block", '{"version":1,"broker":1,"block_start":"0","block_end":"999"}', None),
+    ("/elsewhere", "null", None),
+]
+
+
+@pytest.mark.parametrize(("path", "data", "expected"), CASES)
+def test_what_kafka_throws_on(path: str, data: str | None, expected: Blocked | None) -> None:
+    assert blocked(path, None if data is None else data.encode()) is expected
