@@ -31,13 +31,18 @@ from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONTROLLER, CONTROLLER_E
 from jobs.adapters.zookeeper.connection import connected, read, sync
 from jobs.adapters.zookeeper.credentials import OPTION, config_of
 from jobs.adapters.zookeeper.probes import not_ours_to_write, seconds_there
+from jobs.assessment.next_steps import BLOCKING_SHOWN, how_mended
 from jobs.basics.errors import SurveyorError, UsageError
 from jobs.basics.units import shown_bytes
 from jobs.records.recent import recent_if_readable
 from jobs.records.snapshots import as_of
+from jobs.runtime.next_commands import typed
 from jobs.runtime.settings import Settings
+from jobs.survey.health import health_of
+from jobs.survey.observed import observe_now
 from planner.rows.words import counted
 from schemas.names import NO_CONTROLLER
+from schemas.topic_configs import DEFAULT_MIN_ISR
 
 PATIENCE: Final = 5.0
 """Seconds to connect in, and seconds for the brokers to tell their settings."""
@@ -169,7 +174,7 @@ def _cluster(settings: Settings) -> Checks:
             "run Surveyor nearer to it: a commit waits for thousands of answers" if slow else None,
         )
         state = read_cluster(client, hosts)
-        yield from _znodes(state)
+        yield from _znodes(settings, state)
         yield _permissions(client, hosts)
         yield _clock(client, state)
         overrides, _ = read_overrides(client)
@@ -178,14 +183,17 @@ def _cluster(settings: Settings) -> Checks:
         yield from _guarded("command config", partial(_brokers, settings, state, overrides))
 
 
-def _znodes(state: ClusterState) -> Checks:
+def _znodes(settings: Settings, state: ClusterState) -> Checks:
     if state.migration:
         yield Finding("migration", State.FAULT, state.migration, "Surveyor is for clusters that stay with ZooKeeper")
-    if state.quarantine:
-        paths = ", ".join(row["path"] for row in state.quarantine[:3])
-        yield Finding(
-            "znodes", State.WARNING, f"not understood: {paths}", "surveyor snapshot; surveyor show quarantine"
-        )
+    blocking = health_of(observe_now(settings.zookeeper), default_min_isr=DEFAULT_MIN_ISR, threshold=1).blocking
+    paths = list(dict.fromkeys(row["path"] for row in (*blocking, *state.quarantine)))
+    if paths:
+        advice = [
+            f"{step.what}: {typed(settings, step).command}" for step in map(how_mended, blocking[:BLOCKING_SHOWN])
+        ]
+        advice.append("surveyor snapshot; surveyor show quarantine")
+        yield Finding("znodes", State.WARNING, f"not understood: {', '.join(paths[:3])}", "; ".join(advice))
     if state.controller.broker_id == NO_CONTROLLER:
         yield Finding("controller", State.WARNING, "there is none", "surveyor status says what is due meanwhile")
     else:

@@ -11,6 +11,7 @@ from shlex import quote
 from typing import Final
 
 from jobs.adapters.delta.lake import Row
+from jobs.adapters.zookeeper.cluster import DELETE_TOPICS
 from jobs.assessment.limits import AHEAD
 from jobs.assessment.moving import stalled_steps
 from jobs.assessment.outage import Outage
@@ -32,6 +33,7 @@ A restart, also of a machine with many log segments to check, takes minutes; wha
 """
 
 PLANS_SHOWN: Final = 3
+BLOCKING_SHOWN: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +80,23 @@ def next_steps(situation: Situation) -> list[NextStep]:
 def _migration(situation: Situation) -> Iterator[NextStep]:
     if sign := situation.health.migration:
         yield NextStep(f"a migration to KRaft is in sight ({sign}): plans and commits are refused")
+
+
+def _blocked(situation: Situation) -> Iterator[NextStep]:
+    yield from map(how_mended, situation.health.blocking[:BLOCKING_SHOWN])
+
+
+def how_mended(blocking: Row) -> NextStep:
+    """Say over which znode Kafka cannot start, and what ends that and loses nothing, in whatever order it is done.
+
+    What has to be decided is in the documentation.
+    """
+    what = f"{blocking['path']} blocks Kafka's {blocking['blocks']}: {blocking['reason']}"
+    if blocking["mend"]:
+        return NextStep(f"{what}; delete it", zookeeper_shell=blocking["mend"])
+    if blocking["path"].startswith(DELETE_TOPICS):
+        return NextStep(f"{what}; a controller of Surveyor's deletes it", "reconcile")
+    return NextStep(f"{what}; docs/troubleshooting.md says how it is mended", "show quarantine")
 
 
 def _repairs(situation: Situation) -> Iterator[NextStep]:
@@ -222,6 +241,15 @@ def _stalled(situation: Situation) -> Iterator[NextStep]:
     yield from stalled_steps(situation.health.stalled)
 
 
+def _led_outside_isr(situation: Situation) -> Iterator[NextStep]:
+    if count := situation.health.leader_outside_isr:
+        yield NextStep(
+            f"{counted(count, 'partition')} led by a broker outside the ISR: Kafka leaves that as it is; an election "
+            "of a preferred replica that is in sync ends it",
+            "plan elect --preferred --refresh",
+        )
+
+
 def _quarantine(situation: Situation) -> Iterator[NextStep]:
     if count := situation.health.quarantined:
         yield NextStep(
@@ -231,6 +259,7 @@ def _quarantine(situation: Situation) -> Iterator[NextStep]:
 
 RULES: Final[Sequence[Callable[[Situation], Iterator[NextStep]]]] = (
     _migration,
+    _blocked,
     _outage,
     _repairs,
     _gone,
@@ -241,6 +270,7 @@ RULES: Final[Sequence[Callable[[Situation], Iterator[NextStep]]]] = (
     _snapshots,
     _drained,
     _imbalance,
+    _led_outside_isr,
     _quarantine,
     _last_resorts,
 )

@@ -30,10 +30,12 @@ FORM: Final = frozenset({"as_json", "result_file", "output"})
 
 @dataclass(frozen=True, slots=True)
 class NextStep:
-    """Something to do; `command` is None where no command of Surveyor's helps."""
+    """Something to do; `command` is None where no command helps."""
 
     what: str
     command: str | None = None
+    zookeeper_shell: str | None = None
+    """What zookeeper-shell.sh is to do, where no command of Surveyor's helps."""
 
 
 def typed_in(context: typer.Context) -> Typed:
@@ -67,6 +69,13 @@ def next_step(settings: "Settings", what: str, *command: str) -> NextStep:
     "surveyor commit repair --apply --zookeeper zk1 --warehouse '/my data' --zookeeper-config zk.properties"
     """
     return NextStep(what, command_line(settings, *command))
+
+
+def typed(settings: "Settings", step: NextStep) -> NextStep:
+    """A step with its command as it is typed, on the same cluster."""
+    if step.zookeeper_shell is not None:
+        return NextStep(step.what, f"zookeeper-shell.sh {shlex.quote(settings.zookeeper)} {step.zookeeper_shell}")
+    return step if step.command is None else next_step(settings, step.what, *shlex.split(step.command))
 
 
 def command_line(settings: "Settings", *command: str) -> str:

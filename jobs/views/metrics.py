@@ -162,6 +162,12 @@ def _of_partitions(figures: Figures) -> Iterator[Family]:
     for name, text in PARTITIONS.items():
         yield figures.family(f"{name}_partitions", text, getattr(health, name))
     yield figures.family("quarantined_znodes", "Znodes that could not be understood.", health.quarantined)
+    yield figures.family("blocking_znodes", "Znodes over which something of Kafka cannot start.", len(health.blocking))
+    yield figures.family(
+        "topic_configs_not_understood",
+        "Topics of whose config something could not be understood; it allows no unclean election.",
+        health.configs_not_understood,
+    )
 
 
 PARTITIONS: Final[Mapping[str, str]] = {
@@ -170,6 +176,7 @@ PARTITIONS: Final[Mapping[str, str]] = {
     "under_min_isr": "Partitions with fewer in sync than min.insync.replicas.",
     "moving": "Partitions that are being reassigned, or are ordered to be.",
     "without_state": "Partitions that are assigned and never had a leader.",
+    "leader_outside_isr": "Partitions led by a live broker that is not in the ISR; Kafka leaves them as they are.",
     "not_understood": "Partitions of which a znode could not be understood; they count as nothing else.",
     "mendable": "Partitions that `plan reconcile` finds a change for, without loss.",
     "stuck": "Offline partitions that no replica in sync could lead.",

@@ -4,12 +4,11 @@ The cluster is read from ZooKeeper, or as a snapshot left it; the warehouse, rea
 waits, and what brokers use as min.insync.replicas.
 """
 
-import shlex
 import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -22,7 +21,7 @@ from jobs.records.drained import has_registered_again
 from jobs.records.recent import Recent, known_min_isr_of, missing_since, recent_if_readable
 from jobs.records.snapshots import find_snapshot
 from jobs.runtime.console import finish, give, wrapped
-from jobs.runtime.next_commands import NextStep, next_step
+from jobs.runtime.next_commands import NextStep, typed
 from jobs.runtime.settings import Settings
 from jobs.survey.health import Health, health_of
 from jobs.survey.observed import observe_now, observed_by
@@ -54,10 +53,7 @@ class Status:
     @property
     def steps(self) -> list[NextStep]:
         """What is due; its commands are for this cluster and warehouse."""
-        return [
-            step if step.command is None else next_step(self.settings, step.what, *shlex.split(step.command))
-            for step in next_steps(self.situation)
-        ]
+        return [typed(self.settings, step) for step in next_steps(self.situation)]
 
     @property
     def json(self) -> dict[str, Any]:
@@ -73,7 +69,7 @@ class Status:
             "min_isr_assumed": self.min_isr_assumed,
             "warehouse_fault": self.situation.recent.fault,
             "last_snapshot": last and {name: last[name] for name in ("snapshot_id", "taken_at")} | age,
-            "due": [asdict(step) for step in self.steps],
+            "due": [{"what": step.what, "command": step.command} for step in self.steps],
         }
 
 
@@ -188,9 +184,9 @@ def _figures(status: Status) -> Iterator[tuple[str, str]]:
     yield "under min ISR", f"{health.under_min_isr}{assumed}"
     waiting = sum(not each.is_void for each in health.stalled)
     yield "moving", f"{health.moving}{f' ({waiting} of them wait for a broker)' * bool(waiting)}"
-    for label, count in _rare(health):
+    for label, count, shown in _rare(health):
         if count:
-            yield label, str(count)
+            yield label, shown
     yield "imbalance", _imbalance(health)
     yield "last snapshot", _last_snapshot(status)
 
@@ -198,11 +194,28 @@ def _figures(status: Status) -> Iterator[tuple[str, str]]:
 _ASSUMED: Final = "brokers taken to have Kafka's min.insync.replicas=1"
 
 
-def _rare(health: Health) -> Iterator[tuple[str, int]]:
+def _rare(health: Health) -> Iterator[tuple[str, int, str]]:
     """What is mostly zero, and not worth a line then."""
-    yield "without state", health.without_state
-    yield "not understood", health.not_understood
-    yield "topics to delete", health.deleting_topics
+    yield "without state", health.without_state, str(health.without_state)
+    outside = health.leader_outside_isr
+    yield "led outside ISR", outside, _named(health, "leader_outside_isr", outside)
+    yield "not understood", health.not_understood, _named(health, "not_understood", health.not_understood)
+    configs = health.configs_not_understood
+    yield "configs unread", configs, f"{counted(configs, 'topic')}: no unclean election by them, min ISR not known"
+    yield "topics to delete", health.deleting_topics, str(health.deleting_topics)
+
+
+def _named(health: Health, kind: str, count: int) -> str:
+    """Count partitions and name the first few.
+
+    >>> from types import SimpleNamespace as Named
+    >>> _named(Named(named={"not_understood": ["orders-0", "orders-1"]}), "not_understood", 7)
+    '7: orders-0, orders-1, ...'
+    """
+    names = health.named.get(kind, [])
+    if not count or not names:
+        return str(count)
+    return f"{count}: {', '.join(names)}{', ...' * (count > len(names))}"
 
 
 def _controller(health: Health, surveyor_id: int) -> str:

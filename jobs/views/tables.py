@@ -127,7 +127,7 @@ def show_quarantine(settings: Settings, snapshot_id: int | None) -> None:
     snapshot = snapshot_shown(settings, snapshot_id)
     rows = sorted(as_of(settings.lake, snapshot, "quarantine"), key=itemgetter("path"))
     rows = [{**row, "data": HIDDEN if _is_secret(row) else row["data"]} for row in rows]
-    give_as_of(settings, snapshot, "quarantine", ("path", "reason", "data"), rows)
+    give_as_of(settings, snapshot, "quarantine", ("path", "blocks", "reason", "data"), rows)
 
 
 def _is_secret(row: Row) -> bool:

@@ -83,9 +83,25 @@ def test_what_the_cluster_has_in_the_way(
     warned = {check for check, state in states(findings).items() if state == State.WARNING}
     assert warned == {"tables", "znodes", "controller", "permissions", "clock", "settings", "control requests"}
     assert findings["znodes"][1] == "not understood: /brokers/ids/9"
+    assert str(findings["znodes"][2]).startswith("/brokers/ids/9 blocks Kafka's fail-over: ")
     assert findings["permissions"][1] == "not to be written by anybody, as Surveyor comes: /controller_epoch"
     assert findings["clock"][1] in {"60 s behind ZooKeeper's", "59 s behind ZooKeeper's"}
     assert "broker 1 has no PLAINTEXT endpoint, but SSL (SSL)" in findings["control requests"][1]
+
+
+def test_what_kafka_cannot_start_over_is_named_with_what_ends_it(
+    tree: KafkaTree, look: Callable[..., Findings]
+) -> None:
+    tree.write("/admin/preferred_replica_election", b"null")
+    tree.write("/brokers/topics/empty", b"")
+
+    advice = str(look(tree.hosts)["znodes"][2])
+
+    shell = f"zookeeper-shell.sh {tree.hosts} delete /admin/preferred_replica_election"
+    assert advice.startswith("/admin/preferred_replica_election blocks Kafka's fail-over: ")
+    assert f"Expected `object`, got `null`; delete it: {shell}; " in advice
+    assert "/brokers/topics/empty blocks Kafka's fail-over: empty, expected JSON; docs/troubleshooting.md" in advice
+    assert "delete /brokers/topics" not in advice
 
 
 def test_a_migration_and_nobody_there(bare_tree: KafkaTree, look: Callable[..., Findings]) -> None:

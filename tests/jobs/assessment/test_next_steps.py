@@ -38,11 +38,15 @@ WELL: Final = Health(
     moving=0,
     stalled=[],
     not_understood=0,
+    leader_outside_isr=0,
+    named={},
+    configs_not_understood=0,
     mendable=0,
     stuck=0,
     led_by_drained=0,
     imbalance=[],
     quarantined=0,
+    blocking=[],
 )
 DAY: Final = 86_400.0
 SNAPSHOT: Final[Row] = {"snapshot_id": 4, "taken_at": NOW - timedelta(minutes=5)}
@@ -73,6 +77,8 @@ def stalled(topic: str, now: ReplicaAssignment | None, request: list[int] | None
     return reassignment((topic, 0), now, request, [0, 1], [0, 1])
 
 
+BLOCKING: Final[Row] = {"path": "/feature", "blocks": "fail-over", "reason": "why", "mend": None}
+
 CASES: Final[list[tuple[dict[str, object], dict[str, object], str, str | None]]] = [
     ({"mendable": 2}, {}, "2 partitions to be given a leader, or an ISR without the dead", "reconcile"),
     (
@@ -82,6 +88,27 @@ CASES: Final[list[tuple[dict[str, object], dict[str, object], str, str | None]]]
         "reconcile",
     ),
     ({"gone": {4: 1, 3: 9}}, {}, "brokers 3, 4 are gone: start them", None),
+    (
+        {"leader_outside_isr": 2},
+        {},
+        (
+            "2 partitions led by a broker outside the ISR: Kafka leaves that as it is; an election of a preferred "
+            "replica that is in sync ends it"
+        ),
+        "plan elect --preferred --refresh",
+    ),
+    (
+        {"blocking": [BLOCKING | {"path": "/config/topics/t", "blocks": "broker start"}]},
+        {},
+        "/config/topics/t blocks Kafka's broker start: why; docs/troubleshooting.md says how it is mended",
+        "show quarantine",
+    ),
+    (
+        {"blocking": [BLOCKING | {"path": "/admin/delete_topics/t"}]},
+        {},
+        "/admin/delete_topics/t blocks Kafka's fail-over: why; a controller of Surveyor's deletes it",
+        "reconcile",
+    ),
     ({"gone": {4: 1}, "most_replicas": 3}, {}, "broker 4 is gone: start it", None),
     (
         {"gone": {4: 1}},
@@ -151,6 +178,16 @@ CASES: Final[list[tuple[dict[str, object], dict[str, object], str, str | None]]]
 @pytest.mark.parametrize(("columns", "recent", "what", "command"), CASES)
 def test_a_rule(columns: dict[str, object], recent: dict[str, object], what: str, command: str | None) -> None:
     assert steps(replace(WELL, **columns), **recent) == [NextStep(what, command)]  # type: ignore[arg-type]
+
+
+def test_a_znode_in_kafkas_way_comes_before_all_that_surveyor_does() -> None:
+    blocking = [BLOCKING | {"mend": "delete /feature"}, *[BLOCKING] * 9]
+    steps_due = steps(replace(WELL, blocking=blocking, mendable=1))
+
+    assert steps_due[0] == NextStep(
+        "/feature blocks Kafka's fail-over: why; delete it", zookeeper_shell="delete /feature"
+    )
+    assert [step.command for step in steps_due] == [None, "show quarantine", "show quarantine", "reconcile"]
 
 
 OUTAGE: Final = Outage(

@@ -1,0 +1,107 @@
+"""Znodes over which Kafka's own controller cannot start: `status` names them, and what it says ends it."""
+
+import shlex
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import pytest
+from kazoo.exceptions import NoNodeError
+
+from jobs.adapters.embedded.cluster import EmbeddedCluster
+from jobs.adapters.java.home import find_java
+from jobs.adapters.java.jars import kafka_jars
+from jobs.adapters.java.resolvers import class_path
+from schemas.znodes import Assignment, encode_assignment
+from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.kafka.real_cluster import broker_in_control, eventually, kafka_tree
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
+
+SHELL: Final = "org.apache.zookeeper.ZooKeeperMainWithTlsSupportForKafka"
+MANY: Final = 5
+"""Controllers that give up in a few seconds: of those that are well there is one."""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(1) as running:
+        yield running
+
+
+@pytest.fixture
+def tree(cluster: EmbeddedCluster) -> Iterator[KafkaTree]:
+    with kafka_tree(cluster) as tree:
+        assert eventually(lambda: broker_in_control(tree))
+        yield tree
+
+
+def epoch(tree: KafkaTree) -> int:
+    return int(tree.client.get("/controller_epoch")[0])
+
+
+def fail_over(tree: KafkaTree) -> int:
+    """Let Kafka elect a controller; return how many there were within some seconds."""
+    before = epoch(tree)
+    with suppress(NoNodeError):
+        tree.client.delete("/controller")
+    time.sleep(4)
+    return epoch(tree) - before
+
+
+def run_shell(command: str) -> None:
+    """Run a line for zookeeper-shell.sh as it stands, by what that script runs."""
+    script, hosts, *words = shlex.split(command)
+    assert script == "zookeeper-shell.sh"
+    java = [str(find_java()), "-cp", class_path(kafka_jars()), SHELL, "-server", hosts, *words]
+    subprocess.run(java, check=True, capture_output=True, timeout=60)
+
+
+def works(tree: KafkaTree, topic: str) -> bool:
+    """Whether the controller gives a new topic its leader."""
+    tree.write(f"/brokers/topics/{topic}", encode_assignment(Assignment({0: [0]}, {}, {}, None)))
+    return eventually(lambda: tree.client.exists(f"/brokers/topics/{topic}/partitions/0/state") is not None)
+
+
+BLOCKING: Final = {
+    "preferred": ("/admin/preferred_replica_election", b"{}"),
+    "reassign": ("/admin/reassign_partitions", b'{"version":1,"partitions":[{"topic":"t","partition":0}]}'),
+    "broker": ("/brokers/ids/seven", b"{}"),
+    "log-dir": ("/log_dir_event_notification/odd", b"{}"),
+}
+
+
+@pytest.mark.parametrize(("path", "data"), BLOCKING.values(), ids=BLOCKING)
+def test_what_blocks_a_fail_over_is_named_and_its_command_ends_it(
+    tree: KafkaTree, tmp_path: Path, path: str, data: bytes
+) -> None:
+    tree.write(path, data)
+    assert fail_over(tree) > MANY
+
+    first = Surveyor(tree.hosts, tmp_path / "warehouse").json("status")["due"][0]
+    assert first["what"].startswith(f"{path} blocks Kafka's fail-over: ")
+    run_shell(first["command"])
+
+    assert eventually(lambda: broker_in_control(tree))
+    assert fail_over(tree) == 1
+    assert works(tree, f"after-{path.rpartition('/')[2].replace('_', '-')}")
+
+
+def test_a_topic_without_data_is_named_and_no_command_deletes_it(tree: KafkaTree, tmp_path: Path) -> None:
+    """Its partitions may be there and their data; where a snapshot knows it, the documentation puts it back."""
+    assert works(tree, "kept")
+    data = tree.client.get("/brokers/topics/kept")[0]
+    tree.client.set("/brokers/topics/kept", b"")
+    assert fail_over(tree) > MANY
+
+    status = Surveyor(tree.hosts, tmp_path / "warehouse").json("status")
+
+    first = status["due"][0]
+    assert first["what"].startswith("/brokers/topics/kept blocks Kafka's fail-over: empty, expected JSON")
+    assert "delete" not in first["command"]
+    assert [row["path"] for row in status["blocking"]] == ["/brokers/topics/kept"]
+    tree.client.set("/brokers/topics/kept", data)
+    assert eventually(lambda: broker_in_control(tree))
+    assert fail_over(tree) == 1
