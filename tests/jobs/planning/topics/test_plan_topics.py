@@ -26,6 +26,8 @@ def _cluster(warehouse: Path) -> Cluster:
     cluster.topics += [
         topic("queued", topic_version=3, deletion_requested=True),
         topic("opaque", topic_version=3, understood=False),
+        topic("unread", understood=False, assignment_understood=True, config={"retention.ms": None, "segment.ms": "9"}),
+        topic("illegible", understood=False, assignment_understood=True, config=None),
     ]
     cluster.partitions = {
         ("all", 0): partition([2, 3, 0, 1], **STATE),
@@ -37,6 +39,8 @@ def _cluster(warehouse: Path) -> Cluster:
         ("wide", 0): partition([5, 6, 7, 8, 9], **STATE),
         ("queued", 0): partition([1, 2], **STATE),
         ("opaque", 0): partition([1, 2], **STATE),
+        ("unread", 0): partition([1, 2], **STATE),
+        ("illegible", 0): partition([1, 2], **STATE),
     }
     request = {"kind": "reassign", "topic": "asked", "partition": 0, "replicas": [3], "path": "/admin/x"}
     cluster.lake.replace("requests", [{**request, "snapshot_id": 1}])
@@ -172,6 +176,12 @@ REFUSED: Final = [
     (("expand", "--topic", "some", "--partitions", "2", "--replica-assignment", "0:7"), 23, "brokers 7 are not alive"),
     (("config", "--topic", "nope", "--set", "preallocate=true"), 23, "no topic nope"),
     (("config", "--topic", "queued", "--set", "preallocate=true"), 23, "queued for deletion"),
+    (("config", "--topic", "unread", "--set", "preallocate=true"), 23, "unread is not understood (retention.ms)"),
+    (
+        ("config", "--topic", "illegible", "--set", "preallocate=true"),
+        23,
+        "/config/topics/illegible must hold an object",
+    ),
     (("config", "--topic", "all"), 2, "say what to change"),
     (("config", "--topic", "all", "--set", "a"), 2, "expected key=value"),
     (("config", "--topic", "all", "--set", "a b=c"), 2, "is no name of a configuration"),
