@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from jobs.runtime.completion import brokers as known_brokers
+from jobs.runtime.completion import plans as known_plans
 from jobs.runtime.completion import snapshots as known_snapshots
 from jobs.runtime.completion import topics as known_topics
 from jobs.runtime.help_pages import HelpPage
@@ -239,10 +240,18 @@ def evidence(settings: Settings, *, plan: PlanId, everything: All = False) -> No
 
 @app.command(rich_help_panel=PLANS)
 @showing
-def commits(settings: Settings, *, plan: PlanId, everything: All = False) -> None:
-    """What became of a plan, attempt by attempt."""
-    columns = ("attempt", "action", "topic", "partition", "outcome", "committed_at", "message")
-    _show_of_plan(settings, plan, "commits", columns, ("attempt", "committed_at"), everything=everything)
+def commits(
+    settings: Settings,
+    *,
+    plan: Annotated[
+        str | None, typer.Argument(help="Id or alias of a plan [default: all commits].", autocompletion=known_plans)
+    ] = None,
+    everything: All = False,
+) -> None:
+    """What became of a plan, row by row and attempt by attempt; without one, all commits and cancellations."""
+    from jobs.views.commits import show_commits
+
+    show_commits(settings, plan, everything=everything)
 
 
 @app.command(rich_help_panel=PLANS)

@@ -220,6 +220,8 @@ PLANS: Final = _table(
         "ZooKeeper session and SHA-256 of what a commit submitted to `surveyor control` last, null for nothing: "
         "control carries out nothing else",
     ),
+    Column("command", STRING, "the command as it was typed, without where; sensitive values hidden; null if unknown"),
+    Column("verified_at", TIMESTAMP, "when `surveyor verify` first found all of it complete, UTC; null before"),
 )
 
 CHANGES: Final = _table(

@@ -1,6 +1,6 @@
 """A plan verified: how far it has come, change by change and byte by byte, as the cluster shows it now.
 
-A rollback that is found complete is recorded, so this writes to the warehouse, and never to the cluster.
+A plan that is found complete is recorded as that, so this writes to the warehouse, and never to the cluster.
 """
 
 from collections import Counter
@@ -16,6 +16,7 @@ from jobs.assessment.premises import assigned, read_changed
 from jobs.assessment.rollback import close_undone
 from jobs.assessment.verification import verify_plan
 from jobs.basics.errors import ExitCode
+from jobs.records.plans.ledger import note_verified
 from jobs.records.plans.stored import Plan, read_plan
 from jobs.records.recent import throttled_plans
 from jobs.runtime.choices import Text
@@ -42,6 +43,7 @@ def report_verification(
     counts = Counter(standing for _, standing, _ in standings)
     complete = counts[Standing.COMPLETE] == len(standings)
     if complete:
+        note_verified(settings.lake, whole)
         close_undone(settings, whole)
     throttled = whole.plan_id in throttled_plans(settings.lake)
     known = {

@@ -212,7 +212,8 @@ def plans(at: Summaries) -> Island:
     rows = at.query(
         """
         SELECT
-            plan_id AS plan, array_to_string(names, ', ') AS names, kind, status,
+            plan_id AS plan, array_to_string(names, ', ') AS names, kind,
+            status || if(complete, ', complete', '') AS status,
             at_second(created_at) AS planned_at, snapshot_id AS snapshot,
             plan_summary.changes, operations, moves, rejected, attempts AS commits,
             coalesce(why, '') || if(reasons > 1, ' (and ' || (reasons - 1) || ' other reasons)', '') AS why
@@ -229,7 +230,8 @@ def commits(at: Summaries) -> Island:
     rows = at.query(
         """
         SELECT
-            plan_id AS plan, attempt, who, at_second(began_at) AS began_at, at_second(ended_at) AS ended_at,
+            plan_id AS plan, attempt, array_to_string(names, ', ') AS names, coalesce(plan_kind, '') AS plan_kind, kind,
+            outcome, who, at_second(began_at) AS began_at, at_second(ended_at) AS ended_at, changes,
             applied, stale, fenced, failed, unknown, skipped, pending, message AS last_word
         FROM commit_log
         """,
@@ -237,7 +239,7 @@ def commits(at: Summaries) -> Island:
     )
     words = pa.array([masked_text(text) for text in rows["last_word"].to_pylist()], pa.string())
     shown = rows.set_column(rows.column_names.index("last_word"), "last_word", words)
-    return Island("commits", "Commits, the newest first", shown, choices=("plan",))
+    return Island("commits", "Commits and cancellations, the newest first", shown, choices=("plan", "kind", "outcome"))
 
 
 _WHATIF: Final = (

@@ -4,6 +4,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+import pyarrow.compute as pc
+
 from jobs.adapters.delta.lake import Lake, Row
 from jobs.adapters.delta.reads import Filter
 from jobs.basics.errors import UsageError
@@ -47,14 +49,22 @@ def write_report(settings: Settings, out: Path | None, plan: str | None, snapsho
 
 
 def summaries(lake: Lake, snapshot: Row) -> Summaries:
-    """Open the views, of the newest plans where there are very many changes in all."""
-    return Summaries(lake, snapshot, _newest_plans(lake))
+    """Open the views as of a snapshot, of the newest plans where there are very many changes in all."""
+    return Summaries(lake, snapshot, _newest_plans(lake, snapshot), until_of(lake, snapshot))
 
 
-def _newest_plans(lake: Lake) -> dict[str, Filter]:
-    plans = lake.read("plans", columns=["plan_id", "created_at", "changes"]).sort_by([("created_at", "descending")])
+def until_of(lake: Lake, snapshot: Row) -> datetime | None:
+    """When the next snapshot was taken: what was done from then on is later. None for the newest."""
+    after = lake.read("snapshots", ("snapshot_id", ">", snapshot["snapshot_id"]), columns=["taken_at"])["taken_at"]
+    taken: datetime | None = pc.min(after).as_py()
+    return taken
+
+
+def _newest_plans(lake: Lake, snapshot: Row) -> dict[str, Filter]:
+    mine = ("snapshot_id", "<=", snapshot["snapshot_id"])
+    plans = lake.read("plans", mine, columns=["plan_id", "created_at", "changes"])
     taken, changes = list[str](), 0
-    for row in plans.to_pylist():
+    for row in plans.sort_by([("created_at", "descending")]).to_pylist():
         changes += row["changes"] or 0
         if changes > MOST_CHANGES and taken:
             break

@@ -6,24 +6,30 @@ or extension is fetched by DuckDB itself. In: a warehouse and a row of `snapshot
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cache
 from threading import RLock
 from typing import Any, Final
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from jobs.adapters.delta.lake import Lake, Row, as_rows, schema_of
 from jobs.adapters.delta.reads import Filter
 from jobs.basics.errors import UnreadableError
 from jobs.records.snapshots import table_as_of
 from jobs.summaries.views import VIEWS
+from schemas.names import PlanStatus
 
 _AS_OF: Final = frozenset({"partitions", "brokers", "topics"})
 """Tables that hold the cluster as a snapshot left it, and are read at the version that the snapshot names."""
 
 _UP_TO: Final = frozenset({"snapshots", "imbalance", "partition_history", "events"})
 """Tables with rows of every snapshot, of which later ones are left out."""
+
+_LATER: Final = {"plans": "created_at", "commits": "committed_at"}
+"""Tables of what was done, and the column that says when."""
 
 _SETTINGS: Final[dict[str, Any]] = {
     "threads": 2,  # small queries: more of them only take turns
@@ -71,6 +77,8 @@ class Summaries:
     lake: Lake
     snapshot: Row
     only: Mapping[str, Filter] = field(default_factory=dict)
+    until: datetime | None = None
+    """When the snapshot was not the newest any more: what was planned or committed from then on is left out."""
     _connection: duckdb.DuckDBPyConnection = field(default_factory=new_database)
     _known: set[str] = field(default_factory=set)
     _turn: RLock = field(default_factory=RLock)
@@ -120,12 +128,29 @@ class Summaries:
         if name in _AS_OF:
             rows = table_as_of(self.lake, self.snapshot, name, *filters, columns=known)
         else:
-            limits = [("snapshot_id", "<=", self.snapshot["snapshot_id"])] if name in _UP_TO else []
-            rows = self.lake.read(name, *filters, *limits, columns=known)
+            rows = self.lake.read(name, *filters, *self._limits(name), columns=known)
         types = schema_of(name)
         for column in set(columns).difference(known):
             rows = rows.append_column(column, pa.nulls(rows.num_rows, types.field(column).type))
-        return rows
+        return self._as_then(rows) if name == "plans" and self.until is not None else rows
+
+    def _as_then(self, plans: pa.Table) -> pa.Table:
+        """Put plans back to what they were: planned where no commit had begun, and not verified yet."""
+        begun = self.lake.read("commits", ("committed_at", "<", self.until), columns=["plan_id"])["plan_id"]
+        is_begun = pc.is_in(plans["plan_id"].cast(pa.string()), value_set=begun.cast(pa.string()))
+        stays = pc.or_(is_begun, pc.equal(plans["status"], PlanStatus.REFUSED.value))
+        status = pc.if_else(stays, plans["status"], PlanStatus.PLANNED.value)
+        known = pc.less(plans["verified_at"], pa.scalar(self.until, plans["verified_at"].type))
+        verified = pc.if_else(pc.fill_null(known, False), plans["verified_at"], None)  # noqa: FBT003 - Arrow's
+        places = [plans.column_names.index(column) for column in ("status", "verified_at")]
+        return plans.set_column(places[0], "status", status).set_column(places[1], "verified_at", verified)
+
+    def _limits(self, name: str) -> list[Filter]:
+        """Leave out what is later than the snapshot."""
+        up_to: Filter = ("snapshot_id", "<=", self.snapshot["snapshot_id"])
+        if self.until is not None and name in _LATER:
+            return [(_LATER[name], "<", self.until), *[up_to] * (name == "plans")]
+        return [up_to] if name in _UP_TO else []
 
     def _columns(self, name: str) -> set[str]:
         if name not in _AS_OF:

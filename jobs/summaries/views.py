@@ -60,6 +60,7 @@ _PLANS: Final = (
     "changes",
     "rejected",
     "moves",
+    "verified_at",
 )
 _COMMITS: Final = (
     "plan_id",
@@ -69,9 +70,12 @@ _COMMITS: Final = (
     "partition",
     "action",
     "outcome",
+    "state_version_after",
     "committed_at",
     "who",
     "message",
+    "controller_epoch",
+    "run",
 )
 
 
@@ -115,7 +119,8 @@ VIEWS: Final[Mapping[str, View]] = {
                 "commits": _COMMITS,
             },
         ),
-        View("commit_log", {"commits": _COMMITS}),
+        View("commit_rows", {"commits": _COMMITS}),
+        View("commit_log", {"commits": _COMMITS, "plans": _PLANS}, ["commit_rows"]),
         View("under_replicated", {}, ["staying"]),
     )
 }

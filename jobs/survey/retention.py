@@ -3,7 +3,8 @@
 Rows first, of `snapshots` before all others, then small files are joined, then files go that no snapshot still there
 names a version of; a crash anywhere is mended by running it again. Plans, changes, operations, rejections and commits
 stay whatever their age: they are the evidence that rollbacks and audits need, and they grow with what was changed, not
-with how often somebody looked. So do answers, of which a broker has one for each partition and request.
+with how often somebody looked. Plans that change nothing go with the snapshots of their time. Answers stay, of which a
+broker has one for each partition and request.
 
 The tables are a fleet's: only this cluster's rows go, and the versions that any cluster's snapshots name stay readable.
 """
@@ -17,6 +18,7 @@ import pyarrow.compute as pc
 from jobs.adapters.delta.files import TableFiles
 from jobs.adapters.delta.lake import Lake
 from jobs.basics.units import parse_period
+from jobs.records.plans.storing import drop_plans, is_empty
 from jobs.records.snapshots import find_snapshot, rows_of_use
 from jobs.runtime.console import Result, finish, table
 from jobs.runtime.progress import progress
@@ -75,7 +77,16 @@ def _drop_rows(lake: Lake, oldest: int, *, dry_run: bool) -> dict[str, int]:
         dropped[name] = lake.read(name, ("snapshot_id", "<", oldest), columns=["snapshot_id"]).num_rows
         if dropped[name] and not dry_run:
             lake.delete(name, f"snapshot_id < {oldest}")
-    return {**dropped, "partition_history": _shorten_history(lake, oldest, dry_run=dry_run)}
+    empty = _empty_plans(lake, oldest)
+    if empty and not dry_run:
+        drop_plans(lake, empty)
+    return {**dropped, "plans": len(empty), "partition_history": _shorten_history(lake, oldest, dry_run=dry_run)}
+
+
+def _empty_plans(lake: Lake, oldest: int) -> list[str]:
+    """Plans on snapshots before `oldest` that change nothing, whatever their names."""
+    rows = lake.rows("plans", ("snapshot_id", "<", oldest), ("changes", "=", 0))
+    return [row["plan_id"] for row in rows if is_empty(lake, row)]
 
 
 def _shorten_history(lake: Lake, oldest: int, *, dry_run: bool) -> int:

@@ -25,6 +25,7 @@ from jobs.runtime.next_commands import command_line
 from jobs.runtime.settings import Settings
 from jobs.survey.diff import COLUMNS, differences
 from planner.rows.words import counted, how_much
+from schemas.names import PlanStatus
 
 ROWS_SHOWN: Final = 200
 
@@ -215,34 +216,59 @@ def show_plans(settings: Settings) -> None:
     rows = [
         {**row, "names": names_of(row), "operations": operations[row["plan_id"]]} for row in settings.lake.rows("plans")
     ]
+    rows = [{**row, "verified_at": row.get("verified_at"), "complete": is_complete(row)} for row in rows]
     rows.sort(key=itemgetter("created_at"))
     lines = [
         {**row, "names": ", ".join(row["names"]), "what": how_much(row["changes"], row["operations"])} for row in rows
     ]
-    columns = ("plan_id", "names", "kind", "status", "what", "created_at")
+    columns = ("plan_id", "names", "kind", "status", "complete", "what", "created_at")
     finish(settings, {"rows": rows}, *laid_out(settings, f"plans of {settings.cluster}", columns, lines))
+
+
+def is_complete(plan: Row) -> bool:
+    """Whether `surveyor verify` found all of a plan complete, and nothing has been called or led back since."""
+    undone = {PlanStatus.CANCELLED, PlanStatus.ROLLED_BACK}
+    return plan.get("verified_at") is not None and plan["status"] not in undone
 
 
 def show_of_plan(
     settings: Settings, plan: str, name: str, columns: Sequence[str], order: Sequence[str], *, everything: bool
 ) -> None:
-    row = find_plan(settings.lake, plan)
-    rows = StoredRows.read(settings.lake, name, order, ("plan_id", "=", row["plan_id"]))
-    stream(settings, {"plan_id": row["plan_id"]}, {"rows": map(_without_secret, rows)})
+    """Show the rows of a table that belong to a plan."""
+
+    def rows_of(plan_id: str) -> StoredRows:
+        return StoredRows.read(settings.lake, name, order, ("plan_id", "=", plan_id))
+
+    show_rows(settings, plan, name, columns, rows_of, everything=everything)
+
+
+def show_rows(
+    settings: Settings,
+    plan: str,
+    name: str,
+    columns: Sequence[str],
+    rows_of: Callable[[str], StoredRows],
+    *,
+    everything: bool,
+) -> None:
+    """Show rows of a plan: `rows_of` reads them by its id."""
+    plan_id = find_plan(settings.lake, plan)["plan_id"]
+    rows = rows_of(plan_id)
+    stream(settings, {"plan_id": plan_id}, {"rows": map(without_secret, rows)})
     if settings.for_people:
-        listed = [_in_short(_without_secret(row)) for row in (rows if everything else rows.first(ROWS_SHOWN))]
+        listed = [in_short(without_secret(row)) for row in (rows if everything else rows.first(ROWS_SHOWN))]
         show(table(f"{name} of plan {plan}", chosen(settings, columns, listed), listed))
         if len(listed) < len(rows):
             more = command_line(settings, "show", name, plan, "--all")
             show(f"... and {len(rows) - ROWS_SHOWN} more: `{more}` shows them")
 
 
-def _without_secret(row: Row) -> Row:
+def without_secret(row: Row) -> Row:
     """A commit's message may say what somebody has set a config to."""
     return {**row, "message": masked_text(row["message"])} if row.get("message") else row
 
 
-def _in_short(row: Row) -> Row:
+def in_short(row: Row) -> Row:
     """What a topic's throttle names may be thousands of replicas."""
     message = row.get("message") or ""
     return row if len(message) <= MESSAGE_SHOWN else {**row, "message": f"{message[:MESSAGE_SHOWN]}... ({_WHOLE})"}

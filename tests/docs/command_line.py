@@ -152,11 +152,12 @@ def _usage(command: Command, own: Sequence[OptionKey]) -> str:
 
 
 def _argument(argument: Any) -> str:  # noqa: ANN401 - as above
-    return str(argument.metavar or argument.name.upper())
+    name = str(argument.metavar or argument.name.upper())
+    return name if argument.required else f"[{name}]"
 
 
 def _argument_row(argument: Any) -> list[str]:  # noqa: ANN401 - as above
-    return [code(_argument(argument)), argument.help, "required"]
+    return [code(_argument(argument)), DEFAULT.sub("", argument.help), _unless_given(argument, argument.help)]
 
 
 def _options(command: Command, keys: set[OptionKey]) -> str:

@@ -18,6 +18,7 @@ from jobs.pages.cluster_page import commits, plans, reigns, trouble
 from jobs.pages.plan_page import PlanTables
 from jobs.pages.report import summaries
 from jobs.records.snapshots import find_snapshot
+from jobs.summaries.database import Summaries
 
 FRESH: Final = 5
 """Seconds after which what may have grown is read again."""
@@ -91,18 +92,19 @@ def sections(place: Place) -> dict[str, pa.Table]:
 
 
 @st.cache_resource(ttl=FRESH, max_entries=KEPT, show_spinner=False)
-def plans_and_commits(warehouse: str, cluster: str) -> dict[str, pa.Table]:
-    """All plans and commits of a cluster, whatever the snapshot."""
-    lake = Lake(warehouse, cluster)
-    at = summaries(lake, find_snapshot(lake))
+def plans_and_commits(place: Place) -> dict[str, pa.Table]:
+    """Plans and commits of a cluster up to a snapshot; up to now for the newest."""
+    lake = place.lake
+    at = summaries(lake, find_snapshot(lake, place.snapshot_id))
     return {"plans": plans(at).rows, "commits": commits(at).rows}
 
 
 @st.cache_resource(ttl=FRESH, max_entries=KEPT, show_spinner=False)
 def commit(warehouse: str, cluster: str, plan_id: str, attempt: int) -> pa.Table:
-    """What one commit of a plan wrote down, in the order of time; messages without what must not be shown."""
+    """What became of each row in one commit of a plan; messages without what must not be shown."""
     lake = Lake(warehouse, cluster)
-    rows = lake.read("commits", ("plan_id", "=", plan_id), ("attempt", "=", attempt)).sort_by("committed_at")
+    at = Summaries(lake, find_snapshot(lake), {"commits": ("plan_id", "=", plan_id)})
+    rows = at.query(f"SELECT * FROM commit_rows WHERE attempt = {attempt}", "commit_rows")  # noqa: S608 - a number
     words = pa.array([masked_text(text) for text in rows["message"].to_pylist()], pa.string())
     shown = rows.select(["committed_at", "action", "topic", "partition", "outcome", "state_version_after"])
     return shown.append_column("message", words)

@@ -100,7 +100,7 @@ def leaders(place: Place, _: float) -> None:
 
 def plans(place: Place, max_age_hours: float) -> None:
     """The plans, and one of them before and after."""
-    listed = plans_and_commits(place.warehouse, place.cluster)["plans"]
+    listed = plans_and_commits(place)["plans"]
     table(listed, "plans", "plans")
     if listed.num_rows:
         named = {row["plan"]: row["names"] for row in as_rows(listed)}
@@ -117,6 +117,8 @@ def _plan(place: Place, plan_id: str, max_age_hours: float) -> None:
     for line in figure_lines(chosen.row):
         st.text(line)
     st.caption("What was asked")
+    if chosen.row.get("command"):
+        st.code(chosen.row["command"], language="shell")
     st.code(question_of(chosen.row["parameters"]), language="json")
     rows = [{**row, "broker": broker_name(row)} for row in before_and_after(chosen)]
     for place_, what in zip(st.columns(2), ("leaders", "replicas"), strict=True):
@@ -130,7 +132,7 @@ def _plan(place: Place, plan_id: str, max_age_hours: float) -> None:
 
 def commits(place: Place, _: float) -> None:
     """What became of plans, attempt by attempt, and one of them row by row."""
-    listed = plans_and_commits(place.warehouse, place.cluster)["commits"]
+    listed = plans_and_commits(place)["commits"]
     table(listed, "commits", "commits")
     if listed.num_rows:
         named = [(row["plan"], row["attempt"]) for row in as_rows(listed)]

@@ -13,10 +13,11 @@ from typing import Final
 import pyarrow as pa
 
 from jobs.adapters.delta.lake import Lake, Row, quoted, schema_of
-from jobs.basics.errors import RefusedError
+from jobs.basics.errors import RefusedError, SurveyorError
 from jobs.records.author import Author, this_author
 from jobs.records.drained import mark, strike_out
 from jobs.records.plans.stored import Plan
+from jobs.runtime.console import say
 from schemas.names import Outcome, PlanStatus, Step
 from schemas.rows import PlanRow
 
@@ -198,3 +199,14 @@ def requested_changes(lake: Lake, plan_id: str) -> set[tuple[int, str, int]]:
 def close_plan(lake: Lake, plan_id: str, status: PlanStatus) -> None:
     """Make a plan cancelled or rolled back: no commit goes on with it, and none that runs changes that."""
     lake.update("plans", f"plan_id = {quoted(plan_id)}", status=quoted(status.value))
+
+
+def note_verified(lake: Lake, plan: Plan) -> None:
+    """Record when a plan was first found complete; a warehouse that cannot be written is left as it is."""
+    if plan.size and plan.row.get("verified_at") is None:
+        try:
+            lake.ensure_columns("plans")
+            now = f"CAST({quoted(datetime.now(UTC).isoformat())} AS TIMESTAMP)"
+            lake.update("plans", f"plan_id = {quoted(plan.plan_id)} AND verified_at IS NULL", verified_at=now)
+        except (SurveyorError, OSError) as error:
+            say(f"surveyor: that plan {plan.title} is complete was not recorded: {error}")

@@ -40,6 +40,8 @@ class Content:
     cluster_id: str | None
     broker_epochs: Mapping[int, int]
     status: PlanStatus = PlanStatus.PLANNED
+    command: str | None = None
+    """What was typed; it is no part of the plan's id, as one question can be typed in several ways."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +77,7 @@ def store(lake: Lake, alias: Alias, content: Content, rows: PlanRows) -> Row:
         "parameters": written(content.parameters),
         "created_at": datetime.now(UTC),
         "status": content.status.value,
+        "command": content.command,
         "cluster_id": content.cluster_id,
         "brokers": sorted(epochs, key=itemgetter("broker_id")),
     }
@@ -83,9 +86,34 @@ def store(lake: Lake, alias: Alias, content: Content, rows: PlanRows) -> Row:
     if not known:
         rows.write(plan["plan_id"])
         lake.replace("plans", [plan], mine(plan["plan_id"]))
+        if is_empty(lake, plan):
+            drop_plans(lake, _superseded(lake, plan))
     stored = known[0] if known else plan
     named = alias.name is None or alias.name in names_of(stored)
     return stored if named else give_name(lake, plan["plan_id"], alias)
+
+
+def is_empty(lake: Lake, plan: Row) -> bool:
+    """Whether a plan was never more than a look: a commit of it would do nothing, not even mark a broker as drained."""
+    marks = plan["kind"] in {PlanKind.DRAIN, PlanKind.UNDRAIN}
+    if plan["changes"] or plan["status"] != PlanStatus.PLANNED or marks:
+        return False
+    return not lake.read("operations", ("plan_id", "=", plan["plan_id"]), columns=["plan_id"]).num_rows
+
+
+def _superseded(lake: Lake, plan: Row) -> list[str]:
+    """Plans without a name that found nothing to change, either, for the same question on an older snapshot."""
+    alike = [(name, "=", plan[name]) for name in ("kind", "parameters")]
+    older = lake.rows("plans", *alike, ("snapshot_id", "<", plan["snapshot_id"]))
+    return [row["plan_id"] for row in older if not names_of(row) and is_empty(lake, row)]
+
+
+def drop_plans(lake: Lake, plan_ids: Sequence[str]) -> None:
+    """Delete plans that change nothing, the row in `plans` first: a crash leaves rows that no plan has."""
+    if plan_ids:
+        these = f"plan_id IN ({', '.join(map(quoted, plan_ids))})"
+        for table in ("plans", "rejections", "evidence"):
+            lake.delete(table, these)
 
 
 def mine(plan_id: str) -> str:

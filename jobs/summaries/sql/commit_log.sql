@@ -1,17 +1,18 @@
--- A row for each commit of a plan, the newest first: who, when, and what became of the changes.
+-- A row for each commit of a plan, and each cancellation, the newest first: who, when, and what became of the changes.
 WITH last_words AS (
-    SELECT
+    SELECT                                          -- a partition that is called back in two steps is one
         plan_id,
         attempt,
-        arg_max(outcome, (outcome <> 'pending', committed_at)) AS outcome
-    FROM commits
+        arg_max(outcome, (outcome = 'pending', outcome <> 'applied', committed_at)) AS outcome
+    FROM commit_rows
     WHERE topic IS NOT NULL
-    GROUP BY plan_id, attempt, wave, topic, partition, action
+    GROUP BY plan_id, attempt, wave, topic, partition, if(kind = 'commit', action, kind)
 ),
 outcomes AS (
     SELECT
         plan_id,
         attempt,
+        count(*) AS in_all,
         count(*) FILTER (outcome = 'applied') AS applied,
         count(*) FILTER (outcome = 'stale') AS stale,
         count(*) FILTER (outcome = 'fenced') AS fenced,
@@ -23,15 +24,37 @@ outcomes AS (
 ),
 whys AS (
     SELECT plan_id, attempt, arg_max(message, (outcome <> 'applied', committed_at)) AS message
-    FROM commits WHERE message <> '' AND outcome <> 'pending' GROUP BY ALL
+    FROM commit_rows WHERE message <> '' AND outcome <> 'pending' GROUP BY ALL
 ),
 spans AS (
+    SELECT
+        plan_id,
+        attempt,
+        any_value(kind) AS kind,
+        arg_max(outcome, committed_at) AS last_outcome
+    FROM commit_rows GROUP BY ALL
+),
+times AS (
     SELECT plan_id, attempt, max(who) AS who, min(committed_at) AS began_at, max(committed_at) AS ended_at
     FROM commits GROUP BY ALL
 )
 SELECT
     plan_id,
     attempt,
+    spans.kind,                                     -- commit, cancel, roll_back (all was found back) or throttle
+    coalesce(names, CASE WHEN name IS NULL THEN [] ELSE [name] END) AS names,
+    plans.kind AS plan_kind,
+    plans.changes,                                  -- that the plan has
+    CASE
+        WHEN in_all IS NULL THEN last_outcome
+        WHEN applied = in_all THEN 'applied'
+        WHEN pending > 0 THEN 'pending'
+        WHEN fenced > 0 THEN 'fenced'
+        WHEN failed > 0 THEN 'failed'
+        WHEN unknown > 0 THEN 'unknown'
+        WHEN stale > 0 THEN 'stale'
+        ELSE 'skipped'
+    END AS outcome,                                 -- applied where all of it was, else the gravest
     who,
     began_at,
     ended_at,
@@ -44,6 +67,8 @@ SELECT
     coalesce(pending, 0) AS pending,                -- written down before, and nothing after: it was killed
     message                                         -- the last one, of what was not applied first
 FROM spans
+JOIN times USING (plan_id, attempt)
+LEFT JOIN plans USING (plan_id)
 LEFT JOIN outcomes USING (plan_id, attempt)
 LEFT JOIN whys USING (plan_id, attempt)
 ORDER BY began_at DESC, plan_id, attempt

@@ -19,6 +19,8 @@ SELECT
     coalesce(names, CASE WHEN name IS NULL THEN [] ELSE [name] END) AS names,
     kind,
     status,
+    verified_at,                                    -- when `surveyor verify` found all of it complete, null before
+    verified_at IS NOT NULL AND status NOT IN ('cancelled', 'rolled_back') AS complete,
     snapshot_id,
     created_at,
     plans.changes,

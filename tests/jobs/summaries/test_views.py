@@ -1,19 +1,25 @@
 """The views for people: what each says of a small cluster that has lived through something."""
 
+from collections import Counter
+from datetime import timedelta
 from operator import itemgetter
 from pathlib import Path
+from shutil import copytree
 from typing import Any, Final
 
 import pytest
 
-from jobs.adapters.delta.lake import Lake
+from jobs.adapters.delta.lake import Lake, Row
+from jobs.pages.report import summaries
 from jobs.records.snapshots import find_snapshot
 from jobs.summaries.database import Summaries
 from jobs.summaries.views import VIEWS
 from jobs.survey.health import health_of
 from jobs.survey.observed import observed_by
-from tests.jobs.support.rows.lake_rows import Cluster, broker, partition, topic
+from tests.jobs.support.rows.lake_rows import NOW, Cluster, broker, partition, topic
 from tests.jobs.support.rows.page_rows import HOSTILE, lived_in
+
+BACK: Final = ("cancel", "restore_order")
 
 EXPECTED: Final[dict[str, tuple[tuple[str, ...], list[tuple[Any, ...]]]]] = {
     "health": (
@@ -72,9 +78,20 @@ EXPECTED: Final[dict[str, tuple[tuple[str, ...], list[tuple[Any, ...]]]]] = {
         ("names", "kind", "status", "changes", "rejected", "topics", "why", "reasons", "attempts"),
         [(["grow"], "reassign", "planned", 2, 1, 2, "evens out", 1, 2)],
     ),
+    "commit_rows": (
+        ("attempt", "kind", "action", "topic", "outcome"),
+        [
+            (1, "commit", "reassign", "orders", "applied"),
+            (1, "commit", "reassign", HOSTILE, "stale"),
+            (2, "commit", "reassign", "orders", "pending"),
+        ],
+    ),
     "commit_log": (
-        ("attempt", "applied", "stale", "failed", "pending"),
-        [(2, 0, 0, 0, 1), (1, 1, 1, 0, 0)],
+        ("attempt", "kind", "names", "plan_kind", "changes", "outcome", "applied", "stale", "failed", "pending"),
+        [
+            (2, "commit", ["grow"], "reassign", 2, "pending", 0, 0, 0, 1),
+            (1, "commit", ["grow"], "reassign", 2, "stale", 1, 1, 0, 0),
+        ],
     ),
     "under_replicated": (
         ("topic", "partition", "partition_state", "missing", "offline_replicas"),
@@ -126,6 +143,73 @@ def test_what_is_being_deleted_or_not_understood_is_no_trouble_as_for_status(tmp
     assert [(row["topic"], row["partition"]) for row in at.rows("under_replicated")] == [("kept", 0)]
     of_broker = at.rows("leadership")[0]
     assert [of_broker[name] for name in ("preferred", "replicas", "out_of_sync")] == [2, 3, 1]
+
+
+def committed(action: str, number: int | None, outcome: str, **columns: Any) -> Row:  # noqa: ANN401 - of `commits`
+    named = {} if number is None else {"topic": "t", "partition": number, "wave": 0}
+    return {"plan_id": "p", "action": action, "outcome": outcome, "who": "me", "message": "", **named, **columns}
+
+
+def test_a_row_is_counted_once_and_a_cancellation_is_no_commit(tmp_path: Path) -> None:
+    """Of eight partitions, all were asked for and three failed; five were called back, and their order restored."""
+    lake = Lake(str(tmp_path / "warehouse"), "default")
+    Cluster(lake).snapshot()
+    lake.append("plans", [{"plan_id": "p", "kind": "reassign", "names": ["grow"], "changes": 8, "status": "cancelled"}])
+    limit = "topic t: leader.replication.throttled.replicas=0:1"
+    became = ["failed" if number < 3 else "applied" for number in range(8)]
+    rows = [
+        committed("throttle", None, "pending", attempt=1, message=limit),
+        committed("throttle", None, "applied", attempt=1, message=f"{limit}: accepted"),
+        *(committed("reassign", number, "pending", attempt=1) for number in range(8)),
+        *(committed("reassign", number, outcome, attempt=1) for number, outcome in enumerate(became)),
+        committed("cancel", None, "applied", attempt=2, message="closed; it was partial"),
+        *(committed(step, n, o, attempt=2) for o in ("pending", "applied") for n in range(3, 8) for step in BACK),
+        committed("lift_throttle", None, "pending", attempt=3, message=limit),
+    ]
+    lake.append("commits", [{**row, "committed_at": NOW + timedelta(seconds=at)} for at, row in enumerate(rows)])
+
+    at = Summaries(lake, find_snapshot(lake))
+    log = [
+        tuple(row[name] for name in ("attempt", "kind", "outcome", "applied", "failed", "changes"))
+        for row in at.rows("commit_log")
+    ]
+    assert log == [
+        (3, "throttle", "pending", 0, 0, 8),
+        (2, "cancel", "applied", 5, 0, 8),
+        (1, "commit", "failed", 5, 3, 8),
+    ]
+    each = Counter((row["attempt"], row["kind"], row["action"], row["outcome"]) for row in at.rows("commit_rows"))
+    assert each == {
+        (1, "commit", "throttle", "applied"): 1,
+        (1, "commit", "reassign", "failed"): 3,
+        (1, "commit", "reassign", "applied"): 5,
+        (2, "cancel", "cancel", "applied"): 6,
+        (2, "cancel", "restore_order", "applied"): 5,
+        (3, "throttle", "lift_throttle", "pending"): 1,
+    }
+
+
+def test_as_of_a_snapshot_nothing_later_was_planned_or_committed(lake: Lake) -> None:
+    """A plan on snapshot 3 is none of snapshot 2; one on 2 that was committed after 3 had no commit then."""
+    copy = Lake(f"{lake.warehouse}-later", "default")
+    copytree(lake.warehouse, copy.warehouse)
+    common = {"kind": "elect", "changes": 1, "names": [], "created_at": NOW - timedelta(minutes=30)}
+    copy.append(
+        "plans", [{**common, "plan_id": name, "snapshot_id": 2, "status": name} for name in ("committed", "refused")]
+    )
+    copy.append(
+        "commits", [committed("elect", 0, "applied", attempt=1) | {"plan_id": "committed", "committed_at": NOW}]
+    )
+
+    def listed(snapshot_id: int) -> tuple[list[tuple[str, str]], list[str]]:
+        at = summaries(copy, find_snapshot(copy, snapshot_id))
+        plans = [(row["plan_id"], row["status"]) for row in at.rows("plan_summary")]
+        return sorted(plans), [row["plan_id"] for row in at.rows("commit_log")]
+
+    assert listed(1) == ([], [])
+    assert listed(2) == ([("committed", "planned"), ("refused", "refused")], [])
+    assert len(listed(3)[0]) == 3
+    assert "committed" in listed(3)[1]
 
 
 def test_an_older_snapshot_knows_nothing_of_later_ones(lake: Lake) -> None:

@@ -217,6 +217,31 @@ def test_evidence_stays(cluster: Cluster) -> None:
     assert [len(cluster.lake.rows(name)) for name in ("plans", "commits")] == [1, 1]
 
 
+def test_old_plans_that_change_nothing_go(cluster: Cluster) -> None:
+    """With or without a name, and what they rejected; not those that work on topics, drain, or were committed."""
+    common = {"created_at": NOW - 100 * DAY, "status": "planned", "kind": "reconcile", "changes": 0, "snapshot_id": 1}
+    plans: list[Row] = [
+        {"plan_id": "old"},
+        {"plan_id": "named", "names": ["n"], "name": "n"},
+        {"plan_id": "new", "snapshot_id": 5},
+        {"plan_id": "deletes", "kind": "delete"},
+        {"plan_id": "drains", "kind": "drain"},
+        {"plan_id": "done", "status": "committed"},
+        {"plan_id": "moves", "changes": 1},
+    ]
+    cluster.lake.append("plans", [common | plan for plan in plans])
+    cluster.lake.append("operations", [{"plan_id": "deletes", "sequence": 0}])
+    cluster.lake.append(
+        "rejections", [{"plan_id": name, "topic": "t", "partition": 0, "code": "c"} for name in ("old", "new")]
+    )
+    dry = vacuum_lake(cluster.lake, NOW, MONTH, dry_run=True)
+    run(cluster.lake)
+
+    assert {row["table"]: row["rows_dropped"] for row in dry["tables"]}["plans"] == 2
+    assert {row["plan_id"] for row in cluster.lake.rows("plans")} == {"new", "deletes", "drains", "done", "moves"}
+    assert {row["plan_id"] for row in cluster.lake.rows("rejections")} == {"new"}
+
+
 def test_a_snapshot_under_way_is_not_disturbed(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job, "GRACE_HOURS", 1)
     lake = cluster.lake

@@ -1,0 +1,52 @@
+-- Each row of a plan once in each attempt, with the last word on it: an outcome, or pending where none was recorded.
+WITH attempts AS (
+    SELECT
+        plan_id,
+        attempt,
+        CASE
+            WHEN bool_or(action IN ('cancel', 'restore_order')) THEN 'cancel'
+            WHEN bool_or(action = 'roll_back') THEN 'roll_back'
+            WHEN bool_and(action IN ('throttle', 'lift_throttle')) THEN 'throttle'
+            ELSE 'commit'
+        END AS kind
+    FROM commits GROUP BY ALL
+),
+ranked AS (
+    SELECT
+        *,
+        row_number() OVER (
+            PARTITION BY plan_id, attempt, wave, topic, partition, action
+            ORDER BY outcome = 'pending', committed_at DESC
+        ) AS place
+    FROM commits
+),
+steps AS (
+    SELECT plan_id, attempt, action, message FROM commits WHERE topic IS NULL AND outcome <> 'pending'
+)
+SELECT
+    plan_id,
+    attempt,
+    kind,                                           -- commit, cancel, roll_back (all was found back) or throttle
+    wave,
+    topic,
+    partition,
+    action,
+    outcome,
+    state_version_after,
+    committed_at,
+    who,
+    message,
+    controller_epoch,
+    run
+FROM ranked
+JOIN attempts USING (plan_id, attempt)
+WHERE if(
+    topic IS NOT NULL,
+    place = 1,
+    outcome <> 'pending' OR NOT EXISTS (             -- the intent of a step begins the message of its outcome
+        FROM steps
+        WHERE (steps.plan_id, steps.attempt, steps.action) = (ranked.plan_id, ranked.attempt, ranked.action)
+            AND starts_with(steps.message, ranked.message)
+    )
+)
+ORDER BY plan_id, attempt, committed_at, wave, topic, partition, action
