@@ -153,7 +153,7 @@ def config(
     overrides = parse_overrides(set_ or [], delete or [])
     values = {key: value for key, value in overrides.items() if value is not None}
     raise_any((UsageError, f"--set {fault}") for fault in config_faults(values, unknown_allowed=allow_unknown_config))
-    request = ConfigRequest(topic_name(topic), overrides)
+    request = ConfigRequest(topic_name(topic), overrides, allow_unknown_config)
     return report_plan(settings, options, request.plan)
 
 

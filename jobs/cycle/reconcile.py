@@ -24,7 +24,7 @@ from jobs.planning.reconcile import whats_due
 from jobs.records.plans.stored import Plan, read_plan
 from jobs.runtime.choices import Mode
 from jobs.runtime.console import finish, say
-from jobs.runtime.next_commands import next_step, same_step
+from jobs.runtime.next_commands import next_step, same_step, stated_command
 from jobs.runtime.plan_options import PlanOptions
 from jobs.runtime.settings import Settings
 from jobs.views.plans import rejection_lines
@@ -160,7 +160,11 @@ def _refuse_resident(assessed: Assessment) -> None:
 
 def _plan(settings: Settings, question: Due) -> Plan:
     """Take a snapshot and plan on it."""
-    made = make_plan(settings, PlanOptions(refresh=True), lambda at: whats_due(at, **asdict(question)))
+    made = make_plan(
+        settings,
+        PlanOptions(refresh=True, command=stated_command(settings, "reconcile")),
+        lambda at: whats_due(at, **asdict(question)),
+    )
     plan = read_plan(settings.lake, made["plan_id"])
     tasks = f", {len(plan.tasks)} operations" if plan.tasks else ""
     say(

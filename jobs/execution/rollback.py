@@ -17,6 +17,7 @@ from jobs.records.plans.stored import Plan, find_plan, read_plan
 from jobs.records.plans.storing import RESULT, Content, RowLists, store
 from jobs.runtime.choices import Mode
 from jobs.runtime.console import Result, finish, say
+from jobs.runtime.next_commands import stated_command
 from jobs.runtime.settings import Settings
 from jobs.views.plan_review import plan_lines
 from jobs.views.plans import rejection_lines
@@ -71,6 +72,7 @@ def _plan(settings: Settings, undone: Plan, to_snapshot: int | None, alias: Alia
         snapshot_id=rollback.snapshot_id,
         cluster_id=rollback.state.cluster_id,
         broker_epochs=rollback.state.live,
+        command=stated_command(settings, "rollback", undone.called),
     )
     lake.ensure_tables()
     rows = RowLists(lake=lake, changes=rollback.changes, rejections=rollback.rejections)

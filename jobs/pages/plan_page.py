@@ -31,7 +31,7 @@ from jobs.records.stored_rows import StoredRows, summary
 from jobs.summaries.database import Summaries
 from jobs.views.figures import figure_lines
 from jobs.views.plan_review import Only, Review
-from jobs.views.plans import deletion_lines
+from jobs.views.plans import deletion_lines, shown_data, without_topic_ids
 from schemas.digest import plan_header
 from schemas.names import PlanStatus
 
@@ -113,6 +113,7 @@ def plan_page(plan: PlanTables, now: datetime, max_age_hours: float) -> str:
             "age": shown_duration(max((now - row["created_at"]).total_seconds(), 0)),
             "more_reasons": max(sums["reasons_in_all"] - REASONS_SHOWN, 0),
             "question": question_of(row["parameters"]),
+            "command": row.get("command"),
         },
         warnings=list(warnings_of(plan, now, max_age_hours)),
         sums=sums_of(plan, sums),
@@ -164,8 +165,8 @@ def _standing(plan: PlanTables, now: datetime, max_age_hours: float) -> Iterator
 
 
 def question_of(parameters: str | None) -> str:
-    """What was asked, without what came of it."""
-    stated = json.loads(parameters or "{}")
+    """What was asked, without what came of it, and without ids for new topics: Kafka's controller makes its own."""
+    stated = without_topic_ids(json.loads(parameters or "{}"))
     return masked_json(json.dumps({key: value for key, value in stated.items() if key != "figures"}))
 
 
@@ -276,7 +277,8 @@ def changes_island(plan: PlanTables) -> Island:
 
 def operations_island(plan: PlanTables) -> Island:
     rows = plan.at.query("SELECT sequence, kind, topic, data FROM plan_operations ORDER BY sequence")
-    data = pa.array([masked_json(text) for text in rows["data"].to_pylist()], pa.string())
+    texts = zip(rows["kind"].to_pylist(), rows["data"].to_pylist(), strict=True)
+    data = pa.array([masked_json(shown_data(kind, text)) for kind, text in texts], pa.string())
     return Island("operations", "Operations", rows.set_column(3, "data", data), choices=("kind",))
 
 

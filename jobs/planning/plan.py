@@ -105,7 +105,7 @@ def make_plan(settings: Settings, options: PlanOptions, planner: Planner) -> Res
             say(f"surveyor: {alias.name} is this plan already, on snapshot {named['snapshot_id']}")
             return _result(named, alias)
         # a refused plan takes no name: the next try is to have it
-        result = _store(tables, snapshot, Alias() if planned.refused else alias, planned)
+        result = _store(tables, snapshot, Alias() if planned.refused else alias, planned, options.command)
     if planned.refused:
         untaken = "" if alias.name is None else f" (it does not get the name {alias.name!r}: the next try may)"
         raise RefusedError(f"plan {result['plan_id']} is refused{untaken}: {planned.refused}", result)
@@ -165,7 +165,7 @@ def _refuse_migration(snapshot: Row) -> None:
         )
 
 
-def _store(tables: Tables, snapshot: Row, alias: Alias, planned: Planned) -> Result:
+def _store(tables: Tables, snapshot: Row, alias: Alias, planned: Planned, command: str | None) -> Result:
     lake = tables.lake
     content = Content(
         kind=planned.kind,
@@ -174,6 +174,7 @@ def _store(tables: Tables, snapshot: Row, alias: Alias, planned: Planned) -> Res
         cluster_id=snapshot["cluster_id"],
         broker_epochs={row["broker_id"]: row["broker_epoch"] for row in as_of(lake, snapshot, "brokers")},
         status=PlanStatus.REFUSED if planned.refused else PlanStatus.PLANNED,
+        command=command,
     )
     return _result(store(lake, alias, content, _rows(tables, planned)), alias)
 

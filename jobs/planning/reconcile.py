@@ -77,15 +77,15 @@ def whats_due(at: SnapshotTables, *, allow_unclean: bool = False, requests: bool
     requested = as_of(at.tables.lake, at.snapshot, "requests")
     tables = _asked_for(at, requested)
     if tables is None:
-        return _after_failures(at, allow_unclean=allow_unclean)
+        return _after_failures(at, allow_unclean=allow_unclean, requests=requests)
     if requests or at.snapshot["controller_id"] == NO_CONTROLLER:
         return _Steps(at, replace(tables, allow_unclean=allow_unclean, stays=False), requested).planned()
     for line in _waiting_lines(at, Cycle(tables)):
         say(line)
-    return _after_failures(at, allow_unclean=allow_unclean)
+    return _after_failures(at, allow_unclean=allow_unclean, requests=False)
 
 
-def _after_failures(at: SnapshotTables, *, allow_unclean: bool) -> Planned:
+def _after_failures(at: SnapshotTables, *, allow_unclean: bool, requests: bool) -> Planned:
     """What is due where nothing is asked for, or is left to others: all partitions are looked at once."""
     known = at["partitions"], at["topics"], at["brokers"], at["broker_configs"]
     judged = reconcile_verdicts(*known, allow_unclean=allow_unclean)
@@ -96,9 +96,8 @@ def _after_failures(at: SnapshotTables, *, allow_unclean: bool) -> Planned:
         vanished = vanished_states(at, verdicts.where(NEW))
         verdicts = verdicts.join(F.broadcast(vanished.select(*KEY)), KEY, "left_anti")
         rejections = rejections_of(verdicts).unionByName(vanished_rejections(vanished))
-    return Planned(
-        PlanKind.RECONCILE, {"allow_unclean": allow_unclean}, changes_of(verdicts), rejections, at_most=at_most
-    )
+    parameters = {"allow_unclean": allow_unclean} | ({"requests": True} if requests else {})
+    return Planned(PlanKind.RECONCILE, parameters, changes_of(verdicts), rejections, at_most=at_most)
 
 
 def _asked_for(at: SnapshotTables, requests: list[Row]) -> Tables | None:

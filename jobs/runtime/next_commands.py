@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
+from jobs.basics.sensitive import masked_text
+
 if TYPE_CHECKING:
     from jobs.runtime.settings import Settings
 
@@ -99,6 +101,19 @@ def same_step(settings: "Settings", what: str, *command: str, but: Iterable[str]
 def same_line(settings: "Settings", *command: str, but: Iterable[str] = ()) -> str:
     """Write a command with every option that this one was given, `but` some."""
     return _line(settings, command, settings.typed.keys() - FORM - {*but})
+
+
+def stated_command(settings: "Settings", *command: str) -> str:
+    """Write a command as it was typed, for who approves what came of it: without where, and without secrets.
+
+    >>> from jobs.runtime.settings import ClusterConf, Settings
+    >>> typed = {"config": ("--set", "ssl.key.password=x"), "by_size": ("--by-size",), "as_json": ("--json",)}
+    >>> stated_command(Settings("default", "w", ClusterConf(), typed=typed), "plan", "config")
+    "surveyor plan config --set 'ssl.key.password=(hidden)' --by-size"
+    """
+    left_out = {*WHERE, *FORM, "remote"}
+    options = [word for name, words in settings.typed.items() if name not in left_out for word in words]
+    return shlex.join(["surveyor", *command, *map(masked_text, options)])
 
 
 def _line(settings: "Settings", command: Iterable[str], names: Iterable[str]) -> str:

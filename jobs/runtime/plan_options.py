@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from jobs.basics.errors import ExitCode, UsageError
+from jobs.runtime.next_commands import stated_command
 from jobs.runtime.options import Command, DetailedExitcode, Name, ReplaceName, SnapshotId, on_spark
 from jobs.runtime.settings import Settings
 
@@ -27,6 +28,8 @@ class PlanOptions:
     replace_name: bool = False
     """Another plan that has the name loses it."""
     detailed: bool = False
+    command: str | None = None
+    """What was typed, as `stated_command` writes it."""
 
 
 def question(ask: Callable[..., ExitCode]) -> Command:
@@ -53,6 +56,7 @@ def question(ask: Callable[..., ExitCode]) -> Command:
             name=name,
             replace_name=replace_name,
             detailed=detailed_exitcode,
+            command=stated_command(settings, "plan", ask.__name__),
         )
         return ask(settings, options=options, **own)
 

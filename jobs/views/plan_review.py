@@ -25,7 +25,16 @@ from jobs.runtime.console import LINES_SHOWN, next_in_json, next_lines, show, sh
 from jobs.runtime.next_commands import command_line
 from jobs.runtime.settings import Settings
 from jobs.views.figures import figure_lines
-from jobs.views.plans import all_of_it, change_line, deletion_lines, evidence_line, operation_sign, row_name, warnings
+from jobs.views.plans import (
+    all_of_it,
+    change_line,
+    deletion_lines,
+    evidence_line,
+    operation_sign,
+    row_name,
+    shown_data,
+    warnings,
+)
 from planner.rows.words import DRAINED_LEADS, counted, how_much
 from schemas.names import NO_LEADER, Action, PlanKind, RejectionCode
 from schemas.rows import Operation, Outline
@@ -202,7 +211,7 @@ def warned(changes: StoredRows, kind: str) -> Bools:
 
 
 def _operation_line(row: Row) -> str:
-    return f"{operation_sign(row['kind'])} {row['kind']} {row['topic']} {row['data']}"
+    return f"{operation_sign(row['kind'])} {row['kind']} {row['topic']} {shown_data(row['kind'], row['data'])}"
 
 
 def _summary_lines(changes: StoredRows) -> Iterator[Table | str]:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime  # noqa: F401 - the doctests'
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from jobs.adapters.delta.lake import Row
 from jobs.assessment.deletion import Deleted
@@ -71,6 +71,24 @@ def change_line(change: Outline | Operation) -> str:
         _moved("isr", change.isr_before, change.isr_after),
     )
     return "  ".join([f"{sign} {change.name}", *filter(None, moved), change.reason])
+
+
+def shown_data(kind: str, data: str | None) -> str | None:
+    """Write what an operation has to do; the id that a plan has for a new topic is used in batch mode alone.
+
+    >>> shown_data("create_topic", '{"config": {}, "topic_id": "x"}'), shown_data("delete_topic", '{"topic_id": "x"}')
+    ('{"config": {}}', '{"topic_id": "x"}')
+    """
+    if kind != OperationKind.CREATE_TOPIC or data is None:
+        return data
+    return json.dumps(without_topic_ids(json.loads(data)), sort_keys=True)
+
+
+def without_topic_ids(value: Any) -> Any:  # noqa: ANN401 - JSON
+    """Leave the ids of topics out of a JSON value, at any depth."""
+    if isinstance(value, dict):
+        return {key: without_topic_ids(item) for key, item in value.items() if key != "topic_id"}
+    return [without_topic_ids(item) for item in value] if isinstance(value, list) else value
 
 
 def operation_sign(kind: str) -> Sign:

@@ -27,9 +27,11 @@ _GIVEN: Final[Mapping[str, Callable[[Any, PlacementLimits], Planner]]] = {BY_FIL
 def reassign_planner(option: str, value: Any, limits: PlacementLimits, sizes: Path | None, *, by_size: bool) -> Planner:  # noqa: ANN401 - as the option has it
     """Return the planner for the one option that is given; with sizes it balances bytes."""
     weights = _weights(option, sizes, by_size=by_size)
-    return (
-        _GIVEN[option](value, limits) if option in _GIVEN else _optimised(read_question(option, value, limits), weights)
-    )
+    if option in _GIVEN:
+        return _GIVEN[option](value, limits)
+    stated = read_question(option, value, limits)
+    by: dict[str, Any] = {"by_size": True} if by_size else {} if sizes is None else {"sizes": str(sizes)}
+    return _optimised(replace(stated, parameters=stated.parameters | by), weights)
 
 
 def _weights(option: str, sizes: Path | None, *, by_size: bool) -> Weights | None:

@@ -111,6 +111,7 @@ class AssignRequest:
         ]
         each = [_stated(row) | data for row, data in zip(rows, details, strict=True)]
         parameters = settled | ({"topics": each} if self.from_file else each[0])
+        parameters |= {"allow_unknown_config": True} if self.unknown_config_allowed else {}
         return Planned(PlanKind.ASSIGN, parameters, changes, operations=operations)
 
     def _placements(self, brokers: int) -> Iterator[Row]:

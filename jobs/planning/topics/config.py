@@ -30,6 +30,7 @@ class ConfigRequest:
 
     topic: str
     overrides: Overrides
+    unknown_config_allowed: bool = False
 
     def plan(self, at: SnapshotTables) -> Planned:
         """Plan what differs; nothing does: a plan without operations."""
@@ -45,7 +46,8 @@ class ConfigRequest:
         missing = [self._not_set(name) for name in before if before[name] is None and self.overrides[name] is None]
         return Planned(
             PlanKind.CONFIG,
-            {"topic": self.topic, "config": self.overrides},
+            {"topic": self.topic, "config": self.overrides}
+            | ({"allow_unknown_config": True} if self.unknown_config_allowed else {}),
             changes=None,
             operations=operations,
             rejected_operations=missing,

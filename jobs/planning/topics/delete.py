@@ -49,7 +49,7 @@ class DeleteRequest:
         ]
         return Planned(
             PlanKind.DELETE,
-            {"topics": self.topics},
+            {"topics": self.topics} | ({"allow_internal": True} if self.allow_internal else {}),
             changes=None,
             operations=operations,
             rejected_operations=rejections,

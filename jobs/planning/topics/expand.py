@@ -63,6 +63,7 @@ class ExpandRequest:
         assignments = assigned.withColumns({"topic_id": F.lit(topic.row["topic_id"]).cast("string")})
         version = topic.row["topic_version"]
         changes = expansion_changes(assignments, at["brokers"], at.tables.lake.cluster, version)
+        placement |= {"allow_internal": True} if self.allow_internal else {}
         data = {"existing": existing, "partitions": self.partitions, "topic_id": topic.row["topic_id"]}
         expansion = operation(0, OperationKind.EXPAND_TOPIC, self.topic, json.dumps(data, sort_keys=True))
         return Planned(PlanKind.EXPAND, placement, changes, operations=[expansion])

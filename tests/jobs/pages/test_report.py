@@ -3,6 +3,7 @@
 import json
 import re
 from datetime import UTC, datetime, timedelta
+from html import unescape
 from pathlib import Path
 from typing import Any, Final
 
@@ -90,6 +91,33 @@ def test_a_report_as_of_an_older_snapshot(small: Lake, tmp_path: Path) -> None:
     assert "snapshot 1 taken" in page
     assert page.count("Nobody has asked yet") == 3
     assert [row[:2] for row in _cells(page, "leaders")][-1] == ["orders-1", "2"]
+
+
+def test_a_report_lists_no_plan_or_commit_that_is_later_than_its_snapshot(small: Lake, tmp_path: Path) -> None:
+    """The plan is on snapshot 3, and its commits came after it."""
+    pages = [_page(small, tmp_path / f"{number}.html", "--snapshot", str(number)) for number in (2, 3)]
+
+    assert [f'id="rows-{island}"' in pages[0] for island in ("plans", "commits")] == [False, False]
+    assert [len(_cells(pages[1], island)) for island in ("plans", "commits")] == [1, 2]
+
+
+def test_an_approver_sees_the_command_as_it_was_typed(small: Lake) -> None:
+    typed = "surveyor plan reassign --rebalance --by-size --exclude 'test-.*'"
+    plan = stored_plan(small, [change("orders", 0, [2, 1, 0], [1, 3, 0])], command=typed)
+
+    assert f"<pre>{typed}</pre>" in unescape(_plan_page(small, plan))
+
+
+def test_the_id_that_a_plan_has_for_a_new_topic_is_not_shown(small: Lake) -> None:
+    """Kafka's controller makes its own; batch mode alone uses it."""
+    data = {"topic_id": "planned-id", "config": {"retention.ms": "1"}}
+    new = {"sequence": 0, "kind": OperationKind.CREATE_TOPIC.value, "topic": "new", "data": json.dumps(data)}
+    asked: Row = {"topic": "new", "partitions": 1} | data
+    plan = stored_plan(small, [], "fresh", [new], kind=PlanKind.ASSIGN, parameters=asked)
+    page, shown = _plan_page(small, plan), Surveyor(small).run("show", "plan", "fresh").stdout
+
+    assert ["retention.ms" in text for text in (page, shown)] == [True, True]
+    assert ["planned-id" in text for text in (page, shown)] == [False, False]
 
 
 def test_programs_are_told_where_the_page_is(small: Lake, tmp_path: Path) -> None:

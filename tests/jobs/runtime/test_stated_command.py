@@ -1,0 +1,43 @@
+"""The command as it was typed, which a plan keeps for who approves it: every option of every question."""
+
+import shlex
+from enum import Enum
+from typing import Final
+
+import pytest
+
+from jobs.runtime.next_commands import FORM, WHERE, stated_command, typed_in
+from jobs.runtime.settings import ClusterConf, Settings
+from tests.docs.command_line import Command, commands, root
+
+LEFT_OUT: Final = {*WHERE, *FORM, "remote"}
+QUESTIONS: Final = [each for each in commands(root()) if each.words[0] == "plan"]
+
+
+def typed(question: Command) -> list[str]:
+    """Every option of a question but those that say where and in which form, with a value that its type takes."""
+    words: list[str] = []
+    types = question.types()
+    for option in question.options.values():
+        if option.name not in LEFT_OUT:
+            kind = types.get(option.name)
+            value = next(iter(kind)).value if isinstance(kind, type) and issubclass(kind, Enum) else "1"
+            words += [option.opts[-1], *([] if option.is_flag else [value])]
+    return words
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.words[-1])
+def test_every_option_of_a_question_is_stated(question: Command) -> None:
+    words = typed(question)
+    where = ["--zookeeper", "zk1:2181", "--warehouse", "w", "--json"]
+    context = question.command.make_context(question.title, [*words, *where])
+    settings = Settings("default", "w", ClusterConf(), typed=typed_in(context))
+
+    stated = shlex.split(stated_command(settings, *question.words))
+    assert stated[: len(question.words) + 1] == ["surveyor", *question.words]
+    assert {word for word in words if word.startswith("--")} == {word for word in stated if word.startswith("--")}
+    assert sorted(word.removesuffix(".0") for word in stated[len(question.words) + 1 :]) == sorted(words)
+
+
+def test_every_kind_of_question_is_there() -> None:
+    assert len(QUESTIONS) >= 10
