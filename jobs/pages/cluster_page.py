@@ -29,7 +29,7 @@ WORST: Final = 10
 
 _NO_RACK: Final = "(no rack)"
 _UNKNOWN_RACK: Final = "(not known)"
-"""Shown as the rack of a broker that is not registered."""
+"""Shown as the rack of a broker that is not registered, and was in none when it was last seen, or never seen."""
 
 
 def cluster_page(at: Summaries, now: datetime) -> str:

@@ -88,7 +88,9 @@ def _add_what_the_plan_knows(at: Summaries, row: Row) -> None:
     """Stand in for a snapshot that was dropped: the brokers alive then, and the partitions that change."""
     brokers = [broker["broker_id"] for broker in row["brokers"]]
     nothing = pa.nulls(len(brokers), pa.string())
-    at.add("brokers", pa.table({"broker_id": pa.array(brokers, pa.int32()), "host": nothing, "rack": nothing}))
+    known = pa.table({"broker_id": pa.array(brokers, pa.int32()), "host": nothing, "rack": nothing})
+    at.add("brokers", known)
+    at.add("brokers_last_seen", known.slice(0, 0))
     partitions = at.query(
         "SELECT topic, partition, arg_min(replicas_before, wave) AS replicas, "
         "arg_min(leader_before, wave) AS leader, arg_min(isr_before, wave) AS isr, true AS understood "

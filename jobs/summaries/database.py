@@ -18,6 +18,8 @@ import pyarrow.compute as pc
 from jobs.adapters.delta.lake import Lake, Row, as_rows, schema_of
 from jobs.adapters.delta.reads import Filter
 from jobs.basics.errors import UnreadableError
+from jobs.records.last_seen import TABLE as LAST_SEEN
+from jobs.records.last_seen import brokers_last_seen
 from jobs.records.snapshots import table_as_of
 from jobs.summaries.views import VIEWS
 from schemas.names import PlanStatus
@@ -122,6 +124,10 @@ class Summaries:
 
     def _read(self, name: str, columns: list[str]) -> pa.Table:
         """Read columns of a table; one that an older version did not know is null."""
+        if name == LAST_SEEN:
+            seen = brokers_last_seen(self.lake, self.snapshot).values()
+            rows = [{column: row[column] for column in columns} for row in seen]
+            return pa.Table.from_pylist(rows, schema=pa.schema([schema_of(name).field(column) for column in columns]))
         filters = [self.only[name]] if name in self.only else []
         there = self._columns(name)
         known = [column for column in columns if column in there]

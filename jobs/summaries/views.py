@@ -102,7 +102,11 @@ VIEWS: Final[Mapping[str, View]] = {
             {"snapshots": _SNAPSHOTS, "partitions": _PARTITIONS, "brokers": _BROKERS, "topics": _TOPICS},
             ["staying"],
         ),
-        View("leadership", {"partitions": _PARTITIONS, "brokers": _BROKERS}, ["staying"]),
+        View(
+            "leadership",
+            {"partitions": _PARTITIONS, "brokers": _BROKERS, "brokers_last_seen": ("broker_id", "host", "rack")},
+            ["staying"],
+        ),
         View("imbalance_history", {"imbalance": _IMBALANCE, "snapshots": _SNAPSHOTS}),
         View("leader_history", {"partition_history": _HISTORY, "snapshots": _SNAPSHOTS}),
         View(

@@ -3,7 +3,7 @@
 Rows first, of `snapshots` before all others, then small files are joined, then files go that no snapshot still there
 names a version of; a crash anywhere is mended by running it again. Plans, changes, operations, rejections and commits
 stay whatever their age: they are the evidence that rollbacks and audits need, and they grow with what was changed, not
-with how often somebody looked. Plans that change nothing go with the snapshots of their time. Answers stay, of which a
+with how often somebody looked. Plans that change nothing go after a day. Answers stay, of which a
 broker has one for each partition and request.
 
 The tables are a fleet's: only this cluster's rows go, and the versions that any cluster's snapshots name stay readable.
@@ -30,6 +30,9 @@ GRACE_HOURS: Final = 1
 """Files replaced or written within this time stay: a snapshot under way may be about to name them."""
 
 
+EMPTY_PLANS_KEPT: Final = timedelta(days=1)
+"""How long plans that change nothing are kept: a schedule makes one each time that nothing is due."""
+
 OF_ONE_SNAPSHOT: Final = ("snapshots", "events", "imbalance", "whatif")
 """Tables whose rows belong to one snapshot and go with it, `snapshots` first."""
 
@@ -52,7 +55,7 @@ def vacuum_lake(lake: Lake, now: datetime, keep: timedelta, *, dry_run: bool) ->
     oldest = oldest_kept(lake.read("snapshots", columns=["snapshot_id", "taken_at"]), now, keep)
     before = {name: TableFiles(lake.path(name)).data() for name in TABLES}
     with progress("dropping rows"):
-        rows = _drop_rows(lake, oldest, dry_run=dry_run)
+        rows = _drop_rows(lake, oldest, now, dry_run=dry_run)
     with progress("removing files"):
         after = _remove_files(lake, oldest, before, dry_run=dry_run)
     tables = [{"table": name, **_counts(rows.get(name, 0), before[name], after[name])} for name in TABLES]
@@ -70,22 +73,22 @@ def _counts(rows_dropped: int, before: FileSizes, after: FileSizes) -> dict[str,
     }
 
 
-def _drop_rows(lake: Lake, oldest: int, *, dry_run: bool) -> dict[str, int]:
+def _drop_rows(lake: Lake, oldest: int, now: datetime, *, dry_run: bool) -> dict[str, int]:
     """Drop rows that no snapshot from `oldest` on needs; return how many by table."""
     dropped = {}
     for name in OF_ONE_SNAPSHOT:
         dropped[name] = lake.read(name, ("snapshot_id", "<", oldest), columns=["snapshot_id"]).num_rows
         if dropped[name] and not dry_run:
             lake.delete(name, f"snapshot_id < {oldest}")
-    empty = _empty_plans(lake, oldest)
+    empty = _empty_plans(lake, now)
     if empty and not dry_run:
         drop_plans(lake, empty)
     return {**dropped, "plans": len(empty), "partition_history": _shorten_history(lake, oldest, dry_run=dry_run)}
 
 
-def _empty_plans(lake: Lake, oldest: int) -> list[str]:
-    """Plans on snapshots before `oldest` that change nothing, whatever their names."""
-    rows = lake.rows("plans", ("snapshot_id", "<", oldest), ("changes", "=", 0))
+def _empty_plans(lake: Lake, now: datetime) -> list[str]:
+    """Plans that change nothing, whatever their names, and that are too old for a commit as well."""
+    rows = lake.rows("plans", ("created_at", "<", now - EMPTY_PLANS_KEPT), ("changes", "=", 0))
     return [row["plan_id"] for row in rows if is_empty(lake, row)]
 
 

@@ -123,6 +123,9 @@ def look(settings: Settings, snapshot_id: int | None) -> Status:
             snapshot = find_snapshot(settings.lake, snapshot_id)
             seen, source = observed_by(settings.lake, snapshot), f"snapshot {snapshot_id}"
         recent = reading.result()
+    if snapshot is not None:  # nothing later than what is shown
+        made = [plan for plan in recent.plans if plan["snapshot_id"] <= snapshot["snapshot_id"]]
+        recent = replace(recent, plans=made)
     told = snapshot or recent.snapshot
     registered = {row["broker_id"]: row["broker_epoch"] for row in seen.brokers}
     recent = replace(recent, drained=[row for row in recent.drained if not has_registered_again(row, registered)])

@@ -23,8 +23,8 @@ everyone AS (
 )
 SELECT
     broker_id,
-    host,
-    rack,                                           -- null if it has none, or is not registered
+    coalesce(brokers.host, seen.host) AS host,      -- of one that is gone, as it was last seen
+    coalesce(brokers.rack, seen.rack) AS rack,      -- the same; null if it has none, or is not known
     brokers.broker_id IS NOT NULL AS registered,
     coalesce(leaders, 0) AS leaders,                -- partitions it leads
     coalesce(preferred, 0) AS preferred,            -- partitions that stay whose first replica it is
@@ -32,6 +32,7 @@ SELECT
     coalesce(out_of_sync, 0) AS out_of_sync         -- of these, the ones that stay whose ISR it is not in
 FROM everyone
 LEFT JOIN brokers USING (broker_id)
+LEFT JOIN brokers_last_seen AS seen ON seen.broker_id = everyone.broker_id AND brokers.broker_id IS NULL
 LEFT JOIN led USING (broker_id)
 LEFT JOIN first_in_order USING (broker_id)
 LEFT JOIN held USING (broker_id)

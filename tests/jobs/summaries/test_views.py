@@ -145,6 +145,21 @@ def test_what_is_being_deleted_or_not_understood_is_no_trouble_as_for_status(tmp
     assert [of_broker[name] for name in ("preferred", "replicas", "out_of_sync")] == [2, 3, 1]
 
 
+def test_a_broker_that_is_gone_is_as_last_seen(lake: Lake) -> None:
+    """Its host and rack are those that a snapshot before kept; as of an older snapshot it is there."""
+    copy = Lake(f"{lake.warehouse}-seen", "default")
+    copytree(lake.warehouse, copy.warehouse)
+    copy.replace("brokers_last_seen", [{"broker_id": 2, "snapshot_id": 2, "host": "k2", "rack": "b"}])
+    newest = find_snapshot(copy)
+    newest["versions"] = newest["versions"] | {"brokers_last_seen": copy.version("brokers_last_seen")}
+
+    def third(snapshot: Row) -> tuple[object, ...]:
+        row = Summaries(copy, snapshot).rows("leadership")[2]
+        return tuple(row[name] for name in ("broker_id", "registered", "host", "rack"))
+
+    assert [third(newest), third(find_snapshot(copy, 1))] == [(2, False, "k2", "b"), (2, True, "h", "b")]
+
+
 def committed(action: str, number: int | None, outcome: str, **columns: Any) -> Row:  # noqa: ANN401 - of `commits`
     named = {} if number is None else {"topic": "t", "partition": number, "wave": 0}
     return {"plan_id": "p", "action": action, "outcome": outcome, "who": "me", "message": "", **named, **columns}

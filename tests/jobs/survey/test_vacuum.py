@@ -223,7 +223,7 @@ def test_old_plans_that_change_nothing_go(cluster: Cluster) -> None:
     plans: list[Row] = [
         {"plan_id": "old"},
         {"plan_id": "named", "names": ["n"], "name": "n"},
-        {"plan_id": "new", "snapshot_id": 5},
+        {"plan_id": "new", "created_at": NOW - timedelta(hours=23)},
         {"plan_id": "deletes", "kind": "delete"},
         {"plan_id": "drains", "kind": "drain"},
         {"plan_id": "done", "status": "committed"},

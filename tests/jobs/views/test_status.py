@@ -123,6 +123,17 @@ def test_since_when_a_broker_is_missing(lake: Lake, seen_in: int, missing: timed
     assert {number: NOW - moment for number, moment in since.items()} == {1: missing, 2: timedelta(days=1)}
 
 
+def test_as_of_a_snapshot_no_later_plan_waits(used: Lake) -> None:
+    """Plans are told of as long as they are fresh; the one on snapshot 2 is none of snapshot 1."""
+    common = {"kind": "elect", "changes": 1, "status": "partial", "created_at": _now()}
+    used.append("plans", [{**common, "plan_id": f"on-{number}", "snapshot_id": number} for number in (1, 2)])
+    status = Surveyor("127.0.0.1:1", Path(used.warehouse)).json("status", "--as-of", "1")
+
+    assert [step["what"] for step in status["due"] if step["what"].startswith("plan ")] == [
+        "plan on-1 (elect) is partial"
+    ]
+
+
 def _now() -> datetime:
     return datetime.now(UTC)
 
