@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from jobs.adapters.delta.lake import Lake, Row, as_rows
 from jobs.assessment.limits import UNCOMMITTABLE
+from jobs.assessment.outage import outage_left_by
 from jobs.basics.errors import RefusedError, UsageError
 from jobs.basics.sensitive import masked_json, masked_text
 from jobs.basics.units import shown_bytes, shown_duration
@@ -145,6 +146,8 @@ def warnings_of(plan: PlanTables, now: datetime, max_age_hours: float) -> Iterat
     """What a reviewer must not miss: what the plan's age and status say, then what goes, then what its rows do."""
     yield from _standing(plan, now, max_age_hours)
     yield from (line.strip().removeprefix("warning: ") for line in deletion_lines(plan.review.deleted))
+    if outage := outage_left_by(plan.at.lake, plan.row):
+        yield outage.sentence
     yield from map(masked_text, plan.review.warnings(plan.changes))
 
 

@@ -25,7 +25,9 @@ WHERE: Final = ("conf_path", "cluster", "zookeeper", "warehouse", "zookeeper_con
 OF_A_LIVE_CLUSTER: Final = frozenset({"zookeeper", "zookeeper_config", "command_config"})
 
 ON_TABLES_ALONE: Final = frozenset({"export", "metrics", "plan", "report", "show", "vacuum", "whatif"})
-"""Commands that reach no cluster, unless they --refresh."""
+"""Commands that reach no cluster, unless an option says so."""
+
+REACHING: Final = frozenset({"--refresh", "--now"})
 
 FORM: Final = frozenset({"as_json", "result_file", "output"})
 
@@ -69,6 +71,8 @@ def next_step(settings: "Settings", what: str, *command: str) -> NextStep:
     "surveyor show plan repair --warehouse '/my data'"
     >>> next_step(settings, "apply", "commit", "repair", "--apply").command
     "surveyor commit repair --apply --zookeeper zk1 --warehouse '/my data' --zookeeper-config zk.properties"
+    >>> next_step(settings, "see", "show", "brokers", "--now").command
+    "surveyor show brokers --now --zookeeper zk1 --warehouse '/my data' --zookeeper-config zk.properties"
     """
     return NextStep(what, command_line(settings, *command))
 
@@ -82,7 +86,7 @@ def typed(settings: "Settings", step: NextStep) -> NextStep:
 
 def command_line(settings: "Settings", *command: str) -> str:
     """Write a command for the same cluster."""
-    reaches = command[0] not in ON_TABLES_ALONE or "--refresh" in command
+    reaches = command[0] not in ON_TABLES_ALONE or bool(REACHING.intersection(command))
     names = [name for name in WHERE if reaches or name not in OF_A_LIVE_CLUSTER]
     return _line(settings, command, names)
 

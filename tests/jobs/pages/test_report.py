@@ -164,6 +164,15 @@ def test_what_a_plan_is_warned_of_comes_first(small: Lake) -> None:
     ]
 
 
+def test_which_broker_to_start_is_a_warning_of_a_recovery(small: Lake) -> None:
+    """Orders-1 is offline, and broker 2 alone was in sync: the page to approve from says so."""
+    plan = stored_plan(small, [], kind=PlanKind.RECOVER, parameters={"allow_unclean": False})
+
+    assert (
+        "1 partition offline, nothing can be done from here: start broker 2 first (last in sync of it)"
+    ) in _warnings(_plan_page(small, plan))
+
+
 def test_what_goes_with_a_topic_is_warned_of(small: Lake) -> None:
     delete = {"sequence": 0, "kind": OperationKind.DELETE_TOPIC.value, "topic": "orders", "data": "{}"}
     warned = _warnings(_plan_page(small, stored_plan(small, [], operations=[delete], kind=PlanKind.DELETE)))
