@@ -31,9 +31,11 @@ from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONTROLLER, CONTROLLER_E
 from jobs.adapters.zookeeper.connection import connected, read, sync
 from jobs.adapters.zookeeper.credentials import OPTION, config_of
 from jobs.adapters.zookeeper.probes import not_ours_to_write, seconds_there
+from jobs.adapters.zookeeper.topics import latest_epoch_of_states
 from jobs.assessment.next_steps import BLOCKING_SHOWN, how_mended
 from jobs.basics.errors import SurveyorError, UsageError
 from jobs.basics.units import shown_bytes
+from jobs.records.controller_epochs import latest_recorded_epoch, set_back
 from jobs.records.recent import recent_if_readable
 from jobs.records.snapshots import as_of
 from jobs.runtime.next_commands import typed
@@ -175,6 +177,7 @@ def _cluster(settings: Settings) -> Checks:
         )
         state = read_cluster(client, hosts)
         yield from _znodes(settings, state)
+        yield from _guarded("controller epoch", partial(_epoch, settings, client, state))
         yield _permissions(client, hosts)
         yield _clock(client, state)
         overrides, _ = read_overrides(client)
@@ -198,6 +201,17 @@ def _znodes(settings: Settings, state: ClusterState) -> Checks:
         yield Finding("controller", State.WARNING, "there is none", "surveyor status says what is due meanwhile")
     else:
         yield Finding("controller", State.FINE, f"{state.controller.broker_id}, epoch {state.epoch}")
+
+
+def _epoch(settings: Settings, client: KazooClient, state: ClusterState) -> Checks:
+    """Whether brokers take what the controller sends: not under an epoch before one that they have heard of."""
+    recorded = 0
+    with suppress(SurveyorError):  # the tables have findings of their own
+        recorded = latest_recorded_epoch(settings.lake, state.cluster_id)
+    latest = max(recorded, latest_epoch_of_states(client))
+    if behind := set_back(state.control["controller_epoch"], latest):
+        advice = "surveyor reconcile --apply takes the controllership over above it, and hands back"
+        yield Finding("controller epoch", State.FAULT, behind, advice)
 
 
 def _permissions(client: KazooClient, hosts: str) -> Finding:

@@ -16,6 +16,7 @@ from jobs.assessment.limits import AHEAD
 from jobs.assessment.moving import stalled_steps
 from jobs.assessment.outage import Outage
 from jobs.basics.units import shown_duration
+from jobs.records.controller_epochs import set_back
 from jobs.records.plans.names import names_of
 from jobs.records.recent import Recent
 from jobs.runtime.next_commands import NextStep
@@ -49,6 +50,11 @@ class Situation:
     """Which brokers bring back the partitions that are `stuck`."""
     missing_since: Mapping[int, datetime] = field(default_factory=dict)
     """When the first of the snapshots was taken that miss a broker which is gone."""
+
+    @property
+    def latest_epoch(self) -> int:
+        """The latest controller epoch that a state carries or the warehouse has recorded."""
+        return max(self.health.latest_epoch, self.recent.latest_epoch)
 
     @property
     def snapshot_age(self) -> float | None:
@@ -97,6 +103,12 @@ def how_mended(blocking: Row) -> NextStep:
     if blocking["path"].startswith(DELETE_TOPICS):
         return NextStep(f"{what}; a controller of Surveyor's deletes it", "reconcile")
     return NextStep(f"{what}; docs/troubleshooting.md says how it is mended", "show quarantine")
+
+
+def _epoch(situation: Situation) -> Iterator[NextStep]:
+    """Brokers refuse a controller of an earlier epoch than they have heard of: nothing that it decides is done."""
+    if behind := set_back(situation.health.controller_epoch, situation.latest_epoch):
+        yield NextStep(f"{behind}, and no election comes about; a take-over above it mends that", "reconcile")
 
 
 def _repairs(situation: Situation) -> Iterator[NextStep]:
@@ -260,6 +272,7 @@ def _quarantine(situation: Situation) -> Iterator[NextStep]:
 RULES: Final[Sequence[Callable[[Situation], Iterator[NextStep]]]] = (
     _migration,
     _blocked,
+    _epoch,
     _outage,
     _repairs,
     _gone,

@@ -7,7 +7,7 @@ Nothing that matters is remembered: the next controller finds out from ZooKeeper
 """
 
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -39,6 +39,8 @@ from jobs.cycle.talking.retelling import Retelling
 from jobs.cycle.talking.telling import Teller
 from jobs.cycle.watching import Watches
 from jobs.cycle.writing import Writer
+from jobs.execution.batch.telling import RAISED_BY, raised_line
+from jobs.records.drained import carry_over
 from jobs.records.plans.ledger import Verdict
 from jobs.runtime.settings import Settings
 from planner.cycle.deleting import DeletionStep
@@ -95,6 +97,8 @@ class Controller:
     With the cycles left that wait for it: what cannot be written keeps nobody from being introduced.
     """
     _requests_due: bool = True
+    _raised_by: Iterator[int] = field(default_factory=lambda: iter(RAISED_BY))
+    """How far our epoch is raised the next time that a broker refuses it."""
 
     def __post_init__(self) -> None:
         self.done = Report(self.say)
@@ -197,6 +201,7 @@ class Controller:
         self.look.joined |= heard.untold
         seen = self.look.at(self.audit.take(self.watches.fired()))
         self.control.refuse_lost()
+        self._stay_latest(heard.of_later_epoch)
         self._notice_brokers()
         self._know_settings()
         self._due |= self.notifications.isr_changes()
@@ -217,6 +222,25 @@ class Controller:
         self._delete(decided)
         self._carry_out_plans()
         return bool(verdicts or decided.changes or self._due or self._requests_due)
+
+    def _stay_latest(self, refusing: Mapping[int, int]) -> None:
+        """Move our epoch above what states carry and brokers have heard of, while no plan is written by it.
+
+        Kafka never overwrites a state of a later controller epoch, and brokers refuse a controller of an earlier one;
+        /controller_epoch may have been deleted or set back before we took over.
+        """
+        before = self.control.epoch
+        brokers = sorted(broker for broker, epoch in refusing.items() if epoch == before)
+        if (self.desk and self.desk.is_busy) or not (brokers or self.memory.latest_epoch > before):
+            return
+        latest = self.memory.latest_epoch
+        if brokers:
+            latest = max(latest, before + next(self._raised_by, 0) - 1)
+            self.say(f"surveyor: {raised_line(brokers, before)}")
+        self.control.raise_above(latest)
+        self.say(f"surveyor: controller epoch {self.control.epoch}, after {before}")
+        if self.settings:
+            carry_over(self.settings.lake, before, self.control.epoch)
 
     def _leaderless(self, due: set[Key]) -> set[Key]:
         """Partitions that nobody leads: they do not wait until thousands of others are read and decided on."""

@@ -86,6 +86,8 @@ class Memory:
     """Brokers whose partitions have changed; whoever looks after that takes them out again."""
     vanished: set[Key] = field(default_factory=set)
     """Partitions that had a state and have none now: they are not new, and nobody knows who may lead them."""
+    latest_epoch: int = 0
+    """The latest controller epoch that a state has carried."""
     _preferring: Counter[int] = field(default_factory=Counter)
     """How many partitions each broker is the preferred replica of."""
     _astray: dict[int, set[Key]] = field(default_factory=lambda: defaultdict(set))
@@ -150,6 +152,7 @@ class Memory:
         for broker in now_named - named:
             self._on[broker].add(row.key)
         self.touched |= now_named
+        self.latest_epoch = max(self.latest_epoch, row.controller_epoch or 0)
         self._recount(before, row)
         self.partitions[row.key] = row
         self._of[row.topic].add(row.partition)

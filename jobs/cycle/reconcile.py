@@ -10,20 +10,27 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Final
 
+from jobs.adapters.zookeeper.cluster import read_cluster
+from jobs.adapters.zookeeper.connection import connected
+from jobs.adapters.zookeeper.controllership import refuse_take_over
+from jobs.adapters.zookeeper.resident import resident
 from jobs.assessment.limits import CommitLimits
 from jobs.assessment.outage import Outage, in_json, outage_left_by
 from jobs.assessment.plan_steps import after_commit
 from jobs.basics.errors import ExitCode, RefusedError, SurveyorError, UsageError
-from jobs.basics.interrupts import exit_code, interrupted
+from jobs.basics.interrupts import deferred, exit_code, interrupted
 from jobs.execution.admin.running import AS_EVER
+from jobs.execution.batch.commit import take_over_above
 from jobs.execution.commit import apply_plan
 from jobs.execution.due import Assessment, assess
 from jobs.execution.report import Beside, answer_of, counts, refuse_unless_agreed, report_applied, report_dry
 from jobs.planning.plan import make_plan
 from jobs.planning.reconcile import whats_due
+from jobs.records.controller_epochs import latest_recorded_epoch, set_back
+from jobs.records.plans.ledger import Ledger
 from jobs.records.plans.stored import Plan, read_plan
 from jobs.runtime.choices import Mode
-from jobs.runtime.console import finish, say
+from jobs.runtime.console import agrees, finish, is_terminal, say
 from jobs.runtime.next_commands import next_step, same_step, stated_command
 from jobs.runtime.plan_options import PlanOptions
 from jobs.runtime.settings import Settings
@@ -72,7 +79,7 @@ def reconcile_once(
     }
     beside = Beside(known, [*_sentence(outage), *rejection_lines(settings, plan)])
     if not plan.size:
-        return _nothing_due(settings, plan, beside, apply=apply)
+        return _nothing_due(settings, plan, beside, apply=apply, yes=yes, detailed=detailed)
     try:
         assessed = assess(settings, plan, mode, limits)
         if not apply:
@@ -120,6 +127,7 @@ def reconcile_until_quiet(
         }
         beside = Beside(known, [*_sentence(outage), *rejection_lines(settings, plan)])
         if not plan.size:
+            _above_known_epochs(settings, plan, apply=True, yes=yes or cycles > 0)
             why = next_step(settings, "why it is left", "show", "rejections", plan.plan_id)
             nothing = "nothing more can be written" if outage else "nothing is due"
             title, steps = f"{nothing} after {cycles} cycles", [why] if plan.rejections else []
@@ -174,13 +182,41 @@ def _plan(settings: Settings, question: Due) -> Plan:
     return plan
 
 
-def _nothing_due(settings: Settings, plan: Plan, beside: Beside, *, apply: bool) -> ExitCode:
+def _nothing_due(settings: Settings, plan: Plan, beside: Beside, *, apply: bool, yes: bool, detailed: bool) -> ExitCode:
     """Say so; no broker is asked for anything then, and a dry run says no more."""
     result = beside.result | {"status": plan.row["status"], "dry_run": not apply, "due": 0, "applied_now": 0}
     nothing = "nothing can be written" if "outage" in beside.result else "nothing is due"
     title = f"{nothing} on snapshot {plan.row['snapshot_id']}: nothing was written"
-    finish(settings, result | counts([]), title, *beside.lines, steps=[])
-    return ExitCode.DONE
+    behind = _above_known_epochs(settings, plan, apply=apply, yes=yes)
+    done = "it was taken over above that" if apply else "--apply takes over above that"
+    lines = [f"  {behind}; {done}"] if behind else []
+    finish(settings, result | counts([]), title, *lines, *beside.lines, steps=[])
+    return ExitCode.CHANGES if behind and detailed and not apply else ExitCode.DONE
+
+
+def _above_known_epochs(settings: Settings, plan: Plan, *, apply: bool, yes: bool) -> str | None:
+    """Say that brokers refuse the controller, as its epoch is earlier than one they know; mend it where applied.
+
+    The snapshot that was just taken has recorded the epochs of all states.
+    """
+    with connected(settings.zookeeper) as client:
+        state, holder = read_cluster(client, settings.zookeeper), resident(client)
+    latest = latest_recorded_epoch(settings.lake, state.cluster_id)
+    behind = set_back(state.control["controller_epoch"], latest)
+    if behind is None or not apply:
+        return behind
+    if holder is not None:
+        raise RefusedError(f"{behind}. {holder}, is the controller: start it again, and it takes over above that")
+    refuse_take_over(state, settings.conf.controller_id)
+    if (
+        not yes
+        and is_terminal()
+        and not agrees(f"{behind}. Take the controllership over above that, and hand it back?")
+    ):
+        raise SurveyorError("not applied: the question was not answered with yes; nothing was written")
+    with deferred():
+        take_over_above(settings, Ledger.open(settings.lake, plan), latest, since=state.epoch)
+    return behind
 
 
 def _sentence(outage: Outage | None) -> list[str]:

@@ -37,6 +37,7 @@ from jobs.cycle.watching import Watches
 from jobs.execution.batch.commit import RESIGN_PATIENCE, refuse_unreachable
 from jobs.execution.batch.protocols import refuse_protocols, told_by_all
 from jobs.planning.tables import vanished_states
+from jobs.records.controller_epochs import latest_recorded_epoch
 from jobs.records.drained import lines_of_ended, strike_out_ended
 from jobs.records.snapshot_tables import SnapshotTables
 from jobs.records.snapshots import as_of, find_snapshot
@@ -200,7 +201,8 @@ def _take_up(controller: Controller) -> None:
 @contextmanager
 def _in_office(settings: Settings, decider: Decider, snapshot: Row, behind: Behind) -> Iterator[Controller]:
     """Take over, and resign by ending the session."""
-    with controllership(settings.zookeeper, settings.conf.controller_id, lambda line: say(f"  {line}")) as control:
+    us, recorded = settings.conf.controller_id, latest_recorded_epoch(settings.lake, snapshot["cluster_id"])
+    with controllership(settings.zookeeper, us, lambda line: say(f"  {line}"), above=recorded) as control:
         say(f"surveyor: controllership taken over: epoch {control.epoch}, id {control.controller_id}")
         for line in lines_of_ended(strike_out_ended(settings.lake, control.epoch, {})):
             say(line)

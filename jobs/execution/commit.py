@@ -112,10 +112,18 @@ def _write_what_is_due(
         if not assessment.due:
             say("  nothing is due")
             return
-        silent, since = assessment.limits.allow_silent, assessment.state.epoch
+        silent, since, above = assessment.limits.allow_silent, assessment.state.epoch, assessment.latest_epoch
         try:
             commit_batch(
-                settings, ledger, assessment.due, max_hold, held, silent=silent, tell_all=tell_all, since=since
+                settings,
+                ledger,
+                assessment.due,
+                max_hold,
+                held,
+                silent=silent,
+                tell_all=tell_all,
+                since=since,
+                above=above,
             )
         except OvertakenError as overtaken:
             say(f"  {overtaken}: what is due is judged anew")

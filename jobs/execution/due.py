@@ -12,6 +12,7 @@ from jobs.adapters.zookeeper.cluster import ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.controllership import refuse_take_over
 from jobs.adapters.zookeeper.resident import resident
+from jobs.adapters.zookeeper.topics import latest_epoch_of_states
 from jobs.assessment.limits import CommitLimits, refuse_beyond
 from jobs.assessment.moving import all_reassignments, warnings_of_others
 from jobs.assessment.operations import judge_tasks
@@ -22,6 +23,7 @@ from jobs.execution.admin.running import AS_EVER, Running
 from jobs.execution.batch.commit import refuse_unreachable
 from jobs.execution.batch.topic_znodes import refuse_too_large
 from jobs.execution.modes import choose_mode
+from jobs.records.controller_epochs import latest_recorded_epoch, set_back
 from jobs.records.plans.ledger import Verdict
 from jobs.records.plans.stored import Plan
 from jobs.runtime.choices import Mode
@@ -45,6 +47,8 @@ class Assessment:
     """By which the plan was found fit to be committed."""
     in_office: Holder | None = None
     """The Surveyor that is the controller to stay, if one is; never the one that asks."""
+    latest_epoch: int = 0
+    """The latest controller epoch that the warehouse or, in batch mode, a state knows: ours is to be above it."""
 
 
 def assess(
@@ -64,7 +68,9 @@ def assess(
         state = read_cluster(client, settings.zookeeper)
         refuse_beyond(limits, settings, plan, state, datetime.now(UTC))
         in_office = None if is_ours else resident(client)
-        chosen, why = choose_mode(mode, settings, plan, state, running, in_office=in_office)
+        latest_epoch = latest_recorded_epoch(settings.lake, state.cluster_id)
+        behind = None if is_ours or in_office else set_back(state.control["controller_epoch"], latest_epoch)
+        chosen, why = choose_mode(mode, settings, plan, state, running, in_office=in_office, behind=behind)
         if chosen is Mode.BATCH:
             refuse_take_over(state, settings.conf.controller_id)
             refuse_unreachable(state, settings.listener)
@@ -76,9 +82,12 @@ def assess(
                 for line in warnings_of_others(settings, plan, due, all_reassignments(client)):
                     say(line)
         tasks, settled = judge_tasks(client, plan.tasks)
-    if chosen is Mode.BATCH and (due or tasks) and not (in_office or is_ours):
+        takes_over = chosen is Mode.BATCH and bool(due or tasks) and not (in_office or is_ours)
+        if takes_over:
+            latest_epoch = max(latest_epoch, latest_epoch_of_states(client))
+    if takes_over:
         refuse_silent(state.brokers, settings.conf.controller_id, limits.allow_silent, settings.listener)
-    return Assessment(state, chosen, why, [*due, *tasks], [*verdicts, *settled], limits, in_office)
+    return Assessment(state, chosen, why, [*due, *tasks], [*verdicts, *settled], limits, in_office, latest_epoch)
 
 
 def assess_again(settings: Settings, plan: Plan, seen: Assessment) -> Assessment:

@@ -27,10 +27,24 @@ def choose_mode(
     running: Running = AS_EVER,
     *,
     in_office: Holder | None = None,
+    behind: str | None = None,
 ) -> tuple[Mode, str]:
-    """Return admin or batch, and why; `in_office`: the Surveyor that is the controller to stay, if one is."""
+    """Return admin or batch, and why.
+
+    `in_office` is the Surveyor that is the controller to stay, if one is. `behind` says that the controller's epoch is
+    earlier than one that brokers know: they refuse what it sends, so that it can carry out nothing.
+    """
     if in_office is not None:
         return _under_resident(mode, plan, running, in_office)
+    if (
+        behind
+        and mode is not Mode.BATCH
+        and (mode is Mode.ADMIN or running.via is Via.ZOOKEEPER or _not_for_batch(plan))
+    ):
+        raise RefusedError(
+            f"{behind}. A plan that Kafka's controller is to carry out waits until that is mended: `surveyor reconcile "
+            "--apply` takes over above it and hands back, then commit again",
+        )
     if running.via is Via.ZOOKEEPER:
         return _by_requests(mode, plan, state)
     if mode is Mode.BATCH and running.throttle is not None:
@@ -45,8 +59,8 @@ def choose_mode(
         return mode, "as asked"
     if cannot_write:
         return Mode.ADMIN, cannot_write
-    if cannot_ask:
-        return Mode.BATCH, cannot_ask
+    if cannot_ask or behind:
+        return Mode.BATCH, cannot_ask or str(behind)
     silent = _silent(settings, state)
     return (Mode.BATCH, silent) if silent else (Mode.ADMIN, f"broker {state.controller.broker_id} is the controller")
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
-from jobs.adapters.delta.lake import Lake, Row
+from jobs.adapters.delta.lake import Lake, Row, quoted
 from schemas.names import DrainMode, PlanKind
 
 NOT_REGISTERED: Final = -1
@@ -92,6 +92,13 @@ def lines_of_ended(ended: Mapping[int, str]) -> list[str]:
     return [
         f"surveyor: broker {broker} is drained no more: {why}, and its replicas start" for broker, why in ended.items()
     ]
+
+
+def carry_over(lake: Lake, before: int, now: int) -> None:
+    """Let drains in resident mode go on under the epoch that their controller has now."""
+    mine = f"mode = {quoted(DrainMode.RESIDENT.value)} AND controller_epoch = {before}"
+    if lake.rows("drained", ("controller_epoch", "=", before)):
+        lake.update("drained", mine, controller_epoch=str(now))
 
 
 def _these(broker_ids: list[int]) -> str:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from jobs.adapters.delta.lake import Lake, Row
 from jobs.basics.errors import SurveyorError
+from jobs.records.controller_epochs import latest_recorded_epoch
 from jobs.records.last_seen import brokers_last_seen
 from jobs.records.snapshots import as_of, last_snapshot
 from planner.rows.without_spark import default_min_isr, known_min_isr
@@ -35,6 +36,8 @@ class Recent:
     drained: list[Row] = field(default_factory=list)
     throttled: list[str] = field(default_factory=list)
     """Ids of plans whose commits have set throttles and not taken them away."""
+    latest_epoch: int = 0
+    """The latest controller epoch that is recorded."""
     fault: str | None = None
     """Why a warehouse that is there could not be read, and nothing of it is known."""
 
@@ -51,6 +54,7 @@ def read_recent(lake: Lake) -> Recent:
         plans=sorted(plans, key=lambda row: row["created_at"]),
         drained=drained,
         throttled=throttled_plans(lake),
+        latest_epoch=latest_recorded_epoch(lake, snapshot.get("cluster_id")),
     )
 
 

@@ -36,6 +36,8 @@ class Health:
 
     controller_id: int | None
     controller_epoch: int | None
+    latest_epoch: int
+    """The latest controller epoch that a state carries: the controller's is not to be an earlier one."""
     migration: str | None
     live: list[int]
     """Registered brokers, understood or not, by id."""
@@ -102,6 +104,7 @@ def health_of(seen: Observed, *, default_min_isr: int, threshold: float, drained
     return Health(
         controller_id=seen.controller_id,
         controller_epoch=seen.controller_epoch,
+        latest_epoch=pc.max(seen.partitions["controller_epoch"]).as_py() or 0,
         migration=seen.migration,
         live=live,
         not_understood_brokers=opaque,

@@ -30,6 +30,7 @@ PARTITION: Final = (
     "removing_replicas",
     "leader",
     "isr",
+    "controller_epoch",
     "understood",
 )
 """The columns of PARTITIONS that are read: what follows from them is derived."""

@@ -125,7 +125,7 @@ def look(settings: Settings, snapshot_id: int | None) -> Status:
         recent = reading.result()
     if snapshot is not None:  # nothing later than what is shown
         made = [plan for plan in recent.plans if plan["snapshot_id"] <= snapshot["snapshot_id"]]
-        recent = replace(recent, plans=made)
+        recent = replace(recent, plans=made, latest_epoch=0)
     told = snapshot or recent.snapshot
     registered = {row["broker_id"]: row["broker_epoch"] for row in seen.brokers}
     recent = replace(recent, drained=[row for row in recent.drained if not has_registered_again(row, registered)])
@@ -175,7 +175,7 @@ def _when(status: Status) -> str:
 
 def _figures(status: Status) -> Iterator[tuple[str, str]]:
     health = status.situation.health
-    yield "controller", _controller(health, status.surveyor_id)
+    yield "controller", _controller(health, status.surveyor_id) + _earlier(status.situation)
     yield "brokers", _brokers(health)
     if health.gone:
         named = [f"{broker} (in {counted(count, 'partition')})" for broker, count in sorted(health.gone.items())]
@@ -242,6 +242,12 @@ def _controller(health: Health, surveyor_id: int) -> str:
     else:
         who = f"{health.controller_id}, not registered as a broker"
     return f"{who}, epoch {epoch}"
+
+
+def _earlier(situation: Situation) -> str:
+    """Say that the controller's epoch is earlier than one that brokers have heard of."""
+    epoch, latest = situation.health.controller_epoch, situation.latest_epoch
+    return "" if epoch is None or epoch >= latest else f", earlier than the latest known, {latest}"
 
 
 def _brokers(health: Health) -> str:

@@ -15,7 +15,7 @@ from jobs.adapters.brokers.control_messages import Row, as_uuid
 from jobs.adapters.brokers.kio_alone import SerialError
 from jobs.adapters.delta.lake import schema_of
 from planner.rows.words import counted
-from schemas.answers import NOT_TOLD, Meaning, meaning
+from schemas.answers import NOT_TOLD, STALE_CONTROLLER_EPOCH, Meaning, meaning
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
 
 _ABOUT_WHAT_WAS_TOLD: Final = (Meaning.TAKEN, Meaning.UNKNOWN)
@@ -105,6 +105,14 @@ class Answers:
             taken = answer.whole.is_told and all(answer.meaning(error).is_told for error in errors)
             told[broker] = told.get(broker, True) and taken
         return sorted(broker for broker, taken in told.items() if taken)
+
+    @property
+    def of_later_epoch(self) -> list[int]:
+        """Brokers that refused a request as a whole, because they have heard of a later controller epoch than ours.
+
+        What they answer about a partition alone is another matter: there the same code says that they have it already.
+        """
+        return sorted({a.broker["broker_id"] for a in self.answers if a.error == STALE_CONTROLLER_EPOCH})
 
     @property
     def in_part(self) -> bool:

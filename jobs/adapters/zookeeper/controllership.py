@@ -31,6 +31,7 @@ from jobs.adapters.zookeeper.refusal import refusal
 from jobs.basics.errors import FencedError, RefusedError, SurveyorError, UnreadableError
 from jobs.basics.interrupts import interrupted
 from schemas.names import NO_CONTROLLER
+from schemas.shapes import LAST_EPOCH
 from schemas.znodes import MalformedZnodeError, decode_controller, encode_controller, encode_epoch
 
 OTHERS_PATIENCE: Final = 15.0
@@ -57,9 +58,9 @@ class SessionLostError(SurveyorError):
     """The session ended: what was in flight may or may not have happened."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Controllership:
-    """Ours, as long as /controller_epoch has this version."""
+    """Ours, as long as /controller_epoch has this version; only `raise_above` changes it."""
 
     client: KazooClient
     controller_id: int
@@ -86,6 +87,32 @@ class Controllership:
         # who has no connection at this moment finds out with the next reading
         if session_of(self.client) not in {self.session, NOT_CONNECTED}:
             raise SessionLostError(SESSION_OVER)
+
+    def raise_above(self, epoch: int) -> None:
+        """Move our epoch above one that a state or a broker has heard of; no change where ours is above it already.
+
+        A broker refuses what a controller of an earlier epoch sends it, and Kafka never overwrites a state of a later
+        one. Raise FencedError once another controller has taken over.
+        """
+        if epoch < self.epoch:
+            return
+        raised = encode_epoch(next_epoch(epoch))
+        multi = self.client.transaction()
+        multi.set_data(CONTROLLER_EPOCH, raised, self.epoch_version)
+        try:
+            results = commit(multi)
+        except LOST:
+            is_ours = _owns_controller(self.client, self.session)
+            if not is_ours or read(self.client, CONTROLLER_EPOCH).data != raised:
+                self.refuse_fenced()
+                self.raise_above(epoch)
+                return
+        else:
+            if refused_by_epoch(results):
+                raise fenced(self.epoch)
+            if refused := refusal(multi, results):
+                raise SurveyorError(f"controller epoch {self.epoch} stays: {refused}")
+        self.epoch, self.epoch_version = epoch + 1, self.epoch_version + 1
 
     def held(self) -> float:
         """Seconds since the take-over."""
@@ -126,13 +153,29 @@ def _nobody(_: object) -> None:
     """Tell nobody."""
 
 
+def next_epoch(epoch: int) -> int:
+    """Return the epoch after all that are known, of which this is the latest; raise RefusedError after the last one."""
+    if epoch >= LAST_EPOCH:
+        raise RefusedError(
+            f"controller epoch {epoch} is the last one: the next controller could take none that brokers accept. Find "
+            "out which znode carries it (/controller_epoch, or a state: `surveyor show partitions`), and who wrote it",
+        )
+    return epoch + 1
+
+
 @contextmanager
 def controllership(
-    hosts: str, controller_id: int, tell: Tell = _nobody, intend: Intend = _nobody, *, since: int | None = None
+    hosts: str,
+    controller_id: int,
+    tell: Tell = _nobody,
+    intend: Intend = _nobody,
+    *,
+    since: int | None = None,
+    above: int = 0,
 ) -> Iterator[Controllership]:
     """Take the controllership over, and hand it back at the end by closing the session."""
     with connected(hosts) as client:
-        yield take_over(client, hosts, controller_id, tell, intend, since=since)
+        yield take_over(client, hosts, controller_id, tell, intend, since=since, above=above)
 
 
 def take_over(
@@ -143,11 +186,13 @@ def take_over(
     intend: Intend = _nobody,
     *,
     since: int | None = None,
+    above: int = 0,
 ) -> Controllership:
     """Become the controller, or raise and have changed nothing; `tell` people who has to be waited for.
 
     `intend` is called right before each try, for whoever owns up to it. `since` is the controller epoch of the look at
     the cluster that this rests on: OvertakenError is raised where there is a later one, however long was waited.
+    `above` is the latest epoch that states and the warehouse know: /controller_epoch may have been deleted or set back.
     """
     create_as_kafka_does(client)
     for _ in range(TRIES):
@@ -158,7 +203,7 @@ def take_over(
         if state.controller_version is not None:
             multi.delete(CONTROLLER, state.controller_version)
         multi.create(CONTROLLER, encode_controller(controller_id, time.time_ns() // 1_000_000), ephemeral=True)
-        epoch = state.epoch + 1
+        epoch = next_epoch(max(state.epoch, above))
         if state.epoch_version < 0:
             multi.create(CONTROLLER_EPOCH, encode_epoch(epoch))
         else:

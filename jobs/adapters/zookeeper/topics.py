@@ -8,12 +8,13 @@ missing) is read once more, whole; the second reading stands. A topic that vanis
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final
 
 from kazoo.client import KazooClient
 
 from jobs.adapters.zookeeper.cluster import CONFIGS, TOPICS, quarantined
-from jobs.adapters.zookeeper.connection import Znode
+from jobs.adapters.zookeeper.connection import Znode, children
 from jobs.adapters.zookeeper.multi_read import children_of, read_many
 from schemas.names import NO_LEADER
 from schemas.znodes import (
@@ -46,6 +47,25 @@ class TopicRows:
     torn: list[str] = field(default_factory=list)
     read_seconds: float = 0.0
     decode_seconds: float = 0.0
+
+
+def latest_epoch_of_states(client: KazooClient) -> int:
+    """Return the latest controller epoch that a state carries, 0 where there is none; what is illegible has none."""
+    names = children(client, TOPICS) or []
+    partitions = children_of(client, [f"{TOPICS}/{name}/partitions" for name in names], resume=True)
+    numbered = zip(names, partitions, strict=True)
+    paths = (f"{TOPICS}/{name}/partitions/{number}/state" for name, numbers in numbered for number in numbers)
+    latest = 0
+    while chunk := list(islice(paths, PARTITIONS_A_CHUNK)):
+        latest = max(latest, *map(_controller_epoch, read_many(client, chunk, resume=True)))
+    return latest
+
+
+def _controller_epoch(znode: Znode) -> int:
+    try:
+        return 0 if znode.stat is None else decode_state(znode.data).controller_epoch
+    except MalformedZnodeError:
+        return 0
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from jobs.cycle.behind import Behind
 from jobs.cycle.memory import Memory
 from jobs.cycle.talking.retelling import Retelling
 from jobs.cycle.watching import Watches
-from schemas.answers import KAFKA_STORAGE_ERROR, NONE, Meaning
+from schemas.answers import KAFKA_STORAGE_ERROR, NONE, STALE_CONTROLLER_EPOCH, Meaning
 from schemas.notices import STOP_REPLICA, UPDATE_METADATA
 from schemas.rows import Key
 
@@ -30,6 +30,8 @@ class Heard:
     """Whether replicas were stopped, for which a deletion may wait."""
     untold: set[int] = field(default_factory=set)
     """Brokers that say they have registered anew: they know nothing of what they were told."""
+    of_later_epoch: dict[int, int] = field(default_factory=dict)
+    """Brokers that have heard of a later controller epoch than ours, and our epoch that they refused."""
 
 
 @dataclass(slots=True)
@@ -71,6 +73,8 @@ class Ears:
             self.watches.wake(BROKER_IDS)
             heard.untold.add(broker)
             return
+        if answer.error == STALE_CONTROLLER_EPOCH:
+            heard.of_later_epoch[broker] = answer.controller_epoch
         errors = answer.errors()
         self.retelling.heard(answer, errors)
         if answer.api != UPDATE_METADATA:

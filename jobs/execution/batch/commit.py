@@ -24,7 +24,7 @@ from jobs.assessment.premises import reassigns
 from jobs.basics.errors import FencedError, RefusedError, SurveyorError, UnreadableError
 from jobs.execution.batch.deletion import deleted, going_first, leaving, started_again, then_deleted
 from jobs.execution.batch.operations import write_tasks
-from jobs.execution.batch.telling import Hold, Told, Written, prove, tell
+from jobs.execution.batch.telling import Hold, Told, Written, later_epoch_line, prove, tell
 from jobs.execution.batch.writes import FencedWriter
 from jobs.execution.modes import refuse_resident_drain
 from jobs.records import last_answers
@@ -72,6 +72,7 @@ def commit_batch(
     silent: Collection[int] = (),
     tell_all: TellAll | None = None,
     since: int | None = None,
+    above: int = 0,
 ) -> None:
     """Write what is due, in the ledger's name; under `held` the controllership stays with the caller.
 
@@ -79,6 +80,7 @@ def commit_batch(
     `silent` brokers are known not to answer. What was answered is read and recorded once the controllership is handed
     back: the brokers' ISR changes and producer ids wait for a controller. `since` is the controller epoch under which
     the rows were found due: OvertakenError is raised, and nothing taken over, where another controller came after it.
+    `above` is the latest controller epoch that states and the warehouse know: ours is later.
     """
     if held is not None and tell_all is not None:
         written, _, _ = _write(settings, ledger, held, due, max_hold, listener=settings.listener)
@@ -91,7 +93,7 @@ def commit_batch(
         return
     refuse_resident_drain(ledger.plan)
     with _what_was_written_said(ledger):
-        _commit_between(settings, ledger, due, Hold(max_hold, silent), since)
+        _commit_between(settings, ledger, due, Hold(max_hold, silent), since, above)
 
 
 @contextmanager
@@ -107,9 +109,25 @@ def _what_was_written_said(ledger: Ledger) -> Iterator[None]:
         raise SessionLostError(f"{error}\n  rows of the plan so far: {told}; {WAITS}") from error
 
 
-def _commit_between(settings: Settings, ledger: Ledger, due: Sequence[PlanRow], hold: Hold, since: int | None) -> None:
+def take_over_above(settings: Settings, ledger: Ledger, epoch: int, *, since: int | None) -> None:
+    """Take the controllership over above an epoch that brokers have heard of, write nothing, and hand it back.
+
+    The controller that follows takes the epoch after ours, and announces everything under it.
+    """
     with ExitStack() as stack:
-        control = _taken_over(stack, settings, ledger, since)
+        control = _taken_over(stack, settings, ledger, since, epoch)
+        ledger.written_under = control.epoch
+        ledger.step(Step.TAKE_OVER, Outcome.APPLIED, f"controller epoch {control.epoch}, above {epoch}")
+        say(f"  controllership taken over: epoch {control.epoch}, id {control.controller_id}")
+        seconds = control.held()
+    _resign(settings, ledger, seconds, "")
+
+
+def _commit_between(  # noqa: PLR0917 - what the take-over and the writing need
+    settings: Settings, ledger: Ledger, due: Sequence[PlanRow], hold: Hold, since: int | None, above: int
+) -> None:
+    with ExitStack() as stack:
+        control = _taken_over(stack, settings, ledger, since, above)
         ledger.written_under = control.epoch
         ledger.step(Step.TAKE_OVER, Outcome.APPLIED, f"controller epoch {control.epoch}")
         say(f"  controllership taken over: epoch {control.epoch}, id {control.controller_id}")
@@ -119,7 +137,7 @@ def _commit_between(settings: Settings, ledger: Ledger, due: Sequence[PlanRow], 
     _record(settings, ledger, told, answers, _resign(settings, ledger, seconds, told.summary(answers)))
 
 
-def _taken_over(stack: ExitStack, settings: Settings, ledger: Ledger, since: int | None) -> Controllership:
+def _taken_over(stack: ExitStack, settings: Settings, ledger: Ledger, since: int | None, above: int) -> Controllership:
     """Take over, and own up to it before; hand back when the stack is unwound."""
     epochs: list[int] = []
 
@@ -128,7 +146,7 @@ def _taken_over(stack: ExitStack, settings: Settings, ledger: Ledger, since: int
         ledger.step(Step.TAKE_OVER, Outcome.PENDING, f"controller epoch {epoch}")
 
     us = settings.conf.controller_id
-    office = controllership(settings.zookeeper, us, lambda line: say(f"  {line}"), intend, since=since)
+    office = controllership(settings.zookeeper, us, lambda line: say(f"  {line}"), intend, since=since, above=above)
     try:
         return stack.enter_context(office)
     except SurveyorError as error:
@@ -145,7 +163,7 @@ def _commit_held(
     written, going, state = _write(settings, ledger, control, due, hold.max_hold, listener=listener)
     if not (written or going):
         return Told(control.epoch)
-    changes = [each.change for each in written]
+    epoch, changes = control.epoch, [each.change for each in written]
     with progress("telling the brokers"), Channels(str(control.controller_id), listener) as channels:
         first = partial(going_first, changes, going)
         told = tell(control, channels, state.brokers, first, hold)
@@ -153,7 +171,7 @@ def _commit_held(
         if (left or going) and not told.late and told.fenced is None:
             told = told.after(tell(control, channels, state.brokers, partial(then_deleted, left, going), hold))
     ledger.judge(deleted(going, told))
-    return replace(told, written=written)
+    return replace(told, epoch=epoch, written=written)
 
 
 def _write(
@@ -235,6 +253,9 @@ def _record(settings: Settings, ledger: Ledger, told: Told, answers: Answers, co
     if unled := answers.unled:
         ledger.unheard = ledger.unfinished = True
         say(f"surveyor: {_unled_in_words(unled)}")
+    elif refused := later_epoch_line(answers, told.told_under):
+        ledger.unheard = ledger.unfinished = True
+        say(f"surveyor: {refused}; what was written stands in ZooKeeper; commit the plan again then")
     elif why is not None:
         announced = controller != NO_CONTROLLER
         ledger.unheard = not (announced and told.late)

@@ -30,6 +30,9 @@ LEAST: Final = 1.0
 """Seconds that a caller who keeps the controllership tells for at least: no fail-over follows that would."""
 
 
+RAISED_BY: Final = tuple(2**doubled for doubled in range(17))
+"""How far our epoch is raised each time that a broker refuses it: as it does not say which it knows, ever further."""
+
 Due = Callable[[Collection[int]], Sequence[Notice]]
 """What is due to be told while these brokers are registered."""
 
@@ -70,11 +73,14 @@ class Told:
     named: frozenset[int] = field(default_factory=frozenset)
     """Live brokers that a change concerns: they had to be told of leaders, ISRs or replicas."""
     fenced: FencedError | None = None
+    told_under: int = 0
+    """The controller epoch of the last request: later than `epoch` where brokers had heard of one later than that."""
 
     def after(self, later: "Told") -> "Told":
         """Put what was told later beside what was told first."""
         return replace(
             self,
+            told_under=max(self.told_under, later.told_under),
             answers=[*self.answers, *later.answers],
             named=self.named | later.named,
             fenced=self.fenced or later.fenced,
@@ -95,7 +101,7 @@ class Told:
             return ""
         missing = sorted(self.named - set(answers.accepted))
         left = f"not accepted by {', '.join(map(str, missing))}: left to Kafka's controller" if missing else "accepted"
-        return self.unheard(answers) or f"what was written was {left}"
+        return later_epoch_line(answers, self.told_under) or self.unheard(answers) or f"what was written was {left}"
 
     def lines(self, answers: Answers) -> list[str]:
         """Say it to people."""
@@ -117,11 +123,52 @@ def tell(control: Controllership, channels: Channels, brokers: Sequence[Row], du
     left = hold.left(control)
     if left <= 0:
         return Told(control.epoch, late=True)
-    deadline = time.monotonic() + left
-    announcement = _announcement(control, brokers, due)
+    epoch, deadline = control.epoch, time.monotonic() + left
+    fence: FencedError | None = None
+    for step in RAISED_BY:
+        announcement = _announcement(control, brokers, due)
+        answers = announce(announcement, deadline, _renewing(control, announcement, due), hold.silent, channels)
+        later = Answers.of(answers).of_later_epoch
+        fence = _fenced(control)
+        if not later or fence is not None or time.monotonic() > deadline:
+            break
+        fence = _raised(control, later, step)
+        if fence is not None:
+            break
     live = frozenset(announcement.named & announcement.live)
-    answers = announce(announcement, deadline, _renewing(control, announcement, due), hold.silent, channels)
-    return Told(control.epoch, answers=answers, named=live, fenced=_fenced(control))
+    return Told(epoch, answers=answers, named=live, fenced=fence, told_under=announcement.controller_epoch)
+
+
+def _raised(control: Controllership, brokers: Sequence[int], step: int) -> FencedError | None:
+    """Move our epoch above the one that brokers have heard of, which they do not say; return why that was not done."""
+    try:
+        with suppress(*LOST):
+            say(f"  {raised_line(brokers, control.epoch)}")
+            control.raise_above(control.epoch + step - 1)
+    except FencedError as error:
+        return error
+    return None
+
+
+def raised_line(brokers: Sequence[int], epoch: int) -> str:
+    """Say why our epoch is raised."""
+    return f"{_brokers(brokers)} refused controller epoch {epoch}, having heard of a later one: ours is raised above it"
+
+
+def later_epoch_line(answers: Answers, epoch: int) -> str | None:
+    """Say which brokers refuse every controller until they are restarted, None where none does."""
+    brokers = answers.of_later_epoch
+    if not brokers:
+        return None
+    return (
+        f"{_brokers(brokers)} refused controller epoch {epoch} (StaleControllerEpoch), having heard of a later one, "
+        "and will refuse the next controller, too: restart them one after the other; a broker that starts takes any "
+        "epoch"
+    )
+
+
+def _brokers(brokers: Sequence[int]) -> str:
+    return f"broker{'s' * (len(brokers) > 1)} {', '.join(map(str, brokers))}"
 
 
 def _announcement(control: Controllership, brokers: Sequence[Row], due: Due) -> Announcement:

@@ -25,7 +25,7 @@ from jobs.adapters.zookeeper.controllership import (
 from jobs.adapters.zookeeper.multi import Op
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.adapters.zookeeper.refusal import Refusal, lost, refusal
-from jobs.assessment.premises import Premises, reassigns
+from jobs.assessment.premises import Premises, reassigns, state_path
 from jobs.basics.errors import FencedError, UnreadableError
 from jobs.execution.batch.multis import Znodes, apart, batches, depends_on, of_states, of_topic, touched
 from jobs.execution.batch.topic_znodes import TopicZnodes, too_large
@@ -70,6 +70,10 @@ class FencedWriter:
         Raises FencedError once another controller has taken over, and SessionLostError; the verdicts on the batch
         in question are yielded before.
         """
+        later = [change for change in changes if self._is_of_later_controller(change)]
+        if later:
+            yield [Verdict(change, Outcome.FAILED, self._later(change)) for change in later]
+            changes = [change for change in changes if not self._is_of_later_controller(change)]
         for batch in batches(changes, self.topics, self.control.client.chroot, BATCH):
             self._left = [self._as_we_left_it(change) for change in batch]
             try:
@@ -107,6 +111,19 @@ class FencedWriter:
             judged = {id(verdict.change) for verdict in verdicts}
             self._left = [change for change in self._left if id(change) not in judged]
             yield verdicts
+
+    def _is_of_later_controller(self, change: Change) -> bool:
+        """Tell whether the state to be overwritten is of a controller after us: Kafka's never writes such a one.
+
+        Corresponds to `PartitionStateMachine.doElectLeaderForPartitions`, which fails it.
+        """
+        return (change.controller_epoch_before or 0) > self.control.epoch
+
+    def _later(self, change: Change) -> str:
+        return (
+            f"{state_path(change)} is of controller epoch {change.controller_epoch_before}, later than ours, "
+            f"{self.control.epoch}: it is not overwritten; plan again"
+        )
 
     def _as_we_left_it(self, change: Change) -> Change:
         """Let a change rest on the topic as our last multi wrote it; who wrote it since moved its version once more."""

@@ -12,9 +12,11 @@ from kazoo.security import make_acl, make_digest_acl
 
 from jobs.adapters.delta.lake import Lake
 from jobs.assessment.checkup import State
+from schemas.znodes import State as PartitionState
+from schemas.znodes import encode_state
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.lake_rows import Cluster, broker
-from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 Findings = dict[str, tuple[str, str, str | None]]
 """State, what was found, advice, by check."""
@@ -102,6 +104,26 @@ def test_what_kafka_cannot_start_over_is_named_with_what_ends_it(
     assert f"Expected `object`, got `null`; delete it: {shell}; " in advice
     assert "/brokers/topics/empty blocks Kafka's fail-over: empty, expected JSON; docs/troubleshooting.md" in advice
     assert "delete /brokers/topics" not in advice
+
+
+@pytest.mark.parametrize(
+    ("epoch", "found"), [(None, "/controller_epoch does not exist"), (3, "/controller_epoch is 3")]
+)
+def test_an_epoch_before_that_of_a_state_is_a_fault(
+    tree: KafkaTree, look: Callable[..., Findings], epoch: int | None, found: str
+) -> None:
+    tree.add_topic("t", {0: [0, 1]})
+    state = PartitionState(controller_epoch=57, leader=0, leader_epoch=5, isr=[0, 1])
+    tree.client.set(state_path("t", 0), encode_state(state))
+    tree.client.delete("/controller_epoch")
+    if epoch is not None:
+        tree.write("/controller_epoch", str(epoch).encode())
+
+    findings = look(tree.hosts, code=1)
+
+    fault, what, advice = findings["controller epoch"]
+    assert (fault, what.startswith(found)) == (State.FAULT, True)
+    assert (advice or "").startswith("surveyor reconcile --apply")
 
 
 def test_a_migration_and_nobody_there(bare_tree: KafkaTree, look: Callable[..., Findings]) -> None:

@@ -22,6 +22,7 @@ from tests.jobs.support.rows.lake_rows import NOW
 WELL: Final = Health(
     controller_id=0,
     controller_epoch=7,
+    latest_epoch=7,
     migration=None,
     live=[0, 1],
     not_understood_brokers=[],
@@ -76,10 +77,16 @@ STILL: Final = ReplicaAssignment([0, 1])
 def stalled(topic: str, now: ReplicaAssignment | None, request: list[int] | None) -> Reassignment:
     return reassignment((topic, 0), now, request, [0, 1], [0, 1])
 
+REFUSED: Final = "brokers refuse the controller, and no election comes about; a take-over above it mends that"
+EARLIER: Final = f"/controller_epoch is 7, earlier than controller epoch 57, which is known: {REFUSED}"
+GONE: Final = f"/controller_epoch does not exist, and controller epoch 57 is known: {REFUSED}"
 
 BLOCKING: Final[Row] = {"path": "/feature", "blocks": "fail-over", "reason": "why", "mend": None}
 
 CASES: Final[list[tuple[dict[str, object], dict[str, object], str, str | None]]] = [
+    ({"latest_epoch": 57}, {}, EARLIER, "reconcile"),
+    ({}, {"latest_epoch": 57}, EARLIER, "reconcile"),
+    ({"controller_epoch": 0, "latest_epoch": 57}, {}, GONE, "reconcile"),
     ({"mendable": 2}, {}, "2 partitions to be given a leader, or an ISR without the dead", "reconcile"),
     (
         {"controller_id": NO_CONTROLLER},

@@ -107,6 +107,27 @@ def test_brokers_that_fail_come_back_and_bounce(tree: KafkaTree, controller: Con
     assert "  broker 0 has registered" in log
 
 
+def test_our_epoch_is_raised_above_those_of_states_and_of_brokers(
+    tree: KafkaTree, controller: Controller, log: list[str]
+) -> None:
+    """/controller_epoch was set back before the take-over: 57 is in a state, and broker 1 alone has heard of 60."""
+    tree.add_topic("orders", {0: [7, 1, 2], 1: [1, 2, 0]}, topic_id=None)
+    state = State(controller_epoch=57, leader=7, leader_epoch=5, isr=[7, 1, 2])
+    tree.client.set(state_path("orders", 0), encode_state(state))
+    assert tree.brokers is not None
+    tree.brokers[1].controller_epoch = 60
+
+    take_up(controller)
+    settle(controller)
+
+    now = tree.state("orders", 0)
+    assert (now.leader, now.leader_epoch, now.controller_epoch) == (1, 6, 58)
+    assert int(tree.client.get("/controller_epoch")[0]) == controller.control.epoch == tree.brokers[1].controller_epoch
+    assert controller.control.epoch >= 60
+    assert told(tree, 1, "leader_and_isr")["orders", 0].leader_epoch == 6
+    assert "surveyor: broker 1 refused controller epoch 58, having heard of a later one: ours is raised above it" in log
+
+
 def test_who_has_no_leader_is_not_read_with_all_the_others(
     tree: KafkaTree, controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:

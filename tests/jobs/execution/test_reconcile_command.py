@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from jobs.execution.due import assess
 from jobs.records.plans.ledger import Ledger
 from jobs.records.plans.stored import read_plan
+from schemas.znodes import State, encode_state
 from tests.jobs.support.commands.commands import Ran, Surveyor
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 from tests.shared_spark import way_to
@@ -91,6 +92,26 @@ def test_apply_writes_what_is_due(surveyor: Surveyor, tree: KafkaTree) -> None:
     others = {"/", "/controller", "/controller_epoch", "/brokers/ids"}
     assert changed - others == {state_path("orders", partition) for partition in REPLICAS}
     assert "committed; 3 applied" in ran.stdout
+
+
+def test_an_epoch_that_was_set_back_is_mended_though_nothing_else_is_due(surveyor: Surveyor, tree: KafkaTree) -> None:
+    state = State(controller_epoch=57, leader=0, leader_epoch=5, isr=[0, 1, 2])
+    tree.client.set(state_path("orders", 0), encode_state(state))
+    before = tree.dump()
+
+    dry = reconcile(surveyor, "--detailed-exitcode")
+    unwritten = tree.dump()
+    done = reconcile(surveyor, "--apply")
+    again = reconcile(surveyor, "--apply")
+
+    assert (dry.code, unwritten) == (CHANGES, before)
+    assert "/controller_epoch is 7, earlier than controller epoch 57" in dry.stdout
+    assert (done.code, tree.client.get("/controller_epoch")[0]) == (DONE, b"58")
+    assert "it was taken over above that" in done.stdout
+    assert "taken over" not in again.stdout
+    assert tree.state("orders", 0) == state
+    steps = [row for row in surveyor.rows("commits", "action", "outcome", "controller_epoch") if row[1] == "applied"]
+    assert steps == [("hand_back", "applied", 58), ("take_over", "applied", 58)]
 
 
 @pytest.mark.usefixtures("incident")

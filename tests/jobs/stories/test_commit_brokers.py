@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from kafka import KafkaAdminClient
 from kazoo.exceptions import NodeExistsError
+from msgspec.structs import replace
+from pyspark.sql import SparkSession
 
 from jobs.adapters.brokers.admin import AdminUnavailableError, bootstrap, connected_admin
 from jobs.adapters.brokers.control_requests import announce
@@ -27,11 +29,11 @@ from jobs.execution.batch.topic_znodes import TopicZnodes
 from jobs.records.plans.stored import Plan
 from jobs.runtime.settings import ClusterConf, Settings
 from schemas.names import Action, PlanStatus
-from schemas.znodes import decode_assignment
+from schemas.znodes import decode_assignment, encode_epoch, encode_state
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.kafka.real_cluster import Traffic, broker_in_control, eventually, id_of, kafka_tree, seen_by
 from tests.jobs.support.rows.plan_rows import creation, election, store_plan, topic_creation
-from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 from tests.jobs.torture.rounds import live_through, prepare
 from tests.jobs.torture.small import SCRIPT, SmallArena
 from tests.jobs.torture.traffic import Traffic as RoundTraffic
@@ -256,6 +258,72 @@ def test_topic_without_states_is_taken_up_by_kafka_and_by_us(kafka: KafkaTree, p
 
     assert leaders(kafka, "without.states") == {0: 0, 1: 1, 2: 2}
     assert kafka.versions("without.states") == dict.fromkeys(REPLICAS, 0)
+
+
+def elect_again(kafka: KafkaTree, epoch: int | None) -> None:
+    """Let a broker be elected after /controller_epoch was set, or deleted as by a clean-up script."""
+    if epoch is None:
+        kafka.client.delete("/controller_epoch")
+    else:
+        kafka.client.set("/controller_epoch", encode_epoch(epoch))
+    kafka.client.delete("/controller")
+    assert eventually(lambda: read_cluster(kafka.client, kafka.hosts).controller.broker_id in {0, 1, 2})
+
+
+def test_take_over_is_above_what_brokers_have_heard_though_the_epoch_was_deleted(
+    kafka: KafkaTree, cluster: EmbeddedCluster, topic: str, tmp_path: Path
+) -> None:
+    """Kafka begins at 1 again, is refused by every broker, and announces nothing.
+
+    The warehouse has recorded nothing, so that only the brokers' answers say that the epoch after the states' is early.
+    """
+    latest = read_cluster(kafka.client, kafka.hosts).epoch + 50
+    state = replace(kafka.state(topic, 0), controller_epoch=latest)
+    kafka.client.set(state_path(topic, 0), encode_state(state))
+    elect_again(kafka, latest + 5)
+    assert eventually(lambda: broker_in_control(kafka))
+    elect_again(kafka, None)
+    assert read_cluster(kafka.client, kafka.hosts).epoch == 1
+    other = Surveyor(Lake(str(tmp_path / "another"), "default"))
+
+    status = other.run("status", "--zookeeper", kafka.hosts)
+    doctor = other.run("doctor", "--zookeeper", kafka.hosts)
+    plan = store_plan(other.lake, kafka, moves(kafka, topic))
+    done = other.run("commit", plan.plan_id, "--zookeeper", kafka.hosts, "--mode", "batch", "--apply", "--yes")
+
+    assert f", epoch 1, earlier than the latest known, {latest}" in " ".join(status.stdout.split())
+    assert f"/controller_epoch is 1, earlier than controller epoch {latest}" in " ".join(doctor.stdout.split())
+    assert (doctor.exit_code, done.exit_code) == (1, 0), done.stderr
+    assert f"brokers 0, 1, 2 refused controller epoch {latest + 1}, having heard of a later one" in done.stderr
+    assert "accepted by brokers 0, 1, 2" in done.stderr
+    moved = {partition: replicas[1] for partition, replicas in REPLICAS.items()}
+    assert leaders(kafka, topic) == moved
+    assert kafka.state(topic, 0).controller_epoch == latest + 1
+    for broker in cluster.brokers.values():
+        assert {partition: seen[0] for partition, seen in seen_by(broker.address, topic).items()} == moved
+    assert eventually(lambda: broker_in_control(kafka))  # under an epoch that all brokers take
+
+
+def test_reconcile_takes_over_above_an_epoch_that_was_set_back(
+    kafka: KafkaTree, topic: str, spark: SparkSession, lake: Lake
+) -> None:
+    """Kafka's controller is refused by every broker, though nothing else is due."""
+    assert spark
+    surveyor = Surveyor(lake)
+    commit(surveyor, kafka, store_plan(lake, kafka, moves(kafka, topic)))
+    latest = kafka.state(topic, 0).controller_epoch
+    elect_again(kafka, 3)
+    assert not eventually(lambda: broker_in_control(kafka), 2)
+
+    dry = surveyor.run("reconcile", "--zookeeper", kafka.hosts)
+    done = surveyor.run("reconcile", "--zookeeper", kafka.hosts, "--apply", "--yes")
+
+    assert f"/controller_epoch is 4, earlier than controller epoch {latest}" in dry.stdout
+    assert "--apply takes over above that" in dry.stdout
+    assert done.exit_code == 0, done.stderr
+    assert "it was taken over above that" in done.stdout
+    assert read_cluster(kafka.client, kafka.hosts).epoch > latest
+    assert eventually(lambda: broker_in_control(kafka))
 
 
 def test_broker_registers_while_its_absence_is_proved(cluster: EmbeddedCluster, kafka: KafkaTree, topic: str) -> None:

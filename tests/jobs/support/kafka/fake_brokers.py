@@ -60,6 +60,8 @@ class FakeBroker:
     """Called with each control request, before it is answered."""
     broker_epoch: int = -1
     """Requests that name an older one are answered 77."""
+    controller_epoch: int = 0
+    """The latest that it has heard of: requests of an earlier one are answered 11, as Kafka does."""
     version_requests: int = 0
     """How many ApiVersions were answered."""
     leader_epochs: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -156,7 +158,9 @@ class FakeBroker:
     def _judge(self, key: int, told: Told) -> Any:  # noqa: ANN401 - kio's classes differ by version
         response = _entity(key, told.version, "response")
         stale = told.request.broker_epoch < self.broker_epoch
-        top = ErrorCode(STALE_BROKER_EPOCH if stale else self.refuses)
+        earlier = told.request.controller_epoch < self.controller_epoch
+        top = ErrorCode(STALE_BROKER_EPOCH if stale else STALE_CONTROLLER_EPOCH if earlier else self.refuses)
+        self.controller_epoch = max(self.controller_epoch, told.request.controller_epoch)
         if told.api == "update_metadata":
             return response(error_code=top)
         if told.api == "stop_replica":

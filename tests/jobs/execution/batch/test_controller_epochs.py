@@ -1,0 +1,198 @@
+"""A take-over above every epoch that is known: to znodes, to the warehouse, and to brokers, which do not say theirs.
+
+A clean-up script may have deleted /controller_epoch or set it back. Brokers refuse a controller of an earlier epoch
+than they have heard of, and Kafka never overwrites a state of a later one.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+
+import pytest
+
+from jobs.adapters.delta.lake import Lake
+from jobs.adapters.zookeeper.controllership import Controllership
+from jobs.adapters.zookeeper.topics import latest_epoch_of_states
+from jobs.basics.errors import FencedError, RefusedError
+from jobs.execution.batch import commit as commit_batch
+from jobs.execution.batch.writes import FencedWriter
+from jobs.records.plans.stored import Plan
+from schemas.names import PlanStatus
+from schemas.shapes import LAST_EPOCH
+from schemas.znodes import State, encode_state
+from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.kafka.fake_brokers import FakeBrokers
+from tests.jobs.support.rows.plan_rows import election, store_plan
+from tests.jobs.support.zookeeper.kafka_tree import CLUSTER_ID, KafkaTree, state_path
+
+T = "t"
+PARTITIONS = range(4)
+DONE, ERROR, REFUSED = 0, 1, 23
+LATEST = 57
+
+
+@pytest.fixture
+def plan(tree: KafkaTree, lake: Lake) -> Plan:
+    """Partition 0 was last decided on under the epoch 57, the others under 7."""
+    tree.add_topic(T, {partition: [0, 1, 2] for partition in PARTITIONS})
+    for partition in PARTITIONS:
+        epoch = LATEST if partition == 0 else 7
+        state = State(controller_epoch=epoch, leader=0, leader_epoch=5, isr=[0, 1, 2])
+        tree.client.set(state_path(T, partition), encode_state(state))
+    return store_plan(lake, tree, [election(tree, T, partition, leader=1) for partition in PARTITIONS])
+
+
+def epochs(tree: KafkaTree) -> set[int]:
+    return {tree.state(T, partition).controller_epoch for partition in PARTITIONS}
+
+
+def handed_back(surveyor: Surveyor, plan: Plan) -> str:
+    (message,) = (row["message"] for row in surveyor.commits(plan.plan_id) if row["action"] == "hand_back")
+    return str(message)
+
+
+@pytest.mark.parametrize("epoch", [None, 3, LATEST])
+def test_take_over_is_above_the_epochs_of_all_states(
+    tree: KafkaTree, surveyor: Surveyor, plan: Plan, fake_brokers: FakeBrokers, epoch: int | None
+) -> None:
+    """Also of those that the commit does not write: another of the brokers may have heard of it."""
+    some = store_plan(surveyor.lake, tree, [election(tree, T, 3, leader=1)], name="some")
+    if epoch is None:
+        tree.client.delete("/controller_epoch")
+    else:
+        tree.client.set("/controller_epoch", str(epoch).encode())
+    for broker in range(3):
+        fake_brokers[broker].controller_epoch = LATEST
+
+    done = surveyor.apply(tree.hosts, some.plan_id)
+
+    assert done.exit_code == DONE
+    assert tree.client.get("/controller_epoch")[0] == b"58"
+    assert (tree.state(T, 3).controller_epoch, tree.state(T, 3).leader) == (58, 1)
+    assert fake_brokers[1].leader_epochs == {(T, 3): 6}
+    assert "UpdateMetadata, LeaderAndIsr accepted by brokers 0, 1, 2" in done.stderr
+    assert surveyor.status(plan.plan_id) == PlanStatus.PLANNED
+
+
+RECORDED = {
+    "commits": {"plan_id": "p", "attempt": 1, "outcome": "applied", "action": "take_over"},
+    "answers": {"broker_id": 0, "api": "UpdateMetadata"},
+    "snapshots": {"snapshot_id": 1, "cluster_id": CLUSTER_ID},
+    "partition_history": {"snapshot_id": 1, "topic": T, "partition": 9},
+}
+
+
+@pytest.mark.parametrize("table", RECORDED)
+def test_take_over_is_above_the_epochs_that_the_warehouse_has_recorded(
+    tree: KafkaTree, surveyor: Surveyor, plan: Plan, table: str
+) -> None:
+    """The states need not carry the latest epoch: a controller that decided nothing has left it with brokers alone."""
+    surveyor.lake.append(table, [RECORDED[table] | {"controller_epoch": 90}])
+
+    surveyor.apply(tree.hosts, plan.plan_id)
+
+    assert (tree.client.get("/controller_epoch")[0], epochs(tree)) == (b"91", {91})
+
+
+def test_a_cluster_made_again_under_the_name_of_another_begins_its_epochs_again(
+    tree: KafkaTree, surveyor: Surveyor, plan: Plan
+) -> None:
+    surveyor.lake.append("snapshots", [{"snapshot_id": 1, "cluster_id": "another", "controller_epoch": 90}])
+
+    surveyor.apply(tree.hosts, plan.plan_id)
+
+    assert epochs(tree) == {58}
+
+
+def test_brokers_that_have_heard_of_a_later_epoch_are_told_under_one_above_it(
+    tree: KafkaTree, surveyor: Surveyor, plan: Plan, fake_brokers: FakeBrokers
+) -> None:
+    """What no znode says: they answer StaleControllerEpoch, and not which epoch they know."""
+    tree.client.delete("/controller_epoch")
+    fake_brokers[2].controller_epoch = 60
+
+    done = surveyor.apply(tree.hosts, plan.plan_id)
+
+    assert (done.exit_code, surveyor.status(plan.plan_id)) == (DONE, PlanStatus.COMMITTED)
+    assert "broker 2 refused controller epoch 58, having heard of a later one: ours is raised above it" in done.stderr
+    assert "accepted by brokers 0, 1, 2" in done.stderr
+    assert int(tree.client.get("/controller_epoch")[0]) == fake_brokers[2].controller_epoch == 61
+    assert fake_brokers[2].leader_epochs == {(T, partition): 6 for partition in PARTITIONS}
+    assert handed_back(surveyor, plan).endswith("what was written was accepted")
+    assert "announced it" not in done.stderr
+
+
+@pytest.mark.parametrize("controller", [-1, 1])
+def test_nothing_is_announced_that_brokers_refuse_whatever_the_epoch(  # noqa: PLR0913, PLR0917 - fixtures
+    tree: KafkaTree,
+    surveyor: Surveyor,
+    plan: Plan,
+    fake_brokers: FakeBrokers,
+    monkeypatch: pytest.MonkeyPatch,
+    controller: int,
+) -> None:
+    """A Kafka controller that follows is refused, too; its epoch is the one after ours."""
+    monkeypatch.setattr(commit_batch, "who_controls", lambda _: controller)
+    for broker in range(3):
+        fake_brokers[broker].controller_epoch = LAST_EPOCH
+
+    done = surveyor.apply(tree.hosts, plan.plan_id, "--json")
+
+    assert (done.exit_code, json.loads(done.stdout)["status"]) == (ERROR, PlanStatus.PARTIAL)
+    refused = r"brokers 0, 1, 2 refused controller epoch \d+ \(StaleControllerEpoch\).*restart them one after the other"
+    assert re.search(refused, done.stderr)
+    assert re.search(refused, handed_back(surveyor, plan))
+    assert "announced it" not in done.stderr
+
+
+def test_a_state_of_a_later_controller_is_not_overwritten(tree: KafkaTree, control: Controllership, plan: Plan) -> None:
+    """By nobody's mistake: the writer itself leaves it, as Kafka's state machine does."""
+    later, earlier = _outcomes(FencedWriter(control, plan, 60.0), plan)
+
+    assert later == (
+        "failed",
+        f"{state_path(T, 0)} is of controller epoch 57, later than ours, 8: it is not overwritten; plan again",
+    )
+    assert earlier == ("applied", "written")
+    assert (tree.state(T, 0).controller_epoch, tree.state(T, 1).controller_epoch) == (LATEST, control.epoch)
+
+
+def _outcomes(writer: FencedWriter, plan: Plan) -> Sequence[tuple[str, str]]:
+    verdicts = [verdict for judged in writer.write(plan.changes[:2]) for verdict in judged]
+    return [(verdict.outcome.value, verdict.message) for verdict in verdicts]
+
+
+def test_our_own_epoch_is_raised_under_the_same_fence(tree: KafkaTree, control: Controllership) -> None:
+    control.raise_above(LATEST)
+
+    assert (control.epoch, tree.client.get("/controller_epoch")[0]) == (58, b"58")
+    control.refuse_lost()
+    control.raise_above(20)
+    assert control.epoch == 58
+    tree.touch("/controller_epoch")
+    with pytest.raises(FencedError):
+        control.raise_above(60)
+    with pytest.raises(RefusedError, match=f"controller epoch {LAST_EPOCH} is the last one"):
+        control.raise_above(LAST_EPOCH)
+
+
+@pytest.mark.usefixtures("plan")
+def test_an_illegible_state_says_no_epoch(tree: KafkaTree) -> None:
+    tree.client.set(state_path(T, 1), b"?")
+
+    assert latest_epoch_of_states(tree.client) == LATEST
+
+
+def test_admin_mode_does_not_ask_a_controller_that_brokers_refuse(
+    tree: KafkaTree, surveyor: Surveyor, plan: Plan
+) -> None:
+    lake = surveyor.lake
+    lake.append("commits", [RECORDED["commits"] | {"controller_epoch": LATEST}])
+
+    admin = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin")
+    auto = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts)
+
+    assert admin.exit_code == REFUSED
+    assert "/controller_epoch is 7, earlier than controller epoch 57, which is known" in admin.stderr
+    assert "`surveyor reconcile --apply` takes over above it" in admin.stderr
+    assert "mode batch (/controller_epoch is 7, earlier than controller epoch 57" in auto.stdout
