@@ -103,7 +103,7 @@ TOPICS: Final = _table(
 )
 
 PARTITIONS: Final = _table(
-    Column("snapshot_id", LONG, "snapshot that last changed this row"),
+    Column("snapshot_id", LONG, "snapshot that last changed this partition; a later topic_version alone is no change"),
     _TOPIC,
     _PARTITION,
     Column("replicas", BROKER_IDS, "assignment, preferred replica first"),
@@ -114,7 +114,7 @@ PARTITIONS: Final = _table(
     Column("leader_epoch", INT, "leader epoch, null without a state znode"),
     Column("controller_epoch", INT, "controller epoch of the last leadership decision"),
     Column("state_version", INT, "znode version of the state (Kafka's partition epoch)"),
-    Column("topic_version", INT, "znode version of /brokers/topics/T"),
+    Column("topic_version", INT, "znode version of /brokers/topics/T; in partition_history, as of that change"),
     Column("leader_recovery_state", INT, "1 while recovering from an unclean election, else 0"),
     Column(
         "partition_state",
@@ -222,6 +222,7 @@ PLANS: Final = _table(
     ),
     Column("command", STRING, "the command as it was typed, without where; sensitive values hidden; null if unknown"),
     Column("verified_at", TIMESTAMP, "when `surveyor verify` first found all of it complete, UTC; null before"),
+    Column("last_attempt", INT, "number of the commit of it that began last; null as none"),
 )
 
 CHANGES: Final = _table(

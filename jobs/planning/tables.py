@@ -38,13 +38,14 @@ def vanished_states(at: SnapshotTables, stateless: DataFrame) -> DataFrame:
     turns = sorted(row["gone"] for row in known.select("gone").distinct().collect() if row["gone"] is not None)
     rows = [row for turn in turns for row in _ids_before(at, turn)]
     ids = at.tables.spark.createDataFrame(
-        [(row["topic"], row["gone"], row["topic_id"]) for row in rows], "topic string, gone bigint, id_then string"
+        [(row["topic"], row["gone"], row["topic_id"], row["topic_version"]) for row in rows],
+        "topic string, gone bigint, id_then string, version_then int",
     )
     return of_the_same_topic(known, ids).localCheckpoint()
 
 
 def _ids_before(at: SnapshotTables, turn: int) -> list[Row]:
-    """The ids of topics in the last snapshot before that one, as far as it is still there."""
+    """The ids and versions of topics in the last snapshot before that one, as far as it is still there."""
     lake = at.tables.lake
     before = lake.read("snapshots", ("snapshot_id", "<", turn), columns=["snapshot_id"])["snapshot_id"].to_pylist()
     if not before:
@@ -54,7 +55,7 @@ def _ids_before(at: SnapshotTables, turn: int) -> list[Row]:
         topics = as_of(lake, snapshot, "topics")
     except UnreadableError:
         return []
-    return [{"topic": row["topic"], "topic_id": row["topic_id"], "gone": turn} for row in topics]
+    return [row | {"gone": turn} for row in topics]
 
 
 def requests_of(at: SnapshotTables) -> list[Row]:

@@ -88,7 +88,22 @@ def table_as_of(
         if table != "partitions":
             raise
     rows = newest_rows(lake.read("partition_history", ("snapshot_id", "<=", snapshot["snapshot_id"]), *filters))
+    rows = _with_topic_versions(rows, lake, snapshot)
     return rows if columns is None else rows.select(columns)
+
+
+def _with_topic_versions(rows: pa.Table, lake: Lake, snapshot: Row) -> pa.Table:
+    """Give partitions the versions that their topics had: a later one is no change of a partition to the history."""
+    version = snapshot["versions"].get("topics")
+    try:
+        topics = None if version is None else lake.read("topics", version=version, columns=["topic", "topic_version"])
+    except UnreadableError:
+        topics = None
+    if topics is None:
+        return rows
+    at = pc.index_in(rows["topic"].cast(pa.string()), topics["topic"].cast(pa.string()).combine_chunks())
+    versions = pc.coalesce(topics["topic_version"].take(at), rows["topic_version"])
+    return rows.set_column(rows.schema.get_field_index("topic_version"), "topic_version", versions)
 
 
 def newest_rows(history: pa.Table) -> pa.Table:

@@ -36,6 +36,7 @@ from planner.history.survey import (
     changed_cells,
     difference,
     differing,
+    has_changed,
     in_cells,
     keep_last_understood,
     resized_topics,
@@ -63,6 +64,12 @@ class Difference:
     pairs: DataFrame
     rows: DataFrame
     count: int
+    changed: int
+    """How many of them are changes of a partition: of the others the topic's znode alone has a later version."""
+
+    def history(self, snapshot_id: int) -> DataFrame:
+        """The rows of those."""
+        return self.rows.where(F.col("snapshot_id") == snapshot_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +171,8 @@ class Writer:
         few = F.broadcast(cells) if count <= BROADCAST else cells
         was, is_now = (rows.transform(in_cells, few) for rows in (before, now.partitions))
         pairs = differing(was, now.derived(is_now)).localCheckpoint()
-        return Difference(pairs, difference(pairs, self.snapshot_id), pairs.count())
+        counts = pairs.agg(F.count("*").alias("all"), F.count_if(has_changed()).alias("changed")).collect()[0]
+        return Difference(pairs, difference(pairs, self.snapshot_id), counts["all"], counts["changed"])
 
     def write_small(self) -> None:
         state = self.reading.state
@@ -208,11 +216,10 @@ class Writer:
             )
             tables.copy("partitions", "partition_history")
             return
-        if change or self.crashed("partition_history"):
-            rows = change.rows if change else tables.frame("partitions", [])
-            tables.replace_counted(
-                "partition_history", rows, change.count if change else 0, f"snapshot_id >= {self.snapshot_id}"
-            )
+        changed = change.changed if change else 0
+        if changed or self.crashed("partition_history"):
+            rows = change.history(self.snapshot_id) if change else tables.frame("partitions", [])
+            tables.replace_counted("partition_history", rows, changed, f"snapshot_id >= {self.snapshot_id}")
         if self.crashed("partitions"):
             change = self.changed_since(tables.read("partitions"), now)
         if change:

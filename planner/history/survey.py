@@ -1,8 +1,9 @@
 """What a snapshot makes of a reading: rows kept for znodes not understood, and the difference to the rows before.
 
 Not understood is not vanished: a partition whose state, or whose topic's assignment, could not be decoded keeps its
-last row, marked. Only differences are written, so an unchanged cluster costs no rows. In: partitions as read and as
-they were, topics. Out: PARTITIONS rows.
+last row, marked. Only differences are written, so an unchanged cluster costs no rows. A later version of the topic's
+znode alone is no change of a partition, as another one of the topic was moved: the row has the new version, which
+commits check, and the history does not grow. In: partitions as read and as they were, topics. Out: PARTITIONS rows.
 """
 
 from functools import reduce
@@ -90,17 +91,34 @@ def differing(before: DataFrame, now: DataFrame) -> DataFrame:
 
     `b` and `a` hold what was and what is, null where there was or is none.
     """
-    return paired(before, now, KEY, _COMPARED).where(~F.col("a").eqNullSafe(F.col("b")))
+    pairs = paired(before, now, KEY, [*_COMPARED, "snapshot_id"])
+    was, is_now = (F.col(side).dropFields("snapshot_id") for side in ("b", "a"))
+    return pairs.where(~is_now.eqNullSafe(was))
+
+
+def has_changed() -> Column:
+    """Whether a pair is a change of the partition: not where its topic's znode alone has a later version.
+
+    An earlier version is one, too: the topic was deleted and created again.
+    """
+    was, is_now = (F.col(side).dropFields("snapshot_id", "topic_version") for side in ("b", "a"))
+    is_later = F.coalesce(F.col("a.topic_version") >= F.col("b.topic_version"), F.lit(False))  # noqa: FBT003
+    return ~(is_now.eqNullSafe(was) & is_later)
 
 
 def difference(differing: DataFrame, snapshot_id: int) -> DataFrame:
-    """Make a row of each pair that differs, stamped with `snapshot_id`: what is, or what was, as NonExistent."""
+    """Make a row of each pair that differs: what is, or what was, as NonExistent.
+
+    It is stamped with `snapshot_id` where the partition has changed, else with the snapshot that it had before.
+    """
     last = F.col("b").withField("partition_state", F.lit(PartitionState.NON_EXISTENT.value))
-    row, vanished = F.coalesce("a", last).alias("row"), F.col("a").isNull().alias("vanished")
+    this = F.lit(snapshot_id).cast("bigint")
+    stamp = F.when(has_changed(), this).otherwise(F.coalesce("b.snapshot_id", this))
+    row = F.coalesce("a", last).withField("snapshot_id", stamp)
     return (
-        differing.select("cluster", row, vanished)
+        differing.select("cluster", row.alias("row"), F.col("a").isNull().alias("vanished"))
         .select("cluster", "row.*", "vanished")
-        .transform(stamped, snapshot_id)
+        .transform(shaped, PARTITIONS)
     )
 
 

@@ -53,17 +53,20 @@ def last_known(stateless: DataFrame, history: DataFrame) -> DataFrame:
         .select(*KEY, "last.*")
         .join(asked_about, KEY)
         .where("topic_version <= version_now")
-        .select("cluster", *KEY, "topic_id", "seen", "gone", *STATE)
+        .select("cluster", *KEY, "topic_id", "version_now", "seen", "gone", *STATE)
     )
 
 
 def of_the_same_topic(known: DataFrame, ids: DataFrame) -> DataFrame:
-    """Leave out those whose topic had another id before the state was gone; `ids` has topic, gone and id_then.
+    """Leave out those whose topic had another id, or a later version, before the state was gone.
 
-    An id that is not known, as of a topic before Kafka 2.8, tells nothing.
+    `ids` has topic, gone, id_then and version_then. An id that is not known, as of a topic before Kafka 2.8, says
+    nothing; a znode that was created again begins its versions again.
     """
     another = F.col("topic_id").isNotNull() & F.col("id_then").isNotNull() & (F.col("topic_id") != F.col("id_then"))
-    return known.join(F.broadcast(ids), ["topic", "gone"], "left").where(~another).drop("id_then")
+    began_again = F.coalesce(F.col("version_then") > F.col("version_now"), F.lit(False))  # noqa: FBT003
+    known = known.join(F.broadcast(ids), ["topic", "gone"], "left").where(~another & ~began_again)
+    return known.drop("id_then", "version_then", "version_now")
 
 
 def vanished_rejections(known: DataFrame) -> DataFrame:

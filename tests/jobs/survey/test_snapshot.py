@@ -22,9 +22,10 @@ from jobs.survey import writing as snapshot_write
 from jobs.survey.snapshot import take_snapshot
 from jobs.survey.writing import Writer
 from schemas.tables import TABLES
+from schemas.znodes import Assignment, encode_assignment
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.kafka.fake_brokers import FakeBrokers
-from tests.jobs.support.zookeeper.kafka_tree import CLUSTER_ID, NO_PORT, KafkaTree, registration
+from tests.jobs.support.zookeeper.kafka_tree import CLUSTER_ID, NO_PORT, TOPIC_ID, KafkaTree, registration
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -107,6 +108,36 @@ def test_only_the_difference_is_written(surveyor: Surveyor, tree: KafkaTree) -> 
         ("orders", 2, 2),
         ("payments", 0, 2),
     ]
+
+
+def test_a_moved_partition_is_no_change_of_the_others_of_its_topic(surveyor: Surveyor, tree: KafkaTree) -> None:
+    """Its topic's znode has a later version, which commits of the others check: their rows have it."""
+    surveyor.json("snapshot")
+    moved = Assignment({0: [1, 0], 1: [1, 2], 2: [2, 0]}, {}, {}, TOPIC_ID)
+    tree.write("/brokers/topics/orders", encode_assignment(moved))
+    surveyor.json("snapshot")
+    tree.touch("/brokers/topics/orders")
+    surveyor.json("snapshot")
+
+    assert surveyor.rows("partition_history", "snapshot_id", "partition")[3:] == [(2, 0)]
+    assert surveyor.rows("partitions", "partition", "topic_version", "snapshot_id") == [(0, 2, 2), (1, 2, 1), (2, 2, 1)]
+    seen = [
+        [
+            row["snapshot_id"]
+            for row in surveyor.json("show", "history", "--topic", "orders", "--partition", number)["rows"]
+        ]
+        for number in ("0", "1")
+    ]
+    assert seen == [[1, 2], [1]]
+    (second,) = surveyor.lake.rows("snapshots", ("snapshot_id", "=", 2))
+    lost = second | {"versions": second["versions"] | {"partitions": 10**6}}
+    for row in (second, lost):  # by the table's version, and by the history where that was removed
+        versions = {part["partition"]: part["topic_version"] for part in as_of(surveyor.lake, row, "partitions")}
+        assert versions == {0: 1, 1: 1, 2: 1}
+
+    plan = surveyor.json("plan", "drain", "--brokers", "1", "--mode", "resident")
+    changes = surveyor.lake.rows("changes", ("plan_id", "=", plan["plan_id"]))
+    assert {change["topic_version"] for change in changes} == {2}
 
 
 def test_events_between_snapshots(surveyor: Surveyor, tree: KafkaTree) -> None:

@@ -10,6 +10,7 @@ from planner.history.survey import (
     difference,
     differing,
     fingerprint,
+    has_changed,
     in_cells,
     keep_last_understood,
     resized_topics,
@@ -71,6 +72,33 @@ def test_only_differences_are_written(spark: SparkSession) -> None:
     pairs = differing(before, frame(spark, now, PARTITIONS))
     assert_rows(difference(pairs, 9), stamped, PARTITIONS)
     assert {row["topic"] for row in as_rows(resized_topics(pairs))} == {"t"}
+
+
+# columns then, columns now, and whether it is a change of the partition; the row has the new version in any case
+TOPIC_VERSIONS: Final[list[tuple[Row, Row, bool]]] = [
+    ({"topic_version": 3}, {"topic_version": 4}, False),  # another partition of the topic was moved
+    ({"topic_version": 3}, {"topic_version": 4, "leader": 2}, True),
+    ({"topic_version": 3}, {"topic_version": 4, "state_version": 9}, True),
+    ({"topic_version": 3}, {"topic_version": 4, "replicas": [2, 1]}, True),
+    ({"topic_version": 3}, {"topic_version": 4, "understood": False}, True),
+    ({"topic_version": 3}, {"topic_version": 0}, True),  # the topic was created again
+    ({"topic_version": None}, {"topic_version": 4}, True),
+    ({"topic_version": 3}, {"topic_version": None}, True),
+]
+
+
+def test_a_later_version_of_the_topic_alone_is_no_change(spark: SparkSession) -> None:
+    online = {"partition_state": PartitionState.ONLINE.value, "offline_replicas": []}
+    rows = [partition_row([1, 2], 1, [1, 2], partition=number, **online) for number in range(len(TOPIC_VERSIONS))]
+    was = [row | then | {"snapshot_id": 5} for row, (then, _, _) in zip(rows, TOPIC_VERSIONS, strict=True)]
+    now = [row | then | later for row, (then, later, _) in zip(rows, TOPIC_VERSIONS, strict=True)]
+    before, after = (frame(spark, some, PARTITIONS) for some in (was, now))
+    assert changed_cells(after, before).count() == len(rows)
+    pairs = differing(before, after)
+    stamps = [9 if changed else 5 for _, _, changed in TOPIC_VERSIONS]
+    expected = [row | {"snapshot_id": stamp} for row, stamp in zip(now, stamps, strict=True)]
+    assert_rows(difference(pairs, 9), expected, PARTITIONS)
+    assert pairs.where(has_changed()).count() == stamps.count(9)
 
 
 # what two rows differ in, though a careless hash would take them for the same

@@ -46,16 +46,30 @@ def test_last_state_known(spark: SparkSession) -> None:
     assert {(row["leader"], tuple(row["isr"]), row["leader_epoch"]) for row in last_states} == {(1, (1, 2), 4)}
 
 
-@pytest.mark.parametrize(
-    ("now", "then", "same"),
-    [(TOPIC_ID, TOPIC_ID, True), (TOPIC_ID, "B", False), (TOPIC_ID, None, True), (None, "B", True), (None, None, True)],
-)
-def test_another_id_is_another_topic(spark: SparkSession, now: str | None, then: str | None, same: bool) -> None:  # noqa: FBT001
-    world = World([NEW], [topic_row(topic_id=now)])
-    known = last_known(
-        without_state(*world.frames(spark)[:2]), frame(spark, [_was(1), _was(5, None)], PARTITION_HISTORY)
-    )
-    ids = spark.createDataFrame([("t", 5, then)], "topic string, gone bigint, id_then string")
+# the topic's id now and then, its version then, where it is 0 now, and whether it is the same topic
+TOPICS_THEN: Final[list[tuple[str | None, str | None, int | None, bool]]] = [
+    (TOPIC_ID, TOPIC_ID, 0, True),
+    (TOPIC_ID, "B", 0, False),
+    (TOPIC_ID, None, None, True),
+    (None, "B", 0, True),
+    (None, None, 0, True),
+    (None, None, 4, False),  # the history knows of version 0: later ones alone were no changes of the partition
+]
+
+
+@pytest.mark.parametrize(("now", "then", "version", "same"), TOPICS_THEN)
+def test_another_id_or_a_version_that_begins_again_is_another_topic(
+    spark: SparkSession,
+    now: str | None,
+    then: str | None,
+    version: int | None,
+    same: bool,  # noqa: FBT001
+) -> None:
+    world = World([NEW | {"topic_version": 0}], [topic_row(topic_id=now)])
+    history = frame(spark, [_was(1, topic_version=0), _was(5, None, topic_version=0)], PARTITION_HISTORY)
+    known = last_known(without_state(*world.frames(spark)[:2]), history)
+    schema = "topic string, gone bigint, id_then string, version_then int"
+    ids = spark.createDataFrame([("t", 5, then, version)], schema)
     assert of_the_same_topic(known, ids).isEmpty() is not same
 
 
