@@ -9,6 +9,7 @@ broker has one for each partition and request.
 The tables are a fleet's: only this cluster's rows go, and the versions that any cluster's snapshots name stay readable.
 """
 
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ import pyarrow.compute as pc
 
 from jobs.adapters.delta.files import TableFiles
 from jobs.adapters.delta.lake import Lake
+from jobs.adapters.delta.locks import VACUUM, locked
 from jobs.basics.units import parse_period
 from jobs.records.plans.storing import drop_plans, is_empty
 from jobs.records.snapshots import find_snapshot, rows_of_use
@@ -52,6 +54,14 @@ def oldest_kept(snapshots: pa.Table, now: datetime, keep: timedelta) -> int:
 
 def vacuum_lake(lake: Lake, now: datetime, keep: timedelta, *, dry_run: bool) -> Result:
     """Drop what is older than `keep`; return what went, in all and by table. A dry run only counts it."""
+    with ExitStack() as stack:
+        if not dry_run:
+            with progress("waiting for snapshots that are under way, or for another vacuum"):
+                stack.enter_context(locked(lake.warehouse, VACUUM))
+        return _vacuumed(lake, now, keep, dry_run=dry_run)
+
+
+def _vacuumed(lake: Lake, now: datetime, keep: timedelta, *, dry_run: bool) -> Result:
     oldest = oldest_kept(lake.read("snapshots", columns=["snapshot_id", "taken_at"]), now, keep)
     before = {name: TableFiles(lake.path(name)).data() for name in TABLES}
     with progress("dropping rows"):

@@ -6,11 +6,15 @@ the last complete snapshot what it was.
 
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
 from pyspark.sql import SparkSession
 
+from jobs.adapters.delta.lake import Lake, Row
+from jobs.adapters.delta.locks import VACUUM, holder, locked
 from jobs.adapters.delta.spark_tables import Tables
 from jobs.adapters.spark.session import ONE_TASK, start_session, with_settings
 from jobs.adapters.zookeeper.cluster import ClusterState
@@ -20,9 +24,9 @@ from jobs.records.snapshots import last_snapshot
 from jobs.runtime.console import Result, finish, say
 from jobs.runtime.next_commands import NextStep, next_step
 from jobs.runtime.options import unexpected
-from jobs.runtime.progress import Phases
+from jobs.runtime.progress import Phases, progress
 from jobs.runtime.settings import Settings
-from jobs.survey.reading import read_all, read_small
+from jobs.survey.reading import Reading, read_all, read_small
 from jobs.survey.writing import Writer
 from planner.rows.words import counted
 from schemas.names import NO_CONTROLLER
@@ -44,7 +48,7 @@ def take_snapshot(settings: Settings, *, alone: bool = True) -> Result:
 
     `alone`: no other cluster, which may be larger, comes after it in this process.
     """
-    started, taken_at = time.monotonic(), datetime.now(UTC)
+    began = _Began()
     phases = Phases()
     with phases.of("read", "reading brokers and the controller"):
         small = read_small(settings)
@@ -52,28 +56,70 @@ def take_snapshot(settings: Settings, *, alone: bool = True) -> Result:
         settings.lake.ensure_tables()
         session = _session(settings, tiny=small.tiny, alone=alone)
         tables = Tables(session, settings.lake, one_task=small.tiny)
-    reading = read_all(settings, tables, small, phases)
-    last = last_snapshot(settings.lake)
-    snapshot_id = 1 if last is None else last["snapshot_id"] + 1
-    counts = Writer(settings, tables, reading, last, snapshot_id, phases).write()
+    with _alone_with(settings.lake) as waited:
+        if waited:  # the order of ids is that of readings
+            began = _Began()
+            small = read_small(settings)
+        reading = read_all(settings, tables, small, phases)
+        row, counts = _written(settings, tables, reading, phases, began)
+    _end_drains(settings, reading.state)
+    _warn(reading.state, counts)
+    return {name: row[name] for name in SHOWN} | counts | {"seconds_by_phase": phases.rounded}
+
+
+@contextmanager
+def _alone_with(lake: Lake) -> Iterator[bool]:
+    """Take a snapshot while no other process takes one of the cluster or removes files; yield whether one did before.
+
+    Each table is written as a whole, and the snapshot names the versions that belong together.
+    """
+    mine = f"snapshot of {lake.cluster}"
+    waiting = f"waiting for another snapshot, begun by {holder(lake.warehouse, mine)}, or for a vacuum"
+    with progress(waiting), ExitStack() as stack:
+        waited = [
+            stack.enter_context(locked(lake.warehouse, VACUUM, shared=True)),
+            stack.enter_context(locked(lake.warehouse, mine)),
+        ]
+        held = stack.pop_all()
+    with held:
+        yield any(waited)
+
+
+@dataclass(frozen=True, slots=True)
+class _Began:
+    """When a snapshot was begun, by the calendar and by a clock that nobody sets."""
+
+    at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    clock: float = field(default_factory=time.monotonic)
+
+
+def _written(
+    settings: Settings, tables: Tables, reading: Reading, phases: Phases, began: _Began
+) -> tuple[Row, dict[str, int]]:
+    """Write a reading under the next id; once more where another process, by which no lock is heeded, took that id."""
+    while True:
+        last = last_snapshot(settings.lake)
+        snapshot_id = 1 if last is None else last["snapshot_id"] + 1
+        counts = Writer(settings, tables, reading, last, snapshot_id, phases).write()
+        row = _row(settings, reading, began) | {"snapshot_id": snapshot_id, **counts}
+        if settings.lake.insert("snapshots", row, ("snapshot_id", "=", snapshot_id)) is None:
+            return row, counts
+        say(f"surveyor: another process has taken snapshot {snapshot_id} meanwhile: this one is written again")
+
+
+def _row(settings: Settings, reading: Reading, began: _Began) -> Row:
     state = reading.state
-    _end_drains(settings, state)
-    row: Result = {
-        "snapshot_id": snapshot_id,
-        "taken_at": taken_at,
+    return {
+        "taken_at": began.at,
         **reading.state.control,
         "controller_epoch_version": state.epoch_version,
         "zxid_before": state.zxid,
         "zxid_after": reading.zxid_after,
         "cluster_id": state.cluster_id,
         "migration": state.migration,
-        "seconds": round(time.monotonic() - started, 3),
+        "seconds": round(time.monotonic() - began.clock, 3),
         "versions": {name: settings.lake.version(name) for name in TABLES},
-        **counts,
     }
-    settings.lake.replace("snapshots", [row], f"snapshot_id = {snapshot_id}")
-    _warn(state, counts)
-    return {name: row[name] for name in SHOWN} | counts | {"seconds_by_phase": phases.rounded}
 
 
 def _session(settings: Settings, *, tiny: bool, alone: bool) -> SparkSession:

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -22,10 +22,13 @@ from pyarrow.dataset import field as dataset_field
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 
 from jobs.adapters.delta.folders import absolute, make_all, refuse_unwritable, refuse_without_log
+from jobs.adapters.delta.locks import locked
 from jobs.adapters.delta.reads import Filter, native_files, read_where
 from jobs.basics.errors import UnreadableError
 from schemas.column_types import Columns
 from schemas.columns import CHECKS, KEYS, TABLES
+
+T = TypeVar("T")
 
 RETRIES: Final = 5
 """Attempts at a write, where others keep committing first."""
@@ -72,8 +75,10 @@ class Lake:
 
     def ensure_columns(self, name: str) -> None:
         """Give a table the columns that an older version did not know, and the constraints of this one."""
-        _add_columns(self._open(name), TABLES[name])
-        _renew_checks(self._open(name), CHECKS.get(name, {}))
+        checks = CHECKS.get(name, {})
+        if {*TABLES[name].names} - self.columns(name) or _checks_of(self._open(name)) != checks.keys():
+            self._retried(name, lambda: _add_columns(self._open(name), TABLES[name]))
+            self._retried(name, lambda: _renew_checks(self._open(name), checks))
 
     def exists(self) -> bool:
         """Tell whether the warehouse has been used: `snapshots` is there."""
@@ -132,7 +137,7 @@ class Lake:
     def append_all(self, table: str, rows: pa.Table) -> None:
         """Append rows that have the table's columns, `cluster` too, already."""
         if rows.num_rows:
-            _retried(lambda: write_deltalake(self.path(table), rows, mode="append"))
+            self._retried(table, lambda: write_deltalake(self.path(table), rows, mode="append"), shared=True)
 
     def replace(self, table: str, rows: Iterable[Mapping[str, Any]], where: str = "true") -> None:
         """Replace the cluster's rows that satisfy `where` by these."""
@@ -143,21 +148,21 @@ class Lake:
         data = rows.cast(schema_of(table))
         predicate = f"cluster = {quoted(self.cluster)} AND ({where})"
         if data.num_rows:
-            _retried(lambda: write_deltalake(self.path(table), data, mode="overwrite", predicate=predicate))
+            self._retried(table, lambda: write_deltalake(self.path(table), data, mode="overwrite", predicate=predicate))
         else:
-            _retried(lambda: self._open(table).delete(predicate))
+            self._retried(table, lambda: self._open(table).delete(predicate))
 
     def delete(self, table: str, where: str) -> None:
         """Delete the cluster's rows that satisfy `where`."""
         predicate = f"cluster = {quoted(self.cluster)} AND ({where})"
-        _retried(lambda: self._open(table).delete(predicate))
+        self._retried(table, lambda: self._open(table).delete(predicate))
 
     def rewrite(self, table: str, limit: Filter, make: Callable[[pa.Table], pa.Table]) -> None:
-        """Replace the rows that pass `limit`, a comparison with a number, by what `make` makes of them.
+        """Replace the rows that pass `limit` by what `make` makes of them.
 
         Whoever changes those rows in between is noticed, and they are read again.
         """
-        predicate = f"cluster = {quoted(self.cluster)} AND {' '.join(map(str, limit))}"
+        predicate = f"cluster = {quoted(self.cluster)} AND {_condition(limit)}"
 
         def write() -> None:
             delta = self._open(table)
@@ -167,7 +172,24 @@ class Lake:
             else:
                 delta.delete(predicate)
 
-        _retried(write)
+        self._retried(table, write)
+
+    def insert(self, table: str, row: Mapping[str, Any], *filters: Filter) -> Row | None:
+        """Append a row, unless the cluster has one that passes all `filters`: then return that one.
+
+        A row that another process adds in between is noticed: of two that insert, one finds the other's.
+        """
+        rows = self._arrow(table, [row])
+        predicate = f"cluster = {quoted(self.cluster)} AND {' AND '.join(map(_condition, filters))}"
+
+        def write() -> Row | None:
+            delta = self._open(table)
+            there = as_rows(self._mine(table, delta, *filters))
+            if not there:
+                write_deltalake(delta, rows, mode="overwrite", predicate=predicate)
+            return there[0] if there else None
+
+        return self._retried(table, write)
 
     def supersede(self, table: str, changed: pa.Table, kept: pa.Table, key: Sequence[str]) -> None:
         """Replace the rows whose key is in `changed` by the rows `kept`; they are streamed, so memory does not grow.
@@ -186,7 +208,7 @@ class Lake:
             predicate = f"cluster = {quoted(self.cluster)}"
             write_deltalake(delta, rows, mode="overwrite", predicate=predicate, target_file_size=FILE_BYTES)
 
-        _retried(write)
+        self._retried(table, write)
 
     def versions_named(self, oldest: int) -> dict[str, set[int]]:
         """Collect the versions of each table that snapshots name: other clusters' all, ours from `oldest` on."""
@@ -238,16 +260,25 @@ class Lake:
             delta = self._open(table)
             delta.create_write_transaction(list(files), "overwrite", delta.schema(), ["cluster"], mine)
 
-        _retried(write)
+        self._retried(table, write)
 
     def compact(self, table: str) -> None:
         """Join the cluster's small files; no row changes."""
-        _retried(lambda: self._open(table).optimize.compact(partition_filters=[("cluster", "=", self.cluster)]))
+        self._retried(
+            table, lambda: self._open(table).optimize.compact(partition_filters=[("cluster", "=", self.cluster)])
+        )
 
     def update(self, table: str, where: str, **updates: str) -> None:
         """Set columns to SQL expressions where `where` holds."""
         predicate = f"cluster = {quoted(self.cluster)} AND ({where})"
-        _retried(lambda: self._open(table).update(predicate=predicate, updates=updates))
+        self._retried(table, lambda: self._open(table).update(predicate=predicate, updates=updates))
+
+    def _retried(self, table: str, write: Callable[[], T], *, shared: bool = False) -> T:
+        """Commit alone, or `shared` with others that append; again where a commit came in between nevertheless."""
+        conflict = retry_if_exception_type(CommitFailedError)
+        again = Retrying(retry=conflict, stop=stop_after_attempt(RETRIES), wait=wait_exponential(0.1), reraise=True)
+        with locked(self.warehouse, table, shared=shared):
+            return again(write)
 
     def _open(self, table: str, version: int | None = None) -> DeltaTable:
         try:
@@ -271,6 +302,16 @@ class Lake:
     def _arrow(self, table: str, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
         filled = [{**row, "cluster": self.cluster} for row in rows]
         return pa.Table.from_pylist(filled, schema=schema_of(table))
+
+
+def _condition(condition: Filter) -> str:
+    """Write a comparison in SQL.
+
+    >>> _condition(("plan_id", "=", "5f")), _condition(("snapshot_id", ">=", 4))
+    ("plan_id = '5f'", 'snapshot_id >= 4')
+    """
+    column, comparison, value = condition
+    return f"{column} {comparison} {quoted(value) if isinstance(value, str) else value}"
 
 
 def _joined(rows: pa.Table | pa.RecordBatch, key: Sequence[str]) -> pa.Array:
@@ -356,18 +397,17 @@ def _add_columns(table: DeltaTable, schema: Columns) -> None:
         table.alter.add_columns([field for field in fields if field.name in missing])
 
 
-def _renew_checks(table: DeltaTable, checks: Mapping[str, str]) -> None:
+def _checks_of(table: DeltaTable) -> set[str]:
     prefix = "delta.constraints."
-    there = {name.removeprefix(prefix) for name in table.metadata().configuration if name.startswith(prefix)}
+    return {name.removeprefix(prefix) for name in table.metadata().configuration if name.startswith(prefix)}
+
+
+def _renew_checks(table: DeltaTable, checks: Mapping[str, str]) -> None:
+    there = _checks_of(table)
     for name in there - checks.keys():
         table.alter.drop_constraint(name, raise_if_not_exists=False)
     for name in checks.keys() - there:
         table.alter.add_constraint({name: checks[name]})
-
-
-def _retried(write: Any) -> None:  # noqa: ANN401 - a callable of no argument, whatever it returns
-    conflict = retry_if_exception_type(CommitFailedError)
-    Retrying(retry=conflict, stop=stop_after_attempt(RETRIES), wait=wait_exponential(0.1), reraise=True)(write)
 
 
 def _first_line(error: Exception) -> str:

@@ -19,6 +19,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_expo
 
 from jobs.adapters.delta.files import TableFiles
 from jobs.adapters.delta.lake import RETRIES, Lake, Row, quoted, schema_of
+from jobs.adapters.delta.locks import locked
 from jobs.adapters.spark.session import tallied
 from schemas.tables import TABLES
 
@@ -90,7 +91,7 @@ class Tables:
         """Replace the cluster's rows that satisfy `where`; running it again changes nothing."""
         predicate = f"cluster = {self._cluster} AND ({where})"
         writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", predicate)
-        _retried(lambda: writer.save(self.lake.path(table)))
+        self._retried(table, lambda: writer.save(self.lake.path(table)))
 
     def replace_counted(self, table: str, rows: DataFrame, count: int, where: str = "true") -> None:
         """As `replace`, by `count` rows: few by way of the driver, which spares what Spark's write always takes."""
@@ -124,7 +125,14 @@ class Tables:
             WHEN MATCHED THEN UPDATE SET *
             WHEN NOT MATCHED AND NOT s.{vanished} THEN INSERT *
         """
-        _retried(lambda: self.spark.sql(sql, changed=changed))
+        self._retried(table, lambda: self.spark.sql(sql, changed=changed))
+
+    def _retried(self, table: str, write: Callable[[], object]) -> None:
+        """Commit while no other process commits to the table: Spark replaces a commit that comes in between."""
+        conflict = retry_if_exception(_is_conflict)
+        again = Retrying(retry=conflict, stop=stop_after_attempt(RETRIES), wait=wait_exponential(0.2), reraise=True)
+        with locked(self.lake.warehouse, table):
+            again(write)
 
     @property
     def _cluster(self) -> str:
@@ -149,11 +157,6 @@ def counted(rows: DataFrame) -> tuple[DataFrame, int]:
     """Compute rows once, for all that is derived from them, and tell how many there are."""
     kept, counts = tallied(rows, all="true")
     return kept, counts["all"]
-
-
-def _retried(write: Callable[[], object]) -> None:
-    conflict = retry_if_exception(_is_conflict)
-    Retrying(retry=conflict, stop=stop_after_attempt(RETRIES), wait=wait_exponential(0.2), reraise=True)(write)
 
 
 def _is_conflict(error: BaseException) -> bool:

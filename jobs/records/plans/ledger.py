@@ -4,10 +4,12 @@ Rows of `commits` are only ever appended. An attempt that was killed leaves its 
 the cluster, not the ledger, to see what was done.
 """
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import Final
 
 import pyarrow as pa
@@ -18,7 +20,7 @@ from jobs.records.author import Author, this_author
 from jobs.records.drained import mark, strike_out
 from jobs.records.plans.stored import Plan
 from jobs.runtime.console import say
-from schemas.names import Outcome, PlanStatus, Step
+from schemas.names import Outcome, PlanKind, PlanStatus, Step
 from schemas.rows import PlanRow
 
 _NAMED: Final = ("wave", "topic", "partition", "action")
@@ -68,7 +70,8 @@ class Ledger:
     @classmethod
     def open(cls, lake: Lake, plan: Plan, author: Author | None = None) -> "Ledger":
         """Begin an attempt in the name of an author, else of this process."""
-        lake.ensure_columns("commits")
+        for table in ("commits", "plans"):
+            lake.ensure_columns(table)
         return cls(lake, plan, next_attempt(lake, plan.plan_id), author or this_author())
 
     def intend(self, changes: Sequence[PlanRow]) -> None:
@@ -84,7 +87,7 @@ class Ledger:
         (row,) = self.lake.rows("plans", ("plan_id", "=", self.plan.plan_id))
         if row["status"] in CLOSED:
             raise RefusedError(
-                f"plan {self.plan.title} is {row['status']} meanwhile: it is not gone on with; plan again"
+                f"plan {self.plan.title} {closed_line(self.lake, row)}: nothing more of it is asked for; plan again"
             )
 
     @property
@@ -177,9 +180,39 @@ class Ledger:
 
 
 def next_attempt(lake: Lake, plan_id: str) -> int:
-    """Return the number of a commit of a plan that begins now."""
+    """Return the number of a commit of a plan that begins now: of two that begin at once each has its own."""
     begun = lake.read("commits", ("plan_id", "=", plan_id), columns=["attempt"])["attempt"].to_pylist()
-    return max(begun, default=0) + 1
+    number = [max(begun, default=0) + 1]
+
+    def counted(plans: pa.Table) -> pa.Table:
+        before = plans["last_attempt"].to_pylist() if plans.num_rows else []
+        number[:] = [max([number[0], *(last + 1 for last in before if last is not None)])]
+        column = pa.array([number[0]] * plans.num_rows, schema_of("plans").field("last_attempt").type)
+        return (
+            plans.set_column(plans.schema.get_field_index("last_attempt"), "last_attempt", column) if before else plans
+        )
+
+    lake.rewrite("plans", ("plan_id", "=", plan_id), counted)
+    return number[0]
+
+
+def closed_line(lake: Lake, plan: Row) -> str:
+    """Say by whom, as recorded, and when a plan was cancelled or rolled back."""
+    if plan["status"] == PlanStatus.ROLLED_BACK:
+        ways = lake.rows("plans", ("kind", "=", PlanKind.REASSIGN.value))
+        back = [row for row in ways if json.loads(row["parameters"] or "{}").get("rollback_of") == plan["plan_id"]]
+        of_it = [row for way in back for row in lake.rows("commits", ("plan_id", "=", way["plan_id"]))]
+        return f"was rolled back{_recorded(of_it)}"
+    steps = lake.rows("commits", ("plan_id", "=", plan["plan_id"]))
+    return f"was cancelled{_recorded([row for row in steps if row['action'] == Step.CANCEL])}"
+
+
+def _recorded(rows: Sequence[Row]) -> str:
+    if not rows:
+        return ""
+    last = max(rows, key=itemgetter("committed_at"))
+    run = f" ({last['run']})" if last.get("run") else ""
+    return f" by {last['who']}{run} at {last['committed_at']:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def requested_changes(lake: Lake, plan_id: str) -> set[tuple[int, str, int]]:

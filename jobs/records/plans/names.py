@@ -73,6 +73,10 @@ def give_name(lake: Lake, plan_id: str, alias: Alias) -> Row:
         return pa.Table.from_pylist(plans, schema=table.schema)
 
     lake.rewrite("plans", _EVERY_PLAN, renamed)
+    if not given:
+        raise RefusedError(
+            f"plan {plan_id} finds nothing to change, and a newer one took its place meanwhile; plan again"
+        )
     return given[0]
 
 

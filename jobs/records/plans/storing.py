@@ -85,7 +85,8 @@ def store(lake: Lake, alias: Alias, content: Content, rows: PlanRows) -> Row:
     known = lake.rows("plans", ("plan_id", "=", plan["plan_id"]))
     if not known:
         rows.write(plan["plan_id"])
-        lake.replace("plans", [plan], mine(plan["plan_id"]))
+        same = lake.insert("plans", plan, ("plan_id", "=", plan["plan_id"]))
+        known = [same] if same else []
         if is_empty(lake, plan):
             drop_plans(lake, _superseded(lake, plan))
     stored = known[0] if known else plan

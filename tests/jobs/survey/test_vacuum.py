@@ -72,8 +72,8 @@ def _sorted(rows: list[Row]) -> list[Row]:
 
 
 def disk(lake: Lake) -> dict[str, tuple[int, int]]:
-    """Every file, log and all: its size and when it was written."""
-    files = (path for path in Path(lake.warehouse).rglob("*") if path.is_file())
+    """Every file of the tables, log and all: its size and when it was written."""
+    files = (path for path in Path(lake.warehouse).rglob("*") if path.is_file() and path.parent.name != ".locks")
     return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in files}
 
 

@@ -15,6 +15,8 @@ from jobs.basics.errors import SurveyorError, UsageError
 from schemas.tables import TABLES
 from tests.jobs.support.commands.commands import Surveyor
 
+LOCKS = ".locks"
+
 POSSIBLE = ("a b", "über", "a%zz", "a#b", 'it\'s "it"', "a:b=c", "~", "&;$()")
 MOUNT, UMOUNT = "/bin/mount", "/bin/umount"
 IMPOSSIBLE = ("[x]", "{x}", "x*", "a%20b", "a\\b", "a|b", "a^b", "a\nb")
@@ -26,7 +28,7 @@ def test_possible_without_spark(tmp_path: Path, name: str) -> None:
     lake.ensure_tables()
     lake.append("snapshots", [{"snapshot_id": 1}])
     assert [row["snapshot_id"] for row in lake.rows("snapshots")] == [1]
-    assert sorted(path.name for path in (tmp_path / name / "warehouse").iterdir()) == sorted(TABLES)
+    assert sorted(path.name for path in (tmp_path / name / "warehouse").iterdir()) == sorted([*TABLES, LOCKS])
 
 
 def test_possible_with_spark(spark: SparkSession, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ import jobs.cancel
 import jobs.commit  # noqa: F401 - what the command line would import in each process
 from jobs import cli
 from jobs.adapters.brokers.channel import Channel
-from jobs.adapters.delta import lake
+from jobs.adapters.delta.lake import Lake
 from jobs.execution.batch import commit as commit_batch
 from jobs.execution.batch import writes as fenced_writes
 from tests.jobs.execution.killed import admin_stand_in
@@ -99,7 +99,7 @@ def once(reach: Callable[[], None]) -> Callable[[object], None]:
 def mark(points: Points, meetings: Meetings) -> None:
     """Let whatever touches somebody else pass two points."""
     call, stop = KazooClient._call, KazooClient.stop  # noqa: SLF001 - where all requests come by
-    send, answer, retried = Channel.send, Channel.answer, lake._retried  # noqa: SLF001
+    send, answer, retried = Channel.send, Channel.answer, Lake._retried  # noqa: SLF001
 
     def calling(client: Any, request: Any, result: Any) -> Any:  # noqa: ANN401 - kazoo's
         if isinstance(request, Transaction):
@@ -124,15 +124,16 @@ def mark(points: Points, meetings: Meetings) -> None:
         points.reach("after an answer")
         return heard
 
-    def writing(write: Callable[[], object]) -> None:
+    def writing(lake: Lake, table: str, write: Callable[[], Any], *, shared: bool = False) -> Any:  # noqa: ANN401
         points.reach("before a table's write")
-        retried(write)
+        written = retried(lake, table, write, shared=shared)
         points.reach("after a table's write")
+        return written
 
     KazooClient._call, KazooClient.stop = calling, stopping  # noqa: SLF001
     Channel.send = sending  # type: ignore[assignment,method-assign]
     Channel.answer = answered  # type: ignore[assignment,method-assign]
-    lake._retried = writing  # noqa: SLF001
+    Lake._retried = writing  # type: ignore[assignment,method-assign]  # noqa: SLF001
 
 
 def live(  # noqa: PLR0913 - all that a job says

@@ -1,0 +1,129 @@
+"""Locks beside tables: alone or together, over with their process, and no commit of Spark's replaces another."""
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs.adapters.delta import locks
+from jobs.adapters.delta.lake import Lake
+from jobs.adapters.delta.locks import holder, locked
+from jobs.adapters.delta.spark_tables import Tables
+from jobs.basics.errors import SurveyorError
+from jobs.records.author import this_author
+
+KILLED = """
+import os, sys
+from jobs.adapters.delta.locks import locked
+with locked(sys.argv[1], "t"):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_one_holds_it_alone_or_several_share_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locks, "PATIENCE", 0.1)
+    place = str(tmp_path)
+
+    with locked(place, "a b/c", shared=True) as waited, locked(place, "a b/c", shared=True), locked(place, "other"):
+        assert not waited
+        with pytest.raises(SurveyorError, match="has held the lock"), locked(place, "a b/c"):
+            pass
+    signed = f"{this_author().who}, process"
+    with locked(place, "a b/c"), pytest.raises(SurveyorError, match=signed), locked(place, "a b/c", shared=True):
+        pass
+
+
+def test_it_ends_with_its_process_and_whoever_waits_goes_on(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", KILLED, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    assert holder(str(tmp_path), "t") == f"{this_author().who}, process {process.pid}"
+
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(_waited, str(tmp_path))
+        with pytest.raises(TimeoutError):
+            waiting.result(0.3)
+        process.kill()
+        assert waiting.result(10)
+    process.communicate()
+
+
+def _waited(place: str) -> bool:
+    with locked(place, "t") as waited:
+        return waited
+
+
+def test_object_stores_have_none(tmp_path: Path) -> None:
+    with locked("s3://bucket/warehouse", "t") as waited, locked("s3://bucket/warehouse", "t"):
+        assert not waited
+    assert not [*tmp_path.iterdir()]
+
+
+def _topic(topic: str, snapshot: int) -> dict[str, Any]:
+    return {"topic": topic, "snapshot_id": snapshot, "config": {}, "understood": True}
+
+
+def test_commits_of_spark_and_of_deltalake_lose_none_of_each_other(spark: SparkSession, tmp_path: Path) -> None:
+    """Delta's log store for folders renames a commit over one that was made after its look."""
+    ours, theirs = (Lake(str(tmp_path), name) for name in ("by-spark", "by-deltalake"))
+    ours.ensure_tables()
+    tables = Tables(spark, ours)
+
+    def by_spark(number: int) -> None:
+        tables.replace("topics", tables.frame("topics", [_topic(f"t{number}", number)]), f"snapshot_id = {number}")
+
+    def by_deltalake(number: int) -> None:
+        theirs.append("topics", [_topic(f"t{number}", number)])
+        theirs.replace("topics", [_topic(f"r{number}", 100 + number)], f"snapshot_id = {100 + number}")
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda work: work[0](work[1]), [(f, n) for n in range(8) for f in (by_spark, by_deltalake)]))
+
+    assert {row["topic"] for row in ours.rows("topics")} == {f"t{number}" for number in range(8)}
+    assert {row["topic"] for row in theirs.rows("topics")} == {
+        f"{kind}{number}" for number in range(8) for kind in "tr"
+    }
+
+
+def test_of_rows_inserted_at_once_under_a_key_one_is_there(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path), "default")
+    lake.ensure_tables()
+
+    def insert(number: int) -> bool:
+        row = _topic("t", number)
+        return lake.insert("topics", row, ("topic", "=", "t")) is None
+
+    with ThreadPoolExecutor(8) as pool:
+        inserted = list(pool.map(insert, range(8)))
+
+    (row,) = lake.rows("topics")
+    assert inserted.count(True) == 1
+    assert row["snapshot_id"] == inserted.index(True)
+
+
+def test_without_locks_a_row_that_comes_in_between_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on an object store: Delta finds that a row was added which the insertion has not seen."""
+    lake = Lake(str(tmp_path), "default")
+    lake.ensure_tables()
+    mine, between = Lake._mine, [_topic("t", 1)]  # noqa: SLF001
+
+    def late(self: Lake, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401
+        rows = mine(self, *arguments, **named)
+        while between:
+            Lake(str(tmp_path), "default").append("topics", [between.pop()])
+        return rows
+
+    monkeypatch.setattr(locks, "is_local", lambda _: False)
+    monkeypatch.setattr(Lake, "_mine", late)
+
+    found = lake.insert("topics", _topic("t", 2), ("topic", "=", "t"))
+
+    assert found is not None
+    assert [row["snapshot_id"] for row in lake.rows("topics")] == [found["snapshot_id"]] == [1]
