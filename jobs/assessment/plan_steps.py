@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from jobs.adapters.delta.lake import Row
+from jobs.records.plans.ledger import CLOSED
 from jobs.records.plans.stored import Plan
 from jobs.runtime.next_commands import NextStep, next_step, same_line, same_step
 from jobs.runtime.settings import Settings
@@ -56,6 +57,11 @@ def after_commit(settings: Settings, name: str, status: str, outcomes: Mapping[s
     """What comes after an attempt that came to its end; `outcomes` are counted by name."""
     if status == PlanStatus.COMMITTED:
         return [next_step(settings, "verify", "verify", name)]
+    if status in CLOSED:  # no commit goes on with it
+        return [
+            next_step(settings, "what became of it", "show", "commits", name),
+            next_step(settings, "see what is due now, and plan again", "status"),
+        ]
     steps = []
     if any(outcomes.get(outcome.value) for outcome in UNDONE):
         steps.append(next_step(settings, "why", "show", "commits", name))

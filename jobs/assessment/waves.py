@@ -113,11 +113,8 @@ def wait_complete(
     with connected(settings.zookeeper) as client, progress(step, lambda: Part(total - len(left), total, "complete")):
         while left:
             looked_at = persistently(lambda: _look(client, ledger, left))  # noqa: B023 - called at once
-            lost = [
-                Verdict(move, Outcome.FAILED, f"it was under way and is not any more: {detail}")
-                for move, standing, detail in looked_at
-                if standing is Standing.DIVERGED
-            ]
+            diverged = [(move, detail) for move, standing, detail in looked_at if standing is Standing.DIVERGED]
+            lost = [_turned_back(ledger, move, detail) for move, detail in diverged]
             ledger.revise(lost)
             complete -= len(lost)
             left = [move for move, standing, _ in looked_at if standing is Standing.IN_PROGRESS]
@@ -126,6 +123,13 @@ def wait_complete(
                 time.sleep(pause)
                 pause = min(_LONGEST, 1.5 * pause)
     return complete
+
+
+def _turned_back(ledger: Ledger, move: Change, detail: str) -> Verdict:
+    """A move that was under way and is not any more; of a cancelled plan that is as it should be."""
+    if ledger.is_closed:
+        return Verdict(move, Outcome.STALE, f"turned back, as the plan was cancelled: {detail}")
+    return Verdict(move, Outcome.FAILED, f"it was under way and is not any more: {detail}")
 
 
 def _look(client: KazooClient, ledger: Ledger, moves: Sequence[Change]) -> list[tuple[Change, Standing, str]]:

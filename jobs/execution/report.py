@@ -16,7 +16,7 @@ from jobs.execution.admin.throttles import throttle_lines
 from jobs.execution.deletion import agrees_to_delete, deletions_due
 from jobs.execution.due import Assessment
 from jobs.execution.modes import nobody_to_ask
-from jobs.records.plans.ledger import Ledger, Verdict
+from jobs.records.plans.ledger import CLOSED, Ledger, Verdict, closed_line
 from jobs.records.plans.stored import Plan, read_plan
 from jobs.runtime.choices import Mode, Via
 from jobs.runtime.console import Result, agrees, cut, finish, is_terminal, say
@@ -146,14 +146,26 @@ def _refuse_to_delete(plan: Plan, deleted: Sequence[Deleted]) -> None:
 
 def answer_of(settings: Settings, plan: Plan, ledger: Ledger, *, detailed: bool) -> Answer:
     """What came of a plan; whatever was not written as planned is told by the exit code."""
-    status = read_plan(settings.lake, plan.plan_id).row["status"]
+    row = read_plan(settings.lake, plan.plan_id).row
+    status = row["status"]
     now = len(ledger.of(Outcome.APPLIED)) - ledger.settled
     applied: Result = {"plan_id": plan.plan_id, "status": status, "applied_now": now, **ledger.counts()}
     summary = ", ".join(f"{count} {outcome}" for outcome, count in ledger.counts().items() if count)
     summary += f" ({now} of them now)" if now < len(ledger.of(Outcome.APPLIED)) else ""
     stale = cut(_stale_lines(ledger.verdicts), command_line(settings, "show", "commits", plan.called, "--all"))
+    if status in CLOSED:
+        title = f"plan {plan.title} {closed_line(settings.lake, row)}, while it was committed; {_turned_back(ledger)}"
+        return Answer(ExitCode.ERROR, applied, [title, *stale])
     title = f"plan {plan.title}: {status}; {summary or 'no changes'}"
     return Answer(_code(ledger, detailed=detailed), applied, [title, *stale])
+
+
+def _turned_back(ledger: Ledger) -> str:
+    """Say how much of a plan that was cancelled under way stands, and how much does not."""
+    stands, size = len(ledger.of(Outcome.APPLIED)), ledger.plan.size
+    back = len(ledger.of(Outcome.STALE))
+    asked = f"{back} of {size} were turned back" if back else f"none of {size} was turned back"
+    return f"{asked}, {stands} stand as planned"
 
 
 def report_applied(settings: Settings, plan: Plan, ledger: Ledger, beside: Beside, *, detailed: bool) -> ExitCode:

@@ -75,7 +75,8 @@ def commit_admin(
         raise
     finally:
         run.tidy()
-    say(f"  Kafka's controller accepted {len(ledger.of(Outcome.APPLIED))} of {ledger.plan.size}")
+    if not ledger.is_closed:
+        say(f"  Kafka's controller accepted {len(ledger.of(Outcome.APPLIED))} of {ledger.plan.size}")
 
 
 @dataclass(slots=True)

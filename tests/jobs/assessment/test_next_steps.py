@@ -77,6 +77,7 @@ STILL: Final = ReplicaAssignment([0, 1])
 def stalled(topic: str, now: ReplicaAssignment | None, request: list[int] | None) -> Reassignment:
     return reassignment((topic, 0), now, request, [0, 1], [0, 1])
 
+
 REFUSED: Final = "brokers refuse the controller, and no election comes about; a take-over above it mends that"
 EARLIER: Final = f"/controller_epoch is 7, earlier than controller epoch 57, which is known: {REFUSED}"
 GONE: Final = f"/controller_epoch does not exist, and controller epoch 57 is known: {REFUSED}"

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from jobs.adapters.delta.lake import Lake, Row
-from jobs.records.plans.ledger import Ledger, Verdict
+from jobs.records.author import Author
+from jobs.records.plans.ledger import Ledger, Verdict, close_plan
 from jobs.records.plans.stored import Plan
-from schemas.names import Action, PlanStatus
+from schemas.names import Action, Outcome, PlanStatus, Step
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.controllers.cancelling_controller import CrashError, MovingController, installed
 from tests.jobs.support.rows.plan_rows import election, store_plan
@@ -132,12 +133,13 @@ def test_commit_that_runs_meanwhile_stops_and_leaves_it_cancelled(
     """The first wave is asked for, the plan is cancelled, the second wave is not asked for."""
     tree.add_topic(T, BEFORE)
     waves = [move(tree, 2, [1, 0]), move(tree, 3, [1, 0], wave=1)]
-    store_plan(lake, tree, waves, kind="reassign", name="moves")
+    plan = store_plan(lake, tree, waves, kind="reassign", name="moves")
     reassign = controller.reassign
 
     def cancelled_after(targets: dict[Any, Any]) -> dict[Any, int]:
         codes = reassign(targets)
-        lake.update("plans", "true", status="'cancelled'")
+        close_plan(lake, plan.plan_id, PlanStatus.CANCELLED)
+        Ledger.open(lake, plan, Author("olga@desk")).step(Step.CANCEL, Outcome.APPLIED, "closed; it was committing")
         return codes
 
     monkeypatch.setattr(controller, "reassign", cancelled_after)
@@ -146,6 +148,8 @@ def test_commit_that_runs_meanwhile_stops_and_leaves_it_cancelled(
 
     assert (done.exit_code, len(controller.requests)) == (REFUSED, 1), done.stderr
     assert lake.rows("plans")[0]["status"] == PlanStatus.CANCELLED
+    assert "was cancelled by olga@desk at 20" in done.stderr
+    assert "nothing more of it is asked for; plan again" in done.stderr
 
 
 @pytest.mark.usefixtures("plan")

@@ -10,6 +10,7 @@ from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 from jobs.adapters.delta.lake import Lake, Row
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.zookeeper.lease import LEASE
+from jobs.records.author import this_author
 from jobs.records.plans.stored import Plan
 from schemas.names import Action, PlanStatus
 from schemas.znodes import Assignment, decode_assignment
@@ -158,6 +159,11 @@ def test_cancelled_while_its_commit_waits(
     assert throttled != before
     assert (overrides(kafka), surveyor.lake.rows("throttles")) == (before, [])
     assert (process.returncode, surveyor.status(plan.plan_id)) == (1, PlanStatus.CANCELLED)
+    said = " ".join(stdout.split())
+    assert f"was cancelled by {this_author().who} at 20" in said
+    assert "while it was committed; 1 of 1 were turned back, 0 stand as planned" in said
+    assert "see what is due now, and plan again" in said
+    assert "surveyor commit" not in said
     assert kafka.client.exists(LEASE) is None
 
 
