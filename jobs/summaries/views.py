@@ -63,6 +63,7 @@ _PLANS: Final = (
     "verified_at",
 )
 _COMMITS: Final = (
+    "cluster",
     "plan_id",
     "attempt",
     "wave",

@@ -49,7 +49,7 @@ class StartOrder:
 
 
 def start_order(replicas: Ints, last_isr: Ints, registered: Collection[int]) -> StartOrder:
-    """Order the brokers that are not registered, for partitions that nobody who is registered can lead.
+    """Order the brokers that are not registered, for partitions that no registered one can lead.
 
     >>> replicas, isr = np.array([[0, 2], [2, 0]]), np.array([[0], [0]])
     >>> order = start_order(replicas, isr, [1])

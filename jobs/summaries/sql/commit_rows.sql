@@ -24,6 +24,7 @@ steps AS (
     SELECT plan_id, attempt, action, message FROM commits WHERE topic IS NULL AND outcome <> 'pending'
 )
 SELECT
+    cluster,
     plan_id,
     attempt,
     kind,                                           -- commit, cancel, roll_back (all was found back) or throttle

@@ -16,6 +16,7 @@ from jobs.summaries.database import Summaries
 from jobs.summaries.views import VIEWS
 from jobs.survey.health import health_of
 from jobs.survey.observed import observed_by
+from schemas.columns import TABLES
 from tests.jobs.support.rows.lake_rows import NOW, Cluster, broker, partition, topic
 from tests.jobs.support.rows.page_rows import HOSTILE, lived_in
 
@@ -193,6 +194,7 @@ def test_a_row_is_counted_once_and_a_cancellation_is_no_commit(tmp_path: Path) -
         (2, "cancel", "applied", 5, 0, 8),
         (1, "commit", "failed", 5, 3, 8),
     ]
+    assert {*at.table("commit_rows").column_names} == {*TABLES["commits"].names, "kind"}
     each = Counter((row["attempt"], row["kind"], row["action"], row["outcome"]) for row in at.rows("commit_rows"))
     assert each == {
         (1, "commit", "throttle", "applied"): 1,
