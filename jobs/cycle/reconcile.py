@@ -199,9 +199,9 @@ def _above_known_epochs(settings: Settings, plan: Plan, *, apply: bool, yes: boo
 
     The snapshot that was just taken has recorded the epochs of all states.
     """
+    latest = latest_recorded_epoch(settings.lake, plan.row["cluster_id"])
     with connected(settings.zookeeper) as client:
         state, holder = read_cluster(client, settings.zookeeper), resident(client)
-    latest = latest_recorded_epoch(settings.lake, state.cluster_id)
     behind = set_back(state.control["controller_epoch"], latest)
     if behind is None or not apply:
         return behind

@@ -64,11 +64,12 @@ def assess(
 
     `is_ours`: whoever asks has the controllership.
     """
+    # before the cluster is read: a controller that takes over meanwhile is no reason to call its epoch an early one
+    latest_epoch = latest_recorded_epoch(settings.lake, plan.row["cluster_id"])
     with connected(settings.zookeeper) as client:
         state = read_cluster(client, settings.zookeeper)
         refuse_beyond(limits, settings, plan, state, datetime.now(UTC))
         in_office = None if is_ours else resident(client)
-        latest_epoch = latest_recorded_epoch(settings.lake, state.cluster_id)
         behind = None if is_ours or in_office else set_back(state.control["controller_epoch"], latest_epoch)
         chosen, why = choose_mode(mode, settings, plan, state, running, in_office=in_office, behind=behind)
         if chosen is Mode.BATCH:

@@ -36,6 +36,8 @@ def _latest(lake: Lake, table: str) -> int:
 
 def _is_of(lake: Lake, cluster_id: str | None) -> bool:
     """Whether all snapshots are of this cluster: one that was made again under its name begins its epochs again."""
+    if "cluster_id" not in lake.columns("snapshots"):
+        return True
     ids = {*lake.read("snapshots", columns=["cluster_id"])["cluster_id"].to_pylist()} - {None}
     return cluster_id is None or ids <= {cluster_id}
 

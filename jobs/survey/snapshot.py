@@ -61,8 +61,8 @@ def take_snapshot(settings: Settings, *, alone: bool = True) -> Result:
             began = _Began()
             small = read_small(settings)
         reading = read_all(settings, tables, small, phases)
+        _end_drains(settings, reading.state)
         row, counts = _written(settings, tables, reading, phases, began)
-    _end_drains(settings, reading.state)
     _warn(reading.state, counts)
     return {name: row[name] for name in SHOWN} | counts | {"seconds_by_phase": phases.rounded}
 

@@ -116,11 +116,12 @@ def take_over_above(settings: Settings, ledger: Ledger, epoch: int, *, since: in
     """
     with ExitStack() as stack:
         control = _taken_over(stack, settings, ledger, since, epoch)
-        ledger.written_under = control.epoch
+        ledger.begun, ledger.written_under = True, control.epoch
         ledger.step(Step.TAKE_OVER, Outcome.APPLIED, f"controller epoch {control.epoch}, above {epoch}")
         say(f"  controllership taken over: epoch {control.epoch}, id {control.controller_id}")
         seconds = control.held()
     _resign(settings, ledger, seconds, "")
+    ledger.close()
 
 
 def _commit_between(  # noqa: PLR0917 - what the take-over and the writing need
