@@ -27,6 +27,8 @@ class Blocked(StrEnum):
     """Each broker that becomes the controller resigns at once: nothing is elected, created or moved."""
     START = "broker start"
     """A broker that starts ends at once."""
+    ALL = "fail-over and broker start"
+    """Both."""
     REGISTRATION = "controller"
     """No broker becomes the controller."""
     PRODUCER_IDS = "producer ids"
@@ -224,7 +226,7 @@ _RULES: Final[tuple[tuple[re.Pattern[str], Decode, Blocked], ...]] = tuple(
     for path, decode, blocked in (
         (r"/brokers/topics/[^/]+", _topic, Blocked.FAIL_OVER),
         (r"/brokers/topics/[^/]+/partitions/[^/]+/state", _state, Blocked.FAIL_OVER),
-        (r"/brokers/ids/[^/]+", _broker, Blocked.FAIL_OVER),
+        (r"/brokers/ids/[^/]+", _broker, Blocked.ALL),
         (r"/admin/reassign_partitions", _reassignment, Blocked.FAIL_OVER),
         (r"/admin/preferred_replica_election", _election, Blocked.FAIL_OVER),
         (r"/feature", _feature, Blocked.FAIL_OVER),
@@ -243,6 +245,9 @@ def blocked(path: str, data: bytes | None) -> Blocked | None:
     >>> blocked("/brokers/topics/orders", b"null"), blocked("/brokers/topics/orders", b"no JSON")
     (<Blocked.FAIL_OVER: 'fail-over'>, None)
     """
+    broker = _NAME_IS_A_NUMBER.fullmatch(path)
+    if broker is not None and not _INT.fullmatch(broker["number"]):
+        return Blocked.ALL
     if _has_bad_name(path):
         return Blocked.FAIL_OVER
     settings = _OF_A_BROKER.fullmatch(path)
@@ -258,9 +263,6 @@ def blocked(path: str, data: bytes | None) -> Blocked | None:
 
 
 def _has_bad_name(path: str) -> bool:
-    broker = _NAME_IS_A_NUMBER.fullmatch(path)
-    if broker is not None and not _INT.fullmatch(broker["number"]):
-        return True
     return any(
         path.startswith(folder) and len(path) < len(folder) + len(prefix) for folder, prefix in _SEQUENCES.items()
     )

@@ -85,7 +85,7 @@ def test_what_the_cluster_has_in_the_way(
     warned = {check for check, state in states(findings).items() if state == State.WARNING}
     assert warned == {"tables", "znodes", "controller", "permissions", "clock", "settings", "control requests"}
     assert findings["znodes"][1] == "not understood: /brokers/ids/9"
-    assert str(findings["znodes"][2]).startswith("/brokers/ids/9 blocks Kafka's fail-over: ")
+    assert str(findings["znodes"][2]).startswith("/brokers/ids/9 blocks Kafka's fail-over and broker start: ")
     assert findings["permissions"][1] == "not to be written by anybody, as Surveyor comes: /controller_epoch"
     assert findings["clock"][1] in {"60 s behind ZooKeeper's", "59 s behind ZooKeeper's"}
     assert "broker 1 has no PLAINTEXT endpoint, but SSL (SSL)" in findings["control requests"][1]

@@ -18,8 +18,10 @@ from jobs.cycle.memory import notice_of
 from schemas.names import LEADER_DURING_DELETE, WITHDRAWALS, OperationKind
 from schemas.notices import STOP_REPLICA
 from schemas.znodes import (
+    Assignment,
     State,
     TopicPartition,
+    encode_assignment,
     encode_partitions,
     encode_state,
 )
@@ -178,6 +180,19 @@ def test_a_topic_is_deleted_once_all_its_replicas_are(tree: KafkaTree, controlle
         ("delete_topic", "old", None, "applied", "every broker has confirmed it"),
         ("withdraw_deletion", "unknown", None, "applied", "there is no such topic"),
     ]
+
+
+def test_a_topic_that_moves_and_has_no_state_is_deleted(tree: KafkaTree, controller: Controller) -> None:
+    """Kafka's controllers resign over it one after another; nothing would ever end that move."""
+    assigned = Assignment({0: [0, 1]}, {0: [1]}, {}, None)
+    tree.write("/brokers/topics/unborn", encode_assignment(assigned))
+    tree.client.create("/admin/delete_topics/unborn")
+
+    take_up(controller)
+    settle(controller)
+
+    assert tree.client.exists("/brokers/topics/unborn") is None
+    assert tree.client.get_children("/admin/delete_topics") == []
 
 
 def test_what_nobody_knows_below_a_topic_goes_with_it(tree: KafkaTree, controller: Controller) -> None:

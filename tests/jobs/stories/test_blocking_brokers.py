@@ -81,7 +81,7 @@ def test_what_blocks_a_fail_over_is_named_and_its_command_ends_it(
     assert fail_over(tree) > MANY
 
     first = Surveyor(tree.hosts, tmp_path / "warehouse").json("status")["due"][0]
-    assert first["what"].startswith(f"{path} blocks Kafka's fail-over: ")
+    assert first["what"].startswith(f"{path} blocks Kafka's fail-over")
     run_shell(first["command"])
 
     assert eventually(lambda: broker_in_control(tree))
