@@ -4,6 +4,7 @@ Both come to the same: partitions in Arrow, and what is few beside them. What is
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Final
@@ -18,6 +19,7 @@ from jobs.adapters.zookeeper.cluster import TOPICS, ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import children, connected, persistently
 from jobs.adapters.zookeeper.multi_read import without_collection
 from jobs.adapters.zookeeper.topics import read_topic_rows
+from jobs.basics.errors import UnreadableError
 from jobs.records.snapshots import as_of, table_as_of
 from schemas.names import RequestKind
 from schemas.rows import Key
@@ -74,8 +76,9 @@ def observe_now(hosts: str, *, topic: str | None = None, columns: Sequence[str] 
     with without_collection(), connected(hosts, PATIENCE) as client:
         state = persistently(lambda: read_cluster(client, hosts))
         configs, partitions, quarantine = persistently(lambda: _read_topics(client, topic, columns))
-        _, of_brokers = persistently(lambda: read_overrides(client))
-    quarantine += [*state.quarantine, *of_brokers]
+        quarantine += state.quarantine
+        with suppress(UnreadableError):  # Kafka lets ZooKeeper keep the settings of brokers to them
+            quarantine += persistently(lambda: read_overrides(client))[1]
     return Observed(
         **_control(state.control),
         migration=state.migration,

@@ -48,6 +48,8 @@ CASES: Final[list[tuple[str, str | None, Blocked | None]]] = [
     (CONFIG, '{"config":{"retention.ms":"5"}}', None),
     *((CONFIG, f'{{"config":{{"retention.ms":{value}}}}}', START) for value in ("5", "null", "true", "[]")),
     ("/config/brokers/<default>", '{"config":{"log.retention.ms":5}}', START),
+    ("/config/users/u/clients/c", '{"config":{"producer_byte_rate":5}}', START),
+    ("/config/clients/c", '{"config":{"producer_byte_rate":"5"}}', None),
     ("/config/brokers/abc", '{"version":1,"config":{}}', START),
     ("/config/brokers/1", '{"version":1,"config":{}}', None),
     *((REASSIGN, data, OVER) for data in (None, "null", "{}", '{"partitions":null}', '{"partitions":[null]}')),

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from shlex import quote
 from typing import Any, Final, NamedTuple, TypeVar
@@ -9,7 +10,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from kazoo.client import KazooClient
 
 from jobs.adapters.zookeeper.connection import Znode, children, read, sync
-from jobs.adapters.zookeeper.multi_read import read_many
+from jobs.adapters.zookeeper.multi_read import children_of, read_many
 from jobs.basics.errors import UnreadableError
 from schemas.kafka_decoders import blocked
 from schemas.names import NO_CONTROLLER, RequestKind
@@ -157,6 +158,28 @@ def _kafkas_own(client: KazooClient, quarantine: _Quarantine) -> None:
             continue
         if blocked(znode.path, znode.data):
             quarantine.append(quarantined(znode, "Kafka's controller cannot read it, or its name"))
+    for znode in _quotas_and_credentials(client):
+        if blocked(znode.path, znode.data):  # what it holds may be secret
+            row = quarantined(znode, "Kafka cannot read it: a value under config is no string")
+            quarantine.append(row | {"data": None})
+
+
+def _quotas_and_credentials(client: KazooClient) -> Iterator[Znode]:
+    """The settings of users, clients and addresses, those of the clients of a user included.
+
+    Where ZooKeeper keeps them to the brokers, as Kafka has it do for users, nothing of a kind is returned.
+    """
+    for kind in ("users", "clients", "ips"):
+        with suppress(UnreadableError):
+            yield from _entities(client, f"/config/{kind}")
+
+
+def _entities(client: KazooClient, folder: str) -> list[Znode]:
+    paths = [f"{folder}/{name}" for name in children(client, folder) or []]
+    nested = [f"{path}/clients" for path in paths]
+    for below, names in zip(nested, children_of(client, nested), strict=True):
+        paths += [f"{below}/{name}" for name in names]
+    return [znode for znode in read_many(client, paths) if znode.stat is not None]
 
 
 def read_brokers(client: KazooClient) -> list[Row]:

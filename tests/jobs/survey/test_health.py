@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 
 import pytest
+from kazoo.security import make_digest_acl
 
 from jobs.adapters.delta.lake import Lake, Row
 from jobs.basics.errors import UnreadableError
@@ -11,7 +12,7 @@ from jobs.records.snapshots import find_snapshot
 from jobs.survey.health import Health, health_of
 from jobs.survey.observed import Observed, observe_now, observed_by
 from schemas.names import NO_CONTROLLER, NO_LEADER
-from schemas.znodes import State, encode_state
+from schemas.znodes import Assignment, State, encode_assignment, encode_state
 from tests.jobs.support.rows.lake_rows import Cluster, broker, partition, topic
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
@@ -194,6 +195,22 @@ def test_a_leader_outside_its_isr_is_named(tree: KafkaTree) -> None:
     assert health.json["leader_outside_isr"] == 2
 
 
+def test_a_move_without_a_state_that_nothing_ends_is_in_kafkas_way(tree: KafkaTree) -> None:
+    """Where the topic goes, or none of the replicas is alive; elsewhere Kafka creates the state."""
+    for name, replicas in (("going", [0, 1]), ("dead", [8, 9]), ("fine", [0, 1])):
+        assigned = Assignment({0: replicas}, {0: replicas[1:]}, {}, None)
+        tree.write(f"/brokers/topics/{name}", encode_assignment(assigned))
+    tree.write("/admin/delete_topics/going", b"")
+    tree.write("/config/topics/fine", b'{"version":1,"config":{"retention.ms":"abc"}}')
+    health = judged(observe_now(tree.hosts))
+
+    assert [(row["path"], row["blocks"]) for row in health.blocking] == [
+        ("/config/topics/fine", "broker start"),
+        ("/brokers/topics/dead", "fail-over"),
+        ("/admin/delete_topics/going", "fail-over"),
+    ]
+
+
 def spoil_controller(tree: KafkaTree) -> None:
     tree.client.set("/controller", b"nobody")
 
@@ -219,6 +236,19 @@ def test_malformed_znodes_are_counted(tree: KafkaTree, spoil: Callable[[KafkaTre
     health = judged(observe_now(tree.hosts))
 
     assert {name: getattr(health, name) for name in expected} == expected
+
+
+def test_settings_that_zookeeper_keeps_to_the_brokers_are_left_out(tree: KafkaTree) -> None:
+    """As those of users and brokers are where Kafka runs with zookeeper.set.acl=true."""
+    for path in ("/config/users/alice", "/config/brokers/0", "/config/clients/loud"):
+        tree.write(path, b'{"version":1,"config":{"producer_byte_rate":5}}')
+    kept = [make_digest_acl("broker", "secret", all=True)]
+    for path in ("/config/users", "/config/brokers"):
+        tree.client.set_acls(path, kept)
+    health = judged(observe_now(tree.hosts))
+
+    assert [(row["path"], row["blocks"]) for row in health.blocking] == [("/config/clients/loud", "broker start")]
+    assert health.partitions == 0
 
 
 def test_an_empty_cluster(bare_tree: KafkaTree) -> None:
