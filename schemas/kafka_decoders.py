@@ -13,7 +13,8 @@ from enum import StrEnum
 from types import NoneType
 from typing import Any, Final
 
-_INT: Final = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
+_INT: Final = re.compile(r"[+-]?\d{1,10}")
+"""As Java's, which takes the digits of every script."""
 _TOPIC_ID: Final = re.compile(r"[A-Za-z0-9_-]{22}(==)?", re.ASCII)
 _LARGEST: Final = 2**31
 _GARBAGE: Final = object()

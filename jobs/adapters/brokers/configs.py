@@ -21,7 +21,7 @@ from jobs.adapters.brokers.admin import NONE, read_properties
 from jobs.adapters.brokers.polling import Ask, ask_brokers
 from jobs.adapters.zookeeper.connection import children
 from jobs.adapters.zookeeper.multi_read import read_many
-from schemas.kafka_decoders import Blocked, blocked
+from schemas.kafka_decoders import blocked
 from schemas.topic_configs import DEFAULT_MIN_ISR, MIN_ISR, parsed
 from schemas.znodes import MalformedZnodeError, read_config
 
@@ -116,18 +116,19 @@ def read_overrides(client: KazooClient) -> tuple[dict[int | None, BrokerSettings
     for znode in read_many(client, paths):
         if znode.stat is None:
             continue
+        what = blocked(znode.path, znode.data)
+        row: Row = {"path": znode.path, "data": None, "blocks": what and what.value}
         try:
             entity = _entity(znode.path)
         except MalformedZnodeError as error:
-            row = {"path": znode.path, "data": None, "reason": str(error), "blocks": Blocked.START.value}
-            quarantine.append(row | {"mend": f"delete {quote(znode.path)}"})
+            mend = f"delete {quote(znode.path)}" if what else None  # no broker reads it
+            quarantine.append(row | {"reason": str(error), "mend": mend})
             continue
         config, unread = ({}, []) if znode.data is None else read_config(znode.data)
-        overrides[entity] = dict.fromkeys(KAFKA_DEFAULTS) if config is None else _kept(config)
+        if config is not None:  # what is no config at all Kafka takes for an empty one
+            overrides[entity] = _kept(config)
         if unread:
-            what = blocked(znode.path, znode.data)
-            row = {"path": znode.path, "data": None, "reason": "; ".join(unread), "blocks": what and what.value}
-            quarantine.append(row)
+            quarantine.append(row | {"reason": "; ".join(unread)})
     return overrides, quarantine
 
 

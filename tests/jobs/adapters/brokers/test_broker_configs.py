@@ -281,12 +281,18 @@ def test_one_that_talks_nonsense() -> None:
 
 
 def test_dynamic_settings_hold_for_a_broker_that_does_not_answer() -> None:
-    overrides = {None: {UNCLEAN: "true", MIN_ISR: "2"}, 0: {MIN_ISR: "3", "ssl.keystore.password": SECRET}}
+    overrides: dict[int | None, dict[str, str | None]] = {
+        None: {UNCLEAN: "true", MIN_ISR: "2"},
+        0: {MIN_ISR: "3", "ssl.keystore.password": SECRET},
+    }
 
-    configs = ask([broker(0, free_port()), broker(1, free_port())], overrides)
+    overrides[2] = {UNCLEAN: None, MIN_ISR: " 4 "}  # what it says for itself cannot be read
+
+    configs = ask([broker(number, free_port()) for number in (0, 1, 2)], overrides)
 
     assert configs == {
         0: ASSUMED | {UNCLEAN: ("true", False), MIN_ISR: ("3", False)},
+        2: ASSUMED | {MIN_ISR: ("4", False)},
         1: ASSUMED | {UNCLEAN: ("true", False), MIN_ISR: ("2", False)},
     }
 
@@ -316,9 +322,11 @@ def test_overrides_that_are_kept(tree: KafkaTree) -> None:
     for name in ("<default>", "7", "seven", "\u0664"):
         tree.write(f"/config/brokers/{name}", written)
     tree.write("/config/brokers/8", written[:-2])
+    tree.write("/config/brokers/9", f'{{"config":{{"{MIN_ISR}":2,"{UNCLEAN}":"true"}}}}'.encode())
 
     overrides, quarantine = read_overrides(tree.client)
 
-    assert overrides == {None: {MIN_ISR: "2"}, 7: {MIN_ISR: "2"}}
-    assert [row["path"] for row in quarantine] == [f"/config/brokers/{name}" for name in ("8", "seven", "\u0664")]
+    assert overrides == {None: {MIN_ISR: "2"}, 7: {MIN_ISR: "2"}, 9: {MIN_ISR: None, UNCLEAN: "true"}}
+    blocks = {"8": None, "9": "broker start", "seven": "broker start", "\u0664": None}
+    assert {row["path"].removeprefix("/config/brokers/"): row["blocks"] for row in quarantine} == blocks
     assert SECRET not in str(quarantine)
