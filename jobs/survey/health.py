@@ -95,9 +95,9 @@ def health_of(seen: Observed, *, default_min_isr: int, threshold: float, drained
     void = {(each.topic, each.partition) for each in reassigned if each.is_void}
     moving = _moving(seen.partitions, seen.requested.keys() - void)
     unborn = (
-        ~rows.has_state & _assigned_anew(seen.partitions) & (rows.deleting | ~among(rows.replicas, live).any(axis=1))
+        ~rows.has_state & _is_reassigned(seen.partitions) & (rows.deleting | ~among(rows.replicas, live).any(axis=1))
     )
-    told_by_name = {
+    named_kinds = {
         "leader_outside_isr": rows.judged & marks.leader_outside_isr,
         "not_understood": ~rows.understood,
     }
@@ -116,8 +116,8 @@ def health_of(seen: Observed, *, default_min_isr: int, threshold: float, drained
         deleting_topics=len(seen.deleting),
         partitions=seen.partitions.num_rows,
         offline=_count(rows.judged & marks.offline),
-        **{name: _count(some) for name, some in told_by_name.items()},
-        named={name: _names(seen.partitions, some) for name, some in told_by_name.items()},
+        **{name: _count(some) for name, some in named_kinds.items()},
+        named={name: _names(seen.partitions, some) for name, some in named_kinds.items()},
         configs_not_understood=sum(config is None or None in config.values() for config in seen.configs.values()),
         without_state=_count(rows.judged & marks.new),
         under_replicated=_count(rows.judged & marks.under_replicated),
@@ -211,11 +211,11 @@ _ASSIGNMENT: Final = ("replicas", "adding_replicas", "removing_replicas")
 
 def _moving(partitions: pa.Table, requested: Collection[Key]) -> Bools:
     """Replicas are being added or removed, or a request to do so waits, as `planner.reassignment.pending.is_moving`."""
-    moving = _assigned_anew(partitions)
+    moving = _is_reassigned(partitions)
     return moving | _requested(partitions, requested) if requested else moving
 
 
-def _assigned_anew(partitions: pa.Table) -> Bools:
+def _is_reassigned(partitions: pa.Table) -> Bools:
     """Replicas are being added or removed."""
     lengths = (
         np.asarray(pc.fill_null(pc.list_value_length(partitions[name]), 0))

@@ -167,7 +167,7 @@ def spoil_topic(tree: KafkaTree) -> None:
 
 
 def spoil_one_partition(tree: KafkaTree) -> None:
-    """The other one, beside it, is under-replicated."""
+    """The other one is under-replicated."""
     tree.write("/brokers/topics/calm", b'{"partitions":{"0":[65633,65633,65633],"1":[1,0]}}')
     lead(tree, 1, 1, [1])
 

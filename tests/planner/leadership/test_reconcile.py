@@ -73,7 +73,7 @@ CASES: Final[list[Case]] = [
     ("plain", [7, 3, 1], None, None, (CREATE, 3, [3, 1], 0), None),
     ("plain", [2, 1], None, None, (CREATE, 2, [2, 1], 0), None),
     ("plain", [7, 8], None, None, None, DOWN),
-    # an ISR that is empty: nobody is in sync, and nothing tells who was
+    # an ISR that is empty: no replica is in sync, and nothing says which ones were
     ("plain", [1, 2], NO_LEADER, [], None, DOWN),
     ("unclean", [7, 2, 1], NO_LEADER, [], (ELECT, 2, [2], 6), None),
     ("plain", [1, 2], 1, [], None, None),
