@@ -11,7 +11,7 @@ from jobs.basics.errors import RefusedError, UsageError
 from jobs.basics.units import parse_seconds
 from jobs.records.plans.checked_configs import refuse_bad_configs
 from jobs.records.plans.ledger import CLOSED
-from jobs.records.plans.stored import Plan, refuse_edited
+from jobs.records.plans.stored import Plan, is_cycle, refuse_edited
 from jobs.runtime.settings import Settings
 from planner.rows.words import counted
 from schemas.names import PlanStatus
@@ -77,6 +77,11 @@ def refuse_beyond(limits: CommitLimits, settings: Settings, plan: Plan, state: C
     refuse_migration(state)
     if plan.row["status"] in UNCOMMITTABLE:
         raise RefusedError(f"plan {plan.title} is {plan.row['status']}; plan again")
+    if is_cycle(plan.row):
+        raise RefusedError(
+            f"plan {plan.title} records a cycle of `surveyor control` that is over: no commit goes on with it. "
+            "What is due now: `surveyor status`"
+        )
     refuse_edited(plan)
     refuse_other_cluster(settings, plan, state)
     refuse_bad_configs(plan.title, plan.operations)

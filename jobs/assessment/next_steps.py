@@ -200,7 +200,11 @@ def _plans(situation: Situation) -> Iterator[NextStep]:
     waiting = [plan for plan in situation.recent.plans if _is_begun(plan) or _is_worth_a_look(situation, plan)]
     for plan in reversed(waiting[-PLANS_SHOWN:]):
         name = quote((names_of(plan) or [plan["plan_id"]])[0])
-        if _is_begun(plan):
+        if _is_begun(plan) and not situation.is_fresh(plan):
+            yield NextStep(
+                f"plan {name} ({plan['kind']}) is {plan['status']}, and too old for a commit", f"verify {name}"
+            )
+        elif _is_begun(plan):
             yield NextStep(f"plan {name} ({plan['kind']}) is {plan['status']}", f"commit {name}")
         else:
             yield NextStep(

@@ -10,7 +10,7 @@ from typing import Final
 
 from jobs.adapters.delta.lake import Row
 from jobs.records.plans.ledger import CLOSED
-from jobs.records.plans.stored import Plan
+from jobs.records.plans.stored import Plan, is_cycle
 from jobs.runtime.next_commands import NextStep, next_step, same_line, same_step
 from jobs.runtime.settings import Settings
 from planner.reassignment.cancellation import Standing
@@ -36,6 +36,8 @@ def after_review(settings: Settings, plan: Row, name: str, *, operations: int) -
     status = plan["status"]
     if status == PlanStatus.COMMITTED:
         return [next_step(settings, "verify", "verify", name)]
+    if is_cycle(plan):
+        return [next_step(settings, "see what is due now", "status")]
     if status in BEGUN:
         return [_go_on(settings, name)]
     if status != PlanStatus.PLANNED or not (plan["changes"] or operations):
@@ -87,14 +89,14 @@ def after_verification(
 def _after_verification(
     settings: Settings, plan: Row, name: str, seen: Collection[Standing], *, moving: bool
 ) -> Iterator[NextStep]:
-    is_open = plan["status"] in {PlanStatus.PLANNED, *BEGUN}
+    is_open = plan["status"] in {PlanStatus.PLANNED, *BEGUN} and not is_cycle(plan)
     if Standing.IN_PROGRESS in seen:
         yield next_step(settings, "look again", "verify", name)
     if moving:
         yield next_step(settings, "call it back", "cancel", name)
     if is_open and Standing.NOT_STARTED in seen and Standing.IN_PROGRESS not in seen:
         yield _apply(settings, name) if plan["status"] == PlanStatus.PLANNED else _go_on(settings, name)
-    if Standing.DIVERGED in seen:
+    if Standing.DIVERGED in seen or (is_cycle(plan) and Standing.NOT_STARTED in seen):
         yield next_step(settings, "see what is due now", "status")
     if set(seen) == {Standing.COMPLETE} and plan["kind"] == PlanKind.DRAIN:
         brokers = ",".join(map(str, json.loads(plan["parameters"])["brokers"]))

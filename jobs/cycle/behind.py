@@ -26,6 +26,7 @@ from jobs.records.drained import delete_marks
 from jobs.records.plans import digest
 from jobs.records.plans.ledger import Verdict
 from jobs.records.plans.names import written
+from jobs.records.plans.stored import CONTROL
 from jobs.runtime.console import say
 from schemas.digest import plan_header
 from schemas.names import OperationKind, Outcome, PlanKind, PlanStatus, Step
@@ -213,7 +214,7 @@ class Behind:
             "names": [],
             "snapshot_id": episode.snapshot_id,
             "kind": PlanKind.RECONCILE.value,
-            "parameters": written({"control": episode.controller_epoch, "at": episode.at.isoformat()}),
+            "parameters": written({CONTROL: episode.controller_epoch, "at": episode.at.isoformat()}),
             "created_at": episode.at,
             "status": _status(episode),
             "cluster_id": episode.cluster_id,

@@ -26,7 +26,7 @@ from jobs.pages.islands import Island
 from jobs.pages.rendering import Fact, about, alarming, fact, render, shown_time
 from jobs.records.figures import figures_in
 from jobs.records.plans import digest
-from jobs.records.plans.stored import find_plan, titled
+from jobs.records.plans.stored import find_plan, is_cycle, titled
 from jobs.records.snapshots import find_snapshot, last_snapshot
 from jobs.records.stored_rows import StoredRows, summary
 from jobs.summaries.database import Summaries
@@ -134,7 +134,7 @@ def plan_page(plan: PlanTables, now: datetime, max_age_hours: float) -> str:
 
 def commands_of(row: Row) -> Iterator[str]:
     """How to carry it out; nothing where no commit does."""
-    if row["status"] in UNCOMMITTABLE:
+    if row["status"] in UNCOMMITTABLE or is_cycle(row):
         return
     named = f"{row['plan_id']} --cluster {quote(row['cluster'])}"
     yield f"commit {named}"
@@ -156,6 +156,9 @@ def _standing(plan: PlanTables, now: datetime, max_age_hours: float) -> Iterator
     row = plan.row
     if row["status"] in UNCOMMITTABLE:
         yield f"this plan is {row['status']}: no commit carries it out; plan again"
+    elif is_cycle(row):
+        yield "this plan records a cycle of `surveyor control` that is over: no commit goes on with it"
+        return
     elif row["status"] != PlanStatus.PLANNED:
         yield f"this plan is {row['status']}: a commit of it has begun already; commits so far are listed below"
     if now - row["created_at"] > timedelta(hours=max_age_hours):

@@ -21,6 +21,7 @@ from jobs.planning.plan import Planned
 from jobs.planning.tables import vanished_states
 from jobs.planning.topics.known_topic import operation
 from jobs.records.failed_log_dirs import event_lines
+from jobs.records.plans.stored import CONTROL
 from jobs.records.snapshot_tables import SnapshotTables
 from jobs.records.snapshots import as_of
 from jobs.runtime.console import say
@@ -139,7 +140,7 @@ def _stopped(at: SnapshotTables) -> list[Row]:
 
 def _was_control(at: SnapshotTables) -> bool:
     """Tell whether `surveyor control` was the last controller: its plans name its epoch."""
-    of_it = {"control": at.snapshot["controller_epoch"]}
+    of_it = {CONTROL: at.snapshot["controller_epoch"]}
     kind = ("kind", "=", PlanKind.RECONCILE.value)
     parameters = at.tables.lake.read("plans", kind, columns=["parameters"])["parameters"].to_pylist()
     return any(of_it.items() <= json.loads(each).items() for each in parameters)

@@ -16,6 +16,7 @@ from jobs.adapters.delta.lake import Lake, Row
 from jobs.basics.errors import SurveyorError
 from jobs.records.controller_epochs import latest_recorded_epoch
 from jobs.records.last_seen import brokers_last_seen
+from jobs.records.plans.stored import is_cycle
 from jobs.records.snapshots import as_of, last_snapshot
 from planner.rows.without_spark import default_min_isr, known_min_isr
 from schemas.names import PlanStatus
@@ -32,7 +33,10 @@ class Recent:
     snapshot: Row | None = None
     """The newest complete one."""
     plans: list[Row] = field(default_factory=list)
-    """Those that are OPEN, the newest last; `operations` says how many each has besides its changes."""
+    """Those that are OPEN, the newest last; `operations` says how many each has besides its changes.
+
+    Without the cycles of `surveyor control`: what they left is decided on in the next one.
+    """
     drained: list[Row] = field(default_factory=list)
     throttled: list[str] = field(default_factory=list)
     """Ids of plans whose commits have set throttles and not taken them away."""
@@ -47,7 +51,8 @@ def read_recent(lake: Lake) -> Recent:
     snapshot = last_snapshot(lake) if lake.exists() else None
     if snapshot is None:
         return Recent()
-    plans = _with_operations(lake, lake.rows("plans", ("status", "in", [status.value for status in OPEN])))
+    open_plans = lake.rows("plans", ("status", "in", [status.value for status in OPEN]))
+    plans = _with_operations(lake, [plan for plan in open_plans if not is_cycle(plan)])
     drained = lake.rows("drained") if lake.has("drained") else []
     return Recent(
         snapshot=snapshot,

@@ -210,7 +210,7 @@ IMBALANCE: Final = (
 
 def _of_plans(figures: Figures) -> Iterator[Family]:
     outcomes = figures.outcomes
-    yield figures.by("status", "plans", "Plans by status.", outcomes.plans)
+    yield figures.by("status", "plans", "Plans by status, without the cycles of `surveyor control`.", outcomes.plans)
     done = {word: count for word, count in outcomes.rows.items() if word != Outcome.PENDING}
     counted = figures.by("outcome", "commit_rows_total", "Rows of plans that commits came to, by outcome.", done)
     yield Family(counted.name, counted.help, counted.samples, "counter")

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.adapters.delta.lake import Lake
+from jobs.records.plans.stored import is_cycle
 from schemas.names import Outcome, PlanStatus, Step
 
 _KEY: Final = ("plan_id", "attempt", "wave", "topic", "partition", "action")
@@ -25,7 +26,7 @@ class Outcomes:
     """Counts by the words of the tables; every word there is has a count."""
 
     plans: dict[str, int]
-    """Plans by status."""
+    """Plans by status, without the cycles of `surveyor control`, which wait for no commit."""
     rows: dict[str, int]
     """Rows of `commits` by outcome; `pending`: intents without one."""
     last_commit_at: datetime | None
@@ -34,7 +35,8 @@ class Outcomes:
 
 def read_outcomes(lake: Lake) -> Outcomes:
     """Count plans and rows of commits; raise UnreadableError where there are no such tables."""
-    statuses = Counter(lake.read("plans", columns=["status"])["status"].to_pylist())
+    plans = lake.read("plans", columns=["status", "kind", "parameters"]).to_pylist()
+    statuses = Counter(plan["status"] for plan in plans if not is_cycle(plan))
     commits = lake.read("commits", columns=[*_KEY, "outcome", "committed_at"])
     of_plans = commits.filter(pc.invert(pc.is_in(commits["action"].cast(pa.string()), _STEPS)))
     is_intent = pc.equal(of_plans["outcome"].cast(pa.string()), Outcome.PENDING.value)

@@ -1,5 +1,6 @@
 """Stored plans: found by id or alias, read whole, and checked against their id."""
 
+import json
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final
@@ -13,7 +14,11 @@ from jobs.basics.errors import RefusedError, UnreadableError, UsageError
 from jobs.records.plans import digest
 from jobs.records.plans.names import names_of, plan_named
 from schemas.digest import plan_header
+from schemas.names import PlanKind
 from schemas.rows import Change, Operation
+
+CONTROL: Final = "control"
+"""The parameter that the plan of a cycle of `surveyor control` has: its controller epoch."""
 
 _EDITED: Final = "somebody edited or lost rows of it; plan again"
 
@@ -61,6 +66,15 @@ def titled(plan: Row) -> str:
     """
     names = names_of(plan)
     return f"{plan['plan_id']} ({', '.join(names)})" if names else str(plan["plan_id"])
+
+
+def is_cycle(plan: Row) -> bool:
+    """Whether a plan is the record of a cycle of `surveyor control`: it is over, and no commit goes on with it.
+
+    >>> is_cycle({"kind": "reconcile", "parameters": '{"control":8}'}), is_cycle({"kind": "elect", "parameters": "{}"})
+    (True, False)
+    """
+    return plan["kind"] == PlanKind.RECONCILE and CONTROL in json.loads(plan.get("parameters") or "{}")
 
 
 def find_plan(lake: Lake, id_or_name: str) -> Row:

@@ -157,6 +157,12 @@ CASES: Final[list[tuple[dict[str, object], dict[str, object], str, str | None]]]
     ({}, {"plans": [plan("committing", snapshot_id=1)]}, "plan a (elect) is committing", "commit a"),
     (
         {},
+        {"plans": [plan("partial", created_at=NOW - timedelta(days=2))]},
+        "plan a (elect) is partial, and too old for a commit",
+        "verify a",
+    ),
+    (
+        {},
         {"drained": [{"broker_id": 1}]},
         "drained, the last choice of elections: 1",
         "plan undrain --brokers 1 --refresh",

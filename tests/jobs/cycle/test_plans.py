@@ -8,6 +8,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
+import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
@@ -28,6 +29,7 @@ from jobs.runtime.settings import settings_from
 from schemas.handed_in import HandedIn, decode_handed_in, encode_handed_in, submission_of
 from schemas.lease import Holder
 from schemas.names import DrainMode, Outcome
+from schemas.rows import Change
 from schemas.znodes import State, TopicPartition, decode_partitions, encode_partitions, encode_state
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.controllers.in_office import assigned, hear_watches, settle
@@ -377,7 +379,8 @@ def test_junk_is_reported_once_and_left_alone(tree: KafkaTree, controller: Contr
     tree.client.delete(f"/surveyor/plans/{plan}")
 
 
-@pytest.mark.parametrize("name", ["balance' OR '1'='1", "no such plan", "🙂"])
+@pytest.mark.usefixtures("plan")
+@pytest.mark.parametrize("name", ["balance' OR '1'='1", "no such plan", "plän"])
 def test_a_forged_name_of_a_plan_is_answered_for(tree: KafkaTree, controller: Controller, name: str) -> None:
     tree.client.create(f"/surveyor/plans/{name}", FORGED, ephemeral=True)
     assert eventually(lambda: not controller.cycle() and not is_busy(controller))
@@ -396,6 +399,30 @@ def test_junk_in_the_place_of_a_plan_is_named_to_the_commit(
     tree.client.delete(f"/surveyor/plans/{plan}")
 
     assert (code, f"remove it by `delete /surveyor/plans/{plan}` in zookeeper-shell" in output) == (23, True), output
+
+
+def test_no_commit_is_advised_for_a_cycle_that_is_over(
+    tree: KafkaTree, controller: Controller, surveyor: Surveyor
+) -> None:
+    """Its rows that were stale are decided on again by the next cycle, and the plan stays `partial`."""
+    surveyor.json("snapshot")
+    before = surveyor.json("status")["due"]
+    change = msgspec.convert(election(tree, "orders", 0, 1) | {"cluster": "default", "plan_id": ""}, Change)
+    controller.behind.start()
+    controller.behind.put(controller.episode([change], verdicts=[Verdict(change, Outcome.STALE, "moved on")]))
+    controller.behind.close()
+    ((cycle, status),) = surveyor.rows("plans", "plan_id", "status")
+    committed = surveyor("commit", cycle)
+    shown, verified = surveyor("show", "plan", cycle), surveyor("verify", cycle)
+
+    assert status == "partial"
+    assert surveyor.json("status")["due"] == before
+    assert (committed.code, "records a cycle of `surveyor control` that is over" in committed.stderr) == (23, True)
+    for ran in (shown, verified):
+        assert "see what is due now: surveyor status" in ran.stdout
+        assert "surveyor commit" not in ran.stdout
+    metrics = surveyor("metrics").stdout
+    assert 'surveyor_plans{cluster="default",status="partial"} 0' in metrics
 
 
 @pytest.mark.usefixtures("controller")
