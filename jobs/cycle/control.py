@@ -45,7 +45,7 @@ from jobs.records.plans.ledger import Verdict
 from jobs.runtime.settings import Settings
 from planner.cycle.deleting import DeletionStep
 from planner.rows.words import counted
-from schemas.names import DrainMode, OperationKind, Outcome
+from schemas.names import DrainMode, OperationKind, Outcome, RejectionCode
 from schemas.rows import Change, Key
 
 TICK: Final = 2.0
@@ -217,6 +217,7 @@ class Controller:
         first = self._leaderless(due)
         verdicts = self._carry_out(first)[1]
         decided, more = self._carry_out(due - first, self.balance.due(self.memory), requests_due=requests_due)
+        decided = self._without_appeared(decided)
         self._introduce_bounced([*verdicts, *more])
         self._withdraw(decided, more)
         self._delete(decided)
@@ -376,6 +377,29 @@ class Controller:
         self._due |= self.writer.taken()
         self._requests_due |= bool(verdicts) and bool(self.memory.requests)
         return verdicts
+
+    def _without_appeared(self, decided: Decided) -> Decided:
+        """Leave out requests for topics and partitions that came to be after they were looked for.
+
+        A request may be read before the topic that it names; it is decided on in the next cycle, and not taken away.
+        """
+        named = {row["topic"] for row in decided.withdrawn if row["code"] == RejectionCode.UNKNOWN_PARTITION}
+        named |= {row["topic"] for row in decided.deletions if row["code"] == RejectionCode.UNKNOWN_TOPIC}
+        if not named:
+            return decided
+        appeared = self.look.at_topics(named)
+        self._due |= appeared
+        self._requests_due |= bool(appeared) or not named.isdisjoint(self.memory.topics)
+        return replace(
+            decided,
+            withdrawn=[row for row in decided.withdrawn if (row["topic"], row["partition"]) not in appeared],
+            others=[row for row in decided.others if (row["topic"], row["partition"]) not in appeared],
+            deletions=[
+                row
+                for row in decided.deletions
+                if row["code"] != RejectionCode.UNKNOWN_TOPIC or row["topic"] not in self.memory.topics
+            ],
+        )
 
     def _withdraw(self, decided: Decided, verdicts: Sequence[Verdict]) -> None:
         """Take requests away that are carried out, cannot be, or ask for nothing."""

@@ -57,6 +57,7 @@ _INVALID: Final = f"""coalesce(
 _UNSTOPPED: Final = f"{_NARROWED} AND size(unstopped) > 0"
 
 _CODE: Final = f"""CASE
+    WHEN replicas IS NULL AND NOT coalesce(topic_understood, true) THEN '{_CODES.NOT_UNDERSTOOD}'
     WHEN replicas IS NULL THEN '{_CODES.UNKNOWN_PARTITION}'
     WHEN {_INVALID} THEN '{_CODES.INVALID_TARGET}'
     WHEN deletion_requested AND NOT moves THEN '{_CODES.DELETION_REQUESTED}'
@@ -86,9 +87,11 @@ _WITHDRAWN: Final = (
     _CODES.INVALID_TARGET,
     _CODES.DELETION_REQUESTED,
     _CODES.ALREADY_ASSIGNED,
-    _CODES.TARGET_NOT_ALIVE,
 )
-"""Codes after which a request is taken away: it is carried out, or cannot be."""
+"""Codes after which a request is taken away: it is carried out, or no later event can make it possible.
+
+All others say what a request waits for, as for a broker that is down (`onBrokerStartup` resumes reassignments).
+"""
 
 _WHY_NOT: Final = f"""CASE code
     WHEN '{_CODES.UNKNOWN_PARTITION}' THEN 'no such partition'
@@ -100,7 +103,7 @@ _WHY_NOT: Final = f"""CASE code
     WHEN '{_CODES.NOT_UNDERSTOOD}' THEN 'its znode is in quarantine'
     WHEN '{_CODES.ALREADY_ASSIGNED}' THEN 'it is assigned as was asked for'
     WHEN '{_CODES.TARGET_NOT_ALIVE}' THEN concat(
-        'not alive: ', {words("array_except(added, eligible)")}, '; ask again once they are'
+        'not alive: ', {words("array_except(added, eligible)")}, '; the request waits for them'
     )
     WHEN '{_CODES.NO_STATE}' THEN 'it has no leader yet'
     WHEN '{_CODES.NO_LIVE_LEADER}' THEN 'nobody alive in its ISR leads it'
@@ -169,10 +172,12 @@ def reassignment_decisions(  # noqa: PLR0913 - a table each
     said that it stopped the replica.
     """
     targets = orders.groupBy(*KEY).agg(F.first("replicas").alias(ORDERED))
+    legible = topics.select("topic", F.col("understood").alias("topic_understood"))
     moving = partitions.where("size(adding_replicas) + size(removing_replicas) > 0").select(*KEY)
     return (
         asked_for(moving.unionByName(targets.select(*KEY)), partitions, topics, brokers)
         .join(targets, KEY, "left")
+        .join(F.broadcast(legible), "topic", "left")
         .join(_stopped_now(partitions, stopped), KEY, "left")
         .selectExpr("*", *_named(_SURROUNDED))
         .selectExpr("*", *_named(_ASKED), f"{str(stays).lower()} AS stays")

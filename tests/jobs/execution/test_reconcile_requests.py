@@ -119,6 +119,23 @@ def _bare(rows: Sequence[Change | Operation]) -> list[Row]:
     return sorted(bare, key=str)
 
 
+@pytest.mark.usefixtures("spark", "fake_brokers")
+def test_a_request_whose_target_is_down_stays(surveyor: Surveyor, tree: KafkaTree) -> None:
+    """What is asked for beside it and cannot be goes."""
+    tree.add_topic("moves", {0: [0, 1]})
+    waits = {"topic": "moves", "partition": 0, "replicas": [9, 1]}
+    asks(tree, REASSIGN, waits, {"topic": "nosuch", "partition": 0, "replicas": [1]})
+
+    for _ in range(2):
+        ran = surveyor("reconcile", "--requests", "--apply", "--yes")
+        assert ran.code == 0, ran.stderr
+
+    [left] = json.loads(tree.client.get(REASSIGN)[0])["partitions"]
+    assert {name: left[name] for name in waits} == waits
+    rejected = surveyor.rows("rejections", "topic", "code", "reason")
+    assert ("moves", "TARGET_NOT_ALIVE", "not alive: 9; the request waits for them") in rejected
+
+
 @pytest.mark.usefixtures("spark")
 def test_everything_is_brought_to_its_end(
     surveyor: Surveyor, tree: KafkaTree, fake_brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch

@@ -15,6 +15,7 @@ import os
 import re
 import shutil
 import signal
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -113,7 +114,8 @@ def a_broker_fails_and_starts(life: Life) -> None:
 
 def replicas_move_while_records_come_in(life: Life) -> None:
     life.ask_to_move(TOPIC, {0: [1, 2, 3], 1: [3, 1], 2: [9]})
-    life.soon(lambda: life.kafka.client.exists(REASSIGN) is None, 180)
+    life.soon(lambda: life.asked_to_move() == {2}, 180)
+    life.kafka.client.delete(REASSIGN)  # broker 9 never comes, and the request would wait for it
 
     assignment = life.assigned(TOPIC)
     assert [assignment.partitions[p] for p in range(3)] == [[1, 2, 3], [3, 1], [2, 0, 1]]
@@ -210,6 +212,39 @@ def test_a_drained_broker_leads_where_no_other_can(
         life.restart(1)
         life.soon(life.is_whole)
         life.soon(lambda: Lake(str(life.warehouse), "default").rows("drained") == [])
+        life.delete(TOPIC)
+        life.soon(lambda: life.is_deleted(TOPIC))
+
+
+def test_a_move_waits_for_a_target_that_is_down(
+    cluster: EmbeddedCluster, kafka: KafkaTree, tmp_path: Path, spark: SparkSession
+) -> None:
+    """Whether the target was down when the request came, or went down under way (`ControllerIntegrationTest`)."""
+    life = Life(cluster, kafka, tmp_path, spark)
+    with in_office(kafka, life.warehouse, spark, thinks_ahead=False) as office:
+        life.offices.append(office)
+        life.create(TOPIC, {0: [1], 1: [2]})
+        life.kill(3)
+        life.ask_to_move(TOPIC, {0: [3]})
+        life.soon(lambda: "TARGET_NOT_ALIVE" in office.output)
+        said = office.output.count("TARGET_NOT_ALIVE")
+        time.sleep(5.0)
+        assert office.output.count("TARGET_NOT_ALIVE") == said
+        assert (life.asked_to_move(), life.assigned(TOPIC).partitions[0]) == ({0}, [1])
+        restart(cluster.brokers[3])
+        life.soon(lambda: life.assigned(TOPIC).partitions[0] == [3])
+        life.soon(lambda: life.kafka.client.exists(REASSIGN) is None)
+
+        with life.silent(3):  # it is registered, so the move starts, and copies nothing
+            life.ask_to_move(TOPIC, {1: [3, 2]})
+            life.soon(lambda: life.assigned(TOPIC).adding_replicas == {1: [3]})
+            life.kill(3)
+        life.soon(lambda: "WAITS_FOR_BROKER" in office.output)
+        assert life.asked_to_move() == {1}
+        restart(cluster.brokers[3])
+        life.soon(lambda: life.assigned(TOPIC).partitions[1] == [3, 2])
+        life.soon(lambda: life.kafka.client.exists(REASSIGN) is None)
+        life.soon(lambda: {*life.states()[1].isr} == {2, 3})
         life.delete(TOPIC)
         life.soon(lambda: life.is_deleted(TOPIC))
 

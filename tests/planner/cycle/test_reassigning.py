@@ -62,7 +62,7 @@ def test_the_example_of_the_seed_step_by_step(spark: SparkSession) -> None:
     assert decisions(cycle_of(spark, [partition], LIVE)) == []
 
 
-TOPICS: Final = [topic_row(), topic_row("gone", deletion_requested=True)]
+TOPICS: Final = [topic_row(), topic_row("gone", deletion_requested=True), topic_row("opaque", understood=False)]
 
 # what is found, what is asked for -> replicas, adding, removing; every case is a partition of one cluster
 STARTS: Final[dict[str, tuple[Row, list[int], tuple[list[int], list[int], list[int]]]]] = {
@@ -85,7 +85,14 @@ STARTS: Final[dict[str, tuple[Row, list[int], tuple[list[int], list[int], list[i
 
 # -> why not, and whether the request is taken away
 NOT_MOVED: Final[dict[str, tuple[Row | None, list[int], RejectionCode, bool]]] = {
-    "a dead broker": (partition_row([1, 2], 1, [1, 2]), [9, 1], CODES.TARGET_NOT_ALIVE, True),
+    "a dead broker": (partition_row([1, 2], 1, [1, 2]), [9, 1], CODES.TARGET_NOT_ALIVE, False),
+    "a dead broker in place of what runs": (
+        moving([4, 1, 2], [4], [2], 1, [1, 2]),
+        [9, 1],
+        CODES.TARGET_NOT_ALIVE,
+        False,
+    ),
+    "a topic that is not understood": (None, [3, 4], CODES.NOT_UNDERSTOOD, False),
     "a broker twice": (partition_row([1, 2], 1, [1, 2]), [3, 3], CODES.INVALID_TARGET, True),
     "nobody": (moving([9, 2, 1], [9, 2], [1], 1, [1, 2]), [], CODES.INVALID_TARGET, True),
     "a negative broker": (partition_row([1, 2], 1, [1, 2]), [-1, 2], CODES.INVALID_TARGET, True),
@@ -105,6 +112,7 @@ def test_what_is_asked_for_starts_or_waits_or_is_withdrawn_beside_the_others(spa
     goals = [*(case[1] for case in STARTS.values()), *(case[1] for case in NOT_MOVED.values())]
     rows = [row and row | {"partition": number} for number, row in enumerate(given)]
     topics = ["t" if row is None else row["topic"] for row in rows]
+    topics[names.index("a topic that is not understood")] = "opaque"
     orders = [ordered(*goal, partition=number, topic=topics[number]) for number, goal in enumerate(goals)]
 
     cycle = cycle_of(spark, [row for row in rows if row], LIVE, orders, topics=TOPICS)
