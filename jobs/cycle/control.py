@@ -36,6 +36,7 @@ from jobs.cycle.requests import Requests
 from jobs.cycle.talking.hearing import Ears
 from jobs.cycle.talking.notifications import Notifications
 from jobs.cycle.talking.retelling import Retelling
+from jobs.cycle.talking.startup import BrokerStartup
 from jobs.cycle.talking.telling import Teller
 from jobs.cycle.watching import Watches
 from jobs.cycle.writing import Writer
@@ -87,6 +88,7 @@ class Controller:
     balance: Balance = field(init=False)
     audit: Audit = field(init=False)
     asking: Asking | None = field(init=False)
+    startup: BrokerStartup = field(init=False)
     foresight: Foresight | None = field(init=False)
     """Where there is none, each failure is decided on when it is there."""
     _due: set[Key] = field(default_factory=set)
@@ -122,6 +124,7 @@ class Controller:
             self.asking = Asking(ask, self.decider.broker_configs, self.say, self.watches.wake)
         self.balance = Balance.of(self.decider.broker_configs)
         self.foresight = Foresight(self.decider, self.memory)
+        self.startup = BrokerStartup(self.control, self.memory, queues, lambda: self._failed)
 
     def take_up(self) -> None:
         """Begin: read everything, and tell everybody everything, the brokers alive first."""
@@ -141,6 +144,7 @@ class Controller:
 
     def run(self, *, until_quiet: bool = False) -> None:
         """Cycle until a signal comes, or until nothing is due; FencedError once another controller has taken over."""
+        self.startup.start()
         while not interrupted():
             try:
                 self._audit()
@@ -181,6 +185,7 @@ class Controller:
 
     def stop(self) -> None:
         """Tell nobody anything any more."""
+        self.startup.stop()
         if self.desk:
             self.desk.close()
         self.teller.queues.stop()

@@ -56,10 +56,10 @@ def bench_failover(partitions: int) -> Iterator[Figure]:
         with progress(f"{partitions:,} partitions are made"):
             places = made(client, partitions)
             healed(client, places)
-        _let_another_control(client)
+        let_another_control(client)
         kafkas = _outage(cluster, client, places)
         _heal(cluster, client, places)
-        with tempfile.TemporaryDirectory() as folder, _in_office(cluster, Path(folder)):
+        with tempfile.TemporaryDirectory() as folder, in_office(cluster, Path(folder)):
             ours = _outage(cluster, client, places)
             _heal(cluster, client, places)
             idle = _idle(folder)
@@ -99,7 +99,7 @@ def _heal(cluster: EmbeddedCluster, client: KazooClient, places: Sequence[TopicP
         healed(client, places)
 
 
-def _let_another_control(client: KazooClient) -> None:
+def let_another_control(client: KazooClient) -> None:
     """Move the controllership until a broker has it that is not to be killed."""
     while (now := controller(client)) is None or now == VICTIM:
         if now is not None:
@@ -109,7 +109,7 @@ def _let_another_control(client: KazooClient) -> None:
 
 
 @contextmanager
-def _in_office(cluster: EmbeddedCluster, folder: Path) -> Iterator[None]:
+def in_office(cluster: EmbeddedCluster, folder: Path) -> Iterator[None]:
     log = folder / "control.log"
     command = [sys.executable, "-m", "jobs.entry", "control", "--apply", "--yes"]
     where = ["--zookeeper", cluster.zookeeper.connect, "--warehouse", str(folder / "w")]

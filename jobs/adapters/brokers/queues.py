@@ -7,10 +7,10 @@ broker that has registered anew gets a queue of its own, as it knows nothing of 
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from threading import Condition, Event, Thread
+from threading import Condition, Event, RLock, Thread
 from typing import Final
 
 from msgspec.structs import replace as with_values
@@ -19,10 +19,15 @@ from jobs.adapters.brokers.answers import Answer
 from jobs.adapters.brokers.channel import ANSWER, DISCONNECTED, PAUSE, Channel
 from jobs.adapters.brokers.control_messages import Announcement, Messages, Request, Row, TooLateError
 from jobs.adapters.brokers.listeners import PLAIN, CannotTellError, Listener, NotLetInError
-from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, Notice
+from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
 
 _EVER: Final = float("inf")
 """A deadline for encoding: who stays has time."""
+
+STARTING_BACKOFF_SECONDS: Final = 0.02
+STARTING_SECONDS: Final = 30.0
+"""How soon, and for how long, a broker is tried again to which no connection was made yet: it registers before it
+listens, and answers clients from then on."""
 
 LET_IN: Final = 1.0
 """Seconds after which a broker that does not let us in is tried again: certificates and users change meanwhile."""
@@ -38,6 +43,19 @@ class _Wave:
     messages: Messages
     alone: bool = False
     """Whether the brokers alive are news by themselves."""
+    introduces: bool = False
+    """Whether the broker starts: then all metadata comes first (`KafkaController.onBrokerStartup`)."""
+
+    def requests(self, broker_id: int) -> list[Request]:
+        """What the broker is sent, in order; brokers alive are in every UpdateMetadata, alone only where that is news.
+
+        A broker that starts would else answer clients without topics until it has opened the logs of all replicas.
+        """
+        alive, *others = self.messages.requests(broker_id)
+        metadata = [request for request in others if request.api == UPDATE_METADATA]
+        if self.introduces and metadata:
+            return [*metadata, *(request for request in others if request.api != UPDATE_METADATA)]
+        return [alive, *others] if self.alone or not others else others
 
 
 @dataclass(slots=True)
@@ -53,6 +71,10 @@ class Queue:
     _over: Event = field(default_factory=Event)
     _busy: bool = False
     _channel: Channel | None = None
+    _was_connected: bool = False
+    _since: float = field(default_factory=time.monotonic)
+    is_ahead: bool = False
+    """Whether only the thread for starting brokers knows the registration, and no cycle yet."""
 
     def start(self) -> None:
         Thread(target=self._run, daemon=True, name=f"tell-{self.broker['broker_id']}").start()
@@ -103,9 +125,7 @@ class Queue:
         return waves[0] if len(waves) == 1 else _together(waves, self.broker)
 
     def _tell(self, wave: _Wave) -> None:
-        requests = wave.messages.requests(self.broker["broker_id"])
-        # who is alive is said in every UpdateMetadata: alone only where that is news
-        for request in requests if wave.alone or len(requests) == 1 else requests[1:]:
+        for request in wave.requests(self.broker["broker_id"]):
             answer = self._until_answered(wave.messages, request)
             if answer is None:
                 return
@@ -126,14 +146,20 @@ class Queue:
                 return told
             except DISCONNECTED:
                 self._lose()
-                self._over.wait(PAUSE)
+                self._over.wait(self._backoff)
         return None
+
+    @property
+    def _backoff(self) -> float:
+        is_starting = not self._was_connected and time.monotonic() - self._since < STARTING_SECONDS
+        return STARTING_BACKOFF_SECONDS if is_starting else PAUSE
 
     def _connected(self) -> Channel:
         if self._channel is not None and self._channel.broker["endpoints"] != self.broker["endpoints"]:
             self._lose()  # it was being made while the broker moved
         if self._channel is None:
             self._channel = Channel.to(self.broker, self.client_id, lambda: None, ANSWER, self.listener)
+            self._was_connected = True
         return self._channel
 
     def _lose(self) -> None:
@@ -158,7 +184,8 @@ def _together(waves: Sequence[_Wave], broker: Row) -> _Wave:
     known = {row["broker_id"]: row for row in newest.brokers}
     brokers = [*{**known, broker["broker_id"]: broker}.values()]
     announcement = replace(newest, brokers=brokers, notices=[*merged(mine, broker["broker_id"])])
-    return _Wave(Messages(announcement, _EVER), alone=any(wave.alone for wave in waves))
+    alone, introduces = (any(getattr(wave, name) for wave in waves) for name in ("alone", "introduces"))
+    return _Wave(Messages(announcement, _EVER), alone=alone, introduces=introduces)
 
 
 def merged(notices: Iterable[Notice], broker_id: int) -> Iterator[Notice]:
@@ -191,22 +218,57 @@ class Queues:
     heard: Heard
     listener: Listener = PLAIN
     _queues: dict[int, Queue] = field(default_factory=dict)
+    _lock: RLock = field(default_factory=RLock)
 
-    def tell(self, announcement: Announcement, alone: Iterable[int] = ()) -> None:
-        """Put into the queues what is due; `alone`: brokers to which the brokers alive are news by themselves."""
+    def tell(
+        self, announcement: Announcement, alone: Iterable[int] = (), introduced: Collection[int] = frozenset()
+    ) -> None:
+        """Put into the queues what is due; `alone`: brokers to which the brokers alive are news by themselves.
+
+        `introduced`: brokers that start, and get all metadata before anything else.
+        """
         messages, newsworthy = Messages(announcement, _EVER), frozenset(alone)
-        self.keep(announcement.brokers)
         told = {broker for notice in announcement.notices for broker in notice.brokers}
-        for broker in sorted((told | newsworthy) & self._queues.keys() & announcement.live):
-            self._queues[broker].put(_Wave(messages, alone=broker in newsworthy))
+        with self._lock:
+            self.keep(announcement.brokers)
+            for broker in sorted((told | newsworthy) & self._queues.keys() & announcement.live):
+                wave = _Wave(messages, alone=broker in newsworthy, introduces=broker in introduced)
+                self._queues[broker].put(wave)
+
+    def tell_ahead(self, broker: Row, announcement: Announcement) -> None:
+        """Send this to a broker that starts, and that no cycle knows yet; its queue is kept until one does."""
+        broker_id, wave = broker["broker_id"], _Wave(Messages(announcement, _EVER), introduces=True)
+        with self._lock:
+            queue = self._queues.get(broker_id)
+            if queue is not None and queue.broker["broker_epoch"] > broker["broker_epoch"]:
+                return
+            if queue is None or queue.broker["broker_epoch"] < broker["broker_epoch"]:
+                if queue is not None:
+                    queue.stop()
+                self._queues[broker_id] = queue = Queue(broker, self.client_id, self.heard, self.listener)
+                queue.is_ahead = True
+                queue.start()
+            queue.put(wave)
+
+    def drop_ahead(self, broker_id: int) -> None:
+        """Drop the queue of a broker that went before any cycle knew of it."""
+        with self._lock:
+            if broker_id in self._queues and self._queues[broker_id].is_ahead:
+                self._queues.pop(broker_id).stop()
 
     def keep(self, brokers: Sequence[Row]) -> None:
         """Have a queue for each of these registrations, and drop the others with all that was waiting there.
 
         A registration may be written again, with other endpoints (`KafkaZkClient.updateBrokerInfo`).
         """
-        rows = {row["broker_id"]: row for row in brokers}
+        with self._lock:
+            self._keep({row["broker_id"]: row for row in brokers})
+
+    def _keep(self, rows: Mapping[int, Row]) -> None:
         for broker_id, queue in list(self._queues.items()):
+            if queue.is_ahead and rows.get(broker_id, {}).get("broker_epoch", 0) < queue.broker["broker_epoch"]:
+                continue
+            queue.is_ahead = False
             if rows.get(broker_id, {}).get("broker_epoch") != queue.broker["broker_epoch"]:
                 queue.stop()
                 del self._queues[broker_id]
@@ -219,13 +281,18 @@ class Queues:
     @property
     def idle(self) -> list[int]:
         """Brokers that have answered everything."""
-        return sorted(broker for broker, queue in self._queues.items() if queue.is_idle)
+        with self._lock:
+            return sorted(broker for broker, queue in self._queues.items() if queue.is_idle)
 
     @property
     def busy(self) -> list[int]:
         """Brokers that have not."""
-        return sorted(self._queues.keys() - set(self.idle))
+        with self._lock:
+            return sorted(self._queues.keys() - set(self.idle))
 
     def stop(self) -> None:
         """Drop everything."""
-        self.keep([])
+        with self._lock:
+            for queue in self._queues.values():
+                queue.is_ahead = False
+            self.keep([])

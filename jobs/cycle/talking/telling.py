@@ -41,11 +41,15 @@ class Teller:
     _deleting: dict[str, tuple[Registered, int]] = field(default_factory=dict)
     """Topics whose deletion was told, to whom, and of how many partitions: some may be added under way."""
 
-    def tell(self, notices: Sequence[Notice], alone: Collection[int] = ()) -> None:
-        """Put notices into the queues; `alone`: brokers to which it is news by itself who is alive."""
+    def tell(self, notices: Sequence[Notice], alone: Collection[int] = (), introduced: Collection[int] = ()) -> None:
+        """Put notices into the queues; `alone`: brokers to which it is news by itself which brokers are alive.
+
+        `introduced`: brokers that start: all metadata comes before the states of their replicas.
+        """
         alive = [row for row in self.memory.brokers.values() if row["understood"]]
         if notices or alone:
-            self.queues.tell(Announcement(self.control.controller_id, self.control.epoch, alive, notices), alone)
+            announcement = Announcement(self.control.controller_id, self.control.epoch, alive, notices)
+            self.queues.tell(announcement, alone, introduced)
         else:
             self.queues.keep(alive)  # nobody may be left to be told that the last one is gone
 
@@ -56,7 +60,7 @@ class Teller:
     def introduce(self, broker_ids: Collection[int]) -> None:
         """Tell these brokers everything, and all others who is alive."""
         notices = everything_to(self.memory, broker_ids, sorted(self.memory.partitions)) if broker_ids else ()
-        self.tell([*notices], alone=self.memory.live)
+        self.tell([*notices], alone=self.memory.live, introduced=broker_ids)
 
     def metadata(self, keys: Iterable[Key]) -> None:
         """Tell everybody what is the state of these partitions now."""

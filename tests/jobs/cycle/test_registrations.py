@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from jobs.adapters.delta.lake import Row
+from jobs.basics.errors import FencedError
 from jobs.cycle import asking
 from jobs.cycle.asking import Asking
 from jobs.cycle.balance import Balance
@@ -205,3 +206,56 @@ def test_the_last_broker_that_goes_is_told_nothing_more(tree: KafkaTree, control
     settle(controller)
 
     assert (controller.teller.queues.idle, controller.teller.queues.busy) == ([], [])
+
+
+def test_a_broker_that_starts_gets_all_metadata_while_a_cycle_decides(tree: KafkaTree, controller: Controller) -> None:
+    """Once for a registration, and before the states of its replicas, which the next cycle sends."""
+    tree.add_topic("orders", {0: [0, 1], 1: [1, 3]}, topic_id=None)
+    take_up(controller)
+    settle(controller)
+    assert tree.brokers is not None
+    tree.register(3)
+
+    for _ in range(3):
+        controller.startup.look()
+
+    assert eventually(lambda: not controller.teller.queues.busy)
+    (metadata,) = tree.brokers[3].told
+    assert (metadata.api, metadata.partitions) == ("update_metadata", {("orders", 0), ("orders", 1)})
+    assert {broker.id_ for broker in metadata.request.live_brokers} == {0, 1, 2, 3}
+    settle(controller)
+    assert [told.api for told in tree.brokers[3].told[1:]] == ["update_metadata", "leader_and_isr"]
+
+
+def test_a_broker_that_bounces_or_went_again_gets_nothing_ahead(tree: KafkaTree, controller: Controller) -> None:
+    """One that bounced is told once its failure is written: what it led is led by others then."""
+    tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
+    take_up(controller)
+    settle(controller)
+    assert tree.brokers is not None
+    before = len(tree.brokers[1].told)
+    tree.bounce(1)
+    tree.register(3, b"{")  # not understood: it could not be told
+    controller.startup.look()
+    assert len(tree.brokers[1].told) == before
+    tree.register(4)
+    tree.brokers[4].stop()
+    controller.startup.look()
+    tree.unregister(4)
+    controller.startup.look()
+
+    assert 4 not in {*controller.teller.queues.idle, *controller.teller.queues.busy}
+
+
+def test_a_controller_that_was_fenced_sends_no_metadata_ahead(tree: KafkaTree, controller: Controller) -> None:
+    """A broker that starts knows of no later controller, and would believe it."""
+    take_up(controller)
+    settle(controller)
+    assert tree.brokers is not None
+    tree.touch("/controller_epoch")
+    tree.register(3)
+
+    with pytest.raises(FencedError):
+        controller.startup.look()
+
+    assert tree.brokers[3].told == []

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from jobs.adapters.brokers.answers import Answer
+from jobs.adapters.brokers.channel import PAUSE, Channel
 from jobs.adapters.brokers.control_messages import Announcement
 from jobs.adapters.brokers.queues import Queues, merged
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
@@ -88,6 +89,61 @@ def test_one_is_told_in_order_and_who_is_alive_only_where_that_is_news(brokers: 
     assert apis(brokers, 1) == ["update_metadata", "leader_and_isr", "update_metadata"]
     assert apis(brokers, 2) == ["update_metadata"]
     assert [len(told.partitions) for told in brokers[1].told] == [0, 1, 1]
+
+
+def test_a_broker_that_starts_gets_all_metadata_before_anything_else(brokers: FakeBrokers, queues: Queues) -> None:
+    """Also where a change was queued with it; else it answers clients without topics until it has opened its logs."""
+    brokers[1].stop()
+    queues.tell(announced(brokers, [notice()]))
+    queues.tell(announced(brokers, [notice(UPDATE_METADATA), notice()]), alone=[1, 2], introduced=[1])
+    queues.tell(announced(brokers, [notice(leader_epoch=2), notice(STOP_REPLICA, partition=1)]))
+    brokers[1].go_on()
+
+    assert eventually(lambda: queues.busy == [])
+    told = apis(brokers, 1)
+    assert told[told.index("update_metadata") :] == ["update_metadata", "leader_and_isr", "stop_replica"]
+    assert apis(brokers, 2) == ["update_metadata"]
+
+
+def test_a_queue_that_no_cycle_knows_yet_is_kept_until_one_does(brokers: FakeBrokers, queues: Queues) -> None:
+    """It is dropped where the broker goes, and where its registration is an older one."""
+    starting = announced(brokers, [notice(UPDATE_METADATA)])
+    row = dict(starting.brokers[0], broker_epoch=9)
+
+    queues.tell_ahead(row, starting)
+    queues.tell(announced(brokers, [notice(UPDATE_METADATA, brokers=(2,))], ids=(2,)))
+    assert eventually(lambda: queues.idle == [1, 2])
+    queues.tell(announced(brokers, [notice()], ids=(1, 2), epoch=9))
+    queues.tell_ahead(dict(row, broker_epoch=8), starting)
+    queues.drop_ahead(1)  # a cycle knows it by now
+    assert eventually(lambda: queues.idle == [1, 2])
+    queues.keep([])
+    queues.tell_ahead(row, starting)
+    queues.drop_ahead(1)
+
+    assert queues.idle == []
+    assert apis(brokers, 1)[:2] == ["update_metadata", "leader_and_isr"]
+
+
+def test_a_broker_that_registers_before_it_listens_is_tried_again_at_once(
+    brokers: FakeBrokers, queues: Queues, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some fifty times a second at first; one that answered once is tried again as Kafka's controller does."""
+    tries: list[float] = []
+    connect = Channel.to
+
+    def refused(*arguments: Any) -> Channel:  # noqa: ANN401 - those of `Channel.to`
+        tries.append(time.monotonic())
+        if len(tries) <= 5:
+            raise ConnectionRefusedError
+        return connect(*arguments)
+
+    monkeypatch.setattr(Channel, "to", refused)
+    queues.tell(announced(brokers, [notice(UPDATE_METADATA)], ids=(1,)))
+
+    assert eventually(lambda: queues.busy == [])
+    assert len(tries) == 6
+    assert tries[-1] - tries[0] < 5 * PAUSE
 
 
 def test_a_silent_broker_holds_up_nobody_and_hears_the_latest_when_it_wakes(

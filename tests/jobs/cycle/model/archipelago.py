@@ -7,9 +7,10 @@ crashes after a write or half through telling, connections and sessions are lost
 """
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from types import SimpleNamespace
 from typing import Any, Final
@@ -96,8 +97,10 @@ class _Queues(Queues):
 
     tells: Callable[..., None]
 
-    def tell(self, announcement: Announcement, alone: Iterable[int] = ()) -> None:
-        self.tells(super().tell, announcement, alone)
+    def tell(
+        self, announcement: Announcement, alone: Iterable[int] = (), introduced: Collection[int] = frozenset()
+    ) -> None:
+        self.tells(partial(super().tell, introduced=introduced), announcement, alone)
 
 
 class _Decider(Decider):
@@ -344,6 +347,7 @@ def _modelled(world: World) -> Iterator[None]:
             "jobs.adapters.zookeeper.multi_read.speaks_multi_read": lambda _: True,
             "jobs.adapters.brokers.queues.Queue": world.network.queue,
             "jobs.cycle.control.interrupted": world.turn,
+            "jobs.cycle.control.BrokerStartup.start": lambda _: None,  # a thread of its own, at any time
             "jobs.cycle.control.time": SimpleNamespace(monotonic=lambda: 0.0, sleep=lambda _: None),
             # whoever refused is told again in the next cycle
             "jobs.cycle.talking.retelling.time": SimpleNamespace(monotonic=lambda: world.cycles * LONGEST_PAUSE),

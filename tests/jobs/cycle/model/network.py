@@ -72,7 +72,7 @@ class ModelQueue(Queue):
         mine = self.network.part(wave.messages.announcement, island_of_broker(self.broker["broker_id"]))
         if (mine.announcement.notices or wave.alone) and self.network.takes(self.broker["broker_id"]):
             self.network.deliveries += 1
-            super().put(_Wave(mine, wave.alone))
+            super().put(replace(wave, messages=mine))
 
     def step(self) -> None:
         """Send what waits, and hear the answers."""
