@@ -13,8 +13,8 @@ from jobs.runtime.settings import Settings
 from jobs.summaries.database import Summaries
 from jobs.views.tables import ROWS_SHOWN, chosen, in_short, show_rows, without_secret
 
-ROW_COLUMNS: Final = ("attempt", "kind", "action", "topic", "partition", "outcome", "committed_at", "message")
-LOG_COLUMNS: Final = ("plan_id", "names", "plan_kind", "attempt", "kind", "outcome", "applied", "changes", "ended_at")
+ROW_COLUMNS: Final = ("attempt", "action", "topic", "partition", "outcome", "committed_at", "message")
+LOG_COLUMNS: Final = ("plan_id", "names", "attempt", "kind", "outcome", "applied", "ended_at")
 
 NO_SNAPSHOT: Final[Row] = {"snapshot_id": 0, "versions": {}}
 """For views of commits alone, which are of no snapshot."""
@@ -37,7 +37,18 @@ def _show_all(settings: Settings, *, everything: bool) -> None:
     at = Summaries(settings.lake, find_snapshot(settings.lake))
     rows = [without_secret(row) for row in reversed(at.rows("commit_log"))]
     latest = rows if everything else rows[-ROWS_SHOWN:]
-    listed = [{**in_short(row), "names": ", ".join(row["names"])} for row in latest]
+    listed = [in_short(row) | _in_words(row) for row in latest]
     more = [f"the latest {len(latest)} of {len(rows)}; --all shows all"] if len(latest) < len(rows) else []
     title = f"commits of {settings.cluster}"
     finish(settings, {"rows": rows}, table(title, chosen(settings, LOG_COLUMNS, listed), listed), *more)
+
+
+def _in_words(row: Row) -> Row:
+    """What people read of a commit in place of its columns.
+
+    >>> _in_words({"names": ["grow"], "kind": "cancel", "plan_kind": "reassign", "applied": 5, "changes": 8})
+    {'names': 'grow', 'kind': 'cancel of reassign', 'applied': '5 of 8'}
+    """
+    kind = f"{row['kind']} of {row['plan_kind']}" if row["plan_kind"] else row["kind"]
+    of = "" if row["changes"] is None else f" of {row['changes']}"
+    return {"names": ", ".join(row["names"]), "kind": kind, "applied": f"{row['applied']}{of}"}

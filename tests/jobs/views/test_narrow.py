@@ -48,7 +48,16 @@ NAMED: Final[dict[str, Any]] = {
 
 SHOWN: Final = (
     *("brokers", "configs", "drained", "events", "imbalance", "partitions", "plans", "quarantine", "requests"),
-    *("sizes", "snapshots", "throttles", "topics", f"history --topic {TOPIC}", f"sizes --topic {TOPIC}", "diff 1 2"),
+    *(
+        "sizes",
+        "snapshots",
+        "throttles",
+        "topics",
+        f"history --topic {TOPIC}",
+        f"sizes --topic {TOPIC}",
+        "diff 1 2",
+        "commits",
+    ),
     *(f"{what} {PLAN}" for what in ("commits", "evidence", "plan", "rejections")),
 )
 
