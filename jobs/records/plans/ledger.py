@@ -50,7 +50,6 @@ class Ledger:
 
     lake: Lake
     plan: Plan
-    attempt: int
     author: Author
     verdicts: list[Verdict] = field(default_factory=list)
     settled: int = 0
@@ -66,13 +65,21 @@ class Ledger:
     """What was asked for still runs, and the plan has something to do once it is complete."""
     unheard: bool = False
     """What was written was accepted by none of the brokers it was told to."""
+    _attempt: int | None = None
+
+    @property
+    def attempt(self) -> int:
+        """The number of this attempt, taken once there is something to record: of two at once each has its own."""
+        if self._attempt is None:
+            self._attempt = next_attempt(self.lake, self.plan.plan_id)
+        return self._attempt
 
     @classmethod
     def open(cls, lake: Lake, plan: Plan, author: Author | None = None) -> "Ledger":
         """Begin an attempt in the name of an author, else of this process."""
         for table in ("commits", "plans"):
             lake.ensure_columns(table)
-        return cls(lake, plan, next_attempt(lake, plan.plan_id), author or this_author())
+        return cls(lake, plan, author or this_author())
 
     def intend(self, changes: Sequence[PlanRow]) -> None:
         """Record what is about to be written, and that the plan is being committed; refused if it was closed."""
@@ -111,7 +118,7 @@ class Ledger:
 
     def begin_again(self, settled: Sequence[Verdict]) -> None:
         """Become the attempt after whatever was committed meanwhile, of which nothing was judged but this."""
-        self.attempt = next_attempt(self.lake, self.plan.plan_id)
+        self._attempt = None
         self.find(settled)
 
     def judge(self, verdicts: Iterable[Verdict]) -> None:

@@ -39,10 +39,11 @@ def stored(lake: Lake, snapshot_id: int = 1) -> Row:
 def test_commits_of_one_plan_have_a_number_each(lake: Lake) -> None:
     plan = read_plan(lake, stored(lake)["plan_id"])
 
+    def begin(_: int) -> None:
+        Ledger.open(lake, plan).step(Step.TAKE_OVER, Outcome.APPLIED, "")
+
     with ThreadPoolExecutor(MANY) as pool:
-        ledgers = list(pool.map(lambda _: Ledger.open(lake, plan), range(MANY)))
-    for ledger in ledgers:
-        ledger.step(Step.TAKE_OVER, Outcome.APPLIED, "")
+        list(pool.map(begin, range(MANY)))
 
     assert sorted(row["attempt"] for row in lake.rows("commits")) == list(range(1, MANY + 1))
     assert next_attempt(lake, plan.plan_id) == MANY + 1
