@@ -15,6 +15,7 @@ from jobs.cycle.balance import Balance
 from jobs.cycle.control import Controller
 from jobs.cycle.looking import Look, Seen
 from jobs.cycle.memory import notice_of
+from jobs.cycle.watching import Watches
 from schemas.names import LEADER_DURING_DELETE, WITHDRAWALS, OperationKind
 from schemas.notices import STOP_REPLICA
 from schemas.znodes import (
@@ -80,7 +81,7 @@ def test_a_reassignment_by_a_request_is_carried_out_to_its_end(
     hear_watches(controller)
     settle(controller)
     assert assigned(tree, "orders").adding_replicas == {1: [9]}
-    follow(tree, "orders", [0, 1, 2, 9])
+    follow(tree, "orders", [1, 2, 9], partition=1)
     settle(controller)
     assert assigned(tree, "orders").partitions[1] == [9, 2]
     assert tree.client.exists(REASSIGN) is None
@@ -114,7 +115,7 @@ def test_a_request_for_a_topic_that_appears_meanwhile_is_not_taken_away(
 
     monkeypatch.setattr(Look, "_requests", late)
     with monkeypatch.context() as deaf:
-        deaf.setattr(controller.watches, "fired", set)
+        deaf.setattr(Watches, "fired", lambda _: set())
         controller.cycle()
     assert tree.client.exists(REASSIGN if asked == "move" else "/admin/delete_topics/new")
     settle(controller)
