@@ -213,7 +213,7 @@ def reassign(
     replication_factor: Annotated[int | None, typer.Option(min=1, help="Replicas of each partition.")] = None,
     rebalance: Annotated[bool, typer.Option("--rebalance", help="Make replicas and leaders even.")] = False,
     fix_racks: Annotated[
-        bool, typer.Option("--fix-racks", help="Spread replicas over as many racks as can be.")
+        bool, typer.Option("--fix-racks", help="Spread replicas over racks, as many and as evenly as can be.")
     ] = False,
     to_snapshot: Annotated[
         int | None,

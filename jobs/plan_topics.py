@@ -51,7 +51,7 @@ def assign(
     shift: Annotated[
         int | None, typer.Option(min=0, max=_MOST, help="First shift of the followers [default: by name].")
     ] = None,
-    strategy: Annotated[str, typer.Option(help="kafka or simple")] = "kafka",
+    strategy: Annotated[str, typer.Option(help="kafka, simple, or balanced: kafka's, with racks balanced.")] = "kafka",
     disable_rack_aware: Annotated[bool, typer.Option("--disable-rack-aware", help="Ignore racks.")] = False,
     options: PlanOptions,
 ) -> ExitCode:

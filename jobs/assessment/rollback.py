@@ -16,6 +16,7 @@ from jobs.adapters.zookeeper.controllership import refuse_migration
 from jobs.adapters.zookeeper.topics import read_topic_rows
 from jobs.assessment.limits import refuse_other_cluster
 from jobs.basics.errors import RefusedError, UsageError
+from jobs.records.last_seen import brokers_seen_by, rack_of_each
 from jobs.records.plans.ledger import Ledger, close_plan, requested_changes
 from jobs.records.plans.stored import Plan, read_plan, refuse_edited
 from jobs.records.recent import default_min_isr_of
@@ -203,11 +204,12 @@ def _refuse_running(plan: Plan, ways: Mapping[Key, list[Change]], partitions: Ma
 
 
 def _around(lake: Lake, state: ClusterState) -> Around:
+    newest = last_snapshot(lake)
     return Around(
         eligible={row["broker_id"] for row in state.brokers if row["understood"]},
         live=state.live,
         drained={row["broker_id"] for row in lake.rows("drained")},
-        racks={row["broker_id"]: row.get("rack") for row in state.brokers},
+        racks=rack_of_each(state.brokers, brokers_seen_by(lake, newest) if newest else {}),
         deleting={row["topic"] for row in state.requests if row["kind"] == RequestKind.DELETE_TOPIC},
-        min_isr=default_min_isr_of(lake, last_snapshot(lake)),
+        min_isr=default_min_isr_of(lake, newest),
     )

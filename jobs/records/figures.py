@@ -34,6 +34,25 @@ def figures_of(placement: Placement, allowed: set[int]) -> Figures:
         "replicas_per_rack": {rack: [was, becomes] for rack, was, becomes in racks if rack},
         "racks_given_up": list(placement.given_up),
         "fewer_racks": placement.fewer_racks,
+        "most_in_one_rack": _most_in_one_rack(placement),
+    }
+
+
+def _most_in_one_rack(placement: Placement) -> Figures:
+    """Return the largest numbers of a partition's replicas in one rack, before and after, and partitions they concern.
+
+    `worse`: partitions that get more than before and than an even share; `uneven`: others of the plan with more than an
+    even share, because the other racks have too few brokers; `fixable`: all with more than there have to be.
+    """
+    before, after = placement.most_in_one_rack
+    least, even = placement.least_in_one_rack, placement.even_in_one_rack
+    changed = np.isin(np.arange(len(after)), placement.changed)
+    worse = changed & (after > before) & (after > even)
+    return {
+        "most": [int(before.max(initial=0)), int(after.max(initial=0))],
+        "worse": int(worse.sum()),
+        "uneven": int((changed & ~worse & (after == least) & (after > even)).sum()),
+        "fixable": [int((some > least).sum()) for some in (before, after)],
     }
 
 

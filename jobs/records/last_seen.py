@@ -27,13 +27,17 @@ def brokers_last_seen(lake: Lake, snapshot: Row) -> dict[int, Row]:
     return {row["broker_id"]: row for row in rows}
 
 
+def brokers_seen_by(lake: Lake, snapshot: Row) -> dict[int, Row]:
+    """Return every broker that was understood in a snapshot or before it, as it was last seen."""
+    return brokers_last_seen(lake, snapshot) | _seen_in(lake, snapshot)
+
+
 def last_seen_after(lake: Lake, last: Row | None, registered: Iterable[Row]) -> list[Row]:
     """Return the rows of `brokers_last_seen` that belong to a snapshot of `registered` brokers; `last` is before it."""
     if last is None:
         return []
     understood = {row["broker_id"] for row in registered if row["understood"]}
-    seen = brokers_last_seen(lake, last) | _seen_in(lake, last)
-    return [row for broker, row in sorted(seen.items()) if broker not in understood]
+    return [row for broker, row in sorted(brokers_seen_by(lake, last).items()) if broker not in understood]
 
 
 def rack_of_each(registered: Iterable[Row], last_seen: Mapping[int, Row]) -> dict[int, str | None]:
@@ -47,7 +51,7 @@ def rack_of_each(registered: Iterable[Row], last_seen: Mapping[int, Row]) -> dic
     {2: 'b', 3: None, 1: 'a'}
     """
     gone = {broker: row["rack"] for broker, row in last_seen.items()}
-    return gone | {row["broker_id"]: row["rack"] for row in registered if row["understood"]}
+    return gone | {row["broker_id"]: row.get("rack") for row in registered if row["understood"]}
 
 
 def _seen_in(lake: Lake, snapshot: Row) -> dict[int, Row]:

@@ -12,6 +12,8 @@ from pyspark.sql import DataFrame
 
 from jobs.adapters.delta.lake import Row
 from jobs.adapters.delta.spark_tables import Tables
+from jobs.records.last_seen import TABLE as LAST_SEEN
+from jobs.records.last_seen import brokers_last_seen
 from schemas.tables import TABLES
 
 SMALL: Final = frozenset({"brokers", "broker_configs"})
@@ -27,6 +29,9 @@ class SnapshotTables:
 
     def __getitem__(self, table: str) -> DataFrame:
         """Read a table at the version that the snapshot names; shapes as in `schemas.tables`."""
+        if table == LAST_SEEN:
+            rows = brokers_last_seen(self.tables.lake, self.snapshot)
+            return self.tables.frame(table, list(rows.values())).coalesce(1)
         if table in SMALL:
             # what is in one part needs no exchange to be summed up
             return self.tables.arrow(self._small(table), TABLES[table]).coalesce(1)

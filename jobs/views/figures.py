@@ -1,6 +1,6 @@
 """The figures of a plan of the optimiser, as people read them."""
 
-import json  # noqa: F401 - the doctest's
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -19,7 +19,8 @@ def figure_lines(plan: Row) -> Iterator[str]:
     ...     "replicas_per_broker": [[0, 4], [1, 3]], "leaders_per_broker": [[0, 1], [0, 1]],
     ...     "uneven": "--max-moves 3 allows no more copies that would help",
     ...     "leaders_given_up": {"leaders_per_broker": [1, 1], "reorders": 7},
-    ...     "replicas_per_rack": {"a": [3, 9], "b": [6, 0]}, "racks_given_up": ["b"], "fewer_racks": 4}
+    ...     "replicas_per_rack": {"a": [3, 9], "b": [6, 0]}, "racks_given_up": ["b"], "fewer_racks": 4,
+    ...     "most_in_one_rack": {"most": [2, 3], "worse": 2, "uneven": 0, "fixable": [5, 4]}}
     >>> for line in figure_lines({"moves": 3, "parameters": json.dumps({"figures": figures})}):
     ...     print(line)
     moves 3 (lower bound 3: 3 replicas have to be copied)
@@ -27,6 +28,8 @@ def figure_lines(plan: Row) -> Iterator[str]:
     preferred leaders per broker 0..1 → 0..1
     with --reorder-leaders 1..1: 7 more partitions would change their order
     replicas per rack a 3 → 9, b 6 → 0
+    most replicas of a partition in one rack 2 → 3
+    4 partitions have more in one rack than needed (now 5): `plan reassign --fix-racks` spreads them
     racks given up b: 4 partitions are in fewer racks than now
     replicas stay uneven: --max-moves 3 allows no more copies that would help
     """
@@ -43,11 +46,7 @@ def figure_lines(plan: Row) -> Iterator[str]:
     if figures["replicas_per_rack"]:
         racks = (f"{rack} {was} → {becomes}" for rack, (was, becomes) in figures["replicas_per_rack"].items())
         yield f"replicas per rack {', '.join(racks)}"
-    if given_up := figures.get("racks_given_up"):
-        yield (
-            f"racks given up {', '.join(given_up)}: "
-            f"{counted(figures['fewer_racks'], 'partition', 'is', 'are')} in fewer racks than now"
-        )
+    yield from _rack_lines(figures)
     if figures.get("uneven"):
         yield f"replicas stay uneven: {figures['uneven']}"
     yield from byte_lines(figures)
@@ -59,6 +58,56 @@ def figure_lines(plan: Row) -> Iterator[str]:
         yield (
             f"{counted(figures['held'], 'partition')} left alone: a dead broker holds a replica; name it in "
             "--remove-brokers"
+        )
+
+
+def _rack_lines(figures: Figures) -> Iterator[str]:
+    """Write what a plan does to racks: how many replicas of a partition the loss of one takes, and what is lost."""
+    most = figures.get("most_in_one_rack")  # plans of older versions do not have it
+    if most and figures["replicas_per_rack"]:
+        yield f"most replicas of a partition in one rack {most['most'][0]} → {most['most'][1]}"
+    if most and most["fixable"][1]:
+        before, after = most["fixable"]
+        yield (
+            f"{counted(after, 'partition', 'has', 'have')} more in one rack than needed (now {before}): "
+            "`plan reassign --fix-racks` spreads them"
+        )
+    if given_up := figures.get("racks_given_up"):
+        yield (
+            f"racks given up {', '.join(given_up)}: "
+            f"{counted(figures['fewer_racks'], 'partition', 'is', 'are')} in fewer racks than now"
+        )
+
+
+def rack_warnings(plan: Row) -> Iterator[str]:
+    """Warn of partitions that a plan crowds into one rack, and of racks that it does not know.
+
+    >>> figures = {"most_in_one_rack": {"worse": 2, "uneven": 1}, "racks_unknown": [9]}
+    >>> for warning in rack_warnings({"parameters": json.dumps({"figures": figures})}):
+    ...     print(warning)
+    2 partitions get more replicas in one rack than now: the brokers left in other racks are too few
+    1 partition has more replicas in one rack than an even share: the brokers in other racks are too few; add some there
+    broker 9: its rack is unknown, as no snapshot saw it registered; its replicas count as in no rack
+    """
+    parameters = json.loads(plan["parameters"] or "{}")
+    figures = parameters.get("figures", {})
+    most = figures.get("most_in_one_rack", {})
+    if worse := most.get("worse"):
+        gets = counted(worse, "partition", "gets", "get")
+        yield f"{gets} more replicas in one rack than now: the brokers left in other racks are too few"
+    if uneven := most.get("uneven"):
+        has = counted(uneven, "partition", "has", "have")
+        yield (
+            f"{has} more replicas in one rack than an even share: the brokers in other racks are too few; "
+            "add some there"
+        )
+    if unknown := figures.get("racks_unknown"):
+        ids = ", ".join(map(str, unknown))
+        yield f"broker {ids}: its rack is unknown, as no snapshot saw it registered; its replicas count as in no rack"
+    if crowded := parameters.get("crowded"):
+        yield (
+            f"{counted(crowded['partitions'], 'new partition', 'has', 'have')} up to {crowded['most']} replicas in one "
+            f"rack, where {crowded['least']} can be: {crowded['instead']}"
         )
 
 

@@ -24,7 +24,7 @@ from jobs.records.stored_rows import SIDES, Bools, StoredRows, concerning, summa
 from jobs.runtime.console import LINES_SHOWN, next_in_json, next_lines, show, shown, stream, table
 from jobs.runtime.next_commands import command_line
 from jobs.runtime.settings import Settings
-from jobs.views.figures import figure_lines
+from jobs.views.figures import figure_lines, rack_warnings
 from jobs.views.plans import (
     all_of_it,
     change_line,
@@ -127,7 +127,7 @@ class Review:
             few |= changes.each_length("replicas_after", "topic")
         rejections = self.rejections()
         doomed = rejections.where(rejections.equal("code", RejectionCode.GOES_OFFLINE.value))
-        return warnings(
+        yield from warnings(
             self.row["kind"],
             msgspec.convert(list(changes.where(few)), list[Outline]),
             operations,
@@ -136,6 +136,7 @@ class Review:
             stored_short_lists(self.lake, self.row["snapshot_id"], changes),
             everything=self.only.everything,
         )
+        yield from rack_warnings(self.row)
 
     def lines(self, settings: Settings) -> Iterator[Table | str]:
         """Show it to people: what it comes to, a line a row, and last what a reviewer must not miss."""

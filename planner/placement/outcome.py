@@ -11,7 +11,7 @@ import numpy as np
 
 from planner.placement.bound import fewest_copies, fewest_in_any_order
 from planner.placement.problem import NOBODY, Bools, Ints, Moves, Partitions, Placement, Question, Tally
-from planner.placement.racks import spanned
+from planner.placement.racks import NO_RACK, crowding, lowest_crowding, spanned
 from planner.placement.reasons import reasons
 from planner.placement.slots import arrivals, count_bytes, count_leaders, count_replicas
 from planner.placement.world import World, copies
@@ -60,10 +60,40 @@ def placement_of(world: World, partitions: Partitions, question: Question, searc
         brokers=brokers,
         racks=racks,
         given_up=tuple(name for name, gone in zip(world.rack_names, world.given_up.tolist(), strict=True) if gone),
+        most_in_one_rack=(
+            _by_input(world, crowding(world.racks[world.before])),
+            _by_input(world, crowding(world.racks[world.after])),
+        ),
+        least_in_one_rack=_by_input(world, _least_in_one(world)),
+        even_in_one_rack=_by_input(world, _even_in_one(world)),
         fewer_racks=int((racks_after < np.minimum(racks_before, world.factor)).sum()),
         reorders=search.reordered[0],
         leaders_reordered=search.reordered[1],
     )
+
+
+def _by_input(world: World, measure: Ints) -> Ints:
+    """Put what is measured by row into the order of the input."""
+    of_input = np.empty_like(measure)
+    of_input[world.order] = measure
+    return of_input
+
+
+def _least_in_one(world: World) -> Ints:
+    """The least `crowding` that each row's number of replicas allows on the brokers that may hold any."""
+    factors = np.arange(len(world.after) + 1)
+    racks = world.racks[:-1][world.target]
+    sizes = np.bincount(racks[racks != NO_RACK], minlength=len(world.rack_names))
+    room = np.repeat(sizes[:, None], len(factors), axis=1)
+    of_factor = lowest_crowding(np.zeros_like(room), room, np.full(len(factors), (racks == NO_RACK).sum()), factors)
+    return of_factor[world.factor]
+
+
+def _even_in_one(world: World) -> Ints:
+    """The same if each rack that has such brokers had enough of them."""
+    racks = world.racks[:-1][world.target]
+    even: Ints = -(-world.factor // max(len(np.unique(racks[racks != NO_RACK])), 1))
+    return even
 
 
 def _moves(world: World) -> Moves:

@@ -137,6 +137,12 @@ class Placement:
     """Racks of which every broker is emptied: the only ones that a partition may have fewer for."""
     fewer_racks: int
     """Partitions in fewer racks than before, beside those with fewer replicas."""
+    most_in_one_rack: tuple[Ints, Ints]
+    """The largest number of replicas of each row in one rack, before and after; 0 where none has a rack."""
+    least_in_one_rack: Ints
+    """The least that number can be for so many replicas, on the brokers that may hold any."""
+    even_in_one_rack: Ints
+    """The same if each rack that has such brokers had enough of them."""
     reorders: int
     """Partitions left in their order that `reorder` would change."""
     leaders_reordered: Ints

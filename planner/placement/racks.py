@@ -1,27 +1,36 @@
-"""How many racks a partition spans, for many partitions at once.
+"""How the replicas of a partition are spread over racks, for many partitions at once.
 
-Corresponds to the rack rule of `AdminUtils`: replicas in as many racks as can be. Arrays are (slot, row): racks by
-number, `NO_RACK` for a broker without one and for padding. What has no rack counts as no rack.
+Corresponds to the rack rule of `AdminUtils`: replicas in as many racks as can be. Kafka stops there; once there are
+more replicas than racks, that number says nothing, and what counts is how many replicas the loss of one rack takes.
+Arrays are (slot, row): racks by number, `NO_RACK` for a broker without one and for padding: that is in no rack.
+
+Both measures are best at once: the numbers of replicas that allowed sets put into racks are an M-convex set, whose most
+even member has the least maximum and the fewest zeros (Frank and Murota). Sets of one size that span at least so many
+racks and put at most so many replicas into one are the bases of a matroid, a gammoid: each replica takes the first
+place of its rack, or one of the places that the span leaves over, of which a rack may use all but one of its own limit.
+So they can be built, and exchanged, one replica at a time.
 """
 
 from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from planner.placement.problem import Bools, Ints
 
 NO_RACK: Final = -1
 
 
-def given_up(racks: Ints, emptied: Bools, count: int) -> Bools:
-    """Racks, by number, that have brokers and every one of them is emptied; `racks` and `emptied` are by broker.
+def given_up(racks: Ints, emptied: Bools, stays: Bools, count: int) -> Bools:
+    """Racks, by number, that have brokers to be emptied and none that stays; all three are by broker.
 
-    >>> given_up(np.array([0, 0, 1, 1, NO_RACK]), np.array([True, False, True, True, True]), 2)
+    >>> emptied, stays = np.array([True, False, True, False, True]), np.array([False, True, False, False, False])
+    >>> given_up(np.array([0, 0, 1, 1, NO_RACK]), emptied, stays, 2)
     array([False,  True])
     """
-    has, stays = (np.bincount(racks[some & (racks != NO_RACK)], minlength=count) > 0 for some in (emptied, ~emptied))
-    marks: Bools = has & ~stays
+    has, keeps = (np.bincount(racks[some & (racks != NO_RACK)], minlength=count) > 0 for some in (emptied, stays))
+    marks: Bools = has & ~keeps
     return marks
 
 
@@ -35,6 +44,62 @@ def spanned(racks: Ints) -> Ints:
     for slot in range(len(racks)):
         total += _apart_from(racks, slot, range(slot))
     return total
+
+
+def crowding(racks: Ints) -> Ints:
+    """Return the largest number of a row's replicas in one rack; 0 where none has a rack.
+
+    >>> crowding(np.array([[0, 0, NO_RACK], [1, 0, NO_RACK], [1, NO_RACK, NO_RACK], [0, 0, NO_RACK]]))
+    array([2, 3, 0])
+    """
+    if not len(racks):
+        return np.zeros(racks.shape[1], dtype=np.int64)
+    most: Ints = _place_in_rack(racks).max(axis=0).astype(np.int64) + 1
+    return most
+
+
+def independent(racks: Ints, held: Bools, factor: Ints, need: Ints, limit: Ints) -> Ints:
+    """Return how many of a row's replicas a list of `factor` can keep that spans `need` racks, `limit` in each at most.
+
+    `held`: slots that hold a replica. It is the rank of the row's set in the matroid above.
+
+    >>> racks, four = np.array([[0, 0], [0, 0], [0, 1], [1, 2]]), np.array([4, 4])
+    >>> independent(racks, np.full((4, 2), True), four, np.array([2, 4]), np.array([2, 4]))
+    array([3, 3])
+    """
+    place = _place_in_rack(racks)
+    first = (place == 0).sum(axis=0)
+    rest = ((place > 0) & (place < limit)).sum(axis=0) + (held & (place < 0)).sum(axis=0)
+    kept: Ints = np.minimum(first + np.minimum(factor - need, rest), factor)
+    return kept
+
+
+def lowest_crowding(held: Ints, room: Ints, elsewhere: Ints, more: Ints) -> Ints:
+    """Return the least that `crowding` can be, 1 at least, once each row has `more` replicas: water filled to a level.
+
+    `held` and `room`, (rack, row): replicas, and brokers that could take one; `elsewhere`: such brokers without a rack.
+
+    >>> held, room = np.array([[2, 2, 0], [1, 1, 0]]), np.array([[2, 2, 4], [2, 0, 1]])
+    >>> lowest_crowding(held, room, np.array([0, 0, 0]), np.array([1, 1, 4]))
+    array([2, 3, 3])
+    """
+    level: Ints = np.maximum(held.max(axis=0, initial=0), 1)
+    while True:
+        lacking = more - elsewhere - np.minimum(room, np.maximum(level - held, 0)).sum(axis=0)
+        short = (lacking > 0) & (level < (held + room).max(axis=0, initial=0))
+        if not short.any():
+            return level
+        level = level + short
+
+
+def _place_in_rack(racks: Ints) -> npt.NDArray[np.int8]:
+    """(slot, row): how many slots before it are in the same rack; -1 without a rack."""
+    named = racks != NO_RACK
+    place: npt.NDArray[np.int8] = named.astype(np.int8) - np.int8(1)
+    for slot in range(1, len(racks)):
+        for other in range(slot):
+            place[slot] += (racks[slot] == racks[other]) & named[slot]
+    return place
 
 
 def alone(racks: Ints) -> Bools:

@@ -6,15 +6,18 @@ In: a World that is done, its moves and tallies. Out: one text for each changed 
 import numpy as np
 
 from planner.placement.problem import NOBODY, Ints, Moves, Question, Tally
-from planner.placement.racks import spanned
+from planner.placement.racks import crowding, spanned
 from planner.placement.world import World
+
+Pair = tuple[int, int]
 
 
 def reasons(world: World, question: Question, changed: Ints, moves: Moves, tally: Tally) -> tuple[str, ...]:
     """One text a row of `changed`: `empties broker 7: 7 → 9; holds 7: 30 → 0, 9: 20 → 25; ...`."""
     firsts = np.searchsorted(moves.row, changed)
     lasts = np.searchsorted(moves.row, changed, side="right")
-    spans = [spanned(world.racks[lists[:, changed]]).tolist() for lists in (world.before, world.after)]
+    racks = [world.racks[lists[:, changed]] for lists in (world.before, world.after)]
+    spans, most = ([measure(some).tolist() for some in racks] for measure in (spanned, crowding))
     factors = [(lists[:, changed] != NOBODY).sum(axis=0).tolist() for lists in (world.before, world.after)]
     leaders = [lists[0, changed].tolist() for lists in (world.before, world.after)]
     holds, preferred = _written(tally, tally.replicas), _written(tally, tally.leaders)
@@ -25,7 +28,8 @@ def reasons(world: World, question: Question, changed: Ints, moves: Moves, tally
         parts = []
         if first < last:
             some = pairs[first:last]
-            parts.append(rule.of(some, (spans[0][n], spans[1][n]), (factors[0][n], factors[1][n])))
+            span, crowd = (spans[0][n], spans[1][n]), (most[0][n], most[1][n])
+            parts.append(rule.of(some, span, crowd, (factors[0][n], factors[1][n])))
             parts.append("holds " + ", ".join(holds[b] for b in sorted({b for pair in some for b in pair} - {NOBODY})))
         was, becomes = leaders[0][n], leaders[1][n]
         if was != becomes:
@@ -53,11 +57,13 @@ class _Rules:
             ("as given", "as given") if question.given else ("evens out replicas", "evens out leaders")
         )
 
-    def of(self, pairs: list[tuple[int, int]], spans: tuple[int, int], factors: tuple[int, int]) -> str:
+    def of(self, pairs: list[Pair], spans: Pair, most: Pair, factors: Pair) -> str:
         rules = [] if factors[0] == factors[1] else [f"replication factor {factors[0]} → {factors[1]}"]
         rules += [self._leaving(pair) for pair in pairs if self.emptied[pair[0]]]
         if spans[0] < spans[1]:
             rules.append(f"racks {spans[0]} → {spans[1]}")
+        elif most[1] < most[0] and factors[1] >= factors[0]:
+            rules.append(f"most in one rack {most[0]} → {most[1]}")
         if not rules:
             rules.append(self.of_replicas)
         moved = ", ".join(f"{self.names[source]} → {self.names[target]}" for source, target in pairs)

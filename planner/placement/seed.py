@@ -1,24 +1,28 @@
 """The changes a question forces: what has to leave, and a first, nearly even, choice of where the new replicas go.
 
 Corresponds to the moves that `--remove-brokers`, `--replace`, `--replication-factor` and `--fix-racks` cannot do
-without: for each partition as few as can be, to as many racks as these few can reach. A rack may be lost only where all
-of its brokers are emptied. In: a World whose `after` is `before`. Out: `after` with the forced changes, `need` raised
-where a replica has to move anyway; `descend` makes the choice exact. What leaves by choice is as `leaving` says; no
-later step brings it back for one in sync.
+without: for each partition as few as can be, to as many racks as these few can reach, with as few replicas in one rack
+as these few allow. A rack may be lost only where all of its brokers are emptied or dead; a rack gets more of a
+partition's replicas than any holds now only where the others have no room. In: a World whose `after` is `before`. Out:
+`after` with the forced changes, `need` raised and `limit` lowered where a replica has to move anyway; `descend` makes
+the choice exact. What leaves by choice is as `leaving` says; no later step brings it back for one in sync.
 """
 
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
 
-from planner.placement.leaving import RANKS
 from planner.placement.problem import NOBODY, Bools, Ints, Question
-from planner.placement.racks import alone, by_rack, spanned
-from planner.placement.slots import count_replicas
+from planner.placement.racks import NO_RACK, by_rack, crowding, independent, lowest_crowding, spanned
+from planner.placement.slots import count_replicas, within
 from planner.placement.world import World, refuse
 
 AT_ONCE: Final = 128
 """Rows placed between two looks at the load."""
+
+MEASURED_AT_ONCE: Final = 1 << 15
+"""Rows whose racks are counted at once, for the sake of memory."""
 
 
 def force(world: World, question: Question) -> Bools:
@@ -35,13 +39,16 @@ def force(world: World, question: Question) -> Bools:
         "allow a broker in another rack, leave these partitions out, or empty all brokers of a rack to give it up",
     )
     world.need = np.minimum(world.need, reached)
+    touched = world.movable & ((world.after != world.before).any(axis=0) | (world.factor > _held(world)))
+    lowest = _lowest(world, touched, reached)
+    world.limit = np.maximum(world.limit, lowest)
     load = count_replicas(world.after, world.size)
     for gone, successor in question.replacements:
         fixed |= _succeed(world, load, gone, successor)
-    touched = world.movable & ((world.after != world.before).any(axis=0) | (world.factor > _held(world)))
-    world.need = np.where(touched & ~fixed, reached, world.need)
-    _fill(world, load)
     redirected: Bools = touched & ~fixed
+    world.need = np.where(redirected, reached, world.need)
+    world.limit = np.where(redirected, lowest, world.limit)
+    _fill(world, load)
     return redirected
 
 
@@ -55,15 +62,74 @@ def _vacate(world: World, *, fix_racks: bool) -> Ints:
     leaves = world.movable & (world.emptied | ~world.live)[world.before] & (world.before != NOBODY)
     world.after = np.where(leaves, NOBODY, world.after)
     load = count_replicas(world.after, world.size)
-    while (over := np.flatnonzero(_held(world) > world.factor)).size:
-        _take_out(world, over, load)
     reach = _reach(world)
-    span = np.minimum(reach, world.factor if fix_racks else world.need)
-    while (short := np.flatnonzero(world.movable & _too_narrow(world, span))).size:
-        _take_out(world, short, load, only_spare=True)
+    need = np.minimum(reach, world.factor if fix_racks else world.need)
+    limit = _limit(world, need, fix_racks=fix_racks)
+    rows = np.flatnonzero(world.movable)
+    while (rows := rows[_superfluous(world, rows, need, limit)]).size:
+        _take_out(world, rows, load, _dispensable(world, rows, need, limit))
+    reach = np.minimum(reach, _reach(world))
     distinct = spanned(world.racks[world.after])
     reached: Ints = np.minimum(distinct + world.factor - _held(world), reach)
     return reached
+
+
+def _limit(world: World, need: Ints, *, fix_racks: bool) -> Ints:
+    """Replicas in one rack that each row may keep: as now, or as few as can be where some leave or racks are fixed."""
+    over = world.movable & (_held(world) > world.factor)
+    limit = world.limit.copy()
+    for rows in _parts(np.flatnonzero(over & (need < world.factor))):
+        room, without = _by_rack_and_without(world, world.after[:, rows])
+        limit[rows] = np.minimum(limit[rows], lowest_crowding(np.zeros_like(room), room, without, world.factor[rows]))
+    if fix_racks:
+        for rows in _parts(np.flatnonzero(world.movable)):
+            limit[rows] = np.where(need[rows] < world.factor[rows], _fewest_in_one(world, rows), 1)
+    return limit
+
+
+def _fewest_in_one(world: World, rows: Ints) -> Ints:
+    """The least of its replicas in one rack that a row can have, whatever it holds now."""
+    kept = world.after[:, rows]
+    staying = np.where(world.target[kept], NOBODY, kept)
+    room, without = _by_rack_and_without(world, staying)
+    offered, elsewhere = _offered(world)
+    room += offered[:, None]
+    return lowest_crowding(np.zeros_like(room), room, without + elsewhere, world.factor[rows])
+
+
+def _lowest(world: World, touched: Bools, reached: Ints) -> Ints:
+    """The least of its replicas in one rack that each row can end with, once all its vacancies are filled."""
+    lowest = np.where(touched, 1, world.limit)
+    for rows in _parts(np.flatnonzero(touched & (reached < world.factor))):
+        lowest[rows] = _lowest_of(world, rows, world.after[:, rows])
+    return lowest
+
+
+def _lowest_of(world: World, rows: Ints, after: Ints) -> Ints:
+    """The same for some rows that hold `after`."""
+    held, _ = _by_rack_and_without(world, after)
+    before = world.before[:, rows]
+    mine = np.concatenate([after, np.where(within(before, after), NOBODY, before)])
+    taken, taken_elsewhere = _by_rack_and_without(world, np.where(world.fresh[mine], mine, NOBODY))
+    offered, elsewhere = _offered(world)
+    vacant = world.factor[rows] - (after != NOBODY).sum(axis=0)
+    return lowest_crowding(held, offered[:, None] - taken, elsewhere - taken_elsewhere, vacant)
+
+
+def _offered(world: World) -> tuple[Ints, int]:
+    """Brokers of each rack that may get replicas they did not have, and those without a rack."""
+    racks = world.racks[:-1][world.fresh]
+    return np.bincount(racks[racks != NO_RACK], minlength=len(world.rack_names)), int((racks == NO_RACK).sum())
+
+
+def _by_rack_and_without(world: World, replicas: Ints) -> tuple[Ints, Ints]:
+    """(rack, row): replicas in each rack; and those of each row without one."""
+    racks = world.racks[replicas]
+    return by_rack(racks, len(world.rack_names))[:-1], ((racks == NO_RACK) & (replicas != NOBODY)).sum(axis=0)
+
+
+def _parts(rows: Ints) -> Iterator[Ints]:
+    return (rows[start : start + MEASURED_AT_ONCE] for start in range(0, len(rows), MEASURED_AT_ONCE))
 
 
 def _lost(world: World) -> Ints:
@@ -85,41 +151,46 @@ def _reach(world: World) -> Ints:
     return spans
 
 
-def _can_leave(world: World, rows: Ints | slice = slice(None)) -> Bools:
-    """(slot, row): a replica whose leaving loses no rack, and that may leave."""
+def _superfluous(world: World, rows: Ints, need: Ints, limit: Ints) -> Bools:
+    """Rows of which a replica has to leave: too many, or in too few racks, or too many in one rack."""
     after = world.after[:, rows]
-    may: Bools = (after != NOBODY) & world.live[after] & ~alone(world.racks[after])
-    return may
+    held = after != NOBODY
+    keeps = independent(world.racks[after], held, world.factor[rows], need[rows], limit[rows])
+    superfluous: Bools = held.sum(axis=0) > keeps
+    return superfluous
 
 
-def _too_narrow(world: World, span: Ints) -> Bools:
-    """Rows that need another vacancy to span the racks wanted, and have a replica that can leave."""
-    attained = spanned(world.racks[world.after]) + world.factor - _held(world)
-    narrow: Bools = (span > attained) & _can_leave(world).any(axis=0)
-    return narrow
+def _dispensable(world: World, rows: Ints, need: Ints, limit: Ints) -> Bools:
+    """(slot, row): replicas without which a row is as near to its racks as with them."""
+    after = world.after[:, rows]
+    racks, held = world.racks[after], after != NOBODY
+    bounds = world.factor[rows], need[rows], limit[rows]
+    keeps = independent(racks, held, *bounds)
+    marks = np.zeros(after.shape, dtype=bool)
+    for slot in range(len(after)):
+        others = np.arange(len(after)) != slot
+        marks[slot] = held[slot] & (independent(racks[others], held[others], *bounds) == keeps)
+    return marks
 
 
-def _take_out(world: World, rows: Ints, load: Ints, *, only_spare: bool = False) -> None:
-    """Take one replica out of each row: one whose rack is not needed, of those one that leaves first, then a follower.
+def _take_out(world: World, rows: Ints, load: Ints, dispensable: Bools) -> None:
+    """Take a dispensable replica out of each row: one that leaves first, then a follower, then of the fullest broker.
 
-    Then one of the fullest broker. Sets that span the racks needed are a matroid, so that one after the other is best.
+    Sets that fit the racks are the bases of a matroid, so that one after the other is best.
     """
     most = int(load.max()) + 1
     for start in range(0, len(rows), AT_ONCE):
         some = rows[start : start + AT_ONCE]
         after = world.after[:, some]
-        racks = world.racks[after]
-        spare = _can_leave(world, some) if only_spare else ~alone(racks) | (spanned(racks) > world.need[some])
-        rank = load[after] + 2 * most * (world.leaves[:, some] + RANKS * spare)
+        rank = load[after] + 2 * most * world.leaves[:, some]
         rank[0] -= most
-        rank = np.where(after == NOBODY, -2 * most, rank)
-        slots = rank.argmax(axis=0)
+        slots = np.where(dispensable[:, start : start + AT_ONCE], rank, -2 * most).argmax(axis=0)
         np.subtract.at(load, after[slots, np.arange(len(some))], 1)
         world.after[slots, some] = NOBODY
 
 
 def _succeed(world: World, load: Ints, gone: int, successor: int) -> Bools:
-    """Put the successor where `gone` was, unless it is there already or the row would lose a rack."""
+    """Put the successor where `gone` was, unless it is there already or the row's racks would suffer."""
     left, right = (int(np.flatnonzero(world.ids == broker)[0]) for broker in (gone, successor))
     was = (world.before == left) & world.movable
     rows = np.flatnonzero(was.any(axis=0) & (world.after != right).all(axis=0) & world.target[right])
@@ -129,6 +200,9 @@ def _succeed(world: World, load: Ints, gone: int, successor: int) -> Bools:
     racks = world.racks[trial]
     more = world.factor[rows] - (trial != NOBODY).sum(axis=0)
     good = np.minimum(spanned(racks) + more, _reach(world)[rows]) >= world.need[rows]
+    good &= crowding(racks) <= world.limit[rows]
+    unsure = good & (more > 0)
+    good[unsure] &= _lowest_of(world, rows[unsure], trial[:, unsure]) <= world.limit[rows[unsure]]
     world.after[slots[good], rows[good]] = right
     load[right] += int(good.sum())
     done = np.zeros(len(world.factor), dtype=bool)
@@ -152,7 +226,7 @@ def _vacancies(world: World, rows: Ints) -> Ints:
 
 
 def welcome(world: World, rows: Ints) -> Bools:
-    """(broker, row): may be given to the row without spoiling the racks it needs."""
+    """(broker, row): may be given to the row without spoiling the racks it needs, or crowding one."""
     after, before = world.after[:, rows], world.before[:, rows]
     racks = world.racks[after]
     columns = np.arange(len(rows))
@@ -161,8 +235,10 @@ def welcome(world: World, rows: Ints) -> Bools:
         free[replicas[replicas != NOBODY], columns[replicas != NOBODY]] = False
     vacant = world.factor[rows] - (after != NOBODY).sum(axis=0)
     hurried = world.need[rows] - spanned(racks) >= vacant
-    fresh = (by_rack(racks, len(world.rack_names)) == 0)[world.racks[:-1]] & (world.racks[:-1] >= 0)[:, None]
-    welcome: Bools = free & (fresh | ~hurried)
+    held = by_rack(racks, len(world.rack_names))
+    fresh, room = held == 0, held < world.limit[rows]
+    fresh[-1], room[-1] = False, True  # brokers without a rack
+    welcome: Bools = free & (room & (fresh | ~hurried))[world.racks[:-1]]
     return welcome
 
 

@@ -1,9 +1,10 @@
 """The steps of a partition on its way from one list of replicas to another: all at once, or one replica each.
 
-One replica at a time: a missing one comes for one that leaves, so that as many racks stay as can; rather for one that
-lags, for which the step would have to wait, and for followers first. Then, where the list grows, one comes alone. A
-list on the way never spans fewer racks than the poorer end: what both ends share stays, and bases of a matroid can be
-exchanged one element at a time. In: lists as (slot, row) of brokers by index. Out: Steps.
+One replica at a time: a missing one comes for one that leaves, so that no rack gets more of them than at either end,
+and as many racks stay as can; rather for one that lags, for which the step would have to wait, and for followers first.
+Then, where the list grows, one comes alone. A list on the way never spans fewer racks than the poorer end, nor has it
+more replicas in one than the more crowded end: what both ends share stays, and bases of a matroid can be exchanged one
+element at a time (`racks`). In: lists as (slot, row) of brokers by index. Out: Steps.
 """
 
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.placement.problem import NOBODY, Bools, Ints
-from planner.placement.racks import spanned
+from planner.placement.racks import crowding, spanned
 from planner.placement.slots import arrivals, within
 
 
@@ -60,11 +61,17 @@ def _exchanged(current: Ints, after: Ints, racks: Ints, lagging: Ints) -> Ints:
     """Bring in one missing replica in each row: for one that leaves, else behind the others."""
     leaves, comes, late = arrivals(after, current), arrivals(current, after), within(current, lagging)
     best, most = _joined(current, after, comes), np.full(current.shape[1], NOBODY)
+    ends = [racks[lists] for lists in (current, after)]
+    limit, need = np.maximum(*map(crowding, ends)), np.minimum(*map(spanned, ends))
     for gone in reversed(range(len(current))):
         for new in range(len(after)):
             option = current.copy()
             option[gone] = after[new]
-            merit = np.where(leaves[gone] & comes[new], 2 * spanned(racks[option]) + late[gone], NOBODY)
+            there = racks[option]
+            span = spanned(there)
+            fits = (crowding(there) <= limit) & (span >= need)
+            merit = 2 * span + late[gone] + (2 * len(option) + 2) * fits
+            merit = np.where(leaves[gone] & comes[new], merit, NOBODY)
             better = merit > most
             best[:, better], most[better] = option[:, better], merit[better]
     return best

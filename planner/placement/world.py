@@ -11,7 +11,7 @@ import numpy as np
 
 from planner.placement.leaving import in_sync_of, kept, ranks
 from planner.placement.problem import NOBODY, Bools, Brokers, Ints, Partitions, PlacementError, Question
-from planner.placement.racks import NO_RACK, given_up, spanned
+from planner.placement.racks import NO_RACK, crowding, given_up, spanned
 from planner.placement.slots import arrivals, count_replicas
 from planner.rows.words import counted
 
@@ -34,7 +34,7 @@ class World:
     """Targets that may get replicas they did not have; the others only give, or keep what they have."""
     emptied: Bools
     given_up: Bools
-    """Racks of which every broker is emptied."""
+    """Racks of which every broker is emptied or dead, and one at least emptied."""
     order: Ints
     topic: Ints
     partition: Ints
@@ -51,6 +51,8 @@ class World:
     """Broker that has to stay in its row, NOBODY where any may go."""
     need: Ints
     """Racks that each row has to span; `seed` lowers it where racks are given up, and raises it where replicas move."""
+    limit: Ints
+    """Replicas that each row may have in one rack; `seed` raises it where it must, and lowers it where it can."""
 
     @property
     def size(self) -> int:
@@ -92,7 +94,7 @@ def world_of(brokers: Brokers, partitions: Partitions, question: Question) -> Wo
         target=target & live & ~emptied,
         fresh=target & live & ~emptied & (np.isin(ids, list(question.onto)) if question.onto else True),
         emptied=emptied,
-        given_up=given_up(rack_of[:-1], emptied, len(names)),
+        given_up=given_up(rack_of[:-1], emptied, live & ~emptied, len(names)),
         order=order,
         topic=numbered(partitions.topic[order]),
         partition=partitions.partition[order],
@@ -105,6 +107,7 @@ def world_of(brokers: Brokers, partitions: Partitions, question: Question) -> Wo
         stay=kept(before, in_sync),
         pinned=np.full(before.shape[1], NOBODY),
         need=np.minimum(spanned(rack_of[before]), factor),
+        limit=np.maximum(crowding(rack_of[before]), 1),
     )
     _refuse_too_few(world)
     return world

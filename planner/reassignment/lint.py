@@ -10,6 +10,7 @@ fault); none if the plan may be made.
 """
 
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
@@ -18,17 +19,36 @@ from pyspark.sql import functions as F
 from planner.reassignment.pending import is_moving, moving_in_words, with_requests_known
 from planner.rows.changes import surroundings
 from planner.rows.derived import default_min_isr, min_isr_override
-from planner.rows.liveness import FAILED, in_words, is_led, leaderless_in_words, nobody, not_among
+from planner.rows.liveness import DRAIN_MODE, FAILED, in_words, is_led, leaderless_in_words, nobody, not_among
 from schemas.names import LintCode
 
 ZNODE_LIMIT: Final = 1_000_000
 """Bytes: below ZooKeeper's jute.maxbuffer of 1 MB, with room for the request around the data."""
 
+MOST_REPLICAS: Final = 64
+"""Replicas of a partition up to which the best spread over racks is worked out."""
+
 _ZNODE_FRAME: Final = 128
 """Bytes of /brokers/topics/T around its lists: version, topic id, names."""
 
 
-def placement_faults(  # noqa: PLR0913 - five tables and two permissions
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RackRules:
+    """What the lint has to know of racks beside the registered brokers.
+
+    `given_up`: racks that are to be empty, and may be lost. `may_hold`: the brokers that replicas may be moved to; all
+    that are understood and not drained if None. `last_seen`: BROKERS_LAST_SEEN, for the racks of brokers that are gone.
+    """
+
+    given_up: AbstractSet[str] = frozenset()
+    may_hold: AbstractSet[int] | None = None
+    last_seen: DataFrame | None = None
+
+
+NO_RULES: Final = RackRules()
+
+
+def placement_faults(  # noqa: PLR0913 - five tables, a permission, and what else is known of racks
     targets: DataFrame,
     partitions: DataFrame,
     topics: DataFrame,
@@ -36,28 +56,26 @@ def placement_faults(  # noqa: PLR0913 - five tables and two permissions
     broker_configs: DataFrame,
     *,
     factor_may_change: bool = False,
-    given_up: AbstractSet[str] = frozenset(),
+    rules: RackRules = NO_RULES,
 ) -> DataFrame:
-    """Faults of `targets`: topic, partition, code, fault; a plan with one is refused as a whole.
-
-    `given_up`: racks that are to be empty, and may be lost.
-    """
+    """Faults of `targets`: topic, partition, code, fault; a plan with one is refused as a whole."""
     lists = targets.select("topic", "partition", F.col("replicas").alias("target"))
     return (
-        lists.transform(considered, partitions, topics, brokers, broker_configs)
-        .transform(exploded, _faults(given_up, factor_may_change=factor_may_change))
+        lists.transform(considered, partitions, topics, brokers, broker_configs, rules)
+        .transform(exploded, _faults(rules.given_up, factor_may_change=factor_may_change))
         .unionByName(_named_twice(lists))
         .unionByName(_large_znodes(lists, partitions))
         .orderBy("topic", "partition", "code")
     )
 
 
-def considered(
+def considered(  # noqa: PLR0913, PLR0917 - five tables, and what else is known of racks
     lists: DataFrame,
     partitions: DataFrame,
     topics: DataFrame,
     brokers: DataFrame,
     broker_configs: DataFrame,
+    rules: RackRules,
 ) -> DataFrame:
     """Join to lists asked for (`target`) what the checks need."""
     return (
@@ -66,7 +84,7 @@ def considered(
             ["topic", "partition"],
             "left",
         )
-        .crossJoin(F.broadcast(_rack_of(brokers)))
+        .crossJoin(F.broadcast(_racks_of_all(brokers, rules)))
         .crossJoin(F.broadcast(default_min_isr(broker_configs)))
     )
 
@@ -92,6 +110,7 @@ def _faults(given_up: AbstractSet[str], *, factor_may_change: bool) -> list[Colu
         dead_fault(target, changes),
         min_isr_fault(target, changes & known),
         rack_fault(target, F.size(target), known & changes, given_up),
+        crowded_fault(target, known & changes, given_up),
     ]
     if factor_may_change:
         return faults
@@ -127,27 +146,92 @@ def _fault(condition: Column, code: LintCode, text: str | Column) -> Column:
     return F.when(condition, F.struct(F.lit(code.value).alias("code"), fault.alias("fault")))
 
 
-def _rack_of(brokers: DataFrame) -> DataFrame:
-    """One row: `rack_of`, broker id to rack, for brokers that have one."""
+def _racks_of_all(brokers: DataFrame, rules: RackRules) -> DataFrame:
+    """One row: `rack_of`, broker id to rack, for brokers that have one, gone ones as last seen; and `least_in_one`.
+
+    Its nth entry is the least that the largest number of n replicas in one rack can be: racks fill up like vessels.
+    """
+    drained = F.col(DRAIN_MODE) if DRAIN_MODE in brokers.columns else F.lit(None)
+    may_hold = F.col("understood") & drained.isNull()
+    if rules.may_hold is not None:
+        may_hold = F.col("broker_id").isin([int(broker) for broker in rules.may_hold])
+    known = brokers.select("broker_id", "rack", may_hold.alias("may_hold"))
+    if rules.last_seen is not None:
+        gone = rules.last_seen.select("broker_id", "rack", F.lit(False).alias("may_hold"))  # noqa: FBT003 - a literal
+        known = known.unionByName(gone)
     entry = F.when(F.col("rack").isNotNull(), F.struct("broker_id", "rack"))
-    return brokers.agg(F.map_from_entries(F.collect_list(entry)).alias("rack_of"))
+    return known.agg(
+        F.map_from_entries(F.collect_list(entry)).alias("rack_of"),
+        F.collect_list(F.when(F.col("may_hold"), F.col("rack"))).alias("room"),
+        F.count(F.when(F.col("may_hold") & F.col("rack").isNull(), 1)).alias("elsewhere"),
+    ).select("rack_of", _least_in_one().alias("least_in_one"))
+
+
+def _least_in_one() -> Column:
+    sizes = F.transform(F.array_distinct("room"), lambda rack: F.size(F.filter("room", lambda each: each == rack)))
+    brokers = F.size("room") + F.col("elsewhere")
+
+    def holds(level: Column) -> Column:
+        return F.aggregate(sizes, F.col("elsewhere"), lambda sum_, size: sum_ + F.least(size, level).cast("bigint"))
+
+    def least(replicas: Column) -> Column:
+        levels = F.filter(F.sequence(F.lit(1), replicas), lambda level: holds(level) >= replicas)
+        return F.get(levels, F.lit(0))
+
+    counts = F.sequence(F.lit(1), F.least(brokers, F.lit(MOST_REPLICAS)).cast("int"))
+    return F.when(brokers > 0, F.transform(counts, least)).otherwise(F.array().cast("array<int>"))
+
+
+def crowded_fault(target: Column, concerned: Column, given_up: AbstractSet[str], goal: Column | None = None) -> Column:
+    """More replicas in one rack than now, than so many replicas need, and than the list it ends with (`goal`) has.
+
+    Where racks are lost, that is said instead.
+    """
+    now, then = _most_in_one(F.col("replicas")), _most_in_one(F.array_distinct(target))
+    needed = F.coalesce(F.get("least_in_one", F.size(target) - 1), F.size(target))
+    allowed = F.greatest(now, needed) if goal is None else F.greatest(now, needed, _most_in_one(goal))
+    crowded = concerned & (F.size(target) > 0) & (then > allowed) & ~_fewer_racks(target, F.size(target), given_up)
+    racks = F.array_join(F.transform(target, lambda broker: F.coalesce(F.col("rack_of")[broker], F.lit("none"))), ", ")
+    counts = F.concat(F.lit("most replicas in one rack "), now, F.lit(" → "), then)
+    text = F.concat(counts, F.lit(": ["), racks, F.lit("], where "), needed, F.lit(" can be"))
+    return _fault(crowded, LintCode.RACK_CROWDED, text)
+
+
+def _most_in_one(broker_ids: Column) -> Column:
+    """The largest number of these brokers in one rack."""
+    racks = _racks_of(broker_ids)
+    counts = F.transform(F.array_distinct(racks), lambda rack: F.size(F.filter(racks, lambda each: each == rack)))
+    apart = F.size(F.array_distinct(racks)) == F.size(racks)
+    return F.when(apart, F.least(F.size(racks), F.lit(1))).otherwise(F.array_max(counts))
 
 
 def rack_fault(target: Column, size: Column, concerned: Column, given_up: AbstractSet[str]) -> Column:
-    """Fewer racks than now, as far as `size` replicas can have as many; a broker that is gone is in no rack.
+    """Fewer racks than now, as far as `size` replicas can have as many; of brokers that are gone the last one counts.
 
     Racks `given_up` count as if they were gone.
     """
-    now, then = _racks(F.col("replicas")), _racks(target)
-    if given_up:
-        now = F.array_except(now, F.array(*map(F.lit, sorted(given_up))))
+    now, then = _racks_now(given_up), _racks(target)
     text = F.concat(F.lit("racks "), F.size(now), F.lit(" → "), F.size(then), F.lit(": ["), F.array_join(then, ", "))
-    fewer = concerned & (F.size(target) > 0) & (F.size(then) < F.least(F.size(now), size))
+    fewer = concerned & (F.size(target) > 0) & _fewer_racks(target, size, given_up)
     return _fault(fewer, LintCode.RACKS_LOST, F.concat(text, F.lit("]")))
 
 
+def _fewer_racks(target: Column, size: Column, given_up: AbstractSet[str]) -> Column:
+    return F.size(_racks(target)) < F.least(F.size(_racks_now(given_up)), size)
+
+
+def _racks_now(given_up: AbstractSet[str]) -> Column:
+    now = _racks(F.col("replicas"))
+    return F.array_except(now, F.array(*map(F.lit, sorted(given_up)))) if given_up else now
+
+
 def _racks(broker_ids: Column) -> Column:
-    return F.array_distinct(F.array_compact(F.transform(broker_ids, lambda broker: F.col("rack_of")[broker])))
+    return F.array_distinct(_racks_of(broker_ids))
+
+
+def _racks_of(broker_ids: Column) -> Column:
+    """The rack of each broker that has one."""
+    return F.array_compact(F.transform(broker_ids, lambda broker: F.col("rack_of")[broker]))
 
 
 def _named_twice(lists: DataFrame) -> DataFrame:

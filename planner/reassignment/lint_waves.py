@@ -1,27 +1,35 @@
 """What a list on the way must not be: waves may take a partition through lists that nobody asked for.
 
 As `planner.reassignment.lint`, for lists that a later wave replaces: no broker twice or dead, no fewer racks than now,
-as far as the list it ends with can have as many, and min.insync.replicas no further away than now. The znode is not
+as far as the list it ends with can have as many, no more replicas in one rack than at the worse end, and
+min.insync.replicas no further away than now. The znode is not
 measured again: it is never larger than with all moves at once. In: `ways` (topic, partition, wave, replicas, and goal,
 the list it ends with) and the tables of a snapshot. Out: one row a fault.
 """
 
-from collections.abc import Set as AbstractSet
-
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from planner.reassignment.lint import considered, dead_fault, duplicate_fault, min_isr_fault, rack_fault
+from planner.reassignment.lint import (
+    NO_RULES,
+    RackRules,
+    considered,
+    crowded_fault,
+    dead_fault,
+    duplicate_fault,
+    min_isr_fault,
+    rack_fault,
+)
 
 
-def way_faults(  # noqa: PLR0913 - five tables and a permission
+def way_faults(  # noqa: PLR0913 - five tables, and what else is known of racks
     ways: DataFrame,
     partitions: DataFrame,
     topics: DataFrame,
     brokers: DataFrame,
     broker_configs: DataFrame,
     *,
-    given_up: AbstractSet[str] = frozenset(),
+    rules: RackRules = NO_RULES,
 ) -> DataFrame:
     """Faults of lists on the way: topic, partition, code, fault; a plan with one is refused as a whole."""
     lists = ways.select("topic", "partition", "wave", "goal", F.col("replicas").alias("target"))
@@ -30,11 +38,12 @@ def way_faults(  # noqa: PLR0913 - five tables and a permission
         duplicate_fault(target),
         dead_fault(target, known),
         min_isr_fault(target, known),
-        rack_fault(target, F.least(F.size(target), F.size("goal")), known, given_up),
+        rack_fault(target, F.least(F.size(target), F.size("goal")), known, rules.given_up),
+        crowded_fault(target, known, rules.given_up, F.col("goal")),
     ]
     text = F.concat(F.lit("on the way, after wave "), "wave", F.lit(": "), "fault.fault")
     return (
-        lists.transform(considered, partitions, topics, brokers, broker_configs)
+        lists.transform(considered, partitions, topics, brokers, broker_configs, rules)
         .select("topic", "partition", "wave", F.explode(F.array_compact(F.array(*faults))).alias("fault"))
         .select("topic", "partition", "fault.code", text.alias("fault"))
         .orderBy("topic", "partition", "code", "fault")

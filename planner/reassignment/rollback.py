@@ -2,11 +2,12 @@
 
 The rows are those of `planner.reassignment.targets` with target and source exchanged, and the checks those of
 `planner.reassignment.lint` that concern one partition, in plain Python, because a rollback starts without Spark from
-what ZooKeeper holds now. Fewer racks than now are no fault here, but are said: going back was asked for. In: the
-partition's changes in a plan, its row as PARTITIONS has it, its topic, the brokers. Out: CHANGES without a plan id, or
-why there are none.
+what ZooKeeper holds now. Fewer racks than now, or more replicas in one, are no fault here, but are said: going back was
+asked for. In: the partition's changes in a plan, its row as PARTITIONS has it, its topic, the brokers. Out: CHANGES
+without a plan id, or why there are none.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -225,9 +226,14 @@ def _reason(before: Sequence[int], after: Sequence[int], around: Around, wave: i
     if moved.is_moving:
         what = f"adds [{_words(moved.adding)}], removes [{_words(moved.removing)}]"
     step = "" if wave is None else f", undoes wave {wave}"
-    racks = [len({around.racks.get(broker) for broker in replicas} - {None}) for replicas in (before, after)]
+    counts = [
+        Counter(rack for broker in replicas if (rack := around.racks.get(broker)) is not None)
+        for replicas in (before, after)
+    ]
+    racks, most = [len(count) for count in counts], [max(count.values(), default=0) for count in counts]
     fewer = f"; racks {racks[0]} → {racks[1]}" if racks[1] < min(racks[0], len(after)) else ""
-    return f"back to {back.name}{step}: {what}{fewer}"
+    crowded = f"; most in one rack {most[0]} → {most[1]}" if most[1] > most[0] and not fewer else ""
+    return f"back to {back.name}{step}: {what}{fewer}{crowded}"
 
 
 def _words(brokers: Sequence[int]) -> str:

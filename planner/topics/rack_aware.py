@@ -4,11 +4,15 @@ Corresponds to `AdminUtils.assignReplicasToBrokersRackAware` and `getRackAlterna
 depend on where its leader falls in the list and on how far its followers jump, so that all that can happen is a table
 of at most n (n - 1) lists a replication factor, whatever the number of partitions and topics: `rack_aware_lists` writes
 it in plain Python, `assign_rack_aware` joins it. In: `assignment.partition_ids`. Out: topic, partition, replicas.
+
+Once every rack has a replica, Kafka takes any broker: of four replicas in two racks it may put three into one. With
+`balanced`, a rack gets no replica while another one that has fewer still has room; with as many racks as replicas, both
+are the same.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, zip_longest
+from itertools import chain, cycle, zip_longest
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -50,6 +54,8 @@ def rack_aware_lists(
     racks: Mapping[int, str],
     replication_factor: int,
     shifts: Iterable[int] | None = None,
+    *,
+    balanced: bool = False,
 ) -> Iterator[tuple[int, int, int, list[int]]]:
     """Rows of LISTS: replicas for each place of the leader and each jump of the followers.
 
@@ -60,12 +66,16 @@ def rack_aware_lists(
     jumps = range(steps) if shifts is None else sorted({shift * count % steps for shift in shifts})
     for first in range(len(brokers)):
         for jump in jumps:
-            yield replication_factor, first, jump, _replicas(brokers, racks, replication_factor, (first, jump))
+            order = [brokers[(first + 1 + (jump + step) % steps) % len(brokers)] for step in range(len(brokers) - 1)]
+            take = _balanced if balanced else _kafkas
+            yield replication_factor, first, jump, take([brokers[first], *order], racks, replication_factor)
 
 
 def lists_for(
     racks: Mapping[int, str],
     topics: Iterable[Mapping[str, Any]],
+    *,
+    balanced: bool = False,
 ) -> Iterator[tuple[int, int, int, list[int]]]:
     """Rows of LISTS that assigning `topics`, rows of `assignment.NEW_TOPICS`, can ask for.
 
@@ -78,21 +88,56 @@ def lists_for(
         occurring = shifts_of(len(racks), *(topic[name] for name in ("shift", "first_partition", "partitions")))
         shifts[topic["replication_factor"]].update(occurring)
     for factor in sorted(shifts):
-        yield from rack_aware_lists(racks, factor, shifts[factor])
+        yield from rack_aware_lists(racks, factor, shifts[factor], balanced=balanced)
 
 
-def _replicas(brokers: Sequence[int], racks: Mapping[int, str], factor: int, at: tuple[int, int]) -> list[int]:
+def _kafkas(order: Sequence[int], racks: Mapping[int, str], factor: int) -> list[int]:
     """Take brokers in order, passing over racks and brokers that have a replica while others have none."""
-    n, every_rack = len(brokers), len(set(racks.values()))
-    first, jump = at
-    replicas, used, k = [brokers[first]], {racks[brokers[first]]}, 0
+    every_rack = len(set(racks.values()))
+    replicas, used = [order[0]], {racks[order[0]]}
+    turns = cycle(order[1:])
     while len(replicas) < factor:
-        broker = brokers[(first + 1 + (jump + k) % (n - 1)) % n]
-        k += 1
+        broker = next(turns)
         if (racks[broker] not in used or len(used) == every_rack) and broker not in replicas:
             replicas.append(broker)
             used.add(racks[broker])
     return replicas
+
+
+def _balanced(order: Sequence[int], racks: Mapping[int, str], factor: int) -> list[int]:
+    """Take brokers in order, passing over racks that have more replicas than others that still have room.
+
+    >>> _balanced([1, 2, 3, 7, 4, 5, 6], dict.fromkeys((1, 2, 3, 7), "a") | dict.fromkeys((4, 5, 6), "b"), 4)
+    [1, 4, 2, 5]
+    """
+    replicas = [order[0]]
+    turns = cycle(order[1:])
+    while len(replicas) < factor:
+        held = Counter(racks[broker] for broker in replicas)
+        least = min(held[racks[broker]] for broker in order if broker not in replicas)
+        replicas.append(next(b for b in turns if b not in replicas and held[racks[b]] == least))
+    return replicas
+
+
+def crowding(replicas: Sequence[int], racks: Mapping[int, str]) -> int:
+    """The largest number of these replicas in one rack; brokers without one count alone.
+
+    >>> crowding([1, 2, 9], {1: "a", 2: "a"}), crowding([8, 9], {})
+    (2, 1)
+    """
+    return max(Counter(racks.get(broker, broker) for broker in replicas).values(), default=0)
+
+
+def least_crowding(replicas: int, racks: Mapping[int, str], brokers: Iterable[int]) -> int:
+    """The least that can be for so many replicas on these brokers.
+
+    >>> racks = {1: "a", 2: "a", 3: "b", 4: "a"}
+    >>> [least_crowding(count, racks, racks) for count in (1, 2, 3, 4)]
+    [1, 1, 2, 3]
+    """
+    sizes = Counter(racks.get(broker, broker) for broker in brokers).values()
+    levels = (level for level in range(1, replicas) if sum(min(size, level) for size in sizes) >= replicas)
+    return next(levels, replicas)
 
 
 def assign_rack_aware(partition_ids: DataFrame, lists: DataFrame, racks: Mapping[int, str]) -> DataFrame:

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from jobs.planning.plan import Planned
 from jobs.planning.tables import partitions_with_requests
 from jobs.records.snapshot_tables import SnapshotTables
-from planner.reassignment.lint import placement_faults
+from planner.reassignment.lint import RackRules, placement_faults
 from planner.reassignment.lint_waves import way_faults
 from planner.reassignment.targets import reassignment_changes, reassignment_rejections
 from planner.rows.changes import as_rejections
@@ -27,6 +27,7 @@ LEFT_OUT: Final = (LintCode.DELETION_REQUESTED, LintCode.NOT_UNDERSTOOD, LintCod
 
 INSISTED_BY: Final = {
     LintCode.RACKS_LOST: "--disable-rack-aware",
+    LintCode.RACK_CROWDED: "--disable-rack-aware",
     LintCode.MIN_ISR_UNREACHABLE: "--allow-below-min-isr",
 }
 """Options that take a fault for what was meant; the others Kafka itself refuses, or they lose data."""
@@ -37,7 +38,8 @@ class Lint:
     """Which checks a plan's question waives.
 
     `leaves_out`: partitions that must not change are none of its faults. `below_min_isr`: lists may become shorter
-    than min.insync.replicas. `given_up`: racks that it empties.
+    than min.insync.replicas. `given_up`: racks that it empties. `may_hold`: the brokers that may be given replicas, None
+    for all that a plan may choose from.
     """
 
     factor_may_change: bool
@@ -45,6 +47,7 @@ class Lint:
     leaves_out: bool
     below_min_isr: bool
     given_up: frozenset[str] = frozenset()
+    may_hold: frozenset[int] | None = None
 
     def faults(self, at: SnapshotTables, targets: DataFrame) -> DataFrame:
         """Faults of where partitions go, and of lists on the way: topic, partition, code, fault."""
@@ -53,12 +56,14 @@ class Lint:
         if "earlier" in targets.columns:
             last = F.size("earlier") + 1 == F.col("steps")
             ends, ways = targets.where(last), targets.where(~last)
-        faults = placement_faults(ends, *tables, factor_may_change=self.factor_may_change, given_up=self.given_up)
-        faults = faults if ways is None else faults.unionByName(way_faults(ways, *tables, given_up=self.given_up))
+        last_seen = at["brokers_last_seen"]
+        rules = RackRules(given_up=self.given_up, may_hold=self.may_hold, last_seen=last_seen)
+        faults = placement_faults(ends, *tables, factor_may_change=self.factor_may_change, rules=rules)
+        faults = faults if ways is None else faults.unionByName(way_faults(ways, *tables, rules=rules))
         return faults.where(~F.col("code").isin(*self._waived())).distinct()
 
     def _waived(self) -> list[str]:
-        racks = [] if self.rack_aware else [LintCode.RACKS_LOST]
+        racks = [] if self.rack_aware else [LintCode.RACKS_LOST, LintCode.RACK_CROWDED]
         short = [LintCode.MIN_ISR_UNREACHABLE] if self.below_min_isr else []
         return [code.value for code in (*racks, *short, *(LEFT_OUT if self.leaves_out else ()))]
 
@@ -93,7 +98,8 @@ def _as_rejections(faults: DataFrame) -> DataFrame:
 def _ways_on(faults: Sequence[Row]) -> str:
     """Say by which options the plan is made all the same."""
     codes = {row.code for row in faults}
-    ways = [f"allow these by {option}" for code, option in INSISTED_BY.items() if code in codes]
+    options = dict.fromkeys(option for code, option in INSISTED_BY.items() if code in codes)
+    ways = [f"allow these by {option}" for option in options]
     return " or ".join([*ways, "leave these partitions out by --skip-unsafe"])
 
 

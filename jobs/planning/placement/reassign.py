@@ -58,7 +58,8 @@ def _optimised(stated: StatedQuestion, weights: Weights | None) -> Planner:
     def planner(at: SnapshotTables) -> Planned:
         stated.refuse_unable(at)
         answer = placed(at, question, weights)
-        faults = replace(lint, given_up=answer.given_up).faults(at, answer.targets).localCheckpoint()
+        checks = replace(lint, given_up=answer.given_up, may_hold=answer.may_hold)
+        faults = checks.faults(at, answer.targets).localCheckpoint()
         parameters = {**stated.parameters, "figures": answer.figures}
         skip = stated.limits.skip_unsafe
         targets = StatedTargets(rows=answer.targets, parameters=parameters, held=answer.held, skip_unsafe=skip)

@@ -20,6 +20,7 @@ from jobs.planning.placement.target_rows import ON_THE_WAY, TARGETS, rows_on_the
 from jobs.planning.placement.weights import Weights
 from jobs.records.drained import drained_brokers
 from jobs.records.figures import Figures, byte_figures, figures_of, wave_figures
+from jobs.records.last_seen import brokers_last_seen, rack_of_each
 from jobs.records.snapshot_tables import SnapshotTables
 from jobs.records.snapshots import as_of
 from planner.placement.problem import NOBODY, Bools, Brokers, Ints, Partitions, Placement, PlacementError, Question
@@ -50,13 +51,14 @@ class PlacementQuestion:
 class Placed:
     """The answer: what to ask for and why, in which wave; what could not be looked at; and what it comes to.
 
-    `given_up`: racks of which every broker is emptied.
+    `given_up`: racks of which every broker is emptied or dead. `may_hold`: the brokers that may be given replicas.
     """
 
     targets: DataFrame
     held: DataFrame | None
     figures: Figures
     given_up: frozenset[str] = frozenset()
+    may_hold: frozenset[int] | None = None
 
 
 def placed(at: SnapshotTables, question: PlacementQuestion, weights: Weights | None = None) -> Placed:
@@ -68,7 +70,7 @@ def placed(at: SnapshotTables, question: PlacementQuestion, weights: Weights | N
     sizes: Figures = {}
     if weights is not None:
         cluster, sizes = weights.weighed(at, cluster)
-    brokers = _brokers(at, question, cluster.partitions)
+    brokers, rackless = _brokers(at, question, cluster.partitions)
     if not brokers.target.any():
         raise RefusedError("no broker is left that may hold replicas; start brokers, or name fewer")
     _refuse_too_many(question.goal, int(brokers.target.sum()))
@@ -82,8 +84,15 @@ def placed(at: SnapshotTables, question: PlacementQuestion, weights: Weights | N
     return Placed(
         targets=targets,
         held=held.withColumns(code).transform(as_rejections, Action.REASSIGN),
-        figures={**figures, "held": len(dead), **byte_figures(brokers, cluster.partitions, answer), **sizes},
+        figures={
+            **figures,
+            "held": len(dead),
+            "racks_unknown": _concerning(rackless, cluster.partitions, answer),
+            **byte_figures(brokers, cluster.partitions, answer),
+            **sizes,
+        },
         given_up=frozenset(answer.given_up),
+        may_hold=frozenset(brokers.ids[brokers.target].tolist()),
     )
 
 
@@ -91,7 +100,8 @@ def placed_as_given(at: SnapshotTables, rows: pa.Table, caps: Caps, *, rack_awar
     """Account for targets (topic, partition, replicas) that passed the lint: each is there, and named once."""
     cluster = read_partitions(at, Scope())
     known = cluster.partitions.replicas
-    brokers = _brokers(at, PlacementQuestion(goal=Question(), scope=Scope(), rack_aware=rack_aware), cluster.partitions)
+    question = PlacementQuestion(goal=Question(), scope=Scope(), rack_aware=rack_aware)
+    brokers, rackless = _brokers(at, question, cluster.partitions)
     targets = lists_of(rows["replicas"])
     named = rows_of(rows, cluster.names)
     replicas = np.full((len(known), max(known.shape[1], targets.shape[1])), NOBODY, dtype=np.int64)
@@ -102,7 +112,8 @@ def placed_as_given(at: SnapshotTables, rows: pa.Table, caps: Caps, *, rack_awar
     unchanged = np.setdiff1d(named, answer.changed)
     whole = _Answer(cluster=cluster, brokers=brokers, placement=answer, barred=unchanged)
     frame, figures = whole.in_waves(at, caps)
-    return Placed(targets=frame, held=None, figures={**figures, "held": 0})
+    unknown = _concerning(rackless, cluster.partitions, answer)
+    return Placed(targets=frame, held=None, figures={**figures, "held": 0, "racks_unknown": unknown})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -133,8 +144,16 @@ def _place(brokers: Brokers, cluster: NamedPartitions, goal: Question) -> Placem
         raise RefusedError(error.located(", ".join(named))) from None
 
 
-def _brokers(at: SnapshotTables, question: PlacementQuestion, partitions: Partitions) -> Brokers:
-    """All brokers that are registered or hold a replica, which may be dead."""
+def _concerning(unknown: AbstractSet[int], partitions: Partitions, answer: Placement) -> list[int]:
+    """Those of the brokers that hold a replica of a partition that changes."""
+    return sorted(unknown & set(np.unique(partitions.replicas[answer.changed]).tolist()))
+
+
+def _brokers(at: SnapshotTables, question: PlacementQuestion, partitions: Partitions) -> tuple[Brokers, set[int]]:
+    """All brokers that are registered or hold a replica; and, where others have racks, those whose rack is unknown.
+
+    A broker that is gone is in the rack in which it was last seen.
+    """
     registered = {row["broker_id"]: row for row in as_of(at.tables.lake, at.snapshot, "brokers")}
     holding = set(np.unique(partitions.replicas[partitions.replicas != NOBODY]).tolist())
     ids = sorted(holding | registered.keys())
@@ -142,14 +161,16 @@ def _brokers(at: SnapshotTables, question: PlacementQuestion, partitions: Partit
     _refuse_unknown(question.emptied - set(ids), ids)
     live = {broker for broker, row in registered.items() if row["understood"]}
     may_hold = live - drained_brokers(at.tables.lake) - emptied
-    racks = {broker: row["rack"] for broker, row in registered.items()} if question.rack_aware else {}
-    return Brokers(
+    known = rack_of_each(registered.values(), brokers_last_seen(at.tables.lake, at.snapshot))
+    racks = known if question.rack_aware else {}
+    brokers = Brokers(
         ids=np.array(ids, dtype=np.int64),
         racks=tuple(racks.get(broker) for broker in ids),
         live=np.array([broker in live for broker in ids]),
         target=np.array([broker in may_hold for broker in ids]),
         emptied=np.array([broker in emptied for broker in ids]),
     )
+    return brokers, set(ids) - known.keys() if any(brokers.racks) else set()
 
 
 def _refuse_too_many(goal: Question, brokers: int) -> None:

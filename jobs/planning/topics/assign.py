@@ -16,7 +16,18 @@ from jobs.basics.errors import Fault, RefusedError, UsageError, raise_any
 from jobs.planning.plan import Planned
 from jobs.planning.protocol import config_notes, have_topic_ids
 from jobs.planning.topics.known_topic import operation
-from jobs.planning.topics.new_partitions import KAFKA, STRATEGIES, assign_topics, racks_of, racks_told
+from jobs.planning.topics.new_partitions import (
+    BALANCED,
+    RACK_AWARE,
+    SIMPLE,
+    SPREAD_LATER,
+    STRATEGIES,
+    assign_topics,
+    crowded,
+    may_crowd,
+    racks_of,
+    racks_told,
+)
 from jobs.planning.topics.new_topics import NewTopic, not_alive, topic_name_faults
 from jobs.records.snapshot_tables import SnapshotTables
 from jobs.records.snapshots import as_of
@@ -56,7 +67,8 @@ class AssignRequest:
         brokers = self.brokers or live
         racks = self._racks([row for row in registered if row["broker_id"] in brokers])
         raise_any(self._faults(at, brokers, live, racks))
-        return self._planned(at, brokers, racks if isinstance(racks, dict) else {})
+        usable = [row for row in registered if row["broker_id"] in (brokers if self._by_rule else live)]
+        return self._planned(at, brokers, usable, racks if isinstance(racks, dict) else {})
 
     @property
     def _names(self) -> list[str]:
@@ -72,7 +84,7 @@ class AssignRequest:
                 yield UsageError, fault
 
     def _racks(self, brokers: Sequence[Row]) -> dict[int, str] | Fault:
-        if not (self.rack_aware and self.strategy == KAFKA and self._by_rule):
+        if not (self.rack_aware and self.strategy in RACK_AWARE and self._by_rule):
             return {}
         try:
             return racks_of(brokers, "leave them out with --brokers, place replicas by hand,")
@@ -93,7 +105,7 @@ class AssignRequest:
             for fault in topic.placement_faults(brokers, live):
                 yield RefusedError, fault
 
-    def _planned(self, at: SnapshotTables, brokers: list[int], racks: dict[int, str]) -> Planned:
+    def _planned(self, at: SnapshotTables, brokers: list[int], usable: Sequence[Row], racks: dict[int, str]) -> Planned:
         rows = [*self._placements(len(brokers)), *(_by_hand(topic) for topic in self.topics if topic.by_hand)]
         rows.sort(key=lambda row: str(row["topic"]))
         known = have_topic_ids(at)
@@ -112,7 +124,20 @@ class AssignRequest:
         each = [_stated(row) | data for row, data in zip(rows, details, strict=True)]
         parameters = settled | ({"topics": each} if self.from_file else each[0])
         parameters |= {"allow_unknown_config": True} if self.unknown_config_allowed else {}
+        if self._may_crowd(usable):
+            parameters |= crowded(assigned, usable, self._instead)
         return Planned(PlanKind.ASSIGN, parameters, changes, operations=operations)
+
+    def _may_crowd(self, brokers: Sequence[Row]) -> bool:
+        """Whether new partitions may have more replicas in one rack than needed, unless racks are to be ignored."""
+        sizes = [topic.replication_factor or 0 for topic in self._by_rule]
+        freely = len(self._by_rule) < len(self.topics) or self.strategy == SIMPLE
+        return self.rack_aware and (freely or may_crowd(max(sizes, default=0), brokers))
+
+    @property
+    def _instead(self) -> str:
+        by_rule = self._by_rule and self.strategy != BALANCED
+        return f"--strategy {BALANCED} spreads them; {SPREAD_LATER}" if by_rule else SPREAD_LATER
 
     def _placements(self, brokers: int) -> Iterator[Row]:
         """Settle what the algorithm needs; where the first topic begins comes from its name unless given."""

@@ -11,7 +11,7 @@ from jobs.basics.errors import RefusedError, UsageError, raise_any
 from jobs.planning.plan import Planned
 from jobs.planning.tables import requests_of
 from jobs.planning.topics.known_topic import KnownTopic, find_topic, is_assignment_understood, operation
-from jobs.planning.topics.new_partitions import assign_topics, racks_of, racks_told
+from jobs.planning.topics.new_partitions import SPREAD_LATER, assign_topics, crowded, may_crowd, racks_of, racks_told
 from jobs.planning.topics.new_topics import not_alive
 from jobs.records.snapshot_tables import SnapshotTables
 from jobs.records.snapshots import as_of
@@ -66,6 +66,9 @@ class ExpandRequest:
         placement |= {"allow_internal": True} if self.allow_internal else {}
         data = {"existing": existing, "partitions": self.partitions, "topic_id": topic.row["topic_id"]}
         expansion = operation(0, OperationKind.EXPAND_TOPIC, self.topic, json.dumps(data, sort_keys=True))
+        replicas = len(topic.partitions[0]["replicas"])
+        if self.rack_aware and (self.by_hand is not None or may_crowd(replicas, live)):
+            placement |= crowded(assigned, live, SPREAD_LATER)
         return Planned(PlanKind.EXPAND, placement, changes, operations=[expansion])
 
     def _placement(self, topic: KnownTopic, live: list[Row]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 What is settled stands in the plan's parameters: strategy, brokers in order, racks by broker id where racks take turns.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -11,11 +12,16 @@ from pyspark.sql import DataFrame, SparkSession
 from jobs.adapters.delta.lake import Row
 from jobs.basics.errors import RefusedError
 from planner.topics.assignment import NEW_TOPICS, assign_by_hand, assign_rack_unaware, assign_simple, partition_ids
-from planner.topics.rack_aware import LISTS, assign_rack_aware, lists_for
+from planner.topics.rack_aware import LISTS, assign_rack_aware, crowding, least_crowding, lists_for
 
 KAFKA: Final = "kafka"
 SIMPLE: Final = "simple"
-STRATEGIES: Final = (KAFKA, SIMPLE)
+BALANCED: Final = "balanced"
+STRATEGIES: Final = (KAFKA, SIMPLE, BALANCED)
+RACK_AWARE: Final = (KAFKA, BALANCED)
+
+SPREAD_LATER: Final = "`surveyor plan reassign --fix-racks` spreads them once they are there"
+"""What helps against new partitions that crowd a rack."""
 
 _COLUMNS: Final = [column.split(" ")[0] for column in NEW_TOPICS.split(", ")]
 
@@ -37,7 +43,8 @@ def _by_rule(spark: SparkSession, topics: Sequence[Row], settled: Mapping[str, A
     if "racks" not in settled:
         return ids.transform(assign_rack_unaware, settled["brokers"])
     racks = {int(broker): rack for broker, rack in settled["racks"].items()}
-    lists = spark.createDataFrame(list(lists_for(racks, topics)), LISTS)
+    balanced = settled.get("strategy") == BALANCED
+    lists = spark.createDataFrame(list(lists_for(racks, topics, balanced=balanced)), LISTS)
     return ids.transform(assign_rack_aware, lists, racks)
 
 
@@ -63,3 +70,29 @@ def racks_of(brokers: Sequence[Row], instead: str) -> dict[int, str]:
 def racks_told(racks: Mapping[int, str]) -> dict[str, dict[str, str]]:
     """Write racks as a plan's parameters have them, nothing where there are none."""
     return {"racks": {str(broker): rack for broker, rack in sorted(racks.items())}} if racks else {}
+
+
+def crowded(assigned: DataFrame, brokers: Sequence[Row], instead: str) -> dict[str, Any]:
+    """Return what a plan states of new partitions that have more replicas in one rack than needed, nothing for none.
+
+    `brokers`: rows of BROKERS that could be used. `instead`: the command that spreads them.
+    """
+    racks = {row["broker_id"]: row["rack"] for row in brokers if row["rack"] is not None}
+    if len(set(racks.values())) <= 1:
+        return {}
+    ids = [row["broker_id"] for row in brokers]
+    found = Counter[tuple[int, int]]()
+    for row in assigned.groupBy("replicas").count().collect():
+        least = least_crowding(len(row["replicas"]), racks, ids)
+        most = crowding(row["replicas"], racks)
+        if most > least:
+            found[most, least] += row["count"]
+    if not found:
+        return {}
+    most, least = max(found)
+    return {"crowded": {"partitions": found.total(), "most": most, "least": least, "instead": instead}}
+
+
+def may_crowd(replicas: int, brokers: Sequence[Row]) -> bool:
+    """Whether Kafka's rule may put more of so many replicas into one rack than needed: it counts racks no further."""
+    return replicas > len({row["rack"] for row in brokers})

@@ -1,9 +1,10 @@
 """Which broker can hand a replica to which, over all partitions: the graph on which replicas are evened out.
 
 An arc a → b stands for partitions that may replace a by b and keep their hard rules: replicas distinct, on allowed
-brokers, as many racks as needed; and one in sync leaves a partition that lacks one for another in sync only, which
-comes back. Its cost says how the number of copies changes. Arcs are counted, not listed, so that
-a hundred brokers are a small graph whatever the number of partitions. In: a World and the rows that may change.
+brokers, as many racks as needed, and in each no more replicas than allowed; and one in sync leaves a partition that
+lacks one for another in sync only, which comes back. Its cost says how the number of copies changes. Arcs are counted,
+not listed, so that a hundred brokers are a small graph whatever the number of partitions. In: a World and the rows that
+may change.
 """
 
 from functools import reduce
@@ -14,7 +15,7 @@ import numpy as np
 from planner.placement.evenness.routes import arcs
 from planner.placement.leaving import guarded
 from planner.placement.problem import NOBODY, Bools, Ints
-from planner.placement.racks import alone, by_rack, spanned
+from planner.placement.racks import alone, by_rack, crowding, spanned
 from planner.placement.slots import arrivals, within
 from planner.placement.world import World, topic_load
 
@@ -32,7 +33,12 @@ class Exchange:
         self.world, self.rows, self.voluntary = world, rows, voluntary
         self.before, self.after = (np.ascontiguousarray(x[:, rows]) for x in (world.before, world.after))
         self.need, self.pinned, self.stay = world.need[rows], world.pinned[rows], world.stay[:, rows]
-        self.best = np.minimum(world.factor[rows], len(world.rack_names))
+        factor, count = world.factor[rows], max(len(world.rack_names), 1)
+        self.best, self.even = np.minimum(factor, len(world.rack_names)), -(-factor // count)
+        self.crowds = bool((self.even > 1).any() and world.rack_names)
+        self.limit = world.limit[rows]
+        # elsewhere the racks that a row has to span leave no room for more
+        self.limited = (self.limit <= factor - self.need) & bool(world.rack_names)
         self.topic, self.topic_load = topic_load(world, rows)
         self.rack_of = np.where(world.racks[:-1] < 0, len(world.rack_names), world.racks[:-1])
         self.load = world.load()
@@ -80,7 +86,10 @@ class Exchange:
         free = may_come & ~(after == target).any(axis=0) & (self.pinned[columns] != source) & (costs == cost)
         stay = self.stay[:, columns]
         free &= ~(stay == source).any(axis=0) | (stay == target).any(axis=0)
-        allowed: Bools = free & (spanned(self._replaced(columns, source, target)) >= self.need[columns])
+        racks = self._replaced(columns, source, target)
+        allowed: Bools = free & (spanned(racks) >= self.need[columns])
+        if self.limited[columns].any():
+            allowed &= crowding(racks) <= self.limit[columns]
         return allowed
 
     def _preferred(self, columns: Ints, source: int, target: int) -> Ints:
@@ -89,7 +98,10 @@ class Exchange:
         first = np.maximum.accumulate(np.where(np.diff(topics, prepend=-1) != 0, np.arange(len(topics)), 0))
         nth = np.arange(len(topics)) - first
         gain = self.topic_load[topics, source] - self.topic_load[topics, target] - 2 * nth
-        wasted = spanned(self._replaced(columns, source, target)) < self.best[columns]
+        racks = self._replaced(columns, source, target)
+        wasted = spanned(racks) < self.best[columns]
+        if self.crowds:
+            wasted |= crowding(racks) > self.even[columns]
         moving = arrivals(self.before[:, columns], self.after[:, columns]).sum(axis=0)
         order: Ints = np.lexsort((moving, -gain, wasted))
         return order
@@ -145,9 +157,11 @@ class Exchange:
         count = len(self.world.rack_names)
         without = spanned(racks) - alone(racks)
         held = by_rack(racks, count)
-        held[count] = 1
         at = racks[:, None, :] == np.arange(count + 1)[None, :, None]
         fresh = held[None] == at
+        fresh[:, count] = False
         need = self.need[columns]
         spans: Bools = (without >= need)[:, None, :] | (fresh & (without + 1 >= need)[:, None, :])
+        if self.limited[columns].any():
+            spans[:, :count] &= held[None, :count] - at[:, :count] < self.limit[columns]
         return spans

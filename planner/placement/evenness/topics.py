@@ -5,6 +5,7 @@ a local search with a bound on its work: most topics get even, none gets worse. 
 Works in its `after`.
 """
 
+from collections import Counter
 from typing import Final
 
 import numpy as np
@@ -73,8 +74,11 @@ class _Swaps:
         if broker in now or broker in world.before[:, row].tolist():
             return False
         then = [*now[:slot], broker, *now[slot + 1 :]]
-        spans = [len({int(world.racks[held]) for held in some} - {NO_RACK}) for some in (now, then)]
-        return spans[1] >= spans[0]
+        counts = [Counter(int(world.racks[held]) for held in some) for some in (now, then)]
+        for count in counts:
+            del count[NO_RACK]
+        crowded = max(counts[1].values(), default=0) > world.limit[row]
+        return len(counts[1]) >= len(counts[0]) and not crowded
 
     def _exchange(self, one: int, other: int) -> None:
         here, there = int(self.broker[one]), int(self.broker[other])

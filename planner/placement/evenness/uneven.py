@@ -79,11 +79,13 @@ def _binding(world: World, sources: Bools, targets: Bools) -> str:
     everywhere = ~fixed & (there.sum(axis=0) == int(open_to.sum()))
     rest = ~fixed & ~everywhere
     kept = (here & guarded(world.after, world.stay)).sum(axis=0)
+    crowded = (world.limit < world.factor - world.need + 1) & (world.need > 0)
+    lost = "in partitions that would lose a rack" + (" or crowd one" if (crowded & rest & (replicas > 0)).any() else "")
     counts = {
         "in partitions that may not change": int(replicas[fixed].sum()),
         "in partitions that have a replica on each of the others": int(replicas[everywhere].sum()),
         "in sync in partitions that lack one": int(kept[rest].sum()),
-        "in partitions that would lose a rack": int((replicas - kept)[rest].sum()),
+        lost: int((replicas - kept)[rest].sum()),
     }
     bound = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
     return f"of {int(replicas.sum())} replicas {bound}"

@@ -9,7 +9,12 @@ from hypothesis import strategies as st
 from planner.placement.problem import NOBODY, Brokers, Partitions, Question
 
 IDS: Final = (3, 1, 4, 15, 9, 2)
-RACKS: Final = (("a", "a", "a", "b", "b", "b"), ("a", "b", "c", "a", "b", "c"), ("a", "b", "b", "b", None, "c"))
+RACKS: Final = (
+    ("a", "a", "a", "b", "b", "b"),
+    ("a", "b", "c", "a", "b", "c"),
+    ("a", "b", "b", "b", None, "c"),
+    ("a", "a", "b", "a", "b", "a"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -75,6 +80,7 @@ QUESTIONS: Final = (
     Question(replication_factor=1),
     Question(replication_factor=2),
     Question(replication_factor=3),
+    Question(replication_factor=4),
     Question(replication_factor=2, even=True),
     Question(replacements=((3, 1), (9, 2))),
 )
@@ -92,9 +98,10 @@ def cases(draw: st.DrawFn, questions: tuple[Question, ...] = QUESTIONS) -> Case:
     excluded = draw(st.one_of(st.just(frozenset[int]()), some)) - emptied
     dead = draw(st.one_of(st.just(frozenset[int]()), st.just(frozenset[int]()), some))
     crowd = draw(st.sampled_from([ids, ids, ids[: max(2, count - 2)]]))
+    most = draw(st.sampled_from([3, 3, 4, 5]))
     lists = draw(
         st.lists(
-            st.lists(st.sampled_from(crowd), min_size=1, max_size=min(3, len(crowd)), unique=True),
+            st.lists(st.sampled_from(crowd), min_size=1, max_size=min(most, len(crowd)), unique=True),
             min_size=1,
             max_size=9,
         ),

@@ -29,6 +29,13 @@ def _racks(case: Case, brokers: Iterable[int]) -> int:
     return len({rack_of[broker] for broker in brokers} - {None})
 
 
+def crowding(case: Case, brokers: Iterable[int]) -> int:
+    """The most replicas in one rack, 1 at least: without racks there is nothing to lose."""
+    rack_of = dict(zip(case.brokers.ids.tolist(), case.brokers.racks, strict=True))
+    held = [rack_of[broker] for broker in brokers]
+    return max([1, *(held.count(rack) for rack in {*held} - {None})])
+
+
 def _flagged(case: Case, name: str) -> frozenset[int]:
     flags = getattr(case.brokers, name)
     return frozenset(case.brokers.ids[flags].tolist())
@@ -62,9 +69,11 @@ def _sets(case: Case, row: int) -> list[Choice]:
     if question.onto:
         sets = [some for some in sets if some - before <= question.onto]
     sets = [some for some in sets if _racks(case, some) >= _fewest_racks(case, before, factor, sets)]
+    sets = [some for some in sets if crowding(case, some) <= _most_in_one(case, before, sets)]
     if question.fix_racks and sets:
         widest = max(_racks(case, some) for some in sets)
         sets = [some for some in sets if _racks(case, some) == widest]
+        sets = _least_crowded(case, sets)
     if question.replication_factor is not None:
         sets = _led_as_before(ordered[0], _cheapest(case, row, sets), sets)
     forced = _cheapest(case, row, sets)
@@ -80,18 +89,28 @@ def _fewest_racks(case: Case, before: frozenset[int], factor: int, sets: list[fr
     return max(now - len(lost), min(now, widest))
 
 
+def _most_in_one(case: Case, before: frozenset[int], sets: list[frozenset[int]]) -> int:
+    """No more replicas in one rack than now, unless no set does with as few."""
+    return max(crowding(case, before), min((crowding(case, some) for some in sets), default=0))
+
+
+def _least_crowded(case: Case, sets: list[frozenset[int]]) -> list[frozenset[int]]:
+    least = min((crowding(case, some) for some in sets), default=0)
+    return [some for some in sets if crowding(case, some) == least]
+
+
 def _led_as_before(leader: int, forced: list[frozenset[int]], sets: list[frozenset[int]]) -> list[frozenset[int]]:
     """The preferred leader stays where that makes nothing worse."""
     return [some for some in sets if leader in some] if any(leader in some for some in forced) else sets
 
 
 def _cheapest(case: Case, row: int, sets: list[frozenset[int]]) -> list[frozenset[int]]:
-    """The fewest copies; of these as many racks as so few reach; of these, dead leave first, drained, lagging."""
+    """The fewest copies; of these as many racks as so few reach, then the least in one; then who leaves first."""
     before = frozenset(case.partitions.replicas[row].tolist()) - {NOBODY}
     fewest = min((len(some - before) for some in sets), default=0)
     forced = [some for some in sets if len(some - before) == fewest]
     widest = max((_racks(case, some) for some in forced), default=0) if fewest else 0
-    forced = [some for some in forced if _racks(case, some) >= widest]
+    forced = _least_crowded(case, [some for some in forced if _racks(case, some) >= widest])
     best = min((_loss(case, row, some) for some in forced), default=[])
     return [some for some in forced if _loss(case, row, some) == best]
 
@@ -121,8 +140,14 @@ def _as_kind(case: Case, row: int, forced: list[frozenset[int]], sets: list[froz
     widest = max((_racks(case, some) for some in forced), default=0) if fewest else 0
     kept = max((len(some & synced) for some in forced), default=0) if before - synced else 0
     settled = {some & stays for some in forced}
+    crowded = max((crowding(case, some) for some in (forced if before not in forced else sets)), default=0)
     return [
-        some for some in sets if some & stays in settled and _racks(case, some) >= widest and len(some & synced) >= kept
+        some
+        for some in sets
+        if some & stays in settled
+        and _racks(case, some) >= widest
+        and crowding(case, some) <= crowded
+        and len(some & synced) >= kept
     ]
 
 

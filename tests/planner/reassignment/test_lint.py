@@ -1,14 +1,15 @@
 """The lint of reassignments: each fault by itself, several at once, and what is none."""
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 import pytest
 from pyspark.sql import SparkSession
 
-from planner.reassignment.lint import ZNODE_LIMIT, placement_faults
+from planner.reassignment.lint import ZNODE_LIMIT, RackRules, placement_faults
 from schemas.names import LintCode
-from schemas.tables import BROKER_CONFIGS, BROKERS, PARTITIONS, TOPICS
+from schemas.tables import BROKER_CONFIGS, BROKERS, BROKERS_LAST_SEEN, PARTITIONS, TOPICS
 from schemas.znodes import Assignment, encode_assignment
 from tests.planner.frames import Row, as_rows, broker_row, config_row, frame, partition_row, topic_row
 
@@ -87,7 +88,10 @@ def test_racks_that_are_given_up_may_be_lost(spark: SparkSession) -> None:
         {"topic": "t", "partition": 0, "replicas": [1, 3, 4]},
         {"topic": "t", "partition": 1, "replicas": [1, 2, 6]},
     ]
-    codes = [(row["partition"], row["fault"]) for row in _faults(spark, partitions, targets, given_up=frozenset("c"))]
+    codes = [
+        (row["partition"], row["fault"])
+        for row in _faults(spark, partitions, targets, rules=RackRules(given_up=frozenset("c"), may_hold={1, 2, 3, 4}))
+    ]
     assert codes == [(1, "racks 2 → 1: [a]")]
 
 
@@ -106,6 +110,42 @@ def test_each_fault_by_itself(spark: SparkSession) -> None:
     assert _faults(spark, partitions, targets) == sorted(expected, key=lambda row: (row["topic"], row["partition"]))
 
 
+TWO_SITES: Final = dict.fromkeys((1, 2, 3, 7), "a") | dict.fromkeys((4, 5, 6), "b")
+# brokers that may hold replicas, now, target, the fault
+CROWDED: Final[list[tuple[AbstractSet[int] | None, list[int], list[int], str | None]]] = [
+    (None, [1, 2, 4, 5], [1, 2, 3, 4], "most replicas in one rack 2 → 3: [a, a, a, b], where 2 can be"),
+    (None, [1, 2, 4, 5], [1, 4, 5, 6], "most replicas in one rack 2 → 3: [a, b, b, b], where 2 can be"),
+    (None, [1, 2, 4, 5], [7, 3, 6, 5], None),
+    (None, [1, 2, 3, 4], [1, 2, 7, 4], None),
+    (None, [1, 4], [1, 2, 4, 5], None),
+    (None, [1, 4], [1, 2, 3, 4], "most replicas in one rack 1 → 3: [a, a, a, b], where 2 can be"),
+    ({1, 2, 3, 7, 4}, [1, 2, 4, 5], [1, 2, 3, 4], None),
+    (None, [1, 4, 8], [1, 2, 4], None),
+    (None, [1, 4, 9], [1, 2, 4], "racks 3 → 2: [a, b]"),
+]
+"""Broker 8 was last seen in rack b, broker 9 in rack c."""
+
+
+@pytest.mark.parametrize("case", CROWDED, ids=[f"{now} to {then}" for _, now, then, _ in CROWDED])
+def test_more_in_one_rack_than_now_and_than_there_have_to_be(
+    spark: SparkSession, case: tuple[AbstractSet[int] | None, list[int], list[int], str | None]
+) -> None:
+    may_hold, now, target, fault = case
+    last_seen = frame(spark, [{"broker_id": 8, "rack": "b"}, {"broker_id": 9, "rack": "c"}], BROKERS_LAST_SEEN)
+    faults = placement_faults(
+        frame(spark, [{"topic": "t", "partition": 0, "replicas": target}], PARTITIONS).select(
+            "topic", "partition", "replicas"
+        ),
+        frame(spark, [partition_row(now, 1, now, topic="t")], PARTITIONS),
+        frame(spark, LISTS, TOPICS),
+        frame(spark, [broker_row(broker, rack=rack) for broker, rack in TWO_SITES.items()], BROKERS),
+        frame(spark, [config_row(1, "min.insync.replicas", "1")], BROKER_CONFIGS),
+        factor_may_change=True,
+        rules=RackRules(may_hold=may_hold, last_seen=last_seen),
+    )
+    assert [row["fault"] for row in as_rows(faults)] == ([fault] if fault else [])
+
+
 def test_all_faults_of_a_partition_are_told(spark: SparkSession) -> None:
     partitions = [partition_row([1, 3, 5], 1, [1], topic="t")]
     targets = [{"topic": "t", "partition": 0, "replicas": [9, 9]}] * 2
@@ -120,7 +160,10 @@ def test_all_faults_of_a_partition_are_told(spark: SparkSession) -> None:
     }
 
 
-@pytest.mark.parametrize(("target", "codes"), [([1, 3, 5], []), ([1], []), ([1, 2, 3], [])])
+@pytest.mark.parametrize(
+    ("target", "codes"),
+    [([1, 3, 5], []), ([1], []), ([1, 2, 3], [LintCode.RACK_CROWDED]), ([1, 2, 3, 4, 5], []), ([1, 2, 3, 5, 6], [])],
+)
 def test_another_replication_factor_may_be_asked_for(spark: SparkSession, target: list[int], codes: list[str]) -> None:
     partitions = [partition_row([1, 3], 1, [1], topic="t")]
     targets = [{"topic": "t", "partition": 0, "replicas": target}]

@@ -1,6 +1,8 @@
 """Placement in racks: Kafka's own vectors, and its loop written out as a second way to the same answer."""
 
+from collections import Counter
 from collections.abc import Mapping
+from itertools import combinations
 from typing import Final
 
 import pytest
@@ -9,7 +11,15 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
 from planner.topics.assignment import partition_ids
-from planner.topics.rack_aware import LISTS, assign_rack_aware, lists_for, rack_alternated, rack_aware_lists
+from planner.topics.rack_aware import (
+    LISTS,
+    assign_rack_aware,
+    crowding,
+    least_crowding,
+    lists_for,
+    rack_alternated,
+    rack_aware_lists,
+)
 from tests.planner.topics.assignment_oracle import Row, alternated, kafkas, listed, placed, some_topics, topic, topics
 
 T: Final = {0: "r1", 1: "r3", 2: "r3", 3: "r2", 4: "r2", 5: "r1"}
@@ -50,6 +60,31 @@ def test_kafkas_vectors(spark: SparkSession, vector: tuple[Mapping[int, str], in
     row = topic(range(first, first + len(expected.split())), factor, start)
 
     assert listed(_assigned(spark, racks, row)) == expected
+
+
+TWO_SITES: Final = dict.fromkeys((1, 2, 3, 7), "a") | dict.fromkeys((4, 5, 6), "b")
+
+
+def test_kafka_crowds_a_rack_where_replicas_outnumber_racks_and_balanced_does_not() -> None:
+    """Replication factor 4 on racks of four and three brokers."""
+    most = {
+        balanced: Counter(crowding(row[3], TWO_SITES) for row in rack_aware_lists(TWO_SITES, 4, balanced=balanced))
+        for balanced in (False, True)
+    }
+    assert most == {False: {2: 35, 3: 7}, True: {2: 42}}
+    assert least_crowding(4, TWO_SITES, TWO_SITES) == 2
+
+
+@given(st.dictionaries(st.integers(0, 99), st.sampled_from("abcd"), min_size=1, max_size=8), st.integers(1, 8))
+def test_balanced_is_kafkas_as_far_as_racks_go_and_beyond_the_least_in_one(racks: dict[int, str], factor: int) -> None:
+    factor = min(factor, len(racks))
+    balanced = list(rack_aware_lists(racks, factor, balanced=True))
+    kafkas_lists = list(rack_aware_lists(racks, factor))
+    least = min(crowding(some, racks) for some in combinations(racks, factor))
+    assert {crowding(row[3], racks) for row in balanced} == {least} == {least_crowding(factor, racks, racks)}
+    assert all(len(set(row[3])) == factor for row in balanced)
+    if factor <= len(set(racks.values())):
+        assert balanced == kafkas_lists
 
 
 def test_racks_take_turns() -> None:

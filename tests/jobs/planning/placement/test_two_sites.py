@@ -1,0 +1,155 @@
+"""Replicas of two sites from the command line: two of four in each, kept, restored, and never crowded unsaid.
+
+Brokers 1, 2, 3 and 7 are in rack a, 4, 5 and 6 in rack b; 36 partitions have two replicas in each; 7 holds none.
+"""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from jobs.adapters.delta.lake import Row
+from jobs.records.last_seen import TABLE
+from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.rows.lake_rows import NOW, Cluster, broker, partition, topic
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+RACK_OF: Final = {1: "a", 2: "a", 3: "a", 7: "a", 4: "b", 5: "b", 6: "b"}
+PARTITIONS: Final = 36
+
+
+def _two_and_two(number: int) -> list[int]:
+    a, b = [1, 2, 3], [4, 5, 6]
+    del a[number % 3], b[number // 3 % 3]
+    return [*a, *b] if number % 2 else [*b, *a]
+
+
+@pytest.fixture(scope="module")
+def surveyor(tmp_path_factory: pytest.TempPathFactory) -> Surveyor:
+    """Snapshot 1: all alive. Snapshot 2: 6 is gone, last seen in b; so is 9, which no snapshot saw registered."""
+    ready = Surveyor("127.0.0.1:1", tmp_path_factory.mktemp("sites") / "warehouse")
+    lake = ready.lake
+    cluster = Cluster(lake)
+    cluster.brokers = [broker(id_, id_, rack=rack) for id_, rack in RACK_OF.items()]
+    cluster.topics = [topic("even"), topic("crowded"), topic("unknown")]
+    for number in range(PARTITIONS):
+        cluster.partitions["even", number] = partition(_two_and_two(number))
+        cluster.partitions["crowded", number] = partition([1, 2, 3, 4 + number % 3])
+    cluster.snapshot()
+    cluster.brokers = [row for row in cluster.brokers if row["broker_id"] != 6]
+    for key, row in cluster.partitions.items():
+        isr = [replica for replica in row["replicas"] if replica != 6]
+        cluster.partitions[key] = {**row, "isr": isr, "leader": isr[0]}
+    cluster.partitions["unknown", 0] = partition([1, 9], isr=[1])
+    seen = {"broker_id": 6, "rack": "b", "host": "h", "port": 9098, "broker_epoch": 6, "snapshot_id": 1}
+    lake.replace(TABLE, [{**seen, "last_seen_at": NOW}])
+    cluster.snapshot()
+    return ready
+
+
+def _spreads(surveyor: Surveyor, plan: Row) -> dict[tuple[int, ...], int]:
+    """How many partitions end with how many replicas in the two racks, the more first."""
+    rows = surveyor.lake.rows("changes", ("plan_id", "=", plan["plan_id"]), ("action", "=", "reassign"))
+    counts = (Counter(RACK_OF[broker] for broker in row["replicas_after"]) for row in rows)
+    return Counter(tuple(sorted(count.values(), reverse=True)) for count in counts)
+
+
+def _warnings(surveyor: Surveyor, plan: Row) -> list[str]:
+    warnings: list[str] = surveyor.json("show", "plan", plan["plan_id"])["warnings"]
+    return [warning for warning in warnings if "rack" in warning]
+
+
+# question, snapshot, topics, spreads of what changes, warnings
+QUESTIONS: Final[list[tuple[list[str], str, str, dict[tuple[int, ...], int], list[str]]]] = [
+    (["--remove-brokers", "6"], "1", "even", {(2, 2): 24}, []),
+    (["--add-brokers", "7"], "1", "even", {(2, 2): 18}, []),
+    (["--replace", "6=7"], "1", "even", {(2, 2): 24}, []),
+    (["--replace", "6=7"], "2", "even", {(2, 2): 24}, []),
+    (["--fix-racks"], "1", "even", {}, []),
+    (["--fix-racks"], "1", "crowded", {(2, 2): 36}, []),
+    (
+        ["--remove-brokers", "5,6"],
+        "1",
+        "even",
+        {(3, 1): 36},
+        ["36 partitions get more replicas in one rack than now: the brokers left in other racks are too few"],
+    ),
+    (
+        ["--remove-brokers", "9"],
+        "2",
+        "unknown",
+        {(1, 1): 1},
+        ["broker 9: its rack is unknown, as no snapshot saw it registered; its replicas count as in no rack"],
+    ),
+]
+
+
+@pytest.mark.parametrize("case", QUESTIONS, ids=[" ".join([*case[0], case[2], case[1]]) for case in QUESTIONS])
+def test_two_of_four_stay_in_each_rack(
+    surveyor: Surveyor, case: tuple[list[str], str, str, dict[tuple[int, ...], int], list[str]]
+) -> None:
+    question, snapshot, topics, spreads, warnings = case
+    plan = surveyor.json("plan", "reassign", *question, "--topics", topics, "--snapshot", snapshot)
+    assert (plan["status"], _spreads(surveyor, plan)) == ("planned", spreads)
+    assert _warnings(surveyor, plan) == warnings
+
+
+def test_a_rebalance_crowds_no_rack_and_says_what_is_crowded(surveyor: Surveyor) -> None:
+    plan = surveyor.json("plan", "reassign", "--rebalance", "--topics", "even", "--snapshot", "1")
+    assert _spreads(surveyor, plan).keys() == {(2, 2)}
+    assert plan["most_in_one_rack"] == {"most": [3, 3], "worse": 0, "uneven": 0, "fixable": [36, 36]}
+    shown = surveyor("show", "plan", plan["plan_id"]).stdout
+    assert "36 partitions have more in one rack than needed (now 36): `plan reassign --fix-racks` spreads them" in shown
+
+
+def test_a_file_that_crowds_a_rack_is_refused_unless_racks_are_ignored(surveyor: Surveyor, tmp_path: Path) -> None:
+    """The dead broker 6 counts in the rack in which it was last seen."""
+    file = tmp_path / "file.json"
+    row = next(number for number in range(PARTITIONS) if 6 in _two_and_two(number))
+    before = _two_and_two(row)
+    target = [broker for broker in before if broker != 6] + [7]
+    file.write_text(json.dumps({"version": 1, "partitions": [{"topic": "even", "partition": row, "replicas": target}]}))
+    question = ("plan", "reassign", "--reassignment-json-file", str(file), "--snapshot", "2")
+    ran = surveyor(*question)
+    assert ran.code == 23
+    assert f"even-{row}: most replicas in one rack 2 → 3: [" in ran.stderr
+    assert surveyor.json(*question, "--disable-rack-aware")["status"] == "planned"
+
+
+def test_new_topics_are_kafkas_with_a_warning_or_balanced(surveyor: Surveyor) -> None:
+    question = (
+        "plan",
+        "assign",
+        "--topic",
+        "new",
+        "--partitions",
+        "42",
+        "--replication-factor",
+        "4",
+        "--snapshot",
+        "1",
+    )
+    crowded = []
+    for strategy in ("kafka", "balanced"):
+        plan = surveyor.json(*question, "--strategy", strategy)
+        rows = surveyor.lake.rows("changes", ("plan_id", "=", plan["plan_id"]))
+        most = Counter(max(Counter(RACK_OF[broker] for broker in row["replicas_after"]).values()) for row in rows)
+        crowded.append(most[3])
+        expected = (
+            f"{most[3]} new partitions have up to 3 replicas in one rack, where 2 can be: --strategy balanced spreads "
+            "them; `surveyor plan reassign --fix-racks` spreads them once they are there"
+        )
+        assert _warnings(surveyor, plan) == ([expected] if most[3] else [])
+    assert crowded[0] > 0 == crowded[1]
+
+
+def test_replicas_by_hand_that_crowd_a_rack_are_warned_of(surveyor: Surveyor) -> None:
+    plan = surveyor.json("plan", "assign", "--topic", "new", "--replica-assignment", "1:2,1:4", "--snapshot", "1")
+    (warning,) = _warnings(surveyor, plan)
+    assert warning.startswith("1 new partition has up to 2 replicas in one rack, where 1 can be: `surveyor plan")
+    added = ("plan", "expand", "--topic", "even", "--partitions", "37", "--replica-assignment", "1:2:3:4")
+    (warning,) = _warnings(surveyor, surveyor.json(*added, "--snapshot", "1"))
+    assert warning.startswith("1 new partition has up to 3 replicas in one rack, where 2 can be: `surveyor plan")

@@ -1,0 +1,225 @@
+"""Replicas balanced over racks: the most of a partition in one rack grows only where it must, and shrinks where asked.
+
+Beside the exact solver of `exact`, which knows the same bound, the numbers of two sites with replication factor 4.
+"""
+
+from collections import Counter
+from dataclasses import replace
+from itertools import combinations, product
+from typing import Final
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jobs.records.figures import figures_of
+from planner.placement.problem import NOBODY, Brokers, Partitions, Placement, PlacementError, Question
+from planner.placement.racks import NO_RACK, crowding, independent, lowest_crowding
+from planner.placement.solve import place
+from planner.placement.waves import Caps, waves
+from tests.planner.placement.clusters import Case, cases
+from tests.planner.placement.exact import crowding as most_in_one
+from tests.planner.placement.exact import is_held, takers
+
+MANY: Final = settings(max_examples=80)
+RACK_OF: Final = {1: "a", 2: "a", 3: "a", 7: "a", 4: "b", 5: "b", 6: "b"}
+PARTITIONS: Final = 36
+
+
+def _two_and_two(number: int) -> list[int]:
+    """Two replicas in a and two in b, each on 24 of 36; broker 7 holds none."""
+    a, b = [1, 2, 3], [4, 5, 6]
+    del a[number % 3], b[number // 3 % 3]
+    return [*a, *b] if number % 2 else [*b, *a]
+
+
+EVEN: Final = [_two_and_two(number) for number in range(PARTITIONS)]
+CROWDED: Final = [[1, 2, 3, 4 + number % 3] for number in range(PARTITIONS)]
+
+
+def _brokers(emptied: frozenset[int] = frozenset(), dead: frozenset[int] = frozenset()) -> Brokers:
+    ids = np.array(sorted(RACK_OF))
+    gone, live = np.isin(ids, list(emptied)), ~np.isin(ids, list(dead))
+    return Brokers(
+        ids=ids, racks=tuple(RACK_OF[broker] for broker in ids.tolist()), live=live, target=live & ~gone, emptied=gone
+    )
+
+
+def _partitions(lists: list[list[int]]) -> Partitions:
+    rows = np.arange(len(lists))
+    return Partitions(
+        topic=np.zeros_like(rows), partition=rows, replicas=np.array(lists), movable=np.ones(len(rows), dtype=bool)
+    )
+
+
+def _spreads(placement: Placement) -> Counter[tuple[int, ...]]:
+    """How many partitions have how many replicas in the two racks, the more first."""
+    counts = (
+        Counter(RACK_OF[broker] for broker in replicas if broker != NOBODY) for replicas in placement.replicas.tolist()
+    )
+    return Counter(tuple(sorted(count.values(), reverse=True)) for count in counts)
+
+
+ADD: Final = Question(even=True, onto=frozenset({7}))
+REBALANCE: Final = Question(even=True, reorder=True)
+REPLACE: Final = Question(replacements=((6, 7),))
+
+# lists before, brokers emptied, dead, question -> spreads, copies, [worse, uneven, fixable]
+Example = tuple[list[list[int]], set[int], set[int], Question, dict[tuple[int, ...], int], int, list[object]]
+EXAMPLES: Final[dict[str, Example]] = {
+    "--remove-brokers 6": (EVEN, {6}, set(), Question(), {(2, 2): 36}, 24, [0, 0, [0, 0]]),
+    "--add-brokers 7": (EVEN, set(), set(), ADD, {(2, 2): 36}, 18, [0, 0, [0, 0]]),
+    "--rebalance": (EVEN, set(), set(), REBALANCE, {(2, 2): 36}, 18, [0, 0, [0, 0]]),
+    "--replace 6=7": (EVEN, {6}, set(), REPLACE, {(2, 2): 36}, 24, [0, 0, [0, 0]]),
+    "--replace of a dead 6": (EVEN, {6}, {6}, REPLACE, {(2, 2): 36}, 24, [0, 0, [0, 0]]),
+    "--fix-racks": (CROWDED, set(), set(), Question(fix_racks=True), {(2, 2): 36}, 36, [0, 0, [36, 0]]),
+    "--fix-racks where nothing is to be fixed": (
+        EVEN,
+        set(),
+        set(),
+        Question(fix_racks=True),
+        {(2, 2): 36},
+        0,
+        [0, 0, [0, 0]],
+    ),
+    "--fix-racks with one broker left in b": (
+        CROWDED,
+        {5, 6},
+        set(),
+        Question(fix_racks=True),
+        {(3, 1): 36},
+        24,
+        [0, 24, [0, 0]],
+    ),
+    "b has one broker left": (EVEN, {5, 6}, set(), Question(), {(3, 1): 36}, 48, [36, 0, [0, 0]]),
+    "--replication-factor 4": (
+        [replicas[1:3] for replicas in EVEN],
+        set(),
+        set(),
+        Question(replication_factor=4),
+        {(2, 2): 36},
+        72,
+        [0, 0, [0, 0]],
+    ),
+    "--replication-factor 2": (
+        CROWDED,
+        set(),
+        set(),
+        Question(replication_factor=2),
+        {(1, 1): 36},
+        0,
+        [0, 0, [36, 0]],
+    ),
+    "--replication-factor 5": (EVEN, set(), set(), Question(replication_factor=5), {(3, 2): 36}, 36, [0, 0, [0, 0]]),
+}
+
+
+@pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES)
+def test_two_sites_with_replication_factor_four(example: Example) -> None:
+    lists, emptied, dead, question, spreads, copies, figures = example
+    brokers = _brokers(frozenset(emptied), frozenset(dead))
+    placement = place(brokers, _partitions(lists), question)
+    most = figures_of(placement, set(brokers.ids[brokers.target].tolist()))["most_in_one_rack"]
+    assert (dict(_spreads(placement)), placement.copies) == (spreads, copies)
+    assert [most["worse"], most["uneven"], most["fixable"]] == figures
+
+
+def test_a_rebalance_spreads_what_is_crowded_where_it_moves_anyway() -> None:
+    spreads = _spreads(place(_brokers(), _partitions(CROWDED), REBALANCE))
+    assert spreads[2, 2] >= PARTITIONS // 2
+    assert spreads.keys() == {(2, 2), (3, 1)}
+
+
+def test_why_replicas_move_is_said() -> None:
+    placement = place(_brokers(), _partitions(CROWDED), Question(fix_racks=True))
+    assert all(reason.startswith("most in one rack 3 → 2: ") for reason in placement.reasons)
+
+
+def _least(case: Case, row: int, factor: int) -> int:
+    """The least in one rack on brokers that this row may use, by trying all of them."""
+    before = set(case.partitions.replicas[row].tolist()) - {NOBODY}
+    live = set(case.brokers.ids[case.brokers.live & ~case.brokers.emptied].tolist())
+    allowed = sorted(set(takers(case)) | before & live)
+    return min(most_in_one(case, some) for some in combinations(allowed, factor))
+
+
+@MANY
+@given(cases(), st.none() | st.integers(0, 4), st.none() | st.lists(st.integers(0, 99), min_size=9, max_size=9))
+def test_no_rack_gets_more_of_a_partition_than_now_and_than_it_must(
+    case: Case, most: int | None, sizes: list[int] | None
+) -> None:
+    """With limits and sizes, too; `--fix-racks` reaches the least."""
+    weights = None if sizes is None else np.array(sizes[: len(case.partitions.topic)])
+    question = replace(case.question, max_moves=most)
+    try:
+        placement = place(case.brokers, replace(case.partitions, weights=weights), question)
+    except PlacementError:
+        return
+    for row, (was, becomes) in enumerate(
+        zip(case.partitions.replicas.tolist(), placement.replicas.tolist(), strict=True)
+    ):
+        if was == becomes[: len(was)] and set(becomes[len(was) :]) <= {NOBODY}:
+            continue
+        before, after = ({*some} - {NOBODY} for some in (was, becomes))
+        least = _least(case, row, len(after))
+        assert most_in_one(case, after) <= max(most_in_one(case, before), least)
+        if question.fix_racks and not question.even and most is None and not is_held(case, row):
+            assert most_in_one(case, after) == least
+
+
+@MANY
+@given(cases())
+def test_on_the_way_no_rack_gets_more_than_at_the_more_crowded_end(case: Case) -> None:
+    try:
+        placement = place(case.brokers, case.partitions, case.question)
+    except PlacementError:
+        return
+    rack_of = dict(zip(case.brokers.ids.tolist(), case.brokers.racks, strict=True))
+    planned = waves(case.partitions, placement, rack_of, Caps(one_at_a_time=True))
+    for row, then in zip(planned.row.tolist(), planned.after.T.tolist(), strict=True):
+        ends = (case.partitions.replicas[row].tolist(), placement.replicas[row].tolist())
+        limit = max(most_in_one(case, {*end} - {NOBODY}) for end in ends)
+        assert most_in_one(case, {*then} - {NOBODY}) <= limit
+
+
+RACKS: Final = st.lists(st.sampled_from([0, 1, 2, NO_RACK]), max_size=6)
+
+
+@MANY
+@given(RACKS, st.integers(1, 5), st.integers(0, 3), st.integers(1, 4))
+def test_what_a_list_can_keep_is_the_largest_subset_that_fits(
+    racks: list[int], factor: int, need: int, limit: int
+) -> None:
+    """A set fits if something could be added so that it spans `need` racks, all in racks that are new."""
+    need = min(need, factor)
+
+    def fits(some: tuple[int, ...]) -> bool:
+        named = Counter(rack for rack in some if rack != NO_RACK)
+        lacking = max(need - len(named), 0)
+        return len(some) + lacking <= factor and max(named.values(), default=0) <= limit
+
+    sizes = [len(some) for size in range(len(racks) + 1) for some in combinations(racks, size) if fits(some)]
+    column = np.array(racks, dtype=np.int64).reshape(-1, 1)
+    held = np.ones(column.shape, dtype=bool)
+    kept = independent(column, held, *(np.array([number]) for number in (factor, need, limit)))
+    assert kept.tolist() == [max(sizes)]
+    assert crowding(column).tolist() == [max(Counter(r for r in racks if r != NO_RACK).values(), default=0)]
+
+
+@MANY
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=3),
+    st.integers(0, 2),
+    st.integers(0, 5),
+)
+def test_the_least_in_one_rack_is_found_by_trying_all(racks: list[tuple[int, int]], elsewhere: int, more: int) -> None:
+    options = product(*(range(room + 1) for _, room in racks), range(elsewhere + 1))
+    reached = [
+        max(1, *(held + added for (held, _), added in zip(racks, option, strict=False)))
+        for option in options
+        if sum(option) == more
+    ]
+    held, room = (np.array([[pair[n]] for pair in racks]) for n in (0, 1))
+    if reached:
+        assert lowest_crowding(held, room, np.array([elsewhere]), np.array([more])).tolist() == [min(reached)]
