@@ -226,6 +226,10 @@ def reassign(
         bool,
         typer.Option("--reorder-leaders", help="Even out leaders also where no replica moves; --rebalance does."),
     ] = False,
+    skip_elections: Annotated[
+        bool,
+        typer.Option("--skip-elections", help="Plan no last wave that elects the replicas that moves make preferred."),
+    ] = False,
     disable_rack_aware: Annotated[bool, typer.Option("--disable-rack-aware", help="Ignore racks.")] = False,
     allow_below_min_isr: Annotated[
         bool,
@@ -277,6 +281,7 @@ def reassign(
         max_moves=max_moves,
         rack_aware=not disable_rack_aware,
         reorder=reorder_leaders,
+        elect=not skip_elections,
         brokers=broker_list,
         caps=Caps(moves_per_broker=max_moves_per_broker, one_at_a_time=one_replica_at_a_time),
         allow_below_min_isr=allow_below_min_isr,

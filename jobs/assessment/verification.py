@@ -2,15 +2,20 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+import pyarrow.compute as pc
+
 from jobs.adapters.zookeeper.connection import Znode, connected, sync
 from jobs.assessment.operations import TopicNow, read_tasks, verdict_on
 from jobs.assessment.premises import assigned, read_changed, understood
+from jobs.records.figures import Figures, figures_in, spans_of
 from jobs.records.plans.stored import Plan
+from jobs.records.snapshots import last_snapshot, table_as_of
 from jobs.runtime.settings import Settings
 from planner.reassignment.cancellation import Standing, standing_of
 from planner.reassignment.replica_assignment import ReplicaAssignment
 from planner.reassignment.rollback import legs_of, ways_of
-from schemas.names import Action, OperationKind, Outcome
+from schemas.names import NO_LEADER, Action, OperationKind, Outcome
 from schemas.rows import Change, Operation, PlanRow
 from schemas.znodes import MalformedZnodeError, State
 
@@ -23,6 +28,8 @@ def standing_of_change(
         return _reassignment(change, way, topic, state)
     if state is None:
         return Standing.NOT_STARTED if change.is_new else Standing.DIVERGED, "no state znode"
+    if change.action == Action.ELECT_PREFERRED and change.leader_epoch_after is None:
+        return _election_after(change, way, topic, state)
     detail = f"leader {state.leader}, ISR {state.isr}, leader epoch {state.leader_epoch}"
     before, after = change.leader_epoch_before, change.leader_epoch_after
     if state.leader == change.leader_after and after is not None and state.leader_epoch >= after:
@@ -31,6 +38,16 @@ def standing_of_change(
     if not change.is_new and before is not None and state.leader_epoch <= before:
         return Standing.NOT_STARTED, detail
     return Standing.DIVERGED, detail
+
+
+def _election_after(change: Change, way: Sequence[Change], topic: Znode, state: State) -> tuple[Standing, str]:
+    """Tell how far an election has come that waits for moves, whose epochs nobody could foretell."""
+    detail = f"leader {state.leader}, ISR {state.isr}, leader epoch {state.leader_epoch}"
+    if way and _reassignment(way[-1], way, topic, state)[0] is not Standing.COMPLETE:
+        return Standing.NOT_STARTED, f"{detail}: its replicas are not there yet"
+    if state.leader == change.leader_after:
+        return Standing.COMPLETE, detail
+    return Standing.NOT_STARTED if state.leader == change.leader_before else Standing.DIVERGED, detail
 
 
 def _reassignment(change: Change, way: Sequence[Change], topic: Znode, state: State | None) -> tuple[Standing, str]:
@@ -65,6 +82,43 @@ def standing_of_task(task: Operation, now: TopicNow) -> tuple[Standing, str]:
         return Standing.DIVERGED, verdict.message
     goes_on = task.action == OperationKind.DELETE_TOPIC and now.topic.stat is not None
     return Standing.IN_PROGRESS if goes_on else Standing.COMPLETE, verdict.message
+
+
+def evenness_now(settings: Settings, plan: Plan) -> Figures | None:
+    """Return the replicas and leaders of each broker now, the least and the most; None for plans without figures.
+
+    Partitions of the plan are read in ZooKeeper, the others as the newest snapshot has them.
+    """
+    counted, snapshot = figures_in(plan.row).get("brokers_counted"), last_snapshot(settings.lake)
+    if counted is None or snapshot is None:
+        return None
+    with connected(settings.zookeeper) as client:
+        sync(client)
+        read = read_changed(client, [*{change.key: change for change in plan.changes}.values()])
+    now = {change.key: _held_and_led(change, topic, state) for change, topic, state in read}
+    rows = table_as_of(settings.lake, snapshot, "partitions", columns=("topic", "partition", "replicas", "leader"))
+    keys = zip(rows["topic"].to_pylist(), rows["partition"].to_pylist(), strict=True)
+    others = rows.filter(np.array([key not in now for key in keys], dtype=bool))
+    held = pc.list_flatten(others["replicas"]).to_numpy()
+    led = pc.fill_null(others["leader"], NO_LEADER).to_numpy()
+    known = [found for found in now.values() if found is not None]
+    replicas = [broker for brokers, _ in known for broker in brokers]
+    return {
+        "replicas_per_broker": spans_of(np.append(held, np.array(replicas, dtype=np.int64)), counted),
+        "led_per_broker": spans_of(np.append(led, np.array([leader for _, leader in known], dtype=np.int64)), counted),
+    }
+
+
+def _held_and_led(change: Change, topic: Znode, state: Znode) -> tuple[list[int], int] | None:
+    """The replicas and the leader of a partition, None where they are not understood or gone."""
+    try:
+        assignment = assigned(topic, change.partition)
+    except MalformedZnodeError:
+        return None
+    leads = understood(state)
+    if assignment is None:
+        return None
+    return assignment[0], NO_LEADER if leads is None else leads.leader
 
 
 def verify_plan(settings: Settings, plan: Plan) -> list[tuple[PlanRow, Standing, str]]:

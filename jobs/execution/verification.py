@@ -14,8 +14,9 @@ from jobs.assessment.outage import in_json, outage_after
 from jobs.assessment.plan_steps import after_verification
 from jobs.assessment.premises import assigned, read_changed
 from jobs.assessment.rollback import close_undone
-from jobs.assessment.verification import verify_plan
+from jobs.assessment.verification import evenness_now, verify_plan
 from jobs.basics.errors import ExitCode
+from jobs.records.figures import figures_in
 from jobs.records.plans.ledger import note_verified
 from jobs.records.plans.stored import Plan, read_plan
 from jobs.records.recent import throttled_plans
@@ -29,6 +30,9 @@ from planner.reassignment.cancellation import Standing
 from planner.reassignment.replica_assignment import ReplicaAssignment
 from planner.reassignment.rollback import ways_of
 from schemas.rows import PlanRow, changes_among
+
+EVENNESS: Final = {"replicas_per_broker": "replicas", "led_per_broker": "leaders"}
+"""Figures of a plan that tell how even brokers are, and what they count."""
 
 _COUNTED: Final = (Standing.COMPLETE, Standing.IN_PROGRESS, Standing.NOT_STARTED, Standing.DIVERGED)
 """What a change can be; a cancelled step whose order is not restored counts as not started."""
@@ -56,6 +60,9 @@ def report_verification(
     moving = changes_among([row for row, standing, _ in standings if standing is Standing.IN_PROGRESS])
     copying = None if text is Text.KAFKA else measure(settings, moving, apart)
     result["copying"] = None if copying is None else copying_result(copying)
+    even = None if text is Text.KAFKA else evenness_now(settings, whole)
+    if even is not None:
+        result["evenness"] = {"now": even, "planned": _planned_evenness(whole)}
     summary = ", ".join(f"{counts[standing]} {standing.replace('_', ' ')}" for standing in _COUNTED if counts[standing])
     outage = outage_after(settings, whole.row)
     result |= in_json(outage)
@@ -66,6 +73,7 @@ def report_verification(
         *_unplanned(settings, whole),
         *cut(list(_lines(standings)), command_line(settings, "verify", whole.called, "--all"), everything=everything),
         *(copying_lines(result["copying"]) if copying else ()),
+        *(_evenness_lines(result["evenness"]) if even else ()),
         *(["  the throttle of its commit is set: whatever copies replicas is held back by it"] if throttled else []),
     ]
     if text is Text.KAFKA:
@@ -85,6 +93,25 @@ def _unplanned(settings: Settings, plan: Plan) -> Iterator[str]:
         why = f": see `{command_line(settings, 'show', 'rejections', plan.called)}`" if plan.rejections else ""
         rejected = f"; {len(plan.rejections)} rejected{why}" if plan.rejections else ""
         yield f"  it changes nothing, so there is nothing to verify{rejected}"
+
+
+def _planned_evenness(plan: Plan) -> Result:
+    figures = figures_in(plan.row)
+    return {name: figures[name][1] for name in EVENNESS if name in figures}
+
+
+def _evenness_lines(evenness: Result) -> Iterator[str]:
+    """Write what brokers hold and lead now, and what they are to.
+
+    >>> both = {"replicas_per_broker": [3, 5], "led_per_broker": [0, 4]}
+    >>> for line in _evenness_lines({"now": both, "planned": both | {"led_per_broker": [2, 2]}}):
+    ...     print(line)
+      replicas per broker now 3..5, planned 3..5
+      leaders per broker now 0..4, planned 2..2
+    """
+    for name, what in EVENNESS.items():
+        now, planned = (f"{low}..{high}" for low, high in (evenness[when][name] for when in ("now", "planned")))
+        yield f"  {what} per broker now {now}, planned {planned}"
 
 
 def _as_kafka_says(settings: Settings, plan: Plan) -> Iterator[str]:

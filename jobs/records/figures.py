@@ -4,6 +4,7 @@ In: a Placement, which of its brokers may hold replicas, and the weights it was 
 """
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,35 @@ def figures_of(placement: Placement, allowed: set[int]) -> Figures:
         "fewer_racks": placement.fewer_racks,
         "most_in_one_rack": _most_in_one_rack(placement),
     }
+
+
+def led_figures(placement: Placement, leader: Ints, allowed: set[int], *, elects: bool) -> Figures:
+    """Return how many partitions each broker leads, the least and the most, now and once the plan has come about.
+
+    Kafka leaves a leader that stays in its list; `elects`: the first of a changed list is elected. `brokers_counted`
+    are those that `replicas_per_broker` and the others are about.
+    """
+    lists = placement.replicas[placement.changed]
+    first, now = lists[:, 0], leader[placement.changed]
+    stays = (lists == now[:, None]).any(axis=1) & ~(np.isin(first, list(allowed)) & elects)
+    after = leader.copy()
+    after[placement.changed] = np.where(stays, now, first)
+    ids = [int(name) for name in placement.brokers.names]
+    counted = [broker for broker in ids if not allowed or broker in allowed]
+    spans = [spans_of(some, counted) for some in (leader, after)]
+    return {"led_per_broker": spans, "brokers_counted": counted}
+
+
+def spans_of(brokers: Ints, counted: Sequence[int]) -> list[int]:
+    """Return how often those of `counted` occur, the least and the most.
+
+    >>> spans_of(np.array([[1, 2], [1, -1]]), [1, 2, 3])
+    [0, 2]
+    """
+    ids, counts = np.unique(brokers, return_counts=True)
+    held = dict(zip(ids.tolist(), counts.tolist(), strict=True))
+    each = [held.get(broker, 0) for broker in counted]
+    return [min(each, default=0), max(each, default=0)]
 
 
 def _most_in_one_rack(placement: Placement) -> Figures:

@@ -17,6 +17,7 @@ def figure_lines(plan: Row) -> Iterator[str]:
 
     >>> figures = {"lower_bound": 3, "bound": "3 replicas have to be copied", "left": 0, "held": 0,
     ...     "replicas_per_broker": [[0, 4], [1, 3]], "leaders_per_broker": [[0, 1], [0, 1]],
+    ...     "led_per_broker": [[0, 3], [0, 1]],
     ...     "uneven": "--max-moves 3 allows no more copies that would help",
     ...     "leaders_given_up": {"leaders_per_broker": [1, 1], "reorders": 7},
     ...     "replicas_per_rack": {"a": [3, 9], "b": [6, 0]}, "racks_given_up": ["b"], "fewer_racks": 4,
@@ -26,6 +27,7 @@ def figure_lines(plan: Row) -> Iterator[str]:
     moves 3 (lower bound 3: 3 replicas have to be copied)
     replicas per broker 0..4 → 1..3
     preferred leaders per broker 0..1 → 0..1
+    leaders per broker 0..3 → 0..1
     with --reorder-leaders 1..1: 7 more partitions would change their order
     replicas per rack a 3 → 9, b 6 → 0
     most replicas of a partition in one rack 2 → 3
@@ -40,6 +42,9 @@ def figure_lines(plan: Row) -> Iterator[str]:
     for name, what in (("replicas_per_broker", "replicas"), ("leaders_per_broker", "preferred leaders")):
         before, after = (f"{low}..{high}" for low, high in figures[name])
         yield f"{what} per broker {before} → {after}"
+    if led := figures.get("led_per_broker"):
+        now, after = (f"{low}..{high}" for low, high in led)
+        yield f"leaders per broker {now} → {after}"
     if given_up := figures.get("leaders_given_up"):
         low, high = given_up["leaders_per_broker"]
         yield f"with --reorder-leaders {low}..{high}: {given_up['reorders']} more partitions would change their order"

@@ -170,7 +170,7 @@ def warnings(  # noqa: PLR0917 - all that may be warned of
     doomed = [row_name(r) for r in rejections if r["code"] == RejectionCode.GOES_OFFLINE]
     unclean = [c.name for c in changes if c.action == Action.ELECT and not set(c.isr_after) <= set(c.isr_before or ())]
     by_drained = [c.name for c in changes if DRAINED_LEADS in (c.reason or "")]
-    last = {c.name: c for c in changes if kind == PlanKind.REASSIGN}
+    last = {c.name: c for c in changes if kind == PlanKind.REASSIGN and c.action == Action.REASSIGN}
     dead = [name for name, change in last.items() if _keeps_dead(change)]
     warned = (
         ("keeps", "keep", "a replica on a broker that is not alive", dead),
@@ -195,7 +195,7 @@ def warnings(  # noqa: PLR0917 - all that may be warned of
 
 
 def _keeps_dead(change: Outline) -> bool:
-    return change.action == Action.REASSIGN and not set(change.replicas_after) <= set(change.requires_live)
+    return not set(change.replicas_after) <= set(change.requires_live)
 
 
 def row_name(row: Row) -> str:

@@ -59,20 +59,16 @@ def reassignment_changes(
 
     `leader_epoch_after` is null: the controller that executes the phases counts it; so is what a later wave finds.
     """
-    stays = F.array_contains(F.col("target"), F.col("leader"))
     adding, removing = not_among(F.col("target"), F.col("replicas")), not_among(F.col("replicas"), F.col("target"))
-    due = _considered(targets, partitions, topics, brokers).where(F.col("replicas").isNotNull() & _code().isNull())
-    # costs a lambda a row, so not where there is nothing to do for it
-    rows = due.transform(_with_earlier_waves) if "earlier" in targets.columns else due
     return changed(
-        rows,
+        _due(targets, partitions, topics, brokers),
         {
             "wave": "wave_of",
             "action": f"'{Action.REASSIGN}'",
             "replicas_after": "target",
             "adding_after": adding,
             "removing_after": removing,
-            "leader_after": F.when(stays, F.col("leader")).otherwise(first(F.col("target"))),
+            "leader_after": _leader_after(),
             "isr_after": "target",
             "leader_epoch_after": "NULL",
             "leader_and_isr_to": NOBODY,
@@ -80,6 +76,55 @@ def reassignment_changes(
             "reason": _reason(adding, removing),
         },
     )
+
+
+def elections_after_moves(
+    targets: DataFrame,
+    partitions: DataFrame,
+    topics: DataFrame,
+    brokers: DataFrame,
+    *,
+    wave: int,
+) -> DataFrame:
+    """One CHANGES row for each partition that another replica than its preferred one would still lead once it is there.
+
+    Kafka's controller leaves the leader as it is while it stays in the list (`electLeaderForReassign`), so that a new
+    order alone evens out nothing. The epochs are the executing controller's.
+    """
+    preferred, leader = first(F.col("target")), _leader_after()
+    arrived = F.size("earlier") + 1 == F.col("steps")
+    can_lead = F.array_contains("electable", preferred)
+    rows = _due(targets, partitions, topics, brokers).where(arrived & can_lead & (leader != preferred))
+    return changed(
+        rows,
+        {
+            "wave": F.lit(wave),
+            "action": f"'{Action.ELECT_PREFERRED}'",
+            "replicas_before": "target",
+            "replicas_after": "target",
+            "leader_before": leader,
+            "leader_after": preferred,
+            "isr_before": "target",
+            "isr_after": "target",
+            "leader_epoch_before": "NULL",
+            "leader_epoch_after": "NULL",
+            "leader_and_isr_to": NOBODY,
+            "requires_live": F.array(preferred),
+            "reason": F.lit("evens out leaders: the first of its list leads once its replicas are there"),
+        },
+    )
+
+
+def _due(targets: DataFrame, partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
+    due = _considered(targets, partitions, topics, brokers).where(F.col("replicas").isNotNull() & _code().isNull())
+    # costs a lambda a row, so not where there is nothing to do for it
+    return due.transform(_with_earlier_waves) if "earlier" in targets.columns else due
+
+
+def _leader_after() -> Column:
+    """The leader stays while it is in the list; else the first one leads, all of them being in sync."""
+    stays = F.array_contains(F.col("target"), F.col("leader"))
+    return F.when(stays, F.col("leader")).otherwise(first(F.col("target")))
 
 
 def _with_earlier_waves(rows: DataFrame) -> DataFrame:

@@ -26,7 +26,8 @@ def from_file(path: Path, limits: PlacementLimits) -> Planner:
     """Plan a file as it is: it says how many replicas there are to be, and all it names has to pass the lint."""
     if any(limit is not None for limit in (limits.topics, limits.exclude, limits.max_moves)) or limits.reorder:
         raise UsageError(
-            f"{BY_FILE} is taken as it is: leave out --topics, --exclude, --max-moves and --reorder-leaders"
+            f"{BY_FILE} is taken as it is: leave out --topics, --exclude, --max-moves, --reorder-leaders and "
+            "--skip-elections"
         )
     targets = read_reassignment(path)
     racks: dict[str, Any] = {} if limits.rack_aware else {"rack_aware": False}
@@ -40,9 +41,9 @@ def from_file(path: Path, limits: PlacementLimits) -> Planner:
 
 def from_snapshot(snapshot_id: int, limits: PlacementLimits) -> Planner:
     """Plan what an earlier snapshot shows, as far as there is a way back."""
-    if limits.max_moves is not None or limits.reorder:
+    if limits.max_moves is not None or limits.reorder or not limits.elect:
         raise UsageError(
-            f"{BACK} is taken as it is: leave out --max-moves and --reorder-leaders; "
+            f"{BACK} is taken as it is: leave out --max-moves, --reorder-leaders and --skip-elections; "
             "--topics and --exclude make it smaller",
         )
     stated = {"to_snapshot": snapshot_id, **limits.stated}

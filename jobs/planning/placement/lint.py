@@ -15,7 +15,7 @@ from jobs.planning.tables import partitions_with_requests
 from jobs.records.snapshot_tables import SnapshotTables
 from planner.reassignment.lint import RackRules, placement_faults
 from planner.reassignment.lint_waves import way_faults
-from planner.reassignment.targets import reassignment_changes, reassignment_rejections
+from planner.reassignment.targets import elections_after_moves, reassignment_changes, reassignment_rejections
 from planner.rows.changes import as_rejections
 from schemas.names import Action, LintCode, PlanKind
 
@@ -38,8 +38,8 @@ class Lint:
     """Which checks a plan's question waives.
 
     `leaves_out`: partitions that must not change are none of its faults. `below_min_isr`: lists may become shorter
-    than min.insync.replicas. `given_up`: racks that it empties. `may_hold`: the brokers that may be given replicas, None
-    for all that a plan may choose from.
+    than min.insync.replicas. `given_up`: racks that it empties. `may_hold`: the brokers that may be given replicas,
+    None for all that a plan may choose from.
     """
 
     factor_may_change: bool
@@ -77,6 +77,8 @@ class StatedTargets:
     held: DataFrame | None = None
     skip_unsafe: bool = False
     """What has a fault is left out, and the rest is planned."""
+    election_wave: int | None = None
+    """The wave in which preferred replicas are elected once they are there, None where none are."""
 
     def planned(self, at: SnapshotTables, faults: DataFrame) -> Planned:
         """Plan what has no fault; refused if anything has one, unless that may be left out."""
@@ -88,7 +90,10 @@ class StatedTargets:
             rejections = rejections if more is None else rejections.unionByName(more)
         named = [] if self.skip_unsafe else [f"{row.topic}-{row.partition}: {row.fault}" for row in first]
         refused = _listed(f"the lint finds faults; mend these and plan again, or {_ways_on(first)}", named)
-        return Planned(PlanKind.REASSIGN, self.parameters, reassignment_changes(*known), rejections, refused=refused)
+        changes = reassignment_changes(*known)
+        if self.election_wave is not None:
+            changes = changes.unionByName(elections_after_moves(*known, wave=self.election_wave))
+        return Planned(PlanKind.REASSIGN, self.parameters, changes, rejections, refused=refused)
 
 
 def _as_rejections(faults: DataFrame) -> DataFrame:

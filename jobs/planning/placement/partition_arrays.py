@@ -53,11 +53,15 @@ class Scope:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class NamedPartitions:
-    """Partitions of a snapshot: the optimiser's, with their names and those that were asked for but may not change."""
+    """Partitions of a snapshot: the optimiser's, with their names and those that were asked for but may not change.
+
+    `leader`: the broker that leads each, NO_LEADER for none.
+    """
 
     names: pa.Table
     partitions: Partitions
     barred: Bools
+    leader: Ints
 
 
 def read_partitions(at: SnapshotTables, scope: Scope) -> NamedPartitions:
@@ -83,6 +87,7 @@ def read_partitions(at: SnapshotTables, scope: Scope) -> NamedPartitions:
             in_sync=_in_sync(replicas, rows["isr"]),
         ),
         barred=in_scope & bar,
+        leader=pc.fill_null(rows["leader"], NO_LEADER).to_numpy().astype(np.int64),
     )
 
 

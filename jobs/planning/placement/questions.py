@@ -31,6 +31,8 @@ class PlacementLimits:
     rack_aware: bool = True
     reorder: bool = False
     """--reorder-leaders"""
+    elect: bool = True
+    """Not --skip-elections"""
     brokers: str | None = None
     """--broker-list"""
     caps: Caps = field(default_factory=Caps)
@@ -51,6 +53,7 @@ class PlacementLimits:
             "exclude": self.exclude,
             "max_moves": self.max_moves,
             "reorder_leaders": self.reorder or None,
+            "skip_elections": None if self.elect else True,
         }
         stated = {key: limit for key, limit in given.items() if limit is not None} | stated_caps(self.caps)
         return {**stated, **self.permissions, "rack_aware": self.rack_aware}
@@ -90,7 +93,7 @@ def read_question(option: str, value: Any, limits: PlacementLimits) -> StatedQue
     """Read one question; `option` is its name on the command line."""
     read = _READERS[option](value, limits)
     return StatedQuestion(
-        question=replace(read.question, caps=limits.caps),
+        question=replace(read.question, caps=limits.caps, elects=limits.elect),
         parameters={**read.parameters, **limits.stated},
         taking=read.taking,
         limits=limits,

@@ -61,8 +61,13 @@ def _optimised(stated: StatedQuestion, weights: Weights | None) -> Planner:
         checks = replace(lint, given_up=answer.given_up, may_hold=answer.may_hold)
         faults = checks.faults(at, answer.targets).localCheckpoint()
         parameters = {**stated.parameters, "figures": answer.figures}
-        skip = stated.limits.skip_unsafe
-        targets = StatedTargets(rows=answer.targets, parameters=parameters, held=answer.held, skip_unsafe=skip)
+        targets = StatedTargets(
+            rows=answer.targets,
+            parameters=parameters,
+            held=answer.held,
+            skip_unsafe=stated.limits.skip_unsafe,
+            election_wave=answer.waves if question.elects else None,
+        )
         return targets.planned(at, faults)
 
     return planner

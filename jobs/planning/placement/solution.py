@@ -19,7 +19,7 @@ from jobs.planning.placement.partition_arrays import NamedPartitions, Scope, lis
 from jobs.planning.placement.target_rows import ON_THE_WAY, TARGETS, rows_on_the_way, target_rows
 from jobs.planning.placement.weights import Weights
 from jobs.records.drained import drained_brokers
-from jobs.records.figures import Figures, byte_figures, figures_of, wave_figures
+from jobs.records.figures import Figures, byte_figures, figures_of, led_figures, wave_figures
 from jobs.records.last_seen import brokers_last_seen, rack_of_each
 from jobs.records.snapshot_tables import SnapshotTables
 from jobs.records.snapshots import as_of
@@ -37,7 +37,10 @@ HELD: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementQuestion:
-    """A question to the optimiser, with brokers and topics by name; `only`: no others may hold what may change."""
+    """A question to the optimiser, with brokers and topics by name.
+
+    `only`: no others may hold what may change. `elects`: where moves change which replica is preferred, it is elected.
+    """
 
     goal: Question
     scope: Scope
@@ -45,6 +48,7 @@ class PlacementQuestion:
     only: frozenset[int] | None = None
     rack_aware: bool = True
     caps: Caps = field(default_factory=Caps)
+    elects: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +56,7 @@ class Placed:
     """The answer: what to ask for and why, in which wave; what could not be looked at; and what it comes to.
 
     `given_up`: racks of which every broker is emptied or dead. `may_hold`: the brokers that may be given replicas.
+    `waves`: how many waves the moves take.
     """
 
     targets: DataFrame
@@ -59,6 +64,7 @@ class Placed:
     figures: Figures
     given_up: frozenset[str] = frozenset()
     may_hold: frozenset[int] | None = None
+    waves: int = 1
 
 
 def placed(at: SnapshotTables, question: PlacementQuestion, weights: Weights | None = None) -> Placed:
@@ -79,8 +85,8 @@ def placed(at: SnapshotTables, question: PlacementQuestion, weights: Weights | N
     barred, dead = np.flatnonzero(cluster.barred & concerned), answer.held[concerned[answer.held]]
     held = at.tables.spark.createDataFrame(cluster.names.take(pa.array(dead)), "topic string, partition int")
     code = {"code": F.lit(RejectionCode.REPLICA_NOT_ALIVE.value), "reason": F.lit(HELD)}
-    whole = _Answer(cluster=cluster, brokers=brokers, placement=answer, barred=barred)
-    targets, figures = whole.in_waves(at, question.caps)
+    whole = _Answer(cluster=cluster, brokers=brokers, placement=answer, barred=barred, elects=question.elects)
+    targets, figures, count = whole.in_waves(at, question.caps)
     return Placed(
         targets=targets,
         held=held.withColumns(code).transform(as_rejections, Action.REASSIGN),
@@ -93,6 +99,7 @@ def placed(at: SnapshotTables, question: PlacementQuestion, weights: Weights | N
         },
         given_up=frozenset(answer.given_up),
         may_hold=frozenset(brokers.ids[brokers.target].tolist()),
+        waves=count,
     )
 
 
@@ -111,7 +118,7 @@ def placed_as_given(at: SnapshotTables, rows: pa.Table, caps: Caps, *, rack_awar
     answer = as_given(brokers, cluster.partitions, replicas)
     unchanged = np.setdiff1d(named, answer.changed)
     whole = _Answer(cluster=cluster, brokers=brokers, placement=answer, barred=unchanged)
-    frame, figures = whole.in_waves(at, caps)
+    frame, figures, _ = whole.in_waves(at, caps)
     unknown = _concerning(rackless, cluster.partitions, answer)
     return Placed(targets=frame, held=None, figures={**figures, "held": 0, "racks_unknown": unknown})
 
@@ -124,16 +131,19 @@ class _Answer:
     brokers: Brokers
     placement: Placement
     barred: Ints
+    elects: bool = False
 
-    def in_waves(self, at: SnapshotTables, caps: Caps) -> tuple[DataFrame, Figures]:
-        """Return the targets of each wave, and the figures of all."""
+    def in_waves(self, at: SnapshotTables, caps: Caps) -> tuple[DataFrame, Figures, int]:
+        """Return the targets of each wave, the figures of all, and how many waves there are."""
         rack_of = dict(zip(self.brokers.ids.tolist(), self.brokers.racks, strict=True))
         planned = waves(self.cluster.partitions, self.placement, rack_of, caps)
         rows, schema = (rows_on_the_way, ON_THE_WAY) if caps.one_at_a_time else (target_rows, TARGETS)
         frame = at.tables.spark.createDataFrame(rows(self.cluster, self.placement, planned, self.barred), schema)
-        figures = figures_of(self.placement, set(self.brokers.ids[self.brokers.target].tolist()))
+        allowed = set(self.brokers.ids[self.brokers.target].tolist())
+        led = led_figures(self.placement, self.cluster.leader, allowed, elects=self.elects)
+        figures = {**figures_of(self.placement, allowed), **led}
         more = {"waves": wave_figures(planned, fewest_waves(self.placement, caps))} if caps else {}
-        return frame.localCheckpoint(), {**figures, **more}
+        return frame.localCheckpoint(), {**figures, **more}, planned.count
 
 
 def _place(brokers: Brokers, cluster: NamedPartitions, goal: Question) -> Placement:

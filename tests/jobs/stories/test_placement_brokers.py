@@ -62,6 +62,15 @@ def held(kafka: KafkaTree) -> list[int]:
     return sorted(Counter(broker for brokers in replicas(kafka).values() for broker in brokers).values())
 
 
+def led(kafka: KafkaTree) -> dict[int, int]:
+    """Who leads each partition."""
+    return {partition: kafka.state(TOPIC, partition).leader for partition in range(PARTITIONS)}
+
+
+def preferred(kafka: KafkaTree) -> dict[int, int]:
+    return {partition: brokers[0] for partition, brokers in replicas(kafka).items()}
+
+
 def brought_about(surveyor: Surveyor, *question: str) -> dict[str, Any]:
     """Survey, plan in waves, commit to the end; the plan's result."""
     surveyor.json("snapshot")
@@ -87,19 +96,29 @@ def test_a_cluster_grows_and_shrinks(cluster: EmbeddedCluster, kafka: KafkaTree,
         cluster.add_broker(3)
         added = brought_about(surveyor, "--add-brokers", "3")
         assert (added["moves"], added["lower_bound"], held(kafka)) == (3, 3, [3, 3, 3, 3])
+        assert led(kafka) == preferred(kafka)
 
         removed = brought_about(surveyor, "--remove-brokers", "0")
         assert (removed["moves"], held(kafka)) == (3, [4, 4, 4])
         assert all(0 not in brokers for brokers in replicas(kafka).values())
+        assert led(kafka) == preferred(kafka)
 
-        led = {partition: brokers[0] for partition, brokers in replicas(kafka).items()}
+        before = preferred(kafka)
         tripled = brought_about(surveyor, "--replication-factor", "3")
         assert (tripled["moves"], {len(brokers) for brokers in replicas(kafka).values()}) == (PARTITIONS, {3})
-        assert {partition: brokers[0] for partition, brokers in replicas(kafka).items()} == led
+        assert preferred(kafka) == before
 
         halved = brought_about(surveyor, "--replication-factor", "2")
         assert (halved["moves"], {len(brokers) for brokers in replicas(kafka).values()}) == (0, {2})
-        assert {partition: brokers[0] for partition, brokers in replicas(kafka).items()} == led
+        assert preferred(kafka) == before
+
+        evened = brought_about(surveyor, "--rebalance")
+        counts = Counter(led(kafka).values())
+        assert (held(kafka), led(kafka) == preferred(kafka)) == ([3, 3, 3, 3], True)
+        assert [min(counts.values()), max(counts.values()), len(counts)] == [1, 2, 4]
+        assert evened["led_per_broker"] == [[0, 2], [1, 2]]
+        evenness = surveyor.json("verify", evened["plan_id"])["evenness"]
+        assert evenness["now"] == evenness["planned"] == {"replicas_per_broker": [3, 3], "led_per_broker": [1, 2]}
 
     assert traffic.failed == []
     assert traffic.stored(PARTITIONS) >= traffic.acknowledged

@@ -6,9 +6,10 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 
 from planner.reassignment.pending import with_requests
-from planner.reassignment.targets import reassignment_changes, reassignment_rejections
-from schemas.names import NO_LEADER, Action, RejectionCode
-from schemas.tables import PARTITIONS, REQUESTS
+from planner.reassignment.targets import elections_after_moves, reassignment_changes, reassignment_rejections
+from planner.rows.liveness import with_drained
+from schemas.names import NO_LEADER, Action, DrainMode, RejectionCode
+from schemas.tables import DRAINED, PARTITIONS, REQUESTS
 from tests.planner.frames import (
     TOPIC_ID,
     World,
@@ -190,3 +191,56 @@ def test_each_wave_starts_where_the_one_before_ends(spark: SparkSession) -> None
     world = World(partitions, live=LIVE).frames(spark)
     assert_changes(reassignment_changes(spark.createDataFrame(targets[::-1], WAYS), *world), expected)
     assert_rejections(reassignment_rejections(spark.createDataFrame(targets, WAYS), *world), [])
+
+
+# replicas, leader, target -> who leads once the moves are complete, before the election; None where there is none
+ELECTIONS: Final[list[tuple[list[int], int, list[int], int | None]]] = [
+    ([1, 2], 1, [2, 1], 1),
+    ([1, 2], 2, [2, 1], None),  # it leads already
+    ([1, 2, 3], 1, [4, 1, 2], 1),
+    ([1, 2, 3], 3, [4, 1, 2], None),  # its leader leaves, and Kafka elects the first
+    ([1, 2], 2, [1, 3], None),
+    ([1, 2], 1, [9, 1], None),  # not alive
+    ([1, 2], 1, [8, 1], None),  # alive, and not understood
+    ([1, 2], 1, [7, 1], None),  # drained
+]
+
+
+def _election(number: int, leader: int, target: list[int]) -> dict[str, Any]:
+    return {
+        "partition": number,
+        "wave": 3,
+        "action": Action.ELECT_PREFERRED,
+        "replicas_before": target,
+        "replicas_after": target,
+        "adding_after": [],
+        "removing_after": [],
+        "leader_before": leader,
+        "leader_after": target[0],
+        "isr_before": target,
+        "isr_after": target,
+        "leader_epoch_before": None,
+        "leader_epoch_after": None,
+        "requires_live": [target[0]],
+        "reason": "evens out leaders: the first of its list leads once its replicas are there",
+    }
+
+
+def test_preferred_replicas_are_elected_where_moves_leave_another_one_leading(spark: SparkSession) -> None:
+    rows = [partition_row(case[0], case[1], case[0], partition=number) for number, case in enumerate(ELECTIONS)]
+    live = LIVE - {8, 9}
+    world = World(rows, live=live, opaque=frozenset({8}))
+    targets = [("t", number, case[2]) for number, case in enumerate(ELECTIONS)]
+    asked, partitions, topics, brokers = _targets_and_world(spark, world, targets)
+    drained = frame(spark, [{"broker_id": 7, "mode": DrainMode.ADMIN.value}], DRAINED)
+    expected = [_election(n, leader, target) for n, (_, _, target, leader) in enumerate(ELECTIONS) if leader]
+    assert_changes(elections_after_moves(asked, partitions, topics, with_drained(brokers, drained), wave=3), expected)
+
+
+def test_an_election_comes_after_the_last_of_a_partitions_waves(spark: SparkSession) -> None:
+    """Broker 1 leads, which the second step removes, and Kafka elects 5, the first; 6 is preferred in the end."""
+    lists = [[1, 2, 4], [5, 2, 4], [6, 5, 4]]
+    targets = [("t", 0, becomes, "because", nth, len(lists), lists[:nth]) for nth, becomes in enumerate(lists)]
+    world = World([partition_row([1, 2, 4], 1, [1, 2, 4])], live=LIVE).frames(spark)
+    elected = elections_after_moves(spark.createDataFrame(targets, WAYS), *world, wave=3)
+    assert_changes(elected, [_election(0, 5, [6, 5, 4])])

@@ -56,7 +56,8 @@ def surveyor(zookeeper_server: EmbeddedZooKeeper, tmp_path_factory: pytest.TempP
 
 
 def _changes(surveyor: Surveyor, plan: Row) -> dict[tuple[str, int], Row]:
-    rows = surveyor.lake.rows("changes", ("plan_id", "=", plan["plan_id"]))
+    """The moves; elections come after them."""
+    rows = surveyor.lake.rows("changes", ("plan_id", "=", plan["plan_id"]), ("action", "=", "reassign"))
     return {(row["topic"], row["partition"]): row for row in rows}
 
 

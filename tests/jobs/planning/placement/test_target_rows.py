@@ -17,7 +17,9 @@ from tests.planner.placement.clusters import Case, cases
 def _named(case: Case) -> NamedPartitions:
     topics = pa.array([f"t{topic}" for topic in case.partitions.topic.tolist()])
     names = pa.table({"topic": topics, "partition": pa.array(case.partitions.partition.astype(np.int32))})
-    return NamedPartitions(names=names, partitions=case.partitions, barred=~case.partitions.movable)
+    partitions = case.partitions
+    leader = partitions.replicas[:, 0]
+    return NamedPartitions(names=names, partitions=partitions, barred=~partitions.movable, leader=leader)
 
 
 @settings(max_examples=60)
