@@ -4,9 +4,11 @@ The result is shown worst first, and kept in the table `whatif` for dashboards, 
 snapshot and loss.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
+import pyarrow.compute as pc
 from rich.table import Table
 
 from jobs.adapters.delta.lake import Row, quoted
@@ -14,12 +16,14 @@ from jobs.adapters.delta.spark_tables import Tables
 from jobs.adapters.spark.session import start_session
 from jobs.basics.errors import UsageError
 from jobs.planning.tables import PlanningTables
-from jobs.records.snapshots import find_snapshot
+from jobs.records.last_seen import brokers_last_seen, rack_of_each
+from jobs.records.snapshots import as_of, find_snapshot, table_as_of
 from jobs.runtime.console import finish, table
 from jobs.runtime.next_commands import NextStep, next_step
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from planner.rows.words import counted
+from planner.topics.rack_aware import crowding, least_crowding
 from planner.whatif.losses import whatif as costs_of_losing
 from schemas.names import Lose
 
@@ -58,16 +62,35 @@ def report_losses(settings: Settings, lose: str, snapshot: int | None, limit: in
         "lose": loss.value,
         "scenarios": len(rows),
         "scenarios_offline": offline,
+        "crowded": _crowded(settings, chosen),
         "rows": rows,
     }
     steps = [*_after(settings, result, is_newest=snapshot is None)]
     finish(settings, result, *_for_people(settings, result, limit), steps=steps)
 
 
+def _crowded(settings: Settings, snapshot: Row) -> int:
+    """Count the partitions that have more replicas in one rack than so many need on the brokers there are."""
+    lake = settings.lake
+    brokers = as_of(lake, snapshot, "brokers")
+    racks = rack_of_each(brokers, brokers_last_seen(lake, snapshot))
+    usable = [row["broker_id"] for row in brokers if row["understood"]]
+    named = {broker: rack for broker, rack in racks.items() if rack is not None}
+    assigned = table_as_of(lake, snapshot, "partitions", columns=("replicas",))["replicas"]
+    alike = Counter(map(tuple, pc.fill_null(assigned, []).to_pylist()))
+    return sum(
+        count
+        for replicas, count in alike.items()
+        if crowding(replicas, named) > least_crowding(len(replicas), named, usable)
+    )
+
+
 def _after(settings: Settings, result: Row, *, is_newest: bool) -> Iterator[NextStep]:
     """What may be done about the worst loss, where it takes anything offline."""
     worst: Row = next(iter(result["rows"]), {"newly_offline": 0})
     if not worst["newly_offline"]:
+        if result["crowded"] and result["lose"] == Lose.RACKS.value:
+            yield next_step(settings, "spread over racks", "plan", "reassign", "--fix-racks", "--refresh")
         return
     at = [] if is_newest else ["--as-of", str(result["snapshot_id"])]
     if worst["unclean_only"]:
@@ -100,6 +123,9 @@ def _for_people(settings: Settings, result: Row, limit: int) -> list[Table | str
     ]
     if len(rows) > limit:
         parts.insert(1, f"... and {len(rows) - limit} more; --limit shows more, --json gives all")
+    if result["crowded"] and result["lose"] == Lose.RACKS.value:
+        have = counted(result["crowded"], "partition", "has", "have")
+        parts.append(f"{have} more replicas in one rack than needed: `plan reassign --fix-racks` spreads them")
     if rows and rows[0]["not_judged"]:
         parts.append(
             f"warning: {counted(rows[0]['not_judged'], 'partition')} not judged: not understood, or without a state"

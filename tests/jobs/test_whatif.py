@@ -58,7 +58,7 @@ def test_each_kind_of_loss(surveyor: Surveyor, untouched: KafkaTree) -> None:
     scenarios = {}
     for lose in ("brokers=1", "racks=1", "brokers=2"):
         result = surveyor.json("whatif", "--lose", lose)
-        assert result["scenarios"] == len(result["rows"])
+        assert (result["scenarios"], result["crowded"]) == (len(result["rows"]), 2)
         scenarios[result["lose"]] = [(row["scenario"], row["offline"], row["leaders_moved"]) for row in result["rows"]]
     assert scenarios == {
         "brokers=1": [("broker 3", 1, 0), ("broker 0", 0, 1), ("broker 1", 0, 1), ("broker 2", 0, 1)],
