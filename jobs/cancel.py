@@ -36,7 +36,7 @@ def cancel(
         typer.Option("--skip-unsafe", help="Let go on what would lose data or replicas by it; else all is refused."),
     ] = False,
 ) -> ExitCode:
-    """Call back what still moves of a plan, or of partitions, and let nothing more of the plan be asked for."""
+    """Call back what still moves of a plan or of partitions, and close the plan."""
     if plan is not None and partitions is not None:
         raise UsageError("a plan and --partitions: give one of the two")
     if partitions is not None:
