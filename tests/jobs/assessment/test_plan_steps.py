@@ -67,6 +67,10 @@ CASES = {
         after_commit(SETTINGS, "p", "partial", {"failed": 1}),
         ["surveyor show commits p --cluster east", APPLY],
     ),
+    "cancelled while it was committed": (
+        after_commit(SETTINGS, "p", "cancelled", {"stale": 7, "failed": 1}),
+        ["surveyor show commits p --cluster east", STATUS],
+    ),
     "stale": (after_commit(SETTINGS, "p", "partial", {"stale": 1, "applied": 3}), [STATUS]),
     "moving": (
         verified(PlanStatus.COMMITTED, Standing.COMPLETE, Standing.IN_PROGRESS),
