@@ -11,14 +11,17 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, ClassVar
+from urllib.request import Request, urlopen
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk import BaseHook, BaseOperator, BaseSensorOperator
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.sdk import BaseHook, BaseNotifier, BaseOperator, BaseSensorOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowNotFoundException
 from surveyor_outcomes import CHANGES, DONE, UNREADABLE, raise_for
-from surveyor_settings import COMMIT_POOL, SNAPSHOT_POOL, Settings, settings
+from surveyor_settings import COMMIT_POOL, SNAPSHOT_POOL, Settings, of_cluster, settings
 
 SHOWN_CHARACTERS = 20_000
 """Of a command's output as much as somebody who approves may want to read; the log has all of it."""
@@ -82,24 +85,35 @@ def plan_named(ours: Settings, name: str) -> Result | None:
 class SurveyorOperator(BaseOperator):
     """A command that starts no JVM; returns its result, or with `shown` what it prints for people.
 
-    `stale`: as `surveyor_outcomes.raise_for` takes it.
+    `stale`, `refused`: as `surveyor_outcomes.raise_for` takes them. `cluster`: which one, of several.
     """
 
     template_fields: Sequence[str] = ("command",)
     ui_color = "#e6f2ea"
 
-    def __init__(self, *, command: Sequence[str], shown: bool = False, stale: str = "fail", **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        command: Sequence[str],
+        shown: bool = False,
+        stale: str = "fail",
+        refused: str = "retry",
+        cluster: str | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.command = command
         self.shown = shown
         self.stale = stale
+        self.refused = refused
+        self.cluster = cluster
         self._running: Surveyor | None = None
 
     def execute(self, context: Any) -> Result | str:  # noqa: ARG002 - Airflow's signature
-        running = self._running = Surveyor(settings(), self.command)
+        running = self._running = Surveyor(settings(self.cluster), self.command)
         code, result = running.run(self.log)
         if code != DONE:
-            raise_for(code, result, stale=self.stale)
+            raise_for(code, result, stale=self.stale, refused=self.refused)
         return "\n".join(running.output)[:SHOWN_CHARACTERS] if self.shown else result
 
     def on_kill(self) -> None:
@@ -112,13 +126,88 @@ class CommitOperator(SurveyorOperator):
 
     template_fields: Sequence[str] = ("command", "options")
 
-    def __init__(self, *, plan: str, options: Any = (), pool: str = COMMIT_POOL, **kwargs: Any) -> None:
-        super().__init__(command=["commit", plan, "--apply", "--yes"], pool=pool, **kwargs)
+    def __init__(
+        self,
+        *,
+        plan: str,
+        options: Any = (),
+        pool: str = COMMIT_POOL,
+        cluster: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        command = ["commit", plan, "--apply", "--yes"]
+        super().__init__(command=command, pool=of_cluster(pool, cluster), cluster=cluster, **kwargs)
         self.options = options
 
     def execute(self, context: Any) -> Result | str:
         self.command = [*self.command, *self.options]
         return super().execute(context)
+
+
+NOTIFY_SECONDS = 10.0
+
+
+class ApprovalWaits(BaseNotifier):
+    """Notifies people that an approval waits, by a webhook that takes `{"text": ...}`, as those of chats do.
+
+    The connection of the setting `surveyor_notify` names it: the host is its URL, the password, if any, the secret end
+    of that. Without such a connection Airflow's *Required actions* alone show the approval. A webhook that fails is
+    logged: the approval waits all the same.
+    """
+
+    def __init__(self, cluster: str | None = None) -> None:
+        super().__init__()
+        self.cluster = cluster
+
+    def notify(self, context: Any) -> None:
+        name = settings(self.cluster).notify
+        try:
+            connection = BaseHook.get_connection(name)
+        except AirflowNotFoundException:
+            self.log.info("there is no connection %r: this approval is shown in Airflow alone", name)
+            return
+        try:
+            self._post(connection, f"{context['task'].subject}\n{_link(context)}")
+        except (OSError, ValueError) as error:
+            self.log.warning("the webhook of connection %r was not notified: %s", name, type(error).__name__)
+
+    def _post(self, connection: Any, text: str) -> None:
+        parts = [connection.host or "", *([connection.password] if connection.password else [])]
+        url = "/".join([parts[0].rstrip("/"), *(part.lstrip("/") for part in parts[1:])])
+        if not url.startswith(("https://", "http://")):
+            raise ValueError("expected a host that begins with https:// or http://")
+        body = json.dumps({"text": text}).encode()
+        request = Request(url, body, {"Content-Type": "application/json"})  # noqa: S310 - its scheme is checked
+        with urlopen(request, timeout=NOTIFY_SECONDS):  # noqa: S310 - as above
+            self.log.info("notified: %s", text)
+
+
+def _link(context: Any) -> str:
+    """Return the page on which to approve, or where that is, if this Airflow does not say its own URL."""
+    try:
+        return ApprovalOperator.generate_link_to_ui_from_context(context=context)
+    except ValueError:
+        return f"in Airflow: Required actions of {context['dag'].dag_id}, run {context['run_id']}"
+
+
+class PlanApproval(ApprovalOperator):
+    """Waits until a person approves the plan that the task `show` shows; without an answer it counts as rejected.
+
+    `asked` says what the plan is to do, `plan_task` which task has planned it.
+    """
+
+    def __init__(self, *, asked: str, plan_task: str = "plan", cluster: str | None = None, **kwargs: Any) -> None:
+        plan = f"{{{{ ti.xcom_pull(task_ids='{plan_task}')['plan_id'] }}}}"
+        super().__init__(
+            **{
+                "subject": f"Surveyor{'' if cluster is None else f', cluster {cluster}'}: {asked}, by plan {plan}?",
+                "body": "```\n{{ ti.xcom_pull(task_ids='show') }}\n```",
+                "response_timeout": timedelta(hours=24),
+                "defaults": ApprovalOperator.REJECT,
+                "notifiers": [ApprovalWaits(cluster)],
+                **kwargs,
+            }
+        )
 
 
 class PageOperator(SurveyorOperator):
@@ -129,7 +218,7 @@ class PageOperator(SurveyorOperator):
         self.page = page
 
     def execute(self, context: Any) -> Result | str:
-        folder = Path(settings().pages)
+        folder = settings(self.cluster).pages
         folder.mkdir(parents=True, exist_ok=True)
         self.command = [*self.command, "--out", str(folder / self.page)]
         return super().execute(context)
@@ -149,7 +238,7 @@ class ThrottleCleared(SurveyorOperator):
     template_fields: Sequence[str] = ("command", "plan")
 
     def execute(self, context: Any) -> Result | str:
-        ours = settings()
+        ours = settings(self.cluster)
         code, shown = Surveyor(ours, ["show", "throttles"]).run(self.log)
         if code != DONE:
             raise_for(code, shown)
@@ -163,13 +252,14 @@ class PlanComplete(BaseSensorOperator):
 
     template_fields: Sequence[str] = ("plan",)
 
-    def __init__(self, *, plan: str, **kwargs: Any) -> None:
+    def __init__(self, *, plan: str, cluster: str | None = None, **kwargs: Any) -> None:
         super().__init__(**{"mode": "reschedule", "poke_interval": 30.0, "timeout": 24 * 3600.0, **kwargs})
         self.plan = plan
+        self.cluster = cluster
 
     def poke(self, context: Any) -> bool:  # noqa: ARG002 - Airflow's signature
         words = ["verify", self.plan, "--detailed-exitcode", "--measure", "0s"]
-        code, result = Surveyor(settings(), words).run(self.log)
+        code, result = Surveyor(settings(self.cluster), words).run(self.log)
         if code not in {DONE, CHANGES}:
             raise_for(code, result)
         if code == CHANGES and not result["in_progress"] and not result["not_started"]:
@@ -186,17 +276,18 @@ class SubmitOperator(SparkSubmitOperator):
     template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "arguments")
     ui_color = "#fde8cf"
 
-    def __init__(self, *, job: str, arguments: Sequence[str] = (), **kwargs: Any) -> None:
+    def __init__(self, *, job: str, arguments: Sequence[str] = (), cluster: str | None = None, **kwargs: Any) -> None:
         super().__init__(**{"name": f"surveyor-{job}", **kwargs})
         self.job = job
         self.arguments = arguments
+        self.cluster = cluster
 
     def execute(self, context: Any) -> Result:  # type: ignore[override] # the provider's returns nothing
         return self.submit(context, list(self.arguments))
 
     def submit(self, context: Any, words: list[str]) -> Result:
         """Run spark-submit with these arguments; raise for its exit code by what the result file says of it."""
-        ours = settings()
+        ours = settings(self.cluster)
         with tempfile.TemporaryDirectory(prefix="surveyor-") as folder:
             file = Path(folder, "result.json")
             self._prepare(ours, [*words, *ours.options, "--result-file", str(file)])
@@ -259,12 +350,12 @@ class SnapshotOfRun(SubmitOperator):
     template_fields: Sequence[str] = (*SubmitOperator.template_fields, "plan")
     KEY: ClassVar = "snapshot_id"
 
-    def __init__(self, *, plan: str, pool: str = SNAPSHOT_POOL, **kwargs: Any) -> None:
-        super().__init__(job="snapshot", pool=pool, **kwargs)
+    def __init__(self, *, plan: str, cluster: str | None = None, **kwargs: Any) -> None:
+        super().__init__(job="snapshot", pool=of_cluster(SNAPSHOT_POOL, cluster), cluster=cluster, **kwargs)
         self.plan = plan
 
     def execute(self, context: Any) -> Result:  # type: ignore[override] # the provider's returns nothing
-        planned = plan_named(settings(), self.plan)
+        planned = plan_named(settings(self.cluster), self.plan)
         if planned:
             self.log.info("plan %s of this run is on snapshot %s", planned["plan_id"], planned[self.KEY])
             return {self.KEY: planned[self.KEY]}
@@ -273,13 +364,13 @@ class SnapshotOfRun(SubmitOperator):
         return {self.KEY: max(named) if named else self.submit(context, [])[self.KEY]}
 
 
-def newly_offline(snapshot_id: int, since: int, log: Any) -> int:
+def newly_offline(snapshot_id: int, since: int, log: Any, cluster: str | None = None) -> int:
     """Count the partitions that a snapshot shows offline, and that changed in it or in another one after `since`.
 
     That is the last one looked at for this: in between others are taken, by hand and by `plan --refresh`.
     """
     words = ["show", "partitions", "--offline", "--as-of", str(snapshot_id)]
-    code, shown = Surveyor(settings(), words).run(log)
+    code, shown = Surveyor(settings(cluster), words).run(log)
     if code != DONE:
         raise_for(code, shown)
     return sum(row["snapshot_id"] > since for row in shown["rows"])

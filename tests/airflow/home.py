@@ -9,6 +9,8 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
+from tests.jobs.support.commands.bare import path
+
 ROOT: Final = Path(__file__).parents[2]
 BIN: Final = ROOT / ".venv-airflow" / "bin"
 PYTHON: Final = BIN / "python"
@@ -18,9 +20,10 @@ NO_AIRFLOW: Final = f"there is no Airflow in {BIN.parent.name}: run `make setup`
 
 
 def variables(home: Path, zookeeper: str, warehouse: Path) -> dict[str, str]:
-    """The environment to run Airflow with: nothing of a Spark that is set up for something else.
+    """Return the environment of Airflow's worker: PATH, HOME, Airflow's own settings and those of docs/airflow.md.
 
-    `home` is Airflow's folder; it gets its database and logs.
+    `home` is Airflow's folder; it gets its database and logs. Surveyor's commands find nothing else, as on a worker of
+    a user's, but for where this machine has its jars.
     """
     ours = {
         "AIRFLOW_HOME": home,
@@ -31,18 +34,16 @@ def variables(home: Path, zookeeper: str, warehouse: Path) -> dict[str, str]:
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow.db'}",
         "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": False,
         "AIRFLOW_CONN_SURVEYOR_SPARK": json.dumps({"conn_type": "spark", "host": "local[*]"}),
-        "SPARK_LOCAL_IP": "127.0.0.1",
         "SURVEYOR_ENVIRONMENT": ROOT / ".venv",
         "SURVEYOR_ZOOKEEPER": zookeeper,
         "SURVEYOR_WAREHOUSE": warehouse,
         "SURVEYOR_PAGES": home / "pages",
-        "PATH": f"{BIN}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+        "PATH": f"{BIN}{os.pathsep}{path()}",
+        "HOME": Path.home(),
         "PYTHONDONTWRITEBYTECODE": 1,
     }
-    theirs = ("SPARK", "PYSPARK", "SURVEYOR_", "AIRFLOW", "PYTHON", "VIRTUAL_ENV")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(theirs)}
-    kept |= {name: value for name, value in os.environ.items() if name == "SURVEYOR_CACHE"}
-    return kept | {name: str(value) for name, value in ours.items()}
+    cache = {name: value for name, value in os.environ.items() if name == "SURVEYOR_CACHE"}
+    return cache | {name: str(value) for name, value in ours.items()}
 
 
 PREPARED_BY: Final = (["db", "migrate"], ["pools", "import", str(ROOT / "airflow" / "pools.json")])

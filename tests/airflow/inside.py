@@ -4,9 +4,12 @@ One process for all tests of a module, as Airflow takes seconds to be imported; 
 that make the database, which its argument lists: 4.0 s of processor time until it answers, 9.8 s with a process for
 each command. Requests and answers:
 
-    {"do": "integrity"}                    what every DAG says of itself, and import errors
+    {"do": "integrity", ...}               what every DAG says of itself, and import errors
     {"do": "run", "dag": ID, ...}          `dag.test()`, for real: states, results and run id
     {"do": "outcome", "code": 21, ...}     what a task makes of an exit code: the name of what it raises
+    {"do": "options", ...}                 the options that commands are given for a cluster, or why there are none
+
+`clusters`: those that SURVEYOR_CLUSTERS lists meanwhile.
 """
 
 import json
@@ -38,13 +41,18 @@ from airflow.settings import AIRFLOW_HOME, Session
 from fastapi.testclient import TestClient
 from surveyor_operators import SnapshotOfRun
 from surveyor_outcomes import raise_for
-from surveyor_settings import Settings
-
-BAG = DagBag(os.environ["AIRFLOW__CORE__DAGS_FOLDER"])
+from surveyor_settings import CLUSTERS, Settings, settings
 
 
-def integrity() -> dict[str, Any]:
+def bag(clusters: str) -> DagBag:
+    """Read the DAGs where these clusters are listed: for each run, as Airflow leaves a run's parameters in its DAG."""
+    with patch.dict(os.environ, {CLUSTERS: clusters}):
+        return DagBag(os.environ["AIRFLOW__CORE__DAGS_FOLDER"])
+
+
+def integrity(clusters: str = "") -> dict[str, Any]:
     """What a DAG must say of itself."""
+    found = bag(clusters)
     dags = {
         dag.dag_id: {
             "tags": sorted(dag.tags),
@@ -54,26 +62,30 @@ def integrity() -> dict[str, Any]:
             "pools": sorted({task.pool for task in dag.tasks}),
             "max_active_runs": dag.max_active_runs,
             "file": os.path.basename(dag.fileloc),  # noqa: PTH119 - a name
+            "assets": sorted({asset.name for task in dag.tasks for asset in (*task.inlets, *task.outlets)}),
+            "waits_for": [asset.name for asset in getattr(dag.timetable.asset_condition, "objects", [])],
         }
-        for dag in BAG.dags.values()
+        for dag in found.dags.values()
     }
-    return {"errors": {str(file): error for file, error in BAG.import_errors.items()}, "dags": dags}
+    return {"errors": {str(file): error for file, error in found.import_errors.items()}, "dags": dags}
 
 
 def run(
     dag: str,
     conf: dict[str, Any] | None = None,
     at: str | None = None,
-    answer: str | None = None,
-    spark_submit: str | None = None,
+    **around: Any,  # noqa: ANN401 - as `surrounded` takes them
 ) -> dict[str, Any]:
     """Run a DAG, without retries; `at` is the logical date, the same one for a run that is to be run again.
 
-    `spark_submit`: what is to be called in the place of the one that Surveyor's environment has.
+    `around`: as `surrounded` takes it.
     """
     when = {} if at is None else {"logical_date": datetime.fromisoformat(at), "run_after": datetime.fromisoformat(at)}
-    with without_retries(BAG.dags[dag].tasks), submitting_by(spark_submit), answering(dag, answer):
-        done = BAG.dags[dag].test(run_conf=conf, **when)
+    known = bag(around.get("clusters", "")).dags[dag]
+    for task in known.tasks:
+        task.retries = 0
+    with surrounded(dag, **around):
+        done = known.test(run_conf=conf, **when)
     tasks = {task.task_id: task for task in done.get_task_instances()}
     return {
         "run_id": done.run_id,
@@ -84,14 +96,21 @@ def run(
 
 
 @contextmanager
-def without_retries(tasks: list[Any]) -> Iterator[None]:
-    """What fails, fails at once: nobody waits until it is tried again."""
-    before = [task.retries for task in tasks]
-    for task in tasks:
-        task.retries = 0
-    yield
-    for task, retries in zip(tasks, before, strict=True):
-        task.retries = retries
+def surrounded(
+    dag: str,
+    *,
+    answer: str | None = None,
+    spark_submit: str | None = None,
+    clusters: str = "",
+    variables: Mapping[str, str] = {},
+) -> Iterator[None]:
+    """Give a run the answer to what it asks, and what it finds in the environment; an empty variable counts as none.
+
+    `spark_submit`: what is to be called in the place of the one that Surveyor's environment has.
+    """
+    environment = patch.dict(os.environ, {**variables, CLUSTERS: clusters})
+    with environment, submitting_by(spark_submit), answering(dag, answer):
+        yield
 
 
 @contextmanager
@@ -160,7 +179,17 @@ def snapshot_of_run(plan: str, snapshot_ids: list[int]) -> dict[str, Any]:
     return dict(snapshot)
 
 
+def options(cluster: str | None, variables: Mapping[str, str]) -> Any:  # noqa: ANN401 - options, or a message
+    """Return the options that a command is given for a cluster where the environment has these variables."""
+    with patch.dict(os.environ, variables):
+        try:
+            return [*settings(cluster).options, str(settings(cluster).pages)]
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer
+            return str(error)
+
+
 DOES: Mapping[str, Callable[..., Any]] = {
+    "options": options,
     "integrity": integrity,
     "run": run,
     "events": events,

@@ -11,15 +11,14 @@ from types import TracebackType
 from typing import Any, Self
 
 from tests.airflow.home import NO_AIRFLOW, PREPARED_BY, PYTHON, ROOT, variables
-from tests.shared_spark import QUICK
-from tests.spark_archive import environment
 
 EXIT_SECONDS = 30
 PATIENCE = 240.0
 """Seconds for the answer: a run of a DAG takes less than a minute on a machine that is not busy."""
 
 
-SETTINGS = QUICK | {"spark.ui.enabled": "false"}
+BASE_URL = "http://airflow.example"
+"""Where people would find this Airflow."""
 
 JOINED_SUBMIT = f"""\
 #!{sys.executable}
@@ -48,30 +47,25 @@ class Run:
         return {task for task, became in self.states.items() if became == state}
 
 
-def _quick_spark() -> dict[str, str]:
-    """A JVM that ends soon costs less with the archive of classes; as its conf folder is empty, settings stand here."""
-    quick = environment()
-    settings = " ".join(f"-D{name}={value}" for name, value in SETTINGS.items())
-    return {
-        "SPARK_SUBMIT_OPTS": f"{quick['SPARK_SUBMIT_OPTS']} {settings}",
-        **{name: value for name, value in quick.items() if name == "SPARK_CONF_DIR"},
-    }
-
-
 class InsideAirflow:
     """Up inside its `with` block. What Airflow logs is in `home`/airflow.log.
 
-    `spark`: the way to the Spark of the tests, on which tasks run that need not have one of their own.
+    `spark`: the way to the Spark of the tests, on which tasks run that need not have one of their own. `webhook`: what
+    is notified of approvals that wait.
     """
 
-    def __init__(self, home: Path, zookeeper: str, warehouse: Path, spark: Mapping[str, str]) -> None:
+    def __init__(self, home: Path, zookeeper: str, warehouse: Path, spark: Mapping[str, str], webhook: str) -> None:
         assert PYTHON.exists(), NO_AIRFLOW
         self.home = home
         self._joined = home / "spark-submit"
         self._joined.touch(0o700)
         self._joined.write_text(JOINED_SUBMIT % spark)
         self.log = home / "airflow.log"
-        self._environment = variables(home, zookeeper, warehouse) | _quick_spark()
+        notify = {"conn_type": "http", "host": webhook, "password": "secret"}
+        self._environment = variables(home, zookeeper, warehouse) | {
+            "AIRFLOW_CONN_SURVEYOR_NOTIFY": json.dumps(notify),
+            "AIRFLOW__API__BASE_URL": BASE_URL,
+        }
         self._process: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Self:

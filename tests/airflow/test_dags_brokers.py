@@ -7,10 +7,14 @@ that runs the same script with the same arguments on the Spark of the tests.
 import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from typing import Any, ClassVar
 
 import pytest
 from confluent_kafka import Producer
@@ -22,7 +26,7 @@ from jobs.adapters.brokers.admin import connected_admin
 from jobs.adapters.delta.lake import Lake, Row
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.basics.errors import ExitCode
-from tests.airflow.inside_airflow import InsideAirflow, Run
+from tests.airflow.inside_airflow import BASE_URL, InsideAirflow, Run
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.controllers.throttled_tree import overrides
 from tests.jobs.support.kafka.real_cluster import Seen, eventually, kafka_tree, seen_by
@@ -44,12 +48,36 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     return Lake(str(tmp_path_factory.mktemp("warehouse")), "default")
 
 
+class Webhook(BaseHTTPRequestHandler):
+    """Keeps what it is sent; answers that it failed where the text speaks of brokers."""
+
+    texts: ClassVar[list[tuple[str, str]]] = []
+
+    def do_POST(self) -> None:
+        text = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["text"]
+        self.texts.append((self.path, text))
+        self.send_response(500 if "brokers" in text else 200)
+        self.end_headers()
+
+    def log_message(self, *_: Any) -> None:  # noqa: ANN401 - the server's
+        """Keep quiet."""
+
+
+@pytest.fixture(scope="module")
+def webhook() -> Iterator[str]:
+    """Where a chat would take messages."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Webhook) as server:
+        Thread(target=server.serve_forever).start()
+        yield f"http://127.0.0.1:{server.server_port}/hooks/"
+        server.shutdown()
+
+
 @pytest.fixture(scope="module")
 def airflow(
-    cluster: EmbeddedCluster, lake: Lake, tmp_path_factory: pytest.TempPathFactory, spark: SparkSession
+    cluster: EmbeddedCluster, lake: Lake, tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, webhook: str
 ) -> Iterator[InsideAirflow]:
     home = tmp_path_factory.mktemp("airflow")
-    with InsideAirflow(home, cluster.zookeeper.connect, Path(lake.warehouse), way_to(spark)) as inside:
+    with InsideAirflow(home, cluster.zookeeper.connect, Path(lake.warehouse), way_to(spark), webhook) as inside:
         yield inside
 
 
@@ -103,6 +131,99 @@ def test_every_dag_says_what_it_is(airflow: InsideAirflow) -> None:
         assert set(dag["pools"]) <= {"default_pool", *pools}
 
 
+def test_each_of_several_clusters_has_dags_of_its_own(airflow: InsideAirflow) -> None:
+    """With pools and assets of their own, so that no run of one cluster waits for another, or is triggered by it."""
+    alone = airflow.ask(do="integrity")["dags"]
+    several = airflow.ask(do="integrity", clusters="payments, orders")
+    printed = subprocess.run(
+        [sys.executable, ROOT / "airflow" / "pools.py"],
+        env={"SURVEYOR_CLUSTERS": "payments, orders"},
+        capture_output=True,
+        check=True,
+    )
+    pools = {"default_pool", *json.loads(printed.stdout)}
+
+    assert several["errors"] == {}
+    assert set(several["dags"]) == {f"{name}.{each}" for name in alone for each in ("payments", "orders")}
+    for name, dag in several["dags"].items():
+        one, _, cluster = name.partition(".")
+        own = {key: [f"{each}.{cluster}" for each in alone[one][key]] for key in ("assets", "waits_for")}
+        assert {key: dag[key] for key in own} == own
+        assert set(dag["pools"]) == {
+            pool if pool == "default_pool" else f"{pool}.{cluster}" for pool in alone[one]["pools"]
+        }
+        assert set(dag["pools"]) <= pools
+        assert dag["tags"] == sorted(["kafka", "surveyor", cluster])
+        assert dag["max_active_runs"] == alone[one]["max_active_runs"]
+
+
+def test_pools_of_one_cluster_are_those_of_the_file() -> None:
+    printed = subprocess.run([sys.executable, ROOT / "airflow" / "pools.py"], env={}, capture_output=True, check=True)
+
+    assert json.loads(printed.stdout) == json.loads((ROOT / "airflow" / "pools.json").read_text())
+
+
+NOWHERE = (
+    "nothing says where ZooKeeper of cluster orders is: let surveyor_conf name a surveyor.toml with "
+    "the section clusters.orders, or set the Variable surveyor_zookeeper.orders"
+)
+FOR_ALL = (
+    "surveyor_zookeeper is set, and SURVEYOR_CLUSTERS lists several clusters: name each one's in "
+    "surveyor_conf, or in a Variable of its own, surveyor_zookeeper.payments"
+)
+NOT_SEVERAL = {"SURVEYOR_ZOOKEEPER": "", "SURVEYOR_WAREHOUSE": "/w", "SURVEYOR_PAGES": "/pages"}
+
+
+@pytest.mark.parametrize(
+    ("one", "variables", "expected"),
+    [
+        (None, {"SURVEYOR_ZOOKEEPER": "zk:1"}, ["--zookeeper", "zk:1", "--warehouse", "/w", "/pages"]),
+        (
+            "payments",
+            {"SURVEYOR_CONF": "/c"},
+            ["--cluster", "payments", "--warehouse", "/w", "--conf", "/c", "/pages/payments"],
+        ),
+        (
+            "payments",
+            {"AIRFLOW_VAR_SURVEYOR_ZOOKEEPER.PAYMENTS": "zk:2", "AIRFLOW_VAR_SURVEYOR_WAREHOUSE.PAYMENTS": "/own"},
+            ["--cluster", "payments", "--zookeeper", "zk:2", "--warehouse", "/own", "/pages/payments"],
+        ),
+        (
+            "orders",
+            {"AIRFLOW_VAR_SURVEYOR_ZOOKEEPER.PAYMENTS": "zk:2"},
+            NOWHERE,
+        ),
+        (
+            "payments",
+            {"SURVEYOR_CONF": "/c", "SURVEYOR_ZOOKEEPER": "zk:1"},
+            FOR_ALL,
+        ),
+    ],
+)
+def test_what_commands_are_given_for_a_cluster(
+    airflow: InsideAirflow, one: str | None, variables: dict[str, str], expected: list[str] | str
+) -> None:
+    """None of several clusters gets what is another one's."""
+    assert airflow.ask(do="options", cluster=one, variables=NOT_SEVERAL | variables) == expected
+
+
+def test_a_run_for_one_of_several_clusters(
+    airflow: InsideAirflow, cluster: EmbeddedCluster, lake: Lake, tmp_path: Path
+) -> None:
+    """By a surveyor.toml with all of them; the other one's ZooKeeper is not there."""
+    conf = tmp_path / "surveyor.toml"
+    sections = {"payments": cluster.zookeeper.connect, "orders": "127.0.0.1:1"}
+    conf.write_text("".join(f'[clusters.{name}]\nzookeeper = "{hosts}"\n' for name, hosts in sections.items()))
+
+    variables = {"SURVEYOR_ZOOKEEPER": "", "SURVEYOR_CONF": str(conf)}
+    done = airflow.run("snapshot.payments", clusters="payments,orders", variables=variables)
+
+    assert done.state == SUCCESS
+    assert done.results["snapshot"]["snapshot_id"] == 1
+    (taken,) = Lake(lake.warehouse, "payments").rows("snapshots")
+    assert taken["brokers"] == len(cluster.brokers)
+
+
 @pytest.mark.parametrize(
     ("code", "given", "raised"),
     [
@@ -135,14 +256,17 @@ def test_leader_balance(airflow: InsideAirflow, cluster: EmbeddedCluster, lake: 
         assert admin.reassign({("balance", 0): [1, 0]}) == {("balance", 0): 0}
     assert eventually(lambda: seen(cluster, "balance")[0][:2] == (0, [1, 0]))
 
-    first = airflow.run("leader_balance", at=MORNING)
+    usual = {"SURVEYOR_STABLE_FOR": "1"}
+    first = airflow.run("leader_balance", at=MORNING, variables=usual)
     balanced = seen(cluster, "balance")
-    newer = planned_before(surveyor, "leader_balance", EVENING, "elect", "--preferred")
-    quiet = airflow.run("leader_balance", at=EVENING)
-    again = airflow.run("leader_balance", at=MORNING)
+    newer = planned_before(surveyor, "leader_balance", EVENING, "elect", "--preferred", "--settle", "1s")
+    quiet = airflow.run("leader_balance", at=EVENING, conf={"settle": "1s"}, variables={"SURVEYOR_SETTLE": "10m"})
+    again = airflow.run("leader_balance", at=MORNING, variables=usual)
 
-    assert first.having(SUCCESS) == {"snapshot", "plan", "due", "commit", "verify"}
+    assert first.having(SUCCESS) == {"question", "snapshot", "plan", "due", "commit", "verify"}
     assert balanced[0][0] == 1
+    assert first.results["question"] == again.results["question"] == ["elect", "--preferred", "--stable-for", "1"]
+    assert quiet.results["question"] == ["elect", "--preferred", "--settle", "1s"]
     assert first.results["commit"]["applied_now"] == first.results["plan"]["changes"] > 0
     rows = lake.rows("commits", ("plan_id", "=", first.results["plan"]["plan_id"]))
     assert {row["run"] for row in rows} == {f"surveyor_leader_balance/{first.run_id}/commit"}
@@ -175,6 +299,49 @@ def test_reassign_rejected_and_approved_after_all(
     assert lake.rows("throttles") == []
     with kafka_tree(cluster) as tree:
         assert not any(overrides(tree).values())
+
+    back = airflow.run("rollback", conf={"plan": done.results["plan"]["plan_id"]}, answer="Approve")
+
+    assert (back.state, back.having(SUCCESS)) == (SUCCESS, set(back.states))
+    assert seen(cluster, "asked")[0][1] == [0, 1]
+    assert plan_of(lake, done)["status"] == "rolled_back"
+
+
+def test_topics_are_created_and_get_more_partitions(airflow: InsideAirflow, cluster: EmbeddedCluster) -> None:
+    """Each once it is approved; people are notified, by the page to approve it on, that it waits."""
+    new = {"topic": "made", "partitions": 2, "replication-factor": 2, "config": ["retention.ms=600000"]}
+    created = airflow.run("topics", conf=new, answer="Approve")
+    made = seen(cluster, "made")
+    expanded = airflow.run("topics", conf={"question": "expand", "topic": "made", "partitions": 3}, answer="Approve")
+
+    assert (created.state, created.having(SUCCESS)) == (SUCCESS, set(created.states))
+    assert [len(replicas) for _, replicas, _ in made.values()] == [2, 2]
+    assert (expanded.state, expanded.having(SUCCESS)) == (SUCCESS, set(expanded.states))
+    assert eventually(lambda: len(seen(cluster, "made")) == 3)
+    with kafka_tree(cluster) as tree:
+        assert overrides(tree)["topics/made"] == {"retention.ms": "600000"}
+        AdminClient({"bootstrap.servers": cluster.bootstrap}).delete_topics(["made"])["made"].result(60)
+        assert eventually(lambda: not tree.client.exists("/config/topics/made"))
+    plan, run = created.results["plan"]["plan_id"], created.run_id
+    (path, text) = next(each for each in Webhook.texts if plan in each[1])
+    assert path == "/hooks/secret"
+    subject, page = text.splitlines()
+    assert subject == f"Surveyor: create topics, by plan {plan}?"
+    assert page.startswith(f"{BASE_URL}/dags/surveyor_topics/runs/{run}/tasks/approve/required_actions")
+
+
+def test_a_broker_is_drained_and_undrained(airflow: InsideAirflow, cluster: EmbeddedCluster) -> None:
+    """The webhook fails, and is not what the approval waits for."""
+    create(cluster, "kept", 1, 0)
+
+    drained = airflow.run("drain", conf={"brokers": "1"}, answer="Approve")
+    away = seen(cluster, "kept")[0][0]
+    undrained = airflow.run("undrain", conf={"brokers": "1"}, answer="Approve")
+
+    for run in (drained, undrained):
+        assert (run.state, run.having(SUCCESS)) == (SUCCESS, set(run.states))
+    assert (away, eventually(lambda: seen(cluster, "kept")[0][:2] == (1, [1, 0]))) == (0, True)
+    assert any(drained.results["plan"]["plan_id"] in text for _, text in Webhook.texts)
 
 
 def test_commit_killed_under_a_throttle(
@@ -246,11 +413,11 @@ def test_recover(airflow: InsideAirflow, cluster: EmbeddedCluster, surveyor: Sur
     assert led == 1
 
 
-def test_maintenance(airflow: InsideAirflow, lake: Lake) -> None:
+def test_vacuum_and_report(airflow: InsideAirflow, lake: Lake) -> None:
     if not lake.has("snapshots"):
         airflow.run("snapshot")
 
-    done = airflow.run("maintenance")
+    done = airflow.run("vacuum_and_report")
 
     assert (done.state, done.having(SUCCESS)) == (SUCCESS, {"vacuum", "sizes", "report", "metrics"})
     assert "surveyor_last_snapshot_age_seconds" in (airflow.home / "pages" / "surveyor.prom").read_text()

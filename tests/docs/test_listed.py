@@ -10,6 +10,7 @@ from jobs.basics.errors import ExitCode
 from jobs.runtime.settings import ClusterConf, Conf, LimitsConf
 from schemas.names import LintCode, RejectionCode
 from tests.docs.generated import path_of
+from tests.docs.markdown import ROOT
 
 
 def _rows(page: str, row: str) -> list[Any]:
@@ -39,3 +40,8 @@ def test_every_key_of_the_conf_has_its_row() -> None:
 def test_every_code_of_a_rejection_has_its_row() -> None:
     codes = _rows("planning.md", r"^\| ([A-Z_]+) \|")
     assert codes == [*sorted(RejectionCode), *sorted(LintCode)]
+
+
+def test_every_dag_has_its_row() -> None:
+    dags = sorted(file.stem for file in (ROOT / "airflow" / "dags").glob("*.py"))
+    assert sorted(_rows("airflow.md", r"^\| `(surveyor_\w+)` \| (?:every|on|by)")) == dags

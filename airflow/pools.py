@@ -1,0 +1,22 @@
+"""Print the pools that the DAGs use, as `airflow pools import` reads them: those of pools.json, for each cluster.
+
+SURVEYOR_CLUSTERS=payments,orders python airflow/pools.py > pools.json
+airflow pools import pools.json
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+
+def pools(clusters: list[str]) -> dict[str, dict[str, object]]:
+    """Return the pools of each cluster; those of the only one are named after none."""
+    ours = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+    names = {f"{pool}.{cluster}": ours[pool] for cluster in clusters for pool in ours}
+    return names or ours
+
+
+if __name__ == "__main__":
+    listed = os.environ.get("SURVEYOR_CLUSTERS", "").split(",")
+    json.dump(pools([name.strip() for name in listed if name.strip()]), sys.stdout, indent=4)
