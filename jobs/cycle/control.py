@@ -124,7 +124,7 @@ class Controller:
             self.asking = Asking(ask, self.decider.broker_configs, self.say, self.watches.wake)
         self.balance = Balance.of(self.decider.broker_configs)
         self.foresight = Foresight(self.decider, self.memory)
-        self.startup = BrokerStartup(self.control, self.memory, queues, lambda: self._failed)
+        self.startup = BrokerStartup(self.control, self.memory, queues, self._is_failing)
 
     def take_up(self) -> None:
         """Begin: read everything, and tell everybody everything, the brokers alive first."""
@@ -351,6 +351,9 @@ class Controller:
         """Tell the replicas of what these lead once more: a follower ignores a leader that is not alive."""
         known = ((key, broker) for broker in broker_ids for key in self.memory.of_broker(broker))
         self.teller.again({key for key, broker in known if self.memory.partitions[key].leader == broker})
+
+    def _is_failing(self, broker: int) -> bool:
+        return broker in self._failed or broker in self.look.gone
 
     @property
     def _bounced(self) -> set[int]:

@@ -8,7 +8,7 @@ both go through one queue, in order. Only what a cycle replaces as a whole, or w
 In: /brokers/ids, and the memory. Out: UpdateMetadata in the queue of the broker.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from threading import Event, Thread
 from typing import Final
@@ -38,8 +38,8 @@ class BrokerStartup:
     control: Controllership
     memory: Memory
     queues: Queues
-    failed: Callable[[], Collection[int]]
-    """Brokers whose failure is not written as a whole: what is known of them is out of date."""
+    is_failing: Callable[[int], bool]
+    """Whether the failure of a broker is not written as a whole: what is known of it is out of date."""
     _sent: dict[int, int] = field(default_factory=dict)
     """Broker epochs of registrations that metadata was sent to."""
     _changed: Event = field(default_factory=Event)
@@ -89,7 +89,7 @@ class BrokerStartup:
     def _starts(self, row: Row) -> bool:
         """Whether this is a broker that a cycle has to introduce yet, and not one that bounced."""
         broker = row["broker_id"]
-        is_new = broker not in self.memory.brokers and broker not in self.failed()
+        is_new = broker not in self.memory.brokers and not self.is_failing(broker)
         return is_new and row["understood"] and self._sent.get(broker) != row["broker_epoch"]
 
     def _send(self, row: Row) -> None:
