@@ -171,8 +171,9 @@ def _outage(seen: Observed, offline: Bools, lake: Lake | None, snapshot: Row | N
     last_isr = _last_isr(lake, rows, snapshot)
     registered = [row["broker_id"] for row in seen.brokers]
     order = start_order(StoredRows(rows).brokers("replicas"), last_isr, registered)
-    asked = lake is not None and snapshot is not None and order.alive
-    failed = failed_replicas(lake, snapshot) if asked else []  # type: ignore[arg-type] # both are there
+    failed: list[Row] = []
+    if lake is not None and snapshot is not None and order.alive and lake.has("answers"):
+        failed = failed_replicas(lake, snapshot)
     return Outage(order=order, failed_log_dirs=frozenset(row["broker_id"] for row in failed))
 
 
