@@ -1,7 +1,8 @@
 """`surveyor cancel`: call a plan back. What runs of it turns back, what was not asked for yet never will be.
 
 No JVM. Dry unless --apply. Works for pure additions too. What is complete stays: `surveyor rollback` leads it back.
-With --partitions the same for reassignments that no plan asked for, and for requests in /admin that stay there.
+With --partitions the same for reassignments that no plan asked for, and for requests in /admin that stay there; with
+--throttles for throttles that nothing moves by.
 """
 
 from typing import Annotated
@@ -27,6 +28,10 @@ def cancel(
             "of /admin/reassign_partitions.",
         ),
     ] = None,
+    throttles: Annotated[
+        bool,
+        typer.Option("--throttles", help="Take away throttles of replication that were left behind, whoever set them."),
+    ] = False,
     apply: Annotated[
         bool, typer.Option("--apply", help="Write to the cluster; without it nothing is written.")
     ] = False,
@@ -36,18 +41,25 @@ def cancel(
         typer.Option("--skip-unsafe", help="Let go on what would lose data or replicas by it; else all is refused."),
     ] = False,
 ) -> ExitCode:
-    """Call back what still moves of a plan or of partitions, and close the plan."""
-    if plan is not None and partitions is not None:
-        raise UsageError("a plan and --partitions: give one of the two")
+    """Call back what still moves of a plan, or of partitions, and throttles left behind."""
+    given = {"PLAN": plan is not None, "--partitions": partitions is not None, "--throttles": throttles}
+    if sum(given.values()) != 1:
+        named = " and ".join(name for name, is_given in given.items() if is_given) or "none of them"
+        raise UsageError(
+            "give the plan to cancel (`surveyor show plans` lists them), or --partitions TOPIC-N,..., or --throttles; "
+            f"given: {named}"
+        )
+    if throttles:
+        from jobs.execution.left_throttles import cancel_throttles
+
+        return cancel_throttles(settings, apply=apply, yes=yes)
     if partitions is not None:
         from jobs.execution.partition_cancellation import cancel_partitions
 
         return cancel_partitions(settings, partitions, apply=apply, yes=yes, skip_unsafe=skip_unsafe)
-    if plan is None:
-        raise UsageError("give the plan to cancel, or --partitions TOPIC-N,...; `surveyor show plans` lists plans")
     from jobs.execution.cancellation import cancel_plan
 
-    return cancel_plan(settings, plan, apply=apply, yes=yes, skip_unsafe=skip_unsafe)
+    return cancel_plan(settings, str(plan), apply=apply, yes=yes, skip_unsafe=skip_unsafe)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ PAGE: Final = {
     CARRY_OUT: {
         "jobs.commit:commit": "Write what a plan says, or show what would be written.",
         "jobs.verify:verify": "Show how far a committed plan has come, and how far its replicas have been copied.",
-        "jobs.cancel:cancel": "Call back what still moves of a plan or of partitions, and close the plan.",
+        "jobs.cancel:cancel": "Call back what still moves of a plan, or of partitions, and throttles left behind.",
     },
     BY_ITSELF: {
         "jobs.reconcile:reconcile": "Snapshot, plan what is due after failures, commit it or show what that would do.",

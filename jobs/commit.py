@@ -18,6 +18,7 @@ from jobs.runtime.options import (
     MaxChanges,
     MaxHold,
     PlanId,
+    Throttle,
     Yes,
     command,
     run_alone,
@@ -39,9 +40,7 @@ def commit(
     allow_majority_dead: AllowMajorityDead = False,
     allow_silent: AllowSilent = None,
     via: Annotated[Via, typer.Option(help="How Kafka's controller is asked; zookeeper: before 2.4.")] = Via.ADMIN,
-    throttle: Annotated[
-        str | None, typer.Option(help="Bytes a second to copy replicas with, as 50MB/s; none takes it away.")
-    ] = None,
+    throttle: Throttle = None,
     wait: Annotated[bool, typer.Option("--wait", help="Also wait for the last wave of a reassignment.")] = False,
     max_wait: Annotated[str | None, typer.Option(help="Wait no longer, exit with 25 [default: no bound].")] = None,
     everything: All = False,

@@ -12,7 +12,7 @@ from jobs.runtime.completion import brokers as known_brokers
 from jobs.runtime.completion import by_comma, snapshots
 from jobs.runtime.help_pages import HelpPage
 from jobs.runtime.lazy_commands import HELP
-from jobs.runtime.options import AllowUnclean, Requests
+from jobs.runtime.options import AllowUnclean, Requests, Throttle, refuse_no_rate
 from jobs.runtime.plan_options import PlanOptions, question
 from jobs.runtime.settings import Settings
 from schemas.names import DrainMode
@@ -251,6 +251,7 @@ def reassign(
     one_replica_at_a_time: Annotated[
         bool, typer.Option("--one-replica-at-a-time", help="Waves: replace one replica of a partition at once.")
     ] = False,
+    throttle: Throttle = None,
     options: PlanOptions,
 ) -> ExitCode:
     """Plan where replicas live, by exactly one question: a file, brokers, a replication factor, evenness, racks, ..."""
@@ -260,6 +261,7 @@ def reassign(
     from jobs.planning.plan import report_plan
     from planner.placement.waves import Caps
 
+    refuse_no_rate(throttle)
     option, value = _only_one(
         {
             BY_FILE: reassignment_json_file,

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from jobs.runtime.completion import plans, snapshots
-from jobs.runtime.options import command, run_alone
+from jobs.runtime.options import Throttle, command, refuse_no_rate, run_alone
 from jobs.runtime.settings import Settings
 
 
@@ -24,10 +24,12 @@ def report(
         int | None,
         typer.Option(help="The cluster as of this snapshot [default: the newest].", autocompletion=snapshots),
     ] = None,
+    throttle: Throttle = None,
 ) -> None:
     """Write one self-contained HTML page: the cluster through time, or a plan to approve."""
     from jobs.pages.report import write_report
 
+    refuse_no_rate(throttle)
     write_report(settings, out, plan, snapshot)
 
 

@@ -11,7 +11,7 @@ import typer
 from jobs.basics.errors import ExitCode
 from jobs.runtime.choices import Mode
 from jobs.runtime.completion import plans, snapshots
-from jobs.runtime.options import DetailedExitcode, MaxChanges, Name, ReplaceName, Yes, command, run_alone
+from jobs.runtime.options import DetailedExitcode, MaxChanges, Name, ReplaceName, Throttle, Yes, command, run_alone
 from jobs.runtime.settings import Settings
 
 
@@ -34,9 +34,11 @@ def rollback(
     yes: Yes = False,
     mode: Annotated[Mode, typer.Option(help="As commit takes it.")] = Mode.AUTO,
     max_changes: MaxChanges = None,
+    throttle: Throttle = None,
     detailed_exitcode: DetailedExitcode = False,
 ) -> ExitCode:
     """Plan the way back of what a plan moved; with --apply, commit it at once."""
+    from jobs.execution.admin.running import Running, bytes_per_second
     from jobs.execution.rollback import roll_back
     from jobs.records.plans.names import Alias
 
@@ -46,6 +48,7 @@ def rollback(
         to_snapshot,
         Alias(name, replace_name),
         mode,
+        running=Running(throttle=None if throttle is None else bytes_per_second(throttle)),
         max_changes=max_changes,
         apply=apply,
         yes=yes,

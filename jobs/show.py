@@ -11,7 +11,7 @@ from jobs.runtime.completion import snapshots as known_snapshots
 from jobs.runtime.completion import topics as known_topics
 from jobs.runtime.help_pages import HelpPage
 from jobs.runtime.lazy_commands import HELP
-from jobs.runtime.options import All, PlanId, showing
+from jobs.runtime.options import All, PlanId, Throttle, command, refuse_no_rate
 from jobs.runtime.settings import Settings
 
 AsOf = Annotated[
@@ -44,7 +44,7 @@ app = typer.Typer(
 
 
 @app.command(rich_help_panel=CLUSTER)
-@showing
+@command
 def brokers(settings: Settings, *, now: Now = False, as_of: AsOf = None) -> None:
     """Brokers: what they lead and hold, who is the controller, and those that partitions name and nobody registered."""
     from jobs.views.cluster_tables import show_brokers
@@ -53,7 +53,7 @@ def brokers(settings: Settings, *, now: Now = False, as_of: AsOf = None) -> None
 
 
 @app.command(rich_help_panel=CLUSTER)
-@showing
+@command
 def topics(settings: Settings, *, as_of: AsOf = None) -> None:
     """Topics: their partitions, replication factors and configs."""
     from jobs.views.cluster_tables import show_topics
@@ -62,7 +62,7 @@ def topics(settings: Settings, *, as_of: AsOf = None) -> None:
 
 
 @app.command(rich_help_panel=CLUSTER)
-@showing
+@command
 def partitions(
     settings: Settings,
     *,
@@ -89,7 +89,7 @@ def partitions(
 
 
 @app.command(rich_help_panel=CLUSTER)
-@showing
+@command
 def imbalance(settings: Settings, *, as_of: AsOf = None) -> None:
     """How far leadership is from the preferred replicas, by broker."""
     from jobs.views.tables import show_imbalance
@@ -98,7 +98,7 @@ def imbalance(settings: Settings, *, as_of: AsOf = None) -> None:
 
 
 @app.command(rich_help_panel=CLUSTER)
-@showing
+@command
 def sizes(
     settings: Settings,
     *,
@@ -113,22 +113,33 @@ def sizes(
 
 
 @app.command(rich_help_panel=CLUSTER)
-@showing
-def configs(settings: Settings, *, as_of: AsOf = None) -> None:
+@command
+def configs(
+    settings: Settings,
+    *,
+    broker: Annotated[
+        int | None, typer.Option(min=0, help="Only what this broker says.", autocompletion=known_brokers)
+    ] = None,
+    differing: Annotated[
+        bool, typer.Option("--differing", help="Only settings in which brokers differ, a value and its brokers a row.")
+    ] = False,
+    as_of: AsOf = None,
+) -> None:
     """What brokers say of themselves: their settings and the versions they speak."""
-    columns = ("broker_id", "name", "value", "assumed")
-    _show_as_of(settings, as_of, "broker_configs", columns, ["broker_id", "name"])
+    from jobs.views.tables import show_configs
+
+    show_configs(settings, as_of, broker, differing=differing)
 
 
 @app.command(rich_help_panel=CLUSTER)
-@showing
+@command
 def requests(settings: Settings, *, as_of: AsOf = None) -> None:
     """What stands in /admin and the notification znodes."""
     _show_as_of(settings, as_of, "requests", ("kind", "topic", "partition", "replicas", "broker_id", "path"), ["path"])
 
 
 @app.command(rich_help_panel=CLUSTER)
-@showing
+@command
 def quarantine(settings: Settings, *, as_of: AsOf = None) -> None:
     """Znodes that could not be understood, and why."""
     from jobs.views.tables import show_quarantine
@@ -137,7 +148,7 @@ def quarantine(settings: Settings, *, as_of: AsOf = None) -> None:
 
 
 @app.command(rich_help_panel=TIME)
-@showing
+@command
 def snapshots(settings: Settings) -> None:
     """Snapshots taken."""
     from jobs.views.tables import show_snapshots
@@ -146,7 +157,7 @@ def snapshots(settings: Settings) -> None:
 
 
 @app.command(rich_help_panel=TIME)
-@showing
+@command
 def events(
     settings: Settings,
     *,
@@ -162,7 +173,7 @@ def events(
 
 
 @app.command(rich_help_panel=TIME)
-@showing
+@command
 def history(
     settings: Settings,
     *,
@@ -176,7 +187,7 @@ def history(
 
 
 @app.command(rich_help_panel=TIME)
-@showing
+@command
 def diff(
     settings: Settings,
     *,
@@ -193,7 +204,7 @@ def diff(
 
 
 @app.command(rich_help_panel=PLANS)
-@showing
+@command
 def plans(settings: Settings) -> None:
     """Plans made, the newest last."""
     from jobs.views.tables import show_plans
@@ -202,7 +213,7 @@ def plans(settings: Settings) -> None:
 
 
 @app.command(rich_help_panel=PLANS)
-@showing
+@command
 def plan(
     settings: Settings,
     *,
@@ -213,16 +224,18 @@ def plan(
         typer.Option(min=0, help="Only changes that mean something for this broker.", autocompletion=known_brokers),
     ] = None,
     action: Annotated[str | None, typer.Option(help="Only this action, as elect or reassign.")] = None,
+    throttle: Throttle = None,
     everything: All = False,
 ) -> None:
     """One plan: what it comes to, then a line a change, then what was rejected; --json has every row."""
     from jobs.views.plan_review import Only, show_review
 
+    refuse_no_rate(throttle)
     show_review(settings, plan, Only(topic, broker, action, everything))
 
 
 @app.command(rich_help_panel=PLANS)
-@showing
+@command
 def rejections(settings: Settings, *, plan: PlanId, everything: All = False) -> None:
     """What a plan left out, and why."""
     columns = ("topic", "partition", "action", "code", "reason")
@@ -230,7 +243,7 @@ def rejections(settings: Settings, *, plan: PlanId, everything: All = False) -> 
 
 
 @app.command(rich_help_panel=PLANS)
-@showing
+@command
 def evidence(settings: Settings, *, plan: PlanId, everything: All = False) -> None:
     """What history says of the candidates of `plan recover`, the best first."""
     from jobs.views.tables import show_evidence
@@ -239,7 +252,7 @@ def evidence(settings: Settings, *, plan: PlanId, everything: All = False) -> No
 
 
 @app.command(rich_help_panel=PLANS)
-@showing
+@command
 def commits(
     settings: Settings,
     *,
@@ -255,7 +268,7 @@ def commits(
 
 
 @app.command(rich_help_panel=PLANS)
-@showing
+@command
 def drained(settings: Settings) -> None:
     """Brokers that are drained, how, and by which plan."""
     from jobs.views.tables import show_drained
@@ -264,7 +277,7 @@ def drained(settings: Settings) -> None:
 
 
 @app.command(rich_help_panel=PLANS)
-@showing
+@command
 def throttles(settings: Settings) -> None:
     """Throttles that commits have set and not taken away yet, and what stood before."""
     from jobs.execution.admin.throttles import throttle_rows

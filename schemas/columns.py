@@ -304,6 +304,15 @@ SIZES: Final = _table(
     Column("taken_at", TIMESTAMP, "when the broker said so, UTC"),
 )
 
+LOG_DIRS: Final = _table(
+    Column("broker_id", INT, "broker that has the log dir"),
+    Column("log_dir", STRING, "folder of logs on that broker"),
+    Column("total_bytes", LONG, "size of the volume that it is on; null where the broker does not say (before 3.3)"),
+    Column("usable_bytes", LONG, "bytes of that volume that are left; null where the broker does not say"),
+    Column("error", STRING, "why the broker could not read it, null where it could"),
+    Column("taken_at", TIMESTAMP, "when the broker said so, UTC"),
+)
+
 DRAINED: Final = _table(
     Column("broker_id", INT, "broker that is elected leader only where no other replica is in sync"),
     Column("mode", STRING, "admin: last in the order of replicas; resident: also out of the ISRs, and stopped"),
@@ -378,6 +387,7 @@ TABLES: Final[dict[str, Columns]] = {
     "rejections": REJECTIONS,
     "evidence": EVIDENCE,
     "sizes": SIZES,
+    "log_dirs": LOG_DIRS,
     "drained": DRAINED,
     "throttles": THROTTLES,
     "commits": COMMITS,
@@ -403,6 +413,7 @@ KEYS: Final[dict[str, tuple[str, ...]]] = {
     "rejections": ("plan_id", "topic", "partition", "code"),
     "evidence": ("plan_id", "topic", "partition", "broker_id"),
     "sizes": ("broker_id", "topic", "partition", "log_dir"),
+    "log_dirs": ("broker_id", "log_dir"),
     "drained": ("broker_id",),
     "throttles": ("plan_id", "kind", "resource", "name"),
     "commits": ("plan_id", "attempt", "action", "outcome"),

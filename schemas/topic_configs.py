@@ -23,6 +23,14 @@ UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
 DELETION_ENABLED: Final = "delete.topic.enable"
 """A broker's own, and no topic's: whether topics are deleted at all."""
 
+LEADER_RATE: Final = "leader.replication.throttled.rate"
+FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
+"""Brokers' own, and no topic's: bytes a second for throttled replicas (KIP-73)."""
+
+LEADER_REPLICAS: Final = "leader.replication.throttled.replicas"
+FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
+"""Which replicas of a topic are throttled, as PARTITION:BROKER,... or *."""
+
 TIERED: Final = "remote.storage.enable"
 """Tiered storage of a topic: whether its values go together depends on the brokers' own settings."""
 

@@ -222,6 +222,16 @@ def _throttles(situation: Situation) -> Iterator[NextStep]:
         for plan_id in situation.recent.throttled:
             if plan_id not in begun:
                 yield NextStep(f"nothing moves, and the throttle of plan {plan_id} is still set", f"commit {plan_id}")
+        if not (situation.recent.throttled or begun):
+            yield from _foreign_throttle(situation.health)
+
+
+def _foreign_throttle(health: Health) -> Iterator[NextStep]:
+    """Left by another tool, or by another warehouse: replicas that fall behind come back slowly, or never."""
+    where = [f"brokers {few(health.throttled_brokers)}"] if health.throttled_brokers else []
+    where += [f"topics {few(health.throttled_topics)}"] if health.throttled_topics else []
+    if where:
+        yield NextStep(f"nothing moves, and a throttle is still set on {' and '.join(where)}", "cancel --throttles")
 
 
 def _is_begun(plan: Row) -> bool:

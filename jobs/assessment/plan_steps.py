@@ -28,7 +28,8 @@ def after_planning(settings: Settings, plan: Row, name: str, *, operations: int)
     """What comes after a plan was made, or was found made already."""
     steps = after_review(settings, plan, name, operations=operations)
     is_new = plan["status"] == PlanStatus.PLANNED and steps
-    return [next_step(settings, "review", "show", "plan", name), *steps] if is_new else steps
+    review = next_step(settings, "review", "show", "plan", name, *settings.typed.get("throttle", ()))
+    return [review, *steps] if is_new else steps
 
 
 def after_review(settings: Settings, plan: Row, name: str, *, operations: int) -> list[NextStep]:
@@ -113,8 +114,13 @@ def after_cancellation(settings: Settings, plan: Plan, *, again: bool, complete:
 
 
 def _apply(settings: Settings, name: str) -> NextStep:
-    return next_step(settings, "apply", "commit", name, "--apply")
+    return next_step(settings, "apply", *commit_command(settings, name))
 
 
 def _go_on(settings: Settings, name: str) -> NextStep:
-    return next_step(settings, "go on", "commit", name, "--apply")
+    return next_step(settings, "go on", *commit_command(settings, name))
+
+
+def commit_command(settings: Settings, name: str) -> list[str]:
+    """Return the commit of a plan, with the throttle that was typed for it."""
+    return ["commit", name, "--apply", *settings.typed.get("throttle", ())]

@@ -42,7 +42,9 @@ PERIOD: Final = r"^[0-9]{1,5}[hdw]$"
 
 _BYTES: Final = {"": 1, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 _BINARY: Final = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-_RATE: Final = re.compile(r"(\d{1,15}(?:\.\d{1,9})?)([kKMG]?B|[KMG]iB)?(?:/s)?", re.ASCII)
+RATE: Final = r"^([0-9]{1,15}(?:\.[0-9]{1,9})?)([kKMG]?B|[KMG]iB)?(?:/s)?$"
+"""Bytes a second, as 50000000, 50MB/s or 64MiB."""
+
 _LARGEST: Final = 2**63 - 1
 
 
@@ -75,7 +77,7 @@ def parse_rate(option: str, text: str) -> int:
     >>> [parse_rate("--throttle", rate) for rate in ("1048576", "200kB/s", "1.5MiB")]
     [1048576, 200000, 1572864]
     """
-    parts = _RATE.fullmatch(text)
+    parts = re.fullmatch(RATE, text)
     rate = 0 if parts is None else int(float(parts[1]) * (_BYTES | _BINARY)[parts[2] or ""])
     if not 0 < rate <= _LARGEST:
         raise _refused(option, text, "rate", "bytes a second, as 50000000, 50MB/s or 64MiB; or none")

@@ -12,7 +12,7 @@ from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.controllership import TRIES, Controllership, OvertakenError
 from jobs.adapters.zookeeper.lease import Lease
 from jobs.assessment.limits import UNCOMMITTABLE, CommitLimits, refuse_other_cluster
-from jobs.assessment.moving import moving_of
+from jobs.assessment.moving import moving_of, reassignments_of
 from jobs.assessment.plan_steps import after_commit
 from jobs.basics.errors import ExitCode, RefusedError, SurveyorError
 from jobs.basics.interrupts import deferred
@@ -28,7 +28,7 @@ from jobs.execution.modes import refuse_resident_drain
 from jobs.execution.report import Beside, counts, refuse_unless_agreed, report_applied, report_dry
 from jobs.records.author import Author
 from jobs.records.plans.ledger import Ledger
-from jobs.records.plans.stored import Plan, read_plan
+from jobs.records.plans.stored import Plan, moves_replicas, read_plan
 from jobs.runtime.choices import Mode, Via
 from jobs.runtime.console import Result, finish, say
 from jobs.runtime.settings import Settings
@@ -161,6 +161,7 @@ def commit_plan(
         return _throttle_alone(settings, whole, rate)
     if whole.row["status"] == PlanStatus.COMMITTED and not (apply and _goes_on(settings, whole, running)):
         return _already_committed(settings, whole, apply=apply)
+    running = bounded(settings, whole, running)
     try:
         assessment = assess(settings, whole, mode, limits, running)
     except RefusedError:
@@ -176,6 +177,14 @@ def commit_plan(
         return hand_in_and_wait(settings, whole, assessment, limits, detailed=detailed)
     ledger = apply_plan(settings, whole, assessment, hold, running=running)
     return report_applied(settings, whole, ledger, Beside(), detailed=detailed)
+
+
+def bounded(settings: Settings, plan: Plan, running: Running) -> Running:
+    """Give a commit of a plan that copies replicas the throttle of the conf, unless one is given or set already."""
+    copies = any(moves_replicas(change) for change in reassignments_of(plan))
+    if running.throttle is not None or not copies or throttle_rows(settings.lake, plan.plan_id):
+        return running
+    return replace(running, throttle=settings.throttle)
 
 
 def _throttle_alone(settings: Settings, plan: Plan, rate: int | None) -> ExitCode:

@@ -6,6 +6,7 @@ For every command that commits. `beside` is what such a command says besides: fi
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 
+from jobs.assessment.copy_volume import space_warnings, volume_of
 from jobs.assessment.deletion import Deleted
 from jobs.assessment.min_isr import below_min_isr, short_lists
 from jobs.assessment.plan_steps import after_commit, after_dry_run, all_of_commit
@@ -88,7 +89,9 @@ def _review(
     lines = [f"  would be written: {change_line(change)}" for change in assessment.due]
     yield from cut(lines, again, everything=everything)
     yield from cut(_stale_lines(assessment.settled), again, everything=everything)
-    yield from throttle_lines(settings.lake, plan, changes_among(assessment.due), running.throttle)
+    due = changes_among(assessment.due)
+    yield from throttle_lines(settings.lake, plan, due, running.throttle)
+    yield from (f"  {line}" for line in volume_of(settings.lake, due).lines(running.throttle))
     if assessment.due:
         yield from _warnings(settings, plan, everything=everything)
 
@@ -97,7 +100,10 @@ def _warnings(settings: Settings, plan: Plan, *, everything: bool) -> Iterator[s
     planned_on = settings.lake, plan.row["snapshot_id"], plan.changes
     below = below_min_isr(*planned_on), short_lists(*planned_on)
     texts = warnings(plan.row["kind"], plan.changes, plan.operations, plan.rejections, *below, everything=everything)
-    return (f"  warning: {warning}" for warning in texts)
+    yield from (f"  warning: {warning}" for warning in texts)
+    yield from (
+        f"  warning: {warning}" for warning in space_warnings(settings.lake, volume_of(settings.lake, plan.changes))
+    )
 
 
 def refuse_unless_agreed(

@@ -8,8 +8,8 @@ from jobs.assessment.limits import CommitLimits
 from jobs.assessment.plan_steps import after_commit, after_planning
 from jobs.assessment.rollback import close_if_back, find_rollback, refuse_no_way
 from jobs.basics.errors import ExitCode
-from jobs.execution.admin.running import AS_EVER
-from jobs.execution.commit import apply_plan
+from jobs.execution.admin.running import Running
+from jobs.execution.commit import apply_plan, bounded
 from jobs.execution.due import assess
 from jobs.execution.report import Beside, refuse_unless_agreed
 from jobs.records.plans.names import Alias, names_of, plan_named, refuse_other_question
@@ -31,6 +31,7 @@ def roll_back(
     alias: Alias,
     mode: Mode,
     *,
+    running: Running,
     max_changes: int | None,
     apply: bool,
     yes: bool,
@@ -48,7 +49,7 @@ def roll_back(
         finish(settings, _result(planned, undone), *_shown(settings, row), steps=steps)
         return ExitCode.CHANGES if detailed and planned.changes else ExitCode.DONE
     limits = CommitLimits.of(settings, None, max_changes, allow_majority_dead=False, allow_silent=None)
-    ledger = _commit(settings, planned, mode, limits, yes=yes)
+    ledger = _commit(settings, planned, mode, limits, bounded(settings, planned, running), yes=yes)
     back = close_if_back(settings, undone, to_snapshot)
     return _report(settings, read_plan(settings.lake, planned.plan_id), undone, ledger, back=back)
 
@@ -79,13 +80,16 @@ def _plan(settings: Settings, undone: Plan, to_snapshot: int | None, alias: Alia
     return read_plan(lake, store(lake, alias, content, rows)["plan_id"])
 
 
-def _commit(settings: Settings, plan: Plan, mode: Mode, limits: CommitLimits, *, yes: bool) -> dict[str, int]:
+def _commit(
+    settings: Settings, plan: Plan, mode: Mode, limits: CommitLimits, running: Running, *, yes: bool
+) -> dict[str, int]:
     """Commit as `surveyor commit` does; return the counts by outcome."""
     if not plan.changes or plan.row["status"] == PlanStatus.COMMITTED:
         return {}
-    assessment = assess(settings, plan, mode, limits)
-    refuse_unless_agreed(settings, plan, assessment, AS_EVER, Beside(), yes=yes)
-    return apply_plan(settings, plan, assessment, settings.conf.limits.max_hold_seconds).counts()
+    assessment = assess(settings, plan, mode, limits, running)
+    refuse_unless_agreed(settings, plan, assessment, running, Beside(), yes=yes)
+    hold = settings.conf.limits.max_hold_seconds
+    return apply_plan(settings, plan, assessment, hold, running=running).counts()
 
 
 def _result(plan: Plan, undone: Plan) -> Result:

@@ -15,6 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from jobs.adapters.delta.lake import Lake, Row, as_rows
+from jobs.assessment.copy_volume import Volume, volume
 from jobs.assessment.limits import UNCOMMITTABLE
 from jobs.assessment.outage import outage_left_by
 from jobs.basics.errors import RefusedError, UsageError
@@ -29,6 +30,7 @@ from jobs.records.plans import digest
 from jobs.records.plans.stored import find_plan, is_cycle, titled
 from jobs.records.snapshots import find_snapshot, last_snapshot
 from jobs.records.stored_rows import StoredRows, summary
+from jobs.runtime.settings import Settings
 from jobs.summaries.database import Summaries
 from jobs.views.figures import figure_lines
 from jobs.views.plan_review import Only, Review
@@ -101,9 +103,10 @@ def _add_what_the_plan_knows(at: Summaries, row: Row) -> None:
     at.add("staying", partitions)
 
 
-def plan_page(plan: PlanTables, now: datetime, max_age_hours: float) -> str:
-    """Return the page as HTML; a plan older than `max_age_hours` is warned of, as a commit refuses it."""
+def plan_page(settings: Settings, plan: PlanTables, now: datetime) -> str:
+    """Return the page as HTML; a plan that is older than a commit takes is warned of."""
     row = plan.row
+    copied = volume(plan.at.lake, plan.changes)
     sums = summary(plan.changes)
     return render(
         "plan.html",
@@ -118,9 +121,9 @@ def plan_page(plan: PlanTables, now: datetime, max_age_hours: float) -> str:
             "question": question_of(row["parameters"]),
             "command": row.get("command"),
         },
-        warnings=list(warnings_of(plan, now, max_age_hours)),
-        sums=sums_of(plan, sums),
-        figures=list(figure_lines(row)),
+        warnings=list(warnings_of(plan, now, settings.conf.limits.max_plan_age_hours)),
+        sums=sums_of(plan, sums, copied, settings.throttle),
+        figures=[*figure_lines(row), *copied.lines(settings.throttle)],
         reasons=sums["reasons"][:REASONS_SHOWN],
         brokers=_brokers(plan),
         changes=changes_island(plan),
@@ -128,17 +131,18 @@ def plan_page(plan: PlanTables, now: datetime, max_age_hours: float) -> str:
         rejections=rejections_island(plan),
         evidence=_evidence(plan.review),
         commits=commits(plan.at),
-        commands=[f"surveyor {command}" for command in commands_of(row)],
+        commands=[f"surveyor {command}" for command in commands_of(row, settings.typed.get("throttle", ()))],
     )
 
 
-def commands_of(row: Row) -> Iterator[str]:
-    """How to carry it out; nothing where no commit does."""
+def commands_of(row: Row, throttle: Sequence[str] = ()) -> Iterator[str]:
+    """How to carry it out, with the throttle that was asked for; nothing where no commit does."""
     if row["status"] in UNCOMMITTABLE or is_cycle(row):
         return
     named = f"{row['plan_id']} --cluster {quote(row['cluster'])}"
-    yield f"commit {named}"
-    yield f"commit {named} --apply"
+    bounded = " ".join([named, *throttle])
+    yield f"commit {bounded}"
+    yield f"commit {bounded} --apply"
     yield f"verify {named}"
 
 
@@ -178,14 +182,18 @@ def question_of(parameters: str | None) -> str:
     return masked_json(json.dumps({key: value for key, value in stated.items() if key != "figures"}))
 
 
-def sums_of(plan: PlanTables, sums: dict[str, Any]) -> list[Fact]:
+def sums_of(plan: PlanTables, sums: dict[str, Any], copied: Volume, rate: int | None) -> list[Fact]:
     row = plan.row
+    known = [Fact("bytes copied", shown_bytes(copied.bytes))] if copied.is_known else []
+    if copied.is_known and rate:
+        known.append(Fact("time at the throttle, at least", shown_duration(copied.seconds(rate))))
     actions = [fact(f"{each['action']}", each["rows"]) for each in sums["actions"]] if len(sums["actions"]) > 1 else []
     return [
         fact("changes", row["changes"]),
         *actions,
         fact("operations on topics", plan.at.query("SELECT * FROM plan_operations").num_rows),
         fact("replicas copied", row["moves"]),
+        *known,
         alarming("asked for and left as it is", row["rejected"], "warn"),
         fact("topics with changes", sums["topics_in_all"]),
         fact("brokers concerned", len(sums["brokers"])),

@@ -39,7 +39,7 @@ def write_report(settings: Settings, out: Path | None, plan: str | None, snapsho
             result = {"snapshot_id": chosen["snapshot_id"]}
         else:
             tables = PlanTables.read(settings.lake, plan)
-            html = plan_page(tables, now, settings.conf.limits.max_plan_age_hours)
+            html = plan_page(settings, tables, now)
             path = out or Path(f"plan-{tables.row['plan_id']}.html")
             result = {"snapshot_id": tables.row["snapshot_id"], "plan_id": tables.row["plan_id"]}
     written = replace_file(path, html)

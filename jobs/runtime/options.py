@@ -16,12 +16,13 @@ from jobs.adapters.spark.remote import REMOTE, why_elsewhere
 from jobs.adapters.spark.submitted import behave_as_submitted
 from jobs.basics.errors import ExitCode, SurveyorError, UsageError
 from jobs.basics.interrupts import answer_json, conclude, exit_code, guard, refuse_to_unwind
+from jobs.basics.units import parse_rate
 from jobs.runtime.choices import Output
 from jobs.runtime.completion import brokers, by_comma, clusters, plans, snapshots
 from jobs.runtime.console import give, say, write_whatever_comes
 from jobs.runtime.lazy_commands import HELP
 from jobs.runtime.next_commands import typed_in
-from jobs.runtime.settings import settings_from
+from jobs.runtime.settings import UNBOUNDED, settings_from
 from jobs.runtime.whole_files import refuse_unwritable
 
 Cluster = Annotated[
@@ -75,6 +76,12 @@ Requests = Annotated[
         "--requests", help="Also take the next steps of what /admin asks for, though a broker is the controller."
     ),
 ]
+Throttle = Annotated[
+    str | None,
+    typer.Option(
+        help="Bytes a second that each broker copies with, as 50MB/s; none for no bound [default: that of the conf]."
+    ),
+]
 All = Annotated[bool, typer.Option("--all", help="List everything, not only the first lines.")]
 PlanId = Annotated[str, typer.Argument(help="Id or alias of the plan.", autocompletion=plans)]
 SnapshotId = Annotated[
@@ -94,7 +101,11 @@ Remote = Annotated[
 
 OutputAs = Annotated[
     Output | None,
-    typer.Option("-o", "--output", help="wide: every column; json: as --json; yaml: the same object as YAML."),
+    typer.Option(
+        "-o",
+        "--output",
+        help="table: for people; wide: with every column; json: as --json; yaml: the same object as YAML.",
+    ),
 ]
 
 _COMMON: Final[dict[str, tuple[Any, Any]]] = {
@@ -106,14 +117,13 @@ _COMMON: Final[dict[str, tuple[Any, Any]]] = {
     "command_config": (CommandConfig, None),
     "as_json": (AsJson, False),
     "result_file": (ResultFile, None),
+    "output": (OutputAs, None),
 }
 
 DEBUG: Final = "SURVEYOR_DEBUG"
 """Environment variable that lets an unexpected error through with its stack trace."""
 
 _ON_SPARK: Final[dict[str, tuple[Any, Any]]] = {**_COMMON, "remote": (Remote, None)}
-
-_SHOWING: Final[dict[str, tuple[Any, Any]]] = {**_COMMON, "output": (OutputAs, None)}
 
 Command = Callable[..., ExitCode | None]
 
@@ -126,11 +136,6 @@ def command(function: Command) -> Command:
 def on_spark(function: Command) -> Command:
     """The same for what needs Spark, which may run elsewhere."""
     return _with_options(function, _ON_SPARK)
-
-
-def showing(function: Command) -> Command:
-    """The same for what shows tables, in a form that is chosen."""
-    return _with_options(function, _SHOWING)
 
 
 def _with_options(function: Command, options: Mapping[str, tuple[Any, Any]]) -> Command:
@@ -167,6 +172,12 @@ def _with_options(function: Command, options: Mapping[str, tuple[Any, Any]]) -> 
     first = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
     run.__signature__ = own.replace(parameters=[first, *parameters, *common], return_annotation=None)  # type: ignore[attr-defined]
     return run
+
+
+def refuse_no_rate(throttle: str | None) -> None:
+    """Raise UsageError for a --throttle that is no rate, where it is handed on and not used."""
+    if throttle not in {None, UNBOUNDED}:
+        parse_rate("--throttle", str(throttle))
 
 
 def _refuse_two_forms(output: Output | None, *, as_json: bool) -> None:

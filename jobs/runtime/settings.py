@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from jobs.adapters.delta.folders import absolute, refuse_impossible, refuse_odd_name
 from jobs.adapters.spark.remote import address
 from jobs.basics.errors import UsageError
-from jobs.basics.units import PERIOD
+from jobs.basics.units import PERIOD, RATE, parse_rate
 from jobs.runtime.choices import Output
 from jobs.runtime.console import say
 from jobs.runtime.next_commands import Typed
@@ -32,6 +32,9 @@ CONTROLLER_ID: Final = 2147483647
 
 
 DEFAULT_WAREHOUSE: Final = "warehouse"
+
+UNBOUNDED: Final = "none"
+"""What takes a throttle away."""
 
 
 class _Strict(BaseModel):
@@ -57,6 +60,7 @@ class ClusterConf(_Strict):
     controller_id: int = Field(default=CONTROLLER_ID, ge=0, le=CONTROLLER_ID)
     retention: str = Field(default="30d", pattern=PERIOD)
     commit_lease: bool = True
+    throttle: str | None = Field(default=None, pattern=RATE)
     limits: LimitsConf = LimitsConf()
 
 
@@ -91,6 +95,13 @@ class Settings:
         return not self.as_json and self.output is not Output.YAML
 
     @property
+    def throttle(self) -> int | None:
+        """Bytes a second that replicas are copied with: as typed, else as the file has it; None for no bound."""
+        typed = self.typed.get("throttle")
+        text = typed[-1] if typed else self.conf.throttle
+        return None if text in {None, UNBOUNDED} else parse_rate("--throttle", str(text))
+
+    @property
     def lake(self) -> "Lake":
         from jobs.adapters.delta.lake import Lake  # noqa: PLC0415 - a second of Arrow, which --help does not need
 
@@ -108,8 +119,9 @@ class Settings:
         """Where the cluster's metadata is, and from now on how it is spoken to; raise UsageError where nobody said."""
         if self.conf.zookeeper is None:
             raise UsageError(
-                f"no ZooKeeper given for cluster {self.cluster!r}: give --zookeeper HOST:PORT[,...][/chroot], "
-                f"or [clusters.{self.cluster}] zookeeper = ... in the file of --conf",
+                f"no ZooKeeper given for cluster {self.cluster!r}: give --zookeeper HOST:PORT[,...][/chroot], or set "
+                f"SURVEYOR_ZOOKEEPER, or [clusters.{self.cluster}] zookeeper = ... in the file of --conf "
+                "(SURVEYOR_CONF)",
             )
         from jobs.adapters.zookeeper.credentials import speak_by  # noqa: PLC0415 - Kazoo, which --help does not need
 
@@ -124,7 +136,7 @@ def load_conf(path: Path | None) -> Conf:
     try:
         return Conf.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
-        raise UsageError(f"cannot read --conf {path}: {error.strerror}") from None
+        raise UsageError(f"cannot read --conf {path} (SURVEYOR_CONF): {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"--conf {path} is no TOML: {error}") from None
     except ValidationError as error:

@@ -77,6 +77,10 @@ class Health:
     """Znodes."""
     blocking: list[Row]
     """Znodes over which something of Kafka cannot start: path, blocks, reason, mend."""
+    throttled_brokers: list[str]
+    """Brokers with a rate for throttled replicas, and <default>; not known of a snapshot."""
+    throttled_topics: list[str]
+    """Topics of which replicas are throttled."""
 
     @property
     def json(self) -> dict[str, Any]:
@@ -133,6 +137,8 @@ def health_of(seen: Observed, *, default_min_isr: int, threshold: float, drained
             *_unparsable(seen.configs),
             *_unborn(seen, unborn),
         ],
+        throttled_brokers=sorted(seen.throttled_brokers),
+        throttled_topics=sorted(seen.throttled_topics),
     )
 
 

@@ -5,24 +5,26 @@ Both come to the same: partitions in Arrow, and what is few beside them. What is
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, Final
 
 import pyarrow as pa
 from kazoo.client import KazooClient
 
-from jobs.adapters.brokers.configs import read_overrides
+from jobs.adapters.brokers.configs import DYNAMIC_CONFIGS, read_overrides
 from jobs.adapters.delta.lake import Lake, Row, schema_of
 from jobs.adapters.delta.reads import Filter
 from jobs.adapters.zookeeper.cluster import TOPICS, ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import children, connected, persistently
-from jobs.adapters.zookeeper.multi_read import without_collection
+from jobs.adapters.zookeeper.multi_read import read_many, without_collection
 from jobs.adapters.zookeeper.topics import read_topic_rows
 from jobs.basics.errors import UnreadableError
 from jobs.records.snapshots import as_of, table_as_of
 from schemas.names import RequestKind
 from schemas.rows import Key
+from schemas.topic_configs import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
+from schemas.znodes import MalformedZnodeError, decode_config
 
 PARTITION: Final = (
     "topic",
@@ -66,6 +68,17 @@ class Observed:
     quarantined: int
     blocking: list[Row]
     """Rows of QUARANTINE over which something of Kafka cannot start."""
+    throttled_brokers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Rates that are set for throttled replicas, by broker or <default>; what a snapshot left does not tell."""
+
+    @property
+    def throttled_topics(self) -> dict[str, dict[str, str]]:
+        """Which replicas of each topic are throttled."""
+        lists = {
+            topic: {name: value for name in (LEADER_REPLICAS, FOLLOWER_REPLICAS) if (value := (config or {}).get(name))}
+            for topic, config in self.configs.items()
+        }
+        return {topic: names for topic, names in lists.items() if names}
 
 
 def observe_now(hosts: str, *, topic: str | None = None, columns: Sequence[str] = PARTITION) -> Observed:
@@ -77,10 +90,13 @@ def observe_now(hosts: str, *, topic: str | None = None, columns: Sequence[str] 
         state = persistently(lambda: read_cluster(client, hosts))
         configs, partitions, quarantine = persistently(lambda: _read_topics(client, topic, columns))
         quarantine += state.quarantine
+        rates: dict[str, dict[str, str]] = {}
         with suppress(UnreadableError):  # Kafka lets ZooKeeper keep the settings of brokers to them
             quarantine += persistently(lambda: read_overrides(client))[1]
+            rates = persistently(lambda: _read_rates(client))
     return Observed(
-        **_control(state.control),
+        controller_id=state.control["controller_id"],
+        controller_epoch=state.control["controller_epoch"],
         migration=state.migration,
         brokers=state.brokers,
         configs=configs,
@@ -89,7 +105,19 @@ def observe_now(hosts: str, *, topic: str | None = None, columns: Sequence[str] 
         partitions=partitions,
         quarantined=len(quarantine),
         blocking=_blocking(quarantine),
+        throttled_brokers=rates,
     )
+
+
+def _read_rates(client: KazooClient) -> dict[str, dict[str, str]]:
+    """Read which brokers are given a rate for throttled replicas; a config that is not understood gives none."""
+    names = children(client, DYNAMIC_CONFIGS) or []
+    rates: dict[str, dict[str, str]] = {}
+    for name, znode in zip(names, read_many(client, [f"{DYNAMIC_CONFIGS}/{name}" for name in names]), strict=True):
+        with suppress(MalformedZnodeError):
+            config = {} if znode.data is None else decode_config(znode.data)
+            rates[name] = {key: value for key, value in config.items() if key in {LEADER_RATE, FOLLOWER_RATE}}
+    return {name: of_broker for name, of_broker in rates.items() if of_broker}
 
 
 def observed_by(lake: Lake, snapshot: Row, *partitions: Filter) -> Observed:
@@ -97,7 +125,8 @@ def observed_by(lake: Lake, snapshot: Row, *partitions: Filter) -> Observed:
     topics = table_as_of(lake, snapshot, "topics", columns=["topic", "config", "deletion_requested"])
     rows = topics.to_pylist(maps_as_pydicts="strict")
     return Observed(
-        **_control(snapshot),
+        controller_id=snapshot["controller_id"],
+        controller_epoch=snapshot["controller_epoch"],
         migration=snapshot.get("migration"),
         brokers=as_of(lake, snapshot, "brokers"),
         configs={row["topic"]: row["config"] for row in rows},
@@ -113,10 +142,6 @@ def _blocking(quarantine: Iterable[Row]) -> list[Row]:
     named = ("path", "blocks", "reason", "mend")
     rows = [{name: row.get(name) for name in named} for row in quarantine if row.get("blocks")]
     return sorted(rows, key=itemgetter("path"))
-
-
-def _control(row: Mapping[str, Any]) -> dict[str, int | None]:
-    return {name: row[name] for name in ("controller_id", "controller_epoch")}
 
 
 def _deleting(state: ClusterState) -> frozenset[str]:

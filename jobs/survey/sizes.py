@@ -50,6 +50,8 @@ def take_sizes(settings: Settings) -> Result:
     logs = pa.concat_tables([log_dirs[broker].logs for broker in sorted(log_dirs)])
     with progress("writing sizes"):
         store_sizes(settings.lake, log_dirs, logs)
+        dirs = [row for broker in sorted(log_dirs) for row in log_dirs[broker].dirs]
+        settings.lake.replace("log_dirs", dirs, _of_brokers(log_dirs))
     return _result(log_dirs, silent, logs)
 
 
@@ -57,8 +59,11 @@ def store_sizes(lake: Lake, brokers: Collection[int], logs: pa.Table) -> None:
     """Replace the rows of these brokers by their `logs`, rows of SIZES without a cluster; twice is as good as once."""
     lake.ensure_tables()
     rows = logs.append_column("cluster", pa.repeat(pa.scalar(lake.cluster), logs.num_rows))
-    named = ", ".join(map(str, sorted(brokers)))
-    lake.replace_by("sizes", rows.select(TABLES["sizes"].names), f"broker_id IN ({named})")
+    lake.replace_by("sizes", rows.select(TABLES["sizes"].names), _of_brokers(brokers))
+
+
+def _of_brokers(brokers: Collection[int]) -> str:
+    return f"broker_id IN ({', '.join(map(str, sorted(brokers)))})"
 
 
 def _nobody(silent: Mapping[int, str]) -> str:

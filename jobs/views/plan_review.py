@@ -14,6 +14,7 @@ from rich.table import Table
 
 from jobs.adapters.delta.lake import Lake, Row
 from jobs.adapters.delta.reads import Filter
+from jobs.assessment.copy_volume import space_warnings, volume
 from jobs.assessment.deletion import Deleted, deleted_by
 from jobs.assessment.min_isr import stored_below_min_isr, stored_short_lists
 from jobs.assessment.outage import outage_left_by
@@ -100,7 +101,7 @@ class Review:
         of_plan = topic if self.row["kind"] == PlanKind.RECOVER else [*topic, ("rank", "<", 0)]
         return StoredRows.read(self.lake, "evidence", ("topic", "partition", "rank"), *of_plan)
 
-    def result(self, changes: StoredRows) -> dict[str, Any]:
+    def result(self, changes: StoredRows, rate: int | None = None) -> dict[str, Any]:
         """What programs get besides rows."""
         return {
             **self.row,
@@ -108,6 +109,7 @@ class Review:
             "operations": len(self.operations()),
             "summary": {"changes": len(changes), **summary(changes)},
             "warnings": list(self.warnings(changes)),
+            "copies": volume(self.lake, changes).json(rate),
             "deleted": [asdict(each) for each in self.deleted],
         }
 
@@ -137,6 +139,7 @@ class Review:
             everything=self.only.everything,
         )
         yield from rack_warnings(self.row)
+        yield from space_warnings(self.lake, volume(self.lake, changes))
 
     def lines(self, settings: Settings) -> Iterator[Table | str]:
         """Show it to people: what it comes to, a line a row, and last what a reviewer must not miss."""
@@ -146,6 +149,7 @@ class Review:
             f"{all_of_it(self.row, len(operations))}"
         )
         yield from (f"  {line}" for line in figure_lines(self.row))
+        yield from (f"  {line}" for line in volume(self.lake, changes).lines(settings.throttle))
         if self.row["kind"] == PlanKind.UNDRAIN:
             brokers = shown(json.loads(self.row["parameters"])["brokers"])
             yield f"  brokers {brokers} count as drained until this is committed"
@@ -249,6 +253,6 @@ def show_review(settings: Settings, plan: str, only: Only) -> None:
     steps = after_review(settings, review.row, plan, operations=len(review.operations()))
     if settings.result_file or not settings.for_people:
         changes = review.changes(whole=True)
-        stream(settings, review.result(changes) | next_in_json(steps), review.rows(changes))
+        stream(settings, review.result(changes, settings.throttle) | next_in_json(steps), review.rows(changes))
     for part in chain(review.lines(settings), next_lines(steps)) if settings.for_people else ():
         show(part)

@@ -6,9 +6,10 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.adapters.delta.folders import absolute
+from jobs.adapters.delta.folders import no_warehouse
 from jobs.adapters.delta.lake import Lake, Row, as_rows
 from jobs.adapters.delta.reads import Filter
+from jobs.assessment.copy_volume import usable_bytes
 from jobs.basics.errors import UnreadableError, UsageError
 from jobs.basics.units import shown_bytes
 from jobs.runtime.console import finish
@@ -16,6 +17,9 @@ from jobs.runtime.settings import Settings
 from jobs.views.tables import laid_out
 
 BROKER_COLUMNS: Final = ("broker_id", "log_dirs", "replicas", "future", "bytes", "largest", "taken_at")
+FREE: Final = "free"
+"""What people read of `usable_bytes`."""
+
 REPLICA_COLUMNS: Final = ("topic", "partition", "broker_id", "log_dir", "bytes", "offset_lag", "is_future")
 
 
@@ -47,20 +51,23 @@ def show_sizes(settings: Settings, topic: str | None) -> None:
     columns: tuple[str, ...] = BROKER_COLUMNS
     if topic is None:
         rows = by_broker(_read(settings.lake))
+        if usable := usable_bytes(settings.lake):
+            rows = [{**row, "usable_bytes": usable.get(row["broker_id"])} for row in rows]
+            columns = (*(name for name in columns if name != "future" or any(row["future"] for row in rows)), FREE)
         title = f"sizes of {settings.cluster}: {shown_bytes(sum(row['bytes'] for row in rows))}"
     else:
         rows, columns = _of_topic(settings.lake, topic), REPLICA_COLUMNS
         title = f"sizes of {topic}: {shown_bytes(sum(row['bytes'] for row in rows))} in {len(rows)} logs"
-    shown = [{**row, **{name: shown_bytes(row[name]) for name in ("bytes", "largest") if name in row}} for row in rows]
+    counts = ("bytes", "largest", "usable_bytes")
+    shown = [{**row, **{name: shown_bytes(row[name]) for name in counts if row.get(name) is not None}} for row in rows]
+    shown = [{**row, FREE: row["usable_bytes"]} if "usable_bytes" in row else row for row in shown]
     finish(settings, {"rows": rows}, *laid_out(settings, title, columns, shown))
 
 
 def _read(lake: Lake, *filters: Filter) -> pa.Table:
     """Read the table; raise UnreadableError where nobody has filled it yet."""
     if not lake.exists():
-        raise UnreadableError(
-            f"no warehouse at {absolute(lake.warehouse)}; check --warehouse, or run `surveyor sizes` first"
-        )
+        raise no_warehouse(lake.warehouse, "run `surveyor sizes` first")
     logs = lake.read("sizes", *filters)
     if not logs.num_rows and not (filters and lake.read("sizes", columns=["broker_id"]).num_rows):
         raise UnreadableError(

@@ -170,6 +170,14 @@ CONTRACT: Final[dict[str, dict[str, str]]] = {
         "is_future": "boolean",
         "taken_at": "timestamp",
     },
+    "log_dirs": {
+        "broker_id": "int",
+        "log_dir": "string",
+        "total_bytes": "bigint",
+        "usable_bytes": "bigint",
+        "error": "string",
+        "taken_at": "timestamp",
+    },
     "drained": {"broker_id": "int", "mode": "string", "plan_id": "string", "since": "timestamp"},
     "throttles": {
         "plan_id": "string",

@@ -48,13 +48,20 @@ COLUMNS: Final = pa.schema(
 )
 """SIZES without the cluster."""
 
+UNTOLD: Final = -1
+"""What a broker says of bytes that it does not know; those before 3.3 (DescribeLogDirs 4) know none."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirs:
-    """What one broker said: its logs, rows of COLUMNS, and the log dirs it could not read, with the error's name."""
+    """What one broker said: its logs, rows of COLUMNS, and the log dirs it could not read, with the error's name.
+
+    `dirs`: rows of LOG_DIRS without the cluster.
+    """
 
     logs: pa.Table
     failed: Mapping[str, str]
+    dirs: Sequence[Row] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +142,23 @@ def log_dirs_of(broker_id: int, log_dirs: Sequence[Any], now: datetime) -> LogDi
     columns = [[broker_id] * len(logs), *(zip(*logs, strict=True) if logs else [()] * 6), [now] * len(logs)]
     arrays = [pa.array(column, field.type) for column, field in zip(columns, COLUMNS, strict=True)]
     failed = {log_dir.log_dir: error_name(log_dir.error_code) for log_dir in log_dirs if log_dir.error_code != NONE}
-    return LogDirs(logs=pa.Table.from_arrays(arrays, schema=COLUMNS), failed=failed)
+    dirs = [
+        {
+            "broker_id": broker_id,
+            "log_dir": log_dir.log_dir,
+            "total_bytes": _told(log_dir, "total_bytes"),
+            "usable_bytes": _told(log_dir, "usable_bytes"),
+            "error": failed.get(log_dir.log_dir),
+            "taken_at": now,
+        }
+        for log_dir in log_dirs
+    ]
+    return LogDirs(logs=pa.Table.from_arrays(arrays, schema=COLUMNS), failed=failed, dirs=dirs)
+
+
+def _told(log_dir: Any, name: str) -> int | None:  # noqa: ANN401 - kafka-python is untyped
+    count = getattr(log_dir, name, UNTOLD)
+    return None if count is None or count == UNTOLD else int(count)
 
 
 def _ends(ask: Ask, named: PartitionNumbers) -> dict[tuple[str, int], int]:

@@ -12,12 +12,9 @@ from typing import Final
 
 from jobs.basics.units import parse_rate
 from jobs.runtime.choices import Via
+from jobs.runtime.settings import UNBOUNDED
 from schemas.rows import Change
-
-LEADER_RATE: Final = "leader.replication.throttled.rate"
-FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
-LEADER_REPLICAS: Final = "leader.replication.throttled.replicas"
-FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
+from schemas.topic_configs import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 
 UNTHROTTLED: Final = 0
 """A rate of `none`: a throttle that is in force is taken away."""
@@ -41,7 +38,7 @@ def bytes_per_second(text: str) -> int:
     >>> bytes_per_second("50MB/s"), bytes_per_second("none")
     (50000000, 0)
     """
-    return UNTHROTTLED if text == "none" else parse_rate("--throttle", text)
+    return UNTHROTTLED if text == UNBOUNDED else parse_rate("--throttle", text)
 
 
 def throttle_configs(moves: Iterable[Change], rate: int) -> Configs:

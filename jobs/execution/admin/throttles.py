@@ -19,8 +19,6 @@ from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.basics.errors import SurveyorError
 from jobs.execution.admin.altering import Altering, ConfigAdmin
 from jobs.execution.admin.running import (
-    FOLLOWER_RATE,
-    LEADER_RATE,
     UNTHROTTLED,
     Configs,
     Resource,
@@ -32,6 +30,7 @@ from jobs.runtime.console import say
 from jobs.runtime.settings import Settings
 from schemas.names import Action, Step
 from schemas.rows import Change
+from schemas.topic_configs import FOLLOWER_RATE, LEADER_RATE
 from schemas.znodes import MalformedZnodeError, decode_config
 
 _TABLE: Final = "throttles"

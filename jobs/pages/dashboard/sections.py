@@ -8,6 +8,7 @@ from typing import Final
 import streamlit as st
 
 from jobs.adapters.delta.lake import Row, as_rows
+from jobs.assessment.copy_volume import volume
 from jobs.pages.cluster_page import broker_name, by_rack, cell_of, health_facts
 from jobs.pages.dashboard.parts import bars, cards, heat_map, lines, plain, table
 from jobs.pages.dashboard.reading import Place, commit, held_by, plan, plans_and_commits, sections, views
@@ -113,8 +114,9 @@ def _plan(place: Place, plan_id: str, max_age_hours: float) -> None:
     st.subheader(plain(f"Plan {titled(chosen.row)}: {chosen.row['kind']}, {chosen.row['status']}"))
     for warning in warnings_of(chosen, datetime.now(UTC), max_age_hours):
         st.warning(plain(warning))
-    cards(sums_of(chosen, summary(chosen.changes)))
-    for line in figure_lines(chosen.row):
+    copied = volume(chosen.at.lake, chosen.changes)
+    cards(sums_of(chosen, summary(chosen.changes), copied, None))
+    for line in (*figure_lines(chosen.row), *copied.lines(None)):
         st.text(line)
     st.caption("What was asked")
     if chosen.row.get("command"):

@@ -48,6 +48,8 @@ WELL: Final = Health(
     imbalance=[],
     quarantined=0,
     blocking=[],
+    throttled_brokers=[],
+    throttled_topics=[],
 )
 DAY: Final = 86_400.0
 SNAPSHOT: Final[Row] = {"snapshot_id": 4, "taken_at": NOW - timedelta(minutes=5)}
@@ -153,6 +155,12 @@ CASES: Final[list[tuple[dict[str, object], dict[str, object], str, str | None]]]
     ({}, {"plans": [plan()]}, "plan a (elect) waits: 6 changes", "show plan a"),
     ({}, {"plans": [plan(changes=0, operations=1)]}, "plan a (elect) waits: 1 operation", "show plan a"),
     ({}, {"throttled": ["5f"]}, "nothing moves, and the throttle of plan 5f is still set", "commit 5f"),
+    (
+        {"throttled_brokers": ["0", "<default>"], "throttled_topics": ["t"]},
+        {},
+        "nothing moves, and a throttle is still set on brokers 0, <default> and topics t",
+        "cancel --throttles",
+    ),
     ({}, {"plans": [plan("partial", names=[], name=None)]}, "plan 5f (elect) is partial", "commit 5f"),
     ({}, {"plans": [plan("committing", snapshot_id=1)]}, "plan a (elect) is committing", "commit a"),
     (
@@ -295,6 +303,14 @@ def test_a_throttle_is_due_once_nothing_moves_by_it() -> None:
     assert [step.what for step in steps(plans=[plan("committing")], throttled=["5f"])] == [
         "plan a (elect) is committing"
     ]
+
+
+def test_a_throttle_of_others_is_due_once_nothing_moves_and_ours_is_gone() -> None:
+    throttled = replace(WELL, throttled_topics=["t"])
+
+    assert steps(replace(throttled, moving=1)) == []
+    assert [step.command for step in steps(throttled, throttled=["5f"])] == ["commit 5f"]
+    assert [step.command for step in steps(throttled, plans=[plan("committing")])] == ["commit a"]
 
 
 def test_all_is_well() -> None:

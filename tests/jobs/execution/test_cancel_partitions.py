@@ -126,8 +126,8 @@ def test_a_request_that_changes_meanwhile_is_read_again(
     ("arguments", "words"),
     [
         (["--partitions", "orders"], "expected TOPIC-NUMBER[,TOPIC-NUMBER...], as in orders-0,orders-1"),
-        (["moves", "--partitions", "t-0"], "give one of the two"),
-        ([], "give the plan to cancel, or --partitions"),
+        (["moves", "--partitions", "t-0"], "given: PLAN and --partitions"),
+        ([], "give the plan to cancel (`surveyor show plans` lists them), or --partitions"),
     ],
 )
 def test_usage(tree: KafkaTree, surveyor: Surveyor, arguments: list[str], words: str) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from jobs.adapters.delta.lake import Lake, Row
 from jobs.pages.plan_page import PlanTables, before_and_after, plan_page
+from jobs.runtime.settings import ClusterConf, Settings
 from schemas.names import OperationKind, PlanKind
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.lake_rows import Cluster
@@ -50,7 +51,8 @@ def _cells(page: str, island: str) -> list[list[Any]]:
 
 
 def _plan_page(lake: Lake, plan: Row, now: datetime | None = None) -> str:
-    return plan_page(PlanTables.read(lake, plan["plan_id"]), now or datetime.now(UTC), 24)
+    settings = Settings(lake.cluster, lake.warehouse, ClusterConf())
+    return plan_page(settings, PlanTables.read(lake, plan["plan_id"]), now or datetime.now(UTC))
 
 
 def _warnings(page: str) -> list[str]:

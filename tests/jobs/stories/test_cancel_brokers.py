@@ -218,3 +218,20 @@ def test_a_foreign_move_to_a_dead_broker_and_requests_in_vain_are_cleared_by_wha
     assert assignment(kafka, topic).partitions[0] == BEFORE[0]
     kafka.client.create(request, partitions({(topic, 0): [1, 0]}))
     assert eventually(lambda: assignment(kafka, topic).partitions[0] == [1, 0]), "Kafka still reads requests"
+
+
+def test_a_throttle_that_was_left_behind_goes_by_what_status_says(
+    cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, topic: str
+) -> None:
+    """Rates of one broker and of all, and replicas of a topic, as another tool leaves them."""
+    configure(cluster, ConfigResourceType.TOPIC, [topic], dict.fromkeys(THROTTLED, "*"))
+    configure(cluster, ConfigResourceType.BROKER, [1, ""], dict.fromkeys(RATES, str(RATE)))
+    assert eventually(lambda: {"brokers/1", "brokers/<default>", f"topics/{topic}"} <= overrides(kafka).keys())
+
+    status = json.loads(surveyor.run("status", "--zookeeper", kafka.hosts, "--json").stdout)
+    (command,) = [step["command"] for step in status["due"] if "a throttle is still set" in step["what"]]
+    done = surveyor.run(*command.split()[1:], "--apply")
+
+    assert done.exit_code == 0, done.stderr
+    names = {name for values in overrides(kafka).values() for name in values}
+    assert not names & {*RATES, *THROTTLED}

@@ -14,9 +14,9 @@ from jobs.adapters.brokers.admin import Admin, bootstrap, connected_admin
 from jobs.adapters.delta.lake import Lake
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.zookeeper.cluster import read_cluster
-from jobs.execution.admin.running import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 from jobs.records.plans.stored import Plan
 from schemas.names import PlanKind, PlanStatus
+from schemas.topic_configs import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 from schemas.znodes import Assignment, decode_assignment
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.controllers.throttled_tree import overrides

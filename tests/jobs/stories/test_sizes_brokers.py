@@ -81,6 +81,11 @@ def test_sizes_are_told_shown_and_balanced_and_a_move_is_watched(cluster: Embedd
     assert [row["bytes"] for row in surveyor.json("show", "sizes")["rows"]] == [sum(sizes.values())]
     assert [row["broker_id"] for row in surveyor.json("show", "sizes", "--topic", "big")["rows"]] == [0]
 
+    disks = surveyor.rows("log_dirs", "broker_id", "total_bytes", "usable_bytes")
+    assert {row[0] for row in disks} == {0, 1}
+    assert all(0 < usable < total for _, total, usable in disks)
+    assert surveyor.json("show", "sizes")["rows"][0]["usable_bytes"] > 0
+
     plan = surveyor.json("plan", "reassign", "--rebalance", "--by-size", "--topics", "big")
     assert (plan["moves"], plan["moves_bytes"]) == (1, sizes["big"])
     rest = sizes["middle"] + sizes["little"]

@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -571,3 +573,99 @@ def test_what_is_not_understood_is_refused(  # noqa: PLR0913, PLR0917 - fixtures
 
     assert done.exit_code == code
     assert words in done.stderr
+
+
+def in_conf(tmp_path: Path, kafka: KafkaTree, throttle: str) -> list[str]:
+    conf = tmp_path / "surveyor.toml"
+    conf.write_text(f'[clusters.default]\nzookeeper = "{kafka.hosts}"\nthrottle = "{throttle}"\n', encoding="utf-8")
+    return ["--conf", str(conf)]
+
+
+@pytest.mark.parametrize(
+    ("more", "rate"),
+    [([], "2000000"), (["--throttle", "1MB/s"], "1000000"), (["--throttle", "none"], None)],
+)
+def test_the_throttle_of_the_conf_holds_unless_another_is_given(  # noqa: PLR0913, PLR0917 - fixtures
+    kafka: KafkaTree,
+    controller: MovingController,
+    surveyor: Surveyor,
+    plan: Plan,
+    tmp_path: Path,
+    more: list[str],
+    rate: str | None,
+) -> None:
+    seen: list[dict[str, dict[str, str]]] = []
+    controller.events = [lambda: seen.append(overrides(kafka))]
+
+    done = run(surveyor, kafka, plan, *in_conf(tmp_path, kafka, "2MB/s"), *more)
+
+    assert done.exit_code == DONE, done.stderr
+    assert seen[0].get("brokers/3", {}).get("leader.replication.throttled.rate") == rate
+    assert (overrides(kafka), throttle_rows(surveyor.lake)) == ({}, [])
+
+
+def test_what_only_reorders_is_not_throttled_by_the_conf(
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Lake, tmp_path: Path
+) -> None:
+    plan = store_plan(lake, kafka, [reassignment(kafka, T, 0, [1, 0])], kind=PlanKind.REASSIGN.value)
+
+    assert run(surveyor, kafka, plan, *in_conf(tmp_path, kafka, "2MB/s")).exit_code == DONE
+    assert controller.requests == []
+
+
+def test_bytes_and_time_are_said_before_anything_is_copied(
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
+) -> None:
+    del controller
+    logs = [{"broker_id": replicas[0], "topic": T, "partition": number} for number, replicas in BEFORE.items()]
+    common = {"log_dir": "/", "bytes": 60_000_000, "offset_lag": 0, "is_future": False, "taken_at": datetime.now(UTC)}
+    surveyor.lake.replace("sizes", [log | common for log in logs])
+    full = {"broker_id": 3, "log_dir": "/", "total_bytes": 10**9, "usable_bytes": 100_000_000, "error": None}
+    surveyor.lake.replace("log_dirs", [full | {"taken_at": datetime.now(UTC)}])
+
+    dry = run(surveyor, kafka, plan, "--throttle", "1MB/s", apply=False)
+    shown = surveyor.run("show", "plan", plan.plan_id, "--throttle", "1MB/s")
+    programs = json.loads(surveyor.run("show", "plan", plan.plan_id, "--throttle", "1MB/s", "--json").stdout)
+
+    for text in (dry.stdout, shown.stdout):
+        assert "copies 3 replicas, 171.7 MiB; at least 3 min at 1000000 B/s a broker" in text
+        assert "bytes copied by wave 114.4 MiB in 2 min, 57.2 MiB in 60 s" in text
+        assert "1 broker receives more bytes than the disks have left: 3 (171.7 MiB, 95.4 MiB left)" in text
+        assert f"\napply: surveyor commit {plan.plan_id} --apply --throttle 1MB/s" in text
+    assert (programs["copies"]["bytes"], programs["copies"]["seconds"]) == (180_000_000, 180.0)
+
+
+def test_to_go_on_keeps_the_throttle(
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
+) -> None:
+    controller.set_state((T, 2), leader=-1, isr=[2])
+
+    done = run(surveyor, kafka, plan, "--throttle", "1MB/s")
+    rolled = surveyor.run("rollback", plan.plan_id, "--zookeeper", kafka.hosts, "--throttle", "3MB/s")
+
+    assert "stale" in done.stdout
+    assert "--apply --throttle 3MB/s" in rolled.stdout + rolled.stderr, rolled.stderr
+
+
+def test_a_throttle_that_others_left_is_taken_away(
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor
+) -> None:
+    override(kafka, "broker", "1", {"leader.replication.throttled.rate": "7", "log.retention.hours": "9"})
+    override(kafka, "topic", T, {"leader.replication.throttled.replicas": "0:1"})
+    controller.begin((OTHER, 0), [0, 2])
+    flags = ["cancel", "--throttles", "--zookeeper", kafka.hosts]
+
+    while_it_moves = surveyor.run(*flags, "--apply")
+    controller.finish((OTHER, 0))
+    before = overrides(kafka)
+    status = json.loads(surveyor.run("status", "--zookeeper", kafka.hosts, "--json").stdout)
+    dry, dry_left = surveyor.run(*flags), overrides(kafka)
+    done = surveyor.run(*flags, "--apply")
+
+    assert (while_it_moves.exit_code, dry.exit_code, done.exit_code) == (REFUSED, DONE, DONE), done.stderr
+    assert "1 partition moves, and a throttle may be theirs" in while_it_moves.stderr
+    assert [step["command"] for step in status["due"] if "throttle" in step["what"]] == [
+        f"surveyor cancel --throttles --zookeeper {kafka.hosts} --warehouse {surveyor.lake.warehouse}"
+    ]
+    assert dry_left == before
+    assert overrides(kafka) == {"brokers/1": {"log.retention.hours": "9"}}

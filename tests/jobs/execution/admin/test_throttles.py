@@ -9,10 +9,6 @@ from jobs.adapters.delta.lake import Lake
 from jobs.adapters.zookeeper.lease import LeaseLostError
 from jobs.basics.errors import UsageError
 from jobs.execution.admin.running import (
-    FOLLOWER_RATE,
-    FOLLOWER_REPLICAS,
-    LEADER_RATE,
-    LEADER_REPLICAS,
     ResourceKind,
     bytes_per_second,
     throttle_configs,
@@ -21,6 +17,7 @@ from jobs.execution.admin.throttles import ThrottleError, clear_throttle, rate_o
 from jobs.records.author import this_author
 from jobs.runtime.settings import Settings
 from schemas.rows import Change
+from schemas.topic_configs import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 from tests.jobs.support.controllers.throttled_tree import (
     RATES,
     ConfigBrokers,

@@ -28,7 +28,7 @@ VARYING: Final = (
     (r"\b[0-9a-f]{16}\b", "PLAN"),
     (r"\d{4}-\d\d-\d\d", "DAY"),
     (r"\d\d:\d\d:\d\d", "CLOCK"),
-    (r"\b[\d.]+ [kKMG]?i?B\b", "BYTES"),
+    (r"\b[\d.]+ [kKMGT]?i?B\b", "BYTES"),
     (r"\b[\d.]+ (ms|s|min)\b( \(read.*)?", "TIME"),
     (r"\bepoch \d+", "epoch N"),
     (r"\b(controller +(?:broker )?)\d+", r"\1N"),

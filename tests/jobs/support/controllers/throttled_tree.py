@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from jobs.execution.admin.running import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 from jobs.runtime.settings import Settings, settings_from
+from schemas.topic_configs import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 from schemas.znodes import decode_config, encode_config
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 

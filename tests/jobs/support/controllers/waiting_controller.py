@@ -143,6 +143,8 @@ def install(controller: MovingController, monkeypatch: pytest.MonkeyPatch) -> No
         "execution.commit",
         "execution.admin.commit",
         "execution.cancellation",
+        "execution.left_throttles",
+        "execution.partition_cancellation",
         "execution.admin.controllers",  # last: a module that is imported after it would keep the fake
     ):
         monkeypatch.setattr(f"jobs.{module}.admin_of", admin_of)
