@@ -24,11 +24,14 @@ def whatif(
         int | None, typer.Option(help="On this snapshot [default: the newest].", autocompletion=snapshots)
     ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Rows shown; --json gives all.")] = 20,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Name every partition, and those of every row, not only the first.")
+    ] = False,
 ) -> None:
     """What losing brokers would cost: partitions offline, leaders piled up; worst first."""
     from jobs.planning.whatif import report_losses
 
-    report_losses(settings, lose, snapshot, limit)
+    report_losses(settings, lose, snapshot, limit, everything=everything)
 
 
 if __name__ == "__main__":

@@ -256,7 +256,7 @@ def _last_written(client: KazooClient, state: ClusterState) -> float:
 def _registered(settings: Settings, state: ClusterState) -> Finding:
     """Compare who is registered with the last snapshot; `status` says whether partitions name those missing."""
     if not state.brokers:
-        advice = "check the chroot of --zookeeper; start brokers"
+        advice = "check the chroot of --zookeeper (SURVEYOR_ZOOKEEPER); start brokers"
         return Finding("brokers", State.WARNING, "none is registered", advice)
     known = set[int]()
     with suppress(SurveyorError):  # the tables have findings of their own

@@ -99,7 +99,7 @@ def refuse_other_cluster(settings: Settings, plan: Plan, state: ClusterState) ->
     if plan.row["cluster_id"] != state.cluster_id:
         raise RefusedError(
             f"plan {plan.title} was made for the cluster with id {plan.row['cluster_id']}, and {settings.zookeeper} "
-            f"is that of {state.cluster_id}; check --cluster and --zookeeper",
+            f"is that of {state.cluster_id}; check --cluster and --zookeeper (SURVEYOR_ZOOKEEPER)",
         )
 
 

@@ -6,8 +6,11 @@ snapshot and loss.
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import fields
 from typing import Final
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 from rich.table import Table
 
@@ -16,15 +19,20 @@ from jobs.adapters.delta.spark_tables import Tables
 from jobs.adapters.spark.session import start_session
 from jobs.basics.errors import UsageError
 from jobs.planning.tables import PlanningTables
+from jobs.records.drained import drained_brokers
 from jobs.records.last_seen import brokers_last_seen, rack_of_each
+from jobs.records.recent import default_min_isr_of
 from jobs.records.snapshots import as_of, find_snapshot, table_as_of
 from jobs.runtime.console import finish, table
 from jobs.runtime.next_commands import NextStep, next_step
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
+from jobs.survey.health import arrays_of
+from jobs.survey.observed import observed_by
 from planner.rows.words import counted
 from planner.topics.rack_aware import crowding, least_crowding
 from planner.whatif.losses import whatif as costs_of_losing
+from planner.whatif.without_spark import lost_partitions
 from schemas.names import Lose
 
 COLUMNS: Final = (
@@ -51,11 +59,26 @@ def parse_lose(text: str) -> Lose:
     return taken[text]
 
 
-def report_losses(settings: Settings, lose: str, snapshot: int | None, limit: int) -> None:
-    """Show what the losses cost, the worst first."""
+NAMED: Final = 10
+"""Partitions that a line names, of each cost."""
+
+NAMED_TO_PROGRAMS: Final = 100
+"""The same of a row of --json."""
+
+COSTS: Final = {
+    "newly_offline": "offline",
+    "newly_under_min_isr": "under min ISR",
+}
+"""Counts whose partitions people are told, and in which words."""
+
+
+def report_losses(settings: Settings, lose: str, snapshot: int | None, limit: int, *, everything: bool = False) -> None:
+    """Show what the losses cost, the worst first, and which partitions those costs are about."""
     loss = parse_lose(lose)
     chosen = find_snapshot(settings.lake, snapshot)
     rows = _costs(settings, chosen, loss)
+    with progress("naming partitions"):
+        _name_partitions(settings, chosen, rows if everything else rows[:limit], everything=everything)
     offline = sum(row["newly_offline"] > 0 for row in rows)
     result = {
         "snapshot_id": chosen["snapshot_id"],
@@ -66,7 +89,28 @@ def report_losses(settings: Settings, lose: str, snapshot: int | None, limit: in
         "rows": rows,
     }
     steps = [*_after(settings, result, is_newest=snapshot is None)]
-    finish(settings, result, *_for_people(settings, result, limit), steps=steps)
+    people = _for_people(settings, result, len(rows) if everything else limit, everything=everything)
+    finish(settings, result, *people, steps=steps)
+
+
+def _name_partitions(settings: Settings, snapshot: Row, rows: list[Row], *, everything: bool) -> None:
+    """Add to each row `partitions`: by cost, the first of those that it counts."""
+    lake = settings.lake
+    seen = observed_by(lake, snapshot)
+    arrays = arrays_of(seen, default_min_isr_of(lake, snapshot))
+    live = {broker["broker_id"] for broker in seen.brokers}
+    understood = {broker["broker_id"] for broker in seen.brokers if broker["understood"]}
+    drained = drained_brokers(lake)
+    topics, numbers = seen.partitions["topic"], seen.partitions["partition"]
+    order = np.asarray(pc.sort_indices(seen.partitions, [("topic", "ascending"), ("partition", "ascending")]))
+    for row in rows:
+        lost = lost_partitions(arrays, live, understood, drained, row["lost"])
+        row["partitions"] = {}
+        for cost in (field.name for field in fields(lost)):
+            places = order[getattr(lost, cost)[order]]
+            first = pa.array(places if everything else places[:NAMED_TO_PROGRAMS])
+            named = zip(topics.take(first).to_pylist(), numbers.take(first).to_pylist(), strict=True)
+            row["partitions"][cost] = [f"{topic}-{number}" for topic, number in named]
 
 
 def _crowded(settings: Settings, snapshot: Row) -> int:
@@ -114,7 +158,20 @@ def _costs(settings: Settings, snapshot: Row, lose: Lose) -> list[Row]:
     return rows
 
 
-def _for_people(settings: Settings, result: Row, limit: int) -> list[Table | str]:
+def _cost_lines(rows: list[Row], *, everything: bool) -> Iterator[str]:
+    """Name what each scenario takes along."""
+    for row in rows:
+        for cost, what in COSTS.items():
+            names = row["partitions"][cost] if everything else row["partitions"][cost][:NAMED]
+            if names:
+                more = row[cost] - len(names)
+                topics = len({name.rpartition("-")[0] for name in row["partitions"][cost]})
+                of = "" if topics == 1 else f" of {'at least ' * (row[cost] > NAMED_TO_PROGRAMS)}{topics} topics"
+                others = f" and {more} more (--all)" if more else ""
+                yield f"{row['scenario']}: {counted(row[cost], 'partition')}{of} {what}: {', '.join(names)}{others}"
+
+
+def _for_people(settings: Settings, result: Row, limit: int, *, everything: bool) -> list[Table | str]:
     rows: list[Row] = result["rows"]
     title = f"{settings.cluster}, snapshot {result['snapshot_id']}, losing {result['lose']}"
     parts: list[Table | str] = [
@@ -123,6 +180,7 @@ def _for_people(settings: Settings, result: Row, limit: int) -> list[Table | str
     ]
     if len(rows) > limit:
         parts.insert(1, f"... and {len(rows) - limit} more; --limit shows more, --json gives all")
+    parts[-1:-1] = [*_cost_lines(rows[:limit], everything=everything)]
     if result["crowded"] and result["lose"] == Lose.RACKS.value:
         have = counted(result["crowded"], "partition", "has", "have")
         parts.append(f"{have} more replicas in one rack than needed: `plan reassign --fix-racks` spreads them")

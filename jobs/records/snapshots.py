@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.adapters.delta.folders import absolute
+from jobs.adapters.delta.folders import no_warehouse
 from jobs.adapters.delta.lake import Lake, Row, as_rows
 from jobs.adapters.delta.reads import Filter
 from jobs.basics.errors import RefusedError, UnreadableError, UsageError
@@ -29,9 +29,7 @@ def last_snapshot(lake: Lake) -> Row | None:
 def find_snapshot(lake: Lake, snapshot_id: int | None = None) -> Row:
     """Return the snapshot asked for, or the newest; raise where there is none."""
     if not lake.exists():
-        raise UnreadableError(
-            f"no warehouse at {absolute(lake.warehouse)}; check --warehouse, or take a `surveyor snapshot` first",
-        )
+        raise no_warehouse(lake.warehouse, "take a `surveyor snapshot` first")
     newest = last_snapshot(lake)
     if newest is None:
         raise UnreadableError(

@@ -43,8 +43,10 @@ class Text(StrEnum):
 
 
 class Output(StrEnum):
-    """How `surveyor show` writes what it shows."""
+    """How results are written."""
 
+    TABLE = "table"
+    """Tables and lines for people, as without the option."""
     WIDE = "wide"
     """A table with every column."""
     JSON = "json"

@@ -3,16 +3,70 @@
 A command says which part of the page it belongs to by its `rich_help_panel`, which Typer keeps without Rich, too.
 """
 
+from collections.abc import Iterator
 from itertools import groupby
+from shlex import quote
 from typing import Any, Final
 
 from typer.core import TyperGroup
 
+from jobs.runtime.lazy_commands import LazyCommand
+
 OTHERS: Final = "Commands"
+
+SYNONYMS: Final = {
+    **dict.fromkeys(("get", "list", "ls", "describe"), "show"),
+    **dict.fromkeys(("apply", "execute", "run"), "commit"),
+    **dict.fromkeys(("undo", "revert"), "rollback"),
+    **dict.fromkeys(("move", "generate"), "plan reassign"),
+    **dict.fromkeys(("abort", "stop"), "cancel"),
+    **dict.fromkeys(("check", "diagnose"), "doctor"),
+}
+"""What other tools call it."""
 
 
 class HelpPage(TyperGroup):
     """A group of commands whose help is such a page."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - Typer's own
+        """Parse the options of the group itself; those of a command come after its name."""
+        given = [*args]  # which the parser empties
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            first = next((place for place, word in enumerate(given) if word in self.commands), None)
+            if first and hasattr(error, "option_name"):
+                line = " ".join([ctx.command_path, *map(quote, [*given[first:], *given[:first]])])
+                error.message = f"{error.message}; options come after the command: {line}"  # type: ignore[attr-defined]
+                error.possibilities = None  # type: ignore[attr-defined] # which would follow
+            raise
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - as above
+        """Find a command; where there is none of that name, say what to type for what was meant."""
+        try:
+            return super().resolve_command(ctx, args)
+        except Exception as error:
+            meant = self._meant(ctx, args[0]) if args and hasattr(error, "message") else None
+            if meant is not None:
+                line = " ".join([*meant, *map(quote, args[1:])])
+                error.message = f"{error.message.partition('. Did you')[0].rstrip('.')}; type: {line}"  # type: ignore[attr-defined]
+            raise
+
+    def _meant(self, ctx: Any, word: str) -> list[str] | None:  # noqa: ANN401 - as above
+        """Look for the word among the commands of other groups, then among options of commands, then synonyms."""
+        root = ctx.find_root()
+        groups = dict(_groups(root.command))
+        own = "" if ctx.parent is None else ctx.info_name
+        if own and word in root.command.commands:
+            return [root.info_name, word]
+        for name, group in groups.items():
+            if name != own and word in group.commands:
+                return [root.info_name, name, word]
+        for name, group in groups.items():
+            for command in group.commands.values():
+                if name in {own, "plan"} and any(f"--{word}" in param.opts for param in command.params):
+                    return [root.info_name, name, command.name, f"--{word}"]
+        return [root.info_name, SYNONYMS[word]] if word in SYNONYMS else None
 
     def format_options(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - Typer's own
         """Write the commands, and the few options of the group itself after them."""
@@ -39,3 +93,12 @@ class HelpPage(TyperGroup):
             name: str(getattr(command, "rich_help_panel", None) or OTHERS) for name, command in self.commands.items()
         }
         return [(title, [*names]) for title, names in groupby(titles, key=lambda name: titles[name])]
+
+
+def _groups(root: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - Typer's own
+    """The groups of commands within the outermost one, imported where they are not yet."""
+    for name, command in root.commands.items():
+        is_group = isinstance(command, LazyCommand) and command.leads_to_group
+        group = command.callback() if is_group else command
+        if isinstance(group, TyperGroup):
+            yield name, group

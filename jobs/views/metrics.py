@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from jobs.adapters.delta.folders import absolute
+from jobs.adapters.delta.folders import no_warehouse
 from jobs.adapters.delta.lake import Row
 from jobs.adapters.http.page import Page, parse_address
-from jobs.basics.errors import UnreadableError, UsageError
+from jobs.basics.errors import UsageError
 from jobs.records.plans.outcomes import Outcomes, read_outcomes
 from jobs.records.recent import Recent, default_min_isr_of, read_recent
 from jobs.records.snapshots import find_snapshot
@@ -108,9 +108,7 @@ def read_figures(settings: Settings, now: datetime) -> Figures:
     """Read what the metrics are made of; raise UnreadableError where there is no warehouse."""
     lake = settings.lake
     if not lake.exists():
-        raise UnreadableError(
-            f"no warehouse at {absolute(settings.warehouse)}; check --warehouse, or take a `surveyor snapshot` first"
-        )
+        raise no_warehouse(settings.warehouse, "take a `surveyor snapshot` first")
     recent = read_recent(lake)
     return Figures(
         cluster=settings.cluster,

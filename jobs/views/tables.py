@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from rich.table import Table
 
-from jobs.adapters.delta.folders import absolute
+from jobs.adapters.delta.folders import no_warehouse
 from jobs.adapters.delta.lake import Lake, Row
 from jobs.adapters.delta.reads import Filter
-from jobs.basics.errors import UnreadableError, UsageError
+from jobs.basics.errors import UsageError
 from jobs.basics.sensitive import HIDDEN, is_sensitive, masked_text
 from jobs.basics.units import shown_duration
 from jobs.records.plans.names import names_of
@@ -121,6 +121,49 @@ def show_as_of(
     snapshot = snapshot_shown(settings, snapshot_id)
     rows = sorted(as_of(settings.lake, snapshot, name, *filters), key=itemgetter(*key))
     give_as_of(settings, snapshot, name, columns, rows)
+
+
+def show_configs(settings: Settings, snapshot_id: int | None, broker: int | None, *, differing: bool) -> None:
+    """Show what brokers say of themselves: all, one of them, or the settings in which they differ."""
+    snapshot = snapshot_shown(settings, snapshot_id)
+    told = as_of(settings.lake, snapshot, "broker_configs")
+    brokers = sorted({row["broker_id"] for row in told})
+    if broker is not None and broker not in brokers:
+        has = ", ".join(map(str, brokers)) or "none"
+        raise UsageError(
+            f"broker {broker} said nothing to snapshot {snapshot['snapshot_id']}; those that did are {has}"
+        )
+    mine = [row for row in told if broker in {None, row["broker_id"]}]
+    if differing:
+        names = None if broker is None else {row["name"] for row in mine}
+        rows = [row for row in differing_configs(told) if names is None or row["name"] in names]
+        give_as_of(settings, snapshot, "settings that differ between brokers", ("name", "value", "brokers"), rows)
+        return
+    rows = sorted(mine, key=itemgetter("broker_id", "name"))
+    give_as_of(settings, snapshot, "configs", ("broker_id", "name", "value", "assumed"), rows)
+
+
+def differing_configs(told: Sequence[Row]) -> list[Row]:
+    """Return a row for each value of the settings in which brokers differ; what is assumed of a broker is not known.
+
+    >>> rows = [{"broker_id": broker, "name": "min.insync.replicas", "value": value, "assumed": broker == 3}
+    ...     for broker, value in ((1, "1"), (2, "2"), (3, "9"), (4, "1"))]
+    >>> [(row["value"], row["brokers"]) for row in differing_configs(rows)]
+    [('1', [1, 4]), ('2', [2])]
+    >>> differing_configs(rows[::2])
+    []
+    """
+    known = [row for row in told if not row["assumed"]]
+    brokers = sorted({row["broker_id"] for row in known})
+    values: dict[str, dict[int, str | None]] = {row["name"]: dict.fromkeys(brokers) for row in known}
+    for row in known:
+        values[row["name"]][row["broker_id"]] = row["value"]
+    return [
+        {"name": name, "value": value, "brokers": [each for each in brokers if of_broker[each] == value]}
+        for name, of_broker in sorted(values.items())
+        if len(set(of_broker.values())) > 1
+        for value in dict.fromkeys(of_broker.values())
+    ]
 
 
 def show_quarantine(settings: Settings, snapshot_id: int | None) -> None:
@@ -290,6 +333,6 @@ def show_drained(settings: Settings) -> None:
 def show_throttles(settings: Settings, throttle_rows: Callable[[Lake], list[Row]]) -> None:
     """Show the throttles that commits have set."""
     if not settings.lake.exists():
-        raise UnreadableError(f"no warehouse at {absolute(settings.warehouse)}; check --warehouse")
+        raise no_warehouse(settings.warehouse)
     columns = ("plan_id", "kind", "resource", "name", "before", "set_to")
     give_table(settings, f"throttles of {settings.cluster}", columns, throttle_rows(settings.lake))

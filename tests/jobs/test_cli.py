@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from jobs.adapters.delta.lake import Lake
 from jobs.cli import COMMANDS, WITHOUT_SPARK, app
 from schemas.columns import TABLES
-from tests.docs.command_line import subcommands
+from tests.docs.command_line import is_group, subcommands
 from tests.docs.shown import command_lines, fault
 
 SPARK: Final = ("pyspark", "py4j", "delta")
@@ -148,6 +148,64 @@ def test_version() -> None:
 def test_a_misspelt_name_is_a_usage_error_with_a_suggestion(line: str, meant: str) -> None:
     done = CliRunner().invoke(app, line.split())
     assert (done.exit_code, f"Did you mean {meant}?" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("topics", "surveyor show topics"),
+        ("partitions --topic orders", "surveyor show partitions --topic orders"),
+        ("reassign --rebalance", "surveyor plan reassign --rebalance"),
+        ("rebalance", "surveyor plan reassign --rebalance"),
+        ("plan rebalance --refresh", "surveyor plan reassign --rebalance --refresh"),
+        ("plan remove-brokers 3", "surveyor plan reassign --remove-brokers 3"),
+        ("plan preferred", "surveyor plan elect --preferred"),
+        ("plan topics", "surveyor show topics"),
+        ("plan status", "surveyor status"),
+        ("show drain --brokers 1", "surveyor plan drain --brokers 1"),
+        ("get topics", "surveyor show topics"),
+        ("apply balance", "surveyor commit balance"),
+        ("undo balance", "surveyor rollback balance"),
+    ],
+)
+def test_what_was_meant_is_said_as_a_line_to_type(line: str, meant: str) -> None:
+    done = CliRunner().invoke(app, line.split(), prog_name="surveyor")
+    assert (done.exit_code, f"; type: {meant}\n" in done.stderr) == (2, True), done.stderr
+    assert fault(meant.split()[1:]) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("--zookeeper zk1 status", "surveyor status --zookeeper zk1"),
+        ("--json show topics --as-of 3", "surveyor show topics --as-of 3 --json"),
+        ("plan --refresh reconcile", "surveyor plan reconcile --refresh"),
+    ],
+)
+def test_options_come_after_the_command(line: str, meant: str) -> None:
+    done = CliRunner().invoke(app, line.split(), prog_name="surveyor")
+    assert (done.exit_code, f"options come after the command: {meant}\n" in done.stderr) == (2, True), done.stderr
+    assert fault(meant.split()[1:]) is None
+
+
+def test_every_command_takes_a_form() -> None:
+    """As kubectl's do; what the form does is one function's, `jobs.runtime.console.finish`."""
+    without = [
+        name
+        for group in ("", "show", "plan")
+        for name, command in subcommands(member(group) if group else get_command(app))
+        if not is_group(command)
+        if not any("-o" in param.opts for param in command.params)
+    ]
+    assert without == []
+
+
+def test_what_is_missing_is_called_as_the_environment_has_it(tmp_path: Path) -> None:
+    nothing = {"SURVEYOR_ZOOKEEPER": "", "SURVEYOR_WAREHOUSE": "", "SURVEYOR_CONF": ""}
+    without = CliRunner(env=dict.fromkeys(nothing)).invoke(app, ["status"])
+    elsewhere = CliRunner().invoke(app, ["show", "plans", "--warehouse", str(tmp_path / "none")])
+    assert (without.exit_code, "set SURVEYOR_ZOOKEEPER" in without.stderr) == (2, True), without.stderr
+    assert (elsewhere.exit_code, "(SURVEYOR_WAREHOUSE)" in elsewhere.stderr) == (22, True), elsewhere.stderr
 
 
 @pytest.mark.parametrize(

@@ -88,6 +88,7 @@ def test_as_people_read_it(surveyor: Surveyor) -> None:
     assert [line.split()[1] for line in shown.stdout.splitlines() if line.startswith("brokers ")] == ["0+1", "0+3"]
     assert "... and 4 more; --limit shows more, --json gives all" in shown.stdout
     assert "5 of 6 scenarios take partitions offline" in shown.stdout
+    assert "brokers 0+1: 2 partitions offline: orders-0, orders-1\n" in shown.stdout
     held = f"surveyor show partitions --broker 0 --warehouse {surveyor.warehouse}"
     assert shown.stdout.endswith(f"\nsee what it holds: {held}\n")
 
@@ -130,3 +131,21 @@ def test_what_is_not_judged_is_said(bare_tree: KafkaTree, tmp_path: Path) -> Non
     shown = surveyor("whatif", "--lose", "brokers=1")
     assert "0 of 4 scenarios take partitions offline" in shown.stdout
     assert "warning: 1 partition not judged: not understood, or without a state" in shown.stdout
+
+
+def test_partitions_behind_the_counts_are_named(surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first of them, and of the scenarios that are shown; all with --all."""
+    monkeypatch.setattr("jobs.planning.whatif.NAMED", 1)
+    rows = surveyor.json("whatif", "--lose", "pairs", "--limit", "1")["rows"]
+    cut, whole = (surveyor("whatif", "--lose", "pairs", "--limit", "1", *more).stdout for more in ((), ("--all",)))
+
+    assert rows[0]["partitions"] == {
+        "newly_offline": ["orders-0", "orders-1"],
+        "unclean_only": [],
+        "newly_under_min_isr": rows[0]["partitions"]["newly_under_min_isr"],
+        "leaders_moved": [],
+    }
+    assert "partitions" not in rows[1]
+    assert "brokers 0+1: 2 partitions offline: orders-0 and 1 more (--all)" in cut
+    assert "brokers 0+1: 2 partitions offline: orders-0, orders-1\n" in whole
+    assert "brokers 0+3: 1 partition offline: orders-3" in whole

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -11,7 +12,8 @@ from pyspark.sql.types import StructField, StructType
 from pyspark.testing import assertDataFrameEqual
 
 from planner.rows.liveness import FAILED, with_drained
-from schemas.names import DrainMode
+from planner.rows.without_spark import Ints, PartitionArrays, default_min_isr, min_isr_override
+from schemas.names import NO_LEADER, DrainMode
 from schemas.tables import (
     BROKER_CONFIGS,
     BROKER_IDS,
@@ -180,3 +182,28 @@ def assert_changes(actual: DataFrame, expected: Sequence[Mapping[str, Any]]) -> 
 
 def assert_rejections(actual: DataFrame, expected: Sequence[Mapping[str, Any]]) -> None:
     assert_rows(actual, expected, REJECTIONS)
+
+
+def arrays_of(world: World) -> PartitionArrays:
+    """The world's partitions, laid out by hand."""
+    configs = {row["topic"]: row for row in world.topics}
+    rows = world.partitions
+    topics = [configs.get(row["topic"], topic_row()) for row in rows]
+    overrides = [min_isr_override(topic["config"]) for topic in topics]
+    default = default_min_isr(world.configs)
+    return PartitionArrays(
+        replicas=_padded([row["replicas"] for row in rows]),
+        isr=_padded([row["isr"] or [] for row in rows]),
+        leader=np.array([NO_LEADER if row["leader"] is None else row["leader"] for row in rows], np.int32),
+        has_state=np.array([row["leader"] is not None for row in rows], dtype=bool),
+        understood=np.array([row["understood"] for row in rows], dtype=bool),
+        deleting=np.array([topic["deletion_requested"] for topic in topics], dtype=bool),
+        min_isr=np.array([default if override is None else override for override in overrides], np.int32),
+    )
+
+
+def _padded(lists: list[list[int]]) -> Ints:
+    laid_out = np.full((len(lists), max(map(len, lists))), NO_LEADER, dtype=np.int32)
+    for row, brokers in enumerate(lists):
+        laid_out[row, : len(brokers)] = brokers
+    return laid_out

@@ -41,6 +41,12 @@ def absolute(warehouse: str) -> str:
     return str(Path(warehouse).absolute()) if is_local(warehouse) else warehouse
 
 
+def no_warehouse(folder: str, otherwise: str = "") -> UnreadableError:
+    """What to say of a folder that is no warehouse; `otherwise` is what else would help."""
+    more = f", or {otherwise}" if otherwise else ""
+    return UnreadableError(f"no warehouse at {absolute(folder)}; check --warehouse (SURVEYOR_WAREHOUSE){more}")
+
+
 def refuse_impossible(warehouse: str) -> None:
     """Raise UsageError for a folder that cannot be a warehouse, UnreadableError where a file is in its place."""
     if not is_local(warehouse):
@@ -55,7 +61,10 @@ def refuse_impossible(warehouse: str) -> None:
     for part in (folder, *folder.parents):
         if part.exists():
             if not part.is_dir():
-                raise UnreadableError(f"no warehouse at {warehouse}: {part} is a file; name a folder with --warehouse")
+                raise UnreadableError(
+                    f"no warehouse at {warehouse}: {part} is a file; name a folder with --warehouse "
+                    "(SURVEYOR_WAREHOUSE)"
+                )
             return
 
 

@@ -286,8 +286,8 @@ class Lake:
         except TableNotFoundError:
             refuse_without_log(table, self.path(table))
             raise UnreadableError(
-                f"no table {table} at {absolute(self.path(table))}; check --warehouse, or take a `surveyor snapshot`, "
-                "which makes tables that are missing",
+                f"no table {table} at {absolute(self.path(table))}; check --warehouse (SURVEYOR_WAREHOUSE), or "
+                "take a `surveyor snapshot`, which makes tables that are missing",
             ) from None
         except DeltaError as error:
             raise UnreadableError(

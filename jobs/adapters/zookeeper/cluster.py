@@ -134,7 +134,7 @@ def read_cluster(client: KazooClient, hosts: str) -> ClusterState:
     if names is None:
         raise UnreadableError(
             f"{BROKER_IDS} does not exist at {hosts}: no Kafka cluster keeps its metadata there; "
-            "check the chroot in --zookeeper HOST:PORT[,...][/chroot]",
+            "check the chroot in --zookeeper HOST:PORT[,...][/chroot] (SURVEYOR_ZOOKEEPER)",
         )
     quarantine = _Quarantine()
     state = _read_controller(client, quarantine)

@@ -155,9 +155,9 @@ def _why_not_connected(hosts: str, timeout: float) -> str:
     unknown = _unknown_names(hosts)
     if unknown:
         why = f"nobody here knows the name {unknown[0]!r}: "
-        return f"{none}{why}check --zookeeper HOST:PORT[,...][/chroot] and this machine's DNS"
+        return f"{none}{why}check --zookeeper HOST:PORT[,...][/chroot] (SURVEYOR_ZOOKEEPER) and this machine's DNS"
     how = f"whether it is spoken to as {OPTION} {config} says" if config else f"whether it wants TLS ({OPTION})"
-    return f"{none}check --zookeeper HOST:PORT[,...][/chroot], that the server runs, and {how}"
+    return f"{none}check --zookeeper HOST:PORT[,...][/chroot] (SURVEYOR_ZOOKEEPER), that the server runs, and {how}"
 
 
 def _unknown_user(hosts: str) -> str:

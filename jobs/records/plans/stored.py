@@ -8,9 +8,9 @@ from typing import Final
 import msgspec
 from msgspec.structs import asdict
 
-from jobs.adapters.delta.folders import absolute
+from jobs.adapters.delta.folders import no_warehouse
 from jobs.adapters.delta.lake import Lake, Row, quoted
-from jobs.basics.errors import RefusedError, UnreadableError, UsageError
+from jobs.basics.errors import RefusedError, UsageError
 from jobs.records.plans import digest
 from jobs.records.plans.names import names_of, plan_named
 from schemas.digest import plan_header
@@ -80,7 +80,7 @@ def is_cycle(plan: Row) -> bool:
 def find_plan(lake: Lake, id_or_name: str) -> Row:
     """Return a plan's row by id or alias."""
     if not lake.exists():
-        raise UnreadableError(f"no warehouse at {absolute(lake.warehouse)}; check --warehouse")
+        raise no_warehouse(lake.warehouse)
     rows = lake.rows("plans", ("plan_id", "=", id_or_name)) or list(filter(None, [plan_named(lake, id_or_name)]))
     if rows:
         return rows[0]

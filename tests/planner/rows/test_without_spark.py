@@ -3,7 +3,6 @@
 from dataclasses import replace
 from typing import Final
 
-import numpy as np
 from pyspark.sql import SparkSession
 
 from planner.leadership.imbalance import imbalance
@@ -12,40 +11,15 @@ from planner.leadership.without_spark import imbalance as imbalance_on_arrays
 from planner.leadership.without_spark import needs
 from planner.rows.derived import absent_brokers, derive_partitions
 from planner.rows.derived import default_min_isr as default_by_spark
-from planner.rows.without_spark import Bools, Ints, PartitionArrays, default_min_isr, derived, min_isr_override
-from schemas.names import NO_LEADER, Action, DrainMode, PartitionState, RejectionCode
+from planner.rows.without_spark import Bools, default_min_isr, derived
+from schemas.names import Action, DrainMode, PartitionState, RejectionCode
 from schemas.tables import BROKER_CONFIGS
-from tests.planner.frames import Row, World, as_rows, config_row, frame, topic_row
+from tests.planner.frames import Row, World, arrays_of, as_rows, config_row, frame, topic_row
 from tests.planner.worlds import all_small_partitions
 
 TWO: Final = {"min.insync.replicas": "2"}
 MENDED: Final = {Action.CREATE.value, Action.ELECT.value, Action.SHRINK_ISR.value}
 SAID: Final = (" 3 ", "+4", "-1", "many", "2.5", "", "3000000000", "007", "\t5\x01\n", "\xa06", "8 9", None)
-
-
-def arrays_of(world: World) -> PartitionArrays:
-    """The world's partitions, laid out by hand."""
-    configs = {row["topic"]: row for row in world.topics}
-    rows = world.partitions
-    topics = [configs.get(row["topic"], topic_row()) for row in rows]
-    overrides = [min_isr_override(topic["config"]) for topic in topics]
-    default = default_min_isr(world.configs)
-    return PartitionArrays(
-        replicas=_padded([row["replicas"] for row in rows]),
-        isr=_padded([row["isr"] or [] for row in rows]),
-        leader=np.array([NO_LEADER if row["leader"] is None else row["leader"] for row in rows], np.int32),
-        has_state=np.array([row["leader"] is not None for row in rows], dtype=bool),
-        understood=np.array([row["understood"] for row in rows], dtype=bool),
-        deleting=np.array([topic["deletion_requested"] for topic in topics], dtype=bool),
-        min_isr=np.array([default if override is None else override for override in overrides], np.int32),
-    )
-
-
-def _padded(lists: list[list[int]]) -> Ints:
-    laid_out = np.full((len(lists), max(map(len, lists))), NO_LEADER, dtype=np.int32)
-    for row, brokers in enumerate(lists):
-        laid_out[row, : len(brokers)] = brokers
-    return laid_out
 
 
 def numbers(world: World, marks: Bools) -> set[int]:

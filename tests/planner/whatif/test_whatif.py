@@ -1,6 +1,7 @@
 """What the loss of brokers costs: cases by hand, and every scenario against one played by brute force."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Final
 
 import pytest
@@ -10,12 +11,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from planner.rows.liveness import with_drained
 from planner.whatif.losses import whatif
+from planner.whatif.without_spark import lost_partitions
 from schemas.names import NO_LEADER, Lose
 from schemas.tables import BROKER_CONFIGS, BROKERS, DRAINED, PARTITIONS, TOPICS, WHATIF
 from tests.planner.frames import (
     CLUSTER,
     Row,
     World,
+    arrays_of,
     as_rows,
     assert_rows,
     broker_row,
@@ -259,3 +262,16 @@ def test_every_scenario_played(spark: SparkSession, lose: Lose, world: World, ra
 def test_every_small_partition(spark: SparkSession, lose: Lose) -> None:
     world = all_small_partitions()
     assert _by_scenario(spark, world, RACKS, lose) == _by_brute_force(world, RACKS, lose)
+
+
+@pytest.mark.parametrize("lose", Lose)
+@pytest.mark.parametrize("drained", [(), (1, 2)])
+def test_partitions_are_named_that_are_counted(spark: SparkSession, lose: Lose, drained: tuple[int, ...]) -> None:
+    """The rule on arrays against the one on Spark, scenario by scenario."""
+    world = _world(*(case[1] for case in CASES), opaque=[7])
+    arrays = arrays_of(world)
+
+    for row in as_rows(_whatif(spark, world, lose, drained=drained)):
+        named = lost_partitions(arrays, world.registered, world.live, drained, row["lost"])
+        counts = {field.name: int(getattr(named, field.name).sum()) for field in fields(named)}
+        assert counts == {name: row[name] for name in counts}, row["scenario"]
