@@ -65,7 +65,7 @@ def _warnings(surveyor: Surveyor, plan: Row) -> list[str]:
 # question, snapshot, topics, spreads of what changes, warnings
 QUESTIONS: Final[list[tuple[list[str], str, str, dict[tuple[int, ...], int], list[str]]]] = [
     (["--remove-brokers", "6"], "1", "even", {(2, 2): 24}, []),
-    (["--add-brokers", "7"], "1", "even", {(2, 2): 18}, []),
+    (["--add-brokers", "7"], "1", "even", {(2, 2): 36}, []),
     (["--replace", "6=7"], "1", "even", {(2, 2): 24}, []),
     (["--replace", "6=7"], "2", "even", {(2, 2): 24}, []),
     (["--fix-racks"], "1", "even", {}, []),
