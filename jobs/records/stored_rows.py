@@ -59,7 +59,7 @@ class StoredRows:
         return marks
 
     def contains(self, column: str, text: str) -> Bools:
-        """Tell which rows have this text in a column."""
+        """Mark the rows that have this text in a column."""
         marks = pc.match_substring(self.table[column], text)
         found: Bools = pc.fill_null(marks, False).to_numpy()  # noqa: FBT003 - Arrow's
         return found

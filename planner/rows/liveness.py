@@ -4,7 +4,7 @@ Not understood is not dead: a registered broker whose znode could not be decoded
 elected away from it, but never as `eligible`, so nothing is given to it. Corresponds to
 `ControllerContext.liveBrokerIds` and `shuttingDownBrokerIds`: a drained broker is alive, and the last choice of an
 election; and to `replicasOnOfflineDirs`: for a partition whose log dir failed on it, a broker is as good as gone. In:
-partitions, topics, brokers. Out: the partitions with what rules need beside.
+partitions, topics, brokers. Out: the partitions with what else rules need.
 """
 
 from typing import Final

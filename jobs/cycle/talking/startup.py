@@ -1,4 +1,4 @@
-"""A broker that starts gets all metadata at once, by a thread beside the cycles: before anything is decided.
+"""A broker that starts gets all metadata at once, by a thread of its own: before the cycle decides anything.
 
 Corresponds to the first step of `KafkaController.onBrokerStartup`. A broker answers clients as soon as it listens, and
 without metadata it answers that topics do not exist, which some clients take for final. A cycle may be deciding for a

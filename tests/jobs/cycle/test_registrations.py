@@ -228,14 +228,14 @@ def test_a_broker_that_starts_gets_all_metadata_while_a_cycle_decides(tree: Kafk
 
 
 def test_a_broker_that_bounces_or_went_again_gets_nothing_ahead(tree: KafkaTree, controller: Controller) -> None:
-    """One that bounced is told once its failure is written: what it led is led by others then."""
+    """One that bounced is introduced once its failure is written: others lead then what it led."""
     tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
     take_up(controller)
     settle(controller)
     assert tree.brokers is not None
     before = len(tree.brokers[1].told)
     tree.bounce(1)
-    tree.register(3, b"{")  # not understood: it could not be told
+    tree.register(3, b"{")  # not understood: nothing can be sent to it
     controller.startup.look()
     assert len(tree.brokers[1].told) == before
     tree.register(4)

@@ -121,7 +121,7 @@ def _bare(rows: Sequence[Change | Operation]) -> list[Row]:
 
 @pytest.mark.usefixtures("spark", "fake_brokers")
 def test_a_request_whose_target_is_down_stays(surveyor: Surveyor, tree: KafkaTree) -> None:
-    """What is asked for beside it and cannot be goes."""
+    """An impossible request in the same znode goes."""
     tree.add_topic("moves", {0: [0, 1]})
     waits = {"topic": "moves", "partition": 0, "replicas": [9, 1]}
     asks(tree, REASSIGN, waits, {"topic": "nosuch", "partition": 0, "replicas": [1]})
