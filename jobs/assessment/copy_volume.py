@@ -24,6 +24,9 @@ READ: Final = ("wave", "action", "topic", "partition", "replicas_before", "repli
 
 WAVES_SHOWN: Final = 20
 
+FILTERED_TOPICS: Final = 100
+"""Topics of a plan up to which only their sizes are read."""
+
 _SCHEMA: Final = pa.schema(
     [
         ("wave", pa.int32()),
@@ -171,7 +174,10 @@ def _sizes(lake: Lake, moves: StoredRows) -> Any:  # noqa: ANN401 - an array of 
     largest = np.full(len(moves), -1, dtype=np.int64)
     if not lake.has("sizes"):
         return largest
-    logs = lake.read("sizes", ("is_future", "=", False), columns=["topic", "partition", "broker_id", "bytes"])
+    topics = moves.values("topic")
+    few_topics = [("topic", "in", topics)] if len(topics) <= FILTERED_TOPICS else []
+    columns = ["topic", "partition", "broker_id", "bytes"]
+    logs = lake.read("sizes", ("is_future", "=", False), *few_topics, columns=columns)
     keys = moves.table.select(["topic", "partition"]).append_column("row", pa.array(np.arange(len(moves))))
     joined = keys.join(logs, ["topic", "partition"], join_type="inner")
     rows, brokers = joined["row"].to_numpy(), joined["broker_id"].to_numpy()

@@ -15,7 +15,7 @@ from typing import Final, NoReturn
 from jobs.basics.errors import MissingError, UsageError
 from jobs.basics.interrupts import SIGNALS
 from jobs.records.snapshots import find_snapshot
-from jobs.runtime.console import give, say
+from jobs.runtime.console import finish, say
 from jobs.runtime.settings import Settings
 
 EXTRA: Final = "kafka-surveyor[dashboard]"
@@ -33,7 +33,7 @@ def serve(settings: Settings, address: str, port: int) -> NoReturn:
         )
     _refuse_taken(address, port)
     url = f"http://{f'[{address}]' if ':' in address else address}:{port}"
-    give({"url": url, "cluster": settings.cluster}, settings.as_json, settings.result_file)
+    finish(settings, {"url": url, "cluster": settings.cluster})
     say(f"dashboard of {settings.warehouse}: {url} (Ctrl-C ends it)")
     sys.stdout.flush()
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # until the server waits for them: no import is to be cut in two

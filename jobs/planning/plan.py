@@ -80,7 +80,7 @@ def report_plan(settings: Settings, options: PlanOptions, planner: Planner) -> E
     name = options.name or row["plan_id"]
     steps = after_planning(settings, row, name, operations=result["operations"])
     # programs get their counts without the plan's rows being read again
-    finish(settings, result, *([] if settings.as_json else plan_lines(settings, row, name)), steps=steps)
+    finish(settings, result, *([] if not settings.for_people else plan_lines(settings, row, name)), steps=steps)
     return ExitCode.CHANGES if options.detailed and (result["changes"] or result["operations"]) else ExitCode.DONE
 
 

@@ -13,7 +13,7 @@ from jobs.adapters.delta.lake import Row
 from jobs.basics.errors import ExitCode, RefusedError, UsageError
 from jobs.records.plans.stored import Plan, read_plan, refuse_edited
 from jobs.runtime.choices import Format
-from jobs.runtime.console import Result, finish, give, next_in_json, next_lines, say
+from jobs.runtime.console import Result, finish, next_in_json, next_lines, say
 from jobs.runtime.next_commands import next_step
 from jobs.runtime.settings import Settings
 from jobs.views.kafka_text import generated, kafka_json
@@ -75,8 +75,8 @@ def export_plan(
         finish(settings, result | {"file": str(out)}, f"{summary} in {out}", steps=steps)
         return ExitCode.DONE
     reassignment = {"reassignment": msgspec.json.decode(kafka_json(targets))}
-    give(result | reassignment | next_in_json(steps), settings.as_json, settings.result_file)
-    if not settings.as_json:
+    finish(settings, result | reassignment | next_in_json(steps))
+    if settings.for_people:
         sys.stdout.write(f"{text}\n")
         for line in (f"  {summary}", *next_lines(steps)):
             say(line)

@@ -17,7 +17,7 @@ from jobs.basics.errors import UsageError
 from jobs.records.plans.outcomes import Outcomes, read_outcomes
 from jobs.records.recent import Recent, default_min_isr_of, read_recent
 from jobs.records.snapshots import find_snapshot
-from jobs.runtime.console import finish, give, say
+from jobs.runtime.console import finish, say
 from jobs.runtime.exposition import CONTENT_TYPE, Family, Sample, merged, written
 from jobs.runtime.settings import Settings
 from jobs.runtime.whole_files import refuse_unwritable, replace_file
@@ -59,8 +59,8 @@ def give_metrics(settings: Settings, out: Path | None, listen: str | None) -> No
     """Print the metrics, write them to a file, or serve them until interrupted."""
     if listen is None:
         _write(settings, out)
-    elif out is not None or settings.as_json:
-        raise UsageError("--listen serves the metrics, --out and --json give them once: choose one of these")
+    elif out is not None or not settings.for_people:
+        raise UsageError("--listen serves the metrics, --out and --json or -o give them once: choose one of these")
     else:
         _serve(settings, listen)
 
@@ -72,8 +72,8 @@ def _write(settings: Settings, out: Path | None) -> None:
     text = written(families)
     result = {"samples": [_sample_row(family, sample) for family in families for sample in family.samples]}
     if out is None:
-        give(result, settings.as_json, settings.result_file)
-        if not settings.as_json:
+        finish(settings, result)
+        if settings.for_people:
             print(text, end="")  # noqa: T201 - what Prometheus reads, and nothing else
         return
     replace_file(out, text)

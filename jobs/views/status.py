@@ -84,8 +84,9 @@ def watch_status(settings: Settings, every: float) -> None:
 
     What cannot be read at first is an error, as without watching; what cannot be read later is said, and tried again.
     """
-    if settings.as_json:
-        raise UsageError("--watch goes on, --json is one object: give one of the two")
+    if not settings.for_people:
+        form = "--json" if settings.as_json else "-o yaml"
+        raise UsageError(f"--watch goes on, {form} is one object: give one of the two")
     if not every:
         raise UsageError("--watch looks again after a while: expected more than 0s")
     block = _block(settings, look(settings, None))

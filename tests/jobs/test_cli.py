@@ -200,6 +200,14 @@ def test_every_command_takes_a_form() -> None:
     assert without == []
 
 
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_a_form_is_one_object(form: str) -> None:
+    watched = CliRunner().invoke(app, ["status", "--watch", "5s", "-o", form, "--zookeeper", "127.0.0.1:1"])
+    listened = CliRunner().invoke(app, ["metrics", "--listen", "9308", "-o", form])
+    assert (watched.exit_code, "is one object" in watched.stderr) == (2, True), watched.stderr
+    assert (listened.exit_code, "choose one of these" in listened.stderr) == (2, True), listened.stderr
+
+
 def test_what_is_missing_is_called_as_the_environment_has_it(tmp_path: Path) -> None:
     nothing = {"SURVEYOR_ZOOKEEPER": "", "SURVEYOR_WAREHOUSE": "", "SURVEYOR_CONF": ""}
     without = CliRunner(env=dict.fromkeys(nothing)).invoke(app, ["status"])
