@@ -26,7 +26,7 @@ from planner.reassignment.replica_assignment import ReplicaAssignment, target
 from planner.rows.words import counted, few
 from schemas.names import Action
 from schemas.rows import Change, Key
-from schemas.znodes import MalformedZnodeError, State, decode_assignment
+from schemas.znodes import Assignment, MalformedZnodeError, State, read_assignment
 
 _NAMED: Final = 100
 """Partitions that a command names; the next one, after it, names others."""
@@ -196,23 +196,25 @@ def _standing_of(
 
 
 def _moving_in_topics(client: KazooClient) -> tuple[dict[Key, list[int]], list[str]]:
-    """Targets of the partitions whose topics say that they move, and the topics that are not understood."""
+    """Targets of the partitions whose topics say that they move, and what of topics is not understood."""
     targets: dict[Key, list[int]] = {}
     opaque = []
     for znode in read_many(client, [f"{TOPICS}/{name}" for name in children(client, TOPICS) or []]):
+        if znode.stat is None:
+            continue
         try:
-            targets |= _moving(znode)
+            assignment = read_assignment(znode.data)
         except MalformedZnodeError as error:
             opaque.append(f"{znode.path} ({error})")
+            continue
+        targets |= _moving(znode.path.rsplit("/", 1)[1], assignment)
+        if assignment.unread:
+            opaque.append(f"{znode.path} ({assignment.reason})")
     return targets, opaque
 
 
-def _moving(znode: Znode) -> dict[Key, list[int]]:
+def _moving(topic: str, assignment: Assignment) -> dict[Key, list[int]]:
     """Partitions of a topic that move, with their targets."""
-    if znode.stat is None:
-        return {}
-    topic = znode.path.rsplit("/", 1)[1]
-    assignment = decode_assignment(znode.data)
     moving = assignment.adding_replicas.keys() | assignment.removing_replicas.keys()
     return {
         (topic, number): target(assignment.partitions[number], assignment.removing_replicas.get(number, []))

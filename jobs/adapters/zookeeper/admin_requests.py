@@ -137,7 +137,9 @@ def _rewrite(
         try:
             requests = [] if now.stat is None else decode_partitions(now.data)
         except MalformedZnodeError as error:
-            raise SurveyorError(f"{REASSIGN} is not understood ({error}): nothing is ordered beside it") from None
+            raise SurveyorError(
+                f"{REASSIGN} is not understood ({error}): `delete {REASSIGN}` in zookeeper-shell clears it"
+            ) from None
         edited = edit(requests)
         if edited == requests:
             return True

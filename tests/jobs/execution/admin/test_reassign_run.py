@@ -172,6 +172,11 @@ WARNED: list[tuple[str, Begin, str]] = [
         "not understood, and taken for what does not move: /brokers/topics/ghost (",
     ),
     (
+        "an illegible partition",
+        lambda controller: controller.tree.write("/brokers/topics/ghost", b'{"partitions":{"0":[1,1]}}'),
+        "not understood, and taken for what does not move: /brokers/topics/ghost (partition 0 names a broker twice",
+    ),
+    (
         "an illegible request",
         lambda controller: controller.tree.write("/admin/reassign_partitions", b"{"),
         "/admin/reassign_partitions (Kafka takes it for empty; `delete /admin/reassign_partitions`",
@@ -249,6 +254,19 @@ def test_what_copies_beside_is_refused_with_its_dead_brokers_named(  # noqa: PLR
     assert (done.exit_code, controller.waves) == (REFUSED, [])
     assert f"other-0 to {goal}{dead}; wait until it is complete" in done.stderr
     assert f"or cancel it (`surveyor cancel --partitions other-0 --zookeeper {kafka.hosts}" in done.stderr
+
+
+def test_what_can_be_read_of_a_topic_is_judged(
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
+) -> None:
+    """Partition 1 is not understood, and 0 copies."""
+    data = {"partitions": {"0": [0, 1, 2], "1": [65633, 65633]}, "adding_replicas": {"0": [2]}}
+    kafka.write(f"/brokers/topics/{OTHER}", json.dumps(data | {"removing_replicas": {}}).encode())
+
+    done = run(surveyor, kafka, plan, apply=False)
+
+    assert (done.exit_code, controller.waves) == (REFUSED, [])
+    assert "runs: other-0 to [0, 1, 2]; wait until it is complete" in done.stderr
 
 
 def test_a_plan_that_only_reorders_passes_whatever_its_question(
