@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from jobs.basics.errors import UsageError
+from jobs.basics.text_files import read_text_file
 
 AUTHORITIES: Final = "ssl.ca.location"
 PRIVATE_KEY: Final = "ssl.key.location"
@@ -28,9 +29,9 @@ def read_key_values(path: Path, option: str, known: Collection[str]) -> dict[str
     import javaproperties  # noqa: PLC0415 - imports asyncio, which who has no such file need not wait for
 
     try:
-        properties = javaproperties.loads(path.read_text(encoding="utf-8"))
+        properties = javaproperties.loads(read_text_file(path, f"{option} {path}"))
         mode = path.stat().st_mode
-    except (OSError, UnicodeDecodeError, javaproperties.InvalidUEscapeError) as error:
+    except (OSError, javaproperties.InvalidUEscapeError) as error:
         raise UsageError(f"cannot read {option} {path}: {_why(error)}") from None
     values = {key: value.strip() for key, value in properties.items()}  # as Kafka's ConfigDef does
     for key, value in values.items():
@@ -82,8 +83,6 @@ def _refuse_open(what: str, path: Path, mode: int) -> None:
 def _why(error: OSError | ValueError) -> str:
     if isinstance(error, OSError):
         return str(error.strerror)
-    if isinstance(error, UnicodeDecodeError):
-        return "it is no UTF-8 text"
     return "a \\u in it is not followed by four digits"
 
 

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from jobs.adapters.delta.folders import absolute, refuse_impossible, refuse_odd_name
 from jobs.adapters.spark.remote import address
 from jobs.basics.errors import UsageError
+from jobs.basics.text_files import read_text_file
 from jobs.basics.units import PERIOD, RATE, parse_rate
 from jobs.runtime.choices import Output
 from jobs.runtime.console import say
@@ -134,10 +135,8 @@ def load_conf(path: Path | None) -> Conf:
     if path is None:
         return Conf()
     try:
-        return Conf.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise UsageError(f"cannot read --conf {path} (SURVEYOR_CONF): {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        return Conf.model_validate(tomllib.loads(read_text_file(path, f"--conf {path} (SURVEYOR_CONF)")))
+    except tomllib.TOMLDecodeError as error:
         raise UsageError(f"--conf {path} is no TOML: {error}") from None
     except ValidationError as error:
         first = error.errors()[0]

@@ -10,10 +10,8 @@ from typing import Final
 import msgspec
 
 from jobs.adapters.delta.lake import Row
-from jobs.runtime.inputs import ANY_LOG_DIR, PROPOSED
+from jobs.runtime.inputs import ANY_LOG_DIR, CURRENT, PROPOSED
 from planner.reassignment.replica_assignment import ReplicaAssignment
-
-CURRENT: Final = "Current partition replica assignment"
 
 STATUS: Final = "Status of partition reassignment:"
 

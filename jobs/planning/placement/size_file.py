@@ -5,6 +5,7 @@ CSV has the header `topic,partition,bytes`; JSON looks like Kafka's own files:
 """
 
 import csv
+import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Final
@@ -14,7 +15,8 @@ from msgspec import Meta, Struct
 
 from jobs.adapters.delta.lake import Row
 from jobs.basics.errors import UsageError
-from jobs.runtime.inputs import Number, read_json, refuse_repeated
+from jobs.basics.text_files import read_text_file
+from jobs.runtime.inputs import Number, Version, read_json, refuse_repeated
 
 HEADER: Final = ["topic", "partition", "bytes"]
 LARGEST: Final = 2**60
@@ -35,7 +37,7 @@ class _Sizes(Struct):
     """A file of sizes."""
 
     partitions: list[_Size]
-    version: int = 1
+    version: Version = 1
 
 
 def read_size_file(path: Path) -> pa.Table:
@@ -44,36 +46,28 @@ def read_size_file(path: Path) -> pa.Table:
     What begins with `{` is JSON, all else CSV. Raise UsageError for what is malformed, negative or beyond what Kafka
     has, naming the place, and RefusedError for a partition that is named twice.
     """
-    rows = _json(path) if _first(path) == b"{" else list(_csv(path))
+    text = read_text_file(path)
+    rows = _json(path) if text.lstrip().startswith("{") else list(_csv(path, text))
     refuse_repeated(path, rows)
     if not rows:
         raise UsageError(f"{path} has no sizes: expected a line {','.join(HEADER)} and one for each partition, or JSON")
     return pa.Table.from_pylist(rows, schema=SIZE_SCHEMA)
 
 
-def _first(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            return file.read(1024).lstrip()[:1]
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from None
-
-
 def _json(path: Path) -> list[Row]:
     return [{name: getattr(size, name) for name in HEADER} for size in read_json(path, _Sizes, EXAMPLE).partitions]
 
 
-def _csv(path: Path) -> Iterator[Row]:
+def _csv(path: Path, text: str) -> Iterator[Row]:
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            lines = csv.reader(file, strict=True)
-            header = next(lines, [])
-            if header != HEADER:
-                raise UsageError(f"{path} begins with {','.join(header)!r}; expected {','.join(HEADER)}, or JSON")
-            for line in lines:
-                if line:
-                    yield _row(path, lines.line_num, line)
-    except (UnicodeDecodeError, csv.Error) as error:
+        lines = csv.reader(io.StringIO(text, newline=""), strict=True)
+        header = next(lines, [])
+        if header != HEADER:
+            raise UsageError(f"{path} begins with {','.join(header)!r}; expected {','.join(HEADER)}, or JSON")
+        for line in lines:
+            if line:
+                yield _row(path, lines.line_num, line)
+    except csv.Error as error:
         raise UsageError(f"{path} is neither CSV nor JSON: {error}") from None
 
 
