@@ -40,6 +40,13 @@ def cancel(
         bool,
         typer.Option("--skip-unsafe", help="Let go on what would lose data or replicas by it; else all is refused."),
     ] = False,
+    allow_fewer_copies: Annotated[
+        bool,
+        typer.Option(
+            "--allow-fewer-copies",
+            help="Cancel also where in-sync copies are deleted and original replicas are dead, if one is in sync.",
+        ),
+    ] = False,
 ) -> ExitCode:
     """Call back what still moves of a plan, or of partitions, and throttles left behind."""
     given = {"PLAN": plan is not None, "--partitions": partitions is not None, "--throttles": throttles}
@@ -59,7 +66,9 @@ def cancel(
         return cancel_partitions(settings, partitions, apply=apply, yes=yes, skip_unsafe=skip_unsafe)
     from jobs.execution.cancellation import cancel_plan
 
-    return cancel_plan(settings, str(plan), apply=apply, yes=yes, skip_unsafe=skip_unsafe)
+    return cancel_plan(
+        settings, str(plan), apply=apply, yes=yes, skip_unsafe=skip_unsafe, fewer_copies=allow_fewer_copies
+    )
 
 
 if __name__ == "__main__":

@@ -5,8 +5,9 @@ a moment where it was asked for at all, so only what was not asked for yet can b
 """
 
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from kazoo.client import KazooClient
@@ -70,15 +71,18 @@ class Findings:
         return {standing.value: len(self.of(standing)) for standing in Standing} | {"unsafe": len(self.unsafe)}
 
 
-def look(settings: Settings, plan: Plan) -> Findings:
-    """Read all of a plan in the cluster; refused where the plan or the cluster is not what it should be."""
+def look(settings: Settings, plan: Plan, *, fewer_copies: bool = False) -> Findings:
+    """Read all of a plan in the cluster; refused where the plan or the cluster is not what it should be.
+
+    `fewer_copies`: what leaves a partition on fewer copies than before is no danger.
+    """
     _refuse(plan)
     refuse_edited(plan)
     with connected(settings.zookeeper) as client:
         state = read_cluster(client, settings.zookeeper)
         refuse_migration(state)
         refuse_other_cluster(settings, plan, state)
-        moves = partitions_of(client, state, ways_of(plan.changes))
+        moves = partitions_of(client, state, ways_of(plan.changes), fewer_copies=fewer_copies)
     others = [change for change in plan.changes if change.action != Action.REASSIGN]
     rest = verify_plan(settings, dataclasses.replace(plan, changes=others)) if others or plan.tasks else []
     return Findings(
@@ -97,15 +101,18 @@ def _refuse(plan: Plan) -> None:
         raise RefusedError(f"plan {plan.title} is {status}: there is nothing of it to cancel")
 
 
-def partitions_of(client: KazooClient, state: ClusterState, ways: Mapping[Key, Sequence[Change]]) -> list[Finding]:
+def partitions_of(
+    client: KazooClient, state: ClusterState, ways: Mapping[Key, Sequence[Change]], *, fewer_copies: bool = False
+) -> list[Finding]:
     """Read partitions and tell where each stands; the caller has let the server catch up."""
     deleting = {row["topic"] for row in state.requests if row["kind"] == RequestKind.DELETE_TOPIC}
     read = read_changed(client, [way[0] for way in ways.values()])
-    return [_finding(ways[change.key], topic, znode, state.live, deleting) for change, topic, znode in read]
+    judge = partial(danger, live=state.live, fewer_copies=fewer_copies)
+    return [_finding(ways[change.key], topic, znode, judge, deleting) for change, topic, znode in read]
 
 
 def _finding(
-    way: Sequence[Change], topic: Znode, state: Znode, live: Collection[int], deleting: Collection[str]
+    way: Sequence[Change], topic: Znode, state: Znode, judge: Callable[..., Danger | None], deleting: Collection[str]
 ) -> Finding:
     first = way[0]
     now, why = assignment_of(first, topic)
@@ -121,7 +128,7 @@ def _finding(
     if standing is not Standing.IN_PROGRESS:
         stranded = not now.is_moving and known is not None and not set(known.isr) & set(now.replicas)
         return Finding(way[number], standing, detail, stranded=stranded)
-    return Finding(way[number], standing, detail, danger(now, None if known is None else known.isr, live))
+    return Finding(way[number], standing, detail, judge(now, None if known is None else known.isr))
 
 
 def assignment_of(change: Change, topic: Znode) -> tuple[ReplicaAssignment | None, str | None]:

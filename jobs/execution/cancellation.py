@@ -37,7 +37,7 @@ from jobs.runtime.settings import Settings
 from planner.reassignment.cancellation import Standing
 from planner.reassignment.rollback import ways_of
 from planner.rows.words import counted
-from schemas.names import Action, Outcome, PlanKind, PlanStatus, Step
+from schemas.names import Action, Outcome, PlanKind, PlanStatus, RejectionCode, Step
 from schemas.rows import Brokers, Change, Key, PlanRow
 
 PATIENCE: Final = 15.0
@@ -66,12 +66,19 @@ def refuse_unsafe(plan: Plan, findings: Findings) -> None:
         listed = "\n  ".join(unsafe[:LINES_SHOWN])
         raise RefusedError(
             f"nothing of plan {plan.title} is called back: {counted(len(unsafe), 'partition')} would "
-            "lose by it; start these "
-            f"brokers, or let those partitions go on by --skip-unsafe:\n  {listed}{more}",
+            f"lose by it; start these brokers, or let those partitions go on by --skip-unsafe{_insisted(findings)}:"
+            f"\n  {listed}{more}",
         )
 
 
-def cancel_running(settings: Settings, plan: Plan, *, skip_unsafe: bool) -> list[Verdict]:
+def _insisted(findings: Findings) -> str:
+    """Say how to call back what would only be left on fewer copies."""
+    codes = {finding.danger.code for finding in findings.unsafe if finding.danger is not None}
+    allowed = RejectionCode.REPLICA_NOT_ALIVE in codes
+    return ", or leave those with REPLICA_NOT_ALIVE on fewer copies by --allow-fewer-copies" if allowed else ""
+
+
+def cancel_running(settings: Settings, plan: Plan, *, skip_unsafe: bool, fewer_copies: bool = False) -> list[Verdict]:
     """Close the plan and cancel what runs of it; return what became of each partition asked about."""
     ledger = Ledger.open(settings.lake, plan)
     if plan.row["status"] != PlanStatus.CANCELLED:
@@ -82,10 +89,12 @@ def cancel_running(settings: Settings, plan: Plan, *, skip_unsafe: bool) -> list
     if not (begun or findings.of(Standing.IN_PROGRESS) or findings.of(Standing.OUT_OF_ORDER)):
         return []
     with lease_for(settings, plan.plan_id, "cancel", HAND_OVER) as lease:
-        return _cancel_leased(settings, plan, ledger, lease, skip_unsafe=skip_unsafe)
+        return _cancel_leased(settings, plan, ledger, lease, skip_unsafe=skip_unsafe, fewer_copies=fewer_copies)
 
 
-def _cancel_leased(settings: Settings, plan: Plan, ledger: Ledger, lease: Lease, *, skip_unsafe: bool) -> list[Verdict]:
+def _cancel_leased(
+    settings: Settings, plan: Plan, ledger: Ledger, lease: Lease, *, skip_unsafe: bool, fewer_copies: bool
+) -> list[Verdict]:
     """Nobody asks for anything of the plan any more; who is in sync is judged once brokers answer, just before asking.
 
     A commit that let go of the lease has asked for all that it ever will.
@@ -95,11 +104,11 @@ def _cancel_leased(settings: Settings, plan: Plan, ledger: Ledger, lease: Lease,
         in_office = resident(client) is not None
         throttled = bool(throttle_rows(settings.lake, plan.plan_id))
         admin = stack.enter_context(admin_of(settings, state)) if throttled or not in_office else None
-        findings = look(settings, plan)
+        findings = look(settings, plan, fewer_copies=fewer_copies)
         if not skip_unsafe:
             refuse_unsafe(plan, findings)
         controller = Overriding(client) if in_office or admin is None else admin
-        work = _Work(settings, plan, ledger, client, controller, findings, lease, skip_unsafe)
+        work = _Work(settings, plan, ledger, client, controller, findings, lease, skip_unsafe, fewer_copies)
         verdicts = work.cancel(findings.safe)
         verdicts += work.restore(work.read([f.key for f in [*findings.safe, *findings.of(Standing.OUT_OF_ORDER)]]))
         work.end_left_open()
@@ -129,6 +138,7 @@ class _Work:
     findings: Findings
     lease: Lease
     skip_unsafe: bool
+    fewer_copies: bool
 
     def read(self, keys: Sequence[Key]) -> dict[Key, Finding]:
         ways = ways_of(self.plan.changes)
@@ -151,7 +161,7 @@ class _Work:
 
     def _judge_again(self, running: Sequence[Finding]) -> tuple[list[Finding], list[Verdict]]:
         """Set aside what would lose its last copy in sync by now: to store the intents took time."""
-        now = look(self.settings, self.plan)
+        now = look(self.settings, self.plan, fewer_copies=self.fewer_copies)
         dangers = {finding.key: finding.danger for finding in now.unsafe if finding.danger is not None}
         safe = [finding for finding in running if finding.key not in dangers]
         unsafe = [
@@ -262,10 +272,12 @@ def _verdict(finding: Finding, seen: Finding, step: Step, code: int | None, lost
     return Verdict(row, Outcome.STALE, f"{why}: {seen.detail}")
 
 
-def cancel_plan(settings: Settings, plan: str, *, apply: bool, yes: bool, skip_unsafe: bool) -> ExitCode:
+def cancel_plan(
+    settings: Settings, plan: str, *, apply: bool, yes: bool, skip_unsafe: bool, fewer_copies: bool
+) -> ExitCode:
     """Call a plan back, or show what that would do."""
     whole = read_plan(settings.lake, plan)
-    findings = look(settings, whole)
+    findings = look(settings, whole, fewer_copies=fewer_copies)
     if not skip_unsafe:
         _refuse(whole, findings)
     if not _closes(whole, findings):
@@ -286,8 +298,8 @@ def cancel_plan(settings: Settings, plan: str, *, apply: bool, yes: bool, skip_u
         return ExitCode.DONE
     if not yes and not _agreed(whole, findings):
         raise SurveyorError("not cancelled: the question was not answered with yes")
-    verdicts = cancel_running(settings, whole, skip_unsafe=skip_unsafe)
-    return _report(settings, read_plan(settings.lake, plan), verdicts)
+    verdicts = cancel_running(settings, whole, skip_unsafe=skip_unsafe, fewer_copies=fewer_copies)
+    return _report(settings, read_plan(settings.lake, plan), verdicts, fewer_copies=fewer_copies)
 
 
 def _refuse(plan: Plan, findings: Findings) -> None:
@@ -311,8 +323,8 @@ def _agreed(plan: Plan, findings: Findings) -> bool:
     return agrees("cancel it?")
 
 
-def _report(settings: Settings, plan: Plan, verdicts: Sequence[Verdict]) -> ExitCode:
-    findings = look(settings, plan)
+def _report(settings: Settings, plan: Plan, verdicts: Sequence[Verdict], *, fewer_copies: bool) -> ExitCode:
+    findings = look(settings, plan, fewer_copies=fewer_copies)
     result = _result(plan, findings, verdicts)
     failed = [v for v in verdicts if v.outcome in {Outcome.FAILED, Outcome.UNKNOWN}]
     wrong = [f"  {v.outcome}: {v.change.name}: {v.message}" for v in verdicts if v.outcome is not Outcome.APPLIED]

@@ -2,9 +2,10 @@
 
 Corresponds to `Election.electOfflineLeader`, whose unclean part takes the first live replica; seed 004 on unclean
 elections. Unclean is planned only where it is allowed, the others are rejections that name the candidates. A
-registered ISR member that cannot be elected may hold the data: nobody is elected past it. A state znode that is gone
-is made anew from what history knows of it. In: PARTITIONS, TOPICS, BROKERS, BROKER_CONFIGS, EVIDENCE and who is
-allowed. Out: CHANGES, REJECTIONS; `offline` says what evidence is for.
+registered ISR member that is assigned and cannot be elected may hold the data: no replica is elected past it. One that
+is not assigned can never lead; where unclean elections are allowed the reason names it, as Kafka elects past it. A
+state znode that is gone is made again from what history knows of it. In: PARTITIONS, TOPICS, BROKERS, BROKER_CONFIGS,
+EVIDENCE and who is allowed. Out: CHANGES, REJECTIONS; `offline` says what evidence is for.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -62,11 +63,13 @@ def stateless_partitions(known: DataFrame, partitions: DataFrame, topics: DataFr
 
 
 def without_in_sync(offline: DataFrame) -> DataFrame:
-    """Those for which an unclean election is all that is left: none of the ISR is registered, some replica is live.
+    """Those for which an unclean election is all that is left: no assigned ISR member is registered, a replica is live.
 
     Where the state is gone, also those of which a former ISR member can be elected.
     """
-    may = (F.size("gone") == F.size("isr")) | (F.col("seen").isNotNull() & F.arrays_overlap("isr", "alive"))
+    may = (F.size(among(among(F.col("isr"), F.col("replicas")), F.col("live"))) == 0) | (
+        F.col("seen").isNotNull() & F.arrays_overlap("isr", "alive")
+    )
     return offline.where(F.col("understood") & may & (F.size("alive") > 0))
 
 
@@ -161,7 +164,10 @@ def _clean(leader: Column) -> Column:
 def _unclean() -> Column:
     bound = F.concat(F.lit("what was acknowledged after "), F.col("since"), F.lit(" UTC"))
     lost = F.coalesce(bound, F.lit("all that was acknowledged"))
-    return F.concat(F.lit("unclean election may lose "), lost, F.lit("; ranked: "), F.col("ranked"))
+    outside = not_among(among(F.col("isr"), F.col("live")), F.col("replicas"))
+    holders = F.concat(F.lit("; alive and in the ISR, but not assigned, so it cannot lead: "), in_words(outside))
+    named = F.when(F.size(outside) > 0, holders).otherwise("")
+    return F.concat(F.lit("unclean election may lose "), lost, F.lit("; ranked: "), F.col("ranked"), named)
 
 
 def recover_rejections(

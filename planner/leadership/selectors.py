@@ -27,7 +27,7 @@ def offline_clean(partitions: DataFrame) -> DataFrame:
 
 
 def offline_unclean(partitions: DataFrame) -> DataFrame:
-    """The first live replica, alone in the ISR, and only where no ISR member is online."""
+    """The first live replica, alone in the ISR, and only where no assigned ISR member is online."""
     return partitions.transform(_choosing, _out_of_sync(), F.array(_out_of_sync()))
 
 
@@ -71,8 +71,12 @@ def _in_sync(candidates: Column) -> Column:
 
 
 def _out_of_sync() -> Column:
-    """A member that is registered but not understood may well hold the data: nobody is elected past it."""
-    return F.when(~F.arrays_overlap("isr", "live"), first_choice(F.col("replicas")))
+    """An assigned member that is registered but not understood may hold the data: no replica is elected past it.
+
+    A member that is not assigned can never lead; Kafka does not look at it.
+    """
+    held = F.arrays_overlap(among(F.col("isr"), F.col("replicas")), F.col("live"))
+    return F.when(~held, first_choice(F.col("replicas")))
 
 
 def _live_isr() -> Column:

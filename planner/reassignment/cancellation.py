@@ -2,8 +2,8 @@
 
 Corresponds to a null target of AlterPartitionReassignments (`KafkaController.processApiPartitionReassignment`): the
 replicas being added are deleted at once, the assignment is the origin, in the order that is left of the target. Kafka
-does not look who is alive and in sync among the original replicas; whoever cancels must. In: the steps of one
-partition, its assignment, its ISR, the live brokers. Out: a Standing; a Danger or None.
+does not check which original replicas are alive and in sync; the canceller must. In: the steps of one partition, its
+assignment, its ISR, the live brokers. Out: a Standing; a Danger or None.
 """
 
 from collections.abc import Collection, Sequence
@@ -75,20 +75,26 @@ def cancelled_replicas(leg: Leg) -> list[int]:
     return ReplicaAssignment(leg.before).towards(leg.after).origin
 
 
-def danger(now: ReplicaAssignment, isr: Sequence[int] | None, live: Collection[int]) -> Danger | None:
-    """Say what would be lost if a reassignment were cancelled, None if nothing.
+def danger(
+    now: ReplicaAssignment, isr: Sequence[int] | None, live: Collection[int], *, fewer_copies: bool = False
+) -> Danger | None:
+    """Say what would be lost if a reassignment were cancelled, None if no copy in sync would be.
+
+    `fewer_copies`: a partition may be left on those original replicas that are alive, if one of them is in sync.
 
     >>> danger(ReplicaAssignment([1, 2, 3], adding=[3]), isr=[1, 3], live=[1, 3]).code.value
     'REPLICA_NOT_ALIVE'
     """
+    if not set(now.adding) & set(now.adding if isr is None else isr):
+        return None
     alive = [broker for broker in now.origin if broker in live]
     dead = [broker for broker in now.origin if broker not in live]
-    lost = f"the copies on {list(now.adding)} would be deleted" if now.adding else "nothing would be deleted"
+    lost = f"the copies on {list(now.adding)} would be deleted"
     if not set(alive) & set(isr or ()):
         known = "its ISR is not known" if isr is None else f"its ISR is {list(isr)}"
         reason = f"no original replica of {now.origin} is alive and in sync ({known}): {lost}, and nobody could lead it"
         return Danger(RejectionCode.NO_ELIGIBLE_LEADER, reason)
-    if dead:
+    if dead and not fewer_copies:
         reason = f"original replicas {dead} are not alive: {lost}, and it would live on {alive} alone"
         return Danger(RejectionCode.REPLICA_NOT_ALIVE, reason)
     return None

@@ -43,7 +43,7 @@ def offline_election(row: Row, world: World, *, unclean: bool) -> tuple[int, lis
     for replica in electable(row, world):
         if replica in members:
             return replica, members, row["leader_recovery_state"]
-    if unclean and not members:
+    if unclean and not set(members) & set(row["replicas"]):
         for replica in electable(row, world):
             return replica, [replica], RECOVERING
     return None

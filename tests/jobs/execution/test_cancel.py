@@ -217,10 +217,10 @@ def test_completed_before_it_was_asked(
 
 
 def dead_original(tree: KafkaTree, controller: MovingController) -> None:
-    """Broker 0 died: it is an original of all, and in the ISR of none."""
+    """Broker 0 died: it is an original of all; the copies that are added are in sync, and would be deleted."""
     tree.unregister(0)
-    for partition in (0, 1):
-        controller.put_state(T, partition, 1, [1])
+    for partition, added in ((0, 2), (1, 3)):
+        controller.put_state(T, partition, 1, [1, added])
 
 
 def out_of_sync(_: KafkaTree, controller: MovingController) -> None:
@@ -264,6 +264,32 @@ def test_what_would_lose_data_is_refused(  # noqa: PLR0913, PLR0917 - a table
     assert message in done.stderr
     assert [row["partition"] for row in result["rejections"]] == unsafe
     assert (tree.dump(), controller.requests) == (before, [])
+
+
+@pytest.mark.usefixtures("plan")
+def test_fewer_copies_can_be_insisted_on(tree: KafkaTree, surveyor: Surveyor, controller: MovingController) -> None:
+    dead_original(tree, controller)
+
+    refused, done = cancel(surveyor, tree, "--apply"), cancel(surveyor, tree, "--apply", "--allow-fewer-copies")
+
+    assert "leave those with REPLICA_NOT_ALIVE on fewer copies by --allow-fewer-copies" in refused.stderr
+    assert (refused.exit_code, done.exit_code) == (REFUSED, DONE), done.stderr
+    assert [controller.assigned(T, partition) for partition in (0, 1)] == [(BEFORE[n], [], []) for n in (0, 1)]
+
+
+@pytest.mark.usefixtures("plan")
+def test_a_dead_original_is_no_hindrance_where_no_copy_in_sync_is_deleted(
+    tree: KafkaTree, surveyor: Surveyor, controller: MovingController
+) -> None:
+    """Kafka carries it out: 1 alone is in sync, before and after."""
+    tree.unregister(0)
+    for partition in (0, 1):
+        controller.put_state(T, partition, 1, [1])
+
+    done = cancel(surveyor, tree, "--apply")
+
+    assert done.exit_code == DONE, done.stderr
+    assert [controller.assigned(T, partition) for partition in (0, 1)] == [(BEFORE[n], [], []) for n in (0, 1)]
 
 
 @pytest.mark.usefixtures("plan")

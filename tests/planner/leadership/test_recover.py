@@ -122,6 +122,9 @@ CASES: Final[list[tuple[list[int], int, list[int], int | None, list[int] | None,
     ([3, 5, 2], 3, [3, 5], 5, [5], None),  # drained, and the only one in sync: before any unclean choice
     ([5, 2], 3, [3, 5, 2], 2, [5, 2], None),
     ([3, 5], 3, [3], 5, [5], None),
+    ([2], NO_LEADER, [1], 2, [2], None),  # 1 is in the ISR and not assigned: it can never lead
+    ([3, 2], NO_LEADER, [3, 4], 2, [2], None),  # nor can 4
+    ([3], NO_LEADER, [1], None, None, "NO_ELIGIBLE_LEADER"),
     ([4, 2], 4, [4, 2], None, None, None),  # its leader is alive
     ([1, 3], 1, [1, 3], None, None, None),
 ]
@@ -142,6 +145,19 @@ def test_each_kind_of_partition(spark: SparkSession) -> None:
     assert_changes(recover_changes(offline, configs, evidence, None), expected)
     codes = {key[1]: row["code"] for key, row in by_partition(_rejected(offline, configs, evidence)).items()}
     assert codes == {number: case[5] for number, case in enumerate(CASES) if case[5]}
+
+
+def test_a_member_that_is_not_assigned_is_named(spark: SparkSession) -> None:
+    world = World([partition_row([2], NO_LEADER, [1])], live=frozenset({1, 2}))
+    partitions, topics, brokers, configs = world.frames_and_configs(spark)
+    offline = offline_partitions(partitions, topics, brokers)
+    considered = offline, configs, _evidence(spark, offline, [], [1])
+    nobody = frame(spark, [], PARTITIONS).select("topic", "partition")
+    outside = "alive and in the ISR, but not assigned, so it cannot lead: 1"
+    (change,) = as_rows(recover_changes(*considered, None))
+    (rejection,) = as_rows(recover_rejections(*considered, nobody))
+    assert outside in change["reason"]
+    assert (rejection["code"], outside in rejection["reason"]) == ("UNCLEAN_NOT_ALLOWED", True)
 
 
 def _rejected(offline: DataFrame, configs: DataFrame, evidence: DataFrame) -> DataFrame:

@@ -1,5 +1,6 @@
 """Cancellations: where a partition stands on its way, and when it must not turn back. Oracle: sets, step by step."""
 
+from itertools import combinations, product
 from typing import Final
 
 import pytest
@@ -49,6 +50,10 @@ DANGERS: Final[list[tuple[list[int], list[int], list[int] | None, set[int], Reje
     ([1, 2, 3], [3], [3], {1, 2, 3}, RejectionCode.NO_ELIGIBLE_LEADER, "its ISR is [3]"),
     ([1, 2, 3], [3], [1, 3], {2, 3}, RejectionCode.NO_ELIGIBLE_LEADER, "nobody could lead it"),
     ([1, 2, 3], [3], None, {1, 2, 3}, RejectionCode.NO_ELIGIBLE_LEADER, "its ISR is not known"),
+    ([1, 2, 3], [3], [1], {1, 3}, None, ""),  # 2 is dead, and the copy that is deleted is not in sync
+    ([1, 2, 3], [3], [1], {3}, None, ""),  # nor does it lose one where no original is alive
+    ([1, 2, 3], [], [1], {1}, None, ""),  # nothing is deleted
+    ([1, 2, 3], [], None, {1}, None, ""),
 ]
 
 
@@ -65,6 +70,18 @@ def test_when_it_must_not_turn_back(  # noqa: PLR0913, PLR0917 - a table
 
     assert (None if rejection is None else rejection.code) == code
     assert rejection is None or words in rejection.reason
+
+
+def test_fewer_copies_have_to_be_allowed() -> None:
+    """Every assignment, ISR and set of live brokers of three."""
+    some = [set(ids) for size in range(4) for ids in combinations((1, 2, 3), size)]
+    for adding, isr, live in product(some, some, some):
+        now = ReplicaAssignment([1, 2, 3], sorted(adding))
+        origin = {1, 2, 3} - adding
+        loses, leaves = bool(adding & isr), bool(origin & isr & live)
+        asked, allowed = (danger(now, sorted(isr), live, fewer_copies=flag) for flag in (False, True))
+        assert (asked is None) == (not loses or (leaves and origin <= live))
+        assert (allowed is None) == (not loses or leaves)
 
 
 replicas = st.lists(st.integers(0, 7), min_size=1, max_size=4, unique=True)
