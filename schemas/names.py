@@ -213,6 +213,8 @@ class RejectionCode(StrEnum):
     """Another change of the same partition comes first."""
     WAITS_FOR_REPLICAS = "WAITS_FOR_REPLICAS"
     """A topic is not deleted while a replica is out of reach, is moved, or is to be elected."""
+    TOO_FEW_BROKERS = "TOO_FEW_BROKERS"
+    """There are fewer brokers that may hold its replicas than it has replicas."""
     DELETION_DISABLED = "DELETION_DISABLED"
     """delete.topic.enable is false."""
 

@@ -1,6 +1,6 @@
 """Brokers that are to lead nothing, as before they are shut down, and that are to lead again."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
@@ -14,6 +14,7 @@ from jobs.planning.tables import partitions_with_requests
 from jobs.records.drained import drained_brokers
 from jobs.records.snapshot_tables import SnapshotTables
 from jobs.records.snapshots import as_of, refuse_empty
+from jobs.runtime.console import say
 from jobs.runtime.settings import Settings
 from planner.leadership.drain import drain_changes, drain_rejections
 from planner.leadership.restart import restart_changes, restart_rejections
@@ -24,13 +25,13 @@ NAMED: Final = 10
 """Partitions named in a refusal; the stored plan has them all."""
 
 
-def drain_planner(settings: Settings, ids: list[int], mode: DrainMode, *, allow_offline: bool) -> Planner:
+def drain_planner(settings: Settings, asked: list[int], mode: DrainMode, *, allow_offline: bool) -> Planner:
     """Plan that brokers lead nothing; refused where partitions would go offline, unless they may."""
 
     def planner(at: SnapshotTables) -> Planned:
         refuse_empty(at.snapshot)
         brokers = as_of(settings.lake, at.snapshot, "brokers")
-        _refuse_unknown(ids, brokers, at.snapshot["snapshot_id"])
+        ids = _alive(asked, brokers, at.snapshot["snapshot_id"])
         _refuse_all(ids, brokers, drained_brokers(settings.lake), at.snapshot["snapshot_id"])
         known = partitions_with_requests(at), at["topics"], at["brokers"]
         rejections = drain_rejections(*known, ids, mode).localCheckpoint()
@@ -45,12 +46,12 @@ def drain_planner(settings: Settings, ids: list[int], mode: DrainMode, *, allow_
     return planner
 
 
-def undrain_planner(settings: Settings, ids: list[int]) -> Planner:
+def undrain_planner(settings: Settings, asked: list[int]) -> Planner:
     """Plan that drained brokers lead again."""
 
     def planner(at: SnapshotTables) -> Planned:
         drained = {row["broker_id"]: row for row in settings.lake.rows("drained")}
-        _refuse_not_drained(ids, drained, at.snapshot)
+        ids = _drained_among(asked, drained, at.snapshot)
         known = partitions_with_requests(at), at["topics"], not_drained(at["brokers"], ids)
         if _mode_of(ids, drained) is DrainMode.RESIDENT:
             changes, rejections = restart_changes(*known, ids), restart_rejections(*known, ids)
@@ -62,21 +63,33 @@ def undrain_planner(settings: Settings, ids: list[int]) -> Planner:
     return planner
 
 
-def _refuse_unknown(ids: Sequence[int], brokers: Sequence[Row], snapshot_id: int) -> None:
+def _alive(ids: Sequence[int], brokers: Sequence[Row], snapshot_id: int) -> list[int]:
+    """Return the brokers that can be drained; one that is dead leads nothing, so only all of them are an error."""
     understood = {row["broker_id"]: row["understood"] for row in brokers}
     gone = [str(broker) for broker in ids if broker not in understood]
-    if gone:
-        alive = ", ".join(map(str, sorted(understood))) or "none"
-        raise RefusedError(
-            f"--brokers: {', '.join(gone)} not alive in snapshot {snapshot_id}; alive are {alive}. "
-            "For those that died, plan reconcile",
-        )
+    alive = ", ".join(map(str, sorted(understood))) or "none"
+    why = (
+        f"--brokers: {', '.join(gone)} not alive in snapshot {snapshot_id}; alive are {alive}. "
+        "For those that died, plan reconcile"
+    )
+    ids = _rest(ids, understood, why)
     opaque = [str(broker) for broker in ids if not understood[broker]]
     if opaque:
         raise RefusedError(
             f"--brokers: /brokers/ids/{opaque[0]} is not understood, so that broker can be told nothing; "
             "`surveyor show quarantine` says why",
         )
+    return ids
+
+
+def _rest(ids: Sequence[int], concerned: Container[int], why: str) -> list[int]:
+    """Return the ids that are concerned and say why the others are left out; raise RefusedError if all are."""
+    rest = [broker for broker in ids if broker in concerned]
+    if not rest:
+        raise RefusedError(why)
+    if len(rest) < len(ids):
+        say(f"surveyor: {why}; planned for {', '.join(map(str, rest))}")
+    return rest
 
 
 def _refuse_all(ids: Sequence[int], brokers: Sequence[Row], drained: AbstractSet[int], snapshot_id: int) -> None:
@@ -89,20 +102,22 @@ def _refuse_all(ids: Sequence[int], brokers: Sequence[Row], drained: AbstractSet
         )
 
 
-def _refuse_not_drained(ids: Sequence[int], drained: Mapping[int, Row], snapshot: Row) -> None:
+def _drained_among(ids: Sequence[int], drained: Mapping[int, Row], snapshot: Row) -> list[int]:
+    """Return the brokers that are drained, as the snapshot knows them."""
     others = [str(broker) for broker in ids if broker not in drained]
-    if others:
-        known = ", ".join(map(str, sorted(drained))) or "none"
-        raise RefusedError(
-            f"--brokers: {', '.join(others)} not drained; drained are {known}. "
-            "A drain counts once its commit has begun; in resident mode it ends when another controller takes over",
-        )
+    known = ", ".join(map(str, sorted(drained))) or "none"
+    why = (
+        f"--brokers: {', '.join(others)} not drained; drained are {known}. "
+        "A drain counts once its commit has begun; in resident mode it ends when another controller takes over"
+    )
+    ids = _rest(ids, drained, why)
     later = [str(broker) for broker in ids if drained[broker]["since"] > snapshot["taken_at"]]
     if later:
         raise RefusedError(
             f"--brokers: {', '.join(later)} drained after snapshot {snapshot['snapshot_id']}, which knows the order "
             "before; take a new `surveyor snapshot`",
         )
+    return ids
 
 
 def _mode_of(ids: Sequence[int], drained: Mapping[int, Row]) -> DrainMode:

@@ -18,15 +18,25 @@ NOBODY: Final = -1
 """Pads a list of replicas that is shorter than the widest."""
 
 
-class PlacementError(ValueError):
-    """No placement keeps the hard rules: `what` says which rule, `rows` where, of many the first, `then` what to do."""
+SHOWN: Final = 5
+"""Rows an error names."""
 
-    def __init__(self, what: str, rows: Sequence[int] = (), then: str = "") -> None:
+
+class PlacementError(ValueError):
+    """No placement keeps the hard rules: `what` says which rule, `rows` where, `then` what to do.
+
+    `code` and `reason` say the same of one row.
+    """
+
+    def __init__(
+        self, what: str, rows: Sequence[int] = (), then: str = "", *, code: str = "", reason: str = ""
+    ) -> None:
         super().__init__(what, rows, then)
         self.what, self.rows, self.then = what, list(rows), then
+        self.code, self.reason = code, reason
 
     def __str__(self) -> str:
-        return self.located(f"rows {self.rows}" if self.rows else "")
+        return self.located(f"rows {self.rows[:SHOWN]}" if self.rows else "")
 
     def located(self, where: str) -> str:
         """Say it all, with the rows called as the reader knows them.

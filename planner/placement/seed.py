@@ -17,6 +17,7 @@ from planner.placement.problem import NOBODY, Bools, Ints, Question
 from planner.placement.racks import NO_RACK, by_rack, crowding, independent, lowest_crowding, spanned
 from planner.placement.slots import count_replicas, within
 from planner.placement.world import World, refuse
+from schemas.names import LintCode
 
 AT_ONCE: Final = 128
 """Rows placed between two looks at the load."""
@@ -37,6 +38,7 @@ def force(world: World, question: Question) -> Bools:
         world.movable & (reached < fewest),
         "fewer racks than now",
         "allow a broker in another rack, leave these partitions out, or empty all brokers of a rack to give it up",
+        LintCode.RACKS_LOST,
     )
     world.need = np.minimum(world.need, reached)
     touched = world.movable & ((world.after != world.before).any(axis=0) | (world.factor > _held(world)))

@@ -14,9 +14,8 @@ from planner.placement.problem import NOBODY, Bools, Brokers, Ints, Partitions, 
 from planner.placement.racks import NO_RACK, crowding, given_up, spanned
 from planner.placement.slots import arrivals, count_replicas
 from planner.rows.words import counted
+from schemas.names import LintCode, RejectionCode
 
-SHOWN: Final = 5
-"""Rows an error names."""
 DENSE: Final = 1 << 20
 """Broker ids below this are looked up in a table."""
 
@@ -169,15 +168,17 @@ def _refuse_too_few(world: World) -> None:
         world.movable & (world.factor > has),
         f"more replicas than the {counted(int(world.target.sum()), 'broker')} that may hold them",
         "allow more brokers or ask for fewer replicas",
+        RejectionCode.TOO_FEW_BROKERS,
     )
 
 
-def refuse(world: World, rows: Bools, what: str, then: str) -> None:
-    """Raise if any row is marked."""
+def refuse(world: World, rows: Bools, what: str, then: str, code: RejectionCode | LintCode) -> None:
+    """Raise if any row is marked; the error names every one."""
     marked = np.flatnonzero(rows)
     if len(marked):
-        inputs = world.order[marked[:SHOWN]].tolist()
-        raise PlacementError(f"{counted(len(marked), 'partition')} would have {what}", inputs, then)
+        inputs, reason = world.order[marked].tolist(), f"it would have {what}: {then}"
+        count = counted(len(marked), "partition")
+        raise PlacementError(f"{count} would have {what}", inputs, then, code=code.value, reason=reason)
 
 
 def copies_by_row(world: World) -> Ints:

@@ -176,7 +176,7 @@ def lists_of(replicas: pa.ChunkedArray) -> Ints:
 
 def _refuse_nothing(scope: Scope, names: Sequence[str], in_scope: Bools, snapshot_id: int) -> None:
     unknown = sorted((scope.named or set()) - set(names))
-    if unknown:
+    if unknown and not set(names) & (scope.named or set()):
         raise RefusedError(f"topics {', '.join(unknown)} are not in snapshot {snapshot_id}")
     if not in_scope.any():
         raise RefusedError(f"no partition of snapshot {snapshot_id} is in a topic that is asked for")

@@ -5,14 +5,13 @@ matter of all brokers at once. In: a snapshot and a PlacementQuestion. Out: Plac
 plans take them.
 """
 
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from jobs.basics.errors import RefusedError
 from jobs.planning.placement.partition_arrays import NamedPartitions, Scope, lists_of, read_partitions, rows_of
@@ -23,12 +22,25 @@ from jobs.records.figures import Figures, byte_figures, figures_of, led_figures,
 from jobs.records.last_seen import brokers_last_seen, rack_of_each
 from jobs.records.snapshot_tables import SnapshotTables
 from jobs.records.snapshots import as_of
-from planner.placement.problem import NOBODY, Bools, Brokers, Ints, Partitions, Placement, PlacementError, Question
+from jobs.runtime.console import say
+from planner.placement.problem import (
+    NOBODY,
+    SHOWN,
+    Bools,
+    Brokers,
+    Ints,
+    Partitions,
+    Placement,
+    PlacementError,
+    Question,
+)
 from planner.placement.solve import as_given, place
 from planner.placement.waves import Caps, fewest_waves, waves
 from planner.rows.changes import as_rejections
 from planner.rows.words import counted
-from schemas.names import Action, RejectionCode
+from schemas.names import WHOLE_TOPIC, Action, RejectionCode
+
+REJECTED: Final = "topic string, partition int, code string, reason string"
 
 HELD: Final = (
     "a broker that is not alive, or not understood, holds a replica; --remove-brokers or --replace moves it away"
@@ -80,16 +92,17 @@ def placed(at: SnapshotTables, question: PlacementQuestion, weights: Weights | N
     if not brokers.target.any():
         raise RefusedError("no broker is left that may hold replicas; start brokers, or name fewer")
     _refuse_too_many(question.goal, int(brokers.target.sum()))
-    answer = _place(brokers, cluster, question.goal)
     concerned = _concerned(cluster.partitions, question)
+    answer, unplaced = _place(brokers, cluster, question.goal, concerned)
     barred, dead = np.flatnonzero(cluster.barred & concerned), answer.held[concerned[answer.held]]
-    held = at.tables.spark.createDataFrame(cluster.names.take(pa.array(dead)), "topic string, partition int")
-    code = {"code": F.lit(RejectionCode.REPLICA_NOT_ALIVE.value), "reason": F.lit(HELD)}
+    held = [_rejected(cluster, dead, RejectionCode.REPLICA_NOT_ALIVE.value, HELD)]
+    held += [_rejected(cluster, np.array(error.rows), error.code, error.reason) for error in unplaced]
+    held.append(_unknown(question.scope, cluster, at.snapshot["snapshot_id"]))
     whole = _Answer(cluster=cluster, brokers=brokers, placement=answer, barred=barred, elects=question.elects)
     targets, figures, count = whole.in_waves(at, question.caps)
     return Placed(
         targets=targets,
-        held=held.withColumns(code).transform(as_rejections, Action.REASSIGN),
+        held=at.tables.spark.createDataFrame(pa.concat_tables(held), REJECTED).transform(as_rejections, Action.REASSIGN),
         figures={
             **figures,
             "held": len(dead),
@@ -146,12 +159,49 @@ class _Answer:
         return frame.localCheckpoint(), {**figures, **more}, planned.count
 
 
-def _place(brokers: Brokers, cluster: NamedPartitions, goal: Question) -> Placement:
-    try:
-        return place(brokers, cluster.partitions, goal)
-    except PlacementError as error:
-        named = [f"{row['topic']}-{row['partition']}" for row in cluster.names.take(error.rows).to_pylist()]
-        raise RefusedError(error.located(", ".join(named))) from None
+def _place(
+    brokers: Brokers, cluster: NamedPartitions, goal: Question, concerned: Bools
+) -> tuple[Placement, list[PlacementError]]:
+    """Place what can be placed; return also the rules that leave the rest where it is.
+
+    Raise RefusedError where nothing that the question is about can be placed.
+    """
+    partitions, unplaced = cluster.partitions, list[PlacementError]()
+    while True:
+        try:
+            return place(brokers, partitions, goal), unplaced
+        except PlacementError as error:
+            movable = partitions.movable.copy()
+            movable[error.rows] = False
+            if not error.rows or not (movable & concerned).any():
+                raise RefusedError(_located(error, cluster)) from None
+            partitions = replace(partitions, movable=movable)
+            unplaced.append(error)
+
+
+def _located(error: PlacementError, cluster: NamedPartitions) -> str:
+    named = [f"{row['topic']}-{row['partition']}" for row in cluster.names.take(error.rows[:SHOWN]).to_pylist()]
+    return error.located(", ".join(named))
+
+
+def _rejected(cluster: NamedPartitions, rows: Ints, code: str, reason: str) -> pa.Table:
+    """Rows that are left where they are, by name and with the reason: what `as_rejections` takes."""
+    named = cluster.names.take(pa.array(rows, pa.int64()))
+    return _with_reason(named["topic"].cast(pa.string()), named["partition"].cast(pa.int32()), code, reason)
+
+
+def _unknown(scope: Scope, cluster: NamedPartitions, snapshot_id: int) -> pa.Table:
+    """Topics that are named and not in the snapshot."""
+    topics = sorted((scope.named or set()) - set(pc.unique(cluster.names["topic"]).to_pylist()))
+    reason = f"it is not in snapshot {snapshot_id}"
+    whole = pa.array([WHOLE_TOPIC] * len(topics), pa.int32())
+    return _with_reason(pa.array(topics, pa.string()), whole, RejectionCode.UNKNOWN_TOPIC.value, reason)
+
+
+def _with_reason(topic: pa.Array, partition: pa.Array, code: str, reason: str) -> pa.Table:
+    texts = {"code": code, "reason": reason}
+    columns = {name: pa.array([text] * len(topic), pa.string()) for name, text in texts.items()}
+    return pa.table({"topic": topic, "partition": partition, **columns})
 
 
 def _concerning(unknown: AbstractSet[int], partitions: Partitions, answer: Placement) -> list[int]:
@@ -168,7 +218,7 @@ def _brokers(at: SnapshotTables, question: PlacementQuestion, partitions: Partit
     holding = set(np.unique(partitions.replicas[partitions.replicas != NOBODY]).tolist())
     ids = sorted(holding | registered.keys())
     emptied = question.emptied if question.only is None else frozenset(ids) - question.only
-    _refuse_unknown(question.emptied - set(ids), ids)
+    _refuse_unknown(question, ids)
     live = {broker for broker, row in registered.items() if row["understood"]}
     may_hold = live - drained_brokers(at.tables.lake) - emptied
     known = rack_of_each(registered.values(), brokers_last_seen(at.tables.lake, at.snapshot))
@@ -189,12 +239,18 @@ def _refuse_too_many(goal: Question, brokers: int) -> None:
         raise RefusedError(f"--replication-factor {factor}: only {counted(brokers, 'broker')} may hold replicas")
 
 
-def _refuse_unknown(unknown: AbstractSet[int], known: list[int]) -> None:
-    if unknown:
-        raise RefusedError(
-            f"brokers {', '.join(map(str, sorted(unknown)))} are unknown: not alive, and no replica is on them; "
-            f"known are {', '.join(map(str, known))}",
-        )
+def _refuse_unknown(question: PlacementQuestion, known: list[int]) -> None:
+    """Raise RefusedError unless some broker is known that is to be emptied; of the others there is nothing to move."""
+    unknown = question.emptied.difference(known)
+    if not unknown:
+        return
+    why = (
+        f"brokers {', '.join(map(str, sorted(unknown)))} are unknown: not alive, and no replica is on them; "
+        f"known are {', '.join(map(str, known))}"
+    )
+    if question.goal.replacements or unknown == question.emptied:
+        raise RefusedError(why)
+    say(f"surveyor: {why}; planned for {', '.join(map(str, sorted(question.emptied - unknown)))}")
 
 
 def _concerned(partitions: Partitions, question: PlacementQuestion) -> Bools:

@@ -102,12 +102,14 @@ def _of_file(sizes: pa.Table, cluster: NamedPartitions, where: str) -> Ints:
     rows = rows_of(sizes, cluster.names)
     unknown = np.flatnonzero(rows == NOBODY)
     if len(unknown):
+        known = rows != NOBODY
         named = [f"{row['topic']}-{row['partition']}" for row in sizes.take(pa.array(unknown[:NAMED])).to_pylist()]
         more = f" and {len(unknown) - NAMED} more" if len(unknown) > NAMED else ""
-        raise RefusedError(
-            f"{where} do not agree: the snapshot has no {', '.join(named)}{more}; "
-            "take them out of the file, or take a new `surveyor snapshot`",
-        )
+        why = f"{where} do not agree: the snapshot has no {', '.join(named)}{more}"
+        if not known.any():
+            raise RefusedError(f"{why}; take them out of the file, or take a new `surveyor snapshot`")
+        say(f"surveyor: {why}; these sizes are left out")
+        rows, sizes = rows[known], sizes.filter(pa.array(known))
     return _most(rows, sizes["bytes"].to_numpy(), cluster.names.num_rows)
 
 

@@ -38,9 +38,10 @@ class DeleteRequest:
         _refuse_disabled(as_of(lake, at.snapshot, "broker_configs", ("name", "=", SWITCH)))
         known = {row["topic"]: row for row in as_of(lake, at.snapshot, "topics", ("topic", "in", self.topics))}
         unknown = [topic for topic in self.topics if topic not in known]
-        if unknown:
-            raise unknown_topics(unknown, at.snapshot["snapshot_id"])
-        verdicts = [(topic, _rejection(topic, known[topic])) for topic in self.topics]
+        why_unknown = unknown_topics(unknown, at.snapshot["snapshot_id"])
+        if not known:
+            raise why_unknown
+        verdicts = [(topic, _rejection(topic, known.get(topic), str(why_unknown))) for topic in self.topics]
         rejections = [rejection for _, rejection in verdicts if rejection is not None]
         deletable = [known[topic] for topic, rejection in verdicts if rejection is None]
         operations = [
@@ -56,8 +57,10 @@ class DeleteRequest:
         )
 
 
-def _rejection(topic: str, known: Row) -> Row | None:
-    if known["deletion_requested"]:
+def _rejection(topic: str, known: Row | None, why_unknown: str) -> Row | None:
+    if known is None:
+        code, reason = RejectionCode.UNKNOWN_TOPIC, why_unknown
+    elif known["deletion_requested"]:
         code, reason = RejectionCode.DELETION_REQUESTED, "queued for deletion already"
     elif not is_assignment_understood(known):
         code, reason = RejectionCode.NOT_UNDERSTOOD, "its znode is not understood; `surveyor show quarantine`"

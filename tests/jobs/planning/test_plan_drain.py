@@ -1,5 +1,6 @@
 """`plan drain` and `plan undrain` from the command line: what is planned, refused, shown, written and remembered."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -133,6 +134,32 @@ def test_undrain_starts_what_the_drain_stopped(surveyor: Surveyor, tree: KafkaTr
     states = [tree.state("orders", partition) for partition in ORDERS]
     assert [(s.leader, s.isr, s.leader_epoch) for s in states] == [(0, [0, 2], 7), (2, [2, 0, 1], 6), (2, [2, 0], 7)]
     assert surveyor.rows("drained", "broker_id") == []
+
+
+def test_a_broker_that_is_drained_no_more_is_left_out(surveyor: Surveyor) -> None:
+    taken = surveyor.lake.rows("snapshots")[0]["taken_at"]
+    surveyor.lake.replace("drained", [{"broker_id": 1, "mode": "admin", "since": taken}])
+    ran = surveyor("plan", "undrain", "--brokers", "1,2", "--json")
+    assert (ran.code, ran.json["status"]) == (0, "planned")
+    assert "2 not drained; drained are 1" in ran.stderr
+    (plan,) = surveyor.lake.rows("plans", ("plan_id", "=", ran.json["plan_id"]))
+    assert json.loads(plan["parameters"]) == {"brokers": [1]}
+
+
+def test_a_dead_broker_is_left_out_of_a_drain(surveyor: Surveyor) -> None:
+    ran = surveyor("plan", "drain", "--brokers", "1,7", "--json")
+    (plan,) = surveyor.lake.rows("plans", ("plan_id", "=", ran.json["plan_id"]))
+    assert (ran.code, json.loads(plan["parameters"])["brokers"]) == (0, [1])
+    assert "7 not alive in snapshot 1; alive are 0, 1, 2" in ran.stderr
+    again = surveyor.json("plan", "drain", "--brokers", "1")
+    assert again["plan_id"] == ran.json["plan_id"]
+
+
+def test_a_broker_that_is_drained_already_does_not_stop_the_other(surveyor: Surveyor) -> None:
+    taken = surveyor.lake.rows("snapshots")[0]["taken_at"]
+    surveyor.lake.replace("drained", [{"broker_id": 1, "mode": "admin", "since": taken}])
+    plan = surveyor.json("plan", "drain", "--brokers", "1,2", "--allow-offline")
+    assert plan["status"] == "planned"
 
 
 def test_brokers_drained_in_two_modes_are_undrained_one_mode_at_a_time(surveyor: Surveyor) -> None:

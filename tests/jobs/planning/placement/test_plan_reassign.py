@@ -172,6 +172,32 @@ def test_dead_broker_is_emptied_and_the_plan_says_why(surveyor: Surveyor) -> Non
     assert "holds " in change["reason"]
 
 
+def test_what_cannot_be_placed_is_rejected_and_the_rest_is_placed(surveyor: Surveyor) -> None:
+    """Topic late has three replicas, and two brokers are left."""
+    plan = surveyor.json("plan", "reassign", "--remove-brokers", "2,3,4", "--topics", "orders|late")
+    rejections = surveyor.lake.rows("rejections", ("plan_id", "=", plan["plan_id"]))
+    after = {broker for replicas in _orders(surveyor, plan).values() for broker in replicas}
+    assert (plan["status"], plan["rejected"], after) == ("planned", 1, {0, 1})
+    assert [(row["topic"], row["partition"], row["code"]) for row in rejections] == [("late", 0, "TOO_FEW_BROKERS")]
+    assert rejections[0]["reason"] == (
+        "it would have more replicas than the 2 brokers that may hold them: "
+        "allow more brokers or ask for fewer replicas"
+    )
+
+
+def test_what_is_gone_does_not_stop_the_rest(surveyor: Surveyor, tmp_path: Path) -> None:
+    """A broker that is dead and holds nothing, and a topic that was deleted."""
+    both = surveyor("plan", "reassign", "--remove-brokers", "2,7", "--topics", "orders", "--json")
+    alone = surveyor.json("plan", "reassign", "--remove-brokers", "2", "--topics", "orders")
+    assert (both.code, both.json["moves"]) == (0, alone["moves"])
+    assert "brokers 7 are unknown" in both.stderr
+    assert "planned for 2" in both.stderr
+    file = _file(tmp_path, {"version": 1, "topics": [{"topic": "orders"}, {"topic": "nowhere"}]})
+    plan = surveyor.json("plan", "reassign", "--topics-to-move-json-file", file, "--broker-list", "2,3,4")
+    assert (plan["status"], plan["moves"] > 0) == ("planned", True)
+    assert _rejected(surveyor, plan) == {"nowhere--1": "UNKNOWN_TOPIC"}
+
+
 def test_as_people_read_it(surveyor: Surveyor) -> None:
     shown = surveyor("plan", "reassign", "--add-brokers", "4", "--topics", "orders").stdout.splitlines()
     assert [line.strip().split(" (")[0] for line in shown[1:7]] == [
@@ -228,7 +254,12 @@ WRONG: list[tuple[list[str], object, int, str]] = [
     (["--add-brokers", "5"], None, 23, "/brokers/ids/5 is not understood"),
     (["--remove-brokers", "7"], None, 23, "brokers 7 are unknown"),
     (["--remove-brokers", "0,1,2,3,4"], None, 23, "no broker is left that may hold replicas"),
-    (["--remove-brokers", "2,3,4"], None, 23, "1 partition would have more replicas than the 2 brokers that may"),
+    (
+        ["--remove-brokers", "2,3,4", "--topics", "late"],
+        None,
+        23,
+        "1 partition would have more replicas than the 2 brokers that may",
+    ),
     (["--replace", "7"], None, 2, "expected a broker and its successor as in 7=107"),
     (["--replace", "2=2"], None, 2, "names a broker twice"),
     (["--replace", "2=7"], None, 23, "--replace: broker 7 is not alive"),

@@ -152,7 +152,9 @@ def test_nothing_known(surveyor: Surveyor) -> None:
 def test_wrong_input_is_one_message(surveyor: Surveyor, tmp_path: Path) -> None:
     right = _file(tmp_path, SIZES)
     unknown = tmp_path / "unknown.csv"
-    unknown.write_text("topic,partition,bytes\nbig,0,1\nbig,7,1\nnope,0,1\n")
+    unknown.write_text("topic,partition,bytes\nbig,7,1\nnope,0,1\n")
+    partly = tmp_path / "partly.csv"
+    partly.write_text("topic,partition,bytes\nbig,0,1\nbig,7,1\nnope,0,1\n")
     huge = tmp_path / "huge.csv"
     huge.write_text("topic,partition,bytes\n" + "".join(f"{topic},{n},{2**60}\n" for topic, n in SIZES))
     moves = tmp_path / "moves.json"
@@ -165,6 +167,8 @@ def test_wrong_input_is_one_message(surveyor: Surveyor, tmp_path: Path) -> None:
         (["--rebalance", "--sizes", str(huge)], 23, "the sizes add up to more than"),
         (["--reassignment-json-file", str(moves), "--by-size"], 2, "leave out --sizes and --by-size"),
     ]
+    ran = surveyor("plan", "reassign", "--rebalance", "--sizes", str(partly))
+    assert (ran.code, "the snapshot has no big-7, nope-0; these sizes are left out" in ran.stderr) == (0, True)
     failures = []
     for arguments, code, message in wrong:
         ran = surveyor("plan", "reassign", *arguments)
