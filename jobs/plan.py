@@ -219,8 +219,12 @@ def reassign(
         int | None,
         typer.Option(help="Back to the replicas that this snapshot shows.", autocompletion=snapshots),
     ] = None,
-    topics: Annotated[str | None, typer.Option(help="Only topics whose whole name matches this regex.")] = None,
-    exclude: Annotated[str | None, typer.Option(help="But not those whose whole name matches this one.")] = None,
+    topics: Annotated[
+        str | None, typer.Option(help="Only topics of this name, or whose whole name matches this regex.")
+    ] = None,
+    exclude: Annotated[
+        str | None, typer.Option(help="But not those of this name, or whose whole name matches this regex.")
+    ] = None,
     max_moves: Annotated[int | None, typer.Option(min=0, help="Copy at most this many replicas.")] = None,
     reorder_leaders: Annotated[
         bool,

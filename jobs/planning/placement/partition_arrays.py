@@ -6,7 +6,7 @@ their ISR leads never change.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final
@@ -19,6 +19,7 @@ from jobs.basics.errors import RefusedError
 from jobs.planning.tables import requests_of
 from jobs.records.snapshot_tables import SnapshotTables
 from jobs.records.snapshots import as_of, table_as_of
+from jobs.runtime.console import say
 from planner.placement.problem import NOBODY, Bools, Ints, Partitions
 from planner.placement.slots import padded, within
 from schemas.names import NO_LEADER
@@ -45,10 +46,29 @@ class Scope:
     topics: re.Pattern[str] | None = None
     exclude: re.Pattern[str] | None = None
 
-    def __contains__(self, topic: str) -> bool:
-        named = self.named is None or topic in self.named
-        matches = self.topics is None or self.topics.fullmatch(topic) is not None
-        return named and matches and not (self.exclude and self.exclude.fullmatch(topic))
+    def among(self, names: Collection[str]) -> set[str]:
+        """Return the topics of these names that may change.
+
+        >>> sorted(Scope(topics=re.compile("pay.v1")).among(["pay.v1", "pay_v1"]))
+        ['pay.v1']
+        """
+        chosen = set(names) if self.topics is None else matching(self.topics, names)
+        excluded = set() if self.exclude is None else matching(self.exclude, names)
+        if self.exclude is not None and not excluded:
+            say(f"surveyor: --exclude {self.exclude.pattern!r} matches no topic")
+        return (chosen if self.named is None else chosen & self.named) - excluded
+
+
+def matching(pattern: re.Pattern[str], names: Collection[str]) -> set[str]:
+    """Return the names that a pattern matches as a whole; the exact name of a topic stands for that topic alone.
+
+    >>> [sorted(matching(re.compile(text), ["a.b", "a_b", "c"])) for text in ("a.b", "a.b|c", "a..|c", "a[.]b")]
+    [['a.b'], ['a.b', 'c'], ['a.b', 'a_b', 'c'], ['a.b']]
+    """
+    parts = [pattern.pattern] if set(pattern.pattern) & set("()[]\\") else pattern.pattern.split("|")
+    exact = set(parts).intersection(names)
+    rest = [re.compile(part) for part in parts if part not in exact]
+    return exact | {name for name in names if any(part.fullmatch(name) for part in rest)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -70,7 +90,8 @@ def read_partitions(at: SnapshotTables, scope: Scope) -> NamedPartitions:
     encoded = rows["topic"].combine_chunks().dictionary_encode()
     names = encoded.dictionary.to_pylist()
     number = encoded.indices.to_numpy(zero_copy_only=False)
-    in_scope = _each([name in scope for name in names], number)
+    inside = scope.among(names)
+    in_scope = _each([name in inside for name in names], number)
     _refuse_nothing(scope, names, in_scope, at.snapshot["snapshot_id"])
     deleted = _being_deleted(at)
     bar = _each([name in deleted for name in names], number) | _moving(rows) | ~_understood(rows)

@@ -182,6 +182,10 @@ _READERS: Final[Mapping[str, Callable[[Any, PlacementLimits], StatedQuestion]]] 
 
 
 def _regex(option: str, text: str | None) -> re.Pattern[str] | None:
+    """Read a regular expression for topics; no topic's name has a comma."""
+    if text is not None and "," in re.sub(r"\{[^}]*\}|\[[^]]*\]", "", text):
+        instead = "|".join(part.strip() for part in text.split(","))
+        raise UsageError(f"{option} {text!r} matches no topic: expected one regular expression, as in {instead!r}")
     try:
         return None if text is None else re.compile(text)
     except re.error as error:

@@ -28,7 +28,10 @@ class Former:
 def former(at: SnapshotTables, snapshot_id: int, scope: Scope) -> Former:
     """Compare two snapshots; raise UsageError for one that is not there, RefusedError if the scope holds nothing."""
     then = SnapshotTables(at.tables, find_snapshot(at.tables.lake, snapshot_id))
-    tables = {when: _in_scope(tables, scope) for when, tables in (("then", then), ("now", at))}
+    both = {"then": then, "now": at}
+    known = {when: {row.topic for row in each["topics"].select("topic").collect()} for when, each in both.items()}
+    inside = scope.among(known["then"] | known["now"])
+    tables = {when: _in_scope(each, known[when], inside) for when, each in both.items()}
     if not any(topics.count() for topics in tables.values()):
         raise RefusedError(f"no topic of snapshots {snapshot_id} and {at.snapshot['snapshot_id']} is asked for")
     rows = former_targets(
@@ -45,14 +48,12 @@ def former(at: SnapshotTables, snapshot_id: int, scope: Scope) -> Former:
     )
 
 
-def _in_scope(tables: SnapshotTables, scope: Scope) -> DataFrame:
+def _in_scope(tables: SnapshotTables, names: set[str], inside: set[str]) -> DataFrame:
     """The topics that may change; their names are few enough for the driver, which has Python's regexes."""
     topics = tables["topics"]
-    names = [row.topic for row in topics.select("topic").collect()]
-    inside = [name for name in names if name in scope]
-    if len(inside) == len(names):
+    if names <= inside:
         return topics
-    chosen = tables.tables.spark.createDataFrame([(name,) for name in inside], "topic string")
+    chosen = tables.tables.spark.createDataFrame([(name,) for name in sorted(names & inside)], "topic string")
     return topics.join(F.broadcast(chosen), "topic", "left_semi")
 
 

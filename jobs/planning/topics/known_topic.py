@@ -41,8 +41,15 @@ def topic_name(topic: str, flag: str = "--topic") -> str:
     """Return the name, or raise UsageError where Kafka would not have such a topic."""
     fault = name_fault(topic)
     if fault is not None:
-        raise UsageError(f"{flag}: {fault}")
+        raise UsageError(f"{flag}: {fault}{_hint(topic, flag)}")
     return topic
+
+
+def _hint(topic: str, flag: str) -> str:
+    """Say what an option takes where a list or a pattern was given."""
+    if "," in topic:
+        return f"; {flag} takes one name"
+    return f"; {flag} takes names as they are, no patterns" if set(topic) & set("*?+|()[]^$") else ""
 
 
 def find_topic(at: SnapshotTables, topic: str) -> KnownTopic:

@@ -247,6 +247,8 @@ WRONG: list[tuple[list[str], object, int, str]] = [
     (["--reassignment-json-file", "FILE", "--max-moves", "1"], _targets(), 2, "leave out --topics"),
     (["--fix-racks", "--disable-rack-aware"], None, 2, "contradict"),
     (["--rebalance", "--topics", "("], None, 2, "--topics '(' is no regular expression"),
+    (["--rebalance", "--topics", "orders, late"], None, 2, "expected one regular expression, as in 'orders|late'"),
+    (["--rebalance", "--exclude", "orders,late"], None, 2, "--exclude 'orders,late' matches no topic"),
     (["--rebalance", "--topics", "none"], None, 23, "no partition of snapshot 1"),
     (["--add-brokers", "x"], None, 2, "--add-brokers 'x': expected ids as in 0,1,2"),
     (["--add-brokers", "7"], None, 23, "broker 7 is not alive in snapshot 1; alive are 0, 1, 2, 3, 4, 5"),

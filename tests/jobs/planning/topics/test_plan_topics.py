@@ -206,6 +206,8 @@ REFUSED: Final = [
     (("delete", "--topics", "nope,nil"), 23, "no topic nil or nope in snapshot 1"),
     (("delete", "--topics", "all,all"), 2, "names a topic twice"),
     (("delete", "--topics", "all,"), 2, "is no topic name"),
+    (("delete", "--topics", "a.*"), 2, "--topics takes names as they are, no patterns"),
+    (("config", "--topic", "all,some", "--set", "preallocate=true"), 2, "--topic takes one name"),
 ]
 
 
