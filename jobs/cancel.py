@@ -63,7 +63,9 @@ def cancel(
     if partitions is not None:
         from jobs.execution.partition_cancellation import cancel_partitions
 
-        return cancel_partitions(settings, partitions, apply=apply, yes=yes, skip_unsafe=skip_unsafe)
+        return cancel_partitions(
+            settings, partitions, apply=apply, yes=yes, skip_unsafe=skip_unsafe, fewer_copies=allow_fewer_copies
+        )
     from jobs.execution.cancellation import cancel_plan
 
     return cancel_plan(

@@ -5,7 +5,7 @@ a moment where it was asked for at all, so only what was not asked for yet can b
 """
 
 import dataclasses
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,7 +16,7 @@ from jobs.adapters.zookeeper.cluster import ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import Znode, connected
 from jobs.adapters.zookeeper.controllership import refuse_migration
 from jobs.assessment.limits import refuse_other_cluster
-from jobs.assessment.premises import assigned, other_topic, read_changed, understood
+from jobs.assessment.premises import assigned, other_topic, read_changed, understood, why_other_topic
 from jobs.assessment.verification import verify_plan
 from jobs.basics.errors import RefusedError
 from jobs.records.plans.stored import Plan, refuse_edited
@@ -24,7 +24,7 @@ from jobs.runtime.settings import Settings
 from planner.reassignment.cancellation import Danger, Standing, danger, standing_of
 from planner.reassignment.replica_assignment import ReplicaAssignment
 from planner.reassignment.rollback import legs_of, ways_of
-from schemas.names import Action, PlanStatus, RequestKind
+from schemas.names import Action, PlanStatus, RejectionCode, RequestKind
 from schemas.rows import Change, Key, PlanRow
 from schemas.znodes import MalformedZnodeError
 
@@ -140,8 +140,14 @@ def assignment_of(change: Change, topic: Znode) -> tuple[ReplicaAssignment | Non
     if assignment is None:
         return None, "the partition is gone"
     if other_topic(change, topic):
-        return None, "the topic was deleted and made anew"
+        return None, why_other_topic(change, topic)
     return ReplicaAssignment(*assignment), None
+
+
+def insisted(dangers: Iterable[Danger | None]) -> str:
+    """Say how to call back what would only be left on fewer copies."""
+    allowed = any(danger is not None and danger.code is RejectionCode.REPLICA_NOT_ALIVE for danger in dangers)
+    return ", or leave those with REPLICA_NOT_ALIVE on fewer copies by --allow-fewer-copies" if allowed else ""
 
 
 def rejections(findings: Findings) -> list[dict[str, Any]]:

@@ -30,6 +30,7 @@ from jobs.adapters.java.jars import cache_folder, has_delta_jars
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONTROLLER, CONTROLLER_EPOCH, ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import connected, read, sync
 from jobs.adapters.zookeeper.credentials import OPTION, config_of
+from jobs.adapters.zookeeper.migration import is_made_by_hand, migration_refusal
 from jobs.adapters.zookeeper.probes import not_ours_to_write, seconds_there
 from jobs.adapters.zookeeper.topics import latest_epoch_of_states
 from jobs.assessment.next_steps import BLOCKING_SHOWN, how_mended
@@ -186,9 +187,13 @@ def _cluster(settings: Settings) -> Checks:
         yield from _guarded("command config", partial(_brokers, settings, state, overrides))
 
 
+STAYS: Final = "Surveyor is for clusters that stay with ZooKeeper"
+
+
 def _znodes(settings: Settings, state: ClusterState) -> Checks:
     if state.migration:
-        yield Finding("migration", State.FAULT, state.migration, "Surveyor is for clusters that stay with ZooKeeper")
+        then = migration_refusal(state.migration) if is_made_by_hand(state.migration) else STAYS
+        yield Finding("migration", State.FAULT, state.migration, then)
     blocking = health_of(observe_now(settings.zookeeper), default_min_isr=DEFAULT_MIN_ISR, threshold=1).blocking
     paths = list(dict.fromkeys(row["path"] for row in (*blocking, *state.quarantine)))
     if paths:

@@ -12,6 +12,7 @@ from typing import Final
 
 from jobs.adapters.delta.lake import Row
 from jobs.adapters.zookeeper.cluster import DELETE_TOPICS
+from jobs.adapters.zookeeper.migration import in_sight
 from jobs.assessment.limits import AHEAD
 from jobs.assessment.moving import stalled_steps
 from jobs.assessment.outage import Outage
@@ -85,7 +86,7 @@ def next_steps(situation: Situation) -> list[NextStep]:
 
 def _migration(situation: Situation) -> Iterator[NextStep]:
     if sign := situation.health.migration:
-        yield NextStep(f"a migration to KRaft is in sight ({sign}): plans and commits are refused")
+        yield NextStep(in_sight(sign))
 
 
 def _blocked(situation: Situation) -> Iterator[NextStep]:

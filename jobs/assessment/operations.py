@@ -23,6 +23,7 @@ from jobs.adapters.zookeeper.cluster import (
 from jobs.adapters.zookeeper.connection import Znode
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.records.plans.ledger import Verdict
+from planner.rows.words import other_topic
 from schemas.names import OperationKind, Outcome
 from schemas.rows import Operation
 from schemas.topic_configs import conflicts
@@ -81,8 +82,8 @@ _Judged = tuple[Outcome, str] | None
 def _alteration(data: Mapping[str, Any], now: TopicNow) -> _Judged:
     if now.topic.stat is None:
         return Outcome.STALE, "the topic is gone"
-    if _other_topic(data, now):
-        return Outcome.STALE, "the topic was deleted and made anew"
+    if (other := _other_topic(data, now)) is not None:
+        return Outcome.STALE, other
     if now.deletion.stat is not None:
         return Outcome.STALE, "the topic is queued for deletion"
     values = {name: now.overrides.get(name) for name in data["after"]}
@@ -100,8 +101,8 @@ def _alteration(data: Mapping[str, Any], now: TopicNow) -> _Judged:
 def _deletion(data: Mapping[str, Any], now: TopicNow) -> _Judged:
     if now.topic.stat is None:
         return Outcome.APPLIED, "found gone"
-    if _other_topic(data, now):
-        return Outcome.STALE, "the topic was deleted and made anew: this one is not the one planned to go"
+    if (other := _other_topic(data, now)) is not None:
+        return Outcome.STALE, f"{other}; this one is not the one planned to go"
     return None if now.deletion.stat is None else (Outcome.APPLIED, "found queued for deletion")
 
 
@@ -134,8 +135,8 @@ def _refusal(data: Mapping[str, Any], now: TopicNow) -> _Judged:
 def _going(data: Mapping[str, Any], now: TopicNow) -> _Judged:
     if now.topic.stat is None:
         return Outcome.APPLIED, "found gone"
-    if _other_topic(data, now):
-        return Outcome.STALE, "the topic was deleted and made anew: this one is not the one that goes"
+    if (other := _other_topic(data, now)) is not None:
+        return Outcome.STALE, f"{other}; this one is not the one that goes"
     return (Outcome.STALE, "the topic is no longer queued for deletion") if now.deletion.stat is None else None
 
 
@@ -149,9 +150,12 @@ def _removal(data: Mapping[str, Any], now: TopicNow) -> _Judged:
     return None if epoch - known in {0, 1} else (Outcome.STALE, f"another controller, of epoch {epoch}, was in office")
 
 
-def _other_topic(data: Mapping[str, Any], now: TopicNow) -> bool:
-    """A topic of before 2.8 may get its id from an upgraded controller, and is the same then."""
-    return data["topic_id"] is not None and read_assignment(now.topic.data).topic_id != data["topic_id"]
+def _other_topic(data: Mapping[str, Any], now: TopicNow) -> str | None:
+    """Say what became of the topic; one of before 2.8 may get its id from an upgraded controller, and is the same."""
+    topic_id = read_assignment(now.topic.data).topic_id
+    if data["topic_id"] is None or topic_id == data["topic_id"]:
+        return None
+    return other_topic("the topic", data["topic_id"], topic_id)
 
 
 _JUDGES: Final[dict[OperationKind, Callable[[Mapping[str, Any], TopicNow], _Judged]]] = {

@@ -23,6 +23,7 @@ from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.records.plans.ledger import Verdict
 from jobs.records.plans.stored import Plan
 from planner.reassignment.replica_assignment import target
+from planner.rows.words import other_topic as other_topic_in_words
 from schemas.names import NO_VERSION, Action, Outcome, RequestKind
 from schemas.rows import Change
 from schemas.znodes import Assignment, MalformedZnodeError, State, decode_state, read_assignment
@@ -154,6 +155,15 @@ def other_topic(change: Change, topic: Znode) -> bool:
         return True
 
 
+def why_other_topic(change: Change, topic: Znode) -> str:
+    """Say what became of the topic of a change."""
+    try:
+        now = _decoded(topic.data).topic_id
+    except MalformedZnodeError as error:
+        return f"{topic.path} is not understood ({error})"
+    return other_topic_in_words(f"topic {change.topic}", change.topic_id, now)
+
+
 def _is_another(change: Change, topic: Znode) -> bool:
     """The same; by its replicas where the topic is planned without an id, which a controller may have added since."""
     if change.topic_version != NO_VERSION or change.topic_id is not None or topic.stat is None:
@@ -196,7 +206,7 @@ def _topic_moved(change: Change, topic: Znode) -> str | None:
         return None
     if topic.version != change.topic_version:
         return f"{topic.path} is at version {topic.version}, planned at {change.topic_version}"
-    return f"topic {change.topic} was deleted and made anew" if other_topic(change, topic) else None
+    return why_other_topic(change, topic) if other_topic(change, topic) else None
 
 
 def _state_moved(change: Change, znode: Znode) -> str | None:
@@ -274,7 +284,7 @@ def _assignment_moved(change: Change, topic: Znode, assignment: Assigned) -> str
         return f"its replicas are now {assignment[0]}"
     # a topic of before 2.8 may get its id from an upgraded controller, and is the same then
     anew = change.topic_id is not None and other_topic(change, topic)
-    return f"topic {change.topic} was deleted and made anew" if anew else None
+    return why_other_topic(change, topic) if anew else None
 
 
 def _reassigned(change: Change, assignment: Assigned) -> Verdict | None:

@@ -1,11 +1,12 @@
 """How far a committed plan has come, change by change, as the cluster shows it now."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import pyarrow.compute as pc
 
-from jobs.adapters.zookeeper.connection import Znode, connected, sync
+from jobs.adapters.zookeeper.cluster import BROKER_IDS
+from jobs.adapters.zookeeper.connection import Znode, children, connected, sync
 from jobs.assessment.operations import TopicNow, read_tasks, verdict_on
 from jobs.assessment.premises import assigned, read_changed, understood
 from jobs.records.figures import Figures, figures_in, spans_of
@@ -15,9 +16,10 @@ from jobs.runtime.settings import Settings
 from planner.reassignment.cancellation import Standing, standing_of
 from planner.reassignment.replica_assignment import ReplicaAssignment
 from planner.reassignment.rollback import legs_of, ways_of
+from planner.rows.words import few
 from schemas.names import NO_LEADER, Action, OperationKind, Outcome
 from schemas.rows import Change, Operation, PlanRow
-from schemas.znodes import MalformedZnodeError, State
+from schemas.znodes import MalformedZnodeError, State, read_assignment
 
 
 def standing_of_change(
@@ -71,8 +73,8 @@ def _reassignment(change: Change, way: Sequence[Change], topic: Znode, state: St
     return Standing.NOT_STARTED, detail
 
 
-def standing_of_task(task: Operation, now: TopicNow) -> tuple[Standing, str]:
-    """Tell how far an operation has come, and what is found."""
+def standing_of_task(task: Operation, now: TopicNow, live: Collection[str] | None = None) -> tuple[Standing, str]:
+    """Tell how far an operation has come, and what is found; `live`: ids of the brokers that are registered."""
     verdict = verdict_on(task, now)
     if verdict is None and task.action == OperationKind.DELETE_REPLICAS:
         return Standing.IN_PROGRESS, "queued for deletion, and still there"
@@ -81,7 +83,21 @@ def standing_of_task(task: Operation, now: TopicNow) -> tuple[Standing, str]:
     if verdict.outcome is not Outcome.APPLIED:
         return Standing.DIVERGED, verdict.message
     goes_on = task.action == OperationKind.DELETE_TOPIC and now.topic.stat is not None
-    return Standing.IN_PROGRESS if goes_on else Standing.COMPLETE, verdict.message
+    if not goes_on:
+        return Standing.COMPLETE, verdict.message
+    return Standing.IN_PROGRESS, f"{verdict.message}{_waits_for(now, live)}"
+
+
+def _waits_for(now: TopicNow, live: Collection[str] | None) -> str:
+    """Name the brokers that hold a replica of a queued topic and are not there: its deletion waits for each."""
+    try:
+        partitions = read_assignment(now.topic.data).partitions
+    except MalformedZnodeError as error:
+        return f"; its znode is not understood ({error})"
+    absent = {broker for replicas in partitions.values() for broker in replicas if str(broker) not in (live or ())}
+    if live is None or not absent:
+        return ""
+    return f"; it waits for {'brokers' if len(absent) > 1 else 'broker'} {few(sorted(absent))}, not alive: start it"
 
 
 def evenness_now(settings: Settings, plan: Plan) -> Figures | None:
@@ -127,9 +143,10 @@ def verify_plan(settings: Settings, plan: Plan) -> list[tuple[PlanRow, Standing,
         sync(client)
         znodes = read_changed(client, plan.changes)
         tasks = read_tasks(client, plan.tasks)
+        live = children(client, BROKER_IDS) or []
     ways = ways_of(plan.changes)
     changes = [
         (change, *standing_of_change(change, ways.get((change.topic, change.partition), ()), topic, understood(state)))
         for change, topic, state in znodes
     ]
-    return [*changes, *((task, *standing_of_task(task, now)) for task, now in tasks)]
+    return [*changes, *((task, *standing_of_task(task, now, live)) for task, now in tasks)]

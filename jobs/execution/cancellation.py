@@ -20,7 +20,7 @@ from jobs.adapters.delta.lake import Lake, Row
 from jobs.adapters.zookeeper.connection import connected, look_until, sync
 from jobs.adapters.zookeeper.lease import Lease, holder_now
 from jobs.adapters.zookeeper.resident import resident
-from jobs.assessment.cancellation import Finding, Findings, look, partitions_of, rejections
+from jobs.assessment.cancellation import Finding, Findings, insisted, look, partitions_of, rejections
 from jobs.assessment.plan_steps import after_cancellation
 from jobs.basics.errors import ExitCode, RefusedError, SurveyorError
 from jobs.execution.admin.commit import end_throttle
@@ -37,7 +37,7 @@ from jobs.runtime.settings import Settings
 from planner.reassignment.cancellation import Standing
 from planner.reassignment.rollback import ways_of
 from planner.rows.words import counted
-from schemas.names import Action, Outcome, PlanKind, PlanStatus, RejectionCode, Step
+from schemas.names import Action, Outcome, PlanKind, PlanStatus, Step
 from schemas.rows import Brokers, Change, Key, PlanRow
 
 PATIENCE: Final = 15.0
@@ -63,19 +63,13 @@ def refuse_unsafe(plan: Plan, findings: Findings) -> None:
     unsafe = [f"{f.change.name}: {f.danger.code}: {f.danger.reason}" for f in findings.unsafe if f.danger is not None]
     if unsafe:
         more = f"\n  and {len(unsafe) - LINES_SHOWN} more" if len(unsafe) > LINES_SHOWN else ""
+        ways = f"--skip-unsafe{insisted(finding.danger for finding in findings.unsafe)}"
         listed = "\n  ".join(unsafe[:LINES_SHOWN])
         raise RefusedError(
             f"nothing of plan {plan.title} is called back: {counted(len(unsafe), 'partition')} would "
-            f"lose by it; start these brokers, or let those partitions go on by --skip-unsafe{_insisted(findings)}:"
+            f"lose by it; start these brokers, or let those partitions go on by {ways}:"
             f"\n  {listed}{more}",
         )
-
-
-def _insisted(findings: Findings) -> str:
-    """Say how to call back what would only be left on fewer copies."""
-    codes = {finding.danger.code for finding in findings.unsafe if finding.danger is not None}
-    allowed = RejectionCode.REPLICA_NOT_ALIVE in codes
-    return ", or leave those with REPLICA_NOT_ALIVE on fewer copies by --allow-fewer-copies" if allowed else ""
 
 
 def cancel_running(settings: Settings, plan: Plan, *, skip_unsafe: bool, fewer_copies: bool = False) -> list[Verdict]:

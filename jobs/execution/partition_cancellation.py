@@ -28,6 +28,7 @@ from jobs.adapters.zookeeper.controllership import refuse_migration
 from jobs.adapters.zookeeper.lease import Lease
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.adapters.zookeeper.resident import resident
+from jobs.assessment.cancellation import insisted
 from jobs.assessment.premises import assigned, understood
 from jobs.basics.errors import ExitCode, RefusedError, SurveyorError, UsageError
 from jobs.execution.admin.controllers import admin_of
@@ -113,11 +114,13 @@ def partitions_named(text: str) -> list[Key]:
     return list(dict.fromkeys((match["topic"], int(match["partition"])) for _, match in matches if match))
 
 
-def cancel_partitions(settings: Settings, text: str, *, apply: bool, yes: bool, skip_unsafe: bool) -> ExitCode:
+def cancel_partitions(
+    settings: Settings, text: str, *, apply: bool, yes: bool, skip_unsafe: bool, fewer_copies: bool = False
+) -> ExitCode:
     """Cancel what moves of these partitions, and take away what is requested for them; or show what that would do."""
     keys = partitions_named(text)
     with connected(settings.zookeeper) as client:
-        _, found = _read(settings, client, keys)
+        _, found = _read(settings, client, keys, fewer_copies=fewer_copies)
         if not skip_unsafe:
             _refuse_unsafe(found)
         due = [each for each in found if _is_due(each)]
@@ -136,10 +139,12 @@ def cancel_partitions(settings: Settings, text: str, *, apply: bool, yes: bool, 
             if not agrees("cancel these?"):
                 raise SurveyorError("not cancelled: the question was not answered with yes")
         with lease_for(settings, "", "cancel") as lease:
-            return _apply(settings, client, keys, lease, skip_unsafe=skip_unsafe)
+            return _apply(settings, client, keys, lease, skip_unsafe=skip_unsafe, fewer_copies=fewer_copies)
 
 
-def _read(settings: Settings, client: KazooClient, keys: Sequence[Key]) -> tuple[ClusterState, list[_Partition]]:
+def _read(
+    settings: Settings, client: KazooClient, keys: Sequence[Key], *, fewer_copies: bool
+) -> tuple[ClusterState, list[_Partition]]:
     state = read_cluster(client, settings.zookeeper)
     refuse_migration(state)
     requests = reassign_requests(client) or {}
@@ -157,7 +162,7 @@ def _read(settings: Settings, client: KazooClient, keys: Sequence[Key]) -> tuple
         now = None if assignment is None else ReplicaAssignment(*assignment)
         known = understood(znode)
         isr = None if known is None else known.isr
-        why = danger(now, isr, state.live) if now is not None and now.is_moving else None
+        why = danger(now, isr, state.live, fewer_copies=fewer_copies) if now is not None and now.is_moving else None
         found.append(_Partition(key, now, request, why))
     return state, found
 
@@ -172,15 +177,15 @@ def _refuse_unsafe(found: Iterable[_Partition]) -> None:
         listed = "\n  ".join(unsafe[:LINES_SHOWN])
         raise RefusedError(
             f"nothing is called back: {counted(len(unsafe), 'partition')} would lose by it; start these brokers, or "
-            f"let those partitions go on by --skip-unsafe:\n  {listed}"
+            f"let those partitions go on by --skip-unsafe{insisted(each.danger for each in found)}:\n  {listed}"
         )
 
 
 def _apply(
-    settings: Settings, client: KazooClient, keys: Sequence[Key], lease: Lease, *, skip_unsafe: bool
+    settings: Settings, client: KazooClient, keys: Sequence[Key], lease: Lease, *, skip_unsafe: bool, fewer_copies: bool
 ) -> ExitCode:
     """Read again under the lease, take requests away, and ask the controller to cancel."""
-    state, found = _read(settings, client, keys)
+    state, found = _read(settings, client, keys, fewer_copies=fewer_copies)
     if not skip_unsafe:
         _refuse_unsafe(found)
     due = {each.key: each for each in found if _is_due(each)}
@@ -221,7 +226,7 @@ def _report(
 ) -> ExitCode:
     def look() -> list[_Partition]:
         sync(client)
-        return _read(settings, client, list(due))[1]
+        return _read(settings, client, list(due), fewer_copies=True)[1]
 
     refused = {key for key, code in codes.items() if code not in {NONE, NO_REASSIGNMENT_IN_PROGRESS}}
 

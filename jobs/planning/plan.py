@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from jobs.adapters.delta.lake import Lake, Row
 from jobs.adapters.delta.spark_tables import FEW, Tables
 from jobs.adapters.spark.session import BROADCASTING, ONE_TASK, TINY, default_parallelism, start_session, with_settings
+from jobs.adapters.zookeeper.migration import migration_refusal
 from jobs.assessment.deletion import deleted_by
 from jobs.assessment.outage import in_json, outage_left_by
 from jobs.assessment.plan_steps import after_planning
@@ -159,10 +160,7 @@ def _session(settings: Settings, *, tiny: bool, one_task: bool) -> SparkSession:
 
 def _refuse_migration(snapshot: Row) -> None:
     if snapshot["migration"]:
-        raise RefusedError(
-            f"snapshot {snapshot['snapshot_id']} shows a migration to KRaft ({snapshot['migration']}): "
-            "ZooKeeper is no longer the authority; plan with Kafka's own tools",
-        )
+        raise RefusedError(f"snapshot {snapshot['snapshot_id']}: {migration_refusal(snapshot['migration'])}")
 
 
 def _store(tables: Tables, snapshot: Row, alias: Alias, planned: Planned, command: str | None) -> Result:

@@ -4,8 +4,10 @@ In: a Placement, which of its brokers may hold replicas, and the weights it was 
 """
 
 import json
+from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from collections.abc import Set as AbstractSet
+from typing import Any, Final
 
 import numpy as np
 
@@ -14,6 +16,9 @@ from planner.placement.problem import NOBODY, Bools, Brokers, Ints, Partitions, 
 from planner.placement.waves import Waves
 
 Figures = dict[str, Any]
+
+TOPICS_NAMED: Final = 10
+"""Topics of which a broker still holds most replicas."""
 
 
 def figures_of(placement: Placement, allowed: set[int]) -> Figures:
@@ -84,6 +89,24 @@ def _most_in_one_rack(placement: Placement) -> Figures:
         "uneven": int((changed & ~worse & (after == least) & (after > even)).sum()),
         "fixable": [int((some > least).sum()) for some in (before, after)],
     }
+
+
+def still_held(replicas: Ints, topics: Sequence[str], emptied: AbstractSet[int]) -> list[Figures]:
+    """Return what brokers that are to be emptied hold after a plan: how many replicas, of which topics.
+
+    `replicas`: broker ids, one row a partition; `topics`: the topic of each.
+
+    >>> still_held(np.array([[3, 1], [3, -1], [1, -1]]), ["a", "b", "a"], {3, 4})
+    [{'broker_id': 3, 'replicas': 2, 'topics': {'a': 1, 'b': 1}}]
+    """
+    held = []
+    for broker in sorted(emptied):
+        rows = np.flatnonzero((replicas == broker).any(axis=1)).tolist()
+        by_topic = Counter(topics[row] for row in rows)
+        most = dict(sorted(by_topic.items(), key=lambda each: (-each[1], each[0]))[:TOPICS_NAMED])
+        more = {"others": len(by_topic) - len(most)} if len(by_topic) > len(most) else {}
+        held.append({"broker_id": broker, "replicas": len(rows), "topics": most, **more})
+    return [each for each in held if each["replicas"]]
 
 
 def wave_figures(planned: Waves, fewest: int) -> Figures:

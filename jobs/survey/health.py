@@ -6,7 +6,7 @@ queued for deletion count for nothing else, nor do partitions that are not under
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -50,6 +50,8 @@ class Health:
     """The largest replication factor of any partition that could be moved."""
     topics: int
     deleting_topics: int
+    deletion_waits_for: list[int] = field(default_factory=list)
+    """Brokers that are not registered and hold replicas of topics queued for deletion, which wait for them."""
     partitions: int
     offline: int
     without_state: int
@@ -118,6 +120,7 @@ def health_of(seen: Observed, *, default_min_isr: int, threshold: float, drained
         most_replicas=int(named(rows.replicas[rows.judged & ~moving]).sum(axis=1).max(initial=0)),
         topics=len(seen.configs),
         deleting_topics=len(seen.deleting),
+        deletion_waits_for=_absent_from_deletion(rows, live),
         partitions=seen.partitions.num_rows,
         offline=_count(rows.judged & marks.offline),
         **{name: _count(some) for name, some in named_kinds.items()},
@@ -180,6 +183,12 @@ def _named_and_gone(rows: PartitionArrays, live: Collection[int]) -> dict[int, i
     everybody = np.hstack([rows.replicas, rows.isr, rows.leader[:, None]])
     absent = np.where(named(everybody) & ~among(everybody, live), everybody, NO_LEADER)
     return {broker: _count((absent == broker).any(axis=1)) for broker in _distinct(absent)}
+
+
+def _absent_from_deletion(rows: PartitionArrays, live: Collection[int]) -> list[int]:
+    """Return the brokers whose replicas of queued topics cannot be deleted now."""
+    replicas = rows.replicas[rows.deleting]
+    return _distinct(np.where(named(replicas) & ~among(replicas, live), replicas, NO_LEADER))
 
 
 def _distinct(brokers: Ints) -> list[int]:

@@ -18,6 +18,7 @@ from jobs.adapters.delta.locks import VACUUM, holder, locked
 from jobs.adapters.delta.spark_tables import Tables
 from jobs.adapters.spark.session import ONE_TASK, start_session, with_settings
 from jobs.adapters.zookeeper.cluster import ClusterState
+from jobs.adapters.zookeeper.migration import in_sight
 from jobs.basics.errors import ExitCode, SurveyorError, UsageError
 from jobs.records.drained import lines_of_ended, strike_out_ended
 from jobs.records.snapshots import last_snapshot
@@ -137,7 +138,7 @@ def _warn(state: ClusterState, counts: dict[str, int]) -> None:
     if not state.brokers:
         say("surveyor: no broker is registered in /brokers/ids: every partition counts as offline")
     if state.migration:
-        say(f"surveyor: a migration to KRaft is in sight ({state.migration}): plans and commits will be refused")
+        say(f"surveyor: {in_sight(state.migration)}")
     if counts["quarantined"]:
         say(f"surveyor: {counts['quarantined']} znodes were not understood: `surveyor show quarantine`")
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jobs.adapters.delta.lake import Row
+from jobs.adapters.delta.lake import Row, as_rows
 from jobs.adapters.delta.spark_tables import Tables
 from jobs.adapters.spark.session import tasks_done
 from jobs.records.last_seen import TABLE as LAST_SEEN
@@ -30,6 +30,7 @@ from planner.history.events import (
     partition_events,
     request_events,
     topic_events,
+    topic_id_events,
 )
 from planner.history.survey import (
     KEY,
@@ -95,11 +96,11 @@ class Writer:
             change = None if self.last is None else self.changed_since(self.before(), now)
         with self.phases.of("write", "writing", tasks):
             self.write_small()
-            self.write_topics(now.topics)
+            topics = self.write_topics(now.topics)
             partitions = self.count(now)
             self.write_partitions(now, change, partitions)
             self.write_imbalance(now)
-            self.write_events(now, change)
+            self.write_events(now, change, topics)
         return {
             "brokers": len(self.reading.state.brokers),
             "topics": self.reading.counts.get("topic", 0),
@@ -196,10 +197,12 @@ class Writer:
         if stale or comparable(LAST_SEEN, rows) != comparable(LAST_SEEN, as_of(lake, last, LAST_SEEN)):
             lake.replace(LAST_SEEN, rows)
 
-    def write_topics(self, topics: DataFrame) -> None:
+    def write_topics(self, topics: DataFrame) -> pa.Table:
+        """Write the topics if they differ; return them."""
         rows = self.tables.few("topics", topics)
         if self.last is None or self.crashed("topics") or self.topics_differ(self.last, rows):
             self.tables.lake.replace_by("topics", rows)
+        return rows
 
     def topics_differ(self, last: Row, new: pa.Table) -> bool:
         """Tell whether any topic's row is not what it was, but for the snapshot that wrote it."""
@@ -239,9 +242,12 @@ class Writer:
         skew = imbalance(now.partitions, now.topics, self.snapshot_id, self.settings.conf.imbalance_threshold)
         self.tables.lake.replace("imbalance", [row.asDict() for row in skew.collect()], self.mine)
 
-    def write_events(self, now: "Now", change: Difference | None) -> None:
+    def write_events(self, now: "Now", change: Difference | None, topics: pa.Table) -> None:
         """Write what happened since the last complete snapshot."""
-        events = [] if self.last is None else [*self.small_events(self.last), *self.partition_events(now, change)]
+        events: list[DataFrame] = []
+        if self.last is not None:
+            events += [*self.small_events(self.last), *self.topic_id_events(self.last, topics)]
+            events += self.partition_events(now, change)
         if events:
             self.tables.replace_counted(
                 "events", as_events(events, self.snapshot_id), change.count if change else 0, self.mine
@@ -261,6 +267,18 @@ class Writer:
                 yield events(frame(table, was), frame(table, rows))
         if any(last[name] != value for name, value in state.control.items()):
             yield controller_events(frame("snapshots", [last]), frame("snapshots", [state.control]))
+
+    def topic_id_events(self, last: Row, topics: pa.Table) -> Iterator[DataFrame]:
+        """Events of the topics whose id is not what it was."""
+        columns = ["cluster", "topic", "topic_id", "understood"]
+        before, after = (
+            {row["topic"]: row for row in as_rows(table.select(columns))}
+            for table in (self.tables.lake.read("topics", version=last["versions"]["topics"]), topics)
+        )
+        names = [name for name in before.keys() & after.keys() if before[name]["topic_id"] != after[name]["topic_id"]]
+        if names:
+            was, is_now = ([rows[name] for name in sorted(names)] for rows in (before, after))
+            yield topic_id_events(self.tables.frame("topics", was), self.tables.frame("topics", is_now))
 
     def partition_events(self, now: "Now", change: Difference | None) -> Iterator[DataFrame]:
         if change is None:

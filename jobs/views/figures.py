@@ -116,6 +116,20 @@ def rack_warnings(plan: Row) -> Iterator[str]:
         )
 
 
+def still_held_lines(plan: Row) -> Iterator[str]:
+    """Say what brokers that were to be emptied still hold after a plan.
+
+    >>> held = [{"broker_id": 3, "replicas": 4, "topics": {"orders": 3, "audit": 1}}]
+    >>> list(still_held_lines({"parameters": json.dumps({"figures": {"still_held": held}})}))
+    ['broker 3 still holds 4 replicas after this plan, so it is not empty: orders 3, audit 1']
+    """
+    for held in figures_in(plan).get("still_held", []):
+        topics = ", ".join(f"{topic} {count}" for topic, count in held["topics"].items())
+        more = f" and {counted(held['others'], 'other topic')}" if held.get("others") else ""
+        replicas = counted(held["replicas"], "replica")
+        yield f"broker {held['broker_id']} still holds {replicas} after this plan, so it is not empty: {topics}{more}"
+
+
 def _wave_lines(waves: Figures) -> Iterator[str]:
     """Write what each wave moves.
 

@@ -25,7 +25,7 @@ from jobs.records.stored_rows import SIDES, Bools, StoredRows, concerning, summa
 from jobs.runtime.console import LINES_SHOWN, next_in_json, next_lines, show, shown, stream, table
 from jobs.runtime.next_commands import command_line
 from jobs.runtime.settings import Settings
-from jobs.views.figures import figure_lines, rack_warnings
+from jobs.views.figures import figure_lines, rack_warnings, still_held_lines
 from jobs.views.plans import (
     all_of_it,
     change_line,
@@ -169,6 +169,7 @@ class Review:
             yield f"  {outage.sentence}"
         yield from (f"  warning: {warning}" for warning in self.warnings(changes))
         yield from deletion_lines(self.deleted, everything=self.only.everything)
+        yield from (f"  {line}" for line in still_held_lines(self.row))
 
     @property
     def deleted(self) -> list[Deleted]:

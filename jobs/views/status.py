@@ -206,7 +206,9 @@ def _rare(health: Health) -> Iterator[tuple[str, int, str]]:
     yield "not understood", health.not_understood, _named(health, "not_understood", health.not_understood)
     configs = health.configs_not_understood
     yield "configs unread", configs, f"{counted(configs, 'topic')}: no unclean election by them, min ISR not known"
-    yield "topics to delete", health.deleting_topics, str(health.deleting_topics)
+    waits = health.deletion_waits_for
+    for_broker = f", waiting for {'brokers' if len(waits) > 1 else 'broker'} {few(waits)}" if waits else ""
+    yield "topics to delete", health.deleting_topics, f"{health.deleting_topics}{for_broker}"
 
 
 def _named(health: Health, kind: str, count: int) -> str:

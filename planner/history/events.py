@@ -25,6 +25,11 @@ class EventKind(StrEnum):
     BROKER_CHANGED = "BrokerChanged"
     TOPIC_CREATED = "TopicCreated"
     TOPIC_VANISHED = "TopicVanished"
+    TOPIC_RECREATED = "TopicRecreated"
+    """Its id is another one: it was deleted and created again."""
+    TOPIC_ID_ASSIGNED = "TopicIdAssigned"
+    TOPIC_ID_LOST = "TopicIdLost"
+    """The topic is there without the id it had."""
     PARTITIONS_ADDED = "PartitionsAdded"
     DELETION_REQUESTED = "DeletionRequested"
     REASSIGNMENT_REQUESTED = "ReassignmentRequested"
@@ -127,6 +132,19 @@ def topic_events(before: DataFrame, after: DataFrame) -> DataFrame:
         (EventKind.TOPIC_CREATED, F.col("b").isNull(), was, is_now),
         (EventKind.TOPIC_VANISHED, F.col("a").isNull(), was, is_now),
         (EventKind.PARTITIONS_ADDED, F.col("a.partitions") > F.col("b.partitions"), was, is_now),
+    ]
+    return _events(pairs, F.col("topic"), cases)
+
+
+def topic_id_events(before: DataFrame, after: DataFrame) -> DataFrame:
+    """Topics whose id is another one, is new or is gone; TOPICS in. A topic that only lost its id is the same topic."""
+    pairs = paired(before, after, ["topic"], ["topic_id", "understood"])
+    was, is_now = F.col("b.topic_id"), F.col("a.topic_id")
+    both = F.col("b.understood") & F.col("a.understood")
+    cases = [
+        (EventKind.TOPIC_RECREATED, both & (was != is_now), was, is_now),
+        (EventKind.TOPIC_ID_ASSIGNED, both & was.isNull() & is_now.isNotNull(), was, is_now),
+        (EventKind.TOPIC_ID_LOST, both & was.isNotNull() & is_now.isNull(), was, is_now),
     ]
     return _events(pairs, F.col("topic"), cases)
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from planner.reassignment.cancellation import Leg, Standing, standing_of
 from planner.reassignment.replica_assignment import ReplicaAssignment
 from planner.rows.without_spark import min_isr_of
-from planner.rows.words import counted
+from planner.rows.words import counted, other_topic
 from schemas.columns import CHANGES
 from schemas.names import Action, LintCode, RejectionCode
 from schemas.rows import Change, Key
@@ -94,7 +94,7 @@ def roll_back_partition(
 
 def _unfit(planned: Change, partition: Row, topic: Row, around: Around) -> Rejection | None:
     if topic["topic_id"] != planned.topic_id:
-        return Rejection(RejectionCode.UNKNOWN_TOPIC, "its topic was deleted and made anew")
+        return Rejection(RejectionCode.UNKNOWN_TOPIC, other_topic("its topic", planned.topic_id, topic["topic_id"]))
     if partition["topic"] in around.deleting:
         return Rejection(RejectionCode.DELETION_REQUESTED, "its topic is queued for deletion")
     if not partition["understood"]:

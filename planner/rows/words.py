@@ -44,6 +44,20 @@ def listed(words: Sequence[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
+def other_topic(topic: str, planned: str | None, now: str | None) -> str:
+    """Say why a topic of this name is not the one of a plan: another one, or the same without its id.
+
+    >>> other_topic("topic t", "a", "b")
+    'topic t was deleted and made anew'
+    >>> other_topic("topic t", "a", None)
+    'topic t has lost its topic id a: put it back into its znode, before a controller that starts gives it another one'
+    """
+    if planned is not None and now is None:
+        then = "put it back into its znode, before a controller that starts gives it another one"
+        return f"{topic} has lost its topic id {planned}: {then}"
+    return f"{topic} was deleted and made anew"
+
+
 def few(brokers: Sequence[object]) -> str:
     """Name some brokers, and say how many more there are.
 

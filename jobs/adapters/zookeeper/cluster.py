@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from kazoo.client import KazooClient
 
 from jobs.adapters.zookeeper.connection import Znode, children, read, sync
+from jobs.adapters.zookeeper.migration import MADE_BY_HAND
 from jobs.adapters.zookeeper.multi_read import children_of, read_many
 from jobs.basics.errors import UnreadableError
 from schemas.kafka_decoders import blocked
@@ -64,6 +65,7 @@ class ClusterState:
     epoch_version: int
     cluster_id: str | None
     migration: str | None
+    """The sign of a migration to KRaft, or that /controller is persistent; see `jobs.adapters.zookeeper.migration`."""
     brokers: list[Row]
     requests: list[Row] = field(default_factory=list)
     quarantine: list[Row] = field(default_factory=list)
@@ -233,7 +235,7 @@ def _migration(controller: Znode, who: Controller, kraft_controller: int) -> str
     if who.kraft_controller_epoch > 0:
         return f"{CONTROLLER} carries kraftControllerEpoch {who.kraft_controller_epoch}"
     if controller.stat and not controller.stat.ephemeralOwner:
-        return f"{CONTROLLER} is persistent, as a KRaft controller makes it"
+        return f"{CONTROLLER} {MADE_BY_HAND}"
     return None
 
 

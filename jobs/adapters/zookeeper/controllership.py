@@ -26,6 +26,7 @@ from jobs.adapters.zookeeper.connection import (
     read_latest,
     sync,
 )
+from jobs.adapters.zookeeper.migration import migration_refusal
 from jobs.adapters.zookeeper.multi import ANY_VERSION, Check, Create, Delete, Op, add
 from jobs.adapters.zookeeper.refusal import refusal
 from jobs.basics.errors import FencedError, RefusedError, SurveyorError, UnreadableError
@@ -221,10 +222,7 @@ def take_over(
 def refuse_migration(state: ClusterState) -> None:
     """Refuse to write anything to a cluster on its way to KRaft."""
     if state.migration:
-        raise RefusedError(
-            f"a migration to KRaft is in progress ({state.migration}): ZooKeeper is no longer the authority; "
-            "use Kafka's own tools",
-        )
+        raise RefusedError(migration_refusal(state.migration))
 
 
 def refuse_take_over(state: ClusterState, controller_id: int) -> None:

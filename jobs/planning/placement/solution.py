@@ -18,7 +18,7 @@ from jobs.planning.placement.partition_arrays import NamedPartitions, Scope, lis
 from jobs.planning.placement.target_rows import ON_THE_WAY, TARGETS, rows_on_the_way, target_rows
 from jobs.planning.placement.weights import Weights
 from jobs.records.drained import drained_brokers
-from jobs.records.figures import Figures, byte_figures, figures_of, led_figures, wave_figures
+from jobs.records.figures import Figures, byte_figures, figures_of, led_figures, still_held, wave_figures
 from jobs.records.last_seen import brokers_last_seen, rack_of_each
 from jobs.records.snapshot_tables import SnapshotTables
 from jobs.records.snapshots import as_of
@@ -100,9 +100,14 @@ def placed(at: SnapshotTables, question: PlacementQuestion, weights: Weights | N
     held.append(_unknown(question.scope, cluster, at.snapshot["snapshot_id"]))
     whole = _Answer(cluster=cluster, brokers=brokers, placement=answer, barred=barred, elects=question.elects)
     targets, figures, count = whole.in_waves(at, question.caps)
+    if question.emptied:
+        topics = cluster.names["topic"].to_pylist()
+        figures = {**figures, "still_held": still_held(answer.replicas, topics, question.emptied)}
     return Placed(
         targets=targets,
-        held=at.tables.spark.createDataFrame(pa.concat_tables(held), REJECTED).transform(as_rejections, Action.REASSIGN),
+        held=at.tables.spark.createDataFrame(pa.concat_tables(held), REJECTED).transform(
+            as_rejections, Action.REASSIGN
+        ),
         figures={
             **figures,
             "held": len(dead),

@@ -189,9 +189,9 @@ CASES: Final[list[tuple[dict[str, object], dict[str, object], str, str | None]]]
     ),
     ({"quarantined": 3}, {}, "3 znodes not understood; plans leave alone what they concern", "show quarantine"),
     (
-        {"migration": "/controller is persistent"},
+        {"migration": "/controller carries kraftControllerEpoch 3"},
         {},
-        "a migration to KRaft is in sight (/controller is persistent): plans and commits are refused",
+        "a migration to KRaft is in sight (/controller carries kraftControllerEpoch 3): plans and commits are refused",
         None,
     ),
 ]

@@ -9,6 +9,8 @@ from kazoo.protocol.states import ZnodeStat
 
 from jobs.adapters.zookeeper.connection import Znode
 from jobs.assessment.operations import TopicNow, verdict_on
+from jobs.assessment.verification import standing_of_task
+from planner.reassignment.cancellation import Standing
 from schemas.names import OperationKind, Outcome
 from schemas.rows import Operation
 from schemas.znodes import Assignment, encode_assignment
@@ -60,6 +62,43 @@ CASES: Final[dict[str, tuple[OperationKind, dict[str, Any], dict[str, bytes], Ou
     "has grown": (KIND.REMOVE_TOPIC, REMOVED | {"topic_version": -1}, {DELETION: b"", T: topic()}, Outcome.STALE),
     "others were in office": (KIND.REMOVE_TOPIC, REMOVED, {DELETION: b"", T: topic(), EPOCH: b"9"}, Outcome.STALE),
 }
+
+
+LOST: Final = topic().replace(f'"topic_id":"{MINE}"'.encode(), b'"version":3')
+
+RESTORE: Final = (
+    f"the topic has lost its topic id {MINE}: "
+    "put it back into its znode, before a controller that starts gives it another one"
+)
+
+# brokers alive, the topic -> what is found
+DELETIONS: Final[list[tuple[list[str], bytes, Standing, str]]] = [
+    (["1", "2"], topic(), Standing.IN_PROGRESS, "found queued for deletion"),
+    (["1"], topic(), Standing.IN_PROGRESS, "found queued for deletion; it waits for broker 2, not alive: start it"),
+    ([], topic(), Standing.IN_PROGRESS, "found queued for deletion; it waits for brokers 1, 2, not alive: start it"),
+    (
+        ["1"],
+        topic(OTHER),
+        Standing.DIVERGED,
+        "the topic was deleted and made anew; this one is not the one planned to go",
+    ),
+    (
+        ["1"],
+        LOST,
+        Standing.DIVERGED,
+        f"{RESTORE}; this one is not the one planned to go",
+    ),
+]
+
+
+@pytest.mark.parametrize(("live", "data", "standing", "detail"), DELETIONS)
+def test_a_deletion_that_waits_says_for_which_broker(
+    live: list[str], data: bytes, standing: Standing, detail: str
+) -> None:
+    task = Operation(sequence=0, kind=KIND.DELETE_TOPIC, topic="t", data=json.dumps({"topic_id": MINE}))
+    znodes = {path: _znode(path, {DELETION: b"", T: data}) for path in (T, CONFIG, DELETION)}
+
+    assert standing_of_task(task, TopicNow(znodes[T], znodes[CONFIG], znodes[DELETION], {}), live) == (standing, detail)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -101,6 +101,19 @@ def test_a_cancellation_that_loses_data_is_refused_or_left_out(
     assert requested(tree) == [f"{T}-1", f"{T}-2"]
 
 
+def test_fewer_copies_can_be_insisted_on(tree: KafkaTree, surveyor: Surveyor, controller: MovingController) -> None:
+    """Broker 1 died; 0 is in sync, and so is the copy on 9 that would be deleted."""
+    tree.unregister(1)
+    data = b'{"controller_epoch":1,"leader":0,"version":1,"leader_epoch":6,"isr":[0,9]}'
+    tree.write(f"/brokers/topics/{T}/partitions/0/state", data)
+
+    refused, done = (cancel(surveyor, tree, f"{T}-0", "--apply", *flag) for flag in ((), ("--allow-fewer-copies",)))
+
+    assert (refused.exit_code, done.exit_code) == (REFUSED, DONE), done.stderr
+    assert "leave those with REPLICA_NOT_ALIVE on fewer copies by --allow-fewer-copies" in refused.stderr
+    assert controller.assigned(T, 0) == ([0, 1], [], [])
+
+
 def test_a_request_that_changes_meanwhile_is_read_again(
     tree: KafkaTree, surveyor: Surveyor, controller: MovingController, monkeypatch: pytest.MonkeyPatch
 ) -> None:

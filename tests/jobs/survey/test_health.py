@@ -36,6 +36,7 @@ EXPECTED: Row = {
     "gone": {3: 4, 9: 1},
     "topics": 3,
     "deleting_topics": 1,
+    "deletion_waits_for": [3],
     "partitions": 8,
     "offline": 2,
     "without_state": 0,

@@ -14,10 +14,11 @@ from planner.history.events import (
     partition_events,
     request_events,
     topic_events,
+    topic_id_events,
 )
 from planner.history.survey import differing
-from schemas.tables import BROKERS, EVENTS, PARTITIONS, REQUESTS, SNAPSHOTS
-from tests.planner.frames import CLUSTER, assert_rows, broker_row, frame, partition_row
+from schemas.tables import BROKERS, EVENTS, PARTITIONS, REQUESTS, SNAPSHOTS, TOPICS
+from tests.planner.frames import CLUSTER, assert_rows, broker_row, frame, partition_row, topic_row
 
 Row = dict[str, Any]
 Case = tuple[Callable[[DataFrame, DataFrame], DataFrame], StructType, list[Row], list[Row], list[Row]]
@@ -113,6 +114,31 @@ CASES: list[Case] = [
             _event("TopicVanished", "gone", "1", None),
             _event("TopicCreated", "new", None, "1"),
             _event("PartitionsAdded", "grown", "1", "2"),
+        ],
+    ),
+    (
+        topic_id_events,
+        TOPICS,
+        [
+            topic_row("same", topic_id="a"),
+            topic_row("lost", topic_id="a"),
+            topic_row("upgraded", topic_id=None),
+            topic_row("again", topic_id="a"),
+            topic_row("opaque", topic_id="a"),
+            topic_row("gone", topic_id="a"),
+        ],
+        [
+            topic_row("same", topic_id="a"),
+            topic_row("lost", topic_id=None),
+            topic_row("upgraded", topic_id="b"),
+            topic_row("again", topic_id="b"),
+            topic_row("opaque", topic_id=None, understood=False),
+            topic_row("new", topic_id="c"),
+        ],
+        [
+            _event("TopicIdLost", "lost", "a", None),
+            _event("TopicIdAssigned", "upgraded", None, "b"),
+            _event("TopicRecreated", "again", "a", "b"),
         ],
     ),
     (

@@ -4,6 +4,7 @@ import pytest
 
 from jobs.adapters.delta.lake import Row
 from jobs.adapters.zookeeper.cluster import ClusterState, read_cluster
+from jobs.adapters.zookeeper.migration import MADE_BY_HAND
 from schemas.names import RequestKind
 from schemas.znodes import Controller
 from tests.jobs.support.zookeeper.kafka_tree import CLUSTER_ID, KafkaTree
@@ -49,7 +50,7 @@ def test_epoch_and_its_version(tree: KafkaTree) -> None:
 @pytest.mark.parametrize(
     ("path", "data", "sign"),
     [
-        ("/controller", V2, "/controller is persistent, as a KRaft controller makes it"),
+        ("/controller", V2, f"/controller {MADE_BY_HAND}"),
         ("/controller", V2.replace(b"-1}", b"3}"), "/controller carries kraftControllerEpoch 3"),
         ("/migration", b'{"version":0,"kraft_controller_id":3000}', "/migration names KRaft controller 3000"),
         ("/migration", b"{}", "/migration is there and could not be understood"),

@@ -185,6 +185,15 @@ def test_what_cannot_be_placed_is_rejected_and_the_rest_is_placed(surveyor: Surv
     )
 
 
+def test_what_a_broker_still_holds_is_said_at_the_end_and_is_gone_once_it_is_empty(surveyor: Surveyor) -> None:
+    """Broker 2 holds four replicas of orders and one of late; topics gone and moving have some as well."""
+    limited = surveyor("plan", "reassign", "--remove-brokers", "2", "--topics", "orders")
+    lines = limited.stdout.splitlines()
+    (number,) = (number for number, line in enumerate(lines) if "still holds" in line)
+    assert lines[number] == ("  broker 2 still holds 2 replicas after this plan, so it is not empty: late 1, moving 1")
+    assert not any(line.startswith("  ~") for line in lines[number:])
+
+
 def test_what_is_gone_does_not_stop_the_rest(surveyor: Surveyor, tmp_path: Path) -> None:
     """A broker that is dead and holds nothing, and a topic that was deleted."""
     both = surveyor("plan", "reassign", "--remove-brokers", "2,7", "--topics", "orders", "--json")
