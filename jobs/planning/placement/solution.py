@@ -5,6 +5,7 @@ matter of all brokers at once. In: a snapshot and a PlacementQuestion. Out: Plac
 plans take them.
 """
 
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Final
 
