@@ -90,6 +90,7 @@ def refuse_no_way(plan: Plan) -> None:
 def find_rollback(settings: Settings, plan: Plan, to_snapshot: int | None) -> Rollback:
     """Read the plan's partitions now and find their ways back; refused while the plan still moves some."""
     lake, ways = settings.lake, ways_of(plan.changes)
+    elected = {change.key for change in plan.changes if change.action == Action.ELECT_PREFERRED}
     requested = {(topic, partition) for _, topic, partition in requested_changes(lake, plan.plan_id)}
     topics = sorted({topic for topic, _ in ways})
     destination_of = _destinations(lake, plan, to_snapshot, topics)
@@ -109,7 +110,8 @@ def find_rollback(settings: Settings, plan: Plan, to_snapshot: int | None) -> Ro
         if isinstance(destination, Rejection):
             rejected[key] = destination
             continue
-        steps = roll_back_partition(way, partitions.get(key), named.get(key[0]), around, destination)
+        found = partitions.get(key), named.get(key[0])
+        steps = roll_back_partition(way, *found, around, destination, was_elected=key in elected)
         if isinstance(steps, Rejection):
             rejected[key] = steps
         else:

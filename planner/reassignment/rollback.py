@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from planner.reassignment.cancellation import Leg, Standing, standing_of
 from planner.reassignment.replica_assignment import ReplicaAssignment
@@ -24,6 +24,9 @@ from schemas.rows import Change, Key
 from schemas.topic_configs import MIN_ISR
 
 Row = dict[str, Any]
+
+LAST_WAVE: Final = 1
+"""Wave of elections before waves are numbered: the steps before them count down from 0."""
 
 
 class Rejection(NamedTuple):
@@ -76,10 +79,19 @@ def assignment_in(partition: Row) -> ReplicaAssignment:
     return ReplicaAssignment(partition["replicas"], partition["adding_replicas"], partition["removing_replicas"])
 
 
-def roll_back_partition(
-    way: Sequence[Change], partition: Row | None, topic: Row | None, around: Around, back: Destination
+def roll_back_partition(  # noqa: PLR0913 - all that a way back depends on
+    way: Sequence[Change],
+    partition: Row | None,
+    topic: Row | None,
+    around: Around,
+    back: Destination,
+    *,
+    was_elected: bool = False,
 ) -> list[dict[str, Any]] | Rejection:
-    """Return the changes that lead a partition back; `wave` counts down from 0, the last step undone first."""
+    """Return the changes that lead a partition back; `wave` counts down from 0, the last step undone first.
+
+    `was_elected`: the plan elected the replica that it made preferred, so that the one preferred before leads again.
+    """
     if partition is None or topic is None:
         return Rejection(RejectionCode.UNKNOWN_PARTITION, "the partition is gone")
     refusal = _unfit(way[0], partition, topic, around) or _astray(way, partition, back)
@@ -89,7 +101,10 @@ def roll_back_partition(
     if not stops:
         return Rejection(RejectionCode.ALREADY_ASSIGNED, "it has these replicas already")
     refusal = _leaderless(partition, around) or _faulty(partition, topic, around, stops)
-    return refusal or _changes(way, partition, topic, around, stops, back)
+    if refusal is not None:
+        return refusal
+    changes = _changes(way, partition, topic, around, stops, back)
+    return [*changes, *_election(changes[-1], around, back)] if was_elected else changes
 
 
 def _unfit(planned: Change, partition: Row, topic: Row, around: Around) -> Rejection | None:
@@ -199,6 +214,28 @@ def _changes(  # noqa: PLR0913, PLR0917 - all that a change says comes from one 
         )
         replicas, leader, isr = after, leader_after, after
     return rows
+
+
+def _election(last: dict[str, Any], around: Around, back: Destination) -> list[dict[str, Any]]:
+    """The election of the preferred replica after the last step, none where it leads or must not."""
+    replicas, leader = last["replicas_after"], last["leader_after"]
+    preferred = replicas[0]
+    if preferred == leader or preferred not in around.eligible or preferred in around.drained:
+        return []
+    election = {
+        "wave": LAST_WAVE,
+        "action": Action.ELECT_PREFERRED.value,
+        "replicas_before": replicas,
+        "adding_after": [],
+        "removing_after": [],
+        "leader_before": leader,
+        "leader_after": preferred,
+        "isr_before": replicas,
+        "leader_epoch_before": None,
+        "requires_live": [preferred],
+        "reason": f"back to {back.name}: preferred replica {preferred} leads again",
+    }
+    return [last | election]
 
 
 def _same(partition: Row, topic: Row) -> dict[str, Any]:

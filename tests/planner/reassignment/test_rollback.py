@@ -1,5 +1,6 @@
 """Ways back: each step undone from where the partition is; what is left alone; and the rows Spark's rule makes."""
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Final
 
@@ -10,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from planner.reassignment.rollback import Around, Destination, Rejection, roll_back_partition, with_waves_numbered
 from planner.reassignment.targets import reassignment_changes
-from schemas.names import LintCode, RejectionCode
+from schemas.names import Action, LintCode, RejectionCode
 from schemas.rows import Change
 from schemas.tables import BROKERS, PARTITIONS, TOPICS
 from tests.planner.frames import Row, as_rows, broker_row, frame, partition_row, topic_row
@@ -139,6 +140,38 @@ def test_reason_tells_the_step_and_the_racks() -> None:
 
     assert row["reason"] == "back to snapshot 3: adds [3], removes [2]; racks 2 → 1"
     assert back(THREE, [3, 4])[0]["reason"].startswith("back to snapshot 3, undoes wave 3: adds [2], removes [4]")
+
+
+# where the plan led it, who is to be preferred again -> leader before and after the election, None for none
+ELECTED: Final[list[tuple[list[int], list[int], int, tuple[int, int] | None]]] = [
+    ([2, 1], [1, 2], 2, (2, 1)),
+    ([3, 1], [1, 2], 3, None),  # 3 leaves, and Kafka elects 1, the first
+    ([2, 1], [1, 2], 1, None),
+    ([2, 9], [9, 2], 2, None),  # not alive
+    ([2, 5], [5, 2], 2, None),  # drained
+]
+
+
+def test_who_led_before_an_election_leads_again() -> None:
+    for now, then, leader, expected in ELECTED:
+        partition = partition_row(now, leader, now)
+        arguments = (way(then, now), partition, topic_row(), AROUND, START)
+        steps: Any = roll_back_partition(*arguments, was_elected=True)
+        elections = [row for row in with_waves_numbered(steps) if row["action"] == Action.ELECT_PREFERRED]
+        found = [(row["wave"], row["leader_before"], row["leader_after"], row["replicas_before"]) for row in elections]
+        assert found == ([(1, *expected, then)] if expected else [])
+        without: Any = roll_back_partition(*arguments)
+        assert Action.ELECT_PREFERRED not in {row["action"] for row in without}
+
+
+def test_more_in_one_rack_is_said() -> None:
+    """Two and two of four replicas become three and one."""
+    crowded = replace(AROUND, racks={**RACKS, 5: "a"}, drained=())
+    now, then = [1, 3, 4, 2], [1, 3, 5, 2]
+    steps: Any = roll_back_partition(way(then, now), partition_row(now, 1, now), topic_row(), crowded, START)
+    assert [row["reason"] for row in steps] == [
+        "back to snapshot 3: adds [5], removes [4]; most in one rack 2 → 3",
+    ]
 
 
 brokers = st.lists(st.integers(1, 4), min_size=1, max_size=3, unique=True)
