@@ -197,7 +197,7 @@ class Admin:
         return self.alter_override("topic", topic, overrides)
 
     def alter_override(self, kind: str, resource: str, overrides: Mapping[str, str | None]) -> int | str:
-        """The same of a `broker` or a `topic`."""
+        """The same of a `broker` or a `topic`; the broker "" stands for what all have."""
         entries = {name: ("DELETE" if value is None else "SET", value) for name, value in overrides.items()}
         request = ConfigResource(ConfigResourceType[kind.upper()], resource, entries)
         answer = self.client.alter_configs([request], raise_on_unknown=False, incremental=True)
@@ -266,10 +266,20 @@ def is_reached(addresses: Sequence[str]) -> bool:
     return False
 
 
+class _AdminClient(KafkaAdminClient):  # type: ignore[misc] # kafka-python is untyped
+    """Takes "" for the name of what all brokers have, as Kafka does; any of them is asked for it."""
+
+    @staticmethod
+    def _group_config_resources(config_resources: Sequence[Any]) -> Any:  # noqa: ANN401 - as kafka-python has it
+        named_ones = [resource for resource in config_resources if resource.name]
+        of_brokers, others = KafkaAdminClient._group_config_resources(named_ones)  # noqa: SLF001 - which knows no ""
+        return of_brokers, [*others, *(resource for resource in config_resources if not resource.name)]
+
+
 def _client(addresses: Sequence[str], settings: dict[str, str]) -> tuple[Any, str]:
     """Make kafka-python's client, or say why it cannot be made."""
     try:
-        made = KafkaAdminClient(
+        made = _AdminClient(
             bootstrap_servers=list(addresses),
             bootstrap_timeout_ms=int(1000 * BOOTSTRAPPING),
             request_timeout_ms=20_000,

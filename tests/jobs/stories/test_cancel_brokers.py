@@ -13,7 +13,7 @@ from jobs.adapters.zookeeper.lease import LEASE
 from jobs.records.author import this_author
 from jobs.records.plans.stored import Plan
 from schemas.names import Action, PlanStatus
-from schemas.znodes import Assignment, decode_assignment
+from schemas.znodes import Assignment, decode_assignment, encode_config
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.controllers.throttled_tree import overrides
 from tests.jobs.support.kafka.real_cluster import Traffic, broker_in_control, eventually, id_of, kafka_tree
@@ -225,7 +225,8 @@ def test_a_throttle_that_was_left_behind_goes_by_what_status_says(
 ) -> None:
     """Rates of one broker and of all, and replicas of a topic, as another tool leaves them."""
     configure(cluster, ConfigResourceType.TOPIC, [topic], dict.fromkeys(THROTTLED, "*"))
-    configure(cluster, ConfigResourceType.BROKER, [1, ""], dict.fromkeys(RATES, str(RATE)))
+    configure(cluster, ConfigResourceType.BROKER, [1], dict.fromkeys(RATES, str(RATE)))
+    kafka.write("/config/brokers/<default>", encode_config(dict.fromkeys(RATES, str(RATE))))
     assert eventually(lambda: {"brokers/1", "brokers/<default>", f"topics/{topic}"} <= overrides(kafka).keys())
 
     status = json.loads(surveyor.run("status", "--zookeeper", kafka.hosts, "--json").stdout)
