@@ -20,6 +20,7 @@ from jobs.runtime.options import (
     PlanId,
     Throttle,
     Yes,
+    check_throttle,
     command,
     run_alone,
 )
@@ -49,17 +50,15 @@ def commit(
     """Write what a plan says, or show what would be written."""
     from jobs.assessment.limits import CommitLimits, hold_seconds
     from jobs.basics.units import parse_seconds
-    from jobs.execution.admin.running import Running, bytes_per_second, slow_throttle
+    from jobs.execution.admin.running import Running, bytes_per_second
     from jobs.execution.commit import commit_plan
-    from jobs.runtime.console import say
 
     limits = CommitLimits.of(
         settings, max_plan_age, max_changes, allow_majority_dead=allow_majority_dead, allow_silent=allow_silent
     )
     hold = hold_seconds(settings, max_hold)
     rate = None if throttle is None else bytes_per_second(throttle)
-    if throttle is not None and rate is not None and (slow := slow_throttle(throttle, rate)):
-        say(f"surveyor: warning: {slow}")
+    check_throttle(throttle)
     running = Running(via, rate, wait, None if max_wait is None else parse_seconds("--max-wait", max_wait))
     return commit_plan(
         settings,

@@ -12,7 +12,7 @@ from jobs.runtime.completion import brokers as known_brokers
 from jobs.runtime.completion import by_comma, snapshots
 from jobs.runtime.help_pages import HelpPage
 from jobs.runtime.lazy_commands import HELP
-from jobs.runtime.options import AllowUnclean, Requests, Throttle, refuse_no_rate
+from jobs.runtime.options import AllowUnclean, Requests, Throttle, check_throttle
 from jobs.runtime.plan_options import PlanOptions, question
 from jobs.runtime.settings import Settings
 from schemas.names import DrainMode
@@ -265,7 +265,7 @@ def reassign(
     from jobs.planning.plan import report_plan
     from planner.placement.waves import Caps
 
-    refuse_no_rate(throttle)
+    check_throttle(throttle)
     option, value = _only_one(
         {
             BY_FILE: reassignment_json_file,

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from jobs.runtime.completion import plans, snapshots
-from jobs.runtime.options import Throttle, command, refuse_no_rate, run_alone
+from jobs.runtime.options import Throttle, check_throttle, command, run_alone
 from jobs.runtime.settings import Settings
 
 
@@ -29,7 +29,7 @@ def report(
     """Write one self-contained HTML page: the cluster through time, or a plan to approve."""
     from jobs.pages.report import write_report
 
-    refuse_no_rate(throttle)
+    check_throttle(throttle)
     write_report(settings, out, plan, snapshot)
 
 

@@ -11,7 +11,17 @@ import typer
 from jobs.basics.errors import ExitCode
 from jobs.runtime.choices import Mode
 from jobs.runtime.completion import plans, snapshots
-from jobs.runtime.options import DetailedExitcode, MaxChanges, Name, ReplaceName, Throttle, Yes, command, run_alone
+from jobs.runtime.options import (
+    DetailedExitcode,
+    MaxChanges,
+    Name,
+    ReplaceName,
+    Throttle,
+    Yes,
+    check_throttle,
+    command,
+    run_alone,
+)
 from jobs.runtime.settings import Settings
 
 
@@ -42,6 +52,7 @@ def rollback(
     from jobs.execution.rollback import roll_back
     from jobs.records.plans.names import Alias
 
+    check_throttle(throttle)
     return roll_back(
         settings,
         plan,

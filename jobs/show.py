@@ -11,7 +11,7 @@ from jobs.runtime.completion import snapshots as known_snapshots
 from jobs.runtime.completion import topics as known_topics
 from jobs.runtime.help_pages import HelpPage
 from jobs.runtime.lazy_commands import HELP
-from jobs.runtime.options import All, PlanId, Throttle, command, refuse_no_rate
+from jobs.runtime.options import All, PlanId, Throttle, check_throttle, command
 from jobs.runtime.settings import Settings
 
 AsOf = Annotated[
@@ -230,7 +230,7 @@ def plan(
     """One plan: what it comes to, then a line a change, then what was rejected; --json has every row."""
     from jobs.views.plan_review import Only, show_review
 
-    refuse_no_rate(throttle)
+    check_throttle(throttle)
     show_review(settings, plan, Only(topic, broker, action, everything))
 
 

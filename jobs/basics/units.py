@@ -47,6 +47,8 @@ RATE: Final = r"^([0-9]{1,15}(?:\.[0-9]{1,9})?)([kKMG]?B|[KMG]iB)?(?:/s)?$"
 
 _LARGEST: Final = 2**63 - 1
 
+SLOW_BYTES_PER_SECOND: Final = 1_000
+
 
 def parse_seconds(option: str, text: str) -> float:
     """Read a duration: 30s, 10m, 24h, 7d or 2w.
@@ -82,6 +84,21 @@ def parse_rate(option: str, text: str) -> int:
     if not 0 < rate <= _LARGEST:
         raise _refused(option, text, "rate", "bytes a second, as 50000000, 50MB/s or 64MiB; or none")
     return rate
+
+
+def slow_rate(option: str, text: str) -> str | None:
+    """Warn of a rate below 1 kB/s, which most often lacks its unit; None for any other.
+
+    >>> slow_rate("--throttle", "50")
+    '--throttle 50 is 50 bytes a second, at which a gigabyte takes 231 days; 50MB/s is 50 million bytes a second'
+    >>> slow_rate("--throttle", "50kB/s")
+    """
+    rate = parse_rate(option, text)
+    if rate >= SLOW_BYTES_PER_SECOND:
+        return None
+    time = shown_duration(1_000_000_000 / rate)
+    what = f"{option} {text} is {rate} bytes a second, at which a gigabyte takes {time}"
+    return f"{what}; {rate}MB/s is {rate} million bytes a second"
 
 
 def _refused(option: str, text: str, what: str, expected: str) -> UsageError:

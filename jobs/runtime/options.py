@@ -16,7 +16,7 @@ from jobs.adapters.spark.remote import REMOTE, why_elsewhere
 from jobs.adapters.spark.submitted import behave_as_submitted
 from jobs.basics.errors import ExitCode, SurveyorError, UsageError
 from jobs.basics.interrupts import answer_json, conclude, exit_code, guard, refuse_to_unwind
-from jobs.basics.units import parse_rate
+from jobs.basics.units import slow_rate
 from jobs.runtime.choices import Output
 from jobs.runtime.completion import brokers, by_comma, clusters, plans, snapshots
 from jobs.runtime.console import give, say, write_whatever_comes
@@ -174,10 +174,13 @@ def _with_options(function: Command, options: Mapping[str, tuple[Any, Any]]) -> 
     return run
 
 
-def refuse_no_rate(throttle: str | None) -> None:
-    """Raise UsageError for a --throttle that is no rate, where it is handed on and not used."""
-    if throttle not in {None, UNBOUNDED}:
-        parse_rate("--throttle", str(throttle))
+def check_throttle(throttle: str | None) -> None:
+    """Raise UsageError for a --throttle that is no rate, and warn of one that most often lacks its unit."""
+    if throttle in {None, UNBOUNDED}:
+        return
+    slow = slow_rate("--throttle", str(throttle))
+    if slow is not None:
+        say(f"surveyor: warning: {slow}")
 
 
 def _refuse_two_forms(output: Output | None, *, as_json: bool) -> None:

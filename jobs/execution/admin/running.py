@@ -10,13 +10,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from jobs.basics.units import parse_rate, shown_duration
+from jobs.basics.units import parse_rate
 from jobs.runtime.choices import Via
 from jobs.runtime.settings import UNBOUNDED
 from schemas.rows import Change
 from schemas.topic_configs import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
-
-SLOW_BYTES_PER_SECOND: Final = 1_000
 
 UNTHROTTLED: Final = 0
 """A rate of `none`: a throttle that is in force is taken away."""
@@ -41,23 +39,6 @@ def bytes_per_second(text: str) -> int:
     (50000000, 0)
     """
     return UNTHROTTLED if text == UNBOUNDED else parse_rate("--throttle", text)
-
-
-def slow_throttle(text: str, rate: int) -> str | None:
-    """Warn of a rate below 1 kB/s, which most often lacks its unit; None for any other.
-
-    >>> slow_throttle("50", 50)
-    '--throttle 50 is 50 bytes a second, at which a gigabyte takes 231 days; 50MB/s is 50 million bytes a second'
-    >>> slow_throttle("50kB/s", 50_000), slow_throttle("none", 0)
-    (None, None)
-    """
-    if not 0 < rate < SLOW_BYTES_PER_SECOND:
-        return None
-    time = shown_duration(1_000_000_000 / rate)
-    return (
-        f"--throttle {text} is {rate} bytes a second, at which a gigabyte takes {time}; "
-        f"{rate}MB/s is {rate} million bytes a second"
-    )
 
 
 def throttle_configs(moves: Iterable[Change], rate: int) -> Configs:

@@ -1,0 +1,32 @@
+"""--throttle without a unit, or with one that is too small, is warned of by every command that takes it."""
+
+import pytest
+
+from jobs.basics.errors import UsageError
+from jobs.runtime.options import check_throttle
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize(
+    ("throttle", "warning"),
+    [
+        ("50", "--throttle 50 is 50 bytes a second, at which a gigabyte takes 231 days; 50MB/s is 50 million"),
+        ("999B/s", "--throttle 999B/s is 999 bytes a second, at which a gigabyte takes 12 days"),
+        ("1000", ""),
+        ("50MB/s", ""),
+        ("none", ""),
+        (None, ""),
+    ],
+)
+def test_a_rate_below_a_kilobyte_is_warned_of(
+    capsys: pytest.CaptureFixture[str], throttle: str | None, warning: str
+) -> None:
+    check_throttle(throttle)
+    said = capsys.readouterr().err
+    assert (said.startswith(f"surveyor: warning: {warning}"), bool(said)) == (bool(warning), bool(warning))
+
+
+def test_what_is_no_rate_is_refused() -> None:
+    with pytest.raises(UsageError, match="--throttle 'fast' is no rate"):
+        check_throttle("fast")
