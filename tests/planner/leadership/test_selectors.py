@@ -51,10 +51,11 @@ CASES: Final[list[tuple[str, list[int], int | None, list[int] | None, Choice]]] 
     ("clean", [7, 4], 7, [7, 4], None),
     ("clean", [4, 2], 7, [4, 2], (2, [4, 2])),
     ("clean", [1, 2], None, None, None),
-    # unclean: the first that is alive, alone; nobody while an ISR member is online
+    # unclean: the first that is alive, alone; none while an assigned ISR member is online
     ("unclean", [7, 2, 1], 7, [7, 8], (2, [2])),
     ("unclean", [7, 2, 1], 7, [7, 1], None),
-    ("unclean", [7, 2], 7, [7, 4], None),
+    ("unclean", [7, 2, 4], 7, [7, 4], None),
+    ("unclean", [7, 2], 7, [7, 4], (2, [2])),  # 4 is in the ISR and not assigned: it can never lead
     ("unclean", [4, 7], 7, [7], None),
     ("unclean", [8, 7], 7, [7], None),
     ("unclean", [1, 2], None, None, None),
@@ -118,7 +119,7 @@ def _by_hand(row: Row, world: World, leaving: list[int], target: list[int]) -> M
         return dict.fromkeys(_all([], []))
     candidates = {
         "clean": [r for r in replicas if r in isr],
-        "unclean": [] if set(isr) & world.registered else replicas,
+        "unclean": [] if set(isr) & set(replicas) & world.registered else replicas,
         "preferred": [r for r in replicas[:1] if r in isr],
         "reassigned": [r for r in target if r in isr],
         "shutdown": [r for r in replicas if r in isr and r not in leaving],
