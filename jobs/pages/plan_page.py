@@ -21,7 +21,7 @@ from jobs.assessment.outage import outage_left_by
 from jobs.basics.errors import RefusedError, UsageError
 from jobs.basics.sensitive import masked_json, masked_text
 from jobs.basics.units import shown_bytes, shown_duration
-from jobs.pages.charts import Group, Shown, bars
+from jobs.pages.charts import Group, Shown, bars, plainly
 from jobs.pages.cluster_page import MOST_BROKERS, broker_name, by_rack, commits
 from jobs.pages.islands import Island
 from jobs.pages.rendering import Fact, about, alarming, fact, render, shown_time
@@ -32,7 +32,7 @@ from jobs.records.snapshots import find_snapshot, last_snapshot
 from jobs.records.stored_rows import StoredRows, summary
 from jobs.runtime.settings import Settings
 from jobs.summaries.database import Summaries
-from jobs.views.figures import figure_lines
+from jobs.views.figures import Span, broker_spans, byte_spans, notes, rack_spans
 from jobs.views.plan_review import Only, Review
 from jobs.views.plans import deletion_lines, shown_data, without_topic_ids
 from schemas.digest import plan_header
@@ -123,7 +123,7 @@ def plan_page(settings: Settings, plan: PlanTables, now: datetime) -> str:
         },
         warnings=list(warnings_of(plan, now, settings.conf.limits.max_plan_age_hours)),
         sums=sums_of(plan, sums, copied, settings.throttle),
-        figures=[*figure_lines(row), *copied.lines(settings.throttle)],
+        figures=figures_of_page(row, copied, settings.throttle),
         reasons=sums["reasons"][:REASONS_SHOWN],
         brokers=_brokers(plan),
         changes=changes_island(plan),
@@ -133,6 +133,39 @@ def plan_page(settings: Settings, plan: PlanTables, now: datetime) -> str:
         commits=commits(plan.at),
         commands=[f"surveyor {command}" for command in commands_of(row, settings.typed.get("throttle", ()))],
     )
+
+
+@dataclass(frozen=True, slots=True)
+class PageFigures:
+    """What a plan comes to, for tables: numbers before and after, waves, and what is said in sentences."""
+
+    spans: list[Span]
+    waves: list[dict[str, str]]
+    """By the name of the column; the same columns in each."""
+    notes: list[str]
+
+
+def figures_of_page(row: Row, copied: Volume, rate: int | None) -> PageFigures:
+    """Lay out the figures of a plan; `rate` in bytes a second, None where no throttle was asked for."""
+    figures = figures_in(row)
+    spans = [*broker_spans(figures), *byte_spans(figures), *rack_spans(figures)]
+    sentences = [*notes(row), *list(copied.lines(rate))[:1]]
+    if len(copied.waves) <= 1:
+        return PageFigures(spans, [], sentences)
+    if planned := figures.get("waves"):
+        sentences.append(f"waves {planned['count']} (at least {planned['fewest']})")
+    busiest = figures.get("waves", {})
+    columns = {"most into a broker": busiest.get("most_in", []), "most out of one": busiest.get("most_out", [])}
+    waves = []
+    for number, wave in enumerate(copied.waves):
+        cells = {"wave": str(wave.wave), "replicas copied": plainly(wave.replicas)}
+        cells |= {name: plainly(counts[number]) for name, counts in columns.items() if len(counts) == len(copied.waves)}
+        if copied.is_known:
+            cells["bytes"] = shown_bytes(wave.bytes)
+        if copied.is_known and rate:
+            cells["at least"] = shown_duration(wave.seconds(rate))
+        waves.append(cells)
+    return PageFigures(spans, waves, sentences)
 
 
 def commands_of(row: Row, throttle: Sequence[str] = ()) -> Iterator[str]:

@@ -1,8 +1,8 @@
 """The figures of a plan of the optimiser, as people read them."""
 
 import json
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final, NamedTuple
 
 from jobs.adapters.delta.lake import Row
 from jobs.basics.units import shown_bytes
@@ -10,6 +10,19 @@ from jobs.records.figures import Figures, figures_in
 from planner.rows.words import counted
 
 WAVES_SHOWN: Final = 20
+
+
+class Span(NamedTuple):
+    """Something that a plan changes: the least and the most of it, or a count, before and after."""
+
+    name: str
+    before: str
+    after: str
+
+    @property
+    def line(self) -> str:
+        """Write it in one line."""
+        return f"{self.name} {self.before} → {self.after}"
 
 
 def figure_lines(plan: Row) -> Iterator[str]:
@@ -38,25 +51,82 @@ def figure_lines(plan: Row) -> Iterator[str]:
     figures = figures_in(plan)
     if not figures:
         return
-    yield f"moves {plan['moves']} (lower bound {figures['lower_bound']}: {figures['bound']})"
-    for name, what in (("replicas_per_broker", "replicas"), ("leaders_per_broker", "preferred leaders")):
-        before, after = (f"{low}..{high}" for low, high in figures[name])
-        yield f"{what} per broker {before} → {after}"
-    if led := figures.get("led_per_broker"):
-        now, after = (f"{low}..{high}" for low, high in led)
-        yield f"leaders per broker {now} → {after}"
-    if given_up := figures.get("leaders_given_up"):
-        low, high = given_up["leaders_per_broker"]
-        yield f"with --reorder-leaders {low}..{high}: {given_up['reorders']} more partitions would change their order"
+    yield _bound(plan, figures)
+    yield from (span.line for span in broker_spans(figures))
+    yield from _reorder_notes(figures)
     if figures["replicas_per_rack"]:
         racks = (f"{rack} {was} → {becomes}" for rack, (was, becomes) in figures["replicas_per_rack"].items())
         yield f"replicas per rack {', '.join(racks)}"
-    yield from _rack_lines(figures)
-    if figures.get("uneven"):
-        yield f"replicas stay uneven: {figures['uneven']}"
+    yield from (span.line for span in _crowd_spans(figures))
+    yield from _rack_notes(figures)
+    yield from _uneven_notes(figures)
     yield from byte_lines(figures)
     if "waves" in figures:
         yield from _wave_lines(figures["waves"])
+    yield from _undone_notes(figures)
+
+
+def notes(plan: Row) -> Iterator[str]:
+    """Write what is no number before and after: how few moves there could be, and what stays undone and why."""
+    if figures := figures_in(plan):
+        yield _bound(plan, figures)
+        yield from _reorder_notes(figures)
+        yield from _rack_notes(figures)
+        yield from _uneven_notes(figures)
+        if "moves_bytes" in figures:
+            yield f"moves {shown_bytes(figures['moves_bytes'])}"
+            yield _sizes_line(figures["sizes"])
+        yield from _undone_notes(figures)
+
+
+def broker_spans(figures: Figures) -> Iterator[Span]:
+    """Return the least and the most replicas, preferred leaders and leaders of a broker."""
+    named = {
+        "replicas_per_broker": "replicas per broker",
+        "leaders_per_broker": "preferred leaders per broker",
+        "led_per_broker": "leaders per broker",  # plans of older versions do not have it
+    }
+    for key, name in named.items():
+        if figures.get(key):
+            yield Span(name, *(f"{low}..{high}" for low, high in figures[key]))
+
+
+def rack_spans(figures: Figures) -> Iterator[Span]:
+    """Return the replicas of each rack, and the most of one partition that a rack holds."""
+    for rack, counts in figures.get("replicas_per_rack", {}).items():
+        yield Span(f"replicas in rack {rack}", *map(str, counts))
+    yield from _crowd_spans(figures)
+
+
+def _crowd_spans(figures: Figures) -> Iterator[Span]:
+    most = figures.get("most_in_one_rack")  # plans of older versions do not have it
+    if most and figures["replicas_per_rack"]:
+        yield Span("most replicas of a partition in one rack", *map(str, most["most"]))
+
+
+def byte_spans(figures: Figures) -> Iterator[Span]:
+    """Return the least and the most bytes of a broker, where sizes are known."""
+    if "bytes_per_broker" in figures:
+        spans = (f"{shown_bytes(low)}..{shown_bytes(high)}" for low, high in figures["bytes_per_broker"])
+        yield Span("bytes per broker", *spans)
+
+
+def _bound(plan: Row, figures: Figures) -> str:
+    return f"moves {plan['moves']} (lower bound {figures['lower_bound']}: {figures['bound']})"
+
+
+def _reorder_notes(figures: Figures) -> Iterator[str]:
+    if given_up := figures.get("leaders_given_up"):
+        low, high = given_up["leaders_per_broker"]
+        yield f"with --reorder-leaders {low}..{high}: {given_up['reorders']} more partitions would change their order"
+
+
+def _uneven_notes(figures: Figures) -> Iterator[str]:
+    if figures.get("uneven"):
+        yield f"replicas stay uneven: {figures['uneven']}"
+
+
+def _undone_notes(figures: Figures) -> Iterator[str]:
     if figures["left"]:
         yield f"{figures['left']} moves left undone by --max-moves; plan again after this"
     if figures["held"]:
@@ -66,11 +136,9 @@ def figure_lines(plan: Row) -> Iterator[str]:
         )
 
 
-def _rack_lines(figures: Figures) -> Iterator[str]:
-    """Write what a plan does to racks: how many replicas of a partition the loss of one takes, and what is lost."""
-    most = figures.get("most_in_one_rack")  # plans of older versions do not have it
-    if most and figures["replicas_per_rack"]:
-        yield f"most replicas of a partition in one rack {most['most'][0]} → {most['most'][1]}"
+def _rack_notes(figures: Figures) -> Iterator[str]:
+    """Write which partitions a rack holds more of than needed, and which racks are given up."""
+    most = figures.get("most_in_one_rack")
     if most and most["fixable"][1]:
         before, after = most["fixable"]
         yield (
@@ -147,7 +215,7 @@ def _wave_lines(waves: Figures) -> Iterator[str]:
 BROKERS_SHOWN: Final = 20
 
 
-def byte_lines(figures: Mapping[str, Any]) -> Iterator[str]:
+def byte_lines(figures: Figures) -> Iterator[str]:
     """Write these figures as people read them.
 
     >>> figures = {"moves_bytes": 2048, "bytes_per_broker": [[0, 4096], [2048, 2048]],
@@ -163,8 +231,7 @@ def byte_lines(figures: Mapping[str, Any]) -> Iterator[str]:
     if "moves_bytes" not in figures:
         return
     yield f"moves {shown_bytes(figures['moves_bytes'])}"
-    before, after = (f"{shown_bytes(low)}..{shown_bytes(high)}" for low, high in figures["bytes_per_broker"])
-    yield f"bytes per broker {before} → {after}"
+    yield from (span.line for span in byte_spans(figures))
     changed = {name: span for name, span in figures["bytes_by_broker"].items() if span[0] != span[1]}
     if changed:
         listed = [
@@ -172,9 +239,12 @@ def byte_lines(figures: Mapping[str, Any]) -> Iterator[str]:
         ]
         more = [f"and {len(changed) - BROKERS_SHOWN} more"] if len(changed) > BROKERS_SHOWN else []
         yield f"bytes by broker {', '.join([*listed, *more])}"
-    sizes = figures["sizes"]
+    yield _sizes_line(figures["sizes"])
+
+
+def _sizes_line(sizes: Figures) -> str:
     line = f"sizes from the {sizes['source']}, digest {sizes['digest']}"
-    if sizes["assumed"]:
-        whole = sizes["known"] + sizes["assumed"]
-        line += f"; {sizes['assumed']} of {whole} partitions have none and count as the mean of their topic, or of all"
-    yield line
+    if not sizes["assumed"]:
+        return line
+    whole = sizes["known"] + sizes["assumed"]
+    return f"{line}; {sizes['assumed']} of {whole} partitions have none and count as the mean of their topic, or of all"

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
+import pyarrow as pa
 import streamlit as st
 
 from jobs.adapters.delta.lake import Row, as_rows
@@ -15,6 +16,7 @@ from jobs.pages.dashboard.reading import Place, commit, held_by, plan, plans_and
 from jobs.pages.plan_page import (
     before_and_after,
     changes_island,
+    figures_of_page,
     operations_island,
     question_of,
     rejections_island,
@@ -24,7 +26,6 @@ from jobs.pages.plan_page import (
 from jobs.pages.rendering import Fact, alarming, fact
 from jobs.records.plans.stored import titled
 from jobs.records.stored_rows import summary
-from jobs.views.figures import figure_lines
 
 SNAPSHOTS_DRAWN: Final = 60
 
@@ -116,8 +117,12 @@ def _plan(place: Place, plan_id: str, max_age_hours: float) -> None:
         st.warning(plain(warning))
     copied = volume(chosen.at.lake, chosen.changes)
     cards(sums_of(chosen, summary(chosen.changes), copied, None))
-    for line in (*figure_lines(chosen.row), *copied.lines(None)):
-        st.text(line)
+    figures = figures_of_page(chosen.row, copied, None)
+    for rows_shown in ([span._asdict() for span in figures.spans], figures.waves):
+        if rows_shown:
+            st.dataframe(pa.Table.from_pylist(rows_shown), hide_index=True, width="content")
+    for note in figures.notes:
+        st.text(note)
     st.caption("What was asked")
     if chosen.row.get("command"):
         st.code(chosen.row["command"], language="shell")

@@ -3,7 +3,7 @@
 import json
 import re
 from datetime import UTC, datetime, timedelta
-from html import unescape
+from html import escape, unescape
 from pathlib import Path
 from typing import Any, Final
 
@@ -48,6 +48,13 @@ def _cells(page: str, island: str) -> list[list[Any]]:
         for column in known["columns"]
     ]
     return [list(row) for row in zip(*columns, strict=True)]
+
+
+def _plain_cells(page: str, table: str) -> list[list[str]]:
+    """The cells of a table that the page has without a script, row by row, as they are escaped."""
+    found = re.search(rf'<table class="plain" id="{table}">.*?<tbody>(.*?)</tbody>', page, re.DOTALL)
+    assert found is not None
+    return [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in found[1].split("</tr>")[:-1]]
 
 
 def _plan_page(lake: Lake, plan: Row, now: datetime | None = None) -> str:
@@ -254,9 +261,33 @@ def test_what_an_optimised_plan_copies(small: Lake) -> None:
     parameters = {"rebalance": True, "figures": figures}
     page = _plan_page(small, stored_plan(small, [change("orders", 0, [2, 1, 0], [1, 2, 0])], parameters=parameters))
     assert "broker 0: before 4.0 KiB" in page
-    assert "<p>moves 2.0 KiB</p>" in page
+    assert "<li>moves 2.0 KiB</li>" in page
+    assert _plain_cells(page, "spans") == [
+        ["replicas per broker", "1..2", "1..2"],
+        ["preferred leaders per broker", "0..1", "0..1"],
+        ["bytes per broker", "0 B..4.0 KiB", "2.0 KiB..2.0 KiB"],
+        [f"replicas in rack {escape(HOSTILE)}", "1", "2"],
+    ]
     assert "<pre>{&#34;rebalance&#34;: true}</pre>" in page
     assert HOSTILE not in page
+
+
+def test_the_waves_of_a_plan_are_a_table(small: Lake) -> None:
+    waves = {"count": 2, "fewest": 1, "moves": [1, 1], "most_in": [1, 1], "most_out": [0, 1]}
+    figures = {"lower_bound": 2, "bound": "b", "left": 0, "held": 0, "replicas_per_rack": {}, "waves": waves}
+    changes = [
+        change("orders", 0, [2, 1, 0], [2, 1, 3], wave=0),
+        change("orders", 1, [2, 3], [2, 0], wave=1),
+    ]
+    page = _plan_page(small, stored_plan(small, changes, parameters={"figures": figures}))
+    assert "<li>waves 2 (at least 1)</li>" in page
+    assert _plain_cells(page, "waves") == [["0", "1", "1", "0"], ["1", "1", "1", "1"]]
+    assert re.findall("<th>(.*?)</th>", page)[-4:] == [
+        "wave",
+        "replicas copied",
+        "most into a broker",
+        "most out of one",
+    ]
 
 
 def test_evidence_for_a_recovery(small: Lake) -> None:
