@@ -230,9 +230,9 @@ def commits(at: Summaries) -> Island:
     rows = at.query(
         """
         SELECT
-            plan_id AS plan, attempt, array_to_string(names, ', ') AS names, coalesce(plan_kind, '') AS plan_kind, kind,
-            outcome, who, at_second(began_at) AS began_at, at_second(ended_at) AS ended_at, changes,
-            applied, stale, fenced, failed, unknown, skipped, pending, message AS last_word
+            plan_id AS plan, attempt, kind || coalesce(' of ' || plan_kind, '') AS kind, outcome,
+            at_second(ended_at) AS ended_at, applied, stale, fenced, failed, unknown, skipped, pending,
+            changes, array_to_string(names, ', ') AS names, who, at_second(began_at) AS began_at, message AS last_word
         FROM commit_log
         """,
         "commit_log",

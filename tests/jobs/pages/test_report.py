@@ -108,6 +108,10 @@ def test_a_report_lists_no_plan_or_commit_that_is_later_than_its_snapshot(small:
 
     assert [f'id="rows-{island}"' in pages[0] for island in ("plans", "commits")] == [False, False]
     assert [len(_cells(pages[1], island)) for island in ("plans", "commits")] == [1, 2]
+    assert [row[1:4] for row in _cells(pages[1], "commits")] == [
+        [2, "commit of reassign", "pending"],
+        [1, "commit of reassign", "stale"],
+    ]
 
 
 def test_an_approver_sees_the_command_as_it_was_typed(small: Lake) -> None:
