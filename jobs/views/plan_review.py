@@ -255,5 +255,10 @@ def show_review(settings: Settings, plan: str, only: Only) -> None:
     if settings.result_file or not settings.for_people:
         changes = review.changes(whole=True)
         stream(settings, review.result(changes, settings.throttle) | next_in_json(steps), review.rows(changes))
-    for part in chain(review.lines(settings), next_lines(steps)) if settings.for_people else ():
-        show(part)
+    if settings.for_people:
+        lines = review.lines(settings)
+        show(next(lines))
+        if review.row.get("command"):
+            show(f"  asked for by: {review.row['command']}")
+        for part in chain(lines, next_lines(steps)):
+            show(part)
