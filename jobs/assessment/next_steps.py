@@ -23,7 +23,7 @@ from jobs.records.recent import Recent
 from jobs.runtime.next_commands import NextStep
 from jobs.survey.health import Health
 from planner.rows.words import counted, few, how_much
-from schemas.names import NO_CONTROLLER, PlanStatus
+from schemas.names import NO_CONTROLLER, DrainMode, PlanStatus
 
 OLD: Final = 3600.0
 """Seconds after which a snapshot is due: plans are made on snapshots, and `show` shows them."""
@@ -144,7 +144,13 @@ def _drained_and_down(situation: Situation) -> list[int]:
 
 
 def _stopped(situation: Situation) -> Iterator[NextStep]:
-    if stopped := _drained_and_down(situation):
+    """Brokers that were drained before they went down: their start ends a drain in resident mode, and no other."""
+    down = _drained_and_down(situation)
+    resident = {row["broker_id"] for row in situation.recent.drained if row.get("mode") == DrainMode.RESIDENT}
+    if ending := [broker for broker in down if broker in resident]:
+        them = "them" if len(ending) > 1 else "it"
+        yield NextStep(f"{_named(ending)} drained and down: start {them} once the work is done, which ends the drain")
+    if stopped := [broker for broker in down if broker not in resident]:
         them, their = ("them", "their") if len(stopped) > 1 else ("it", "its")
         brokers = ",".join(map(str, stopped))
         yield NextStep(

@@ -127,6 +127,12 @@ CASES: Final[list[tuple[dict[str, object], dict[str, object], str, str | None]]]
         None,
     ),
     (
+        {"gone": {4: 1}},
+        {"drained": [{"broker_id": 4, "mode": "resident"}]},
+        "broker 4 is drained and down: start it once the work is done, which ends the drain",
+        None,
+    ),
+    (
         {"stalled": [stalled("ghost", None, [1]), stalled("kept", STILL, [0, 1])]},
         {},
         (
