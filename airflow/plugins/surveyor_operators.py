@@ -204,10 +204,15 @@ class PlanApproval(ApprovalOperator):
                 "body": "```\n{{ ti.xcom_pull(task_ids='show') }}\n```",
                 "response_timeout": timedelta(hours=24),
                 "defaults": ApprovalOperator.REJECT,
-                "notifiers": [ApprovalWaits(cluster)],
                 **kwargs,
             }
         )
+        self._waits = ApprovalWaits(cluster)
+
+    def execute(self, context: Any) -> None:
+        """Notify and then ask: Airflow's `notifiers` come after that, and it loses an answer given in between."""
+        self._waits(context)
+        super().execute(context)
 
 
 class PageOperator(SurveyorOperator):
