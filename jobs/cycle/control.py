@@ -134,7 +134,7 @@ class Controller:
         self.notifications.delete_all()
         self.look.at_everything()
         self._due = set(self.memory.partitions)
-        self.teller.introduce(self.memory.live)
+        self.teller.introduce(self.memory.live, have_started=False)  # as Kafka's fail-over: the live brokers come first
         self._ask_for_settings(self.memory.brokers.keys() - {row["broker_id"] for row in self.decider.broker_configs})
         brokers, partitions = len(self.memory.brokers), len(self.memory.partitions)
         self.say(

@@ -57,10 +57,13 @@ class Teller:
         """Tell what was just written."""
         self.tell(due_of(changes, self.memory.live))
 
-    def introduce(self, broker_ids: Collection[int]) -> None:
-        """Tell these brokers everything, and all others who is alive."""
+    def introduce(self, broker_ids: Collection[int], *, have_started: bool = True) -> None:
+        """Send these brokers everything, and all others which brokers are alive.
+
+        `have_started`: they know nothing yet and answer clients, so all metadata comes first.
+        """
         notices = everything_to(self.memory, broker_ids, sorted(self.memory.partitions)) if broker_ids else ()
-        self.tell([*notices], alone=self.memory.live, introduced=broker_ids)
+        self.tell([*notices], alone=self.memory.live, introduced=broker_ids if have_started else ())
 
     def metadata(self, keys: Iterable[Key]) -> None:
         """Tell everybody what is the state of these partitions now."""
