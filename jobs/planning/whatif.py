@@ -168,7 +168,7 @@ def _cost_lines(rows: list[Row], *, everything: bool) -> Iterator[str]:
                 topics = len({name.rpartition("-")[0] for name in row["partitions"][cost]})
                 of = "" if topics == 1 else f" of {'at least ' * (row[cost] > NAMED_TO_PROGRAMS)}{topics} topics"
                 others = f" and {more} more (--all)" if more else ""
-                yield f"{row['scenario']}: {counted(row[cost], 'partition')}{of} {what}: {', '.join(names)}{others}"
+                yield f"  {row['scenario']}: {counted(row[cost], 'partition')}{of} {what}: {', '.join(names)}{others}"
 
 
 def _for_people(settings: Settings, result: Row, limit: int, *, everything: bool) -> list[Table | str]:
