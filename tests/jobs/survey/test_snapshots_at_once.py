@@ -17,6 +17,7 @@ import pytest
 from kazoo.client import KazooClient
 from pyspark.sql import SparkSession
 
+from jobs.adapters.delta import locks
 from jobs.adapters.delta.lake import Lake
 from jobs.adapters.delta.locks import VACUUM, locked
 from jobs.adapters.zookeeper.connection import connected
@@ -117,29 +118,26 @@ def test_snapshots_of_several_processes_while_a_vacuum_runs(surveyor: Surveyor, 
 
 
 def test_an_id_that_another_process_takes_by_no_lock_is_not_overwritten(
-    surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch
+    surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As on an object store, where there are no locks: the reading is written again under the next id."""
-    taken = [{"snapshot_id": 1, "partitions": 99, "versions": {}}]
-    write = Writer.write
+    settings = Settings("default", str(surveyor.warehouse), ClusterConf(zookeeper=surveyor.hosts))
+    write, others = Writer.write, ["another process"]
 
     def overtaken(writer: Writer) -> dict[str, int]:
         counts = write(writer)
-        while taken:
-            writer.tables.lake.append("snapshots", [taken.pop()])
+        while others:
+            others.pop()
+            assert take_snapshot(settings)["snapshot_id"] == 1
         return counts
 
+    monkeypatch.setattr(locks, "is_local", lambda _: False)
     monkeypatch.setattr(Writer, "write", overtaken)
-    monkeypatch.setattr(Writer, "before", lambda writer: writer.tables.frame("partitions", []))
-    monkeypatch.setattr(Writer, "crashed", lambda *_: True)
-    monkeypatch.setattr(Writer, "topics_differ", lambda *_: True)
-    monkeypatch.setattr(Writer, "small_events", lambda *_: iter(()))
 
-    ran = surveyor("snapshot", "--json")
+    assert take_snapshot(settings)["snapshot_id"] == 2
 
-    assert (ran.code, ran.json["snapshot_id"]) == (0, 2), ran.stderr
-    assert "another process has taken snapshot 1 meanwhile" in ran.stderr
-    assert surveyor.rows("snapshots", "snapshot_id", "partitions") == [(1, 99), (2, 3)]
+    assert "another process has taken snapshot 1 meanwhile" in capsys.readouterr().err
+    assert [row["snapshot_id"] for row in whole(surveyor.lake)] == [1, 2]
 
 
 def test_a_vacuum_waits_for_a_snapshot_that_names_its_versions_last(surveyor: Surveyor) -> None:
