@@ -75,10 +75,10 @@ def test_each_kind_of_loss(surveyor: Surveyor, untouched: KafkaTree) -> None:
     assert untouched.dump() == before
 
 
-def test_drained_brokers_are_no_heirs(surveyor: Surveyor) -> None:
+def test_a_drained_broker_leads_where_no_other_can(surveyor: Surveyor) -> None:
     surveyor.lake.replace("drained", [{"broker_id": 1, "mode": "admin", "plan_id": "p"}])
     rows = {row["scenario"]: row for row in surveyor.json("whatif", "--lose", "brokers=1")["rows"]}
-    assert (rows["broker 0"]["offline"], rows["broker 0"]["leaders_moved"]) == (1, 0)
+    assert (rows["broker 0"]["offline"], rows["broker 0"]["leaders_moved"]) == (0, 1)
 
 
 def test_as_people_read_it(surveyor: Surveyor) -> None:
