@@ -30,7 +30,7 @@ def reassign_planner(option: str, value: Any, limits: PlacementLimits, sizes: Pa
     if option in _GIVEN:
         return _GIVEN[option](value, limits)
     stated = read_question(option, value, limits)
-    by: dict[str, Any] = {"by_size": True} if by_size else {} if sizes is None else {"sizes": str(sizes)}
+    by: dict[str, Any] = {"by_size": True} if by_size else {} if sizes is None else {"sizes": "file"}
     return _optimised(replace(stated, parameters=stated.parameters | by), weights)
 
 

@@ -30,6 +30,7 @@ SHOWN = {
     "jobs/records/plans/storing.py": "plans.created_at",
     "jobs/survey/snapshot.py": "snapshots.taken_at",
     "jobs/views/metrics.py": "ages",
+    "jobs/views/cluster_tables.py": "when `show ... --now` read ZooKeeper",
     "jobs/views/status.py": "ages",
     "jobs/views/tables.py": "ages",
 }
