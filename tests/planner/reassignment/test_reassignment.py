@@ -130,8 +130,8 @@ def test_what_an_order_waits_for_is_left_alone(spark: SparkSession) -> None:
     orders = [{"kind": "reassign", "topic": "t", "partition": 1, "replicas": replicas} for replicas in ([1, 5], None)]
     ordered = partitions.transform(with_requests, frame(spark, orders, REQUESTS))
     why = (
-        "a request to move it to [1, 5] waits in /admin/reassign_partitions: let it run, or delete it, and take a "
-        "new snapshot"
+        "a request to move it to [1, 5] waits in /admin/reassign_partitions: let it run, or `surveyor cancel "
+        "--partitions t-1`, and take a new snapshot"
     )
     rejected = {"partition": 1, "code": RejectionCode.REASSIGNMENT_IN_PROGRESS, "reason": why}
     assert_rejections(reassignment_rejections(targets, ordered, *known), [rejected])
