@@ -17,11 +17,16 @@ Changes = dict[tuple[str, int], Row]
 
 
 def _broken(row: Row, change: Row, world: World) -> list[str]:
-    """Return the rules that a change breaks."""
+    """Return the rules that a change breaks.
+
+    A live ISR member that is not assigned can never lead: an unclean election passes it over, as in Kafka.
+    """
     leader, isr, before = change["leader_after"], change["isr_after"], row["isr"] or []
     was_alive = row["leader"] in world.registered
     clean = set(before) & set(row["replicas"]) & world.live
     holders = set(before) & world.registered
+    assigned = holders & set(row["replicas"])
+    strays = set() if assigned or leader in before else holders - assigned
     rules = {
         "an ISR is never empty": bool(isr),
         "an ISR names nobody twice": len(set(isr)) == len(isr),
@@ -30,8 +35,8 @@ def _broken(row: Row, change: Row, world: World) -> list[str]:
         "a new leader is one we understand": leader in {row["leader"], NO_LEADER, *world.live},
         "nothing is elected away from who is alive": leader == row["leader"] or not was_alive,
         "a clean candidate is not passed over": leader in clean or was_alive or not clean,
-        "who is alive stays in the ISR": holders <= set(isr) or row["leader"] is None,
-        "nobody enters the ISR while one of it is alive": set(isr) <= set(before) or not holders,
+        "who is alive stays in the ISR": holders - strays <= set(isr) or row["leader"] is None,
+        "nobody enters the ISR while an assigned one of it is alive": set(isr) <= set(before) or not assigned,
         "an ISR keeps its order": [broker for broker in before if broker in isr] == [b for b in isr if b in before],
         "a leader epoch grows": change["leader_epoch_after"] > (-1 if row["leader"] is None else row["leader_epoch"]),
         "it rests on the version seen": change["state_version"] == row.get("state_version", -1),
@@ -40,7 +45,7 @@ def _broken(row: Row, change: Row, world: World) -> list[str]:
         "nobody alive has to be dead": set(change["requires_dead"]).isdisjoint(world.registered),
         "nobody dead has to be alive": set(change["requires_live"]) <= world.registered,
         "a new leader has to be alive": leader in {NO_LEADER, *change["requires_live"]},
-        "who is taken out has to be dead": set(before) - set(isr) <= set(change["requires_dead"]),
+        "who is taken out has to be dead": set(before) - set(isr) - strays <= set(change["requires_dead"]),
         "the old leader has to be dead": row["leader"] in {None, NO_LEADER, leader, *change["requires_dead"]},
     }
     return [rule for rule, holds in rules.items() if not holds]
