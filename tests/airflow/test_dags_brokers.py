@@ -320,7 +320,8 @@ def test_topics_are_created_and_get_more_partitions(airflow: InsideAirflow, clus
     assert eventually(lambda: len(seen(cluster, "made")) == 3)
     with kafka_tree(cluster) as tree:
         assert overrides(tree)["topics/made"] == {"retention.ms": "600000"}
-        AdminClient({"bootstrap.servers": cluster.bootstrap}).delete_topics(["made"])["made"].result(60)
+        client = AdminClient({"bootstrap.servers": cluster.bootstrap})  # its requests end with it
+        client.delete_topics(["made"])["made"].result(60)
         assert eventually(lambda: not tree.client.exists("/config/topics/made"))
     plan, run = created.results["plan"]["plan_id"], created.run_id
     (path, text) = next(each for each in Webhook.texts if plan in each[1])
