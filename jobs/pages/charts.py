@@ -119,7 +119,7 @@ def lines(title: str, places: Sequence[str], series: Mapping[str, Sequence[Numbe
     last = max(len(places) - 1, 1)
     known = {
         name: [
-            (_share(number, last), round(8 + (HEIGHT - 16) * (1 - value / most), 1), value)
+            (_share(number, last), _height(value, most), value)
             for number, value in enumerate(values)
             if value is not None
         ]
@@ -128,7 +128,7 @@ def lines(title: str, places: Sequence[str], series: Mapping[str, Sequence[Numbe
 
     def parts() -> Iterator[Markup]:
         for value in (0, most / 2, most):
-            y = round(8 + (HEIGHT - 16) * (1 - value / most), 1)
+            y = _height(value, most)
             yield Markup(
                 '<line class="grid" x1="0" x2="100%" y1="{y}" y2="{y}"/>'
                 '<text x="0" dx="-6" y="{base}" class="end">{text}</text>',
@@ -153,6 +153,11 @@ def lines(title: str, places: Sequence[str], series: Mapping[str, Sequence[Numbe
         yield _axis(places, HEIGHT + AXIS - 5)
 
     return legend(list(series)) + _picture(title, HEIGHT + AXIS, parts(), "lines")
+
+
+def _height(value: Number, most: Number) -> float:
+    """Return the pixels from the top of a chart of lines at which a value is drawn."""
+    return round(8 + (HEIGHT - 16) * (1 - value / most), 1)
 
 
 def _apart(heights: Mapping[str, float]) -> dict[str, float]:
