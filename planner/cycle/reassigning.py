@@ -38,6 +38,7 @@ _ASKED: Final = {
     # also a request for another order of the same replicas, and one that takes the place of what runs
     "is_asked": f"{ORDERED} IS NOT NULL AND NOT {ORDERED} <=> under_way",
     "added": f"array_except({ORDERED}, origin)",
+    "not_alive": f"array_except(array_except({ORDERED}, origin), eligible)",
     "lagging": "array_except(under_way, isr)",
     "outside": "array_except(isr, under_way)",
     "heir": f"get({in_order_of_choice('array_intersect(under_way, isr)')}, 0)",
@@ -47,7 +48,10 @@ _ASKED: Final = {
     )""",
 }
 
-_ARRIVED: Final = "moves AND NOT is_asked AND size(lagging) = 0"
+_STARTS: Final = "is_asked AND size(not_alive) = 0"
+"""A request whose target is down waits, and what runs goes on until the target is there."""
+
+_ARRIVED: Final = f"moves AND NOT ({_STARTS}) AND size(lagging) = 0"
 _NARROWED: Final = f"{_ARRIVED} AND size(outside) = 0 AND array_contains(under_way, leader)"
 
 _INVALID: Final = f"""coalesce(
@@ -64,10 +68,10 @@ _CODE: Final = f"""CASE
     WHEN NOT understood THEN '{_CODES.NOT_UNDERSTOOD}'
     WHEN {ORDERED} IS NOT NULL AND NOT moves AND NOT is_asked THEN '{_CODES.ALREADY_ASSIGNED}'
     WHEN is_asked AND deletion_requested THEN '{_CODES.DELETION_REQUESTED}'
-    WHEN is_asked AND size(array_except(added, eligible)) > 0 THEN '{_CODES.TARGET_NOT_ALIVE}'
+    WHEN is_asked AND NOT moves AND size(not_alive) > 0 THEN '{_CODES.TARGET_NOT_ALIVE}'
     WHEN leader IS NULL THEN '{_CODES.NO_STATE}'
     WHEN NOT is_led THEN '{_CODES.NO_LIVE_LEADER}'
-    WHEN is_asked THEN NULL
+    WHEN {_STARTS} THEN NULL
     WHEN size(array_except(lagging, live)) > 0 THEN '{_CODES.WAITS_FOR_BROKER}'
     WHEN size(lagging) > 0 THEN '{_CODES.WAITS_FOR_ISR}'
     WHEN NOT ({_NARROWED}) THEN IF(heir IS NULL, '{_CODES.NO_ELIGIBLE_LEADER}', NULL)
@@ -77,7 +81,7 @@ END"""
 
 _ACTION: Final = f"""CASE
     WHEN code IS NOT NULL THEN NULL
-    WHEN is_asked THEN '{_START}'
+    WHEN {_STARTS} THEN '{_START}'
     WHEN {_NARROWED} AND size(unstopped) = 0 THEN '{_END}'
     ELSE '{_NARROW}'
 END"""
@@ -103,7 +107,7 @@ _WHY_NOT: Final = f"""CASE code
     WHEN '{_CODES.NOT_UNDERSTOOD}' THEN 'its znode is in quarantine'
     WHEN '{_CODES.ALREADY_ASSIGNED}' THEN 'it is assigned as was asked for'
     WHEN '{_CODES.TARGET_NOT_ALIVE}' THEN concat(
-        'not alive: ', {words("array_except(added, eligible)")}, '; the request waits for them'
+        'not alive: ', {words("not_alive")}, '; the request waits for them'
     )
     WHEN '{_CODES.NO_STATE}' THEN 'it has no leader yet'
     WHEN '{_CODES.NO_LIVE_LEADER}' THEN 'nobody alive in its ISR leads it'

@@ -108,7 +108,7 @@ def _balanced(order: Sequence[int], racks: Mapping[int, str], factor: int) -> li
     """Take brokers in order, passing over racks that have more replicas than others that still have room.
 
     >>> _balanced([1, 2, 3, 7, 4, 5, 6], dict.fromkeys((1, 2, 3, 7), "a") | dict.fromkeys((4, 5, 6), "b"), 4)
-    [1, 4, 2, 5]
+    [1, 4, 5, 2]
     """
     replicas = [order[0]]
     turns = cycle(order[1:])

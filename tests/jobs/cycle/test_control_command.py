@@ -147,10 +147,10 @@ def test_a_connection_lost_while_it_takes_up(
     """It begins again in the same session; without its session it ends as later on, and not as what never began."""
     introduce, losses = Teller.introduce, [loss()]
 
-    def lose_once(teller: Teller, broker_ids: Collection[int]) -> None:
+    def lose_once(teller: Teller, broker_ids: Collection[int], *, have_started: bool = True) -> None:
         if losses:
             raise losses.pop()
-        introduce(teller, broker_ids)
+        introduce(teller, broker_ids, have_started=have_started)
 
     monkeypatch.setattr(Teller, "introduce", lose_once)
     if code:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
 from kafka import KafkaAdminClient
 from kazoo.exceptions import NodeExistsError
 from msgspec.structs import replace
@@ -305,7 +306,7 @@ def test_take_over_is_above_what_brokers_have_heard_though_the_epoch_was_deleted
 
 
 def test_reconcile_takes_over_above_an_epoch_that_was_set_back(
-    kafka: KafkaTree, topic: str, spark: SparkSession, lake: Lake
+    kafka: KafkaTree, cluster: EmbeddedCluster, topic: str, spark: SparkSession, lake: Lake
 ) -> None:
     """Kafka's controller is refused by every broker, though nothing else is due."""
     assert spark
@@ -313,7 +314,10 @@ def test_reconcile_takes_over_above_an_epoch_that_was_set_back(
     commit(surveyor, kafka, store_plan(lake, kafka, moves(kafka, topic)))
     latest = kafka.state(topic, 0).controller_epoch
     elect_again(kafka, 3)
-    assert not eventually(lambda: broker_in_control(kafka), 2)
+    later = f"{topic}.later"
+    kafka.client.create(f"/brokers/topics/{later}", kafka.client.get(f"/brokers/topics/{topic}")[0])
+    assert eventually(lambda: kafka.state(later, 0).controller_epoch == 4)
+    assert not eventually(lambda: later in known_to(cluster), 2)
 
     dry = surveyor.run("reconcile", "--zookeeper", kafka.hosts)
     done = surveyor.run("reconcile", "--zookeeper", kafka.hosts, "--apply", "--yes")
@@ -324,6 +328,15 @@ def test_reconcile_takes_over_above_an_epoch_that_was_set_back(
     assert "it was taken over above that" in done.stdout
     assert read_cluster(kafka.client, kafka.hosts).epoch > latest
     assert eventually(lambda: broker_in_control(kafka))
+    assert eventually(lambda: later in known_to(cluster))
+
+
+def known_to(cluster: EmbeddedCluster) -> set[str]:
+    """Topics that every broker tells its clients of."""
+    known = [
+        AdminClient({"bootstrap.servers": each.address}).list_topics(timeout=10) for each in cluster.brokers.values()
+    ]
+    return set.intersection(*({*metadata.topics} for metadata in known))
 
 
 def test_broker_registers_while_its_absence_is_proved(cluster: EmbeddedCluster, kafka: KafkaTree, topic: str) -> None:

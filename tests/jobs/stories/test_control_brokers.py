@@ -336,8 +336,8 @@ def nobody_else_in_office(kafka: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> 
     with connected(kafka.hosts) as client:
 
         @contextmanager
-        def taken(hosts: str, _id: int, *_: object, since: int | None) -> Iterator[Controllership]:
-            yield take_over(client, hosts, next(ids), since=since)
+        def taken(hosts: str, _id: int, *_: object, since: int | None, above: int) -> Iterator[Controllership]:
+            yield take_over(client, hosts, next(ids), since=since, above=above)
 
         monkeypatch.setattr("jobs.execution.batch.commit.controllership", taken)
         take_over(client, kafka.hosts, next(ids))

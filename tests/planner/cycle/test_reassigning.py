@@ -86,10 +86,10 @@ STARTS: Final[dict[str, tuple[Row, list[int], tuple[list[int], list[int], list[i
 # -> why not, and whether the request is taken away
 NOT_MOVED: Final[dict[str, tuple[Row | None, list[int], RejectionCode, bool]]] = {
     "a dead broker": (partition_row([1, 2], 1, [1, 2]), [9, 1], CODES.TARGET_NOT_ALIVE, False),
-    "a dead broker in place of what runs": (
+    "a dead broker in place of what runs, which goes on": (
         moving([4, 1, 2], [4], [2], 1, [1, 2]),
         [9, 1],
-        CODES.TARGET_NOT_ALIVE,
+        CODES.WAITS_FOR_ISR,
         False,
     ),
     "a topic that is not understood": (None, [3, 4], CODES.NOT_UNDERSTOOD, False),
@@ -153,6 +153,22 @@ def test_what_moves_goes_on_as_far_as_brokers_and_log_dirs_let_it(spark: SparkSe
     assert (failed["action"], failed["isr_after"]) == (Action.SHRINK_ISR, [1, 4])
     assert (waits["partition"], waits["action"], waits["code"]) == (4, None, CODES.WAITS_FOR_CHANGE)
     assert after(unstoppable)[:2] == (END, [3, 4])
+
+
+def test_a_move_goes_on_to_its_end_while_a_request_in_its_place_waits_for_its_target(spark: SparkSession) -> None:
+    steps = {
+        NARROW: moving([3, 4, 1], [3, 4], [1], 1, [1, 3, 4]),
+        END: moving([3, 4, 1], [3, 4], [1], 3, [3, 4]),
+    }
+    rows = [row | {"partition": number} for number, row in enumerate(steps.values())]
+    orders = [ordered(9, 1, partition=number) for number in range(len(rows))]
+    stopped = [stopped_row(1, 1, 5)]
+
+    decided = decisions(cycle_of(spark, rows, LIVE, orders, stopped=stopped))
+    begun = decisions(cycle_of(spark, rows, LIVE | {9}, orders, stopped=stopped))
+
+    assert [(row["action"], row["withdrawn"]) for row in decided] == [(step, False) for step in steps]
+    assert [(row["action"], row["adding_after"]) for row in begun] == [(START, [9])] * 2
 
 
 def test_who_does_not_stay_tells_those_that_leave_with_each_narrowing(spark: SparkSession) -> None:

@@ -98,7 +98,7 @@ def _of_requests(island: Island) -> Iterator[str]:
             *assignment.adding_replicas,
             *assignment.removing_replicas,
         }
-        if _is_led(island, key) and not moves:
+        if _is_led(island, key) and not moves and all(map(island.is_up, order.replicas or [])):
             yield f"a reassignment is asked for ever: {order}"
         if assignment is None or order.partition not in assignment.partitions:
             yield f"a reassignment of nothing is asked for ever: {order}"

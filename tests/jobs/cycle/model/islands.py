@@ -104,6 +104,10 @@ class Island:
         broker = self.brokers.get(broker_id)
         return broker is not None and broker.process is not None and key not in broker.process.offline
 
+    def is_up(self, broker_id: int) -> bool:
+        """Whether a broker runs."""
+        return broker_id in self.brokers and self.brokers[broker_id].process is not None
+
     def orders(self, path: str) -> Iterator[TopicPartition]:
         """What is asked for of its partitions."""
         data = self.tree.get(path)

@@ -122,7 +122,7 @@ REGRESSIONS: Final = {
             Event(3, BEFORE, "kill", (1,)),
         ),
     ),
-    "a move goes on that is overridden by a request which is refused": Script(
+    "a move goes on while a request in its place waits for its target": Script(
         10,
         3,
         {"a": {0: [0, 1]}},

@@ -103,8 +103,8 @@ def _differs(case: Case, island: Island) -> list[str]:
     if any(island.is_queued(island.topic(name)) for name in ("a", "b", "nothing")) != case.queued:
         wrong.append("the deletion is still queued" if not case.queued else "the deletion is not queued any more")
     moves = any(set(case.assigned.get(key, ())) > {*state[2]} for key, state in case.states.items() if state)
-    if [*island.orders(ELECT)] or ([*island.orders(REASSIGN)] and not moves):
-        wrong.append("a request still stands")
+    if [*island.orders(ELECT)] or bool([*island.orders(REASSIGN)]) != (moves or case.is_asked):
+        wrong.append(f"requests that stand: {[*island.orders(ELECT), *island.orders(REASSIGN)]}")
     return wrong
 
 

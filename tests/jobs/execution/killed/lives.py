@@ -96,6 +96,7 @@ def planned(
     client = KazooClient(hosts)
     client.start()
     try:
+        brokers.forget()
         tree = KafkaTree(hosts, client, brokers)
         tree.lay_out()
         tree.elect(0, epoch=7)

@@ -222,6 +222,12 @@ class FakeBrokers:
         for broker in self._known.values():
             broker.close()
 
+    def forget(self) -> None:
+        """Know of no controller epoch and no replica, as in a cluster that is new."""
+        for broker in self._known.values():
+            broker.controller_epoch = 0
+            broker.leader_epochs.clear()
+
     def in_order(self, topic: str) -> list[tuple[int, str]]:
         """A list to which is added who of the first three is told by which API of a topic, as it is heard."""
         heard: list[tuple[int, str]] = []
