@@ -1,6 +1,7 @@
 """A controller that stays, cycle by cycle, on a tree of ZooKeeper's own and brokers that only listen."""
 
 import threading
+import time
 from collections.abc import Collection, Iterator, Sequence
 
 import pytest
@@ -119,6 +120,9 @@ def test_our_epoch_is_raised_above_those_of_states_and_of_brokers(
 
     take_up(controller)
     settle(controller)
+    while not controller.retelling.is_quiet:  # broker 1 is asked again after a pause, as often as it refuses
+        time.sleep(controller.retelling.pause(1.0))
+        settle(controller)
 
     now = tree.state("orders", 0)
     assert (now.leader, now.leader_epoch, now.controller_epoch) == (1, 6, 58)
