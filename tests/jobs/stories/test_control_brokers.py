@@ -192,68 +192,70 @@ def test_a_drained_broker_leads_where_no_other_can(
 
     The drain ends when its broker registers again, and all replicas come back.
     """
+    topic = "drained"
     life = Life(cluster, kafka, tmp_path, spark)
     with in_office(kafka, life.warehouse, spark, thinks_ahead=False) as office:
         life.offices.append(office)
         config = b'{"version":1,"config":{"min.insync.replicas":"1","unclean.leader.election.enable":"true"}}'
-        life.by_hand(TOPIC, {0: [1, 2], 1: [2, 1]})
-        kafka.write(f"/config/topics/{TOPIC}", config)
-        life.soon(lambda: life.has_state(TOPIC, 1) and life.is_whole(), 60)
+        life.by_hand(topic, {0: [1, 2], 1: [2, 1]})
+        kafka.write(f"/config/topics/{topic}", config)
+        life.soon(lambda: life.has_state(topic, 1) and life.is_whole(topic), 60)
         life.drain(1)
         # it follows what it led, and has stopped what it followed
-        life.soon(lambda: [{*state.isr} for state in life.states()] == [{1, 2}, {2}])
+        life.soon(lambda: [{*state.isr} for state in life.states(topic)] == [{1, 2}, {2}])
         life.kill(2)
-        life.soon(lambda: [(state.leader, state.isr) for state in life.states()] == [(1, [1]), (1, [1])])
-        assert "warning: orders-" in office.output
+        life.soon(lambda: [(state.leader, state.isr) for state in life.states(topic)] == [(1, [1]), (1, [1])])
+        assert f"warning: {topic}-" in office.output
         assert "drained broker 1 leads" in office.output
-        assert [takes_a_record(life, partition) for partition in (0, 1)] == [True, True]
+        assert [takes_a_record(life, topic, partition) for partition in (0, 1)] == [True, True]
         life.restart(2)
-        life.soon(life.is_whole)
+        life.soon(lambda: life.is_whole(topic))
         life.restart(1)
-        life.soon(life.is_whole)
+        life.soon(lambda: life.is_whole(topic))
         life.soon(lambda: Lake(str(life.warehouse), "default").rows("drained") == [])
-        life.delete(TOPIC)
-        life.soon(lambda: life.is_deleted(TOPIC))
+        life.delete(topic)
+        life.soon(lambda: life.is_deleted(topic))
 
 
 def test_a_move_waits_for_a_target_that_is_down(
     cluster: EmbeddedCluster, kafka: KafkaTree, tmp_path: Path, spark: SparkSession
 ) -> None:
     """Whether the target was down when the request came, or went down under way (`ControllerIntegrationTest`)."""
+    topic = "waiting"
     life = Life(cluster, kafka, tmp_path, spark)
     with in_office(kafka, life.warehouse, spark, thinks_ahead=False) as office:
         life.offices.append(office)
-        life.create(TOPIC, {0: [1], 1: [2]})
+        life.create(topic, {0: [1], 1: [2]})
         life.kill(3)
-        life.ask_to_move(TOPIC, {0: [3]})
+        life.ask_to_move(topic, {0: [3]})
         life.soon(lambda: "TARGET_NOT_ALIVE" in office.output)
         said = office.output.count("TARGET_NOT_ALIVE")
         time.sleep(5.0)
         assert office.output.count("TARGET_NOT_ALIVE") == said
-        assert (life.asked_to_move(), life.assigned(TOPIC).partitions[0]) == ({0}, [1])
+        assert (life.asked_to_move(), life.assigned(topic).partitions[0]) == ({0}, [1])
         restart(cluster.brokers[3])
-        life.soon(lambda: life.assigned(TOPIC).partitions[0] == [3])
+        life.soon(lambda: life.assigned(topic).partitions[0] == [3])
         life.soon(lambda: life.kafka.client.exists(REASSIGN) is None)
 
         with life.silent(3):  # it is registered, so the move starts, and copies nothing
-            life.ask_to_move(TOPIC, {1: [3, 2]})
-            life.soon(lambda: life.assigned(TOPIC).adding_replicas == {1: [3]})
+            life.ask_to_move(topic, {1: [3, 2]})
+            life.soon(lambda: life.assigned(topic).adding_replicas == {1: [3]})
             life.kill(3)
         life.soon(lambda: "WAITS_FOR_BROKER" in office.output)
         assert life.asked_to_move() == {1}
         restart(cluster.brokers[3])
-        life.soon(lambda: life.assigned(TOPIC).partitions[1] == [3, 2])
+        life.soon(lambda: life.assigned(topic).partitions[1] == [3, 2])
         life.soon(lambda: life.kafka.client.exists(REASSIGN) is None)
-        life.soon(lambda: {*life.states()[1].isr} == {2, 3})
-        life.delete(TOPIC)
-        life.soon(lambda: life.is_deleted(TOPIC))
+        life.soon(lambda: {*life.states(topic)[1].isr} == {2, 3})
+        life.delete(topic)
+        life.soon(lambda: life.is_deleted(topic))
 
 
-def takes_a_record(life: Life, partition: int) -> bool:
+def takes_a_record(life: Life, topic: str, partition: int) -> bool:
     """Whether the leader of a partition acknowledges a record."""
     failed: list[object] = []
     producer = Producer({"bootstrap.servers": life.cluster.bootstrap, "acks": "all", "message.timeout.ms": 60_000})
-    producer.produce(TOPIC, b"1", partition=partition, on_delivery=lambda error, _: failed.append(error))
+    producer.produce(topic, b"1", partition=partition, on_delivery=lambda error, _: failed.append(error))
     return producer.flush(60) == 0 and failed == [None]
 
 

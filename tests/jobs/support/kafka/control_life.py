@@ -64,10 +64,10 @@ class Life:
     def has_state(self, topic: str, partition: int = 0) -> bool:
         return self.kafka.client.exists(state_path(topic, partition)) is not None
 
-    def is_whole(self) -> bool:
-        """Whether all replicas of the topic that is written to are in sync."""
-        replicas = self.assigned(TOPIC).partitions
-        return all({*state.isr} == {*replicas[p]} for p, state in enumerate(self.states()))
+    def is_whole(self, topic: str = TOPIC) -> bool:
+        """Whether all replicas of a topic are in sync, at first of the one that is written to."""
+        replicas = self.assigned(topic).partitions
+        return all({*state.isr} == {*replicas[p]} for p, state in enumerate(self.states(topic)))
 
     # topics and what is asked for
     def by_hand(self, topic: str, replicas: dict[int, list[int]]) -> None:
